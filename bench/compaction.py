@@ -125,7 +125,7 @@ class Case:
             return
         if self._beside and result.number > max(self._beside):
             return  # no question depends on it any more
-        tail = len([m for m in tail_messages(self.chat) if m.text])
+        tail = len([m for m in tail_messages(self.chat, self.chat.compaction_chain()) if m.text])
         end = len(self._full) - tail
         view = request_messages(self.chat)
         budget = max(64, result.cost.after - _tokens_of(view[len(view) - tail :], view, result))

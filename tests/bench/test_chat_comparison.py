@@ -1,4 +1,4 @@
-"""Tests of what other chats are measured with: on small programs that keep keys or lose them."""
+"""The comparison with other chat programs: keys typed ahead, ratios, and the ACP agent."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from chat_measures import Figures
 from chat_program import HERE, ChatProgram, ScriptedDaemon
 from server import free_port
 
-LINE = """
+ECHO_SOURCE = """
 import sys, termios, time, tty
 tty.setcbreak(0, termios.TCSANOW)
 time.sleep(0.3)
@@ -24,8 +24,8 @@ while True:
 """
 
 
-class Line(ChatProgram):
-    """Shows what is typed, from the moment on when it is ready."""
+class EchoProgram(ChatProgram):
+    """Echoes typed keys once it is ready."""
 
     name = "line"
     whole_screen = False
@@ -33,35 +33,33 @@ class Line(ChatProgram):
 
     @property
     def command(self) -> list[str]:
-        return [sys.executable, "-c", LINE.format(before=self.before)]
+        return [sys.executable, "-c", ECHO_SOURCE.format(before=self.before)]
 
     def can_be_typed_in(self, screen: str) -> bool:
         return screen.startswith(">")
 
 
-class Forgetful(Line):
-    """Throws away what was typed before."""
+class FlushingEchoProgram(EchoProgram):
+    """Discards keys that were typed before it was ready."""
 
     before = "termios.tcflush(0, termios.TCIFLUSH)"
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no pseudo-terminals")
-@pytest.mark.parametrize(("kind", "kept"), [(Line, 5), (Forgetful, 0)])
-def test_keys_that_were_typed_ahead_are_counted(
-    tmp_path: Path, kind: type[ChatProgram], kept: int
-) -> None:
+@pytest.mark.parametrize(("kind", "kept"), [(EchoProgram, 5), (FlushingEchoProgram, 0)])
+def test_keys_typed_ahead_are_counted(tmp_path: Path, kind: type[ChatProgram], kept: int) -> None:
     assert keys_kept(kind(tmp_path, 0)) == kept
 
 
-def test_ratios_are_of_the_same_round() -> None:
+def test_ratios_pair_results_of_the_same_round() -> None:
     ours: list[Figures] = [{"keys": {"median_ms": ms, "count": 9}} for ms in (2.0, 4.0)]
     theirs: list[Figures] = [{"keys": {"median_ms": ms, "count": 9}} for ms in (6.0, 4.0)]
     assert ratios(ours, theirs) == {"keys.median_ms": 2.0}
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="the daemon listens on a unix socket as well")
-def test_an_agent_passes_an_answer_on(tmp_path: Path) -> None:
+def test_acp_agent_streams_the_answer(tmp_path: Path) -> None:
     daemon = ScriptedDaemon(tmp_path / "socket", port := free_port())
     prompt = {"prompt": [{"type": "text", "text": "Go: 20 tokens at 0/s"}]}
     requests: list[dict[str, object]] = [
@@ -82,9 +80,9 @@ def test_an_agent_passes_an_answer_on(tmp_path: Path) -> None:
         assert len(daemon.sent("last")) == 1
     finally:
         daemon.close()
-    said = [json.loads(line) for line in done.stdout.splitlines()]
-    assert [message["id"] for message in said if "id" in message] == [1, 2, 3]
-    assert said[-1]["result"] == {"stopReason": "end_turn"}
-    pieces = [message["params"]["update"]["content"]["text"] for message in said[2:-1]]
-    assert len(pieces) == 22  # with the one that says that it is over, and an empty one
+    messages = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [message["id"] for message in messages if "id" in message] == [1, 2, 3]
+    assert messages[-1]["result"] == {"stopReason": "end_turn"}
+    pieces = [message["params"]["update"]["content"]["text"] for message in messages[2:-1]]
+    assert len(pieces) == 22  # including the final message and an empty one
     assert "".join(pieces).startswith("## The first part")

@@ -1,4 +1,4 @@
-"""Chats with facts in them, and how answers about those are graded."""
+"""Generated chats for the compaction benchmark, and the grading of answers about their facts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from compaction_cases.slots import load_slots
 from compaction_cases.views import as_messages, cut_off
 
 
-def test_a_seed_gives_the_same_chat_with_so_many_questions() -> None:
+def test_same_seed_makes_the_same_chat() -> None:
     slots = load_slots().tune
     made = make_chat(1, slots, tokens=4000)
     assert made == make_chat(1, slots, tokens=4000)
@@ -19,20 +19,20 @@ def test_a_seed_gives_the_same_chat_with_so_many_questions() -> None:
     assert len(made.facts) == sum(COUNTS.values()) == 45
 
 
-def test_every_fact_is_said_and_late_corrections_come_later() -> None:
+def test_chat_states_every_fact_and_corrections_follow() -> None:
     made = make_chat(3, load_slots().report, tokens=4000)
     first = normalised(" ".join(turn.prompt for turn in made.turns))
     for fact in made.facts:
         if fact.kind == "never said":
             continue
-        told = fact.stale if fact.late else fact.value
-        assert normalised(told.split("|")[0]) in first, fact
+        stated = fact.stale if fact.late else fact.value
+        assert normalised(stated.split("|")[0]) in first, fact
         if fact.late:
             later = normalised(" ".join(turn.prompt for turn in made.rounds[fact.late - 2]))
             assert normalised(fact.value.split("|")[0]) in later
 
 
-def test_what_is_tuned_with_is_not_reported() -> None:
+def test_tuning_and_reporting_slots_are_disjoint() -> None:
     slots = load_slots()
     assert not {slot.ask for slot in slots.tune} & {slot.ask for slot in slots.report}
     assert {slot.kind for slot in slots.tune} == {slot.kind for slot in slots.report}
@@ -50,7 +50,7 @@ def test_what_is_tuned_with_is_not_reported() -> None:
         ("recycling", "they recycle old ones|recycl"),
     ],
 )
-def test_right_answers_may_be_worded_differently(answer: str, value: str) -> None:
+def test_correct_answers_match_despite_their_wording(answer: str, value: str) -> None:
     assert says(answer, value)
 
 
@@ -63,11 +63,11 @@ def test_right_answers_may_be_worded_differently(answer: str, value: str) -> Non
         ("14 May", "14 March"),
     ],
 )
-def test_wrong_answers_are_wrong(answer: str, value: str) -> None:
+def test_wrong_answers_do_not_match(answer: str, value: str) -> None:
     assert not says(answer, value)
 
 
-def test_abstaining_is_right_only_where_nothing_was_said() -> None:
+def test_abstaining_is_correct_only_for_unstated_facts() -> None:
     assert abstains("Unknown.")
     assert abstains("That was not mentioned.")
     assert not abstains("Size 42")
@@ -76,14 +76,14 @@ def test_abstaining_is_right_only_where_nothing_was_said() -> None:
     assert grade(never, "42", 1).false_memories == 1
 
 
-def test_an_old_value_is_stale_once_the_correction_was_told() -> None:
+def test_old_value_is_stale_after_its_correction() -> None:
     fact = Fact("correction", "When?", "8:15", stale="9:40", late=2)
     assert grade(fact, "At 9:40.", 1).right == 1
     assert grade(fact, "At 9:40.", 2).stale == 1
     assert grade(fact, "At 8:15 instead of 9:40.", 2).stale == 0
 
 
-def test_cutting_off_keeps_the_last_turns() -> None:
+def test_cut_off_keeps_the_last_turns() -> None:
     made = make_chat(1, load_slots().tune, tokens=4000)
     full = as_messages(made.turns)
     cut = cut_off(full, 0.25)
@@ -91,7 +91,7 @@ def test_cutting_off_keeps_the_last_turns() -> None:
     assert 0.15 < sum(len(m["content"]) for m in cut) / sum(len(m["content"]) for m in full) <= 0.25
 
 
-def test_gates_name_what_does_not_hold() -> None:
+def test_gates_list_missed_thresholds() -> None:
     done = Round(1, tokens={"full": 4000, "compacted": 1000})
     done.scores = {"full": Score(right=30, asked=40), "compacted": Score(right=24, asked=40)}
     done.cost.undo_is_exact, done.cost.after = True, 1000

@@ -1,4 +1,4 @@
-"""Reading what servers stream, each in its own manner."""
+"""The completion client of the benchmarks: chunked server-sent events with arrival times."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def chunk(text: str) -> bytes:
 
 
 def arrive(*pieces: bytes) -> tuple[bytes, list[tuple[int, float]]]:
-    """What was received, a piece a second."""
+    """The received bytes and their arrival times, one piece a second."""
     arrivals: list[tuple[int, float]] = []
     received = b""
     for second, piece in enumerate(pieces, 1):
@@ -32,7 +32,7 @@ def completion(text: str) -> str:
     return f"data: {json.dumps({'choices': [{'text': text, 'index': 0}], 'usage': None})}\n\n"
 
 
-def test_each_text_has_the_time_of_its_last_byte() -> None:
+def test_text_has_the_arrival_time_of_its_last_byte() -> None:
     second = chunk(completion(" there"))
     received, arrivals = arrive(
         HEAD,
@@ -48,7 +48,7 @@ def test_each_text_has_the_time_of_its_last_byte() -> None:
     assert (answer.first, answer.last, answer.tokens) == (3.0, 5.0, 2)
 
 
-def test_an_event_may_be_split_over_chunks_and_chunks_may_come_together() -> None:
+def test_events_may_span_chunks_and_chunks_may_arrive_together() -> None:
     event = completion("one") + completion("two")
     received, arrivals = arrive(
         HEAD + chunk(event[:10]), chunk(event[10:30]) + chunk(event[30:]), b"0\r\n\r\n"
@@ -57,7 +57,7 @@ def test_an_event_may_be_split_over_chunks_and_chunks_may_come_together() -> Non
     assert answer.times == (2.0, 2.0)
 
 
-def test_usage_counts_before_events_do() -> None:
+def test_usage_takes_precedence_over_the_event_count() -> None:
     usage = {
         "completion_tokens": 7,
         "prompt_tokens": 20,
@@ -82,20 +82,20 @@ def test_usage_counts_before_events_do() -> None:
         (b"", 0, "^status 0: $"),
     ],
 )
-def test_what_is_no_answer_is_an_error(response: bytes, status: int, words: str) -> None:
+def test_invalid_response_raises_an_error(response: bytes, status: int, words: str) -> None:
     with pytest.raises(RequestFailed, match=words) as failed:
         read_answer(response, [(len(response), 1.0)])
     assert failed.value.status == status
 
 
-async def test_all_requests_are_sent_at_once() -> None:
-    everybody = asyncio.Barrier(3)
+async def test_requests_are_sent_concurrently() -> None:
+    all_connected = asyncio.Barrier(3)
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = await reader.readuntil(b"\r\n\r\n")
         length = int(head.lower().split(b"content-length:")[1].split(b"\r\n")[0])
         prompt = json.loads(await reader.readexactly(length))["prompt"]
-        await everybody.wait()  # would hang if a request waited for another's end
+        await all_connected.wait()  # hangs if the requests are not concurrent
         writer.write(HEAD + chunk(completion(prompt)) + b"0\r\n\r\n")
         writer.close()
 

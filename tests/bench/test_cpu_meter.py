@@ -1,4 +1,4 @@
-"""Whose processor time it was."""
+"""CPU time by process role, measured over a process tree."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import time
 from cpu_meter import CpuUse, spent, tree_usage
 
 
-def test_a_tree_is_counted_process_by_process() -> None:
+def test_tree_usage_lists_every_process() -> None:
     code = "import subprocess, sys; subprocess.run([sys.executable, '-m', 'timeit', '-n', '1', '-r', '1', 'import time', 'time.sleep(30)'])"  # noqa: E501
     parent = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL)
     try:
@@ -24,7 +24,7 @@ def test_a_tree_is_counted_process_by_process() -> None:
     assert tree_usage(parent.pid) == {}
 
 
-def test_our_own_time_grows_as_we_compute() -> None:
+def test_own_cpu_time_grows_while_computing() -> None:
     before = tree_usage(os.getpid())
     until = time.process_time() + 0.05
     while time.process_time() < until:
@@ -32,7 +32,7 @@ def test_our_own_time_grows_as_we_compute() -> None:
     assert spent(before, tree_usage(os.getpid()))["server"].seconds >= 0.05
 
 
-def test_processes_of_a_role_are_summed_and_new_ones_counted_whole() -> None:
+def test_spent_time_is_summed_by_role_including_new_processes() -> None:
     before = {(1, "worker"): CpuUse(1.0, 0.5, 10)}
     after = {(1, "worker"): CpuUse(3.0, 1.0, 15), (2, "worker"): CpuUse(0.25, 0.0, 2)}
     assert spent(before, after) == {"worker": CpuUse(2.25, 0.5, 7)}

@@ -1,4 +1,4 @@
-"""The measurement of the structured detectors: a small slice each time, all of it with `slow`."""
+"""The benchmark of the structured PII detectors: a small slice, or all of it with `slow`."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from unseen_values import PHONE_REGIONS
 
 def measured(split: str, rounds: int) -> tuple[Measured, Measured]:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # faker tells that a locale of its own is old
+        warnings.simplefilter("ignore")  # faker warns about its own deprecated locale
         texts = samples(split, rounds)
         evaded = measure_evasions(scanner(), split, max(1, rounds // 4))
     return measure(scanner(), texts, harmless(split, 60 * rounds)), evaded
 
 
-def test_no_sentence_and_no_locale_is_in_two_splits() -> None:
+def test_splits_share_no_sentence_or_locale() -> None:
     for sets in (SENTENCES, LOCALES):
         everything = [one for split in sets.values() for one in split]
         assert len(everything) == len(set(everything))
 
 
-def test_an_interval_holds_its_share() -> None:
+def test_interval_contains_the_measured_share() -> None:
     low, high = Rate(99, 100).interval
     assert low < 0.99 < high <= 1
     assert Rate(0, 0).interval == (0.0, 1.0)
@@ -42,8 +42,8 @@ def test_an_interval_holds_its_share() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("split", ["tuning", "held out"])
-def test_a_slice_reaches_its_floors(split: str) -> None:
-    """Below the goals by what chance may take from so few."""
+def test_small_slice_reaches_its_thresholds(split: str) -> None:
+    """The thresholds are below the goals because small samples vary more."""
     found, evaded = measured(split, 2)
     assert found.rates["span recall"].share >= 0.97, found.wrong
     assert found.rates["precision"].share >= 0.95, found.wrong
@@ -52,7 +52,7 @@ def test_a_slice_reaches_its_floors(split: str) -> None:
 
 
 @pytest.mark.parametrize("split", ["fresh", "unseen"])
-def test_made_up_cards_and_ibans_are_valid(split: str) -> None:
+def test_generated_cards_and_ibans_are_valid(split: str) -> None:
     """A wrong label would be counted as an error of the scanner."""
     values = Values(split, 4)
     for _ in range(300):
@@ -63,15 +63,15 @@ def test_made_up_cards_and_ibans_are_valid(split: str) -> None:
         assert int("".join(str(int(letter, 36)) for letter in iban[4:] + iban[:4])) % 97 == 1
 
 
-def test_the_fresh_set_does_not_fall_back() -> None:
-    """Somewhat below what was measured of it after its repairs; it never reached the goals."""
+def test_fresh_set_does_not_regress() -> None:
+    """The thresholds are slightly below its last rates; it never reached the goals."""
     found, evaded = measured("fresh", 2)
     assert found.rates["span recall"].share >= 0.96, found.wrong
     assert found.rates["precision"].share >= 0.98, found.wrong
     assert evaded.rates["caught"].share >= 0.76, evaded.wrong
 
 
-def test_every_kind_stands_where_the_unseen_set_says() -> None:
+def test_unseen_set_spans_match_their_templates() -> None:
     split = samples("unseen", 1)
     kinds = {kind for sample in split for _, _, kind in sample.spans}
     assert kinds >= {*KINDS, *fresh_values.MAKERS}
@@ -85,8 +85,8 @@ def test_every_kind_stands_where_the_unseen_set_says() -> None:
         assert shown.replace("{{", "{").replace("}}", "}") in text + sample.text[place:]
 
 
-def test_the_unseen_set_uses_the_published_check_digits() -> None:
-    """Examples of the authorities and of the articles about the rules."""
+def test_check_digits_match_published_examples() -> None:
+    """Examples published by the authorities and in articles about the algorithms."""
     assert italian_letter("RSSMRA85T10A562") == "S"
     assert verhoeff("236") == "3"
     assert modulo_11_10("8609574271") == "9"
@@ -95,14 +95,14 @@ def test_the_unseen_set_uses_the_published_check_digits() -> None:
     assert modulo_11(range(-9, -1))("11122233") == "3"  # the Netherlands
 
 
-def test_the_phones_of_the_unseen_set_are_valid() -> None:
+def test_unseen_set_phone_numbers_are_valid() -> None:
     values = Values("unseen", 4)
     for region in PHONE_REGIONS:
         shown = values.make(f"phone:{region}").replace("(0)", "")
         assert phonenumbers.is_valid_number(phonenumbers.parse(shown, region)), (region, shown)
 
 
-def test_no_way_of_the_unseen_set_shows_the_value_or_is_of_another_split() -> None:
+def test_unseen_disguises_hide_the_value_and_are_new() -> None:
     before = {way for ways in (*evasions.WAYS.values(), fresh_disguises.WAYS) for way in ways}
     assert not before & unseen_disguises.WAYS.keys()
     values, source = Values("unseen", 5), random.Random(5)
@@ -119,7 +119,7 @@ def test_no_way_of_the_unseen_set_shows_the_value_or_is_of_another_split() -> No
 
 @pytest.mark.slow
 @pytest.mark.parametrize("split", ["tuning", "second", "held out"])
-def test_all_of_it_reaches_the_goals(split: str) -> None:
+def test_full_set_reaches_the_goals(split: str) -> None:
     found, evaded = measured(split, 40)
     assert found.rates["span recall"].share >= 0.99, found.wrong[:40]
     assert found.rates["precision"].share >= 0.95, found.wrong[:40]

@@ -1,4 +1,4 @@
-"""The measurement of topics: sets of ours, halves of outside sets, figures that are kept."""
+"""The benchmark of topic detection: own prompt sets, halves of public sets, first results."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from grammar import plain
 RATE = topics.Rate("fresh", True, 200, 200, 4, 0.02, 0.0, 0.04, {})
 
 
-def test_the_fresh_set_is_large_enough_and_shares_no_prompt_with_another() -> None:
+def test_fresh_set_is_large_and_disjoint_from_other_sets() -> None:
     sets = topics.own_sets(each=1)
     fresh = [group[0] for one in sets if one.name == "fresh" for group in one.groups]
     others = {
@@ -22,7 +22,7 @@ def test_the_fresh_set_is_large_enough_and_shares_no_prompt_with_another() -> No
     assert min(len(plain(f"fresh.{kind}")) for kind in ("sensitive", "harmless")) >= 200
 
 
-def test_variants_of_a_prompt_are_of_one_half_and_each_prompt_is_of_one() -> None:
+def test_variants_of_a_prompt_are_in_the_same_half() -> None:
     beginning = "As a generator of prompts for a program named Midjourney, you will write "
     assert len({topics.is_held_out(f"{beginning}{number} lines.") for number in range(50)}) == 1
     prompts = [
@@ -35,7 +35,7 @@ def test_variants_of_a_prompt_are_of_one_half_and_each_prompt_is_of_one() -> Non
     assert all(topics.is_held_out(prompt) for (prompt,) in both[0].groups)
 
 
-def test_the_first_figures_of_a_set_outlive_later_ones(tmp_path: Path) -> None:
+def test_first_results_of_a_set_are_not_overwritten(tmp_path: Path) -> None:
     saved = tmp_path / "privacy-topics.json"
     first = topics.first_measured([RATE], saved)
     saved.write_text(json.dumps({"first_measured": first}))

@@ -1,4 +1,4 @@
-"""Ratios of servers and their intervals."""
+"""Ratios between servers and their confidence intervals."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import pytest
 from ratio import median_ratio
 
 
-def test_the_median_is_taken_of_the_ratios_within_pairs() -> None:
-    # The machine slows down tenfold between the pairs, which no pair notices.
+def test_median_is_of_the_ratios_within_pairs() -> None:
+    # The machine slows down tenfold between pairs, which does not change the ratio within a pair.
     pairs = [(110.0, 100.0), (12.0, 10.0), (1.3, 1.0)]
     assert median_ratio(pairs).median == pytest.approx(1.2)
 
 
-def test_the_interval_holds_the_median_and_narrows_with_more_pairs() -> None:
+def test_interval_contains_the_median_and_narrows_with_more_pairs() -> None:
     noise = random.Random(7)
     pairs = [(noise.gauss(105, 5), 100.0) for _ in range(200)]
     few, many = median_ratio(pairs[:8]), median_ratio(pairs)
@@ -24,7 +24,7 @@ def test_the_interval_holds_the_median_and_narrows_with_more_pairs() -> None:
     assert many.pairs == 200
 
 
-def test_the_interval_covers_the_truth_about_nineteen_times_in_twenty() -> None:
+def test_interval_covers_the_true_ratio_in_95_percent_of_trials() -> None:
     noise = random.Random(11)
     covered = 0
     for trial in range(200):
@@ -34,12 +34,12 @@ def test_the_interval_covers_the_truth_about_nineteen_times_in_twenty() -> None:
     assert 180 <= covered <= 199
 
 
-def test_equal_runs_leave_no_doubt() -> None:
+def test_interval_of_identical_pairs_has_no_width() -> None:
     ratio = median_ratio([(3.0, 2.0)] * 5)
     assert (ratio.low, ratio.median, ratio.high) == (1.5, 1.5, 1.5)
 
 
-def test_the_same_pairs_give_the_same_interval() -> None:
+def test_interval_is_deterministic() -> None:
     pairs = [(1.0, 1.1), (1.2, 1.0), (0.9, 1.0), (1.0, 0.8)]
     assert median_ratio(pairs) == median_ratio(pairs)
 
@@ -47,6 +47,6 @@ def test_the_same_pairs_give_the_same_interval() -> None:
 @pytest.mark.parametrize(
     "pairs", [[], [(1.0, 0.0)], [(-1.0, 1.0)], [(float("nan"), 1.0)], [(1.0, float("inf"))]]
 )
-def test_what_has_no_ratio_is_refused(pairs: list[tuple[float, float]]) -> None:
+def test_invalid_pairs_raise_value_error(pairs: list[tuple[float, float]]) -> None:
     with pytest.raises(ValueError, match="a ratio needs"):
         median_ratio(pairs)

@@ -1,4 +1,4 @@
-"""A real daemon for real clients: SmolLM2 and Qwen2.5-Coder in its store, and scripted models."""
+"""A daemon for third-party clients, with SmolLM2, Qwen2.5-Coder and scripted models."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ _HERE = Path(__file__).parent
 _MIB = 2**20
 _SCRIPT_CONTEXT = 131072
 _PROMPT_TOKENS = re.compile(r"^ingle_prompt_tokens_total\{.*\} (.*)$", re.MULTILINE)
-# Read before any fixture empties the environment.
+# Read before a fixture clears the environment.
 _INSTALLED = Path(
     os.environ.get("INGLE_TEST_CLIENTS") or platformdirs.user_cache_path("ingle") / "test-clients"
 )
 
-# The form of Hermes and Qwen: `<tool_call>` around JSON, results in `<tool_response>`.
+# The tool format of Hermes and Qwen: JSON in `<tool_call>`, results in `<tool_response>`.
 _TEMPLATE = """\
 {%- macro say(role, text) -%}<|im_start|>{{ role }}
 {{ text }}<|im_end|>
@@ -65,7 +65,7 @@ _TEMPLATE = """\
 
 
 class Daemon:
-    """`ingle serve` in a process of its own, with its own home, on a free port and a socket."""
+    """`ingle serve` in its own process and home, on a free port and a unix socket."""
 
     def __init__(self, home: Path) -> None:
         self.home = home
@@ -95,13 +95,13 @@ class Daemon:
         """Where the daemon listens, without a path."""
 
     def install(self, model: Path) -> None:
-        """Share a model of the cache, if this daemon does not have it yet."""
+        """Hard-link a cached model into this daemon's store unless it is there already."""
         folder = self.home / "models" / model.parent.parent.name / model.parent.name
         if not folder.exists():
             shutil.copytree(model.parent, folder, copy_function=os.link)
 
-    def play(self, name: str, *, first: str, after: dict[str, str]) -> str:
-        """Install a model that says `first`, or what `after` has for a text found in the prompt.
+    def install_scripted(self, name: str, *, first: str, after: dict[str, str]) -> str:
+        """Install a model that replies `first`, or the `after` value whose key the prompt has.
 
         Returns its name.
         """
@@ -129,7 +129,7 @@ class Daemon:
         return facts.name
 
     def prompt_tokens(self) -> int:
-        """Tokens of prompts that loaded models computed, without those from their caches."""
+        """The number of prompt tokens that loaded models computed, without cached ones."""
         text = self.http.get("/metrics").text
         return sum(int(float(count)) for count in _PROMPT_TOKENS.findall(text))
 
@@ -174,24 +174,24 @@ def daemon(smollm2_path: Path) -> Iterator[Daemon]:
 
 @pytest.fixture(scope="session")
 def coder(daemon: Daemon, fetch_model: Callable[[str], Path]) -> str:
-    """A model that reads the long prompts of agents, by its name."""
+    """The name of a model for the long prompts of agents."""
     daemon.install(fetch_model("qwen2.5-coder:0.5b"))
     return "qwen2.5-coder:0.5b"
 
 
 @pytest.fixture
-def reports_prompt(
+def record_prompt_tokens(
     daemon: Daemon, record_property: Callable[[str, object], None]
 ) -> Iterator[None]:
-    """Notes in the report how many tokens of prompts the test had a model read."""
+    """Record in the report how many prompt tokens the test computed."""
     before = daemon.prompt_tokens()
     yield
     record_property("prompt_tokens", daemon.prompt_tokens() - before)
 
 
 @pytest.fixture
-def called() -> Callable[..., str]:
-    """A call of a tool, as the scripted models write it."""
+def make_tool_call() -> Callable[..., str]:
+    """Formats a tool call as the scripted models write it."""
 
     def write(tool: str, **arguments: object) -> str:
         return f"<tool_call>\n{json.dumps({'name': tool, 'arguments': arguments})}\n</tool_call>"
@@ -203,7 +203,7 @@ class Installed:
     """Programs that scripts/test-clients installed."""
 
     def path(self, *names: str) -> Path:
-        """Where a program lies; skips the test, with the reason, where there is none."""
+        """The path of a program; skips the test with the reason if it is not installed."""
         found = _INSTALLED.joinpath(*names)
         if not found.exists():
             reason = _INSTALLED / names[0] / "not-installed.txt"
@@ -212,7 +212,7 @@ class Installed:
         return found
 
     def node(self) -> Path:
-        """The folder of a node that is new enough for all."""
+        """The folder of a Node.js that is new enough for all clients."""
         return self.path("node", "node_modules", ".bin")
 
 
@@ -223,7 +223,7 @@ def installed() -> Installed:
 
 
 class Runner:
-    """Runs programs in an empty folder, with a home of their own and nothing of ours around."""
+    """Runs programs in an empty folder, with their own home and a minimal environment."""
 
     def __init__(self, folder: Path) -> None:
         self.home = folder / "home"
@@ -238,7 +238,7 @@ class Runner:
         env: dict[str, str] | None = None,
         timeout: float = 900,
     ) -> str:
-        """What the program prints; fails with all it said where it did not end with 0."""
+        """The output of the program; fails with stdout and stderr on a non-zero exit status."""
         done = subprocess.run(
             [str(part) for part in command],
             cwd=self.work,
@@ -249,13 +249,13 @@ class Runner:
             timeout=timeout,
             check=False,
         )
-        said = f"{done.stdout}\n--- stderr:\n{done.stderr}"
-        assert done.returncode == 0, f"ended with {done.returncode}:\n{said}"
-        print(said)  # pytest shows it where the test fails
+        output = f"{done.stdout}\n--- stderr:\n{done.stderr}"
+        assert done.returncode == 0, f"ended with {done.returncode}:\n{output}"
+        print(output)  # pytest shows it if the test fails
         return done.stdout
 
     def start(self, *command: str | Path) -> subprocess.Popen[bytes]:
-        """A program that goes on running; whoever starts it ends it."""
+        """Start a program in the background; the caller stops it."""
         return subprocess.Popen(
             [str(part) for part in command],
             cwd=self.work,
@@ -272,5 +272,5 @@ class Runner:
 
 @pytest.fixture
 def run_client(tmp_path: Path) -> Runner:
-    """Runs programs in an empty folder, with a home of their own and nothing of ours around."""
+    """Runs programs in an empty folder, with their own home and a minimal environment."""
     return Runner(tmp_path)

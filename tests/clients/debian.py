@@ -1,4 +1,4 @@
-"""Debian packages unpacked into a folder, without root and without installing them."""
+"""Unpacking Debian packages into a folder, without root and without installing them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class InstallFailed(Exception):
 
 @dataclass(frozen=True)
 class Package:
-    """What an archive says of one package; of alternatives in `depends` the first counts."""
+    """The archive's entry of a package; `depends` has the first of each set of alternatives."""
 
     name: str
     version: str
@@ -33,7 +33,7 @@ class DebianArchive:
     """The packages of one suite, as a mirror lists them."""
 
     def __init__(self, mirror: str, suite: str) -> None:
-        """Fetches the list; raises `InstallFailed` where that cannot be had."""
+        """Fetches the package list; raises `InstallFailed` if that fails."""
         self._mirror = mirror.rstrip("/")
         machine = _run(["dpkg", "--print-architecture"]).strip()
         self._packages: dict[str, Package] = {}
@@ -46,8 +46,8 @@ class DebianArchive:
                     self._add(paragraph)
 
     @classmethod
-    def of_this_machine(cls, suite: str) -> DebianArchive:
-        """From the mirror that this machine's own packages come from."""
+    def from_configured_mirror(cls, suite: str) -> DebianArchive:
+        """The archive of the mirror that this machine is configured to use."""
         files = [SOURCES / "sources.list", *sorted((SOURCES / "sources.list.d").glob("*"))]
         text = "\n".join(file.read_text() for file in files if file.is_file())
         found = re.search(
@@ -58,13 +58,13 @@ class DebianArchive:
         return cls(found[1], suite)
 
     def version(self, name: str) -> str:
-        """The version of a package; raises `InstallFailed` where there is none."""
+        """The version of a package; raises `InstallFailed` if it is unknown."""
         if name not in self._packages:
             raise InstallFailed(f"the mirror has no package {name}")
         return self._packages[name].version
 
     def unpack(self, names: list[str], folder: Path, *, without: set[str]) -> None:
-        """Packages and what they need, but for some that nobody will miss, in `folder`."""
+        """Unpack packages and their dependencies into `folder`, except those in `without`."""
         for package in self._needed(names, without):
             with tempfile.TemporaryDirectory() as scratch:
                 file = Path(scratch) / "package.deb"
@@ -103,7 +103,7 @@ class DebianArchive:
 
 
 def _names(relation: str) -> list[str]:
-    """The first alternative of each, without versions and architectures."""
+    """The first alternative of each dependency, without versions and architectures."""
     return [
         name for part in relation.split(",") if (name := re.split(r"[ (\[:|]", part.strip())[0])
     ]

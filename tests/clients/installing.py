@@ -1,4 +1,4 @@
-"""Installing clients, each into a folder of its own, in the versions that are known to work."""
+"""Installs the clients under test, each into its own folder, in versions known to work."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ AFTER = {
     "opencode": "postinstall.mjs",
     "node": "installArchSpecificPackage.js",
 }
-"""Programs of packages that put the right binary in place; npm may not run them by itself."""
+"""Postinstall programs that select the right binary; npm may not run them by itself."""
 PYTHON = {
     "litellm": ("litellm", "1.106.2", "mcp"),
     "instructor": ("instructor", "1.17.0"),
     "aider": ("aider-chat", "0.86.2"),
 }
-"""They want other versions of packages than ours, or than one another. litellm needs `mcp` to pass
-on tools, and does not say so."""
+"""Their dependencies conflict with ours or with one another. litellm needs `mcp` to pass on tools,
+but does not declare it."""
 WITH_THE_TESTS = {
     "openai": "openai",
     "openai_responses": "openai",
@@ -54,7 +54,7 @@ VERSION = "version.txt"
 
 
 class Installer:
-    """Installs what is missing in a folder; what fails is noted there, with the reason."""
+    """Installs missing clients into a folder; a failure is recorded there with its reason."""
 
     def __init__(self, cache: Path, *, latest: bool = False) -> None:
         self._cache = cache
@@ -62,7 +62,7 @@ class Installer:
         self.failures: dict[str, str] = {}
 
     def install_all(self) -> None:
-        """Everything, one after the other; a failure keeps nothing else from being installed."""
+        """Install all clients one after another; a failure does not stop the others."""
         self._try("node", lambda folder: self._npm(folder, *NODE))
         for name, (package, version) in NPM.items():
             self._try(name, lambda folder, p=package, v=version: self._npm(folder, p, v))
@@ -71,7 +71,7 @@ class Installer:
         self._try("neovim", self._neovim)
 
     def versions(self, project: Path) -> dict[str, str]:
-        """Versions by the names that tests give the clients."""
+        """Versions by the client names that the tests use."""
         uv = tomllib.loads(project.read_text())["tool"]["uv"]
         pins = dict(re.findall(r"^([\w-]+)==(\S+)", "\n".join(uv["constraint-dependencies"]), re.M))
         found = {test: pins[package] for test, package in WITH_THE_TESTS.items()}
@@ -114,7 +114,7 @@ class Installer:
         return re.search(r"^Version: (\S+)", listed, re.M)[1]  # type: ignore[index]
 
     def _neovim(self, folder: Path) -> str:
-        archive = DebianArchive.of_this_machine("sid")
+        archive = DebianArchive.from_configured_mirror("sid")
         archive.unpack(
             ["neovim", "vim-llama.cpp"],
             folder,

@@ -1,7 +1,7 @@
-"""`ingle serve` that also plays scripts: a model with a `script.json` beside its file follows it.
+"""`ingle serve` with scripted models: a model with a `script.json` beside its file follows it.
 
-Run as a program, by the tests of this folder. All else is the daemon as users have it: its
-settings, its sockets, its protocols, a worker process for each model.
+The tests of this folder run it as a program. Everything else is the regular daemon: settings,
+sockets, protocols, and a worker process for each model.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _SIZE = 1 << 20
 
 
 class ScriptPreparer(ModelLoadPlanner):
-    """The daemon's own preparer, which gives a model that has a script to the scripted engine."""
+    """The daemon's preparer, but a model with a script is run by the scripted engine."""
 
     def __call__(
         self, model: StoredModel, options: LoadOptions, *, available: MemoryNeeds
     ) -> LoadPlan:
-        """The prompt is written with the chat template of the model's file."""
+        """The load plan; prompts use the chat template of the model's file."""
         script = model.path.parent / SCRIPT
         if model.task is not ModelTask.GENERATE or not script.exists():
             return super().__call__(model, options, available=available)

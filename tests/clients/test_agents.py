@@ -1,8 +1,8 @@
-"""Coding agents, each as its users run it, without a terminal.
+"""Coding agents against the daemon, each run non-interactively.
 
-Each is asked twice. A real model answers a question: what it says is its own affair, that it
-arrives is ours. Then a scripted model has it run a command, whose output only the agent can know,
-and says something that contains this output.
+Each is run twice. First a real model answers a question; only the arrival of an answer is checked.
+Then a scripted model calls the agent's tool to run a command, whose output only the agent can know,
+and answers with text that contains this output.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 pytestmark = [
     pytest.mark.model,
     pytest.mark.clients,
-    pytest.mark.usefixtures("reports_prompt"),
+    pytest.mark.usefixtures("record_prompt_tokens"),
 ]
 
 QUESTION = "What is the capital of France? Answer in one word. Use no tools."
@@ -28,79 +28,85 @@ COMMAND = "echo ghent-$((6 * 7))"
 RESULT = "ghent-42"
 ANSWER = "The command printed ghent-42, as it should."
 
-Call = Callable[..., str]
+MakeToolCall = Callable[..., str]
 
 
 def test_codex_streams(
     daemon: Daemon, coder: str, installed: Installed, run_client: Runner
 ) -> None:
-    said = _codex(daemon, coder, installed, run_client, QUESTION)
-    assert said.strip()
+    output = _codex(daemon, coder, installed, run_client, QUESTION)
+    assert output.strip()
 
 
 def test_codex_calls_a_tool(
-    daemon: Daemon, installed: Installed, run_client: Runner, called: Call
+    daemon: Daemon, installed: Installed, run_client: Runner, make_tool_call: MakeToolCall
 ) -> None:
-    model = daemon.play(
-        "codex-plays", first=called("exec_command", cmd=COMMAND), after={RESULT: ANSWER}
+    model = daemon.install_scripted(
+        "codex-plays", first=make_tool_call("exec_command", cmd=COMMAND), after={RESULT: ANSWER}
     )
     assert ANSWER in _codex(daemon, model, installed, run_client, "Run the command.")
 
 
 def test_codex_calls_a_tool_in_a_namespace(
-    daemon: Daemon, installed: Installed, run_client: Runner, called: Call
+    daemon: Daemon, installed: Installed, run_client: Runner, make_tool_call: MakeToolCall
 ) -> None:
-    """Only who found tool and namespace again knows that there is no such agent."""
-    nobody = "00000000-0000-0000-0000-000000000000"
-    call = called("multi_agent_v1__close_agent", target=nobody)
-    known = {f"agent with id {nobody} not found": ANSWER}
-    model = daemon.play("codex-leads", first=call, after=known)
+    """Codex reports the unknown agent only if it resolved the tool and its namespace."""
+    agent_id = "00000000-0000-0000-0000-000000000000"
+    call = make_tool_call("multi_agent_v1__close_agent", target=agent_id)
+    known = {f"agent with id {agent_id} not found": ANSWER}
+    model = daemon.install_scripted("codex-leads", first=call, after=known)
     assert ANSWER in _codex(daemon, model, installed, run_client, "Close the agent.")
 
 
 def test_codex_calls_a_tool_of_lm_studio(
-    daemon: Daemon, installed: Installed, run_client: Runner, called: Call
+    daemon: Daemon, installed: Installed, run_client: Runner, make_tool_call: MakeToolCall
 ) -> None:
-    """Without any settings: it looks for the model, has it loaded, and asks."""
-    call = called("exec_command", cmd=COMMAND)
-    model = daemon.play("codex-finds", first=call, after={RESULT: ANSWER})
-    said = run_client(
+    """Without a configuration file: Codex finds the model, has it loaded, and sends the prompt."""
+    call = make_tool_call("exec_command", cmd=COMMAND)
+    model = daemon.install_scripted("codex-finds", first=call, after={RESULT: ANSWER})
+    output = run_client(
         *(installed.path("codex", "node_modules", ".bin", "codex"), "exec"),
         *("--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox"),
         *("--oss", "--local-provider", "lmstudio", "-m", model, "Run the command."),
         path=[installed.node()],
         env={"CODEX_OSS_BASE_URL": f"{daemon.url}/v1"},
     )
-    assert ANSWER in said
+    assert ANSWER in output
 
 
 def test_codex_edits_a_file(
-    daemon: Daemon, installed: Installed, run_client: Runner, called: Call
+    daemon: Daemon, installed: Installed, run_client: Runner, make_tool_call: MakeToolCall
 ) -> None:
-    """For models it knows it has a tool that takes a patch as it is, and no JSON."""
+    """For models it knows, Codex has a tool whose input is a raw patch instead of JSON."""
     patch = '*** Begin Patch\n*** Add File: made.txt\n+ghent "42"\n*** End Patch\n'
-    call = called("apply_patch", input=patch)
-    daemon.play("gpt-5.5", first=call, after={"made.txt": ANSWER})
+    call = make_tool_call("apply_patch", input=patch)
+    daemon.install_scripted("gpt-5.5", first=call, after={"made.txt": ANSWER})
     assert ANSWER in _codex(daemon, "gpt-5.5", installed, run_client, "Make a file.")
     assert (run_client.work / "made.txt").read_text() == 'ghent "42"\n'
 
 
 @pytest.mark.parametrize("peer", ["ollama", "lmstudio"])
 def test_codex_oss_calls_a_tool(
-    daemon: Daemon, installed: Installed, run_client: Runner, called: Call, peer: str
+    daemon: Daemon,
+    installed: Installed,
+    run_client: Runner,
+    make_tool_call: MakeToolCall,
+    peer: str,
 ) -> None:
-    """Codex takes us for another server, asks for its version and its models, and goes on."""
-    model = daemon.play(
-        f"codex-{peer}-plays", first=called("exec_command", cmd=COMMAND), after={RESULT: ANSWER}
+    """Codex takes the daemon for another server and asks for its version and models first."""
+    model = daemon.install_scripted(
+        f"codex-{peer}-plays",
+        first=make_tool_call("exec_command", cmd=COMMAND),
+        after={RESULT: ANSWER},
     )
-    said = run_client(
+    output = run_client(
         installed.path("codex", "node_modules", ".bin", "codex"),
         *("exec", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox"),
         *("--oss", "--local-provider", peer, "--model", model, "Run the command."),
         path=[installed.node()],
         env={"CODEX_OSS_BASE_URL": f"{daemon.url}/v1"},
     )
-    assert ANSWER in said
+    assert ANSWER in output
 
 
 def _codex(
@@ -128,10 +134,10 @@ def test_claude_code_streams(
 
 
 def test_claude_code_calls_a_tool(
-    daemon: Daemon, installed: Installed, run_client: Runner, called: Call
+    daemon: Daemon, installed: Installed, run_client: Runner, make_tool_call: MakeToolCall
 ) -> None:
-    call = called("Bash", command=COMMAND, description="Print a word")
-    model = daemon.play("claude-plays", first=call, after={RESULT: ANSWER})
+    call = make_tool_call("Bash", command=COMMAND, description="Print a word")
+    model = daemon.install_scripted("claude-plays", first=call, after={RESULT: ANSWER})
     assert ANSWER in _claude(daemon, model, installed, run_client, "Run the command.")
 
 
@@ -159,10 +165,10 @@ def test_opencode_streams(
 
 
 def test_opencode_calls_a_tool(
-    daemon: Daemon, installed: Installed, run_client: Runner, called: Call
+    daemon: Daemon, installed: Installed, run_client: Runner, make_tool_call: MakeToolCall
 ) -> None:
-    call = called("bash", command=COMMAND, description="Print a word")
-    model = daemon.play("opencode-plays", first=call, after={RESULT: ANSWER})
+    call = make_tool_call("bash", command=COMMAND, description="Print a word")
+    model = daemon.install_scripted("opencode-plays", first=call, after={RESULT: ANSWER})
     assert ANSWER in _opencode(daemon, model, installed, run_client, "Run the command.")
 
 
@@ -189,7 +195,7 @@ def _opencode(
 
 
 CONTINUE = {"openai": "/v1", "ollama": "", "anthropic": "/v1"}
-"""How Continue may be told to speak, and what it wants behind the address for that."""
+"""The protocols of Continue, and the path that each needs after the address."""
 
 
 def test_continue_streams(
@@ -200,13 +206,19 @@ def test_continue_streams(
 
 @pytest.mark.parametrize("provider", list(CONTINUE))
 def test_continue_calls_a_tool(
-    daemon: Daemon, installed: Installed, run_client: Runner, called: Call, provider: str
+    daemon: Daemon,
+    installed: Installed,
+    run_client: Runner,
+    make_tool_call: MakeToolCall,
+    provider: str,
 ) -> None:
-    model = daemon.play(
-        f"continue-{provider}", first=called("Bash", command=COMMAND), after={RESULT: ANSWER}
+    model = daemon.install_scripted(
+        f"continue-{provider}",
+        first=make_tool_call("Bash", command=COMMAND),
+        after={RESULT: ANSWER},
     )
-    said = _continue(daemon, provider, model, installed, run_client, "Run the command.")
-    assert ANSWER in said
+    output = _continue(daemon, provider, model, installed, run_client, "Run the command.")
+    assert ANSWER in output
 
 
 def _continue(
@@ -239,14 +251,14 @@ def test_aider_streams(
 
 
 def test_aider_edits_a_file(daemon: Daemon, installed: Installed, run_client: Runner) -> None:
-    """aider calls no tools: the model writes what to replace, and aider does so."""
+    """aider calls no tools: it applies the edit that the model writes."""
     file = run_client.work / "greet.py"
     file.write_text('print("hello")\n')
     edit = (
         'I greet a city.\n\ngreet.py\n```python\n<<<<<<< SEARCH\nprint("hello")\n=======\n'
         'print("hello, Ghent")\n>>>>>>> REPLACE\n```\n'
     )
-    model = daemon.play("aider-plays", first=edit, after={})
+    model = daemon.install_scripted("aider-plays", first=edit, after={})
     _aider(daemon, model, installed, run_client, "Greet Ghent.", "--edit-format", "diff", file)
     assert file.read_text() == 'print("hello, Ghent")\n'
 

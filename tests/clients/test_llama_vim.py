@@ -1,4 +1,4 @@
-"""llama.vim in neovim, by the keys that its users press."""
+"""llama.vim in neovim: infill (FIM) completion through its key mappings."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.model, pytest.mark.clients]
 
 
 class Editor:
-    """A neovim without a screen, which is asked and typed into over its socket."""
+    """A headless neovim, controlled over its socket."""
 
     def __init__(self, nvim: Path, run_client: Runner, settings: str, file: str) -> None:
         (run_client.work / "settings.vim").write_text(settings)
@@ -28,15 +28,15 @@ class Editor:
         self.until(self._socket.exists)
 
     def press(self, keys: str) -> None:
-        """Type, in the notation of its mappings."""
+        """Press keys, in the notation of its mappings."""
         self._run(self._nvim, "--server", self._socket, "--remote-send", keys)
 
-    def ask(self, expression: str) -> str:
-        """What an expression of its language comes to."""
+    def evaluate(self, expression: str) -> str:
+        """The value of a Vim expression."""
         return self._run(self._nvim, "--server", self._socket, "--remote-expr", expression).strip()
 
     def until(self, condition: Callable[[], bool]) -> None:
-        """Wait until something is so; fails after a minute."""
+        """Wait until `condition` holds; fails after a minute."""
         deadline = time.monotonic() + 60
         while not condition():
             assert self._process.poll() is None, "the editor ended"
@@ -52,14 +52,14 @@ class Editor:
 def editor(
     daemon: Daemon, coder: str, installed: Installed, run_client: Runner
 ) -> Iterator[Editor]:
-    """A neovim with llama.vim, and a file that lacks an expression."""
+    """A neovim with llama.vim, and a file with a missing expression."""
     nvim, plugin = installed.path("neovim", "nvim"), installed.path("neovim", "llama.vim")
     (run_client.work / "sum.py").write_text("def add(a, b):\n    return \n\nprint(add(1, 2))\n")
     config = {
         "endpoint_fim": f"{daemon.url}/infill",
         "model_fim": coder,
         "keymap_fim_trigger": "<C-F>",
-        "t_max_predict_ms": 60000,  # a busy machine may take its time
+        "t_max_predict_ms": 60000,  # the machine may be busy
         "show_info": 2,
     }
     settings = (
@@ -76,7 +76,7 @@ def test_llama_vim_fills_in(editor: Editor, run_client: Runner) -> None:
     """A suggestion appears behind the cursor, with its timings, and Tab accepts it."""
     editor.press("2GA")
     editor.press("<C-F>")
-    editor.until(lambda: editor.ask("llama#is_fim_hint_shown()") in ("1", "v:true", "true"))
+    editor.until(lambda: editor.evaluate("llama#is_fim_hint_shown()") in ("1", "v:true", "true"))
     editor.press("<Tab>")
     editor.press("<Esc>:write<CR>")
     file = run_client.work / "sum.py"

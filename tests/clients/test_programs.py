@@ -1,4 +1,4 @@
-"""Packages that need a Node, or an environment of their own, in programs that use them."""
+"""Clients that need Node.js or their own virtual environment, run by small programs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ANSWER = "In Ghent it is drizzle-17."
 
 
 class Programs:
-    """Runs a program of `programs/` with the package it is about, and reads what it found."""
+    """Runs a program of `programs/` with the package it uses, and parses its output."""
 
     def __init__(self, daemon: Daemon, installed: Installed, run_client: Runner) -> None:
         self._daemon, self._installed, self._run = daemon, installed, run_client
@@ -30,16 +30,16 @@ class Programs:
         node = self._installed.node() / "node"
         program = PROGRAMS / f"{client}.mjs"
         facts = self._facts(scripted) | {"MODULES": f"{modules}/"}
-        said = self._run(node, program, part, env=facts)
-        return json.loads(said)
+        output = self._run(node, program, part, env=facts)
+        return json.loads(output)
 
     def python(self, client: str, part: str, kind: str, scripted: str = "") -> dict[str, Any]:
-        """One part of `CLIENT_client.py`, by way of `kind`."""
+        """One part of `CLIENT_client.py`, with the mode or provider `kind`."""
         python = self._installed.path(client, "bin", "python")
         program = PROGRAMS / f"{client}_client.py"
         facts = self._facts(scripted) | {"LITELLM_LOCAL_MODEL_COST_MAP": "True"}
-        said = self._run(python, program, part, kind, env=facts)
-        return json.loads(said.splitlines()[-1])
+        output = self._run(python, program, part, kind, env=facts)
+        return json.loads(output.splitlines()[-1])
 
     def _facts(self, scripted: str) -> dict[str, str]:
         return {
@@ -56,53 +56,53 @@ def programs(daemon: Daemon, installed: Installed, run_client: Runner) -> Progra
 
 
 @pytest.fixture(scope="module")
-def forecaster(daemon: Daemon) -> str:
-    """A model that asks for the weather, and then tells it."""
+def weather_model(daemon: Daemon) -> str:
+    """A scripted model that calls the weather tool, then answers with its result."""
     call = json.dumps({"name": "weather", "arguments": {"city": "Ghent"}})
     first = f"<tool_call>\n{call}\n</tool_call>"
-    return daemon.play("node-forecaster", first=first, after={RESULT: ANSWER})
+    return daemon.install_scripted("node-forecaster", first=first, after={RESULT: ANSWER})
 
 
 @pytest.mark.parametrize("client", ["openai", "anthropic", "ollama"])
 def test_npm_streams(programs: Programs, client: str) -> None:
-    said = programs.node(client, "streams")
-    assert "Paris" in said["answer"]
-    assert said["pieces"] > 1
+    output = programs.node(client, "streams")
+    assert "Paris" in output["answer"]
+    assert output["pieces"] > 1
 
 
 @pytest.mark.parametrize("client", ["openai", "anthropic", "ollama"])
-def test_npm_calls_a_tool(programs: Programs, forecaster: str, client: str) -> None:
-    assert programs.node(client, "callsATool", forecaster)["called"] == ANSWER
+def test_npm_calls_a_tool(programs: Programs, weather_model: str, client: str) -> None:
+    assert programs.node(client, "callsATool", weather_model)["called"] == ANSWER
 
 
-def test_npm_openai_responses_calls_a_tool(programs: Programs, forecaster: str) -> None:
-    said = programs.node("openai", "callsAToolOverResponses", forecaster)
-    assert said["calledOverResponses"] == ANSWER
+def test_npm_openai_responses_calls_a_tool(programs: Programs, weather_model: str) -> None:
+    output = programs.node("openai", "callsAToolOverResponses", weather_model)
+    assert output["calledOverResponses"] == ANSWER
 
 
 @pytest.mark.parametrize("provider", ["openai", "anthropic", "ollama_chat"])
 def test_litellm_streams(programs: Programs, provider: str) -> None:
-    said = programs.python("litellm", "streams", provider)
-    assert "Paris" in said["answer"]
-    assert said["pieces"] > 1
+    output = programs.python("litellm", "streams", provider)
+    assert "Paris" in output["answer"]
+    assert output["pieces"] > 1
 
 
 @pytest.mark.parametrize("provider", ["openai", "anthropic", "ollama_chat"])
-def test_litellm_calls_a_tool(programs: Programs, forecaster: str, provider: str) -> None:
-    assert programs.python("litellm", "callsATool", provider, forecaster)["called"] == ANSWER
+def test_litellm_calls_a_tool(programs: Programs, weather_model: str, provider: str) -> None:
+    assert programs.python("litellm", "callsATool", provider, weather_model)["called"] == ANSWER
 
 
 @pytest.mark.parametrize("kind", ["tools", "json"])
 def test_instructor_streams(programs: Programs, kind: str) -> None:
-    """SmolLM2 knows of no tools: a grammar has it call one all the same."""
-    said = programs.python("instructor", "streams", kind)
-    assert said["answer"]
-    assert said["pieces"] > 1
+    """SmolLM2 is not trained for tools: the grammar makes it call one."""
+    output = programs.python("instructor", "streams", kind)
+    assert output["answer"]
+    assert output["pieces"] > 1
 
 
 def test_instructor_calls_a_tool(programs: Programs, daemon: Daemon) -> None:
     call = json.dumps({"name": "Capital", "arguments": {"city": "Ghent"}})
-    model = daemon.play(
+    model = daemon.install_scripted(
         "mayor", first=f"<tool_call>\n{call}\n</tool_call>", after={"unused": "unused"}
     )
     assert programs.python("instructor", "callsATool", "tools", model)["called"] == "Ghent"

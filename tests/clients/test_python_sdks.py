@@ -1,4 +1,4 @@
-"""The Python packages that most programs speak to a model server with."""
+"""The common Python SDKs for model servers, against the daemon."""
 
 from __future__ import annotations
 
@@ -49,10 +49,10 @@ def weather(city: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def caller(daemon: Daemon) -> str:
-    """A model that asks for the weather, and then tells it."""
+def weather_model(daemon: Daemon) -> str:
+    """A scripted model that calls the weather tool, then answers with its result."""
     call = {"name": "weather", "arguments": {"city": "Ghent"}}
-    return daemon.play(
+    return daemon.install_scripted(
         "forecaster",
         first=f"<tool_call>\n{json.dumps(call)}\n</tool_call>",
         after={WEATHER: ANSWER},
@@ -81,12 +81,14 @@ def test_openai_streams(client: openai.OpenAI) -> None:
     assert chunks[-1].usage.completion_tokens == 8
 
 
-def test_openai_calls_a_tool(client: openai.OpenAI, caller: str) -> None:
+def test_openai_calls_a_tool(client: openai.OpenAI, weather_model: str) -> None:
     tools: list[ChatCompletionToolParam] = [
         {"type": "function", "function": {"name": "weather", "parameters": SCHEMA}}
     ]
     messages: list[ChatCompletionMessageParam] = [{"role": "user", "content": QUESTION}]
-    with client.chat.completions.stream(model=caller, messages=messages, tools=tools) as stream:
+    with client.chat.completions.stream(
+        model=weather_model, messages=messages, tools=tools
+    ) as stream:
         message = stream.get_final_completion().choices[0].message
     assert message.tool_calls
     (call,) = message.tool_calls
@@ -105,12 +107,12 @@ def test_openai_calls_a_tool(client: openai.OpenAI, caller: str) -> None:
     )
     result = weather(**json.loads(call.function.arguments))
     messages.append({"role": "tool", "tool_call_id": call.id, "content": result})
-    done = client.chat.completions.create(model=caller, messages=messages, tools=tools)
+    done = client.chat.completions.create(model=weather_model, messages=messages, tools=tools)
     assert done.choices[0].message.content == ANSWER
 
 
-def test_openai_lists_completes_and_embeds(client: openai.OpenAI, caller: str) -> None:
-    assert {"smollm2:135m", caller} <= {model.id for model in client.models.list()}
+def test_openai_lists_completes_and_embeds(client: openai.OpenAI, weather_model: str) -> None:
+    assert {"smollm2:135m", weather_model} <= {model.id for model in client.models.list()}
     done = client.completions.create(
         model="smollm2", prompt="The capital of France is", max_tokens=2, temperature=0
     )
@@ -125,16 +127,16 @@ def test_openai_responses_streams(client: openai.OpenAI) -> None:
     assert len(pieces) > 1
 
 
-def test_openai_responses_calls_a_tool(client: openai.OpenAI, caller: str) -> None:
+def test_openai_responses_calls_a_tool(client: openai.OpenAI, weather_model: str) -> None:
     tools: list[FunctionToolParam] = [
         {"type": "function", "name": "weather", "parameters": SCHEMA, "strict": False}
     ]
-    with client.responses.stream(model=caller, input=QUESTION, tools=tools) as stream:
+    with client.responses.stream(model=weather_model, input=QUESTION, tools=tools) as stream:
         response = stream.get_final_response()
     (call,) = [item for item in response.output if item.type == "function_call"]
     result = weather(**json.loads(call.arguments))
     answer = client.responses.create(
-        model=caller,
+        model=weather_model,
         previous_response_id=response.id,
         input=[{"type": "function_call_output", "call_id": call.call_id, "output": result}],
         tools=tools,
@@ -143,13 +145,13 @@ def test_openai_responses_calls_a_tool(client: openai.OpenAI, caller: str) -> No
 
 
 @pytest.fixture
-def claude(daemon: Daemon) -> Iterator[anthropic.Anthropic]:
+def anthropic_client(daemon: Daemon) -> Iterator[anthropic.Anthropic]:
     with anthropic.Anthropic(base_url=daemon.url, api_key="none", max_retries=0) as client:
         yield client
 
 
-def test_anthropic_streams(claude: anthropic.Anthropic) -> None:
-    with claude.messages.stream(
+def test_anthropic_streams(anthropic_client: anthropic.Anthropic) -> None:
+    with anthropic_client.messages.stream(
         model="smollm2", max_tokens=64, messages=[{"role": "user", "content": CAPITAL}]
     ) as stream:
         pieces = list(stream.text_stream)
@@ -160,11 +162,11 @@ def test_anthropic_streams(claude: anthropic.Anthropic) -> None:
     assert message.usage.output_tokens > 1
 
 
-def test_anthropic_calls_a_tool(claude: anthropic.Anthropic, caller: str) -> None:
+def test_anthropic_calls_a_tool(anthropic_client: anthropic.Anthropic, weather_model: str) -> None:
     tools: list[ToolParam] = [{"name": "weather", "input_schema": SCHEMA}]
     messages: list[MessageParam] = [{"role": "user", "content": QUESTION}]
-    with claude.messages.stream(
-        model=caller, max_tokens=500, messages=messages, tools=tools
+    with anthropic_client.messages.stream(
+        model=weather_model, max_tokens=500, messages=messages, tools=tools
     ) as stream:
         message = stream.get_final_message()
     assert message.stop_reason == "tool_use"
@@ -178,30 +180,34 @@ def test_anthropic_calls_a_tool(claude: anthropic.Anthropic, caller: str) -> Non
             "content": [{"type": "tool_result", "tool_use_id": call.id, "content": result}],
         }
     )
-    answer = claude.messages.create(model=caller, max_tokens=500, messages=messages, tools=tools)
+    answer = anthropic_client.messages.create(
+        model=weather_model, max_tokens=500, messages=messages, tools=tools
+    )
     (block,) = answer.content
     assert block.type == "text"
     assert block.text == ANSWER
 
 
-def test_anthropic_counts_and_lists(claude: anthropic.Anthropic, caller: str) -> None:
-    counted = claude.messages.count_tokens(
+def test_anthropic_counts_and_lists(
+    anthropic_client: anthropic.Anthropic, weather_model: str
+) -> None:
+    counted = anthropic_client.messages.count_tokens(
         model="smollm2", messages=[{"role": "user", "content": CAPITAL}]
     )
     assert counted.input_tokens > 7
-    assert caller in {model.id for model in claude.models.list()}
+    assert weather_model in {model.id for model in anthropic_client.models.list()}
 
 
 @pytest.fixture
-def llama(daemon: Daemon) -> Iterator[Any]:
-    """Without its types, which leave out what its tools return."""
+def ollama_client(daemon: Daemon) -> Iterator[Any]:
+    """Untyped, since its types do not cover the tool results."""
     new_client: Any = ollama.Client
     with new_client(host=daemon.url) as client:
         yield client
 
 
-def test_ollama_streams(llama: Any) -> None:
-    parts = llama.chat(
+def test_ollama_streams(ollama_client: Any) -> None:
+    parts = ollama_client.chat(
         "smollm2",
         messages=[{"role": "user", "content": CAPITAL}],
         stream=True,
@@ -216,23 +222,25 @@ def _tool_calls(parts: list[Any]) -> list[Any]:
     return [call for part in parts for call in part.message.tool_calls or ()]
 
 
-def test_ollama_calls_a_tool(llama: Any, caller: str) -> None:
+def test_ollama_calls_a_tool(ollama_client: Any, weather_model: str) -> None:
     messages: list[Any] = [{"role": "user", "content": QUESTION}]
-    parts = list(llama.chat(caller, messages=messages, tools=[weather], stream=True))
+    parts = list(ollama_client.chat(weather_model, messages=messages, tools=[weather], stream=True))
     (call,) = _tool_calls(parts)
     messages.append({"role": "assistant", "content": "", "tool_calls": [call]})
     result = weather(**call.function.arguments)
     messages.append({"role": "tool", "tool_name": call.function.name, "content": result})
-    answer = llama.chat(caller, messages=messages, tools=[weather])
+    answer = ollama_client.chat(weather_model, messages=messages, tools=[weather])
     assert answer.message.content == ANSWER
 
 
-def test_ollama_lists_shows_and_generates(llama: Any, caller: str) -> None:
-    assert caller in {model.model for model in llama.list().models}
-    assert "completion" in (llama.show("smollm2").capabilities or [])
-    assert "tools" in (llama.show(caller).capabilities or [])
-    assert "Paris" in llama.generate("smollm2", CAPITAL, options={"temperature": 0}).response
-    assert "smollm2:135m" in {model.model for model in llama.ps().models}
+def test_ollama_lists_shows_and_generates(ollama_client: Any, weather_model: str) -> None:
+    assert weather_model in {model.model for model in ollama_client.list().models}
+    assert "completion" in (ollama_client.show("smollm2").capabilities or [])
+    assert "tools" in (ollama_client.show(weather_model).capabilities or [])
+    assert (
+        "Paris" in ollama_client.generate("smollm2", CAPITAL, options={"temperature": 0}).response
+    )
+    assert "smollm2:135m" in {model.model for model in ollama_client.ps().models}
 
 
 NewChat = Callable[..., ChatOpenAI]
@@ -240,7 +248,7 @@ NewChat = Callable[..., ChatOpenAI]
 
 @pytest.fixture
 def new_chat(daemon: Daemon) -> Iterator[NewChat]:
-    """langchain's client, over connections that are closed in the end."""
+    """Makes langchain chat models over connections that the fixture closes."""
     with openai.DefaultHttpxClient() as http:
 
         def new(model: str, **more: Any) -> ChatOpenAI:
@@ -262,8 +270,8 @@ def test_langchain_streams(new_chat: NewChat) -> None:
 
 
 @pytest.mark.parametrize("responses", [False, True], ids=["chat", "responses"])
-def test_langchain_calls_a_tool(new_chat: NewChat, caller: str, *, responses: bool) -> None:
-    chat: Any = new_chat(caller, use_responses_api=responses)
+def test_langchain_calls_a_tool(new_chat: NewChat, weather_model: str, *, responses: bool) -> None:
+    chat: Any = new_chat(weather_model, use_responses_api=responses)
     bound = chat.bind_tools([weather])
     asked = HumanMessage(QUESTION)
     whole: AIMessageChunk | None = None
@@ -293,7 +301,7 @@ def test_langchain_embeds(daemon: Daemon, minilm_path: Path) -> None:
 
 @pytest.fixture
 async def provider(daemon: Daemon) -> AsyncIterator[OpenAIProvider]:
-    """How pydantic-ai finds the daemon, over connections that are closed in the end."""
+    """pydantic-ai's provider for the daemon, over connections that the fixture closes."""
     async with openai.AsyncOpenAI(
         base_url=f"{daemon.url}/v1", api_key="none", max_retries=0
     ) as client:
@@ -311,22 +319,22 @@ async def test_pydantic_ai_streams(provider: OpenAIProvider) -> None:
 
 @pytest.mark.parametrize("kind", [OpenAIChatModel, OpenAIResponsesModel], ids=["chat", "responses"])
 async def test_pydantic_ai_calls_a_tool(
-    provider: OpenAIProvider, caller: str, kind: type[OpenAIChatModel | OpenAIResponsesModel]
+    provider: OpenAIProvider, weather_model: str, kind: type[OpenAIChatModel | OpenAIResponsesModel]
 ) -> None:
-    agent = Agent(kind(caller, provider=provider))
+    agent = Agent(kind(weather_model, provider=provider))
     agent.tool_plain(weather)
     assert (await agent.run(QUESTION)).output == ANSWER
 
 
 class Capital(BaseModel):
-    """What pydantic-ai wants of a model's answer."""
+    """The output type of the agent."""
 
     city: str
 
 
 @pytest.mark.slow
 async def test_pydantic_ai_gets_objects(provider: OpenAIProvider) -> None:
-    """The answer is the call of a tool, which SmolLM2 knows nothing about: a grammar forces it."""
+    """The answer is a tool call, which SmolLM2 is not trained for: the grammar forces it."""
     agent = Agent(OpenAIChatModel("smollm2", provider=provider), output_type=Capital)
     answer = await agent.run(CAPITAL, model_settings={"temperature": 0, "max_tokens": 200})
     assert isinstance(answer.output.city, str)

@@ -1,4 +1,4 @@
-"""A whole daemon in the test's own event loop, on real sockets, with scripted models."""
+"""A complete daemon in the test's event loop, on real sockets, with scripted models."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ GIB = 2**30
 
 @dataclass
 class BackendPlan:
-    """What a `PlannedBackend` does; events are for the test to set."""
+    """The behaviour of a `PlannedBackend`; its events are set by the test."""
 
     start_error: BackendError | None = None
     start_errors: list[BackendError] = field(default_factory=list[BackendError])
@@ -78,14 +78,14 @@ class BackendPlan:
     reply: tuple[str, ...] = ("Hel", "lo")
     die_after: int | None = None
     deaths: list[int] = field(default_factory=list[int])
-    """Used up one a process: the piece of text before which it dies."""
+    """One entry per process: the index of the text delta before which it crashes."""
 
     token_gate: asyncio.Event | None = None
     layers_on_gpu: int = 0
 
 
 class PlannedBackend:
-    """A `Backend` whose every step a test decides."""
+    """A `Backend` whose steps are controlled by the test."""
 
     def __init__(self, spec: LoadSpec, plan: BackendPlan) -> None:
         self.spec = spec
@@ -185,7 +185,7 @@ class PlannedBackend:
 
 
 def stored_model(name: str, folder: Path, sampling: dict[str, float] | None = None) -> StoredModel:
-    """A model that exists by name only."""
+    """A model entry without a file."""
     return StoredModel(
         name=name,
         path=folder / f"{name}.gguf",
@@ -205,7 +205,7 @@ def stored_model(name: str, folder: Path, sampling: dict[str, float] | None = No
 
 @dataclass
 class ManagerHarness:
-    """A `ModelManager` over planned backends, with memory that tests decide."""
+    """A `ModelManager` with planned backends and simulated memory."""
 
     manager: ModelManager
     hub: EventHub
@@ -217,7 +217,7 @@ class ManagerHarness:
     gpu_sizes: dict[str, int]
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        """Wait until something is so; fails after five seconds."""
+        """Wait until the condition holds; fails after five seconds."""
         async with asyncio.timeout(5):
             while not condition():
                 await asyncio.sleep(0.002)
@@ -231,8 +231,9 @@ class ManagerHarness:
 
 @pytest.fixture
 async def make_manager(tmp_path: Path) -> AsyncGenerator[Callable[..., ManagerHarness]]:
-    """Builds managers whose models are `a`, `b` and `c`, 1 GiB each, on a machine of 10 GiB."""
-    made: list[ManagerHarness] = []
+    """Create managers with the models `a`, `b` and `c` of 1 GiB each, on a machine with 10 GiB
+    free."""
+    created: list[ManagerHarness] = []
 
     def make(
         *,
@@ -284,17 +285,17 @@ async def make_manager(tmp_path: Path) -> AsyncGenerator[Callable[..., ManagerHa
             allocation_times=allocation_times,
         )
         harness = ManagerHarness(manager, hub, plans, backends, sizes, memory, missing, gpu_sizes)
-        made.append(harness)
+        created.append(harness)
         return harness
 
     yield make
-    for harness in made:
+    for harness in created:
         await harness.manager.close(0.0)
 
 
 @dataclass
 class RunningDaemon:
-    """A daemon under test, and clients for it."""
+    """A daemon under test, and clients connected to it."""
 
     services: Services
     server: Server
@@ -309,7 +310,7 @@ class RunningDaemon:
         return f"http://127.0.0.1:{self.port}"
 
     async def events(self, method: str, path: str, **kwargs: Any) -> list[tuple[str, Any]]:
-        """All events of a stream, to its end: name and data."""
+        """All events of a stream as pairs of name and data."""
         return [event async for event in self.stream(method, path, **kwargs)]
 
     async def stream(
@@ -328,21 +329,21 @@ class RunningDaemon:
                     name = ""
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        """Wait until something is so; fails after five seconds."""
+        """Wait until the condition holds; fails after five seconds."""
         async with asyncio.timeout(5):
             while not condition():
                 await asyncio.sleep(0.002)
 
     @property
     def leases(self) -> int:
-        """Requests that hold a model now."""
+        """The number of requests that currently lease a model."""
         models = self.services.store.list()
         runs = [self.services.manager.find(model) for model in models]
         return sum(run.leases for run in runs if run is not None)
 
 
 def install(store: ModelStore, name: str, sampling: dict[str, float] | None = None) -> None:
-    """Put a model into the store that has a manifest and a file, but nothing in it."""
+    """Install a model with a manifest and an empty file."""
     folder = store.root.joinpath(*name.split(":"))
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "model.gguf").write_bytes(b"GGUF")
@@ -371,9 +372,9 @@ DaemonFactory = Callable[..., AbstractAsyncContextManager[RunningDaemon]]
 
 @pytest.fixture
 def run_daemon(ingle_home: Path) -> DaemonFactory:
-    """Starts a daemon whose installed model `echo:1` answers from a script.
+    """Start a daemon whose installed model `echo:1` gives scripted answers.
 
-    With `prepares_files` its models are real files instead, named by their paths.
+    With `prepares_files` its models are real files, named by their paths.
     """
 
     @asynccontextmanager
@@ -433,7 +434,7 @@ def run_daemon(ingle_home: Path) -> DaemonFactory:
 
 
 class ScriptedPreparer:
-    """Loads every model as the scripted engine; a context of 512 unless asked otherwise."""
+    """Plan every model for the scripted engine, with a context of 512 by default."""
 
     def __init__(self, script: dict[str, Any], slots: int) -> None:
         self._script = json.dumps(script)
@@ -467,7 +468,7 @@ async def _clients(
 
 @pytest.fixture
 async def daemon(run_daemon: DaemonFactory) -> AsyncGenerator[RunningDaemon]:
-    """A daemon whose model says "Hello from the scripted model."."""
+    """A daemon whose model generates "Hello from the scripted model."."""
     async with run_daemon() as running:
         yield running
 
@@ -477,9 +478,9 @@ RawRequest = Callable[..., Awaitable[bytes]]
 
 @pytest.fixture
 def raw() -> RawRequest:
-    """Sends bytes over a new connection, TCP for a port and unix for a path; returns the answer.
+    """Send bytes over a new connection (TCP for a port, unix for a path); returns the response.
 
-    The sending side stays open, as a client's that still has a body to send.
+    The connection stays open for writing, as if the client still had a body to send.
     """
 
     async def request(where: int | Path, content: bytes) -> bytes:

@@ -1,4 +1,4 @@
-"""Every error there is has an answer that a person can act on, in both shapes."""
+"""Every error has a status, a code and a hint, in the native and the OpenAI format."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ingle.daemon import error_status, errors
 from ingle.models import errors as models
 from ingle.models.model_task import ModelTask
 
-TREES: list[Any] = [
+ERROR_CLASSES: list[Any] = [
     kind
     for module in (models, backends, errors)
     for _, kind in inspect.getmembers(module, inspect.isclass)
@@ -33,8 +33,8 @@ def make(kind: Any) -> Exception:
     return kind("It went wrong.", hint="Try again.")
 
 
-@pytest.mark.parametrize("kind", TREES, ids=lambda kind: kind.__name__)
-def test_every_error_has_a_status_a_code_and_both_shapes(kind: Any) -> None:
+@pytest.mark.parametrize("kind", ERROR_CLASSES, ids=lambda kind: kind.__name__)
+def test_every_error_has_a_status_code_and_both_formats(kind: Any) -> None:
     error = make(kind)
     problem = error_status.describe(error)
     assert 400 <= problem.status < 600
@@ -65,12 +65,12 @@ def test_every_error_has_a_status_a_code_and_both_shapes(kind: Any) -> None:
         (errors.InvalidBody("x", param="n"), 400, "n"),
     ],
 )
-def test_the_table(error: Exception, status: int, param: str | None) -> None:
+def test_status_and_param_of_errors(error: Exception, status: int, param: str | None) -> None:
     problem = error_status.describe(error)
     assert (problem.status, problem.param) == (status, param)
 
 
-def test_what_nobody_expected_is_logged_and_not_shown(caplog: pytest.LogCaptureFixture) -> None:
+def test_unexpected_error_is_logged_but_not_exposed(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.ERROR, "ingle.daemon"):
         problem = error_status.describe(ValueError("the inside"))
     assert (problem.status, problem.code) == (500, "internal_error")

@@ -1,4 +1,4 @@
-"""Tests of broadcasting: nobody waits for a slow listener, and none is told half of it."""
+"""`EventHub`: broadcasting events without waiting for slow subscribers."""
 
 from __future__ import annotations
 
@@ -22,25 +22,25 @@ async def drain(hub: EventHub, publish: Sequence[tuple[int, str | None]]) -> lis
         return [msgspec.json.decode(event.data)["n"] async for event in subscription]
 
 
-async def test_state_changes_all_arrive_and_gauges_only_the_latest() -> None:
+async def test_all_state_changes_but_only_the_latest_gauges_are_delivered() -> None:
     published = [(1, None), (2, "g"), (3, None), (4, "g"), (5, "g"), (6, None), (7, "h")]
     assert await drain(EventHub(), published) == [1, 5, 3, 6, 7]
 
 
-async def test_a_listener_too_far_behind_is_ended_and_told_nothing_false() -> None:
+async def test_subscriber_beyond_the_queue_limit_is_ended() -> None:
     assert await drain(EventHub(), [(n, None) for n in range(QUEUE_LIMIT + 1)]) == []
     count = QUEUE_LIMIT
     assert await drain(EventHub(), [(n, None) for n in range(count)]) == list(range(count))
 
 
-async def test_nothing_is_kept_for_nobody() -> None:
+async def test_events_without_subscribers_are_dropped() -> None:
     hub = EventHub()
     hub.publish("model", Number(1))
     assert await drain(hub, [(2, None)]) == [2]
     assert hub.listeners == 0
 
 
-async def test_listeners_come_and_go_aloud() -> None:
+async def test_on_listeners_reports_the_first_and_last_subscriber() -> None:
     hub = EventHub()
     counts: list[int] = []
     hub.on_listeners = lambda: counts.append(hub.listeners)
@@ -49,7 +49,7 @@ async def test_listeners_come_and_go_aloud() -> None:
     assert counts == [1, 0]
 
 
-async def test_closing_ends_those_who_wait_and_those_who_come_later() -> None:
+async def test_close_ends_current_and_later_subscriptions() -> None:
     hub = EventHub()
     with hub.subscribe() as early:
         waiting = asyncio.create_task(anext(aiter(early), None))

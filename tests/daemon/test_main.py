@@ -1,4 +1,4 @@
-"""The `ingle` command itself: its help, its exit statuses, and what it imports."""
+"""The `ingle` command: help texts, exit statuses and imports."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ variables and flags; INGLE_HOME moves everything under one folder.
 
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A home of its own, and a terminal of 80 columns without colours."""
+    """A temporary home, and a terminal of 80 columns without colors."""
     for name in [name for name in os.environ if name.startswith("INGLE_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("INGLE_HOME", str(tmp_path / "home"))
@@ -90,7 +90,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def command() -> list[str]:
-    """The start of a command line that runs this `ingle`."""
+    """The command line prefix that runs this `ingle`."""
     return [sys.executable, "-P", "-m", "ingle.daemon.main"]
 
 
@@ -131,14 +131,14 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
         assert capsys.readouterr().out == f"ingle {metadata.version('ingle')}\n"
 
 
-def test_unknown_command_guesses(capsys: pytest.CaptureFixture[str]) -> None:
+def test_unknown_command_gets_a_suggestion(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["pul"]) == 2
     assert capsys.readouterr().err == (
         "Error: There is no command 'pul'.\nDid you mean `ingle pull`? `ingle --help` lists all.\n"
     )
 
 
-def test_failure_that_nobody_expected_keeps_its_trace(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unexpected_exception_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(arguments: list[str]) -> int:
         raise ZeroDivisionError
 
@@ -149,17 +149,15 @@ def test_failure_that_nobody_expected_keeps_its_trace(monkeypatch: pytest.Monkey
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs a POSIX shell")
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
-def test_closed_streams_are_no_failure(command: list[str], closed: str) -> None:
+def test_closed_standard_streams_are_not_an_error(command: list[str], closed: str) -> None:
     shell = f"{shlex.join([*command, 'ps'])} {closed}"
     done = subprocess.run(["sh", "-c", shell], capture_output=True, text=True, timeout=30)
     assert (done.returncode, done.stderr) == (0, "")
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device without room")
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 @pytest.mark.parametrize("arguments", [["--help"], ["ps"], ["ps", "--json"]])
-def test_output_without_room_is_told_in_a_sentence(
-    command: list[str], arguments: list[str]
-) -> None:
+def test_full_output_device_is_reported(command: list[str], arguments: list[str]) -> None:
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(
             [*command, *arguments], stdout=full, stderr=subprocess.PIPE, text=True, timeout=30
@@ -180,7 +178,7 @@ def test_interrupt_is_quiet(
 
 
 def imported(program: str, tmp_path: Path) -> list[str]:
-    """The heavy packages that a fresh interpreter has loaded at the end of `program`."""
+    """The heavy packages loaded in a fresh interpreter after running `program`."""
     report = f"print(*[m for m in {HEAVY!r} if m in sys.modules], file=sys.stderr)"
     code = f"{program}\nimport sys\n{report}"
     done = subprocess.run(
@@ -208,8 +206,8 @@ def test_commands_import_nothing_heavy(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("arguments", [[], ["chat"]])
-def test_chat_gets_its_socket_before_anything_heavy(tmp_path: Path, arguments: list[str]) -> None:
-    """A stand-in takes the place of the chat, to see what was loaded when it would paint."""
+def test_chat_starts_without_heavy_imports(tmp_path: Path, arguments: list[str]) -> None:
+    """The chat is replaced by a stub that checks which modules are loaded when it starts."""
     program = f"""
 import sys, types
 stand_in = types.ModuleType("ingle.tui.main")
@@ -233,7 +231,7 @@ assert main({arguments!r}) == 7
 @pytest.mark.parametrize(
     ("arguments", "environ"), [(["--plain"], {}), ([], {"ACCESSIBLE": "1"}), ([], {"TERM": "dumb"})]
 )
-def test_plain_is_chosen(
+def test_plain_chat_is_selected(
     monkeypatch: pytest.MonkeyPatch, arguments: list[str], environ: dict[str, str]
 ) -> None:
     monkeypatch.setenv("TERM", "xterm")
@@ -268,7 +266,7 @@ assert main(["chat", "smollm2"]) == 0
 
 @pytest.mark.parametrize("setting", ["", 'socket = "/run/x.sock"', "port = 1"])
 @pytest.mark.parametrize("variable", ["", "/run/y.sock"])
-def test_chat_finds_the_same_socket_as_the_other_commands(
+def test_chat_uses_the_same_socket_as_other_commands(
     home: Path, monkeypatch: pytest.MonkeyPatch, setting: str, variable: str
 ) -> None:
     (home / "config").mkdir(parents=True)
@@ -279,7 +277,7 @@ def test_chat_finds_the_same_socket_as_the_other_commands(
     assert find_socket(os.environ) == load_config(os.environ).socket
 
 
-def test_chat_refuses_wrong_settings(
+def test_chat_rejects_invalid_settings(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("INGLE_PROT", "1")

@@ -1,4 +1,4 @@
-"""The official client against the daemon: sync and async, TCP and unix, whole and streamed."""
+"""The official OpenAI client: sync and async, TCP and unix sockets, with and without streams."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ REPLY = "Hello from the scripted model."
 HI: list[Any] = [{"role": "user", "content": "Hi"}]
 
 
-def transports(daemon: RunningDaemon, over: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Arguments for a sync and an async client."""
-    if over == "tcp":
+def transports(daemon: RunningDaemon, transport: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Keyword arguments for a sync and an async client."""
+    if transport == "tcp":
         return {"base_url": f"{daemon.base_url}/v1"}, {"base_url": f"{daemon.base_url}/v1"}
-    # Which HTTP library the client is built on depends on its version.
+    # The HTTP library used by the client depends on its version.
     name = openai.DefaultHttpxClient.__mro__[1].__module__.partition(".")[0]
     library: Any = importlib.import_module(name)
     uds = str(daemon.socket)
@@ -40,8 +40,8 @@ def transports(daemon: RunningDaemon, over: str) -> tuple[dict[str, Any], dict[s
     )
 
 
-def ask_sync(client: openai.OpenAI) -> list[str]:
-    whole = client.chat.completions.create(model="echo:1", messages=HI, n=2)
+def request_sync(client: openai.OpenAI) -> list[str]:
+    complete = client.chat.completions.create(model="echo:1", messages=HI, n=2)
     streamed = client.chat.completions.create(
         model="echo:1", messages=HI, stream=True, stream_options={"include_usage": True}
     )
@@ -52,44 +52,46 @@ def ask_sync(client: openai.OpenAI) -> list[str]:
     assert [model.id for model in client.models.list()] == ["echo:1"]
     assert client.models.retrieve("echo:1").id == "echo:1"
     return [
-        *(choice.message.content or "" for choice in whole.choices),
+        *(choice.message.content or "" for choice in complete.choices),
         "".join(c.choices[0].delta.content or "" for c in chunks if c.choices),
         plain.choices[0].text,
     ]
 
 
-async def ask_async(client: openai.AsyncOpenAI) -> list[str]:
-    whole = await client.chat.completions.create(model="echo:1", messages=HI)
+async def request_async(client: openai.AsyncOpenAI) -> list[str]:
+    complete = await client.chat.completions.create(model="echo:1", messages=HI)
     streamed = await client.completions.create(model="echo:1", prompt="Hi", stream=True)
     text = "".join([chunk.choices[0].text async for chunk in streamed])
     async with client.chat.completions.stream(model="echo:1", messages=HI) as stream:
         final = await stream.get_final_completion()
-    return [whole.choices[0].message.content or "", text, final.choices[0].message.content or ""]
+    return [complete.choices[0].message.content or "", text, final.choices[0].message.content or ""]
 
 
-@pytest.mark.parametrize("over", ["tcp", "unix"])
-async def test_the_client_gets_its_answers(daemon: RunningDaemon, over: str) -> None:
-    sync_arguments, async_arguments = transports(daemon, over)
+@pytest.mark.parametrize("transport", ["tcp", "unix"])
+async def test_openai_client_gets_complete_and_streamed_answers(
+    daemon: RunningDaemon, transport: str
+) -> None:
+    sync_arguments, async_arguments = transports(daemon, transport)
     with openai.OpenAI(api_key="none", max_retries=0, **sync_arguments) as client:
-        answers = await asyncio.to_thread(ask_sync, client)
+        answers = await asyncio.to_thread(request_sync, client)
     assert answers == [REPLY, REPLY, REPLY, "Hello"]
     async with openai.AsyncOpenAI(api_key="none", max_retries=0, **async_arguments) as client:
-        assert await ask_async(client) == [REPLY] * 3
+        assert await request_async(client) == [REPLY] * 3
 
 
-async def test_the_client_raises_its_own_errors(daemon: RunningDaemon) -> None:
+async def test_errors_are_raised_as_openai_exceptions(daemon: RunningDaemon) -> None:
     async with openai.AsyncOpenAI(
         api_key="none", max_retries=0, base_url=f"{daemon.base_url}/v1"
     ) as client:
         with pytest.raises(openai.NotFoundError, match="ingle pull smollm2") as missing:
             await client.chat.completions.create(model="smollm2", messages=HI)
         assert missing.value.code == "model_not_found"
-        with pytest.raises(openai.BadRequestError) as wrong:
+        with pytest.raises(openai.BadRequestError) as invalid:
             await client.chat.completions.create(model="echo:1", messages=HI, temperature=3)
-        assert (wrong.value.param, wrong.value.type) == ("temperature", "invalid_request_error")
+        assert (invalid.value.param, invalid.value.type) == ("temperature", "invalid_request_error")
 
 
-async def test_an_error_in_a_stream_is_raised_by_the_client(run_daemon: DaemonFactory) -> None:
+async def test_error_in_a_stream_is_raised_by_the_client(run_daemon: DaemonFactory) -> None:
     from ingle.backends.worker.supervisor.worker_process import WorkerProcess
 
     async with (
@@ -99,25 +101,25 @@ async def test_an_error_in_a_stream_is_raised_by_the_client(run_daemon: DaemonFa
         ) as client,
     ):
         stream = await client.chat.completions.create(model="echo:1", messages=HI, stream=True)
-        seen: list[str] = []
+        received: list[str] = []
 
         async def read() -> None:
             async for chunk in stream:
-                seen.append(chunk.choices[0].delta.content or "")
+                received.append(chunk.choices[0].delta.content or "")
 
         with pytest.raises(openai.APIError) as died:
             await read()
         assert died.value.code == "worker_died"
-        assert REPLY.startswith("".join(seen))
+        assert REPLY.startswith("".join(received))
 
 
-async def test_eight_clients_at_once_all_stream(daemon: RunningDaemon) -> None:
+async def test_eight_concurrent_streams(daemon: RunningDaemon) -> None:
     async with openai.AsyncOpenAI(
         api_key="none", max_retries=0, base_url=f"{daemon.base_url}/v1"
     ) as client:
 
-        async def one() -> str:
+        async def stream_answer() -> str:
             stream = await client.chat.completions.create(model="echo:1", messages=HI, stream=True)
             return "".join([chunk.choices[0].delta.content or "" async for chunk in stream])
 
-        assert await asyncio.gather(*(one() for _ in range(8))) == [REPLY] * 8
+        assert await asyncio.gather(*(stream_answer() for _ in range(8))) == [REPLY] * 8

@@ -1,6 +1,6 @@
 """The Debian package: built, installed, upgraded while a model answers, and removed.
 
-All of it happens in a mount and process namespace over an overlay: this machine stays as it is.
+It runs in a mount and PID namespace over an overlay, so that the machine is not changed.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ say() { echo "== $*"; }
 
 dpkg -i /packages/ingle_0.1.0_*.deb > /dev/null
 say "version $(ingle version)"
-ingle doctor > /dev/null || say "doctor says $?"
+ingle doctor > /dev/null || say "doctor exits with $?"
 test -x /usr/bin/ingle
 test -s /usr/share/man/man1/ingle.1.gz
 test -s /usr/lib/systemd/user/ingle.service
@@ -56,7 +56,7 @@ asking=$!
 while [ ! -s /home/answer.txt ] && kill -0 "$asking"; do sleep 0.05; done
 
 dpkg -i /packages/ingle_0.1.1_*.deb > /dev/null
-wait "$asking" && say "the answer ended well"
+wait "$asking" && say "the answer completed"
 test -s /home/answer.txt
 say "version $(ingle version)"
 ingle run "$model" "$story" --max-tokens 4 --json > /home/again.json
@@ -66,17 +66,17 @@ say "cached $(grep -o '"cached_tokens": [0-9]*' /home/again.json)"
 ingle ps | head -1 | grep -q "ingle 0.1.1" && say "the new daemon runs"
 
 dpkg -r ingle > /home/removed.txt
-grep -q "stays" /home/removed.txt && say "told what stays"
+grep -q "stays" /home/removed.txt && say "removal lists what remains"
 test ! -e /usr/bin/ingle
-test ! -e /usr/lib/ingle && say "nothing is left"
-test -d /home/.local/state/ingle && say "what is the owner's stays"
+test ! -e /usr/lib/ingle && say "no program files are left"
+test -d /home/.local/state/ingle && say "user data remains"
 if pgrep -f '^/usr/lib/ingle/bin/python'; then exit 1; fi
 """
 
 
 @pytest.fixture(scope="module")
 def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The package of this checkout, and one of the next version."""
+    """The package of this checkout, and one with the next version number."""
     if os.geteuid() != 0 or any(shutil.which(tool) is None for tool in TOOLS):
         pytest.skip("needs root, dpkg and namespaces")
     if not Path(f"/usr/bin/python{sys.version_info[0]}.{sys.version_info[1]}").exists():
@@ -90,7 +90,7 @@ def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.slow
 @pytest.mark.model
-def test_a_package_is_installed_upgraded_and_removed(
+def test_package_is_installed_upgraded_and_removed(
     packages: Path, smollm2_path: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "scratch").mkdir()
@@ -110,13 +110,13 @@ def test_a_package_is_installed_upgraded_and_removed(
     )
     if done.returncode == 77:
         pytest.skip("there is no overlay file system")
-    said = done.stdout
-    assert done.returncode == 0, said + done.stderr
-    assert "== version ingle 0.1.0" in said
-    assert "== version ingle 0.1.1" in said
-    assert "== the answer ended well" in said
-    assert "== the new daemon runs" in said
-    cached = int(said.partition('"cached_tokens": ')[2].split()[0])
+    output = done.stdout
+    assert done.returncode == 0, output + done.stderr
+    assert "== version ingle 0.1.0" in output
+    assert "== version ingle 0.1.1" in output
+    assert "== the answer completed" in output
+    assert "== the new daemon runs" in output
+    cached = int(output.partition('"cached_tokens": ')[2].split()[0])
     assert cached > 256, "what was computed before the upgrade is not computed again"
-    for words in ("told what stays", "nothing is left", "what is the owner's stays"):
-        assert f"== {words}" in said
+    for words in ("removal lists what remains", "no program files are left", "user data remains"):
+        assert f"== {words}" in output

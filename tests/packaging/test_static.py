@@ -1,4 +1,4 @@
-"""Packaging that cannot be run here: checked as far as it can be read."""
+"""Static checks of the Homebrew formula and of the Debian package."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def build() -> ModuleType:
     return module
 
 
-def test_the_formula_is_ruby() -> None:
+def test_homebrew_formula_is_valid_ruby() -> None:
     formula = PACKAGING / "homebrew/ingle.rb"
     text = formula.read_text()
     assert "Not yet run" in text
@@ -38,27 +38,27 @@ def test_the_formula_is_ruby() -> None:
 
 
 @pytest.mark.parametrize("name", ["prerm", "postrm"])
-def test_scripts_of_the_package_are_shell(name: str) -> None:
+def test_maintainer_scripts_are_valid_shell(name: str) -> None:
     path = PACKAGING / "deb" / name
     subprocess.run(["sh", "-n", path], check=True)
     assert path.stat().st_mode & 0o111
 
 
-def test_the_units_of_the_package_are_for_every_user(build: ModuleType) -> None:
+def test_systemd_units_apply_to_every_user(build: ModuleType) -> None:
     texts: dict[str, str] = build.unit_texts()
     assert "ListenStream=%t/ingle/ingle.sock\n" in texts["ingle.socket"]
     assert 'Environment="INGLE_SOCKET=%t/ingle/ingle.sock"' in texts["ingle.service"]
     assert "@" not in "".join(texts.values()).replace("@system-service", "")
 
 
-def test_the_manual_page_has_every_command(build: ModuleType) -> None:
+def test_man_page_lists_every_command(build: ModuleType) -> None:
     page: str = build.manual_page("1.2.3")
     assert page.startswith('.TH INGLE 1 "" "ingle 1.2.3"')
     for command in COMMANDS:
         assert command in page
 
 
-def test_what_ingle_needs_is_in_the_package_and_tests_are_not(build: ModuleType) -> None:
+def test_package_contains_dependencies_without_test_tools(build: ModuleType) -> None:
     names = {each.metadata["Name"].lower() for each in build.closure("ingle")}
     assert {"starlette", "textual", "msgspec", "jinja2"} <= names
     assert not {"pytest", "torch", "ingle"} & names

@@ -1,4 +1,4 @@
-"""A scripted daemon, and the chat as tests drive it."""
+"""Fixtures for the chat: a scripted daemon, the app with its keyboard, and pseudo-terminals."""
 
 from __future__ import annotations
 
@@ -34,24 +34,24 @@ from tests.harness.fake_daemon import FakeDaemon
 
 
 async def _idle(*_: float) -> None:
-    """Return once the event loop has had nothing to run for some rounds in a row."""
+    """Return once the event loop was idle for several iterations in a row."""
     loop: Any = asyncio.get_running_loop()
     quiet = 0
     while quiet < 4:
         await asyncio.sleep(0)
-        quiet = 0 if loop._ready else quiet + 1  # asyncio has no public way to ask
+        quiet = 0 if loop._ready else quiet + 1  # asyncio has no public API for this
 
 
 @pytest.fixture(autouse=True)
 def wait_for_events(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let Textual's pilot wait for events; its own wait is for processor time, at least 20 ms."""
+    """Make Textual's pilot wait for events; its own wait is for CPU time, at least 20 ms."""
     for module in ("textual.app", "textual.pilot"):
         monkeypatch.setattr(f"{module}.wait_for_idle", _idle)
 
 
 @pytest.fixture
 async def fake_daemon() -> AsyncIterator[FakeDaemon]:
-    # A short path: the address of a unix socket holds about a hundred characters.
+    # A short path, since the path of a unix socket is limited to about 100 characters.
     with tempfile.TemporaryDirectory(prefix="ingle-") as folder:
         daemon = FakeDaemon(Path(folder) / "ingle.sock")
         await daemon.start()
@@ -62,7 +62,7 @@ async def fake_daemon() -> AsyncIterator[FakeDaemon]:
 
 
 class Chat:
-    """A chat that runs in the test's own loop, and its keyboard."""
+    """A chat app that runs in the test's event loop, and its keyboard."""
 
     def __init__(self, app: ChatApp, pilot: Pilot[None]) -> None:
         self.app = app
@@ -70,7 +70,7 @@ class Chat:
 
     @property
     def screen_text(self) -> str:
-        """What the screen shows now, line by line."""
+        """The current lines of the screen."""
         lines = self.app.screen._compositor.render_strips()  # pyright: ignore[reportPrivateUsage]
         return "\n".join(strip.text.rstrip() for strip in lines)
 
@@ -87,31 +87,31 @@ class Chat:
         return self.app.query_one(Transcript)
 
     async def until(self, condition: Callable[[], object], seconds: float = 10.0) -> None:
-        """Let the chat run until `condition` holds; fails with the screen when it never does."""
+        """Let the chat run until `condition` holds; fails with the screen after a timeout."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + seconds
         while not condition():
             if loop.time() > deadline:
-                pytest.fail(f"never came true; the screen:\n{self.screen_text}")
+                pytest.fail(f"timed out; the screen:\n{self.screen_text}")
             await self.pilot.pause(0.005)
         await self.pilot.pause()
 
     @property
-    def told(self) -> str:
-        """The sentences that are shown for a moment, unwrapped."""
+    def notification_text(self) -> str:
+        """The notifications that are shown now, unwrapped."""
         notifications = self.app._notifications  # pyright: ignore[reportPrivateUsage]
         return "\n".join(notification.message for notification in notifications)
 
-    async def until_told(self, text: str) -> None:
-        """Let the chat run until a sentence with `text` was shown for a moment."""
-        await self.until(lambda: text in self.told)
+    async def until_notified(self, text: str) -> None:
+        """Let the chat run until a notification contains `text`."""
+        await self.until(lambda: text in self.notification_text)
 
     async def until_shown(self, text: str) -> None:
         """Let the chat run until `text` is on the screen."""
         await self.until(lambda: text in self.screen_text)
 
     async def send(self, text: str) -> None:
-        """Type a prompt in one go and press enter, once nothing lies over the chat any more."""
+        """Paste a prompt and press enter, once no dialog covers the chat."""
         await self.until(lambda: self.app.screen is self.screen)
         self.app.query_one(Composer).replace_text(text)
         await self.pilot.press("enter")
@@ -122,7 +122,7 @@ OpenChat = Callable[..., AbstractAsyncContextManager[Chat]]
 
 @pytest.fixture
 def open_chat(client: AsyncDaemonClient) -> OpenChat:
-    """`async with open_chat(size=(80, 24)) as chat`, with any argument of `ChatScreen`."""
+    """`async with open_chat(size=(80, 24)) as chat`; other arguments go to `ChatScreen`."""
 
     @asynccontextmanager
     async def opened(size: tuple[int, int] = (80, 24), **options: Any) -> AsyncGenerator[Chat]:
@@ -141,9 +141,9 @@ def client(fake_daemon: FakeDaemon) -> AsyncDaemonClient:
 
 
 class Terminal:
-    """A program in a pseudo-terminal, and what its screen shows."""
+    """A program in a pseudo-terminal, with an emulated screen."""
 
-    # Private modes and queries that the emulator takes for text.
+    # Private modes and queries that the emulator would print as text.
     UNKNOWN = re.compile(rb"\x1b\[[<>=?][0-9;]*\$?[a-zA-Z]|\x1bP.*?\x1b\\", re.DOTALL)
 
     def __init__(self, arguments: list[str], size: tuple[int, int], env: dict[str, str]) -> None:
@@ -162,12 +162,12 @@ class Terminal:
 
     @property
     def text(self) -> str:
-        """The screen's lines."""
+        """The lines of the screen."""
         return "\n".join(line.rstrip() for line in self._screen.display)
 
     @property
     def is_restored(self) -> bool:
-        """Whether the terminal is in its first mode, on its main screen, with its cursor."""
+        """Whether the terminal has its initial mode, main screen and cursor again."""
         shown = self.raw.rfind(b"\x1b[?1049l") >= self.raw.rfind(b"\x1b[?1049h")
         cursor = self.raw.rfind(b"\x1b[?25h") >= self.raw.rfind(b"\x1b[?25l")
         return termios.tcgetattr(self._slave) == self._before and shown and cursor
@@ -177,11 +177,11 @@ class Terminal:
         os.write(self.fd, text.encode())
 
     def until(self, condition: Callable[[str], bool], seconds: float = 20.0) -> None:
-        """Read what the program writes until `condition` holds for the screen."""
+        """Read the program's output until `condition` holds for the screen."""
         deadline = time.monotonic() + seconds
         while not condition(self.text):
             if time.monotonic() > deadline:
-                pytest.fail(f"never came true; the screen:\n{self.text}")
+                pytest.fail(f"timed out; the screen:\n{self.text}")
             self._read(0.02)
 
     def wait(self, seconds: float = 20.0) -> int:

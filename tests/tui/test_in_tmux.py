@@ -1,6 +1,6 @@
-"""The installed program against a real daemon and SmolLM2, typed into as a person would.
+"""End-to-end test of the installed chat with a daemon and SmolLM2, by typed keys.
 
-Once in a bare pseudo-terminal, which is there on every machine, and once in tmux, where that is.
+It runs in a pseudo-terminal and, if it is installed, in tmux.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ FACTS = "My name is Ada, I live in Turin, and my train leaves on 12 May at 09:40
 
 
 class Keyboard(Protocol):
-    """What both kinds of terminal can do."""
+    """The interface of both kinds of terminal."""
 
     @property
     def text(self) -> str: ...
@@ -49,7 +49,7 @@ class Keyboard(Protocol):
 
 
 class Tmux:
-    """A program in the only window of a tmux server of its own."""
+    """A program in the only window of a separate tmux server."""
 
     def __init__(self, arguments: list[str], environ: dict[str, str], folder: Path) -> None:
         self._socket = str(folder / "tmux")
@@ -63,7 +63,7 @@ class Tmux:
         return self._tmux("capture-pane", "-p")
 
     def type(self, text: str) -> None:
-        """Press keys: the bytes that a terminal would send for them."""
+        """Press keys, by the bytes that a terminal sends for them."""
         self._tmux("send-keys", "-H", *(f"{byte:x}" for byte in text.encode()))
 
     def until(self, condition: Callable[[str], bool], seconds: float = 20.0) -> None:
@@ -71,11 +71,11 @@ class Tmux:
         deadline = time.monotonic() + seconds
         while not condition(self.text):
             if time.monotonic() > deadline:
-                pytest.fail(f"never came true; the screen:\n{self.text}")
+                pytest.fail(f"timed out; the screen:\n{self.text}")
             time.sleep(0.05)
 
     def close(self) -> None:
-        """End the server and what runs in it."""
+        """Stop the server and the program in it."""
         subprocess.run(["tmux", "-S", self._socket, "kill-server"], check=False)
 
     def _tmux(self, *arguments: str) -> str:
@@ -86,35 +86,35 @@ class Tmux:
 
 
 class Home:
-    """An INGLE_HOME without any model, and the daemon that works there."""
+    """An INGLE_HOME without models, and its daemon."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.environ = {**os.environ, "INGLE_HOME": str(folder), "COLORTERM": "truecolor"}
 
-    def ask(self, *arguments: str) -> str:
-        """What a command prints."""
+    def run_command(self, *arguments: str) -> str:
+        """The output of a command."""
         command = [INGLE, *arguments]
         done = subprocess.run(command, env=self.environ, capture_output=True, text=True)
         return done.stdout
 
     def kill_daemon(self) -> None:
-        """End it as a crash would."""
-        os.kill(json.loads(self.ask("ps", "--json"))["pid"], signal.SIGKILL)
+        """Kill the daemon, like a crash."""
+        os.kill(json.loads(self.run_command("ps", "--json"))["pid"], signal.SIGKILL)
 
 
 @pytest.fixture
 def home() -> Iterator[Home]:
-    # A short path: the address of a unix socket holds about a hundred characters.
+    # A short path, since the path of a unix socket is limited to about 100 characters.
     with tempfile.TemporaryDirectory(prefix="ingle-") as folder:
         home = Home(Path(folder))
         yield home
-        home.ask("stop")
+        home.run_command("stop")
 
 
 @pytest.mark.parametrize("kind", [pytest.param("pty", marks=pytest.mark.slow), "tmux"])
-@pytest.mark.usefixtures("smollm2_path")  # where it cannot be fetched, this is not the place
-def test_a_day_with_the_chat(home: Home, open_terminal: OpenTerminal, kind: str) -> None:
+@pytest.mark.usefixtures("smollm2_path")  # skips if it cannot be downloaded
+def test_chat_session_end_to_end(home: Home, open_terminal: OpenTerminal, kind: str) -> None:
     if kind == "tmux" and shutil.which("tmux") is None:
         pytest.skip("tmux is not installed")
     arguments = [INGLE, "chat", "smollm2"]
@@ -140,14 +140,14 @@ def pull(screen: Keyboard) -> None:
     screen.until(lambda text: "smollm2:135m on disk" in text, 120)
 
 
-def settle(screen: Keyboard, limit: int) -> None:
-    # The likeliest tokens, so that every run is like the other; and not too many of them.
+def set_sampling(screen: Keyboard, limit: int) -> None:
+    # Greedy sampling for reproducible runs, and a limit for speed.
     send(screen, f"/sampling temperature=0 max_tokens={limit}")
     screen.until(lambda text: f"max_tokens={limit}" in text and "max_tokens" not in composer(text))
 
 
 def chat(screen: Keyboard) -> None:
-    settle(screen, 150)
+    set_sampling(screen, 150)
     send(screen, "What is the capital of France?")
     screen.until(lambda text: "Paris." in text and "esc stops" not in text, 60)
 
@@ -195,10 +195,10 @@ def search(screen: Keyboard) -> None:
 def compact_and_undo(screen: Keyboard) -> None:
     send(screen, "/new")
     screen.until(lambda text: FACTS not in text)
-    settle(screen, 40)
+    set_sampling(screen, 40)
     for place in ("Turin", "Milan", "Genoa"):
-        told = f"{place} has a station, a river and a market on Fridays. " * 12
-        screen.type(told)
+        prompt = f"{place} has a station, a river and a market on Fridays. " * 12
+        screen.type(prompt)
         screen.until(lambda text: "Fridays" in composer(text))
         screen.type("\r")
         screen.until(lambda text: "esc stops" in text)
@@ -210,18 +210,18 @@ def compact_and_undo(screen: Keyboard) -> None:
 
 
 def send(screen: Keyboard, text: str) -> None:
-    """Type a prompt, see it, send it."""
+    """Type a prompt, wait until it is shown, and send it."""
     screen.type(text)
     screen.until(lambda shown: text in composer(shown))
     screen.type("\r")
 
 
 def clear(screen: Keyboard) -> None:
-    """Take back what is in the composer."""
+    """Clear the composer."""
     screen.type(CLEAR)
     screen.until(lambda shown: LONG not in composer(shown))
 
 
 def composer(shown: str) -> str:
-    """The part of the screen that is typed in."""
+    """The composer's part of the screen."""
     return shown[shown.rfind("╭") :]

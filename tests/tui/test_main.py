@@ -1,4 +1,4 @@
-"""The program in a real pseudo-terminal, seen through a terminal emulator."""
+"""The chat program in a pseudo-terminal with an emulated screen: start, signals, and colours."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 COLOUR = re.compile(rb"\x1b\[(?:\d+;)*(?:3[0-8]|4[0-8]|9[0-7]|10[0-7])[;m]")
 RICH_COLOUR = re.compile(rb"\x1b\[[0-9;]*[34]8;[0-9;]*m")
 
-# Textual's import waits for a file, so that what happens before it can be seen.
+# The import of Textual waits for a file, so that the time before it can be tested.
 PROGRAM = """
 import sys, time
 from pathlib import Path
@@ -60,10 +60,10 @@ def arguments(tmp_path: Path, gate: Path) -> list[str]:
     "size",
     [(130, 32), *(pytest.param(size, marks=pytest.mark.slow) for size in ((80, 24), (80, 32)))],
 )
-def test_it_paints_before_textual_and_keeps_what_is_typed(
+def test_first_frame_precedes_textual_and_keeps_type_ahead(
     open_terminal: OpenTerminal, arguments: list[str], gate: Path, size: tuple[int, int]
 ) -> None:
-    # As a shell that exports its size, and an old one.
+    # A shell may export its size, which may be outdated.
     with open_terminal(arguments, size, COLUMNS="60", LINES="20") as terminal:
         terminal.until(lambda screen: "╰" in screen and "○ starting" in screen)
         first_frame = terminal.text.split("\n")
@@ -84,7 +84,7 @@ def test_it_paints_before_textual_and_keeps_what_is_typed(
 @pytest.mark.parametrize(
     ("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
 )
-def test_a_signal_before_textual_gives_the_terminal_back(
+def test_signal_before_textual_restores_the_terminal(
     open_terminal: OpenTerminal, arguments: list[str], number: signal.Signals, status: int
 ) -> None:
     with open_terminal(arguments) as terminal:
@@ -97,7 +97,7 @@ def test_a_signal_before_textual_gives_the_terminal_back(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_being_asked_to_end_gives_the_terminal_back(
+def test_termination_signal_restores_the_terminal(
     open_terminal: OpenTerminal, arguments: list[str], gate: Path, number: signal.Signals
 ) -> None:
     gate.touch()
@@ -108,7 +108,9 @@ def test_being_asked_to_end_gives_the_terminal_back(
         assert terminal.is_restored
 
 
-def test_no_color_means_none(open_terminal: OpenTerminal, arguments: list[str], gate: Path) -> None:
+def test_no_color_disables_colours(
+    open_terminal: OpenTerminal, arguments: list[str], gate: Path
+) -> None:
     gate.touch()
     with open_terminal(arguments, NO_COLOR="1") as terminal:
         terminal.until(lambda screen: "No daemon here." in screen)
@@ -117,7 +119,7 @@ def test_no_color_means_none(open_terminal: OpenTerminal, arguments: list[str], 
         assert not COLOUR.search(terminal.raw), COLOUR.findall(terminal.raw)
 
 
-def test_a_terminal_of_sixteen_colours_gets_its_own(
+def test_sixteen_colour_terminal_gets_ansi_colours(
     open_terminal: OpenTerminal, arguments: list[str], gate: Path
 ) -> None:
     gate.touch()
@@ -127,7 +129,7 @@ def test_a_terminal_of_sixteen_colours_gets_its_own(
         assert not RICH_COLOUR.search(terminal.raw), RICH_COLOUR.findall(terminal.raw)
 
 
-def test_themes_change_between_many_and_sixteen_colours(
+def test_switching_between_truecolor_and_sixteen_colour_themes(
     open_terminal: OpenTerminal, arguments: list[str], gate: Path
 ) -> None:
     gate.touch()
@@ -146,7 +148,7 @@ def test_themes_change_between_many_and_sixteen_colours(
         terminal.until(lambda _: b"48;2;250;246;239" in terminal.raw[start:])
 
 
-def test_a_light_terminal_is_light_from_the_first_frame_on(
+def test_light_terminal_has_a_light_first_frame(
     open_terminal: OpenTerminal, arguments: list[str]
 ) -> None:
     with open_terminal(arguments, COLORFGBG="0;15") as terminal:
@@ -154,7 +156,7 @@ def test_a_light_terminal_is_light_from_the_first_frame_on(
         assert b"48;2;250;246;239" in terminal.raw
 
 
-def test_a_tiny_terminal_can_be_typed_in(
+def test_tiny_terminal_accepts_input(
     open_terminal: OpenTerminal, arguments: list[str], gate: Path
 ) -> None:
     with open_terminal(arguments, size=(40, 12)) as terminal:
@@ -164,7 +166,7 @@ def test_a_tiny_terminal_can_be_typed_in(
         terminal.until(lambda screen: "text" in screen)
 
 
-def test_without_a_terminal_it_says_what_to_do(arguments: list[str], gate: Path) -> None:
+def test_missing_terminal_exits_with_an_error(arguments: list[str], gate: Path) -> None:
     gate.touch()
     result = subprocess.run(arguments, stdin=subprocess.DEVNULL, capture_output=True, text=True)
     assert result.returncode == 2
@@ -173,14 +175,16 @@ def test_without_a_terminal_it_says_what_to_do(arguments: list[str], gate: Path)
     assert result.stdout == ""
 
 
-def test_a_dumb_terminal_is_told_apart(open_terminal: OpenTerminal, arguments: list[str]) -> None:
+def test_dumb_terminal_exits_with_an_error(
+    open_terminal: OpenTerminal, arguments: list[str]
+) -> None:
     with open_terminal(arguments, TERM="dumb") as terminal:
         assert terminal.wait() == 2
         assert "TERM is `dumb`" in terminal.text
         assert b"\x1b" not in terminal.raw
 
 
-def test_the_modes_of_this_test_are_told_apart(open_terminal: OpenTerminal) -> None:
+def test_harness_detects_an_unrestored_terminal(open_terminal: OpenTerminal) -> None:
     with open_terminal([sys.executable, "-c", "import tty; tty.setraw(0)"]) as terminal:
         assert terminal.wait() == 0
         assert not terminal.is_restored

@@ -57,6 +57,7 @@ class CompactionProgress:
     words: str = "prefill"
     written: int = 0
     computed: int = 0
+    reused: int = 0
     started: float = field(default_factory=time.monotonic)
 
     @property
@@ -189,6 +190,7 @@ class Compactor:
                     case LoadingEvent():
                         self._tell("starting the model")
                     case StartedEvent():
+                        self.progress.reused = event.cached_tokens
                         self.progress.computed = event.prompt_tokens - event.cached_tokens
                         self._tell("prefill")
                     case ReasoningEvent():

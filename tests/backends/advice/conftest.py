@@ -1,4 +1,4 @@
-"""Recorded machines, and models of all sizes to choose from."""
+"""Recorded machines, and candidate models of many sizes."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ SIZES = {
     "coder:1.5b": (1.78, 1.12),
     "coder:7b": (7.6, 4.68),
 }
-"""Billions of weights, and gigabytes as Q4_K_M, as models of today have them."""
+"""Billions of parameters, and gigabytes as Q4_K_M, typical of current models."""
 
 
-class _Recorded(msgspec.Struct):
+class _RecordedState(msgspec.Struct):
     machine: Machine
 
 
 @pytest.fixture
-def machine_of(machines: dict[str, bytes]) -> ReadMachine:
-    """A recorded machine by its name."""
+def read_recorded_machine(machines: dict[str, bytes]) -> ReadMachine:
+    """Load a recorded machine by name."""
 
     def read(name: str) -> Machine:
-        return msgspec.toml.decode(machines[name], type=_Recorded).machine
+        return msgspec.toml.decode(machines[name], type=_RecordedState).machine
 
     return read
 

@@ -1,4 +1,4 @@
-"""What is advised on machines of many kinds: sane, within memory, and never worse with more."""
+"""Advice on recorded and constructed machines: plausible, within memory, and monotonic."""
 
 from __future__ import annotations
 
@@ -43,8 +43,10 @@ TYPICAL = ("rtx-4090-game", "two-3090", "m2-air", "server-without-gpu")
     "name",
     [name if name in TYPICAL else pytest.param(name, marks=pytest.mark.slow) for name in QUALITY],
 )
-def test_recorded_machines(machine_of: ReadMachine, models: list[Candidate], name: str) -> None:
-    best = advise(capacity_of(machine_of(name)), models, AdviceRequest()).best
+def test_advice_for_recorded_machines(
+    read_recorded_machine: ReadMachine, models: list[Candidate], name: str
+) -> None:
+    best = advise(capacity_of(read_recorded_machine(name)), models, AdviceRequest()).best
     assert best is not None
     assert (best.model, best.engine, best.device) == QUALITY[name]
     assert best.speed is not None
@@ -54,14 +56,17 @@ def test_recorded_machines(machine_of: ReadMachine, models: list[Candidate], nam
 
 @pytest.mark.slow
 @pytest.mark.parametrize("need", NEEDS)
-def test_never_over_memory(
-    machines: dict[str, bytes], machine_of: ReadMachine, models: list[Candidate], need: Need
+def test_advice_never_exceeds_memory(
+    machines: dict[str, bytes],
+    read_recorded_machine: ReadMachine,
+    models: list[Candidate],
+    need: Need,
 ) -> None:
     for name in machines:
-        capacity = capacity_of(machine_of(name))
+        capacity = capacity_of(read_recorded_machine(name))
         advice = advise(capacity, models, AdviceRequest(need=need))
         if advice.best is None:
-            assert name == "small-container"  # whose llama.cpp cannot be loaded
+            assert name == "small-container"  # its llama.cpp cannot be loaded
             continue
         assert advice.best.host_bytes <= capacity.budget.host
         assert advice.best.gpu_bytes <= (capacity.budget.gpu or 0)
@@ -70,10 +75,10 @@ def test_never_over_memory(
         assert advice.best.model not in {option.model for option in advice.alternatives}
 
 
-def plain_site(
+def make_capacity(
     host: float, gpu: float = 0.0, *, own: bool = False, bandwidth: float = 500e9
 ) -> MachineCapacity:
-    """A machine with so many GiB free of each kind."""
+    """A machine with the given free host and GPU memory in GiB."""
     gpus = [
         Gpu(
             name="GPU",
@@ -108,30 +113,30 @@ def test_more_memory_is_never_worse(
     models: list[Candidate], host: float, gpu: float, more_host: float, more_gpu: float, need: Need
 ) -> None:
     request = AdviceRequest(need=need)
-    less = advise(plain_site(host, gpu), models, request).best
-    more = advise(
-        plain_site(host + more_host, gpu + (more_gpu if gpu else 0)), models, request
+    smaller_machine = advise(make_capacity(host, gpu), models, request).best
+    larger_machine = advise(
+        make_capacity(host + more_host, gpu + (more_gpu if gpu else 0)), models, request
     ).best
-    if less is None:
+    if smaller_machine is None:
         return
-    assert more is not None
-    if less.speed and less.speed.decode >= 5:
-        assert more.worth >= less.worth - 1e-9
+    assert larger_machine is not None
+    if smaller_machine.speed and smaller_machine.speed.decode >= 5:
+        assert larger_machine.worth >= smaller_machine.worth - 1e-9
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("need", ["quality", "latency", "privacy"])
-def test_a_quicker_gpu_is_never_worse(models: list[Candidate], need: Need) -> None:
+def test_faster_gpu_is_never_worse(models: list[Candidate], need: Need) -> None:
     worths = [
-        _best(advise(plain_site(64, 24, bandwidth=rate), models, AdviceRequest(need=need))).worth
+        _best(advise(make_capacity(64, 24, bandwidth=rate), models, AdviceRequest(need=need))).worth
         for rate in (300e9, 600e9, 1200e9)
     ]
     assert worths == sorted(worths)
 
 
 @pytest.mark.slow
-def test_needs_differ(models: list[Candidate]) -> None:
-    capacity = plain_site(64, 24)
+def test_advice_depends_on_the_need(models: list[Candidate]) -> None:
+    capacity = make_capacity(64, 24)
     chosen = {need: _best(advise(capacity, models, AdviceRequest(need=need))) for need in NEEDS}
     assert chosen["quality"].parameters > chosen["latency"].parameters
     assert chosen["memory"].host_bytes + chosen["memory"].gpu_bytes < 8e9
@@ -139,61 +144,62 @@ def test_needs_differ(models: list[Candidate]) -> None:
     assert chosen["privacy"].model == chosen["quality"].model
 
 
-def test_tasks_differ(models: list[Candidate]) -> None:
-    capacity = plain_site(8)
+def test_advice_depends_on_the_task(models: list[Candidate]) -> None:
+    capacity = make_capacity(8)
     assert _best(advise(capacity, models, AdviceRequest(task="code"))).for_code
     assert not _best(advise(capacity, models, AdviceRequest(task="chat"))).for_code
     assert _best(advise(capacity, models, AdviceRequest(task="embed"))).model == "vectors"
 
 
-def test_a_context_that_is_needed_is_kept(models: list[Candidate]) -> None:
-    """Where room is short the cache is quantised, or the model smaller; the context never."""
+def test_requested_context_is_kept(models: list[Candidate]) -> None:
+    """When memory is short, the cache is quantized or the model is smaller; the context is never
+    reduced."""
     for host in (4, 8, 16, 64):
-        best = advise(plain_site(host), models, AdviceRequest(context=32768)).best
+        best = advise(make_capacity(host), models, AdviceRequest(context=32768)).best
         assert best is None or best.context == 32768
-    assert advise(plain_site(64), models, AdviceRequest(context=100_000)).best is None
+    assert advise(make_capacity(64), models, AdviceRequest(context=100_000)).best is None
 
 
-def test_a_smaller_cache_makes_room(models: list[Candidate]) -> None:
+def test_kv_cache_is_quantized_when_memory_is_short(models: list[Candidate]) -> None:
     only = [model for model in models if model.name == "medium:8b"]
     request = AdviceRequest(context=32768)
     types = {
         best.kv_type
         for host in range(6, 20)
-        if (best := advise(plain_site(host), only, request).best) is not None
+        if (best := advise(make_capacity(host), only, request).best) is not None
     }
     assert types == {KVType.F16, KVType.Q8_0}
 
 
-def test_weights_of_a_folder_are_quantised_where_they_would_not_fit(
+def test_folder_weights_are_quantized_when_they_do_not_fit(
     models: list[Candidate],
 ) -> None:
     (medium,) = [model for model in models if model.name == "medium:8b"]
     costs = replace(medium.costs, stored=16_400_000_000, shape=None)
     folder = replace(medium, name="folder", costs=costs, plain=True, quantization="BF16")
-    quick = plain_site(64, 24, own=True, bandwidth=1000e9)
+    quick = make_capacity(64, 24, own=True, bandwidth=1000e9)
     assert _best(advise(quick, [folder], AdviceRequest())).quantize == "none"
-    small = _best(advise(plain_site(64, 12, own=True), [folder], AdviceRequest()))
+    small = _best(advise(make_capacity(64, 12, own=True), [folder], AdviceRequest()))
     assert (small.quantize, small.engine, small.device) == ("nf4", "ingle", "gpu")
 
 
-def test_without_pytorch_a_folder_is_no_option(models: list[Candidate]) -> None:
+def test_model_folder_requires_pytorch(models: list[Candidate]) -> None:
     (medium,) = [model for model in models if model.name == "medium:8b"]
     folder = replace(medium, costs=replace(medium.costs, shape=None))
-    assert advise(plain_site(64), [folder], AdviceRequest()) == Advice(best=None)
+    assert advise(make_capacity(64), [folder], AdviceRequest()) == Advice(best=None)
 
 
-def test_what_the_alternatives_lack_is_said(models: list[Candidate]) -> None:
-    advice = advise(plain_site(8), models, AdviceRequest())
-    said = {option.model: option.why_not for option in advice.alternatives}
+def test_alternatives_explain_why_they_are_not_best(models: list[Candidate]) -> None:
+    advice = advise(make_capacity(8), models, AdviceRequest())
+    reasons = {option.model: option.why_not for option in advice.alternatives}
     larger = next(option for option in advice.alternatives if not option.fits)
-    assert "can be had" in said[larger.model]
+    assert "can be had" in reasons[larger.model]
     smaller = next(option for option in advice.alternatives if option.fits)
-    assert "of the weights" in said[smaller.model] or "made for code" in said[smaller.model]
+    assert "of the weights" in reasons[smaller.model] or "made for code" in reasons[smaller.model]
 
 
-def test_measured_speeds_count(models: list[Candidate]) -> None:
-    capacity = plain_site(32)
+def test_measured_speed_calibrates_predictions(models: list[Candidate]) -> None:
+    capacity = make_capacity(32)
     before = _best(advise(capacity, models, AdviceRequest()))
     assert before.speed is not None
     one = next(model for model in models if model.name == "small:1.7b")
@@ -208,11 +214,11 @@ def test_measured_speeds_count(models: list[Candidate]) -> None:
     assert any("measured here" in line for line in slower.speed.arithmetic)
 
 
-def test_measurements_behind_long_prompts_are_compared_with_their_like(
+def test_calibration_takes_the_prompt_length_into_account(
     models: list[Candidate],
 ) -> None:
-    """As quick as was predicted for so many tokens: nothing is to be corrected."""
-    capacity = plain_site(32)
+    """The measured speed equals the prediction for that many tokens, so nothing is corrected."""
+    capacity = make_capacity(32)
     one = next(model for model in models if model.name == "small:1.7b")
     best = _best(advise(capacity, [one], AdviceRequest(context=4096)))
     assert best.speed is not None
@@ -224,8 +230,8 @@ def test_measurements_behind_long_prompts_are_compared_with_their_like(
     assert found.cpu.factor == pytest.approx(1.0)
 
 
-def test_what_was_measured_elsewhere_changes_nothing(models: list[Candidate]) -> None:
-    capacity = plain_site(32)
+def test_unrelated_measurements_do_not_calibrate(models: list[Candidate]) -> None:
+    capacity = make_capacity(32)
     for measured in (
         MeasuredSpeed(name="unknown", decode=5.0, on_gpu=False),
         MeasuredSpeed(name="small:1.7b", decode=0.0, on_gpu=False),
@@ -234,16 +240,18 @@ def test_what_was_measured_elsewhere_changes_nothing(models: list[Candidate]) ->
         assert calibrate(capacity, models, [measured]) == capacity
 
 
-def test_only_memory_that_is_needed_is_listed(
-    machine_of: ReadMachine, models: list[Candidate]
+def test_only_used_kinds_of_memory_are_listed(
+    read_recorded_machine: ReadMachine, models: list[Candidate]
 ) -> None:
-    capacity = capacity_of(machine_of("server-without-gpu"))
+    capacity = capacity_of(read_recorded_machine("server-without-gpu"))
     (line,) = _best(advise(capacity, models, AdviceRequest())).memory
     assert line.startswith("memory: 42,500 MB of weights + ")
 
 
-def test_advice_is_json(machine_of: ReadMachine, models: list[Candidate]) -> None:
-    advice = advise(capacity_of(machine_of("two-3090")), models, AdviceRequest())
+def test_advice_json_round_trip(
+    read_recorded_machine: ReadMachine, models: list[Candidate]
+) -> None:
+    advice = advise(capacity_of(read_recorded_machine("two-3090")), models, AdviceRequest())
     assert msgspec.json.decode(msgspec.json.encode(advice), type=Advice) == advice
 
 

@@ -1,4 +1,4 @@
-"""Predicted speeds against real ones, and where their numbers come from."""
+"""Predicted speeds compared with published and measured ones."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ def gpu(name: str, cores: int, bandwidth: float, capability: tuple[int, int]) ->
         (gpu("RTX 5090", 21760, 1792e9, (12, 0)), 27, 19.5, 52.1),
     ],
 )
-def test_published_speeds(
+def test_prediction_matches_published_speeds(
     rates: DeviceRates, billions: float, gigabytes: float, published: float
 ) -> None:
-    """What others measured with llama.cpp, from which the share of the bandwidth was taken."""
+    """Published llama.cpp measurements, from which the share of the bandwidth was derived."""
     costs = typical_costs(int(billions * 1e9), int(gigabytes * 1e9), 32768)
     budget = MemoryBudget(host=64 * 2**30, gpu=32 * 2**30, gpu_name="GPU", llama_offloads=True)
     found = select(costs, budget, PlacementRequest(context=4096))
@@ -52,8 +52,9 @@ def test_published_speeds(
     assert speed.decode == pytest.approx(published, rel=0.15)
 
 
-def test_a_prompt_on_an_rtx_4090() -> None:
-    """llama.cpp reads Llama 2 7B at 13,000 tokens/s there; what is promised is more careful."""
+def test_prefill_prediction_on_an_rtx_4090() -> None:
+    """llama.cpp processes prompts of Llama 2 7B at 13,000 tokens/s there; the prediction is
+    conservative."""
     rates = gpu("RTX 4090", 16384, 1008e9, (8, 9))
     costs = typical_costs(7_000_000_000, 3_800_000_000, 4096)
     budget = MemoryBudget(host=64 * 2**30, gpu=24 * 2**30, gpu_name="GPU", llama_offloads=True)
@@ -63,18 +64,18 @@ def test_a_prompt_on_an_rtx_4090() -> None:
     assert 5_000 < speed.prefill < 13_000
 
 
-def test_idle_experts_are_not_read() -> None:
-    """Qwen3 30B-A3B: 3.3 of 30.5 billion weights take part in a token."""
+def test_inactive_experts_do_not_count_as_read() -> None:
+    """Qwen3 30B-A3B: 3.3 of 30.5 billion parameters are active per token."""
     dense = typical_costs(8_000_000_000, 5_000_000_000, 4096)
     assert 0.8 * dense.stored < bytes_per_token(dense) < dense.stored
     experts = typical_costs(30_500_000_000, 18_500_000_000, 4096, active=3_300_000_000)
     assert experts.shape is not None
     assert experts.shape.weights == pytest.approx(18_500_000_000, rel=0.01)
     assert bytes_per_token(experts) / experts.stored == pytest.approx(3.3 / 30.5, rel=0.2)
-    assert experts.config is None  # ingle's own engine has no experts
+    assert experts.config is None  # ingle's own engine does not support experts
 
 
-def test_a_split_is_between_both() -> None:
+def test_partial_offload_is_between_cpu_and_gpu_speed() -> None:
     costs = typical_costs(8_200_000_000, 5_000_000_000, 8192, tensor_type="Q4_K")
     cpu = cpu_rates(Cpu(compute_threads=8, instruction_sets=["AVX2"], bandwidth=50e9))
     card = gpu("GPU", 8000, 500e9, (8, 9))
@@ -95,8 +96,10 @@ def test_a_split_is_between_both() -> None:
 
 @pytest.mark.model
 @pytest.mark.parametrize(("tokens", "measured"), [(68, 176.8), (925, 129.4)])
-def test_a_measured_speed(smollm2_path: Path, tokens: int, measured: float) -> None:
-    """SmolLM2 on 2 cores with AVX-512 that nothing else used, whose memory reads at 52.6 GB/s."""
+def test_prediction_matches_a_measured_speed(
+    smollm2_path: Path, tokens: int, measured: float
+) -> None:
+    """SmolLM2 on 2 otherwise idle cores with AVX-512 and a memory bandwidth of 52.6 GB/s."""
     sets = ["AVX2", "AVX-512", "VNNI"]
     cpu = cpu_rates(Cpu(compute_threads=2, instruction_sets=sets, bandwidth=52.6e9))
     budget = MemoryBudget(host=8 * 2**30, repacked=repacked_types(sets))
@@ -114,7 +117,7 @@ def test_a_measured_speed(smollm2_path: Path, tokens: int, measured: float) -> N
     assert speed.decode == pytest.approx(measured, rel=0.05)
 
 
-def test_unknown_devices_promise_nothing() -> None:
+def test_unknown_devices_have_no_prediction() -> None:
     assert cpu_rates(Cpu()) is None
     assert gpu_rates(Gpu(name="Arc", vendor="intel")) is None
     shared = gpu_rates(Gpu(name="780M", vendor="amd", unified=True), 60e9)
@@ -125,7 +128,7 @@ def test_unknown_devices_promise_nothing() -> None:
     assert predict_speed(costs, found, None, None, kv_type=KVType.F16, filled=10) is None
 
 
-def test_the_arithmetic_names_what_it_uses() -> None:
+def test_arithmetic_lists_its_inputs() -> None:
     costs = typical_costs(10**9, 600 * 10**6, 4096, tensor_type="Q4_K")
     cpu = cpu_rates(Cpu(compute_threads=2, instruction_sets=["AVX-512"], bandwidth=50e9))
     found = select(costs, MemoryBudget(host=64 * 2**30), PlacementRequest(context=4096))

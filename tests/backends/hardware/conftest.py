@@ -1,4 +1,4 @@
-"""Machines as their systems describe them, written down file by file."""
+"""Fake file systems (`/proc`, `/sys`) of other machines."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ WriteFiles = Callable[[Mapping[str, object]], Path]
 
 @pytest.fixture
 def write_files(tmp_path: Path) -> WriteFiles:
-    """Writes the files of a machine below a root of its own."""
+    """Write the files of a machine below a temporary root."""
 
     def write(files: Mapping[str, object]) -> Path:
         for name, content in files.items():

@@ -1,4 +1,4 @@
-"""Apple's chips, from what their systems answer."""
+"""Apple GPUs: memory limit, bandwidth and core count."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ REGISTRY = """\
 """
 
 
-def test_a_small_machine_gets_two_thirds_of_its_memory() -> None:
+def test_gpu_memory_is_two_thirds_on_small_machines() -> None:
     gpu = apple_gpu("Apple M2", 8, 8 * GIB, 5 * GIB, dict[str, int]().get)
     assert gpu.unified
     assert gpu.memory_total == int(8 * GIB * 2 / 3)
@@ -29,7 +29,7 @@ def test_a_small_machine_gets_two_thirds_of_its_memory() -> None:
     assert gpu.bandwidth == 100e9
 
 
-def test_the_owner_set_a_limit() -> None:
+def test_wired_limit_overrides_the_gpu_memory() -> None:
     sysctl = {"iogpu.wired_limit_mb": 120_000}
     gpu = apple_gpu("Apple M3 Max", 40, 128 * GIB, 125 * GIB, sysctl.get)
     assert gpu.memory_total == gpu.memory_free == 120_000 * 2**20
@@ -45,15 +45,15 @@ def test_the_owner_set_a_limit() -> None:
         ("Apple M99", 512, None),
     ],
 )
-def test_bandwidth(chip: str, cores: int, bandwidth: float | None) -> None:
+def test_apple_bandwidth(chip: str, cores: int, bandwidth: float | None) -> None:
     assert apple_bandwidth(chip, cores) == bandwidth
 
 
-def test_gpu_cores() -> None:
+def test_parse_gpu_cores() -> None:
     assert parse_gpu_cores(REGISTRY) == 40
     assert parse_gpu_cores("") == 0
 
 
 @pytest.mark.slow
-def test_other_machines_have_none() -> None:
+def test_other_machines_have_no_apple_gpu() -> None:
     assert read_apple_gpu("AMD EPYC", GIB, GIB) == []

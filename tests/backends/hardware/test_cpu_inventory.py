@@ -1,4 +1,4 @@
-"""Machines as their systems describe them, written down file by file."""
+"""CPU inventory and thread plans from fake `/proc` and `/sys` files."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CPU = "sys/devices/system/cpu/cpu{}"
 
 @pytest.fixture
 def machine(tmp_path: Path) -> Machine:
-    """Writes the files of a machine below a root of its own."""
+    """Write the files of a machine below a temporary root."""
 
     def write(files: Mapping[str, object]) -> Path:
         for name, content in files.items():
@@ -39,7 +39,7 @@ def machine(tmp_path: Path) -> Machine:
 
 
 def siblings(*cores: str) -> dict[str, object]:
-    """The `thread_siblings_list` of every CPU, from one list a core."""
+    """The `thread_siblings_list` of every CPU, given one list per core."""
     files: dict[str, object] = {}
     for core in cores:
         first, _, last = core.partition("-")
@@ -48,8 +48,8 @@ def siblings(*cores: str) -> dict[str, object]:
     return files
 
 
-def each(name: str, *values: int) -> dict[str, object]:
-    """One number for every CPU."""
+def per_cpu(name: str, *values: int) -> dict[str, object]:
+    """One value for every CPU."""
     return {f"{CPU.format(cpu)}/{name}": value for cpu, value in enumerate(values)}
 
 
@@ -64,65 +64,65 @@ HYBRID = siblings(*(f"{n}-{n + 1}" for n in range(0, 12, 2)), *(str(n) for n in 
 }
 
 
-def test_hybrid_intel(machine: Machine) -> None:
+def test_hybrid_intel_uses_performance_cores(machine: Machine) -> None:
     assert plan(machine(HYBRID), 20) == ThreadPlan(6, frozenset(range(12)), hybrid=True)
 
 
-def test_a_mask_without_performance_cores(machine: Machine) -> None:
+def test_affinity_mask_limits_the_cores(machine: Machine) -> None:
     root = machine(HYBRID)
     assert plan_threads(linux_inventory(root, range(12, 16), "x86_64")) == ThreadPlan(4)
     assert plan_threads(linux_inventory(root, [0, 1, 2], "x86_64")) == ThreadPlan(2)
 
 
-def test_big_little_by_capacity(machine: Machine) -> None:
+def test_big_little_cores_by_capacity(machine: Machine) -> None:
     """An RK3588: four Cortex-A55, then four Cortex-A76."""
-    files = siblings(*map(str, range(8))) | each("cpu_capacity", *[414] * 4, *[1024] * 4)
-    files |= each("cpufreq/cpuinfo_max_freq", *[1800000] * 4, *[2400000] * 4)
+    files = siblings(*map(str, range(8))) | per_cpu("cpu_capacity", *[414] * 4, *[1024] * 4)
+    files |= per_cpu("cpufreq/cpuinfo_max_freq", *[1800000] * 4, *[2400000] * 4)
     expected = ThreadPlan(4, frozenset(range(4, 8)), hybrid=True)
     assert plan(machine(files), 8, "aarch64") == expected
 
 
-def test_three_kinds_of_cores(machine: Machine) -> None:
-    """A Tensor G3: four little, four middle ones that are worth a thread, one prime core."""
+def test_little_cores_are_excluded_from_three_kinds(machine: Machine) -> None:
+    """A Tensor G3: four little cores, four middle ones worth a thread, one prime core."""
     files = siblings(*map(str, range(9)))
-    files |= each("cpu_capacity", *[174] * 4, *[615] * 4, 1024)
+    files |= per_cpu("cpu_capacity", *[174] * 4, *[615] * 4, 1024)
     expected = ThreadPlan(5, frozenset(range(4, 9)), hybrid=True)
     assert plan(machine(files), 9, "aarch64") == expected
 
 
-def test_big_little_by_frequency(machine: Machine) -> None:
+def test_big_little_cores_by_frequency(machine: Machine) -> None:
     files = siblings(*map(str, range(4)))
-    files |= each("cpufreq/cpuinfo_max_freq", 1800000, 1800000, 2400000, 2400000)
+    files |= per_cpu("cpufreq/cpuinfo_max_freq", 1800000, 1800000, 2400000, 2400000)
     assert plan(machine(files), 4, "aarch64").cpus == {2, 3}
 
 
-def test_cores_of_one_kind_may_clock_differently(machine: Machine) -> None:
+def test_x86_cores_with_different_clocks_are_all_used(machine: Machine) -> None:
     """A Ryzen whose compact cores reach two thirds of the others."""
     files = siblings("0-1", "2-3", "4-5", "6-7")
-    files |= each("cpufreq/cpuinfo_max_freq", *[5100000] * 4, *[3300000] * 4)
+    files |= per_cpu("cpufreq/cpuinfo_max_freq", *[5100000] * 4, *[3300000] * 4)
     assert plan(machine(files), 8) == ThreadPlan(4)
-    files |= each("cpu_capacity", *[1024] * 4, *[662] * 4)
+    files |= per_cpu("cpu_capacity", *[1024] * 4, *[662] * 4)
     assert plan(machine(files), 8) == ThreadPlan(4)
 
 
-def test_a_server_counts_hyper_threads_once(machine: Machine) -> None:
+def test_hyper_threads_are_counted_once(machine: Machine) -> None:
     files = {
         f"{CPU.format(cpu)}/topology/thread_siblings_list": f"{cpu % 64},{cpu % 64 + 64}"
         for cpu in range(128)
     }
     root = machine(files)
     assert plan(root, 128) == ThreadPlan(64)
-    halves = linux_inventory(root, [0, 1, 64, 65], "x86_64")
-    assert plan_threads(halves) == ThreadPlan(2), "two cores with both their threads"
+    masked = linux_inventory(root, [0, 1, 64, 65], "x86_64")
+    assert plan_threads(masked) == ThreadPlan(2), "two cores with two threads each"
 
 
-def test_a_virtual_machine(machine: Machine) -> None:
-    files = siblings("0", "1") | each("cpu_capacity", 1024, 1024)
+def test_virtual_machine_without_a_quota(machine: Machine) -> None:
+    files = siblings("0", "1") | per_cpu("cpu_capacity", 1024, 1024)
     root = machine(files | {"proc/self/cgroup": "4:memory:/job\n1:cpu:/\n0::/"})
     assert plan(root, 2) == ThreadPlan(2)
 
 
-def test_a_system_that_tells_nothing(tmp_path: Path) -> None:
+def test_missing_topology_counts_all_cpus(tmp_path: Path) -> None:
     assert plan(tmp_path, 3) == ThreadPlan(3)
 
 
@@ -133,7 +133,7 @@ def test_a_system_that_tells_nothing(tmp_path: Path) -> None:
         ({"proc/self/cgroup": "0::/", "sys/fs/cgroup/cpu.max": "max 100000"}, None),
         ({"proc/self/cgroup": "0::/"}, None),
         ({}, None),
-        # The tightest of all groups above counts.
+        # The tightest limit of all parent groups applies.
         (
             {
                 "proc/self/cgroup": "0::/user.slice/app.scope",
@@ -142,7 +142,7 @@ def test_a_system_that_tells_nothing(tmp_path: Path) -> None:
             },
             2.0,
         ),
-        # A container that sees its host's path, but only its own files.
+        # A container that sees the path on its host but only its own files.
         (
             {
                 "proc/self/cgroup": "12:cpuset:/docker/4f\n3:cpu,cpuacct:/docker/4f",
@@ -159,7 +159,7 @@ def test_a_system_that_tells_nothing(tmp_path: Path) -> None:
             },
             None,
         ),
-        # Joined from another namespace: the path leads out of what can be seen.
+        # Joined from another namespace: the path leads outside the visible tree.
         ({"proc/self/cgroup": "0::/../other", "sys/fs/cgroup/cpu.max": "50000 100000"}, 0.5),
         (
             {"proc/self/cgroup": "0::/a", "sys/fs/cgroup/unified/a/cpu.max": "100000 100000"},
@@ -168,11 +168,13 @@ def test_a_system_that_tells_nothing(tmp_path: Path) -> None:
         ({"proc/self/cgroup": "0::/", "sys/fs/cgroup/cpu.max": "junk"}, None),
     ],
 )
-def test_quota(machine: Machine, files: dict[str, object], quota: float | None) -> None:
+def test_cpu_quota_of_cgroups(
+    machine: Machine, files: dict[str, object], quota: float | None
+) -> None:
     assert cpu_quota(machine(files)) == quota
 
 
-def test_a_container_on_a_large_server(machine: Machine) -> None:
+def test_cpu_quota_limits_the_threads(machine: Machine) -> None:
     files = siblings(*map(str, range(64)))
     files |= {"proc/self/cgroup": "0::/", "sys/fs/cgroup/cpu.max": "150000 100000"}
     assert plan(machine(files), 64) == ThreadPlan(2)
@@ -190,18 +192,18 @@ def test_a_container_on_a_large_server(machine: Machine) -> None:
         ({}, ThreadPlan(1)),
     ],
 )
-def test_apple(values: dict[str, int], expected: ThreadPlan) -> None:
+def test_apple_perflevels(values: dict[str, int], expected: ThreadPlan) -> None:
     assert plan_threads(apple_inventory(values.get)) == expected
 
 
 @pytest.mark.parametrize(
     ("physical", "usable", "threads"), [(8, 16, 8), (8, 4, 4), (None, 6, 6), (None, 0, 1)]
 )
-def test_counts(physical: int | None, usable: int, threads: int) -> None:
+def test_counted_inventory(physical: int | None, usable: int, threads: int) -> None:
     assert plan_threads(counted_inventory(physical, usable)).threads == threads
 
 
-def test_the_machine_at_hand() -> None:
+def test_inventory_of_this_machine() -> None:
     found = read_inventory()
     assert 1 <= plan_threads(found).threads <= (os.cpu_count() or 1)
     if sys.platform == "linux":

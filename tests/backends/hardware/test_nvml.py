@@ -1,4 +1,4 @@
-"""NVML as its library answers, from the words of one driver after another."""
+"""NVML readings and GPU descriptions, from recorded driver answers."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ RTX_3090: dict[str, object] = {
 
 
 class RecordedNvml:
-    """`pynvml` with recorded answers; functions without one fail as those of an old driver do."""
+    """`pynvml` with recorded answers; functions without an answer fail as with an old driver."""
 
     NVML_CLOCK_MEM = 2
 
     class NVMLError(Exception):
-        """As that of `pynvml`."""
+        """Corresponds to `pynvml.NVMLError`."""
 
     def __init__(self, answers: dict[str, object], gpus: int = 1) -> None:
         self.open = False
@@ -69,7 +69,7 @@ class RecordedNvml:
         return function
 
 
-def test_meters_are_read() -> None:
+def test_read_returns_gauges_of_every_gpu() -> None:
     reader = open_nvml(RecordedNvml(RTX_3090, gpus=2))
     assert reader is not None
     first, second = reader.read()
@@ -84,7 +84,7 @@ def test_meters_are_read() -> None:
     )
 
 
-def test_a_gpu_is_described() -> None:
+def test_describe_returns_properties_and_processes() -> None:
     reader = open_nvml(RecordedNvml(RTX_3090))
     assert reader is not None
     (gpu,) = reader.describe(name_of={4242: "game", 77: "python", 9: "Xorg"}.__getitem__)
@@ -110,7 +110,7 @@ def test_a_gpu_is_described() -> None:
 
 
 @pytest.mark.parametrize("answers", [{"nvmlDeviceGetName": "NVIDIA T4"}, dict.fromkeys(RTX_3090)])
-def test_what_a_driver_does_not_tell_is_none(answers: dict[str, object]) -> None:
+def test_values_missing_in_the_driver_are_none(answers: dict[str, object]) -> None:
     reader = open_nvml(RecordedNvml(answers))
     assert reader is not None
     name = answers["nvmlDeviceGetName"] or "NVIDIA GPU"
@@ -118,7 +118,7 @@ def test_what_a_driver_does_not_tell_is_none(answers: dict[str, object]) -> None
     assert reader.read() == [GpuReading(name=str(name))]
 
 
-def test_a_machine_without_a_driver_has_no_reader() -> None:
+def test_missing_driver_gives_no_reader() -> None:
     class Missing(RecordedNvml):
         def nvmlInit(self) -> None:  # noqa: N802
             raise self.NVMLError("no library")
@@ -126,7 +126,7 @@ def test_a_machine_without_a_driver_has_no_reader() -> None:
     assert open_nvml(Missing(RTX_3090)) is None
 
 
-def test_a_driver_without_gpus_is_closed_again() -> None:
+def test_driver_without_gpus_is_closed() -> None:
     library = RecordedNvml(RTX_3090, gpus=0)
     assert open_nvml(library) is None
     assert not library.open
@@ -136,7 +136,7 @@ def test_a_driver_without_gpus_is_closed_again() -> None:
     ("visible", "name"),
     [(None, "a"), ("0", "a"), ("1,0", "b"), ("GPU-b", "b"), ("", None), ("-1", None), ("7", None)],
 )
-def test_the_first_visible_gpu(visible: str | None, name: str | None) -> None:
+def test_first_visible_gpu(visible: str | None, name: str | None) -> None:
     gpus = [Gpu(name=name, vendor="nvidia", uuid=f"GPU-{name}") for name in "ab"]
     found = first_visible(gpus, visible)
     assert (found.name if found else None) == name

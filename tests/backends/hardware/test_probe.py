@@ -1,4 +1,4 @@
-"""What a process of its own finds out, on this machine, and how long that is kept."""
+"""Machine probe: llama.cpp build and memory bandwidth, measured in a child process and cached."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ BROKEN = ("python", "-P", "-c", "import sys; sys.exit('libcudart.so.13 is missin
 
 
 @pytest.mark.slow
-def test_this_machine_is_read_and_kept(tmp_path: Path) -> None:
-    keep = tmp_path / "state/probe.json"
-    machine = read_machine(tmp_path, keep)
+def test_machine_is_probed_and_cached(tmp_path: Path) -> None:
+    cache_file = tmp_path / "state/probe.json"
+    machine = read_machine(tmp_path, cache_file)
     build = machine.software.llama_cpp
     assert build is not None
     assert not build.error
@@ -27,47 +27,49 @@ def test_this_machine_is_read_and_kept(tmp_path: Path) -> None:
     assert build.gpu_offload == (len(set(build.backends) - {"CPU", "BLAS", "RPC"}) > 0)
     assert machine.cpu.bandwidth
     assert machine.cpu.bandwidth > 1e8
-    assert read_machine(tmp_path, keep).cpu == machine.cpu
+    assert read_machine(tmp_path, cache_file).cpu == machine.cpu
 
 
-def test_it_is_asked_again_when_the_machine_is_another(
+def test_probe_is_repeated_when_the_cpu_changes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    keep = tmp_path / "probe.json"
-    first = probe_machine(CPU, keep)
+    cache_file = tmp_path / "probe.json"
+    first = probe_machine(CPU, cache_file)
     assert first.bandwidth
     monkeypatch.setattr(probe, "_CHILD", BROKEN)
-    assert probe_machine(CPU, keep) == first
-    assert probe_machine(Cpu(model="another"), keep).bandwidth == 0.0
+    assert probe_machine(CPU, cache_file) == first
+    assert probe_machine(Cpu(model="another"), cache_file).bandwidth == 0.0
 
 
-def test_a_build_that_cannot_be_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is not kept: whoever mends it shall see so at once."""
-    keep = tmp_path / "probe.json"
+def test_broken_llama_cpp_build_is_reported_and_not_cached(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The failure is not cached, so a repaired build is seen immediately."""
+    cache_file = tmp_path / "probe.json"
     monkeypatch.setattr(probe, "_CHILD", BROKEN)
-    found = probe_machine(CPU, keep).llama_cpp
+    found = probe_machine(CPU, cache_file).llama_cpp
     assert found is not None
     assert "libcudart.so.13 is missing" in found.error
-    assert not keep.exists()
+    assert not cache_file.exists()
 
 
-def test_a_file_that_is_broken_is_as_none(tmp_path: Path) -> None:
-    keep = tmp_path / "probe.json"
-    keep.write_text('{"stamp": 1}')
-    assert probe_machine(CPU, keep).bandwidth
+def test_invalid_cache_file_is_ignored(tmp_path: Path) -> None:
+    cache_file = tmp_path / "probe.json"
+    cache_file.write_text('{"stamp": 1}')
+    assert probe_machine(CPU, cache_file).bandwidth
 
 
 @pytest.mark.slow
-def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
+def test_unwritable_cache_folder_is_ignored(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     assert probe_machine(CPU, tmp_path / "file/probe.json").bandwidth
 
 
-def test_what_one_thread_reads_is_of_the_right_magnitude() -> None:
+def test_measured_bandwidth_is_plausible() -> None:
     assert 1e8 < measure_bandwidth(1) < 1e12
 
 
-def test_what_is_known_is_not_measured() -> None:
+def test_known_bandwidth_is_not_replaced_by_the_measured_one() -> None:
     measured = Probe(llama_cpp=LlamaBuild(version="0.3.36"), bandwidth=5e10)
     assert with_bandwidth(CPU, measured).bandwidth_source == "measured"
     known = Cpu(model="Raspberry Pi 5", bandwidth=17e9, bandwidth_source="known")

@@ -1,4 +1,4 @@
-"""Processors by their own words: `/proc/cpuinfo`, the device tree, and macOS's names."""
+"""CPU model, instruction sets and bandwidth from `/proc/cpuinfo`, device tree and sysctl."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ Features\t: fp asimd evtstrm aes crc32 atomics fphp asimdhp cpuid asimdrdm lrcpc
 CPU part\t: 0xd0b"""
 
 
-def test_an_x86_processor(write_files: WriteFiles) -> None:
+def test_x86_cpu(write_files: WriteFiles) -> None:
     model, sets = linux_processor(write_files({"proc/cpuinfo": RYZEN}))
     assert model == "AMD Ryzen 9 7950X 16-Core Processor"
     assert sets == ["AVX", "AVX2", "FMA", "F16C", "AVX-512", "VNNI", "BF16"]
 
 
-def test_a_raspberry_pi(write_files: WriteFiles) -> None:
-    """Its processor has no name, but its board has, and with it one kind of memory."""
+def test_raspberry_pi(write_files: WriteFiles) -> None:
+    """The CPU has no model name; the board's name determines the memory bandwidth."""
     board = "Raspberry Pi 5 Model B Rev 1.0\0"
     root = write_files({"proc/cpuinfo": PI_5, "proc/device-tree/model": board})
     model, sets = linux_processor(root)
@@ -48,18 +48,18 @@ def test_a_raspberry_pi(write_files: WriteFiles) -> None:
     assert (cpu.cores, cpu.threads, cpu.compute_threads) == (4, 4, 4)
 
 
-def test_an_apple_chip() -> None:
+def test_apple_instruction_sets() -> None:
     answers = {"hw.optional.neon": 1, "hw.optional.arm.FEAT_I8MM": 1, "hw.optional.avx2_0": 0}
     assert apple_instruction_sets(answers.get) == ["NEON", "I8MM"]
 
 
-def test_a_processor_that_nothing_is_known_of(write_files: WriteFiles) -> None:
+def test_unknown_cpu(write_files: WriteFiles) -> None:
     assert linux_processor(write_files({})) == ("", [])
     cpu = describe_cpu(counted_inventory(8, 16), "", "x86_64", [])
     assert (cpu.cores, cpu.bandwidth, cpu.bandwidth_source) == (8, None, "")
 
 
-def test_this_processor() -> None:
+def test_read_cpu_of_this_machine() -> None:
     cpu = read_cpu()
     assert cpu.threads >= cpu.cores >= 1
     assert cpu.architecture

@@ -1,4 +1,4 @@
-"""Disks by the tables of mounts that systems keep."""
+"""Mount points and disk kinds from `mountinfo` and sysfs."""
 
 from __future__ import annotations
 
@@ -30,14 +30,12 @@ short line - x"""
         ("/mnt/c/Users", ("C:\\134", "9p")),
     ],
 )
-def test_the_mount_of_a_folder(
-    write_files: WriteFiles, folder: str, expected: tuple[str, str]
-) -> None:
+def test_mount_of_a_folder(write_files: WriteFiles, folder: str, expected: tuple[str, str]) -> None:
     mounts = write_files({"mountinfo": MOUNTS}) / "mountinfo"
     assert mount_of(Path(folder), mounts) == expected
 
 
-def test_what_a_disk_is_made_of(write_files: WriteFiles) -> None:
+def test_disk_kind(write_files: WriteFiles) -> None:
     root = write_files(
         {
             "devices/nvme0n1/queue/rotational": 0,
@@ -59,7 +57,7 @@ def test_what_a_disk_is_made_of(write_files: WriteFiles) -> None:
     assert disk_kind("overlay", "overlay", root) == "unknown"
 
 
-def test_a_folder_that_does_not_exist_yet(tmp_path: Path) -> None:
+def test_disk_of_a_missing_folder(tmp_path: Path) -> None:
     disk = read_disk(tmp_path / "models/of/mine")
     assert disk.folder == str(tmp_path / "models/of/mine")
     assert disk.total >= disk.free > 0

@@ -1,4 +1,4 @@
-"""The memory that a control group leaves, from the files of both versions."""
+"""Memory limits of cgroups v1 and v2, and usable memory."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ WriteFiles = Callable[[Mapping[str, object]], Path]
 GIB = 2**30
 
 
-def test_a_container_of_version_2(write_files: WriteFiles) -> None:
-    """Docker shows a container its own top only; what the page cache holds can be forgotten."""
+def test_cgroup_v2_container_limit(write_files: WriteFiles) -> None:
+    """In Docker only the root group is visible; inactive page cache is reclaimable."""
     root = write_files(
         {
             "proc/self/cgroup": "0::/",
@@ -28,8 +28,8 @@ def test_a_container_of_version_2(write_files: WriteFiles) -> None:
     assert memory_limit(root) == (4 * GIB, GIB)
 
 
-def test_the_group_that_leaves_least_holds(write_files: WriteFiles) -> None:
-    """A systemd slice of 8 GiB that is nearly used up, around a service of 4 GiB that is not."""
+def test_tightest_parent_cgroup_applies(write_files: WriteFiles) -> None:
+    """A systemd slice of 8 GiB that is nearly full, containing a service of 4 GiB that is not."""
     slice_, service = "sys/fs/cgroup/user.slice", "sys/fs/cgroup/user.slice/a.service"
     root = write_files(
         {
@@ -43,7 +43,7 @@ def test_the_group_that_leaves_least_holds(write_files: WriteFiles) -> None:
     assert memory_limit(root) == (8 * GIB, 7 * GIB)
 
 
-def test_version_1(write_files: WriteFiles) -> None:
+def test_cgroup_v1_limit(write_files: WriteFiles) -> None:
     folder = "sys/fs/cgroup/memory/docker/abc"
     root = write_files(
         {
@@ -57,13 +57,13 @@ def test_version_1(write_files: WriteFiles) -> None:
     assert memory_limit(root) == (2 * GIB, GIB - 2**20)
 
 
-def test_no_limit(write_files: WriteFiles) -> None:
+def test_no_cgroup_limit(write_files: WriteFiles) -> None:
     files = {"proc/self/cgroup": "0::/", "sys/fs/cgroup/memory.max": "max"}
     assert memory_limit(write_files(files)) == (None, 0)
     assert memory_limit(Path("/nowhere")) == (None, 0)
 
 
-def test_a_limit_above_all_memory_is_none(write_files: WriteFiles) -> None:
+def test_limit_above_total_memory_is_ignored(write_files: WriteFiles) -> None:
     files = {"proc/self/cgroup": "0::/", "sys/fs/cgroup/memory.max": 2**50}
     memory = read_memory(write_files(files))
     assert memory.limit is None
@@ -71,7 +71,7 @@ def test_a_limit_above_all_memory_is_none(write_files: WriteFiles) -> None:
     assert 0 < memory.usable <= memory.total
 
 
-def test_a_sandbox_that_hides_its_swap(
+def test_sandbox_that_denies_swap_statistics(
     write_files: WriteFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse() -> None:
@@ -83,6 +83,6 @@ def test_a_sandbox_that_hides_its_swap(
     assert (memory.swap_total, memory.swap_used) == (0, 0)
 
 
-def test_a_limit_bounds_what_is_usable() -> None:
+def test_limit_reduces_usable_memory() -> None:
     memory = HostMemory(total=64 * GIB, available=50 * GIB, limit=8 * GIB, limit_used=3 * GIB)
     assert (memory.usable_total, memory.usable) == (8 * GIB, 5 * GIB)

@@ -1,4 +1,4 @@
-"""Software by the files it leaves."""
+"""Detection of PyTorch builds, WSL, containers, distributions and installers from files."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ hip: Optional[str] = None
 """
 
 
-def test_pytorch() -> None:
+def test_parse_torch_version() -> None:
     assert parse_torch_version(TORCH) == TorchBuild(version="2.13.0+cu130", cuda="13.0")
     for_cpus = "__version__ = '2.13.0+cpu'\ncuda: Optional[str] = None\n"
     assert parse_torch_version(for_cpus) == TorchBuild(version="2.13.0+cpu")
@@ -36,7 +36,7 @@ def test_pytorch() -> None:
     assert parse_torch_version("") == TorchBuild(version="")
 
 
-def test_wsl(write_files: WriteFiles) -> None:
+def test_wsl_is_detected(write_files: WriteFiles) -> None:
     kernel = {"proc/sys/kernel/osrelease": "5.15.167.4-microsoft-standard-WSL2"}
     assert is_wsl(write_files(kernel))
     assert not is_wsl(write_files({"proc/sys/kernel/osrelease": "6.8.0-45-generic"}))
@@ -52,32 +52,32 @@ def test_wsl(write_files: WriteFiles) -> None:
         ({}, {}, ""),
     ],
 )
-def test_containers(
+def test_container_kind(
     write_files: WriteFiles, files: dict[str, object], environ: dict[str, str], expected: str
 ) -> None:
     assert container_of(write_files(files), environ) == expected
 
 
-def test_the_name_of_a_distribution() -> None:
+def test_parse_os_release() -> None:
     assert parse_os_release('NAME="Ubuntu"\nPRETTY_NAME="Ubuntu 24.04.3 LTS"\n') == (
         "Ubuntu 24.04.3 LTS"
     )
     assert parse_os_release("NAME=Void") == ""
 
 
-def test_who_installs_packages(write_files: WriteFiles) -> None:
+def test_installer_of_an_environment(write_files: WriteFiles) -> None:
     root = write_files({"a/pyvenv.cfg": "home = /usr/bin\nuv = 0.9.1", "b/pyvenv.cfg": "home = /"})
     assert [installer_of(root / name) for name in "abc"] == ["uv", "pip", "pip"]
 
 
-def test_where_it_was_installed_from() -> None:
+def test_parse_checkout() -> None:
     url = '{"url": "file:///home/me/my%20ingle", "dir_info": {"editable": true}}'
     assert parse_checkout(url) == "/home/me/my ingle"
     assert parse_checkout('{"url": "https://example.org/a.whl"}') == ""
     assert parse_checkout("") == parse_checkout("[]") == ""
 
 
-def test_this_machine() -> None:
+def test_read_software_of_this_machine() -> None:
     software = read_software()
     assert software.system
     assert software.ingle

@@ -1,4 +1,4 @@
-"""GPUs of AMD and Intel, written down as sysfs and Vulkan show them."""
+"""AMD, Intel and NVIDIA GPUs from sysfs and the Vulkan summary."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def card(number: int, **files: object) -> dict[str, object]:
     return {f"sys/class/drm/card{number}/device/{name}": value for name, value in files.items()}
 
 
-def test_a_discrete_radeon(write_files: WriteFiles) -> None:
+def test_discrete_radeon(write_files: WriteFiles) -> None:
     files = card(
         1,
         vendor="0x1002",
@@ -49,7 +49,7 @@ def test_a_discrete_radeon(write_files: WriteFiles) -> None:
     assert (gpu.memory_total, gpu.memory_free) == (24 * GIB, 22 * GIB)
 
 
-def test_an_integrated_radeon_computes_in_the_machines_memory(write_files: WriteFiles) -> None:
+def test_integrated_radeon_has_unified_memory(write_files: WriteFiles) -> None:
     files = card(
         0,
         vendor="0x1002",
@@ -65,7 +65,7 @@ def test_an_integrated_radeon_computes_in_the_machines_memory(write_files: Write
     assert (gpu.memory_total, gpu.memory_free) == (16 * GIB, 14 * GIB)
 
 
-def test_an_intel_gpu_and_one_of_nvidia(write_files: WriteFiles) -> None:
+def test_intel_and_nvidia_gpus(write_files: WriteFiles) -> None:
     root = write_files(
         card(0, vendor="0x8086", device="0x46a6")
         | card(1, vendor="0x10de", device="0x2684")
@@ -76,6 +76,6 @@ def test_an_intel_gpu_and_one_of_nvidia(write_files: WriteFiles) -> None:
     assert (nvidia.name, nvidia.unified, nvidia.memory_total) == ("NVIDIA GPU 2684", False, None)
 
 
-def test_names_from_vulkan() -> None:
+def test_parse_vulkan_summary() -> None:
     assert parse_vulkan_summary(VULKAN)["0x1002:0x744c"].startswith("AMD Radeon RX 7900 XTX")
     assert parse_vulkan_summary("Cannot create Vulkan instance.") == {}

@@ -1,4 +1,4 @@
-"""A sink that writes down every byte that comes, and answers as a test tells it to."""
+"""A fake provider that records every received byte and answers as the test specifies."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ if sys.platform != "win32":
     import uvloop
 
     def pytest_asyncio_loop_factories() -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
-        """The loop of the daemon, which hands bytes to the system in its own way."""
+        """The daemon's event loop, whose buffering of writes differs from asyncio's."""
         return {"uvloop": uvloop.new_event_loop}
 
 
 KEY = "sk-test-8f2b1c"
 
-Respond = Callable[["Visit"], Awaitable[None]]
+Respond = Callable[["Connection"], Awaitable[None]]
 
 
 @dataclass(eq=False)
-class Visit:
-    """One connection: what came over it, and what to answer with."""
+class Connection:
+    """One connection: the received bytes, and methods to answer."""
 
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
@@ -86,41 +86,40 @@ class Visit:
 
 @dataclass(eq=False)
 class Sink:
-    """Listens on a port of its own; `respond` says what each visit gets."""
+    """Listens on its own port; `respond` handles each connection."""
 
     respond: Respond | None = None
-    visits: list[Visit] = field(default_factory=list[Visit])
-    sent: int = 0
+    connections: list[Connection] = field(default_factory=list[Connection])
     port: int = 0
 
     @property
     def received(self) -> int:
-        return sum(len(visit.received) for visit in self.visits)
+        return sum(len(connection.received) for connection in self.connections)
 
     def always(
         self, body: bytes, status: str = "200 OK", *headers: str, kind: str = "text/event-stream"
     ) -> None:
-        """Answer every visit alike."""
+        """Answer every connection with the same response."""
 
-        async def respond(visit: Visit) -> None:
-            await visit.answer(body, status, *headers, kind=kind)
+        async def respond(connection: Connection) -> None:
+            await connection.answer(body, status, *headers, kind=kind)
 
         self.respond = respond
 
     def sse(self, *events: object, done: bool = True) -> bytes:
-        """OpenAI's events."""
+        """Encode OpenAI stream events."""
         parts = [b"data: " + msgspec.json.encode(event) + b"\n\n" for event in events]
         return b"".join(parts) + (b"data: [DONE]\n\n" if done else b"")
 
     def chunk(self, content: str | None = None, finish: str | None = None, **delta: object):
-        """One of them."""
+        """One OpenAI stream chunk."""
         if content is not None:
             delta["content"] = content
         return {"choices": [{"index": 0, "delta": delta, "finish_reason": finish}]}
 
     @property
     def hello(self) -> bytes:
-        """A whole answer."""
+        """A complete answer."""
         return self.sse(
             self.chunk(role="assistant"),
             self.chunk("Hel"),
@@ -130,38 +129,38 @@ class Sink:
         )
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        visit = Visit(reader, writer)
-        self.visits.append(visit)
+        connection = Connection(reader, writer)
+        self.connections.append(connection)
         try:
-            await visit.read_request()
+            await connection.read_request()
             assert self.respond is not None
-            await self.respond(visit)
+            await self.respond(connection)
             writer.close()
             while data := await reader.read(65536):
-                visit.received += data
+                connection.received += data
         except (ConnectionError, asyncio.CancelledError):
             pass
         finally:
             writer.close()
-            visit.gone.set()
+            connection.gone.set()
 
 
 @pytest.fixture
 async def sink() -> AsyncGenerator[Sink]:
-    """The sink, listening."""
+    """The fake provider, listening."""
     found = Sink()
     server = await asyncio.start_server(found.serve, "127.0.0.1", 0)
     found.port = server.sockets[0].getsockname()[1]
     yield found
     server.close()
-    for visit in found.visits:
-        visit.writer.close()
+    for connection in found.connections:
+        connection.writer.close()
     await server.wait_closed()
 
 
 @dataclass(eq=False)
-class Asked:
-    """A request that a backend sent: its events, its receipt, and the order of what happened."""
+class Exchange:
+    """A request sent by a backend: its events, receipts and number of departures."""
 
     receipts: list[Receipt] = field(default_factory=list[Receipt])
     events: list[Event] = field(default_factory=list[Event])
@@ -177,7 +176,7 @@ class Asked:
         return "".join(e.text for e in self.events if isinstance(e, Delta) and e.index == index)
 
     @property
-    def thoughts(self) -> str:
+    def reasoning(self) -> str:
         return "".join(e.text for e in self.events if isinstance(e, ReasoningDelta))
 
     @property
@@ -201,8 +200,8 @@ class Asked:
         return [event for event in self.events if isinstance(event, Finished)]
 
 
-class Asker:
-    """Asks the sink as a provider of some kind."""
+class ProviderClient:
+    """Sends requests to the sink as a provider of a given kind."""
 
     def __init__(self, sink: Sink) -> None:
         self.sink = sink
@@ -216,12 +215,14 @@ class Asker:
             **values,  # pyright: ignore[reportArgumentType]  # of a test
         )
 
-    def nothing_yet(self) -> Asked:
-        return Asked()
+    def new_exchange(self) -> Exchange:
+        return Exchange()
 
-    def backend(self, request: GenerateRequest, asked: Asked, provider: Provider) -> RemoteBackend:
+    def backend(
+        self, request: GenerateRequest, exchange: Exchange, provider: Provider
+    ) -> RemoteBackend:
         async def depart(size: int) -> None:
-            asked.departures += 1
+            exchange.departures += 1
 
         clearance = Clearance(
             digest=request_digest(request),
@@ -231,29 +232,29 @@ class Asker:
             rule="test",
         )
         return RemoteBackend(
-            provider, "m-1", KEY, clearance, asked.receipts.append, before_send=depart
+            provider, "m-1", KEY, clearance, exchange.receipts.append, before_send=depart
         )
 
-    async def ask(
+    async def send(
         self,
         request: GenerateRequest,
         kind: str = "openai",
-        asked: Asked | None = None,
+        exchange: Exchange | None = None,
         **fields: object,
-    ) -> Asked:
-        asked = asked if asked is not None else Asked()
-        asked.backend = self.backend(request, asked, self.provider(kind, **fields))
-        await asked.backend.run(request, asked.events.extend)
-        return asked
+    ) -> Exchange:
+        exchange = exchange if exchange is not None else Exchange()
+        exchange.backend = self.backend(request, exchange, self.provider(kind, **fields))
+        await exchange.backend.run(request, exchange.events.extend)
+        return exchange
 
 
 @pytest.fixture
-def asker(sink: Sink) -> Asker:
-    """Asks the sink."""
-    return Asker(sink)
+def provider_client(sink: Sink) -> ProviderClient:
+    """A client that sends to the sink."""
+    return ProviderClient(sink)
 
 
 @pytest.fixture
-def question() -> GenerateRequest:
-    """A plain question."""
+def chat_request() -> GenerateRequest:
+    """A simple chat request."""
     return GenerateRequest(id="r-1", messages=[ChatMessage("user", "Why is the sky blue?")])

@@ -1,4 +1,4 @@
-"""Certificates are always checked, and bytes are counted before encryption."""
+"""TLS to providers: certificates are always verified, and bytes are counted before encryption."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ingle.backends.base.requests import GenerateRequest
 from ingle.backends.remote.errors import ProviderUnreachable
 
 if TYPE_CHECKING:
-    from .conftest import Asker, Sink
+    from .conftest import ProviderClient, Sink
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +35,7 @@ def ca_file(authority: trustme.CA, tmp_path: Path) -> str:
 async def secure_sink(
     sink: Sink, authority: trustme.CA, request: pytest.FixtureRequest
 ) -> AsyncGenerator[Sink]:
-    """The sink behind TLS, with a certificate for one name."""
+    """The sink behind TLS, with a certificate for one host name."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     certificate: Any = authority.issue_cert(request.param)
     certificate.configure_cert(context)
@@ -46,57 +46,72 @@ async def secure_sink(
     server.close()
 
 
-async def ask(
-    asker: Asker, question: GenerateRequest, *, scheme: str = "https", **fields: Any
+async def send(
+    provider_client: ProviderClient,
+    chat_request: GenerateRequest,
+    *,
+    scheme: str = "https",
+    **fields: Any,
 ) -> tuple[str, int]:
-    asked = asker.nothing_yet()
+    exchange = provider_client.new_exchange()
     provider = structs.replace(
-        asker.provider(**fields), base_url=f"{scheme}://localhost:{asker.sink.port}/v1"
+        provider_client.provider(**fields),
+        base_url=f"{scheme}://localhost:{provider_client.sink.port}/v1",
     )
-    await asker.backend(question, asked, provider).run(question, asked.events.extend)
-    return asked.text(), asked.receipt.bytes_sent
+    await provider_client.backend(chat_request, exchange, provider).run(
+        chat_request, exchange.events.extend
+    )
+    return exchange.text(), exchange.receipt.bytes_sent
 
 
-async def test_a_certificate_of_ones_own(
-    asker: Asker, secure_sink: Sink, question: GenerateRequest, ca_file: str
+async def test_custom_ca_file(
+    provider_client: ProviderClient, secure_sink: Sink, chat_request: GenerateRequest, ca_file: str
 ) -> None:
-    assert await ask(asker, question, ca_file=ca_file) == ("Hello", secure_sink.received)
+    assert await send(provider_client, chat_request, ca_file=ca_file) == (
+        "Hello",
+        secure_sink.received,
+    )
 
 
-async def test_the_scheme_may_be_in_capitals(
-    asker: Asker, secure_sink: Sink, question: GenerateRequest, ca_file: str
+async def test_url_scheme_is_case_insensitive(
+    provider_client: ProviderClient, secure_sink: Sink, chat_request: GenerateRequest, ca_file: str
 ) -> None:
-    answer = await ask(asker, question, scheme="HTTPS", ca_file=ca_file)
+    answer = await send(provider_client, chat_request, scheme="HTTPS", ca_file=ca_file)
     assert answer == ("Hello", secure_sink.received)
 
 
-async def test_a_long_request_is_counted_as_well(
-    asker: Asker, secure_sink: Sink, question: GenerateRequest, ca_file: str
+async def test_bytes_of_a_long_request_are_counted(
+    provider_client: ProviderClient, secure_sink: Sink, chat_request: GenerateRequest, ca_file: str
 ) -> None:
-    long = structs.replace(question, stop=["x" * 3_000_000])
-    assert await ask(asker, long, ca_file=ca_file) == ("Hello", secure_sink.received)
+    long = structs.replace(chat_request, stop=["x" * 3_000_000])
+    assert await send(provider_client, long, ca_file=ca_file) == ("Hello", secure_sink.received)
     assert secure_sink.received > 3_000_000
 
 
-async def test_nobody_vouches(asker: Asker, secure_sink: Sink, question: GenerateRequest) -> None:
+async def test_untrusted_certificate_is_refused(
+    provider_client: ProviderClient, secure_sink: Sink, chat_request: GenerateRequest
+) -> None:
     with pytest.raises(ProviderUnreachable, match="cannot be trusted"):
-        await ask(asker, question)
+        await send(provider_client, chat_request)
     assert secure_sink.received == 0
 
 
 @pytest.mark.parametrize("secure_sink", ["other.example"], indirect=True)
-async def test_a_certificate_for_another_name(
-    asker: Asker, secure_sink: Sink, question: GenerateRequest, ca_file: str
+async def test_certificate_for_another_host_is_refused(
+    provider_client: ProviderClient, secure_sink: Sink, chat_request: GenerateRequest, ca_file: str
 ) -> None:
     with pytest.raises(ProviderUnreachable, match="cannot be trusted"):
-        await ask(asker, question, ca_file=ca_file)
+        await send(provider_client, chat_request, ca_file=ca_file)
     assert secure_sink.received == 0
 
 
-async def test_a_file_that_is_no_certificate(
-    asker: Asker, secure_sink: Sink, question: GenerateRequest, tmp_path: Path
+async def test_invalid_ca_file_is_reported(
+    provider_client: ProviderClient,
+    secure_sink: Sink,
+    chat_request: GenerateRequest,
+    tmp_path: Path,
 ) -> None:
     (tmp_path / "x").write_text("x")
     for path in (tmp_path / "x", tmp_path / "nothing"):
         with pytest.raises(ProviderUnreachable, match="certificates"):
-            await ask(asker, question, ca_file=str(path))
+            await send(provider_client, chat_request, ca_file=str(path))

@@ -1,4 +1,4 @@
-"""What we send is what the makers' own packages call a request, and what they answer is read."""
+"""Requests validate against the providers' own SDK types, and their responses are parsed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ingle.backends.remote.receipt import TokenUsage
 pytestmark = pytest.mark.quick
 
 if TYPE_CHECKING:
-    from .conftest import Asker, Sink
+    from .conftest import ProviderClient, Sink
 
 SCHEMA = '{"type":"object","properties":{"city":{"type":"string"}},"required":["city"]}'
 FULL = GenerateRequest(
@@ -74,33 +74,35 @@ def events(*values: object) -> bytes:
     return b"".join(b"data: " + msgspec.json.encode(value) + b"\n\n" for value in values)
 
 
-async def sent(asker: Asker, sink: Sink, request: GenerateRequest, kind: str, **fields: Any) -> Any:
-    """The body that leaves for a request."""
+async def sent_body(
+    provider_client: ProviderClient, sink: Sink, request: GenerateRequest, kind: str, **fields: Any
+) -> Any:
+    """Send the request; returns the JSON body received by the sink."""
     sink.always(events(*DONE[kind]))
-    await asker.ask(request, kind, **fields)
-    return sink.visits[-1].body
+    await provider_client.send(request, kind, **fields)
+    return sink.connections[-1].body
 
 
 @pytest.mark.parametrize("kind", ADAPTERS)
-async def test_what_is_sent_is_a_request_of_the_protocol(
-    asker: Asker, sink: Sink, kind: str
+async def test_request_validates_against_the_sdk_types(
+    provider_client: ProviderClient, sink: Sink, kind: str
 ) -> None:
     request = FULL
     if kind != "responses":
         request = structs.replace(request, stop=["END"])
-    body = await sent(asker, sink, request, kind)
+    body = await sent_body(provider_client, sink, request, kind)
     checked = ADAPTERS[kind].validate_python(body)
     assert json.loads(ADAPTERS[kind].dump_json(checked, warnings="error")).keys() == body.keys()
-    assert sink.visits[0].head[0] == f"POST /v1/{PATHS[kind]} HTTP/1.1"
-    everything = json.dumps(body)
+    assert sink.connections[0].head[0] == f"POST /v1/{PATHS[kind]} HTTP/1.1"
+    text = json.dumps(body)
     for inner in ("somebody", "tax 2026", "Two cities", "r-1", "other"):
-        assert inner not in everything
+        assert inner not in text
     for outer in ("Be brief.", "Paris", "sunny", "rain", "tomorrow", "Tells the weather."):
-        assert outer in everything
+        assert outer in text
 
 
-async def test_openai_in_full(asker: Asker, sink: Sink) -> None:
-    body = await sent(asker, sink, FULL, "openai", extra_sampling=True)
+async def test_openai_request_fields(provider_client: ProviderClient, sink: Sink) -> None:
+    body = await sent_body(provider_client, sink, FULL, "openai", extra_sampling=True)
     assert [message["role"] for message in body["messages"]] == [
         *("system", "user", "assistant", "tool", "tool", "user")
     ]
@@ -111,14 +113,16 @@ async def test_openai_in_full(asker: Asker, sink: Sink) -> None:
     assert body["tool_choice"] == "required"
     assert [tool["function"]["name"] for tool in body["tools"]] == ["weather"]
     assert body["stream_options"] == {"include_usage": True}
-    body = await sent(asker, sink, FULL, "openai", max_tokens_field="max_completion_tokens")
+    body = await sent_body(
+        provider_client, sink, FULL, "openai", max_tokens_field="max_completion_tokens"
+    )
     assert body["max_completion_tokens"] == 5000
     assert "max_tokens" not in body
     assert "top_k" not in body
 
 
-async def test_responses_in_full(asker: Asker, sink: Sink) -> None:
-    body = await sent(asker, sink, FULL, "responses")
+async def test_responses_request_fields(provider_client: ProviderClient, sink: Sink) -> None:
+    body = await sent_body(provider_client, sink, FULL, "responses")
     assert body["store"] is False
     assert [item["type"] for item in body["input"]] == [
         *("message", "message", "message", "function_call", "function_call"),
@@ -126,34 +130,34 @@ async def test_responses_in_full(asker: Asker, sink: Sink) -> None:
     ]
 
 
-async def test_anthropic_in_full(asker: Asker, sink: Sink) -> None:
-    body = await sent(asker, sink, FULL, "anthropic")
+async def test_anthropic_request_fields(provider_client: ProviderClient, sink: Sink) -> None:
+    body = await sent_body(provider_client, sink, FULL, "anthropic")
     assert body["system"] == "Be brief."
     assert [message["role"] for message in body["messages"]] == ["user", "assistant", "user"]
     assert [block["type"] for block in body["messages"][2]["content"]] == [
         *("tool_result", "tool_result", "text")
     ]
     assert body["thinking"] == {"type": "enabled", "budget_tokens": 2000}
-    headers = [line.lower() for line in sink.visits[0].head]
+    headers = [line.lower() for line in sink.connections[0].head]
     assert "x-api-key: sk-test-8f2b1c" in headers
     assert "anthropic-version: 2023-06-01" in headers
 
 
 @pytest.mark.parametrize("kind", ADAPTERS)
-async def test_a_schema_for_the_answer(asker: Asker, sink: Sink, kind: str) -> None:
+async def test_json_schema_is_sent(provider_client: ProviderClient, sink: Sink, kind: str) -> None:
     request = GenerateRequest(
         id="r",
         messages=[ChatMessage("user", "Where?")],
         grammar=Grammar(GrammarKind.JSON_SCHEMA, SCHEMA),
     )
-    body = await sent(asker, sink, request, kind)
+    body = await sent_body(provider_client, sink, request, kind)
     ADAPTERS[kind].validate_python(body)
     assert '"city"' in json.dumps(body)
     with pytest.raises(CannotExpress):
-        await sent(asker, sink, request, kind, json_schema=False)
+        await sent_body(provider_client, sink, request, kind, json_schema=False)
 
 
-UNSAYABLE: dict[str, dict[str, Any]] = {
+UNSUPPORTED: dict[str, dict[str, Any]] = {
     "a raw prompt": {"messages": None, "prompt": "x"},
     "tokens": {"messages": None, "prompt": [1, 2]},
     "a continued answer": {"continues": True},
@@ -168,27 +172,31 @@ UNSAYABLE: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("kind", ADAPTERS)
-@pytest.mark.parametrize("what", UNSAYABLE)
-async def test_what_cannot_be_said_stays(asker: Asker, sink: Sink, kind: str, what: str) -> None:
+@pytest.mark.parametrize("feature", UNSUPPORTED)
+async def test_unsupported_request_is_not_sent(
+    provider_client: ProviderClient, sink: Sink, kind: str, feature: str
+) -> None:
     request = structs.replace(
-        GenerateRequest(id="r", messages=[ChatMessage("user", "x")]), **UNSAYABLE[what]
+        GenerateRequest(id="r", messages=[ChatMessage("user", "x")]), **UNSUPPORTED[feature]
     )
     with pytest.raises(CannotExpress):
-        await sent(asker, sink, request, kind)
-    assert sink.visits == []
+        await sent_body(provider_client, sink, request, kind)
+    assert sink.connections == []
 
 
-async def test_stop_strings_that_a_cloud_does_not_take(asker: Asker, sink: Sink) -> None:
+async def test_unsupported_stop_strings_are_rejected(
+    provider_client: ProviderClient, sink: Sink
+) -> None:
     request = GenerateRequest(id="r", messages=[ChatMessage("user", "x")], stop=list("abcde"))
     with pytest.raises(CannotExpress):
-        await sent(asker, sink, request, "openai", own=False)
+        await sent_body(provider_client, sink, request, "openai", own=False)
     with pytest.raises(CannotExpress):
-        await sent(asker, sink, request, "responses")
-    assert len((await sent(asker, sink, request, "openai"))["stop"]) == 5
+        await sent_body(provider_client, sink, request, "responses")
+    assert len((await sent_body(provider_client, sink, request, "openai"))["stop"]) == 5
 
 
-async def test_openai_calls_and_thoughts(
-    asker: Asker, sink: Sink, question: GenerateRequest
+async def test_openai_tool_calls_and_reasoning(
+    provider_client: ProviderClient, sink: Sink, chat_request: GenerateRequest
 ) -> None:
     def call(index: int, **fields: Any) -> object:
         return sink.chunk(tool_calls=[{"index": index, **fields}])
@@ -213,20 +221,20 @@ async def test_openai_calls_and_thoughts(
             },
         )
     )
-    asked = await asker.ask(question)
-    assert asked.thoughts == "Hm. So."
-    assert asked.calls == [("c1", "weather", '{"city":"Rome"}'), ("c2", "other", "{}")]
-    assert asked.ends[0].reason is FinishReason.TOOL_CALLS
-    assert asked.receipt.usage == TokenUsage(prompt=9, completion=8, cached=4, reasoning=3)
+    exchange = await provider_client.send(chat_request)
+    assert exchange.reasoning == "Hm. So."
+    assert exchange.calls == [("c1", "weather", '{"city":"Rome"}'), ("c2", "other", "{}")]
+    assert exchange.ends[0].reason is FinishReason.TOOL_CALLS
+    assert exchange.receipt.usage == TokenUsage(prompt=9, completion=8, cached=4, reasoning=3)
 
 
-async def test_openai_length_and_an_answer_without_counts(
-    asker: Asker, sink: Sink, question: GenerateRequest
+async def test_openai_length_finish_without_usage(
+    provider_client: ProviderClient, sink: Sink, chat_request: GenerateRequest
 ) -> None:
     sink.always(sink.sse(sink.chunk("a"), sink.chunk("b", "length"), done=False))
-    asked = await asker.ask(question)
-    assert (asked.ends[0].reason, asked.ends[0].completion_tokens) == (FinishReason.LENGTH, 2)
-    assert asked.receipt.usage is None
+    exchange = await provider_client.send(chat_request)
+    assert (exchange.ends[0].reason, exchange.ends[0].completion_tokens) == (FinishReason.LENGTH, 2)
+    assert exchange.receipt.usage is None
 
 
 RESPONSE: list[dict[str, Any]] = [
@@ -256,13 +264,15 @@ RESPONSE: list[dict[str, Any]] = [
 ]
 
 
-async def test_responses_are_read(asker: Asker, sink: Sink, question: GenerateRequest) -> None:
+async def test_responses_stream_is_parsed(
+    provider_client: ProviderClient, sink: Sink, chat_request: GenerateRequest
+) -> None:
     sink.always(events(*RESPONSE))
-    asked = await asker.ask(question, "responses")
-    assert (asked.text(), asked.thoughts) == ("I look.", "Hm.")
-    assert asked.calls == [("c1", "weather", '{"city":"Rome"}')]
-    assert asked.ends[0].reason is FinishReason.TOOL_CALLS
-    assert asked.receipt.usage == TokenUsage(prompt=9, completion=8, cached=4, reasoning=3)
+    exchange = await provider_client.send(chat_request, "responses")
+    assert (exchange.text(), exchange.reasoning) == ("I look.", "Hm.")
+    assert exchange.calls == [("c1", "weather", '{"city":"Rome"}')]
+    assert exchange.ends[0].reason is FinishReason.TOOL_CALLS
+    assert exchange.receipt.usage == TokenUsage(prompt=9, completion=8, cached=4, reasoning=3)
 
 
 MESSAGE: list[dict[str, Any]] = [
@@ -305,13 +315,15 @@ MESSAGE: list[dict[str, Any]] = [
 ]
 
 
-async def test_messages_are_read(asker: Asker, sink: Sink, question: GenerateRequest) -> None:
+async def test_anthropic_stream_is_parsed(
+    provider_client: ProviderClient, sink: Sink, chat_request: GenerateRequest
+) -> None:
     sink.always(events(*MESSAGE))
-    asked = await asker.ask(question, "anthropic")
-    assert (asked.text(), asked.thoughts) == ("I look.", "Hm.")
-    assert asked.calls == [("c1", "weather", '{"city":"Rome"}')]
-    assert asked.ends[0].reason is FinishReason.TOOL_CALLS
-    assert asked.receipt.usage == TokenUsage(prompt=9, completion=8, cached=4)
+    exchange = await provider_client.send(chat_request, "anthropic")
+    assert (exchange.text(), exchange.reasoning) == ("I look.", "Hm.")
+    assert exchange.calls == [("c1", "weather", '{"city":"Rome"}')]
+    assert exchange.ends[0].reason is FinishReason.TOOL_CALLS
+    assert exchange.receipt.usage == TokenUsage(prompt=9, completion=8, cached=4)
 
 
 @pytest.mark.parametrize(
@@ -324,24 +336,32 @@ async def test_messages_are_read(asker: Asker, sink: Sink, question: GenerateReq
     ],
 )
 async def test_errors_of_each_protocol(
-    asker: Asker, sink: Sink, question: GenerateRequest, kind: str, value: object
+    provider_client: ProviderClient,
+    sink: Sink,
+    chat_request: GenerateRequest,
+    kind: str,
+    value: object,
 ) -> None:
     sink.always(events(value))
     with pytest.raises(ProviderRefused, match="no luck"):
-        await asker.ask(question, kind)
+        await provider_client.send(chat_request, kind)
 
 
 @pytest.mark.parametrize(
     ("kind", "values"),
     [("responses", RESPONSE), ("anthropic", MESSAGE)],
 )
-async def test_an_answer_cut_anywhere_is_an_error(
-    asker: Asker, sink: Sink, question: GenerateRequest, kind: str, values: list[Any]
+async def test_truncated_stream_is_an_error(
+    provider_client: ProviderClient,
+    sink: Sink,
+    chat_request: GenerateRequest,
+    kind: str,
+    values: list[Any],
 ) -> None:
     for end in range(len(values) - 2):
         sink.always(events(*values[:end]))
         with pytest.raises(ProviderMisbehaved):
-            await asker.ask(question, kind)
+            await provider_client.send(chat_request, kind)
 
 
 HOSTILE: list[tuple[str, object]] = [
@@ -358,10 +378,14 @@ HOSTILE: list[tuple[str, object]] = [
 
 @pytest.mark.parametrize(("kind", "value"), HOSTILE)
 async def test_hostile_events_of_each_protocol(
-    asker: Asker, sink: Sink, question: GenerateRequest, kind: str, value: object
+    provider_client: ProviderClient,
+    sink: Sink,
+    chat_request: GenerateRequest,
+    kind: str,
+    value: object,
 ) -> None:
     sink.always(events(value))
-    asked = asker.nothing_yet()
+    exchange = provider_client.new_exchange()
     with pytest.raises(ProviderMisbehaved):
-        await asker.ask(question, kind, asked)
-    assert not asked.ends
+        await provider_client.send(chat_request, kind, exchange)
+    assert not exchange.ends

@@ -1,3 +1,5 @@
+"""Facts about this machine that the choice of an engine depends on."""
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -8,16 +10,16 @@ from ingle.backends.selection.engine_facts import EngineFacts
 from ingle.models.fit.process_overhead import repacked_types
 
 
-def test_this_machine_tells_what_it_has(tmp_path: Path) -> None:
+def test_engine_facts_of_this_machine(tmp_path: Path) -> None:
     facts = EngineFacts.find(tmp_path / "machine.json")
     assert facts.own == CudaAvailability.find()
     assert facts.repacked == repacked_types(read_cpu().instruction_sets)
     assert bool(facts.gpu_name) or not facts.llama_offloads
-    # Without a GPU nobody asks how llama.cpp was built, which takes a process.
+    # Without a GPU, the build of llama.cpp is not inspected, which would start a process.
     assert (tmp_path / "machine.json").exists() is bool(facts.gpu_name)
 
 
-def test_what_is_laid_out_anew_depends_on_the_processor() -> None:
+def test_repacked_types_depend_on_the_instruction_sets() -> None:
     assert repacked_types(["AVX"]) == frozenset()
     assert repacked_types(["AVX2"]) == {"Q4_0", "Q4_K", "IQ4_NL", "MXFP4"}
     assert "Q2_K" in repacked_types(["AVX2", "AVX-512"])

@@ -1,3 +1,5 @@
+"""Choice of the engine, and completion of load specifications."""
+
 from __future__ import annotations
 
 import subprocess
@@ -29,7 +31,7 @@ from ingle.models.safetensors.model_folder import ModelFolder
 
 @pytest.fixture
 def header(tmp_path: Path) -> GGUFHeader:
-    """A model with heads of 80 elements that was trained for 4096 tokens."""
+    """A model with heads of 80 elements and a trained context of 4096 tokens."""
     path = tmp_path / "model.gguf"
     writer = gguf.GGUFWriter(path, "llama")
     writer.add_block_count(1)
@@ -47,35 +49,37 @@ def header(tmp_path: Path) -> GGUFHeader:
     return read_header(path)
 
 
-def made(model: GGUFHeader | ModelFolder, **settings: Any) -> LoadSpec:
+def build_spec(model: GGUFHeader | ModelFolder, **settings: Any) -> LoadSpec:
     wanted: dict[str, Any] = {"engine": "llama.cpp", "path": str(model.path), **settings}
     return complete_spec(LoadSpec(**wanted), model)
 
 
-def test_the_context_is_cut_to_the_trained_one(header: GGUFHeader) -> None:
-    for asked, got in ((1000, 1000), (8192, 4096)):
-        assert made(header, context=asked, slots=1).context == got
+def test_context_is_limited_to_the_trained_one(header: GGUFHeader) -> None:
+    for requested, effective in ((1000, 1000), (8192, 4096)):
+        assert build_spec(header, context=requested, slots=1).context == effective
 
 
-def test_a_kv_type_that_the_heads_do_not_fit_is_refused(header: GGUFHeader) -> None:
-    made(header, context=512, slots=1, kv_type=KVType.F16)
+def test_kv_type_unsupported_by_the_head_size_is_refused(header: GGUFHeader) -> None:
+    build_spec(header, context=512, slots=1, kv_type=KVType.F16)
     with pytest.raises(UnsupportedModel, match="heads of 80 elements"):
-        made(header, context=512, slots=1, kv_type=KVType.Q4_0)
+        build_spec(header, context=512, slots=1, kv_type=KVType.Q4_0)
 
 
-def test_our_own_engine_has_pages_for_other_heads(header: GGUFHeader) -> None:
-    assert chosen(header, own=GPU, kv_type=KVType.Q4_0) == "cuda"
+def test_own_engine_supports_kv_types_for_more_head_sizes(header: GGUFHeader) -> None:
+    assert select_engine(header, own=GPU, kv_type=KVType.Q4_0) == "cuda"
     settings: dict[str, Any] = {"context": 512, "slots": 1, "kv_type": KVType.Q4_0}
-    assert made(header, engine="cuda", **settings).kv_type is KVType.Q4_0
+    assert build_spec(header, engine="cuda", **settings).kv_type is KVType.Q4_0
     lengths = {"llama.attention.key_length": 20, "llama.attention.value_length": 20}
-    odd = replace(header, metadata={**header.metadata, **lengths, "llama.rope.dimension_count": 20})
-    assert chosen(odd, own=GPU, wanted="cuda") == "cuda"
+    unusual = replace(
+        header, metadata={**header.metadata, **lengths, "llama.rope.dimension_count": 20}
+    )
+    assert select_engine(unusual, own=GPU, wanted="cuda") == "cuda"
     with pytest.raises(UnsupportedModel, match="heads of 20 elements"):
-        chosen(odd, own=GPU, wanted="cuda", kv_type=KVType.Q8_0)
+        select_engine(unusual, own=GPU, wanted="cuda", kv_type=KVType.Q8_0)
 
 
-def test_settings_reach_the_specification(header: GGUFHeader) -> None:
-    spec = made(
+def test_settings_are_copied_to_the_spec(header: GGUFHeader) -> None:
+    spec = build_spec(
         header,
         context=512,
         slots=3,
@@ -92,7 +96,7 @@ def test_settings_reach_the_specification(header: GGUFHeader) -> None:
 GPU = CudaAvailability(has_torch=True, gpu_memory=2**30)
 
 
-def chosen(
+def select_engine(
     model: GGUFHeader | ModelFolder,
     own: CudaAvailability,
     wanted: str = "auto",
@@ -101,93 +105,93 @@ def chosen(
     return choose_engine(LoadQuery(model, **settings), wanted, own)
 
 
-def test_our_own_engine_runs_what_a_gpu_can_hold(header: GGUFHeader) -> None:
-    assert chosen(header, own=GPU) == "cuda"
-    assert chosen(header, own=GPU, wanted="llama.cpp") == "llama.cpp"
-    assert chosen(header, own=CudaAvailability()) == "llama.cpp"
-    assert chosen(header, own=CudaAvailability(has_torch=True)) == "llama.cpp"
-    assert chosen(header, own=CudaAvailability(gpu_memory=2**30)) == "llama.cpp"
+def test_own_engine_is_chosen_with_torch_and_a_gpu(header: GGUFHeader) -> None:
+    assert select_engine(header, own=GPU) == "cuda"
+    assert select_engine(header, own=GPU, wanted="llama.cpp") == "llama.cpp"
+    assert select_engine(header, own=CudaAvailability()) == "llama.cpp"
+    assert select_engine(header, own=CudaAvailability(has_torch=True)) == "llama.cpp"
+    assert select_engine(header, own=CudaAvailability(gpu_memory=2**30)) == "llama.cpp"
 
 
-def test_quantised_weights_are_llama_cpps_unless_somebody_asks(header: GGUFHeader) -> None:
+def test_quantized_weights_use_llama_cpp_by_default(header: GGUFHeader) -> None:
     blocks = replace(header.tensors[0], type="Q4_K")
     quantised = replace(header, tensors=(*header.tensors, blocks))
-    assert chosen(quantised, own=GPU) == "llama.cpp"
-    assert chosen(quantised, own=GPU, wanted="cuda") == "cuda"
+    assert select_engine(quantised, own=GPU) == "llama.cpp"
+    assert select_engine(quantised, own=GPU, wanted="cuda") == "cuda"
 
 
-def test_formats_without_kernels_are_llama_cpps(
+def test_formats_without_kernels_use_llama_cpp_by_default(
     header: GGUFHeader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Ours would dequantise them in every step."""
     ampere = CudaAvailability(has_torch=True, gpu_memory=2**33, capability=(8, 6))
     blocks = replace(header.tensors[0], type="Q4_K")
     quantised = replace(header, tensors=(*header.tensors, blocks))
-    assert chosen(quantised, own=ampere) == "cuda"
+    assert select_engine(quantised, own=ampere) == "cuda"
     monkeypatch.setattr(descriptor, "_KERNEL_TYPES", frozenset({"Q8_0"}))
-    assert chosen(quantised, own=ampere) == "llama.cpp"
-    assert chosen(quantised, own=ampere, wanted="cuda") == "cuda"
+    assert select_engine(quantised, own=ampere) == "llama.cpp"
+    assert select_engine(quantised, own=ampere, wanted="cuda") == "cuda"
 
 
 @pytest.mark.model
-def test_quantised_weights_are_ours_on_gpus_that_kernels_know(smollm2_path: Path) -> None:
+def test_quantized_weights_use_the_own_engine_on_supported_gpus(smollm2_path: Path) -> None:
     header = read_header(smollm2_path)
     ampere = CudaAvailability(has_torch=True, gpu_memory=2**33, capability=(8, 6))
-    assert chosen(header, own=ampere) == "cuda"
-    assert chosen(header, own=replace(ampere, capability=(7, 5))) == "llama.cpp"
-    assert chosen(header, own=ampere, kv_type=KVType.F32) == "llama.cpp"
+    assert select_engine(header, own=ampere) == "cuda"
+    assert select_engine(header, own=replace(ampere, capability=(7, 5))) == "llama.cpp"
+    assert select_engine(header, own=ampere, kv_type=KVType.F32) == "llama.cpp"
 
 
-def test_layers_on_the_cpu_are_llama_cpps(header: GGUFHeader) -> None:
-    assert chosen(header, own=GPU, gpu_layers=0) == "llama.cpp"
-    assert chosen(header, own=GPU, gpu_layers=1) == "cuda"
-    assert chosen(header, own=GPU, wanted="cuda", gpu_layers=0) == "cuda"
-    spec = made(header, context=512, slots=1, engine="cuda", gpu_layers=0)
+def test_cpu_layers_use_llama_cpp_by_default(header: GGUFHeader) -> None:
+    assert select_engine(header, own=GPU, gpu_layers=0) == "llama.cpp"
+    assert select_engine(header, own=GPU, gpu_layers=1) == "cuda"
+    assert select_engine(header, own=GPU, wanted="cuda", gpu_layers=0) == "cuda"
+    spec = build_spec(header, context=512, slots=1, engine="cuda", gpu_layers=0)
     assert (spec.engine, spec.device) == ("cuda", "cpu")
 
 
-def test_what_our_own_engine_does_not_know_is_llama_cpps(header: GGUFHeader) -> None:
+def test_unsupported_types_and_architectures_use_llama_cpp(header: GGUFHeader) -> None:
     names = (kind.name for kind in ggml_types.TENSOR_TYPES.values())
     unread = next(name for name in names if name not in TENSOR_TYPES)
-    odd = replace(header.tensors[0], type=unread)
-    types = replace(header, tensors=(*header.tensors, odd))
+    unusual = replace(header.tensors[0], type=unread)
+    types = replace(header, tensors=(*header.tensors, unusual))
     family = replace(header, metadata={**header.metadata, "general.architecture": "mamba"})
     for unknown, reason in ((types, unread), (family, "mamba")):
-        assert chosen(unknown, own=GPU) == "llama.cpp"
+        assert select_engine(unknown, own=GPU) == "llama.cpp"
         with pytest.raises(UnsupportedModel, match=reason):
-            chosen(unknown, own=GPU, wanted="cuda")
+            select_engine(unknown, own=GPU, wanted="cuda")
     with pytest.raises(UnsupportedModel, match="only writes text"):
-        chosen(header, own=GPU, wanted="cuda", pooling=Pooling.MEAN)
+        select_engine(header, own=GPU, wanted="cuda", pooling=Pooling.MEAN)
 
 
 @pytest.mark.slow
-def test_an_engine_that_is_not_installed_says_how_to_install_it(header: GGUFHeader) -> None:
+def test_missing_engine_error_explains_the_installation(header: GGUFHeader) -> None:
     with pytest.raises(LoadFailed) as caught:
-        chosen(header, own=CudaAvailability(gpu_memory=2**30), wanted="cuda")
+        select_engine(header, own=CudaAvailability(gpu_memory=2**30), wanted="cuda")
     assert caught.value.hint is not None
     assert "ingle[cuda]" in caught.value.hint
 
 
 @pytest.mark.model
-def test_folders_are_for_our_own_engine(smollm2_folder: Path) -> None:
+def test_model_folders_use_the_own_engine(smollm2_folder: Path) -> None:
     folder = describe(smollm2_folder)
     assert isinstance(folder, ModelFolder)
     nothing = CudaAvailability(has_torch=True)
-    assert chosen(folder, own=nothing) is chosen(folder, own=GPU) == "cuda"
+    assert select_engine(folder, own=nothing) is select_engine(folder, own=GPU) == "cuda"
     with pytest.raises(UnsupportedModel, match="does not read"):
-        chosen(folder, own=GPU, wanted="llama.cpp")
-    assert chosen(folder, own=GPU, kv_type=KVType.Q8_0) == "cuda"
+        select_engine(folder, own=GPU, wanted="llama.cpp")
+    assert select_engine(folder, own=GPU, kv_type=KVType.Q8_0) == "cuda"
     with pytest.raises(LoadFailed, match="PyTorch"):
-        chosen(folder, own=CudaAvailability())
-    spec = made(folder, context=10**9, slots=1, engine="cuda")
+        select_engine(folder, own=CudaAvailability())
+    spec = build_spec(folder, context=10**9, slots=1, engine="cuda")
     assert spec.context == folder.config.context
 
 
-def test_the_types_are_those_of_the_kernels() -> None:
+def test_supported_tensor_types_match_the_dequantizers() -> None:
     assert DEQUANTIZERS.keys() == TENSOR_TYPES
 
 
-def test_pytorch_is_found_without_being_imported() -> None:
+def test_pytorch_is_detected_without_importing_it() -> None:
     code = "import sys; from ingle.backends.registry.cuda_availability import CudaAvailability; "
     code += "own = CudaAvailability.find(); "
     code += "print(own.has_torch, own.gpu_memory, 'torch' in sys.modules)"

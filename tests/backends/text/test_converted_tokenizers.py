@@ -1,4 +1,4 @@
-"""The same vocabularies as `tokenizer.json` and in GGUF have the same tokens."""
+"""Vocabularies in `tokenizer.json` and in GGUF files produce the same tokens."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ingle.backends.llama_cpp.llama_tokenizer import LlamaVocabulary
 from ingle.backends.text.tokenization.hf_tokenizer import HFTokenizer
 
 ReadVectors = Callable[[str], list[tuple[str, list[int]]]]
-# How the models' own repositories cut texts into words; GGUF files only name it.
+# The pre-tokenization patterns from the models' repositories; GGUF files contain only their names.
 _LLAMA3 = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}"
     r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
@@ -23,23 +23,23 @@ CHAT = "<|im_start|>system\nDu bist 🤖.<|im_end|>\n<|im_start|>user\nHow's 3+4
 
 
 def read_strings(path: Path, key: str) -> list[str]:
-    """A list of strings out of a GGUF file's metadata."""
+    """Read a list of strings from the metadata of a GGUF file."""
     content = path.read_bytes()
-    place = content.index(key.encode()) + len(key)
-    kind, element, count = struct.unpack_from("<IIQ", content, place)
+    offset = content.index(key.encode()) + len(key)
+    kind, element, count = struct.unpack_from("<IIQ", content, offset)
     assert (kind, element) == (9, 8)
-    place += 16
+    offset += 16
     found: list[str] = []
     for _ in range(count):
-        (length,) = struct.unpack_from("<Q", content, place)
-        found.append(content[place + 8 : place + 8 + length].decode())
-        place += 8 + length
+        (length,) = struct.unpack_from("<Q", content, offset)
+        found.append(content[offset + 8 : offset + 8 + length].decode())
+        offset += 8 + length
     return found
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", WORDS)
-def test_texts_have_the_tokens_that_llama_cpp_expects(
+def test_tokens_match_the_test_vectors_of_llama_cpp(
     vocabularies: Path, read_vectors: ReadVectors, tmp_path: Path, name: str
 ) -> None:
     path = vocabularies / f"ggml-vocab-{name}.gguf"
@@ -65,7 +65,7 @@ def test_texts_have_the_tokens_that_llama_cpp_expects(
 
 
 @pytest.mark.model
-def test_smollm2_in_a_folder_is_smollm2_in_a_file(
+def test_smollm2_folder_and_gguf_have_the_same_tokens(
     smollm2_folder: Path, smollm2_path: Path, vocabularies: Path, read_vectors: ReadVectors
 ) -> None:
     converted, original = HFTokenizer(smollm2_folder), LlamaVocabulary(smollm2_path)
@@ -75,8 +75,8 @@ def test_smollm2_in_a_folder_is_smollm2_in_a_file(
     texts = [CHAT, *(text for text, _ in read_vectors("qwen2"))]
     for parse in (True, False):
         for text in texts:
-            asked: dict[str, bool] = {"add_special": False, "parse_special": parse}
-            assert converted.encode(text, **asked) == original.encode(text, **asked)
+            options: dict[str, bool] = {"add_special": False, "parse_special": parse}
+            assert converted.encode(text, **options) == original.encode(text, **options)
     for token in range(original.vocab_size):
         for special in (True, False):
             assert converted.token_bytes(token, special=special) == (

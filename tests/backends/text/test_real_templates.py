@@ -1,4 +1,4 @@
-"""The chat templates that llama.cpp tests itself with, from the sdist of its Python binding."""
+"""The chat templates of llama.cpp's own tests, from the sdist of its Python binding."""
 
 from __future__ import annotations
 
@@ -30,16 +30,29 @@ CALLS = [
     ToolCall("toolu_01", "look_up", '{"place":"Pla"}'),
     ToolCall("toolu_02", "note", '{"words":"Wor"}'),
 ]
-CALLED = [
+TOOL_CONVERSATION = [
     *CONVERSATION,
     ChatMessage("assistant", "", tool_calls=CALLS, reasoning="R1"),
     ChatMessage("tool", "Res1", tool_call_id="toolu_01"),
     ChatMessage("tool", "Res2", tool_call_id="toolu_02"),
 ]
 NEXT = ChatMessage("user", "U3")
-SAID = ["SYS", "U1", "A1", "U2", "look_up", "note", "place", "words", "Pla", "Wor", "Res1", "Res2"]
-# They have no place for tools, or none for what a request can say of them.
-IN_WORDS = {
+EXPECTED_PARTS = [
+    "SYS",
+    "U1",
+    "A1",
+    "U2",
+    "look_up",
+    "note",
+    "place",
+    "words",
+    "Pla",
+    "Wor",
+    "Res1",
+    "Res2",
+]
+# Templates without tool support, or without support for what a request can contain.
+TOOLS_AS_TEXT = {
     "CohereForAI-c4ai-command-r-plus-tool_use",
     "HuggingFaceTB-SmolLM3-3B",
     "deepseek-ai-DeepSeek-R1-Distill-Llama-8B",
@@ -78,7 +91,7 @@ MakeTemplate = Callable[..., ChatTemplate]
 pytestmark = pytest.mark.slow
 
 
-def test_every_template_renders(make_template: MakeTemplate, sources: Path) -> None:
+def test_every_template_renders_a_conversation(make_template: MakeTemplate, sources: Path) -> None:
     rendered = 0
     for path in sorted(sources.glob("*.jinja")):
         template = make_template(path.read_text("utf-8"), limits=RenderLimits())
@@ -92,22 +105,22 @@ def test_every_template_renders(make_template: MakeTemplate, sources: Path) -> N
 @pytest.mark.parametrize(
     "end", [[], [NEXT], [ChatMessage("assistant", "A3"), NEXT]], ids=["result", "user", "answer"]
 )
-def test_tools_calls_and_results_are_in_every_prompt(
+def test_every_prompt_contains_tools_calls_and_results(
     make_template: MakeTemplate, sources: Path, end: list[ChatMessage]
 ) -> None:
-    in_words: set[str] = set()
+    as_text: set[str] = set()
     for path in sorted(sources.glob("*.jinja")):
         template = make_template(path.read_text("utf-8"), limits=RenderLimits())
-        text = template.render([*CALLED, *end], TOOLS)
-        assert [said for said in SAID if said not in text] == [], path.stem
+        text = template.render([*TOOL_CONVERSATION, *end], TOOLS)
+        assert [messages for messages in EXPECTED_PARTS if messages not in text] == [], path.stem
         assert all(message.content in text for message in end), path.stem
         if tool_instructions(TOOLS) in text:
-            in_words.add(path.stem)
+            as_text.add(path.stem)
         template.close()
-    assert in_words == IN_WORDS
+    assert as_text == TOOLS_AS_TEXT
 
 
-def test_system_messages_anywhere_and_thoughts_that_are_off(
+def test_system_messages_anywhere_and_disabled_reasoning(
     make_template: MakeTemplate, sources: Path
 ) -> None:
     later = ChatMessage("system", "SYS2")
@@ -130,11 +143,11 @@ def test_system_messages_anywhere_and_thoughts_that_are_off(
         template.close()
 
 
-def test_an_answer_goes_on_where_it_broke_off(make_template: MakeTemplate, sources: Path) -> None:
-    said = [ChatMessage("user", "U1"), ChatMessage("assistant", "Once upon ")]
+def test_every_template_can_continue_an_answer(make_template: MakeTemplate, sources: Path) -> None:
+    messages = [ChatMessage("user", "U1"), ChatMessage("assistant", "Once upon ")]
     for path in sorted(sources.glob("*.jinja")):
         template = make_template(path.read_text("utf-8"), limits=RenderLimits())
-        text = template.render(said, continues=True)
+        text = template.render(messages, continues=True)
         assert text.endswith("Once upon "), path.stem
         assert text.count("Once upon") == 1, path.stem
         template.close()

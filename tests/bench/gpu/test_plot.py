@@ -1,4 +1,4 @@
-"""What was measured, as a picture."""
+"""SVG plots of GPU measurements, and the tuning table derived from them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ PARTS: dict[str, Any] = {
 }
 
 
-def test_bars_are_as_long_as_their_figures() -> None:
+def test_bar_lengths_are_proportional_to_values() -> None:
     drawing = svg(PARTS)
     assert drawing is not None
     root = ElementTree.fromstring(drawing)
@@ -50,11 +50,11 @@ def test_bars_are_as_long_as_their_figures() -> None:
     assert "400.0" in texts
 
 
-def test_nothing_is_drawn_of_nothing() -> None:
+def test_no_plot_without_results() -> None:
     assert svg({"bandwidth": {"status": "skipped", "lines": ["it needs a GPU"]}}) is None
 
 
-def test_the_quicker_way_is_taken_up_to_where_it_is_the_quicker() -> None:
+def test_tuning_table_picks_the_faster_kernel_per_column_count() -> None:
     few = {"Q4_K": {n: [float(n), 6.5] for n in range(1, 9)}, "NF4": {1: [2.0, 1.0]}}
     table = table_of(few, {128: [1.0, 2.0], 256: [3.0, 3.5], 512: [8.0, 5.0]})
     assert (table.gemm, dict(table.gemv)) == (256, {"Q4_K": 6, "NF4": 0})

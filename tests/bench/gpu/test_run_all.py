@@ -1,4 +1,4 @@
-"""The GPU measurements as far as they go without a GPU."""
+"""The GPU benchmark runner (`run_all`), as far as it works without a GPU."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ from ingle.kernels.formats.dequantize import dequantize
 ROOT = Path(__file__).resolve().parents[3]
 
 
-def test_arguments() -> None:
+def test_parse_arguments() -> None:
     arguments = parse(["conformance", "tuning", "--limit", "30"])
     assert (arguments.parts, arguments.limit) == (["conformance", "tuning"], 30)
     assert parse([]).parts == []
     assert not parse([]).on_cpu
 
 
-def test_parts_that_are_not_there(capsys: pytest.CaptureFixture[str]) -> None:
+def test_unknown_part_is_rejected(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         parse(["bandwith"])
     assert "no part bandwith" in capsys.readouterr().err
@@ -47,13 +47,13 @@ def test_parts_that_are_not_there(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     "name", ["bandwidth", "many_columns", "decode_step", "heads", "sampling", "tuning"]
 )
-def test_timings_are_skipped_with_a_reason(name: str) -> None:
+def test_timing_parts_are_skipped_without_a_gpu(name: str) -> None:
     result = run_part(name, on_cpu=True, seconds=10)
     assert result["status"] == "skipped"
     assert result["lines"] == ["it needs a GPU"]
 
 
-def test_the_models_logits_are_compared() -> None:
+def test_forward_part_compares_logits_on_the_cpu() -> None:
     result = run_part("forward", on_cpu=True, seconds=10)
     assert result["status"] == "ok", result["lines"]
     assert result["result"]["errors"]["float32"] == 0
@@ -62,7 +62,7 @@ def test_the_models_logits_are_compared() -> None:
 
 
 @pytest.mark.slow
-def test_the_whole_engine_runs() -> None:
+def test_engine_part_runs_on_the_cpu() -> None:
     result = run_part("engine", on_cpu=True, seconds=600)
     assert result["status"] == "ok", result
     found = result["result"]
@@ -71,7 +71,7 @@ def test_the_whole_engine_runs() -> None:
     assert [row["agreement"] for row in found["drafts"]] == [0.6, 0.8]
 
 
-def test_a_draft_is_right_as_often_as_it_is_told() -> None:
+def test_agreeing_draft_is_accepted_at_the_configured_rate() -> None:
     session = Session(on_cpu=True)
     text = list(range(100, 160))
     how = spec(session, context=256, slots=1, capacity=0, batch=32)
@@ -95,14 +95,14 @@ def test_a_draft_is_right_as_often_as_it_is_told() -> None:
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
-def test_without_a_gpu_a_part_is_broken_and_says_why() -> None:
+def test_part_without_a_gpu_is_broken_with_traceback() -> None:
     result = run_part("conformance", on_cpu=False, seconds=10)
     assert result["status"] == "broken"
     assert result["lines"][0]
     assert "Traceback" in result["traceback"]
 
 
-def test_a_part_that_dies_or_hangs_leaves_a_result() -> None:
+def test_crashed_part_still_has_a_result() -> None:
     result = run_in_a_process("no_such_part", 1, on_cpu=True)
     assert result["status"] == "broken"
     assert "ended without a result: 2" in result["lines"][0]
@@ -111,7 +111,7 @@ def test_a_part_that_dies_or_hangs_leaves_a_result() -> None:
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed")
 @pytest.mark.skipif(os.name != "posix", reason="a shell script")
-def test_one_call_leaves_json(tmp_path: Path) -> None:
+def test_script_writes_json_report(tmp_path: Path) -> None:
     environment = os.environ | {"PYTHON": sys.executable}
     environment.pop("PYTHONPATH", None)
     script = ROOT / "bench" / "gpu" / "run_all.sh"
@@ -133,7 +133,7 @@ def test_one_call_leaves_json(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_random_weights_are_of_a_models_size(kind: str) -> None:
+def test_random_weights_have_realistic_magnitude(kind: str) -> None:
     weight = random_weight(kind, 64, 1024, torch.device("cpu"))
     values = dequantize(weight)
     assert bool(values.isfinite().all())
@@ -143,19 +143,19 @@ def test_random_weights_are_of_a_models_size(kind: str) -> None:
     assert not torch.equal(dequantize(other), values)
 
 
-def test_copies_leave_no_cache_warm() -> None:
+def test_copies_exceed_the_cache() -> None:
     assert copies_for(1 << 20) == 256
     assert copies_for(64 << 20) == 8
     assert copies_for(8 << 30) == 2
 
 
-def test_variants_fit_into_registers() -> None:
+def test_gemv_variants_fit_into_registers() -> None:
     assert "VARIANT(4, 1, 4)" in defines(1)["GEMV_VARIANTS"]
     assert "VARIANT(2, 8, 1)" in defines(8)["GEMV_VARIANTS"]
     assert "VARIANT(4, 8," not in defines(8)["GEMV_VARIANTS"]
 
 
-def test_every_part_has_lines_for_people() -> None:
+def test_step_table_lines() -> None:
     steps = [
         {"columns": columns, "overlap": overlap, "ms": 2.0 * columns, "steps_a_second": 1}
         | {"percent_of_copy": 50.0}
@@ -168,7 +168,7 @@ def test_every_part_has_lines_for_people() -> None:
 
 
 @pytest.mark.slow
-def test_a_session_on_the_cpu_runs_the_kernels(tmp_path: Path) -> None:
+def test_cpu_session_runs_the_kernels(tmp_path: Path) -> None:
     session = Session(on_cpu=True, folder=tmp_path)
     tiles = session.gemv().quantize(torch.ones(1, 32))
     assert int(tiles[0, 0, 0]) == 127

@@ -1,4 +1,4 @@
-"""instructor: objects from a model, by way of a tool and by way of a JSON schema."""
+"""instructor: structured output by tool call and by JSON schema."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MODES = {"tools": instructor.Mode.TOOLS, "json": instructor.Mode.JSON_SCHEMA}
 
 
 def main(part: str, mode: str) -> dict[str, object]:
-    """What became of the answer of a real model, streamed, or of a scripted one."""
+    """The parsed answer of a real model, streamed, or of a scripted one."""
     client = instructor.from_openai(
         openai.OpenAI(base_url=f"{os.environ['BASE_URL']}/v1", api_key="none", max_retries=0),
         mode=MODES[mode],

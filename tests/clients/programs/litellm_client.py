@@ -1,4 +1,4 @@
-"""litellm: streams an answer, then lets the model call a tool, over three protocols."""
+"""litellm: a streamed answer and a tool call, over three protocols."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TOOL: dict[str, Any] = {
 
 
 def ask(provider: str, model: str, messages: list[Any], **more: Any) -> Any:
-    """One request by way of a provider of litellm's."""
+    """One request through a provider of litellm."""
     return litellm.completion(
         model=f"{provider}/{model}",
         messages=messages,
@@ -38,7 +38,7 @@ def ask(provider: str, model: str, messages: list[Any], **more: Any) -> Any:
 
 
 def streams(provider: str) -> dict[str, object]:
-    """A real model's answer, and in how many pieces it came."""
+    """A real model's answer and its number of pieces."""
     messages = [{"role": "user", "content": "What is the capital of France?"}]
     stream = ask(provider, os.environ["REAL_MODEL"], messages, stream=True, max_tokens=64)
     pieces = [chunk.choices[0].delta.content or "" for chunk in stream]
@@ -46,7 +46,7 @@ def streams(provider: str) -> dict[str, object]:
 
 
 def calls_a_tool(provider: str) -> dict[str, object]:
-    """A scripted model's answer, after it was told what it asked for."""
+    """A scripted model's answer after the result of its tool call."""
     model = os.environ["SCRIPTED_MODEL"]
     messages: list[Any] = [{"role": "user", "content": "What is the weather in Ghent?"}]
     chunks = list(ask(provider, model, messages, tools=[TOOL], stream=True))

@@ -1,4 +1,4 @@
-"""Keys: how they are kept, and whom they let in."""
+"""API keys: storage, expiry, and authentication of requests."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ def store(tmp_path: Path) -> KeyStore:
     return KeyStore(tmp_path / "state/keys.json")
 
 
-def test_a_key_is_long_and_only_its_digest_is_kept(store: KeyStore) -> None:
+def test_key_has_256_bits_and_only_its_digest_is_stored(store: KeyStore) -> None:
     record, key = store.create("zed")
     assert key.startswith(PREFIX)
-    assert len(key) == len(PREFIX) + 52  # 256 bits, five a character
+    assert len(key) == len(PREFIX) + 52  # 256 bits, five per character
     assert key[len(PREFIX) :].isalnum()
     content = store.path.read_text()
     assert key not in content
@@ -46,20 +46,20 @@ def test_a_key_is_long_and_only_its_digest_is_kept(store: KeyStore) -> None:
         assert stat.S_IMODE(store.path.stat().st_mode) == 0o600
 
 
-def test_names_are_given_where_none_is(store: KeyStore) -> None:
+def test_default_key_names(store: KeyStore) -> None:
     assert [store.create()[0].name for _ in range(2)] == ["key-1", "key-2"]
     store.revoke("key-1")
     assert store.create()[0].name == "key-1"
 
 
 @pytest.mark.parametrize("name", ["a\nb", " a", "a" * 65, "ä", "-a", "a/b"])
-def test_names_that_cannot_be(store: KeyStore, name: str) -> None:
+def test_invalid_key_names_are_rejected(store: KeyStore, name: str) -> None:
     with pytest.raises(KeyFailure):
         store.create(name)
     assert store.list() == []
 
 
-def test_a_name_is_taken_once_and_revoked_by_name_or_id(store: KeyStore) -> None:
+def test_names_are_unique_and_keys_are_revoked_by_name_or_id(store: KeyStore) -> None:
     first, _ = store.create("a")
     with pytest.raises(KeyFailure, match="already"):
         store.create("a")
@@ -68,7 +68,7 @@ def test_a_name_is_taken_once_and_revoked_by_name_or_id(store: KeyStore) -> None
         store.revoke("a")
 
 
-def test_keys_made_at_once_are_all_kept(store: KeyStore) -> None:
+def test_concurrently_created_keys_are_all_stored(store: KeyStore) -> None:
     threads = [threading.Thread(target=store.create) for _ in range(8)]
     for thread in threads:
         thread.start()
@@ -78,7 +78,9 @@ def test_keys_made_at_once_are_all_kept(store: KeyStore) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b"\xff", b'{"keys": [{"id": 1}]}'])
-def test_a_damaged_file_opens_nothing_and_is_told(store: KeyStore, content: bytes) -> None:
+def test_damaged_key_file_authenticates_nothing_and_is_reported(
+    store: KeyStore, content: bytes
+) -> None:
     _, key = store.create()
     store.path.write_bytes(content)
     with pytest.raises(KeyFailure, match="damaged"):
@@ -86,7 +88,7 @@ def test_a_damaged_file_opens_nothing_and_is_told(store: KeyStore, content: byte
     assert KeyRing(store).find(key) is None
 
 
-def test_a_ring_sees_what_changes(store: KeyStore) -> None:
+def test_key_ring_sees_created_and_revoked_keys(store: KeyStore) -> None:
     ring = KeyRing(store)
     assert ring.find("ingle-x") is None
     record, key = store.create()
@@ -98,14 +100,14 @@ def test_a_ring_sees_what_changes(store: KeyStore) -> None:
     assert ring.find(key) is None
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no modes")
-def test_a_file_that_others_can_write_opens_nothing(store: KeyStore) -> None:
+@pytest.mark.skipif(sys.platform == "win32", reason="needs file modes")
+def test_key_file_writable_by_others_authenticates_nothing(store: KeyStore) -> None:
     _, key = store.create()
     store.path.chmod(0o660)
     assert KeyRing(store).find(key) is None
 
 
-def test_the_last_use_is_kept_by_the_hour(store: KeyStore) -> None:
+def test_last_use_is_stored_with_hourly_resolution(store: KeyStore) -> None:
     now = [7200.0 + 1800]
     ring = KeyRing(store, lambda: now[0])
     record, key = store.create(lifetime=10)
@@ -115,7 +117,7 @@ def test_the_last_use_is_kept_by_the_hour(store: KeyStore) -> None:
     assert store.last_used() == {record.id: 7200}
     (store.path.parent / "keys-used.json").unlink()
     ring.note_use(record)
-    assert store.last_used() == {}  # the same hour is not written again
+    assert store.last_used() == {}  # not written again within the same hour
     now[0] += 3600
     ring.note_use(record)
     ring.note_use(other)
@@ -127,15 +129,15 @@ def test_the_last_use_is_kept_by_the_hour(store: KeyStore) -> None:
 
 
 @dataclass
-class Door:
-    """A gate of which the peer can be chosen, and how often it opened."""
+class GateHarness:
+    """A gate with a configurable peer, counting admitted requests."""
 
     gate: RequestGate
     owner: int | None = 1000
     kind: Any = "tcp"
-    opened: int = 0
+    admitted: int = 0
 
-    async def ask(
+    async def request(
         self, method: str = "GET", path: str = "/v1/models", **headers: str
     ) -> httpx.Response:
         async def app(scope: Scope, receive: Receive, send: Send) -> None:
@@ -150,9 +152,9 @@ class Door:
 
 
 @pytest.fixture
-async def door(store: KeyStore) -> AsyncGenerator[Door]:
+async def harness(store: KeyStore) -> AsyncGenerator[GateHarness]:
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
-        door.opened += 1
+        harness.admitted += 1
         await send({"type": "http.response.start", "status": 200, "headers": []})
         await send({"type": "http.response.body", "body": b"ok"})
 
@@ -164,14 +166,14 @@ async def door(store: KeyStore) -> AsyncGenerator[Door]:
         config=Config(paths=paths, allowed_origins=(LISTED,), max_body_bytes=1000),
         uid=lambda: 1000,
     )
-    door = Door(gate)
-    yield door
+    harness = GateHarness(gate)
+    yield harness
     await asyncio.sleep(0)
 
 
-SayKey = Callable[[str], dict[str, str]]
+KeyHeaders = Callable[[str], dict[str, str]]
 
-WAYS: list[SayKey] = [
+KEY_HEADERS: list[KeyHeaders] = [
     lambda key: {"authorization": f"Bearer {key}"},
     lambda key: {"authorization": f"bearer  {key}"},
     lambda key: {"authorization": key},
@@ -181,96 +183,98 @@ WAYS: list[SayKey] = [
 ]
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("key_headers", KEY_HEADERS)
 @pytest.mark.parametrize("owner", [None, 1001])
-async def test_a_key_stands_in_for_the_user(
-    door: Door, store: KeyStore, way: SayKey, owner: int | None
+async def test_valid_key_authenticates_a_peer_of_another_user(
+    harness: GateHarness, store: KeyStore, key_headers: KeyHeaders, owner: int | None
 ) -> None:
     _, key = store.create()
-    door.owner = owner
-    assert (await door.ask(**way(key))).status_code == 200
+    harness.owner = owner
+    assert (await harness.request(**key_headers(key))).status_code == 200
     store.revoke("key-1")
-    refused = await door.ask(**way(key))
+    refused = await harness.request(**key_headers(key))
     assert refused.status_code == 401
     assert refused.headers["www-authenticate"] == "Bearer"
     assert refused.json()["error"]["code"] == "invalid_api_key"
-    assert door.opened == 1
+    assert harness.admitted == 1
 
 
 @pytest.mark.parametrize("word", ["", "x", "ollama", "sk-1234", "Bearer", "INGLE-x", "Basic aTpi"])
-async def test_words_that_are_no_keys_change_nothing(door: Door, word: str) -> None:
-    assert (await door.ask(authorization=word, x_api_key=word)).status_code == 200
-    door.owner = None
-    refused = await door.ask(authorization=word)
+async def test_authorization_without_an_ingle_key_is_ignored(
+    harness: GateHarness, word: str
+) -> None:
+    assert (await harness.request(authorization=word, x_api_key=word)).status_code == 200
+    harness.owner = None
+    refused = await harness.request(authorization=word)
     assert refused.status_code == 401
     assert "ingle key new" in refused.json()["error"]["message"]
-    door.owner = 1001
-    assert (await door.ask(authorization=word)).status_code == 403
-    assert door.opened == 1
+    harness.owner = 1001
+    assert (await harness.request(authorization=word)).status_code == 403
+    assert harness.admitted == 1
 
 
-@pytest.mark.parametrize("way", WAYS)
-async def test_a_wrong_key_is_refused_even_of_the_owner(
-    door: Door, store: KeyStore, way: SayKey
+@pytest.mark.parametrize("key_headers", KEY_HEADERS)
+async def test_invalid_key_is_refused_even_from_the_owner(
+    harness: GateHarness, store: KeyStore, key_headers: KeyHeaders
 ) -> None:
     _, key = store.create()
-    for wrong in ("ingle-", "ingle-wrong", key.upper().replace("INGLE", "ingle"), key + " x"):
-        assert (await door.ask(**way(wrong))).status_code == 401
-    assert door.opened == 0
+    for invalid in ("ingle-", "ingle-wrong", key.upper().replace("INGLE", "ingle"), key + " x"):
+        assert (await harness.request(**key_headers(invalid))).status_code == 401
+    assert harness.admitted == 0
 
 
-async def test_one_wrong_key_beside_a_right_one_is_refused(door: Door, store: KeyStore) -> None:
+async def test_valid_and_invalid_key_together_are_refused(
+    harness: GateHarness, store: KeyStore
+) -> None:
     _, key = store.create()
-    answer = await door.ask(authorization=f"Bearer {key}", x_api_key="ingle-wrong")
+    answer = await harness.request(authorization=f"Bearer {key}", x_api_key="ingle-wrong")
     assert answer.status_code == 401
 
 
-async def test_a_key_whose_time_is_over(door: Door, store: KeyStore) -> None:
+async def test_expired_key_is_refused(harness: GateHarness, store: KeyStore) -> None:
     record, key = store.create("old", lifetime=1)
     store.path.write_text(store.path.read_text().replace(str(record.expires), "1"))
-    refused = await door.ask(authorization=f"Bearer {key}")
+    refused = await harness.request(authorization=f"Bearer {key}")
     assert refused.status_code == 401
     assert "The key 'old' has expired." in refused.json()["error"]["message"]
 
 
-async def test_another_users_unix_socket_is_not_opened_by_a_key(
-    door: Door, store: KeyStore
+async def test_key_does_not_admit_another_user_over_the_unix_socket(
+    harness: GateHarness, store: KeyStore
 ) -> None:
     _, key = store.create()
-    door.owner, door.kind = 1001, "unix"
-    assert (await door.ask(authorization=f"Bearer {key}")).status_code == 403
+    harness.owner, harness.kind = 1001, "unix"
+    assert (await harness.request(authorization=f"Bearer {key}")).status_code == 403
 
 
-async def test_a_key_opens_nothing_for_a_page_that_is_not_listed(
-    door: Door, store: KeyStore
-) -> None:
+async def test_key_does_not_admit_an_unlisted_origin(harness: GateHarness, store: KeyStore) -> None:
     _, key = store.create()
     bearer = f"Bearer {key}"
     for owner in (None, 1000):
-        door.owner = owner
+        harness.owner = owner
         for origin in ("https://evil.example", "null", f"{LISTED}.evil.example"):
-            answer = await door.ask(authorization=bearer, origin=origin)
+            answer = await harness.request(authorization=bearer, origin=origin)
             assert answer.status_code == 403
             assert answer.json()["error"]["code"] == "origin_not_allowed"
-        assert (await door.ask(authorization=bearer, host="evil.example")).status_code == 403
-    assert door.opened == 0
-    assert (await door.ask(authorization=bearer, origin=LISTED)).status_code == 200
+        assert (await harness.request(authorization=bearer, host="evil.example")).status_code == 403
+    assert harness.admitted == 0
+    assert (await harness.request(authorization=bearer, origin=LISTED)).status_code == 200
 
 
-async def test_a_listed_page_may_ask_whether_it_may_without_its_key(door: Door) -> None:
-    door.owner = None
+async def test_preflight_of_a_listed_origin_needs_no_key(harness: GateHarness) -> None:
+    harness.owner = None
     preflight = {"access_control_request_method": "POST"}
-    answer = await door.ask("OPTIONS", origin=LISTED, **preflight)
+    answer = await harness.request("OPTIONS", origin=LISTED, **preflight)
     assert answer.status_code == 204
     assert (
-        await door.ask("OPTIONS", origin="https://evil.example", **preflight)
+        await harness.request("OPTIONS", origin="https://evil.example", **preflight)
     ).status_code == 401
-    assert (await door.ask("OPTIONS", **preflight)).status_code == 401
-    assert (await door.ask("GET", origin=LISTED, **preflight)).status_code == 401
-    assert door.opened == 0
+    assert (await harness.request("OPTIONS", **preflight)).status_code == 401
+    assert (await harness.request("GET", origin=LISTED, **preflight)).status_code == 401
+    assert harness.admitted == 0
 
 
-async def test_the_daemon_knows_the_keys_of_its_home(
+async def test_daemon_accepts_the_keys_of_its_home(
     run_daemon: Callable[..., Any], ingle_home: Path
 ) -> None:
     async with run_daemon() as daemon:

@@ -1,4 +1,4 @@
-"""Who may ask: what is refused never reaches the application, and its body is never read."""
+"""Request gate: refused requests never reach the application, and their bodies are not read."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ LISTED = "https://chat.example"
 
 
 @dataclass
-class Door:
-    """The gate in front of an application that counts who came through."""
+class GatedServer:
+    """The gate in front of an application that counts admitted requests."""
 
     port: int
     socket: Path
@@ -44,7 +44,7 @@ class Door:
 
 
 class Recorder:
-    """Counts requests and the bytes of their bodies, and answers 200."""
+    """Counts requests and body bytes, and answers 200."""
 
     def __init__(self) -> None:
         self.requests = 0
@@ -64,12 +64,12 @@ class Recorder:
 
 
 def upload_route(path: str) -> RouteSpec:
-    """A route whose body is limited by `max_upload_bytes`."""
+    """A route with a body limit of `max_upload_bytes`."""
     return RouteSpec("POST", path, access=FILES, error_format=NATIVE, upload=True)
 
 
 @pytest.fixture
-async def door(ingle_home: Path) -> AsyncGenerator[Door]:
+async def server(ingle_home: Path) -> AsyncGenerator[GatedServer]:
     paths = find_paths({"INGLE_HOME": str(ingle_home)})
     paths.make_private()
     tcp, unix = bind_tcp("127.0.0.1", 0), bind_unix(paths.socket, paths)
@@ -98,14 +98,14 @@ async def door(ingle_home: Path) -> AsyncGenerator[Door]:
     )
     serving = asyncio.create_task(server.serve(sockets=[tcp, unix.socket]))
     await server.listening.wait()
-    yield Door(tcp.getsockname()[1], paths.socket, recorder, owner)
+    yield GatedServer(tcp.getsockname()[1], paths.socket, recorder, owner)
     server.exit_requested.set()
     await serving
     unix.close()
 
 
 def post(*headers: str, path: str = "/v1/chat/completions", body: str = "") -> bytes:
-    """A POST that announces ten bytes of body, and sends what it is given."""
+    """A POST that announces a body of ten bytes and sends the given one."""
     lines = [f"POST {path} HTTP/1.1", *headers, "Content-Length: 10", "", body]
     return "\r\n".join(lines).encode()
 
@@ -149,45 +149,47 @@ BAD_HOSTS = [
 ]
 
 
-async def test_hosts_of_this_machine_pass(door: Door, raw: RawRequest) -> None:
+async def test_local_hosts_are_accepted(server: GatedServer, raw: RawRequest) -> None:
     for host in GOOD_HOSTS:
-        header = f"Host: {host.format(port=door.port)}"
-        assert status(await raw(door.port, post(header, body="0123456789"))) == 200, host
-    assert door.app.read == 10 * len(GOOD_HOSTS)
+        header = f"Host: {host.format(port=server.port)}"
+        assert status(await raw(server.port, post(header, body="0123456789"))) == 200, host
+    assert server.app.read == 10 * len(GOOD_HOSTS)
 
 
-async def test_other_hosts_are_refused(door: Door, raw: RawRequest) -> None:
+async def test_other_hosts_are_refused(server: GatedServer, raw: RawRequest) -> None:
     for host in BAD_HOSTS:
-        answer = await raw(door.port, post(f"Host: {host.format(port=door.port)}"))
+        answer = await raw(server.port, post(f"Host: {host.format(port=server.port)}"))
         assert status(answer) == 403, host
         assert b"host_not_allowed" in answer
         assert b"connection: close" in answer.lower()
-    assert (door.app.requests, door.app.read) == (0, 0)
+    assert (server.app.requests, server.app.read) == (0, 0)
 
 
 @pytest.mark.parametrize("headers", [(), ("Host: 127.0.0.1", "Host: 127.0.0.1")])
-async def test_the_host_must_be_there_once(
-    door: Door, raw: RawRequest, headers: tuple[str, ...]
+async def test_missing_or_duplicate_host_is_refused(
+    server: GatedServer, raw: RawRequest, headers: tuple[str, ...]
 ) -> None:
-    assert status(await raw(door.port, post(*headers))) == 403
-    assert status(await raw(door.socket, post(*headers))) == 403
-    assert door.app.requests == 0
+    assert status(await raw(server.port, post(*headers))) == 403
+    assert status(await raw(server.socket, post(*headers))) == 403
+    assert server.app.requests == 0
 
 
-async def test_an_absolute_request_line_is_refused(door: Door, raw: RawRequest) -> None:
-    answer = await raw(door.port, post("Host: 127.0.0.1", path="http://evil.com/v1/models"))
+async def test_absolute_request_target_is_refused(server: GatedServer, raw: RawRequest) -> None:
+    answer = await raw(server.port, post("Host: 127.0.0.1", path="http://evil.com/v1/models"))
     assert status(answer) == 400
-    assert door.app.requests == 0
+    assert server.app.requests == 0
 
 
-async def test_unix_socket_takes_made_up_local_names(door: Door, raw: RawRequest) -> None:
+async def test_unix_socket_accepts_placeholder_host_names(
+    server: GatedServer, raw: RawRequest
+) -> None:
     for host in ("localhost", "ingle", "127.0.0.1:99", "ingle:80"):
-        assert status(await raw(door.socket, post(f"Host: {host}", body="0123456789"))) == 200
+        assert status(await raw(server.socket, post(f"Host: {host}", body="0123456789"))) == 200
 
 
-async def test_unix_socket_refuses_foreign_names(door: Door, raw: RawRequest) -> None:
-    assert status(await raw(door.socket, post("Host: evil.com"))) == 403
-    assert door.app.requests == 0
+async def test_unix_socket_refuses_foreign_names(server: GatedServer, raw: RawRequest) -> None:
+    assert status(await raw(server.socket, post("Host: evil.com"))) == 403
+    assert server.app.requests == 0
 
 
 BROWSERS = [
@@ -215,10 +217,10 @@ BROWSERS = [
 
 
 @pytest.mark.parametrize("over", ["tcp", "unix"])
-async def test_pages_that_are_not_listed_are_refused(
-    door: Door, raw: RawRequest, over: str
+async def test_unlisted_origins_are_refused(
+    server: GatedServer, raw: RawRequest, over: str
 ) -> None:
-    where = door.port if over == "tcp" else door.socket
+    where = server.port if over == "tcp" else server.socket
     kinds = ("text/plain", "application/json", "application/x-www-form-urlencoded")
     for signs in BROWSERS:
         lines = ["OPTIONS / HTTP/1.1", "Host: localhost", *signs]
@@ -229,32 +231,35 @@ async def test_pages_that_are_not_listed_are_refused(
             assert status(answer) == 403, signs
             assert b"origin_not_allowed" in answer
             assert b"access-control" not in answer.lower()
-    assert (door.app.requests, door.app.read) == (0, 0)
+    assert (server.app.requests, server.app.read) == (0, 0)
 
 
-async def test_a_plain_get_from_a_page_is_refused(door: Door, raw: RawRequest) -> None:
+async def test_get_with_a_foreign_referer_is_refused(server: GatedServer, raw: RawRequest) -> None:
     get = b"GET /health/ready HTTP/1.1\r\nHost: 127.0.0.1\r\nReferer: https://evil.com/\r\n\r\n"
-    assert status(await raw(door.port, get)) == 403
-    assert door.app.requests == 0
+    assert status(await raw(server.port, get)) == 403
+    assert server.app.requests == 0
 
 
-async def test_a_listed_page_passes_with_json_only(door: Door, raw: RawRequest) -> None:
+async def test_listed_origin_may_send_json_only(server: GatedServer, raw: RawRequest) -> None:
     signs = ("Host: 127.0.0.1", f"Origin: {LISTED}", "Sec-Fetch-Site: cross-site")
     for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data; x=y"):
-        answer = await raw(door.port, post(*signs, f"Content-Type: {kind}"))
+        answer = await raw(server.port, post(*signs, f"Content-Type: {kind}"))
         assert status(answer) == 415
-    assert status(await raw(door.port, post(*signs))) == 415
-    assert (door.app.requests, door.app.read) == (0, 0)
+    assert status(await raw(server.port, post(*signs))) == 415
+    assert (server.app.requests, server.app.read) == (0, 0)
     answer = await raw(
-        door.port, post(*signs, "Content-Type: application/json; charset=utf-8", body="0123456789")
+        server.port,
+        post(*signs, "Content-Type: application/json; charset=utf-8", body="0123456789"),
     )
     assert status(answer) == 200
     assert f"access-control-allow-origin: {LISTED}".encode() in answer.lower()
     assert b"access-control-allow-credentials" not in answer.lower()
 
 
-async def test_a_listed_page_gets_its_preflight(door: Door, raw: RawRequest) -> None:
-    ask = "\r\n".join(
+async def test_listed_origin_gets_a_preflight_response(
+    server: GatedServer, raw: RawRequest
+) -> None:
+    preflight = "\r\n".join(
         [
             "OPTIONS /v1/chat/completions HTTP/1.1",
             "Host: 127.0.0.1",
@@ -266,57 +271,61 @@ async def test_a_listed_page_gets_its_preflight(door: Door, raw: RawRequest) -> 
             "",
         ]
     )
-    answer = (await raw(door.port, ask.encode())).lower()
+    answer = (await raw(server.port, preflight.encode())).lower()
     assert status(answer) == 204
     assert f"access-control-allow-origin: {LISTED}".encode() in answer
     assert b"access-control-allow-headers: content-type, x-stainless-os" in answer
     assert b"private-network" not in answer
-    assert door.app.requests == 0
+    assert server.app.requests == 0
 
 
-async def test_what_node_sends_is_no_sign_of_a_browser(door: Door, raw: RawRequest) -> None:
+async def test_sec_fetch_mode_of_node_is_not_treated_as_a_browser(
+    server: GatedServer, raw: RawRequest
+) -> None:
     answer = await raw(
-        door.port,
+        server.port,
         post("Host: 127.0.0.1", "Sec-Fetch-Mode: cors", "User-Agent: node", body="0123456789"),
     )
     assert status(answer) == 200
 
 
-async def test_a_body_announced_too_large_is_refused_unread(door: Door, raw: RawRequest) -> None:
+async def test_oversized_content_length_is_refused_without_reading(
+    server: GatedServer, raw: RawRequest
+) -> None:
     head = b"POST / HTTP/1.1\r\nHost: 127.0.0.1\r\nExpect: 100-continue\r\n"
-    answer = await raw(door.port, head + b"Content-Length: 1001\r\n\r\n")
+    answer = await raw(server.port, head + b"Content-Length: 1001\r\n\r\n")
     assert status(answer) == 413
-    assert (door.app.requests, door.app.read) == (0, 0)
+    assert (server.app.requests, server.app.read) == (0, 0)
 
 
-async def test_files_may_be_larger_than_requests(door: Door, raw: RawRequest) -> None:
+async def test_uploads_have_a_larger_body_limit(server: GatedServer, raw: RawRequest) -> None:
     for path in ("/v1/files", "/api/blobs/sha256:0"):
         head = b"POST %b HTTP/1.1\r\nHost: 127.0.0.1\r\nExpect: 100-continue\r\n" % path.encode()
-        assert status(await raw(door.port, head + b"Content-Length: 1001\r\n\r\n")) != 413
-        answer = await raw(door.port, head + b"Content-Length: 5001\r\n\r\n")
+        assert status(await raw(server.port, head + b"Content-Length: 1001\r\n\r\n")) != 413
+        answer = await raw(server.port, head + b"Content-Length: 5001\r\n\r\n")
         assert status(answer) == 413
         assert b"max_upload_bytes" in answer
 
 
-async def test_another_user_is_refused(door: Door, raw: RawRequest) -> None:
-    door.owner[0] = os.geteuid() + 1
-    for where in (door.port, door.socket):
+async def test_another_user_is_refused(server: GatedServer, raw: RawRequest) -> None:
+    server.owner[0] = os.geteuid() + 1
+    for where in (server.port, server.socket):
         answer = await raw(where, post("Host: localhost"))
         assert status(answer) == 403
         assert b"belongs to another user" in answer
-    assert (door.app.requests, door.app.read) == (0, 0)
+    assert (server.app.requests, server.app.read) == (0, 0)
 
 
 needs_root = pytest.mark.skipif(
-    sys.platform == "win32" or os.geteuid() != 0, reason="only root can become somebody else"
+    sys.platform == "win32" or os.geteuid() != 0, reason="only root can switch users"
 )
 
 
 def send_as(uid: int, where: int | Path, content: bytes) -> bytes:
-    """What another user gets for its request, or the name of its error; blocks."""
+    """Send a request as another user; returns the response or the name of the error; blocks."""
     reading, writing = os.pipe()
     with warnings.catch_warnings():
-        # The child touches nothing that another thread could hold, and ends without cleaning up.
+        # The child touches nothing that another thread could hold, and exits without cleanup.
         warnings.simplefilter("ignore", DeprecationWarning)
         child = os.fork()
     if child == 0:
@@ -342,28 +351,28 @@ def send_as(uid: int, where: int | Path, content: bytes) -> bytes:
 
 
 @needs_root
-async def test_a_real_other_user_is_refused_over_tcp(door: Door) -> None:
-    answer = await asyncio.to_thread(send_as, 65534, door.port, post("Host: localhost"))
+async def test_real_other_user_is_refused_over_tcp(server: GatedServer) -> None:
+    answer = await asyncio.to_thread(send_as, 65534, server.port, post("Host: localhost"))
     assert status(answer) == 403
     assert b"wrong_user" in answer
-    assert (door.app.requests, door.app.read) == (0, 0)
+    assert (server.app.requests, server.app.read) == (0, 0)
 
 
 @needs_root
-async def test_a_real_other_user_cannot_open_the_unix_socket(door: Door) -> None:
-    answer = await asyncio.to_thread(send_as, 65534, door.socket, post("Host: localhost"))
+async def test_real_other_user_cannot_open_the_unix_socket(server: GatedServer) -> None:
+    answer = await asyncio.to_thread(send_as, 65534, server.socket, post("Host: localhost"))
     assert answer == b"PermissionError"
-    assert door.app.requests == 0
+    assert server.app.requests == 0
 
 
 @needs_root
-async def test_a_real_other_user_is_known_even_if_all_modes_are_loosened(door: Door) -> None:
+async def test_real_other_user_is_refused_despite_loosened_modes(server: GatedServer) -> None:
     with tempfile.TemporaryDirectory(dir="/tmp") as folder:
-        # The fixture's folders are private all the way up, so the way in is a link of its own.
+        # The parent folders of the fixture are private, so the socket gets a hard link elsewhere.
         link = os.path.join(folder, "link.sock")  # noqa: PTH118
-        os.link(door.socket, link)
+        os.link(server.socket, link)
         os.chmod(folder, 0o755)  # noqa: PTH101
         os.chmod(link, 0o666)  # noqa: PTH101
         answer = await asyncio.to_thread(send_as, 65534, Path(link), post("Host: localhost"))
     assert status(answer) == 403
-    assert (door.app.requests, door.app.read) == (0, 0)
+    assert (server.app.requests, server.app.read) == (0, 0)

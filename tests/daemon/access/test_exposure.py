@@ -1,4 +1,4 @@
-"""Other machines: nothing is opened to them by accident, and what is opened is encrypted."""
+"""Serving other machines: required permission, API key and TLS, and its certificates."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def make_key(config: Config, lifetime: float | None = None) -> str:
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.5", "fd00::5", "169.254.1.1"])
-def test_each_of_the_three_is_needed(config: Config, host: str) -> None:
+def test_exposure_requires_permission_key_and_tls(config: Config, host: str) -> None:
     config = replace(config, host=host)
     with pytest.raises(Exposed, match="explicit permission"):
         check_exposure(replace(config, tls_cert="/c", tls_key="/k"))
@@ -63,7 +63,7 @@ def test_each_of_the_three_is_needed(config: Config, host: str) -> None:
     check_exposure(replace(config, allow_plain_lan=True))
 
 
-def test_a_key_that_has_expired_is_none(config: Config) -> None:
+def test_expired_key_does_not_allow_exposure(config: Config) -> None:
     store = KeyStore(config.paths.keys)
     make_key(config, lifetime=5)
     expires = str(store.list()[0].expires)
@@ -73,7 +73,7 @@ def test_a_key_that_has_expired_is_none(config: Config) -> None:
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.2", "::1"])
-def test_loopback_needs_nothing(config: Config, host: str) -> None:
+def test_loopback_has_no_requirements(config: Config, host: str) -> None:
     check_exposure(replace(config, host=host))
     check_exposure(replace(config, port=-1))  # no TCP at all
 
@@ -86,7 +86,7 @@ def test_loopback_needs_nothing(config: Config, host: str) -> None:
         (["--host", "192.168.1.5", "--allow-plain-lan"], "Other machines could reach 192.168.1.5"),
     ],
 )
-def test_serve_says_what_is_missing_and_exits_with_2(
+def test_serve_reports_missing_requirements_and_exits_with_2(
     ingle_home: Path, capsys: Capture, arguments: list[str], sentence: str
 ) -> None:
     assert main(["serve", "--port", "0", *arguments]) == 2
@@ -97,15 +97,15 @@ def test_serve_says_what_is_missing_and_exits_with_2(
 
 
 @dataclass
-class Files:
-    """A certificate for 127.0.0.1 on disk, and who vouches for it."""
+class CertificateFiles:
+    """A certificate for 127.0.0.1 on disk, and the authority that issued it."""
 
     authority: trustme.CA
     chain: Path
     key: Path
 
     def renew(self) -> trustme.LeafCert:
-        """Write a new certificate of the same authority."""
+        """Write a new certificate issued by the same authority."""
         leaf = self.authority.issue_cert("127.0.0.1", "127.0.0.2")
         leaf.cert_chain_pems[0].write_to_path(self.chain)
         leaf.private_key_pem.write_to_path(self.key)
@@ -113,27 +113,27 @@ class Files:
         return leaf
 
     def client(self) -> ssl.SSLContext:
-        """What a client trusts."""
+        """An SSL context that trusts the authority."""
         context = ssl.create_default_context()
         context.load_verify_locations(cadata=self.authority.cert_pem.bytes().decode())
         return context
 
 
 @pytest.fixture
-def files(tmp_path: Path) -> Files:
-    made = Files(trustme.CA(), tmp_path / "chain.pem", tmp_path / "key.pem")
-    made.renew()
-    return made
+def files(tmp_path: Path) -> CertificateFiles:
+    created = CertificateFiles(trustme.CA(), tmp_path / "chain.pem", tmp_path / "key.pem")
+    created.renew()
+    return created
 
 
-def test_a_key_that_everybody_reads_is_refused(files: Files) -> None:
+def test_world_readable_private_key_is_refused(files: CertificateFiles) -> None:
     files.key.chmod(0o644)
     with pytest.raises(SocketError, match="can read the private key"):
         Certificate(files.chain, files.key)
 
 
 @pytest.mark.parametrize("broken", ["missing", "empty", "another's key", "a folder"])
-def test_files_that_are_no_certificate_are_told(files: Files, broken: str) -> None:
+def test_invalid_certificate_files_are_reported(files: CertificateFiles, broken: str) -> None:
     match broken:
         case "missing":
             files.chain.unlink()
@@ -157,8 +157,8 @@ async def answer(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 @dataclass
-class Door:
-    """A daemon's door on all addresses; other machines are 127.0.0.2, see `door`."""
+class ExposedServer:
+    """A server on all addresses; connections to 127.0.0.2 stand for those of other machines."""
 
     port: int
     server: Server
@@ -166,10 +166,10 @@ class Door:
 
 
 @asynccontextmanager
-async def open_door(
-    config: Config, files: Files, monkeypatch: pytest.MonkeyPatch
-) -> AsyncGenerator[Door]:
-    """Takes connections to 127.0.0.2 for those of another machine."""
+async def serve_exposed(
+    config: Config, files: CertificateFiles, monkeypatch: pytest.MonkeyPatch
+) -> AsyncGenerator[ExposedServer]:
+    """Serve on all addresses and treat connections to 127.0.0.2 as coming from another machine."""
 
     def is_loopback(address: tuple[str, int]) -> bool:
         return address[0] == "127.0.0.1"
@@ -191,37 +191,37 @@ async def open_door(
     serving = asyncio.create_task(server.serve(sockets=[listener]))
     await server.listening.wait()
     try:
-        yield Door(listener.getsockname()[1], server, key)
+        yield ExposedServer(listener.getsockname()[1], server, key)
     finally:
         server.exit_requested.set()
         await serving
 
 
-async def test_other_addresses_speak_tls_and_loopback_stays_plain(
-    config: Config, files: Files, monkeypatch: pytest.MonkeyPatch
+async def test_loopback_is_plain_http_and_other_addresses_use_tls(
+    config: Config, files: CertificateFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with (
-        open_door(config, files, monkeypatch) as door,
+        serve_exposed(config, files, monkeypatch) as exposed,
         httpx.AsyncClient(verify=files.client()) as client,
     ):
-        secured = await client.get(f"https://127.0.0.2:{door.port}/")
+        secured = await client.get(f"https://127.0.0.2:{exposed.port}/")
         assert (secured.status_code, secured.text) == (200, "ht")
-        assert (await client.get(f"http://127.0.0.1:{door.port}/")).status_code == 200
-        # Plain HTTP gets nothing out of the encrypted address, nor TLS out of the plain one.
+        assert (await client.get(f"http://127.0.0.1:{exposed.port}/")).status_code == 200
+        # Plain HTTP fails on the encrypted address, and TLS fails on the plain one.
         with pytest.raises(httpx.TransportError):
-            await client.get(f"http://127.0.0.2:{door.port}/")
+            await client.get(f"http://127.0.0.2:{exposed.port}/")
         with pytest.raises(httpx.TransportError):
-            await client.get(f"https://127.0.0.1:{door.port}/")
+            await client.get(f"https://127.0.0.1:{exposed.port}/")
 
 
 @pytest.mark.slow
-async def test_a_body_that_comes_with_the_handshake_is_not_lost(
-    config: Config, files: Files, monkeypatch: pytest.MonkeyPatch
+async def test_data_sent_with_the_tls_handshake_is_not_lost(
+    config: Config, files: CertificateFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with open_door(config, files, monkeypatch) as door:
+    async with serve_exposed(config, files, monkeypatch) as exposed:
         for _ in range(20):
             reader, writer = await asyncio.open_connection(
-                "127.0.0.2", door.port, ssl=files.client(), server_hostname="127.0.0.2"
+                "127.0.0.2", exposed.port, ssl=files.client(), server_hostname="127.0.0.2"
             )
             writer.write(PLAIN)
             async with asyncio.timeout(5):
@@ -232,32 +232,32 @@ async def test_a_body_that_comes_with_the_handshake_is_not_lost(
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.parametrize("newest", [ssl.TLSVersion.TLSv1_1, ssl.TLSVersion.TLSv1_2])
 async def test_tls_older_than_1_2_is_refused(
-    config: Config, files: Files, monkeypatch: pytest.MonkeyPatch, newest: ssl.TLSVersion
+    config: Config, files: CertificateFiles, monkeypatch: pytest.MonkeyPatch, newest: ssl.TLSVersion
 ) -> None:
-    async with open_door(config, files, monkeypatch) as door:
+    async with serve_exposed(config, files, monkeypatch) as exposed:
         context = files.client()
         context.set_ciphers("ALL:@SECLEVEL=0")
         context.minimum_version = ssl.TLSVersion.TLSv1
         context.maximum_version = newest
         async with httpx.AsyncClient(verify=context) as client:
             if newest is ssl.TLSVersion.TLSv1_2:
-                assert (await client.get(f"https://127.0.0.2:{door.port}/")).status_code == 200
+                assert (await client.get(f"https://127.0.0.2:{exposed.port}/")).status_code == 200
                 return
             with pytest.raises(httpx.TransportError):
-                await client.get(f"https://127.0.0.2:{door.port}/")
+                await client.get(f"https://127.0.0.2:{exposed.port}/")
 
 
-async def test_a_renewed_certificate_counts_at_once_and_a_broken_one_not_at_all(
-    config: Config, files: Files, monkeypatch: pytest.MonkeyPatch
+async def test_renewed_certificate_is_reloaded_and_invalid_one_ignored(
+    config: Config, files: CertificateFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def serial() -> object:
         _, writer = await asyncio.open_connection(
-            "127.0.0.2", door.port, ssl=files.client(), server_hostname="127.0.0.2"
+            "127.0.0.2", exposed.port, ssl=files.client(), server_hostname="127.0.0.2"
         )
         writer.close()
         return writer.get_extra_info("peercert")["serialNumber"]
 
-    async with open_door(config, files, monkeypatch) as door:
+    async with serve_exposed(config, files, monkeypatch) as exposed:
         first = await serial()
         assert await serial() == first
         files.renew()
@@ -271,52 +271,52 @@ async def test_a_renewed_certificate_counts_at_once_and_a_broken_one_not_at_all(
         assert await serial() not in (first, second)
 
 
-async def test_handshakes_that_never_end_leave_the_door_open(
-    config: Config, files: Files, monkeypatch: pytest.MonkeyPatch
+async def test_stalled_handshakes_time_out_and_do_not_block_others(
+    config: Config, files: CertificateFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tls, "HANDSHAKE_SECONDS", 0.3)
-    async with open_door(config, files, monkeypatch) as door:
-        held = [await asyncio.open_connection("127.0.0.2", door.port) for _ in range(20)]
+    async with serve_exposed(config, files, monkeypatch) as exposed:
+        stalled = [await asyncio.open_connection("127.0.0.2", exposed.port) for _ in range(20)]
         async with httpx.AsyncClient(verify=files.client()) as client:
-            assert (await client.get(f"https://127.0.0.2:{door.port}/")).status_code == 200
+            assert (await client.get(f"https://127.0.0.2:{exposed.port}/")).status_code == 200
         async with asyncio.timeout(10):
-            for reader, writer in held:
+            for reader, writer in stalled:
                 assert await reader.read() == b""
                 writer.close()
 
 
 def other_address() -> str | None:
-    """An address of this machine that is not loopback, without asking anybody."""
+    """A non-loopback address of this machine, found without network traffic."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
-            probe.connect(("192.0.2.1", 9))  # sends nothing: it only chooses a way
+            probe.connect(("192.0.2.1", 9))  # sends nothing, only selects a route
         except OSError:
             return None
         return str(probe.getsockname()[0])
 
 
-async def test_a_machine_that_is_not_known_needs_a_key(
-    config: Config, files: Files, monkeypatch: pytest.MonkeyPatch
+async def test_connection_with_unknown_owner_requires_a_key(
+    config: Config, files: CertificateFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def nobody_knows(client: object, server: object) -> None:
-        """Of another machine's end no table here tells."""
+    def unknown_owner(client: object, server: object) -> None:
+        """The owner of a connection from another machine is unknown."""
 
-    monkeypatch.setattr(peer, "tcp_owner", nobody_knows)
+    monkeypatch.setattr(peer, "tcp_owner", unknown_owner)
     async with (
-        open_door(config, files, monkeypatch) as door,
+        serve_exposed(config, files, monkeypatch) as exposed,
         httpx.AsyncClient(verify=files.client()) as client,
     ):
-        url = f"https://127.0.0.2:{door.port}/"
+        url = f"https://127.0.0.2:{exposed.port}/"
         assert (await client.get(url)).status_code == 401
-        bearer = {"authorization": f"Bearer {door.key}"}
+        bearer = {"authorization": f"Bearer {exposed.key}"}
         assert (await client.get(url, headers=bearer)).status_code == 200
         for host in ("evil.example", "127.0.0.2.evil.example", "0.0.0.0"):
             refused = await client.get(url, headers={**bearer, "host": host})
             assert refused.status_code == 403
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="reads the kernel's tables of Linux")
-def test_the_owner_is_known_on_other_addresses_of_this_machine() -> None:
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc/net")
+def test_peer_uid_is_found_on_non_loopback_addresses() -> None:
     address = other_address()
     if address is None:
         pytest.skip("this machine has no other address")

@@ -1,4 +1,4 @@
-"""What a key was made for is all that it opens, in every protocol."""
+"""Scopes, model limits, rates and concurrency limits of API keys in every protocol."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     DaemonFactory = Callable[..., AbstractAsyncContextManager[RunningDaemon]]
 
 MESSAGES = [{"role": "user", "content": "Hi"}]
-ASKING: dict[str, dict[str, Any]] = {
+INFERENCE_REQUESTS: dict[str, dict[str, Any]] = {
     "/v1/chat/completions": {"messages": MESSAGES},
     "/v1/completions": {"prompt": "Hi"},
     "/v1/messages": {"messages": MESSAGES, "max_tokens": 4},
@@ -48,9 +48,9 @@ ASKING: dict[str, dict[str, Any]] = {
     "/ingle/v1/generations": {"messages": MESSAGES},
     "/ingle/v1/tokens": {"messages": MESSAGES},
 }
-"""A small request of each route that names a model in its body."""
+"""A small request for each endpoint that names a model in its body."""
 
-CHANGING = {
+MODEL_REQUESTS = {
     "/models/load": {},
     "/models/unload": {},
     "/ingle/v1/load": {},
@@ -69,22 +69,22 @@ async def daemon(run_daemon: DaemonFactory) -> AsyncGenerator[RunningDaemon]:
 
 
 def new_key(daemon: RunningDaemon, *scopes: Scope, **limits: Any) -> dict[str, str]:
-    """The header of a key with these limits."""
+    """The authorization header of a new key with these scopes and limits."""
     limitation = KeyLimitation(scopes=scopes or tuple(Scope), **limits)
     _, key = KeyStore(daemon.services.config.paths.keys).create(limitation=limitation)
     return {"authorization": f"Bearer {key}"}
 
 
 def code_of(answer: httpx.Response) -> str:
-    """The stable word of an error, wherever its protocol has it."""
+    """The error code of a response in any protocol."""
     found = re.search(r'"code":\s*"([a-z_]+)"', answer.text)
     return found[1] if found else ""
 
 
 @pytest.mark.slow
-async def test_a_key_for_one_model_opens_no_other_in_any_protocol(daemon: RunningDaemon) -> None:
+async def test_model_limited_key_is_refused_for_other_models(daemon: RunningDaemon) -> None:
     key = new_key(daemon, models=("other*",))
-    for path, body in {**ASKING, **CHANGING}.items():
+    for path, body in {**INFERENCE_REQUESTS, **MODEL_REQUESTS}.items():
         answer = await daemon.tcp.post(path, json={**body, "model": "echo:1"}, headers=key)
         assert answer.status_code == 403, (path, answer.text)
         assert "'other*'" in answer.text, path
@@ -100,30 +100,30 @@ async def test_a_key_for_one_model_opens_no_other_in_any_protocol(daemon: Runnin
     assert [model.name for model in daemon.services.store.list()] == ["echo:1"]
 
 
-async def test_a_key_for_one_model_uses_it_by_any_name(run_daemon: DaemonFactory) -> None:
+async def test_model_limited_key_accepts_aliases_of_its_model(run_daemon: DaemonFactory) -> None:
     async with run_daemon(aliases=(("gpt-4o", "echo:1"),)) as daemon:
         key = new_key(daemon, Scope.INFERENCE, models=("ECHO:*",))
         for name in ("echo:1", "gpt-4o"):
-            body = {**ASKING["/v1/chat/completions"], "model": name}
+            body = {**INFERENCE_REQUESTS["/v1/chat/completions"], "model": name}
             answer = await daemon.tcp.post("/v1/chat/completions", json=body, headers=key)
             assert answer.status_code == 200, answer.text
-        # An alias that leads elsewhere does not help, whatever it is called.
+        # An alias whose name matches but whose target does not is refused.
         other = new_key(daemon, Scope.INFERENCE, models=("gpt-*",))
         answer = await daemon.tcp.post("/v1/chat/completions", json=body, headers=other)
         assert answer.status_code == 403
 
 
-async def test_lists_show_a_key_its_models_only(daemon: RunningDaemon) -> None:
+async def test_model_lists_contain_only_models_of_the_key(daemon: RunningDaemon) -> None:
     for path in ("/v1/models", "/models", "/api/tags", "/api/v0/models", "/api/v1/models"):
-        for pattern, seen in (("echo*", True), ("other", False)):
+        for pattern, listed in (("echo*", True), ("other", False)):
             key = new_key(daemon, Scope.INFERENCE, models=(pattern,))
             answer = await daemon.tcp.get(path, headers=key)
             assert answer.status_code == 200, path
-            assert ("echo:1" in answer.text) is seen, path
+            assert ("echo:1" in answer.text) is listed, path
 
 
-async def test_each_scope_opens_its_routes_and_no_others(daemon: RunningDaemon) -> None:
-    """A route that refuses says so before it looks at anything: no body is ever sent."""
+async def test_endpoints_are_refused_without_their_scope(daemon: RunningDaemon) -> None:
+    """A request without the scope is refused before its body is read, so no body is sent."""
     keys = {scope: new_key(daemon, scope) for scope in Scope}
     for spec in route_table(daemon.services):
         path = re.sub(r"\{[^}]*\}", "x", spec.path)
@@ -131,7 +131,7 @@ async def test_each_scope_opens_its_routes_and_no_others(daemon: RunningDaemon) 
         for scope, key in keys.items():
             allowed = scope in needs or scope is Scope.ADMIN
             if allowed:
-                continue  # what they do is tested elsewhere, and some of it ends the daemon
+                continue  # allowed endpoints are tested elsewhere, and some of them stop the daemon
             answer = await daemon.tcp.request(spec.method, path, headers=key)
             assert answer.status_code == 403, (spec.method, path, scope)
             if spec.method != "HEAD":
@@ -139,26 +139,26 @@ async def test_each_scope_opens_its_routes_and_no_others(daemon: RunningDaemon) 
     assert daemon.shutdowns == []
 
 
-async def test_known_routes_need_what_they_should(daemon: RunningDaemon) -> None:
-    """The whole table; a route that nobody has put into a scope is for admins."""
+async def test_endpoints_have_the_expected_scopes(daemon: RunningDaemon) -> None:
+    """All endpoints; those without a declared scope are for admins."""
     found: dict[Scope, set[str]] = {scope: set() for scope in Scope}
     for spec in route_table(daemon.services):
         if spec.access != ANY:
             for scope in spec.access.scopes:
                 found[scope].add(f"{spec.method} {spec.path}")
     assert "POST /ingle/v1/shutdown" in found[Scope.ADMIN]
-    asked = {f"POST {path}" for path in ASKING}
-    assert asked <= found[Scope.INFERENCE]
-    assert {f"POST {path}" for path in CHANGING} <= found[Scope.MODELS]
+    inference_routes = {f"POST {path}" for path in INFERENCE_REQUESTS}
+    assert inference_routes <= found[Scope.INFERENCE]
+    assert {f"POST {path}" for path in MODEL_REQUESTS} <= found[Scope.MODELS]
     for scope in (Scope.INFERENCE, Scope.READ):
-        # Neither changes what models there are.
+        # Neither scope changes the set of models.
         assert not {route for route in found[scope] if "load" in route or "pull" in route}
         assert not {route for route in found[scope] if route.startswith("DELETE /ingle")}
     reading = {route for route in found[Scope.READ] if not route.startswith("GET")}
     assert reading == {"POST /api/show"}
 
 
-async def test_a_body_is_not_read_where_the_path_is_refused(
+async def test_refused_endpoint_does_not_read_the_body(
     daemon: RunningDaemon, raw: Callable[..., Any]
 ) -> None:
     key = new_key(daemon, Scope.READ)["authorization"]
@@ -172,7 +172,7 @@ async def test_a_body_is_not_read_where_the_path_is_refused(
         assert answer.startswith(b"HTTP/1.1 403")
 
 
-async def test_a_limited_key_does_nothing_that_names_no_model(daemon: RunningDaemon) -> None:
+async def test_limited_key_is_refused_where_no_model_is_named(daemon: RunningDaemon) -> None:
     for limits in ({"models": ("echo*",)}, {"route": "local"}):
         key = new_key(daemon, **limits)
         for path in ("/v1/batches", "/api/copy", "/api/create", "/ingle/v1/models"):
@@ -185,7 +185,7 @@ async def test_a_limited_key_does_nothing_that_names_no_model(daemon: RunningDae
         assert answer.status_code == 403
 
 
-async def test_requests_of_one_connection_have_each_their_own_rights(
+async def test_pipelined_requests_are_authorized_separately(
     daemon: RunningDaemon,
 ) -> None:
     key = new_key(daemon, models=("echo*",))["authorization"]
@@ -193,7 +193,8 @@ async def test_requests_of_one_connection_have_each_their_own_rights(
         (f"Authorization: {key}\r\n", "", [b"200", b"200"]),
         ("", f"Authorization: {key}\r\n", [b"200", b"403"]),
     ):
-        # The first takes a while, so the second waits in line, and starts from within it.
+        # The first request is slow, so the second is queued on the connection and starts within its
+        # task.
         body = b'{"model":"echo:1","prompt":"Hi"}'
         head = f"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\n{first}"
         unload = f"POST /ingle/v1/unload HTTP/1.1\r\nHost: localhost\r\n{second}"
@@ -206,16 +207,18 @@ async def test_requests_of_one_connection_have_each_their_own_rights(
         assert re.findall(rb"HTTP/1.1 (\d+)", answer) == expected
 
 
-async def test_a_key_has_its_rate(daemon: RunningDaemon) -> None:
+async def test_key_is_rate_limited(daemon: RunningDaemon) -> None:
     key = new_key(daemon, rate=RequestRate(2, 3600))
     answers = [await daemon.tcp.get("/v1/models", headers=key) for _ in range(3)]
     assert [answer.status_code for answer in answers] == [200, 200, 429]
     assert 0 < int(answers[2].headers["retry-after"]) <= 1800
     assert code_of(answers[2]) == "rate_limited"
-    assert (await daemon.tcp.get("/v1/models")).status_code == 200  # the owner's own
+    assert (
+        await daemon.tcp.get("/v1/models")
+    ).status_code == 200  # the owner's own requests are not limited
 
 
-async def test_a_key_has_so_many_requests_at_once(run_daemon: DaemonFactory) -> None:
+async def test_key_has_a_concurrency_limit(run_daemon: DaemonFactory) -> None:
     script = {"reply": "x" * 400, "step_seconds": 0.01}
     async with run_daemon(key_requests=1, script=script) as daemon:
         key = new_key(daemon)
@@ -228,7 +231,7 @@ async def test_a_key_has_so_many_requests_at_once(run_daemon: DaemonFactory) -> 
         assert (await daemon.tcp.get("/v1/models", headers=key)).status_code == 200
 
 
-def test_a_bucket_fills_with_time() -> None:
+def test_token_bucket_refills_over_time() -> None:
     bucket = TokenBucket(RequestRate(60, 60), now=100.0)
     assert [bucket.take(100.0) for _ in range(60)] == [0.0] * 60
     assert bucket.take(100.0) == pytest.approx(1.0)
@@ -239,12 +242,12 @@ def test_a_bucket_fills_with_time() -> None:
 
 
 @pytest.mark.parametrize("text", ["x", "60", "0/m", "-1/m", "60/w", "60/m/m", "1e3/s", "٣/m"])
-def test_rates_that_are_none(text: str) -> None:
+def test_invalid_rates_are_rejected(text: str) -> None:
     with pytest.raises(ValueError, match=re.escape(text)):
         RequestRate.parse(text)
 
 
-def test_patterns_have_stars_and_no_brackets() -> None:
+def test_model_patterns_support_stars_but_not_brackets() -> None:
     permission = Permission(key="k", models=("smollm2:*", "/srv/[a]/*.gguf"))
     assert permission.allows_model("SmolLM2:135m")
     assert permission.allows_model("/srv/[a]/x.gguf")
@@ -252,14 +255,14 @@ def test_patterns_have_stars_and_no_brackets() -> None:
         assert not permission.allows_model(name)
 
 
-def test_a_local_key_never_reaches_a_cloud() -> None:
+def test_local_key_does_not_allow_remote_models() -> None:
     assert not Permission(key="k", cloud=False).allows_remote("acme/big")
     assert Permission(key="k").allows_remote("acme/big")
     assert Permission(key="k", models=("acme/*",)).allows_remote("acme/big")
     assert not Permission(key="k", models=("echo*",)).allows_remote("acme/big")
 
 
-def test_a_file_from_before_scopes_keeps_its_keys(tmp_path: Path) -> None:
+def test_key_file_without_scopes_is_still_valid(tmp_path: Path) -> None:
     store = KeyStore(tmp_path / "keys.json")
     digest = hashlib.sha256(b"ingle-old").hexdigest()
     store.path.write_text(
@@ -272,7 +275,7 @@ def test_a_file_from_before_scopes_keeps_its_keys(tmp_path: Path) -> None:
     assert record.permission() == Permission(key="old")
 
 
-def test_rotation_keeps_the_limits_and_ends_the_old_key(tmp_path: Path) -> None:
+def test_rotation_keeps_limits_and_invalidates_the_old_key(tmp_path: Path) -> None:
     store = KeyStore(tmp_path / "keys.json")
     limitation = KeyLimitation(
         scopes=(Scope.READ,), models=("a",), route="local", rate=RequestRate(1, 60)

@@ -1,4 +1,4 @@
-"""Advice in the settings: what is written, and what stays as it was."""
+"""Applying advice to the config file: what is written and what is kept."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ OPTION = Option(
 )
 
 
-def write(home: Path, text: str) -> Path:
+def write_config(home: Path, text: str) -> Path:
     path = home / "config/config.toml"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
     return path
 
 
-def test_a_file_is_made(ingle_home: Path) -> None:
+def test_creates_the_config_file(ingle_home: Path) -> None:
     environ = {"INGLE_HOME": str(ingle_home)}
     apply_advice(OPTION, load_config(environ))
     config = load_config(environ)
@@ -54,7 +54,7 @@ def test_a_file_is_made(ingle_home: Path) -> None:
     assert (config.context, config.kv_type) == (16384, "q8_0")
 
 
-def test_comments_and_other_settings_stay(ingle_home: Path) -> None:
+def test_comments_and_other_settings_are_kept(ingle_home: Path) -> None:
     text = """\
 # my settings
 port = 4700
@@ -63,7 +63,7 @@ context = 2048  # small
 [aliases]
 gpt-4o = "smollm2"
 """
-    path = write(ingle_home, text)
+    path = write_config(ingle_home, text)
     environ = {"INGLE_HOME": str(ingle_home)}
     apply_advice(OPTION, load_config(environ))
     written = path.read_text()
@@ -83,10 +83,10 @@ gpt-4o = "smollm2"
         ('quantize = "nf4"\n', {}, {"quantize": "none"}),
     ],
 )
-def test_what_would_contradict_is_changed(
+def test_conflicting_settings_are_overridden(
     ingle_home: Path, text: str, changes: dict[str, object], expected: dict[str, object]
 ) -> None:
-    write(ingle_home, text)
+    write_config(ingle_home, text)
     config = load_config({"INGLE_HOME": str(ingle_home)})
     written = apply_advice(msgspec.structs.replace(OPTION, **changes), config)
     assert {name: written[name] for name in expected} == expected
@@ -94,8 +94,8 @@ def test_what_would_contradict_is_changed(
     load_config({"INGLE_HOME": str(ingle_home)})
 
 
-def test_a_file_that_cannot_be_changed_stays(ingle_home: Path) -> None:
-    path = write(ingle_home, 'default_model = """smollm2"""\n')
+def test_invalid_config_file_is_left_unchanged(ingle_home: Path) -> None:
+    path = write_config(ingle_home, 'default_model = """smollm2"""\n')
     before = path.read_text()
     config = load_config({"INGLE_HOME": str(ingle_home)})
     path.write_text("context = = 3\n")

@@ -1,4 +1,4 @@
-"""Advice with what would change it, and how it is printed, on recorded machines."""
+"""Advice for recorded machines: notes, alternatives and the printed report."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from ingle.daemon.terminal.terminal_colors import TerminalColors
 from ingle.models.catalog import Catalog
 
 PLAIN = TerminalColors(enabled=False)
-Look = Callable[..., Survey]
+RunSurvey = Callable[..., Survey]
 
 
 @pytest.fixture
-def look(machines: dict[str, bytes]) -> Look:
-    """A survey of a recorded machine with models of three sizes."""
+def run_survey(machines: dict[str, bytes]) -> RunSurvey:
+    """Survey a recorded machine with models of three sizes."""
     candidates = [
         Candidate(
             name=f"model:{size}b",
@@ -40,13 +40,13 @@ def look(machines: dict[str, bytes]) -> Look:
 
     def survey(name: str, **request: object) -> Survey:
         machine: Machine = msgspec.toml.decode(machines[name], type=SystemState).machine
-        asked = AdviceRequest(**request)  # pyright: ignore[reportArgumentType]
-        return weigh_all(machine, capacity_of(machine), candidates, asked)
+        advice_request = AdviceRequest(**request)  # pyright: ignore[reportArgumentType]
+        return weigh_all(machine, capacity_of(machine), candidates, advice_request)
 
     return survey
 
 
-def test_the_catalog_is_what_there_is_on_a_fresh_machine() -> None:
+def test_fresh_machine_has_only_catalog_candidates() -> None:
     catalog = Catalog.load()
     found = list(find_candidates([], catalog))
     assert {candidate.name for candidate in found} == {entry.full_name for entry in catalog.entries}
@@ -57,82 +57,87 @@ def test_the_catalog_is_what_there_is_on_a_fresh_machine() -> None:
 
 
 @pytest.mark.slow
-def test_a_gpu_that_no_engine_can_use_is_told_of(look: Look) -> None:
-    notes = " ".join(look("rtx-5090").notes)
+def test_unusable_gpu_is_noted(run_survey: RunSurvey) -> None:
+    notes = " ".join(run_survey("rtx-5090").notes)
     assert "No engine here can use the NVIDIA GeForce RTX 5090" in notes
     assert "ingle doctor" in notes
-    assert not any("No engine" in note for note in look("two-3090").notes)
+    assert not any("No engine" in note for note in run_survey("two-3090").notes)
 
 
 @pytest.mark.slow
-def test_memory_that_others_hold_is_told_of(look: Look) -> None:
-    assert any("other programs use" in note for note in look("rtx-4090-game").notes)
-    assert not any("other programs use" in note for note in look("two-3090").notes)
+def test_memory_held_by_other_programs_is_noted(run_survey: RunSurvey) -> None:
+    assert any("other programs use" in note for note in run_survey("rtx-4090-game").notes)
+    assert not any("other programs use" in note for note in run_survey("two-3090").notes)
 
 
 @pytest.mark.slow
-def test_models_beyond_the_catalog(look: Look) -> None:
+def test_largest_possible_model_size_per_machine(run_survey: RunSurvey) -> None:
     sizes = {
-        name: int(re.findall(r"about (\d+)B", " ".join(look(name).notes))[0])
+        name: int(re.findall(r"about (\d+)B", " ".join(run_survey(name).notes))[0])
         for name in ("raspberry-pi-5", "two-3090", "server-without-gpu")
     }
     assert sizes["raspberry-pi-5"] <= 4 < sizes["two-3090"] <= sizes["server-without-gpu"] * 2
 
 
 @pytest.mark.slow
-def test_what_is_printed_fits_into_80_columns(look: Look) -> None:
+def test_report_fits_80_columns(run_survey: RunSurvey) -> None:
     for name in ("rtx-4090-game", "amd-igpu", "m3-max", "small-container", "windows"):
-        survey = look(name, task="code")
+        survey = run_survey(name, task="code")
         for explain in (False, True):
             text = advice_text(survey, 80, PLAIN, explain=explain)
             assert max(map(len, text.splitlines())) <= 80, name
 
 
 @pytest.mark.slow
-def test_the_choice_is_told_with_its_numbers(look: Look) -> None:
-    text = advice_text(look("two-3090"), 80, PLAIN, explain=True)
+def test_report_explains_the_choice_with_numbers(run_survey: RunSurvey) -> None:
+    text = advice_text(run_survey("two-3090"), 80, PLAIN, explain=True)
     assert "▸ model:32b  32B · Q4_K_M · 19.2 GB to pull" in text
-    assert "llama.cpp on the NVIDIA GeForce RTX 3090" in text  # ours keeps more of it free
+    assert "llama.cpp on the NVIDIA GeForce RTX 3090" in text  # ingle's keeps less free
     assert "of model:1b, if they are measured to pay" in text
     assert "MB / 608 GB/s" in text
     assert "ingle advise --apply" in text
 
 
-def test_a_few_words_do_not_tell_how_quick_a_machine_is() -> None:
-    def made(written: int, drafted: int = 0, on_gpu: int = 0) -> LoadedModel:
+def test_speed_is_measured_only_from_enough_undrafted_tokens() -> None:
+    def loaded_model(completed: int, drafted: int = 0, on_gpu: int = 0) -> LoadedModel:
         return LoadedModel(
             name="a",
             state=ModelState.READY,
             decode_rate=26.8,
             layers=30,
             layers_on_gpu=on_gpu,
-            completion_tokens_total=written,
+            completion_tokens_total=completed,
             accepted_tokens_total=drafted,
         )
 
-    assert list(measured_speeds([made(0), made(6), made(300, drafted=200)])) == []
-    assert list(measured_speeds([made(300), made(300, 10, 30)])) == [
+    assert (
+        list(measured_speeds([loaded_model(0), loaded_model(6), loaded_model(300, drafted=200)]))
+        == []
+    )
+    assert list(measured_speeds([loaded_model(300), loaded_model(300, 10, 30)])) == [
         MeasuredSpeed(name="a", decode=26.8, on_gpu=on_gpu) for on_gpu in (False, True)
     ]
 
 
-def test_nothing_fits(look: Look) -> None:
-    survey = look("small-container")
+def test_report_when_nothing_fits(run_survey: RunSurvey) -> None:
+    survey = run_survey("small-container")
     text = advice_text(survey, 80, PLAIN)
     assert "Nothing fits" in text
     assert "--apply" not in text
     assert survey.as_json()["best"] is None
-    longer = advice_text(look("two-3090", context=10**7), 80, PLAIN)
+    longer = advice_text(run_survey("two-3090", context=10**7), 80, PLAIN)
     assert "No known model has a context of 10,000,000 tokens." in longer
 
 
 @pytest.mark.slow
-def test_json_has_all_of_it(look: Look) -> None:
-    found = json.loads(json.dumps(look("rtx-4090-game", need="latency").as_json()))
+def test_json_contains_all_details(run_survey: RunSurvey) -> None:
+    found = json.loads(json.dumps(run_survey("rtx-4090-game", need="latency").as_json()))
     assert found["for"] == "latency"
     assert found["best"]["speed"]["arithmetic"]
     assert found["alternatives"][0]["why_not"]
 
 
-def test_privacy_says_where_answers_come_from(look: Look) -> None:
-    assert any("nothing that you ask leaves it" in n for n in look("m3-max", need="privacy").notes)
+def test_privacy_note_says_that_answers_are_local(run_survey: RunSurvey) -> None:
+    assert any(
+        "nothing that you ask leaves it" in n for n in run_survey("m3-max", need="privacy").notes
+    )

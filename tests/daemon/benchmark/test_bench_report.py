@@ -1,4 +1,4 @@
-"""What changed beyond noise, and how it is said."""
+"""Benchmark reports: comparison beyond noise, storage, tables and bars."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def report(*found: Measurement, load: str = "0.1", model: str = "m") -> BenchRep
     )
 
 
-def test_only_what_lies_apart_has_changed() -> None:
+def test_overlapping_measurements_are_not_a_change() -> None:
     old = report(measurement("baseline", [10, 11, 12]), measurement("kv=q8_0", [10, 11, 12]))
     new = report(measurement("baseline", [12, 13, 14]), measurement("kv=q8_0", [13, 14, 15]))
     found = {(c.name, c.figure): c for c in compare(new, old)}
@@ -58,26 +58,26 @@ def test_only_what_lies_apart_has_changed() -> None:
     ]
 
 
-def test_a_longer_wait_is_worse() -> None:
+def test_longer_time_to_first_token_is_worse() -> None:
     old, new = (report(measurement("baseline", [5, 6], first)) for first in (0.5, 0.9))
     (found,) = [c for c in compare(new, old) if c.is_real]
     assert (found.figure, found.is_better) == ("first_token", False)
     assert changes([found]) == ["WORSE  baseline: first token +80%"]
 
 
-def test_one_run_proves_nothing() -> None:
+def test_single_run_is_never_a_change() -> None:
     old, new = report(measurement("baseline", [5])), report(measurement("baseline", [50]))
     assert not any(change.is_real for change in compare(new, old))
 
 
-def test_what_failed_is_not_compared() -> None:
+def test_failed_measurements_are_not_compared() -> None:
     broken = Measurement(name="baseline", error="no memory")
     fine = report(measurement("baseline", [5, 6]))
     assert compare(report(broken), fine) == compare(fine, report(broken)) == []
     assert changes([]) == ["The reports have no combination in common."]
 
 
-def test_what_else_differs_is_said() -> None:
+def test_differences_in_model_and_load_are_reported() -> None:
     fine = measurement("baseline", [5, 6])
     lines = differences(report(fine, load="3.0"), report(fine, model="other"))
     assert lines == [
@@ -86,22 +86,22 @@ def test_what_else_differs_is_said() -> None:
     ]
 
 
-def test_it_is_kept_and_read_again(tmp_path: Path) -> None:
+def test_report_round_trip(tmp_path: Path) -> None:
     path = tmp_path / "r.json"
-    kept = report(measurement("baseline", [5, 6]), Measurement(name="kv=q8_0", error="x"))
-    save_report(kept, path)
-    assert load_report(path) == kept
+    saved = report(measurement("baseline", [5, 6]), Measurement(name="kv=q8_0", error="x"))
+    save_report(saved, path)
+    assert load_report(path) == saved
 
 
 @pytest.mark.parametrize("content", [b"", b"{}", b"[1]", b"\xff", b'{"version": 9}'])
-def test_what_is_no_report(content: bytes, tmp_path: Path) -> None:
+def test_invalid_report_files_are_rejected(content: bytes, tmp_path: Path) -> None:
     path = tmp_path / "r.json"
     path.write_bytes(content)
     with pytest.raises(ValueError, match=r"."):
         load_report(path)
 
 
-def test_the_table_and_the_bars_fit(tmp_path: Path) -> None:
+def test_table_and_bars_fit_80_columns(tmp_path: Path) -> None:
     many = report(
         measurement("baseline", [10, 10]),
         measurement("clients=8", [19, 21]),

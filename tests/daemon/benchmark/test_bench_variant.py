@@ -1,4 +1,4 @@
-"""Which ways of running a model are compared."""
+"""Benchmark variants: which combinations of settings are compared."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from ingle.daemon.settings.config import Config
 from ingle.daemon.settings.paths import find_paths
 
 
-def test_the_baseline_and_one_change_each() -> None:
+def test_variants_are_the_baseline_and_single_changes() -> None:
     names = [combination.name for combination in varied(["kv", "clients"], drafts=False)]
     assert names == ["baseline", "clients=4", "clients=8", "kv=q8_0", "kv=q4_0"]
 
 
-def test_speculation_with_a_draft_needs_one() -> None:
+def test_draft_speculation_requires_a_draft_model() -> None:
     without = [c.name for c in varied(["speculation"], drafts=False)]
     assert without == ["baseline", "speculation=ngram"]
     assert "speculation=draft" in [c.name for c in varied(["speculation"], drafts=True)]
 
 
-def test_the_order_of_words_does_not_matter() -> None:
+def test_order_of_settings_does_not_matter() -> None:
     assert parse_combination("kv=q8_0, clients=4") == parse_combination("clients=4 kv=q8_0")
     assert parse_combination("").name == "baseline"
 
@@ -36,12 +36,12 @@ def test_the_order_of_words_does_not_matter() -> None:
 @pytest.mark.parametrize(
     "text", ["kv", "speed=9", "kv=q9", "clients=0", "clients=many", "clients=65", "clients=²"]
 )
-def test_words_that_are_no_combination(text: str) -> None:
+def test_invalid_combinations_are_rejected(text: str) -> None:
     with pytest.raises(WrongCombination):
         parse_combination(text)
 
 
-def test_an_axis_that_there_is_not() -> None:
+def test_unknown_axis_is_rejected() -> None:
     with pytest.raises(WrongCombination):
         varied(["speed"], drafts=False)
 
@@ -57,7 +57,7 @@ def test_every_value_can_be_configured(axis: str) -> None:
         assert (combination.load == ()) == (axis == "clients")
 
 
-def test_settings_follow() -> None:
+def test_combination_sets_the_config() -> None:
     config = parse_combination("kv=q4_0 flash=off engine=cuda quantize=nf4 speculation=ngram")
     found = config.configure(Config(paths=find_paths(os.environ)))
     assert (found.kv_type, found.flash_attention, found.engine) == ("q4_0", "off", "cuda")

@@ -1,4 +1,4 @@
-"""A small daemon that speaks `docs/api.md` over a unix socket, and ways to run commands on it."""
+"""A fake daemon that implements `docs/api.md` over a unix socket, and ways to run commands."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ from ingle.daemon.settings.paths import Paths, find_paths
 
 Json = dict[str, Any]
 Step = tuple[str, Json] | threading.Event
-"""An event to send, or something to wait for first (a cancellation ends the wait)."""
+"""An event to send, or an event to wait for first (cancellation ends the wait)."""
 
 COMMAND = [sys.executable, "-P", "-m", "ingle.daemon.main"]
 
 
-def whole(kind: type[Answer], /, **fields: Any) -> Json:
+def encode_complete(kind: type[Answer], /, **fields: Any) -> Json:
     """JSON with every field of `kind`, as the daemon sends it."""
     return msgspec.to_builtins(kind(**fields))
 
 
-def installed_model(name: str = "smollm2:135m", **changes: Any) -> Json:
+def installed_model_entry(name: str = "smollm2:135m", **changes: Any) -> Json:
     entry: Json = {
         "name": name,
         "installed": True,
@@ -58,11 +58,11 @@ def installed_model(name: str = "smollm2:135m", **changes: Any) -> Json:
         "same_as": None,
         "notes": [],
     }
-    return whole(ModelEntry, **entry | changes)
+    return encode_complete(ModelEntry, **entry | changes)
 
 
 def finished(reason: str = "stop") -> tuple[str, Json]:
-    return "finished", whole(
+    return "finished", encode_complete(
         FinishedEvent,
         reason=reason,
         prompt_tokens=32,
@@ -75,13 +75,13 @@ def finished(reason: str = "stop") -> tuple[str, Json]:
     )
 
 
-class SmallDaemon:
-    """What the daemon of a test knows and was asked; change it before the command runs."""
+class FakeDaemon:
+    """State and recorded requests of the fake daemon; change it before the command runs."""
 
     def __init__(self, paths: Paths) -> None:
         self.paths = paths
         self.version = metadata.version("ingle")
-        self.models: list[Json] = [installed_model()]
+        self.models: list[Json] = [installed_model_entry()]
         self.unusable: list[Json] = []
         self.removal: Json = {}
         self.loaded: list[Json] = []
@@ -101,17 +101,17 @@ class SmallDaemon:
         self.cancelled = threading.Event()
         self.changed = threading.Condition()
 
-    def asked(self, method: str, path: str) -> list[Json | None]:
-        """The bodies of the requests of this kind so far."""
+    def requests_to(self, method: str, path: str) -> list[Json | None]:
+        """The bodies of the requests with this method and path so far."""
         return [body for m, p, body in self.requests if (m, p) == (method, path)]
 
-    def wait_asked(self, method: str, path: str) -> None:
-        """Block until such a request came."""
+    def wait_for_request(self, method: str, path: str) -> None:
+        """Block until such a request was received."""
         with self.changed:
-            assert self.changed.wait_for(lambda: self.asked(method, path), timeout=10)
+            assert self.changed.wait_for(lambda: self.requests_to(method, path), timeout=10)
 
     def status(self) -> Json:
-        return whole(
+        return encode_complete(
             Status,
             version=self.version,
             pid=os.getpid(),
@@ -120,16 +120,16 @@ class SmallDaemon:
             address="127.0.0.1:4645",
             default_model="smollm2:135m",
             models=self.loaded_models(),
-            devices=[whole(DeviceGauges, **device) for device in self.devices],
+            devices=[encode_complete(DeviceGauges, **device) for device in self.devices],
         )
 
     def loaded_models(self) -> list[Json]:
         """The loaded models; fields that a test leaves out have the struct's defaults."""
-        return [whole(LoadedModel, **model) for model in self.loaded]
+        return [encode_complete(LoadedModel, **model) for model in self.loaded]
 
 
 class Handler(BaseHTTPRequestHandler):
-    """One connection to a `SmallDaemon`."""
+    """One connection to a `FakeDaemon`."""
 
     protocol_version = "HTTP/1.1"
 
@@ -139,7 +139,7 @@ class Handler(BaseHTTPRequestHandler):
         self.close_connection = True
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-        """Keep the test's output clean."""
+        """Suppress the log lines of http.server."""
 
     def do_GET(self) -> None:
         self._handle()
@@ -163,7 +163,7 @@ class Handler(BaseHTTPRequestHandler):
             return
         self._route(daemon, f"{self.command} {self.path}", body or {})
 
-    def _route(self, daemon: SmallDaemon, route: str, body: Json) -> None:
+    def _route(self, daemon: FakeDaemon, route: str, body: Json) -> None:
         match route.split("/v1/")[-1] if "/ingle/v1/" in route else route:
             case "GET /health":
                 self._json(200, {"status": "ok"})
@@ -173,10 +173,10 @@ class Handler(BaseHTTPRequestHandler):
                 self._json(200, daemon.models[0])
             case "models" | "models?compare=true":
                 entries = {"models": daemon.models, "unusable": daemon.unusable}
-                self._json(200, whole(ModelEntries, **entries))
+                self._json(200, encode_complete(ModelEntries, **entries))
             case "routing":
-                routes = [whole(RoutingRoute, **route) for route in daemon.routes]
-                self._json(200, whole(RoutingState, routes=routes))
+                routes = [encode_complete(RoutingRoute, **route) for route in daemon.routes]
+                self._json(200, encode_complete(RoutingState, routes=routes))
             case "pull":
                 self._stream(daemon, daemon.pull)
                 daemon.missing.clear()
@@ -190,7 +190,9 @@ class Handler(BaseHTTPRequestHandler):
                 self._error(404, "model_not_found", message, "`ingle list` shows all.")
             case "load":
                 loaded = next(iter(daemon.loaded), {"name": "smollm2:135m", "state": "ready"})
-                self._json(200, whole(LoadedModel, **loaded | {"warnings": daemon.warnings}))
+                self._json(
+                    200, encode_complete(LoadedModel, **loaded | {"warnings": daemon.warnings})
+                )
             case "generations":
                 self._json(202, {"id": "gen-1", "model": "smollm2:135m"})
             case "generations/gen-1/events":
@@ -204,7 +206,7 @@ class Handler(BaseHTTPRequestHandler):
             case path if self.command == "DELETE":
                 name = unquote(path.removeprefix("models/"))
                 removal = daemon.removal or {"removed": name, "freed": 98362432}
-                self._json(200, whole(Removed, **removal))
+                self._json(200, encode_complete(Removed, **removal))
             case path:
                 self._error(404, "not_found", f"There is no {path}.", None)
 
@@ -220,7 +222,7 @@ class Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(content)
 
-    def _stream(self, daemon: SmallDaemon, steps: Sequence[Step]) -> None:
+    def _stream(self, daemon: FakeDaemon, steps: Sequence[Step]) -> None:
         self.send_response(200)
         self.send_header("Content-Type", "text/event-stream")
         self.send_header("Transfer-Encoding", "chunked")
@@ -242,26 +244,26 @@ class Handler(BaseHTTPRequestHandler):
         content = text.encode()
         try:
             self.wfile.write(b"%x\r\n%b\r\n" % (len(content), content))
-        except OSError:  # the client left, as some tests want it to
+        except OSError:  # the client disconnected, as some tests want it to
             self.close_connection = True
 
 
 class Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
-    """Serves a `SmallDaemon` on its socket."""
+    """Serves a `FakeDaemon` on its socket."""
 
-    def __init__(self, daemon: SmallDaemon) -> None:
+    def __init__(self, daemon: FakeDaemon) -> None:
         self.daemon = daemon
         super().__init__(str(daemon.paths.socket), Handler)
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """A client that leaves in the middle is part of some tests."""
+        """Ignore clients that disconnect mid-stream, which some tests do."""
         if not isinstance(sys.exception(), OSError):
             traceback.print_exc()
 
 
 @pytest.fixture
 def paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Paths:
-    """The folders of a home of its own, set in the environment; no daemon runs there."""
+    """The paths of a temporary ingle home, set in the environment; no daemon runs there."""
     for name in [name for name in os.environ if name.startswith("INGLE_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("INGLE_HOME", str(tmp_path / "home"))
@@ -270,22 +272,22 @@ def paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Paths:
 
 
 @pytest.fixture
-def daemon(paths: Paths) -> Iterator[SmallDaemon]:
-    """A daemon that listens on the home's socket."""
+def daemon(paths: Paths) -> Iterator[FakeDaemon]:
+    """A fake daemon listening on the home's socket."""
     paths.make_private()
-    small = SmallDaemon(paths)
+    small = FakeDaemon(paths)
     with Server(small) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
         yield small
-        small.cancelled.set()  # what streams until somebody cancels would be waited for
+        small.cancelled.set()  # streams that wait for cancellation would block the shutdown
         server.shutdown()
         thread.join()
 
 
 @pytest.fixture
-def stand_in() -> Path:
-    """A program that behaves like `ingle serve` as far as starting goes."""
+def fake_serve() -> Path:
+    """A program that imitates the startup of `ingle serve`."""
     return Path(__file__).parent / "stand_in_daemon.py"
 
 
@@ -311,17 +313,17 @@ def ingle(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
 
 @pytest.fixture
 def model_entry() -> Callable[..., Json]:
-    """Make an entry of the list of models, installed unless `changes` say otherwise."""
-    return installed_model
+    """Create an entry of the model list, installed unless `changes` override it."""
+    return installed_model_entry
 
 
 @pytest.fixture
-def end_of_answer() -> Callable[..., tuple[str, Json]]:
-    """Make the last event of an answer."""
+def finished_event() -> Callable[..., tuple[str, Json]]:
+    """Create the last event of an answer."""
     return finished
 
 
 @pytest.fixture
 def command() -> list[str]:
-    """The start of a command line that runs this `ingle`."""
+    """The command line prefix that runs this `ingle`."""
     return COMMAND

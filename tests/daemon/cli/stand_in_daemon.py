@@ -1,7 +1,7 @@
-"""Stands in for `ingle serve` in tests of starting: takes the lock, listens, answers three routes.
+"""Imitates `ingle serve` in startup tests: takes the lock, listens, answers three endpoints.
 
-`slow` waits between lock and socket, `broken` prints and fails, `mute` fails without a word,
-`silent` never listens, `portless` found its port taken, `old` is of an earlier version.
+`slow` waits between lock and socket, `broken` fails with an error message, `mute` fails silently,
+`silent` never listens, `portless` could not bind its port, `old` reports an earlier version.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Handler(BaseHTTPRequestHandler):
 
 
 def main(behaviour: str) -> int:
-    """Serve until asked to stop; 1 when another one holds the lock."""
+    """Serve until asked to stop; returns 1 when another process holds the lock."""
     paths = find_paths(os.environ)
     if behaviour == "broken":
         print("Error: The port is taken.\nUse --port.", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""Starting the daemon: once, by any number of commands, with an error worth reading."""
+"""Daemon startup: one process for any number of concurrent commands, and clear startup errors."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from ingle.daemon.settings.config import Config, load_config
 from ingle.daemon.settings.paths import Paths
 from ingle.daemon.stores.log_files import rotated
 
-Said = list[str]
+Messages = list[str]
 
 
 @pytest.fixture
 def config(paths: Paths) -> Iterator[Config]:
-    """Settings of a home of its own; whatever daemon a test started there is ended."""
+    """Settings of a temporary home; a daemon that a test started there is stopped afterwards."""
     config = load_config(os.environ)
     yield config
     client = DaemonClient(config.socket)
@@ -40,49 +40,49 @@ def config(paths: Paths) -> Iterator[Config]:
 
 
 @pytest.fixture
-def serve(stand_in: Path) -> Callable[[str], tuple[str, ...]]:
-    """The command line of a stand-in that behaves in a certain way."""
-    return lambda behaviour: (sys.executable, "-P", str(stand_in), behaviour)
+def serve(fake_serve: Path) -> Callable[[str], tuple[str, ...]]:
+    """The command line of the fake `ingle serve` with the given behaviour."""
+    return lambda behaviour: (sys.executable, "-P", str(fake_serve), behaviour)
 
 
-def started_pids(said: Said) -> list[int]:
-    return [int(text.rpartition(" ")[2].rstrip(").")) for text in said]
+def started_pids(messages: Messages) -> list[int]:
+    return [int(text.rpartition(" ")[2].rstrip(").")) for text in messages]
 
 
-def test_starts_one_and_then_uses_it(
+def test_starts_one_daemon_and_reuses_it(
     config: Config, serve: Callable[[str], tuple[str, ...]]
 ) -> None:
-    said: Said = []
-    client = ensure_daemon(config, say=said.append, command=serve(""))
-    [pid] = started_pids(said)
+    messages: Messages = []
+    client = ensure_daemon(config, say=messages.append, command=serve(""))
+    [pid] = started_pids(messages)
     assert client.status().pid == pid
-    assert said == [f"Started the ingle daemon (pid {pid})."]
-    assert ensure_daemon(config, say=said.append, command=("false",)).status().pid == pid
-    assert len(said) == 1
+    assert messages == [f"Started the ingle daemon (pid {pid})."]
+    assert ensure_daemon(config, say=messages.append, command=("false",)).status().pid == pid
+    assert len(messages) == 1
 
 
-@pytest.mark.parametrize(("port", "told"), [("4711", True), ("0", True), ("-1", False)])
-def test_taken_port_is_told_to_whoever_starts_the_daemon(
+@pytest.mark.parametrize(("port", "reported"), [("4711", True), ("0", True), ("-1", False)])
+def test_busy_port_is_reported_on_startup(
     paths: Paths,
     serve: Callable[[str], tuple[str, ...]],
     monkeypatch: pytest.MonkeyPatch,
     port: str,
-    told: bool,
+    reported: bool,
 ) -> None:
     monkeypatch.setenv("INGLE_PORT", port)
-    said: Said = []
-    client = ensure_daemon(load_config(os.environ), say=said.append, command=serve("portless"))
+    messages: Messages = []
+    client = ensure_daemon(load_config(os.environ), say=messages.append, command=serve("portless"))
     client.post("/ingle/v1/shutdown", {}, dict)
-    assert any(f"uses port {port}:" in text for text in said) is told
-    assert max(map(len, said)) <= 80
+    assert any(f"uses port {port}:" in text for text in messages) is reported
+    assert max(map(len, messages)) <= 80
 
 
 def test_started_daemon_is_detached_and_private(
     config: Config, serve: Callable[[str], tuple[str, ...]]
 ) -> None:
-    said: Said = []
-    ensure_daemon(config, say=said.append, command=serve(""))
-    [pid] = started_pids(said)
+    messages: Messages = []
+    ensure_daemon(config, say=messages.append, command=serve(""))
+    [pid] = started_pids(messages)
     assert os.getsid(pid) == pid != os.getsid(0)
     assert Path(f"/proc/{pid}/cwd").readlink() == Path("/")
     assert Path(f"/proc/{pid}/fd/0").readlink() == Path(os.devnull)
@@ -91,56 +91,56 @@ def test_started_daemon_is_detached_and_private(
     assert stat.S_IMODE(config.paths.runtime.stat().st_mode) == 0o700
 
 
-def test_an_older_daemon_that_nobody_uses_gives_way(
+def test_idle_daemon_of_an_older_version_is_replaced(
     config: Config, serve: Callable[[str], tuple[str, ...]]
 ) -> None:
-    said: Said = []
-    old = ensure_daemon(config, say=said.append, command=serve("old")).status().pid
+    messages: Messages = []
+    old = ensure_daemon(config, say=messages.append, command=serve("old")).status().pid
 
     def ensure(number: int) -> int:
-        client = ensure_daemon(config, say=said.append, command=serve(""))
+        client = ensure_daemon(config, say=messages.append, command=serve(""))
         return client.status().pid
 
     with ThreadPoolExecutor(4) as pool:
         pids = set(pool.map(ensure, range(4)))
     assert len(pids) == 1
     assert old not in pids
-    assert said.count("The old one is idle: it ends, and the new one starts.") == 1
-    assert started_pids([text for text in said if text.startswith("Started")]) == [old, *pids]
+    assert messages.count("The old one is idle: it ends, and the new one starts.") == 1
+    assert started_pids([text for text in messages if text.startswith("Started")]) == [old, *pids]
 
 
 @pytest.mark.parametrize("behaviour", ["", "slow"])
-def test_many_at_once_start_one(
+def test_concurrent_commands_start_one_daemon(
     config: Config, serve: Callable[[str], tuple[str, ...]], behaviour: str
 ) -> None:
-    said: Said = []
+    messages: Messages = []
 
     def ensure(number: int) -> int:
-        client = ensure_daemon(config, say=said.append, command=serve(behaviour))
+        client = ensure_daemon(config, say=messages.append, command=serve(behaviour))
         return client.status().pid
 
     with ThreadPoolExecutor(6) as pool:
         pids = set(pool.map(ensure, range(6)))
     assert len(pids) == 1
-    assert started_pids(said) == list(pids)
+    assert started_pids(messages) == list(pids)
 
 
-def test_daemon_that_is_just_starting_by_hand_is_waited_for(
+def test_waits_for_a_manually_started_daemon(
     config: Config, serve: Callable[[str], tuple[str, ...]]
 ) -> None:
     config.paths.make_private()
-    said: Said = []
-    with subprocess.Popen(serve("slow")) as by_hand:
+    messages: Messages = []
+    with subprocess.Popen(serve("slow")) as manual:
         while not config.paths.lock.exists():
             time.sleep(0.005)
-        client = ensure_daemon(config, say=said.append, command=serve(""))
-        assert client.status().pid == by_hand.pid
-        assert said == []
+        client = ensure_daemon(config, say=messages.append, command=serve(""))
+        assert client.status().pid == manual.pid
+        assert messages == []
         client.post("/ingle/v1/shutdown", {}, dict)
-        assert by_hand.wait(10) == 0
+        assert manual.wait(10) == 0
 
 
-def test_daemon_that_fails_is_told_with_its_last_lines(
+def test_startup_failure_reports_the_last_log_lines(
     config: Config, serve: Callable[[str], tuple[str, ...]]
 ) -> None:
     config.paths.log.parent.mkdir(parents=True)
@@ -154,7 +154,7 @@ def test_daemon_that_fails_is_told_with_its_last_lines(
     assert config.paths.log.read_text().startswith("of another day\n")
 
 
-def test_full_disk_is_told_where_the_log_has_no_room_for_it(
+def test_full_log_disk_is_reported_on_startup_failure(
     config: Config, serve: Callable[[str], tuple[str, ...]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     usage = shutil.disk_usage(config.paths.log.anchor)._replace(free=0)
@@ -169,7 +169,7 @@ def test_full_disk_is_told_where_the_log_has_no_room_for_it(
     assert f"The disk that holds {config.paths.log.parent} is full." in str(caught.value.hint)
 
 
-def test_next_attempt_after_a_failure_works(
+def test_start_after_a_failed_attempt_succeeds(
     config: Config, serve: Callable[[str], tuple[str, ...]]
 ) -> None:
     with pytest.raises(CommandError):
@@ -177,37 +177,39 @@ def test_next_attempt_after_a_failure_works(
     assert ensure_daemon(config, say=lambda text: None, command=serve("")).answers()
 
 
-def test_daemon_that_never_answers_is_not_waited_for_long(
+def test_unresponsive_daemon_times_out(
     config: Config, serve: Callable[[str], tuple[str, ...]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     processes: list[subprocess.Popen[bytes]] = []
     popen = subprocess.Popen
 
-    def remember(*arguments: object, **options: object) -> subprocess.Popen[bytes]:
+    def recording_popen(*arguments: object, **options: object) -> subprocess.Popen[bytes]:
         processes.append(popen(*arguments, **options))  # type: ignore[call-overload]
         return processes[-1]
 
-    monkeypatch.setattr(subprocess, "Popen", remember)
+    monkeypatch.setattr(subprocess, "Popen", recording_popen)
     with pytest.raises(CommandError, match="does not answer on") as caught:
         ensure_daemon(config, command=serve("silent"), timeout=0.2)
     assert str(config.paths.log) in str(caught.value.hint)
     processes[0].kill()
 
 
-def test_stale_socket_is_no_daemon(config: Config, serve: Callable[[str], tuple[str, ...]]) -> None:
-    said: Said = []
-    ensure_daemon(config, say=said.append, command=serve(""))
-    [pid] = started_pids(said)
+def test_stale_socket_starts_a_new_daemon(
+    config: Config, serve: Callable[[str], tuple[str, ...]]
+) -> None:
+    messages: Messages = []
+    ensure_daemon(config, say=messages.append, command=serve(""))
+    [pid] = started_pids(messages)
     os.kill(pid, signal.SIGKILL)
     client = DaemonClient(config.socket)
     while client.answers():
         time.sleep(0.005)
     assert config.socket.exists()
-    ensure_daemon(config, say=said.append, command=serve(""))
-    assert len(said) == 2
+    ensure_daemon(config, say=messages.append, command=serve(""))
+    assert len(messages) == 2
 
 
-def test_large_log_is_put_aside(config: Config, serve: Callable[[str], tuple[str, ...]]) -> None:
+def test_large_log_is_rotated(config: Config, serve: Callable[[str], tuple[str, ...]]) -> None:
     config.paths.log.parent.mkdir(parents=True)
     with config.paths.log.open("wb") as log:
         log.truncate(9 * 2**20)
@@ -216,7 +218,7 @@ def test_large_log_is_put_aside(config: Config, serve: Callable[[str], tuple[str
     assert rotated(config.paths.log, 1).stat().st_size == 9 * 2**20
 
 
-def test_log_is_no_link_to_another_file(
+def test_symlinked_log_is_refused(
     config: Config, serve: Callable[[str], tuple[str, ...]], tmp_path: Path
 ) -> None:
     config.paths.log.parent.mkdir(parents=True)
@@ -227,7 +229,7 @@ def test_log_is_no_link_to_another_file(
     assert (tmp_path / "precious").read_text() == "mine"
 
 
-def test_relative_home_is_the_same_for_the_daemon(
+def test_relative_home_is_resolved_before_starting_the_daemon(
     tmp_path: Path,
     serve: Callable[[str], tuple[str, ...]],
     monkeypatch: pytest.MonkeyPatch,
@@ -240,15 +242,15 @@ def test_relative_home_is_the_same_for_the_daemon(
     client.post("/ingle/v1/shutdown", {}, dict)
 
 
-def test_stop_waits_until_the_process_is_gone(
+def test_stop_waits_for_the_process_to_exit(
     config: Config,
     serve: Callable[[str], tuple[str, ...]],
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    said: Said = []
-    threads = threading.active_count()  # other tests' too
-    ensure_daemon(config, say=said.append, command=serve(""))
-    [pid] = started_pids(said)
+    messages: Messages = []
+    threads = threading.active_count()  # including threads of other tests
+    ensure_daemon(config, say=messages.append, command=serve(""))
+    [pid] = started_pids(messages)
     assert main(["stop"]) == 0
     assert capsys.readouterr().out == f"Stopped the ingle daemon (pid {pid}).\n"
     with pytest.raises(ProcessLookupError):

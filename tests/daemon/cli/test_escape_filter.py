@@ -1,4 +1,4 @@
-"""No model controls a terminal through its answer."""
+"""`EscapeFilter` removes terminal control sequences from generated text."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ CASES = [
 
 
 @pytest.mark.parametrize(("text", "shown"), CASES)
-def test_whole(text: str, shown: str) -> None:
+def test_filters_sequences_in_one_piece(text: str, shown: str) -> None:
     assert EscapeFilter().feed(text) == shown
 
 
 @pytest.mark.parametrize(("text", "shown"), CASES)
-def test_character_by_character(text: str, shown: str) -> None:
+def test_filters_sequences_split_into_characters(text: str, shown: str) -> None:
     escapes = EscapeFilter()
     assert "".join(escapes.feed(character) for character in text) == shown
 
 
-def test_endless_sequence_is_not_held_for_ever() -> None:
+def test_unterminated_sequence_is_not_buffered_without_limit() -> None:
     escapes = EscapeFilter()
     shown = "".join(escapes.feed(piece) for piece in ["\x1b]0;", *["x" * 100] * 100])
     assert len(shown) > 5000
@@ -39,7 +39,7 @@ def test_endless_sequence_is_not_held_for_ever() -> None:
 
 
 @given(st.lists(st.text(alphabet=list("\x1b[]P0;mhc\\\x07\n\x9b ab"))))
-def test_no_control_character_gets_through(pieces: list[str]) -> None:
+def test_output_contains_no_control_characters(pieces: list[str]) -> None:
     escapes = EscapeFilter()
     shown = "".join(escapes.feed(piece) for piece in pieces)
     assert all(c == "\n" or (c >= " " and not "\x7f" <= c <= "\x9f") for c in shown)

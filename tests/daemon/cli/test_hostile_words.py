@@ -1,4 +1,4 @@
-"""What a model, its file or another daemon says cannot steer the terminal of a command."""
+"""Escape sequences in answers, model metadata and daemon messages do not reach the terminal."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ingle.daemon.terminal.terminal_output import (
 )
 from ingle.daemon.terminal.unsafe_characters import UNSAFE, EscapeFilter, with_colours_only
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs a terminal of Unix")
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
 
 ESC, BEL, ST = "\x1b", "\x07", "\x1b\\"
 SEQUENCES = [
@@ -58,16 +58,16 @@ SEQUENCES = [
     "\ud800",
 ]
 ALL = "".join(SEQUENCES)
-# What commands write themselves: line ends, a line made empty, colours of their own.
-OURS = re.compile(r"\r|\x1b\[K|\x1b\[\d{1,2}m")
+# Control characters that the commands write themselves: carriage return, line erase, colors.
+OWN_SEQUENCES = re.compile(r"\r|\x1b\[K|\x1b\[\d{1,2}m")
 
 
-def test_there_are_more_than_sixty() -> None:
+def test_sequence_list_is_not_truncated() -> None:
     assert len(SEQUENCES) > 90
 
 
 @pytest.mark.parametrize("number", range(len(SEQUENCES)))
-def test_no_sequence_reaches_a_terminal(number: int, capsys: pytest.CaptureFixture[str]) -> None:
+def test_escape_sequences_are_stripped(number: int, capsys: pytest.CaptureFixture[str]) -> None:
     sequence = SEQUENCES[number]
     hostile = f"before{sequence}after"
     assert not UNSAFE.search(strip_control_characters(hostile))
@@ -82,11 +82,11 @@ def test_no_sequence_reaches_a_terminal(number: int, capsys: pytest.CaptureFixtu
         escapes = EscapeFilter()
         text = escapes.feed(hostile[:cut]) + escapes.feed(hostile[cut:])
         assert not UNSAFE.search(text), cut
-        _show(text)
+        _assert_terminal_unchanged(text)
 
 
-def _show(text: str) -> None:
-    """The text on a screen that tells when it is steered."""
+def _assert_terminal_unchanged(text: str) -> None:
+    """Render the text with a terminal emulator and assert that its state is unchanged."""
     screen = pyte.Screen(80, 24)
     screen.title = "mine"
     pyte.Stream(screen).feed("top\r\n" + text)
@@ -96,12 +96,12 @@ def _show(text: str) -> None:
     assert screen.mode == pyte.Screen(80, 24).mode
 
 
-def test_a_name_of_two_lines_is_one_row() -> None:
+def test_newline_in_a_table_cell_does_not_add_a_row() -> None:
     table = format_table(("NAME", "SIZE"), [("a\nError: call 555", "1")])
     assert table.count("\n") == 1
 
 
-def test_colours_of_our_own_stay() -> None:
+def test_own_color_sequences_are_kept() -> None:
     assert with_colours_only("\x1b[31mred\x1b[0m\x1b[2J") == "\x1b[31mred\x1b[0m[2J"
 
 
@@ -120,43 +120,43 @@ COMMANDS: Sequence[tuple[str, ...]] = (
 )
 
 
-@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
-def test_no_command_passes_on_what_a_daemon_says(
-    daemon: Any, model_entry: Callable[..., Any], command: list[str], words: tuple[str, ...]
+@pytest.mark.parametrize("arguments", COMMANDS, ids=" ".join)
+def test_commands_sanitize_daemon_responses(
+    daemon: Any, model_entry: Callable[..., Any], command: list[str], arguments: tuple[str, ...]
 ) -> None:
     poison(daemon, model_entry)
-    assert_harmless(in_terminal([*command, *words]))
+    assert_harmless(in_terminal([*command, *arguments]))
 
 
-@pytest.mark.parametrize("words", COMMANDS[:6:4], ids=" ".join)
-def test_no_command_passes_on_an_error(
-    daemon: Any, command: list[str], words: tuple[str, ...]
+@pytest.mark.parametrize("arguments", COMMANDS[:6:4], ids=" ".join)
+def test_commands_sanitize_error_messages(
+    daemon: Any, command: list[str], arguments: tuple[str, ...]
 ) -> None:
     daemon.failure = (
         500,
         {"error": {"code": "broken", "message": f"It broke: {ALL}.", "hint": ALL}},
     )
-    assert_harmless(in_terminal([*command, *words]))
+    assert_harmless(in_terminal([*command, *arguments]))
 
 
-@pytest.mark.parametrize("words", [("show",), ("run",), ("quantize",)])
-def test_no_command_passes_on_its_own_arguments(
-    daemon: Any, tmp_path: Path, command: list[str], words: tuple[str, ...]
+@pytest.mark.parametrize("arguments", [("show",), ("run",), ("quantize",)])
+def test_commands_sanitize_their_arguments(
+    daemon: Any, tmp_path: Path, command: list[str], arguments: tuple[str, ...]
 ) -> None:
-    """The name of a file that somebody else made, as the shell completes it."""
+    """File names created by others, as completed by the shell."""
     name = ALL.replace("\0", "").replace("/", "").replace("\ud800", "")[:60]
     path = tmp_path / f"m{name}.gguf"
     path.write_bytes(b"GGUF")
-    assert_harmless(in_terminal([*command, *words, str(path)]))
+    assert_harmless(in_terminal([*command, *arguments, str(path)]))
 
 
 def poison(daemon: Any, model_entry: Callable[..., Any]) -> None:
-    """Put all sequences into all words that this daemon says."""
+    """Put all sequences into every string this daemon returns."""
     names = ("name", "quantization", "architecture", "licence", "description", "path", "place")
-    words = {name: f"{name}{ALL}" for name in names}
+    arguments = {name: f"{name}{ALL}" for name in names}
     daemon.models = [
-        model_entry(**words, same_as=ALL, notes=[ALL]),
-        model_entry(**words, installed=False, default=False),
+        model_entry(**arguments, same_as=ALL, notes=[ALL]),
+        model_entry(**arguments, installed=False, default=False),
     ]
     daemon.unusable = [{"name": ALL, "place": ALL, "reason": ALL}]
     daemon.loaded = [loaded_model()]
@@ -168,13 +168,13 @@ def poison(daemon: Any, model_entry: Callable[..., Any]) -> None:
 
 
 def loaded_model() -> dict[str, Any]:
-    """As `ps` gets it, with every word hostile."""
-    words = ("name", "device", "engine", "reason", "draft", "draft_note", "kv_type", "quantize")
+    """A loaded model as returned to `ps`, with every string hostile."""
+    arguments = ("name", "device", "engine", "reason", "draft", "draft_note", "kv_type", "quantize")
     numbers = ("context", "slots", "kv_capacity", "kv_used", "running", "waiting", "layers")
     totals = ("prompt", "cached", "completion", "drafted", "accepted")
     sizes = ("weights_bytes", "kv_bytes", "compute_bytes", "rss", "kv_memory_bytes")
     return {
-        **dict.fromkeys(words, ALL),
+        **dict.fromkeys(arguments, ALL),
         **dict.fromkeys((*numbers, *sizes, "kv_disk_bytes", "layers_on_gpu", "pid"), 1),
         **{f"{name}_tokens_total": 1 for name in totals},
         "state": "ready",
@@ -195,14 +195,16 @@ def loaded_model() -> dict[str, Any]:
 
 
 def in_terminal(command: list[str]) -> str:
-    """What a command writes to a terminal, on both of its outputs."""
-    ours, theirs = pty.openpty()
-    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs) as child:
-        os.close(theirs)
+    """Run a command on a pty; return its stdout and stderr."""
+    parent_end, child_end = pty.openpty()
+    with subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=child_end, stderr=child_end
+    ) as child:
+        os.close(child_end)
         written = bytearray()
-        while piece := _read(ours):
+        while piece := _read(parent_end):
             written += piece
-    os.close(ours)
+    os.close(parent_end)
     assert child.returncode is not None
     return written.decode()
 
@@ -210,13 +212,13 @@ def in_terminal(command: list[str]) -> str:
 def _read(terminal: int) -> bytes:
     try:
         return os.read(terminal, 65536)
-    except OSError:  # Linux says so when the last writer is gone
+    except OSError:  # Linux raises EIO once the last writer has closed
         return b""
 
 
 def assert_harmless(written: str) -> None:
     assert written
     assert "Traceback" not in written, written[-2000:]
-    rest = OURS.sub("", written)
+    rest = OWN_SEQUENCES.sub("", written)
     found = UNSAFE.search(rest)
     assert found is None, ascii(rest[max(0, found.start() - 80) : found.end() + 80])

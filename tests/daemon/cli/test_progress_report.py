@@ -1,4 +1,4 @@
-"""Progress in a terminal of any width, and in a log."""
+"""Download progress on terminals of any width, and in logs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def progress() -> DownloadProgress:
 
 
 class Terminal(io.StringIO):
-    """A stream that says it is a terminal."""
+    """A stream that reports being a terminal."""
 
     encoding = "utf-8"
 
@@ -38,7 +38,7 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_bar_shows_everything(progress: DownloadProgress) -> None:
+def test_bar_shows_percentage_size_rate_and_eta(progress: DownloadProgress) -> None:
     bar = progress_bar(progress, 80)
     assert bar.startswith("smollm2:135m  ━━━━")
     assert bar.endswith(" 43%  42.1 MB of 98.4 MB  12.3 MB/s  4.6 s left")
@@ -51,12 +51,12 @@ def test_bar_fits_every_width(progress: DownloadProgress) -> None:
     assert "43%" in progress_bar(progress, 24)
 
 
-def test_more_than_promised_is_no_more_than_all(progress: DownloadProgress) -> None:
+def test_percentage_is_capped_at_100(progress: DownloadProgress) -> None:
     progress = replace(progress, received=2 * 98_362_432)
     assert "100%" in progress_bar(progress, 80)
 
 
-def test_unknown_total(progress: DownloadProgress) -> None:
+def test_unknown_total_shows_no_percentage(progress: DownloadProgress) -> None:
     progress = replace(progress, total=None, eta=None)
     assert progress_bar(progress, 80) == "smollm2:135m  downloading  42.1 MB  12.3 MB/s"
     assert progress_line(progress) == "smollm2:135m: downloading, 42.1 MB, 12.3 MB/s"
@@ -74,7 +74,7 @@ def test_terminal_rewrites_one_line(progress: DownloadProgress) -> None:
     assert stream.getvalue().endswith("left\x1b[K\n")
 
 
-def test_terminal_line_can_be_taken_back() -> None:
+def test_erase_clears_the_terminal_line() -> None:
     stream = Terminal()
     report = ProgressReport(stream)
     report.show_loading("m\x1b[2J", 0.4)
@@ -83,7 +83,7 @@ def test_terminal_line_can_be_taken_back() -> None:
     assert stream.getvalue() == "\rLoading m[2J 40%\x1b[K\r\x1b[K"
 
 
-def test_log_gets_a_line_now_and_then(progress: DownloadProgress) -> None:
+def test_log_lines_are_rate_limited(progress: DownloadProgress) -> None:
     now = [0.0]
     stream = io.StringIO()
     report = ProgressReport(stream, clock=lambda: now[0])
@@ -99,7 +99,7 @@ def test_log_gets_a_line_now_and_then(progress: DownloadProgress) -> None:
     assert "\r" not in stream.getvalue()
 
 
-def test_bar_has_an_ascii_form(progress: DownloadProgress) -> None:
+def test_bar_falls_back_to_ascii(progress: DownloadProgress) -> None:
     class Latin(Terminal):
         encoding = "latin-1"
 

@@ -1,4 +1,4 @@
-"""The commands against the real daemon, without a model."""
+"""Commands against a real daemon, without a model."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ Run = Callable[..., subprocess.CompletedProcess[str]]
 
 
 @pytest.fixture(autouse=True)
-def end_daemon(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Unix socket only, since the port may be taken; no daemon is left behind."""
+def stop_daemon(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Use the unix socket only, since the port may be taken; stop the daemon afterwards."""
     monkeypatch.setenv("INGLE_PORT", "-1")
     yield
     main(["stop"])
 
 
 def has_ended(pid: int) -> bool:
-    """True where the process is gone, or waits for a parent that never asks for its status."""
+    """True if the process is gone, or a zombie whose parent never reaps it."""
     try:
         return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
@@ -33,7 +33,7 @@ def has_ended(pid: int) -> bool:
 
 
 @pytest.mark.slow
-def test_life_of_a_daemon(paths: Paths, ingle: Run) -> None:
+def test_daemon_is_started_on_demand_and_stopped(paths: Paths, ingle: Run) -> None:
     listed = ingle("list", "--json")
     assert listed.returncode == 0, listed.stderr
     assert listed.stderr.startswith("Started the ingle daemon (pid ")
@@ -49,7 +49,7 @@ def test_life_of_a_daemon(paths: Paths, ingle: Run) -> None:
     assert ingle("ps").stdout == "The daemon is not running.\n"
 
 
-def test_commands_at_once_share_one_daemon(paths: Paths, command: list[str]) -> None:
+def test_concurrent_commands_share_one_daemon(paths: Paths, command: list[str]) -> None:
     processes = [
         subprocess.Popen(
             [*command, "list"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd="/"
@@ -62,7 +62,7 @@ def test_commands_at_once_share_one_daemon(paths: Paths, command: list[str]) -> 
 
 
 @pytest.mark.slow
-def test_second_serve_says_where_the_first_is(paths: Paths, ingle: Run) -> None:
+def test_second_serve_reports_the_running_daemon(paths: Paths, ingle: Run) -> None:
     ingle("list")
     second = ingle("serve")
     assert second.returncode == 3
@@ -71,7 +71,9 @@ def test_second_serve_says_where_the_first_is(paths: Paths, ingle: Run) -> None:
     assert "Error: ingle is already running as process" in second.stderr
 
 
-def test_long_home(tmp_path: object, ingle: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_home_path_gets_a_short_socket_path(
+    tmp_path: object, ingle: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     home = f"{tmp_path}/{'x' * 120}"
     monkeypatch.setenv("INGLE_HOME", home)
     assert ingle("list").returncode == 0
@@ -81,7 +83,7 @@ def test_long_home(tmp_path: object, ingle: Run, monkeypatch: pytest.MonkeyPatch
     os.rmdir(os.path.dirname(status["socket"]))  # noqa: PTH106, PTH120
 
 
-def test_damaged_file_is_an_error_with_a_sentence(ingle: Run, tmp_path: object) -> None:
+def test_damaged_model_file_is_a_readable_error(ingle: Run, tmp_path: object) -> None:
     with open(f"{tmp_path}/broken.gguf", "wb") as file:  # noqa: PTH123
         file.write(b"GGUF nonsense")
     done = ingle("run", "./broken.gguf", "Hi")

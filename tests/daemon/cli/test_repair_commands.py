@@ -1,4 +1,4 @@
-"""The commands that ask the daemon something and print its answer."""
+"""Management commands: `list`, `show`, `ps`, `load`, `unload`, `rm`, `add`, `pull`, `stop`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Capture = pytest.CaptureFixture[str]
 
 
 def memory(host: int = 300, mapped: int = 120, gpu: int = 0) -> dict[str, Any]:
-    """In megabytes, of which the machine's are measured."""
+    """Memory readings in megabytes; `host` and `gpu` are the measured values."""
     mega = 1_000_000
     return {
         "predicted": {"host": 393 * mega, "gpu": gpu * mega},
@@ -78,7 +78,9 @@ def printed_json(capsys: Capture) -> Any:
     return json.loads(capsys.readouterr().out)
 
 
-def test_list(daemon: Any, model_entry: Callable[..., Any], capsys: Capture) -> None:
+def test_list_prints_a_table_of_models(
+    daemon: Any, model_entry: Callable[..., Any], capsys: Capture
+) -> None:
     available = model_entry(
         "qwen3:4b", installed=False, state="available", default=False, size=2_500_000_000,
         parameters=4_020_000_000, quantization="Q4_K_M", context=40960, path=None,
@@ -94,14 +96,14 @@ def test_list(daemon: Any, model_entry: Callable[..., Any], capsys: Capture) -> 
     assert printed_json(capsys) == {"models": daemon.models}
 
 
-def test_list_groups_what_others_keep(
+def test_list_groups_models_of_other_programs(
     daemon: Any, model_entry: Callable[..., Any], capsys: Capture
 ) -> None:
-    theirs = {"default": False, "place": "LM Studio"}
+    other_program = {"default": False, "place": "LM Studio"}
     daemon.models = [
         daemon.models[0],
-        model_entry("hf.co/own/repo:Q4_0", **theirs, same_as="smollm2:135m"),
-        model_entry("llama3.2:latest", **theirs | {"place": "Ollama"}),
+        model_entry("hf.co/own/repo:Q4_0", **other_program, same_as="smollm2:135m"),
+        model_entry("llama3.2:latest", **other_program | {"place": "Ollama"}),
         model_entry("qwen3:4b", installed=False, state="available", default=False),
     ]
     assert main(["list"]) == 0
@@ -114,21 +116,21 @@ def test_list_groups_what_others_keep(
     ]  # fmt: skip
 
 
-def test_list_all_tells_what_is_not_used(
+def test_list_all_includes_unusable_models(
     daemon: Any, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lost = {"name": "x:1b", "path": "/x", "place": "Ollama", "reason": "it is gone"}
-    daemon.unusable = [lost]
+    unusable_entry = {"name": "x:1b", "path": "/x", "place": "Ollama", "reason": "it is gone"}
+    daemon.unusable = [unusable_entry]
     assert main(["list"]) == 0
     assert "it is gone" not in capsys.readouterr().out
     assert main(["list", "--all"]) == 0
     out = capsys.readouterr().out
     assert out.endswith("\nFound, but not used:\n  x:1b (Ollama): it is gone.\n")
     assert main(["list", "--all", "--json"]) == 0
-    assert printed_json(capsys)["unusable"] == [lost]
+    assert printed_json(capsys)["unusable"] == [unusable_entry]
 
 
-def test_show(daemon: Any, capsys: Capture) -> None:
+def test_show_prints_model_details(daemon: Any, capsys: Capture) -> None:
     daemon.models[0]["description"] = "Small\x1b[2J."
     assert main(["show", "smollm2"]) == 0
     out = capsys.readouterr().out
@@ -139,32 +141,32 @@ def test_show(daemon: Any, capsys: Capture) -> None:
     assert printed_json(capsys) == {**daemon.models[0], "loaded": None, "report": None}
 
 
-def test_show_tells_what_is_known_where_no_header_can_be_read(daemon: Any, capsys: Capture) -> None:
-    for state, said in [("fits", "probably: it"), ("no", "probably not: it")]:
+def test_show_reports_an_estimated_fit_without_a_header(daemon: Any, capsys: Capture) -> None:
+    for state, verdict in [("fits", "probably: it"), ("no", "probably not: it")]:
         fit = {"needs_bytes": 3_900_000_000, "free_bytes": 21_000_000_000}
         daemon.models[0]["fit"] = {"device": "cpu", "state": state, **fit}
         assert main(["show", "smollm2"]) == 0
-        line = f"fits          {said} needs about 3.9 GB, and 21.0 GB are free\n"
+        line = f"fits          {verdict} needs about 3.9 GB, and 21.0 GB are free\n"
         assert capsys.readouterr().out.endswith(line)
 
 
-def test_show_tells_why_a_model_failed(daemon: Any, capsys: Capture) -> None:
+def test_show_reports_the_error_of_a_failed_model(daemon: Any, capsys: Capture) -> None:
     daemon.loaded = [loaded_model(state="failed", engine="", error="It is damaged.")]
     assert main(["show", "smollm2"]) == 0
     assert "error         It is damaged.\n" in capsys.readouterr().out
 
 
-def test_show_takes_a_path(daemon: Any, capsys: Capture, tmp_path: Path) -> None:
+def test_show_accepts_a_path(daemon: Any, capsys: Capture, tmp_path: Path) -> None:
     assert main(["show", str(tmp_path / "a folder")]) == 0
     assert capsys.readouterr().out.startswith(f"name          {tmp_path}/a folder\n")
 
 
-def test_show_takes_an_alias(daemon: Any, capsys: Capture) -> None:
+def test_show_accepts_an_alias(daemon: Any, capsys: Capture) -> None:
     assert main(["show", "gpt-4o"]) == 0
     assert capsys.readouterr().out.startswith("name          smollm2:135m\n")
 
 
-def test_show_tells_what_a_loaded_model_got(daemon: Any, capsys: Capture) -> None:
+def test_show_reports_the_settings_of_a_loaded_model(daemon: Any, capsys: Capture) -> None:
     daemon.loaded = [
         loaded_model(name="b"),
         loaded_model(kv_type="q8_0", warnings=["The weights are not locked in memory."]),
@@ -186,15 +188,17 @@ def test_show_tells_what_a_loaded_model_got(daemon: Any, capsys: Capture) -> Non
 
 
 @pytest.mark.parametrize(
-    ("task", "words"), [("embed", "no, embeddings only"), ("rerank", "no, ranking only")]
+    ("task", "task_text"), [("embed", "no, embeddings only"), ("rerank", "no, ranking only")]
 )
-def test_show_says_what_a_model_is_for(daemon: Any, capsys: Capture, task: str, words: str) -> None:
+def test_show_reports_embedding_and_ranking_models(
+    daemon: Any, capsys: Capture, task: str, task_text: str
+) -> None:
     daemon.models[0] |= {"task": task, "chat": False}
     assert main(["show", "smollm2"]) == 0
-    assert f"chat          {words}\n" in capsys.readouterr().out
+    assert f"chat          {task_text}\n" in capsys.readouterr().out
 
 
-def test_show_unknown_guesses(daemon: Any, capsys: Capture) -> None:
+def test_show_suggests_a_similar_name(daemon: Any, capsys: Capture) -> None:
     assert main(["show", "smolm2"]) == 1
     captured = capsys.readouterr()
     assert captured.out == ""
@@ -203,7 +207,7 @@ def test_show_unknown_guesses(daemon: Any, capsys: Capture) -> None:
     )
 
 
-def test_ps(daemon: Any, capsys: Capture) -> None:
+def test_ps_prints_a_table_of_loaded_models(daemon: Any, capsys: Capture) -> None:
     daemon.loaded = [
         loaded_model(),
         loaded_model(
@@ -238,7 +242,7 @@ def test_ps(daemon: Any, capsys: Capture) -> None:
     assert printed_json(capsys) == {"daemon": "running", **daemon.status()}
 
 
-def test_ps_tells_what_is_out_of_the_ordinary(daemon: Any, capsys: Capture) -> None:
+def test_ps_notes_quantized_kv_and_warnings(daemon: Any, capsys: Capture) -> None:
     daemon.loaded = [
         loaded_model(kv_type="q4_0", warnings=["There is no GPU."]),
         loaded_model(name="b", state="starting", kv_type="", flash_attention=False),
@@ -250,7 +254,7 @@ def test_ps_tells_what_is_out_of_the_ordinary(daemon: Any, capsys: Capture) -> N
     )
 
 
-def test_ps_tells_what_a_model_holds_and_why(daemon: Any, capsys: Capture) -> None:
+def test_ps_reports_memory_tokens_and_placement_reason(daemon: Any, capsys: Capture) -> None:
     gpu = {"name": "NVIDIA RTX 4090", "kind": "gpu", "memory_total": 24_000_000_000}
     gpu |= {"memory_used": 6_100_000_000, "utilization": 0.12, "watts": 75.4, "joules": None}
     cpu = {**dict.fromkeys(gpu), "name": "CPU", "kind": "cpu", "utilization": 0.5}
@@ -279,7 +283,7 @@ def test_ps_tells_what_a_model_holds_and_why(daemon: Any, capsys: Capture) -> No
     )
 
 
-def test_load_says_what_it_got_and_for_how_long(daemon: Any, capsys: Capture) -> None:
+def test_load_reports_the_settings_and_keep_alive(daemon: Any, capsys: Capture) -> None:
     daemon.loaded = [loaded_model(expires_in=7200.0, reason="There is no GPU.")]
     daemon.warnings = ["There is no GPU for its layers."]
     assert main(["load", "smollm2", "--keep-alive", "2h", "--context", "8192"]) == 0
@@ -289,13 +293,13 @@ def test_load_says_what_it_got_and_for_how_long(daemon: Any, capsys: Capture) ->
         "MB of memory, and stays loaded for 2 h without use. There is no GPU.\n"
     )
     assert captured.err == "Warning: There is no GPU for its layers.\n"
-    assert daemon.asked("POST", "/ingle/v1/load") == [
+    assert daemon.requests_to("POST", "/ingle/v1/load") == [
         {"model": "smollm2", "context": 8192, "keep_alive": 7200.0}
     ]
 
 
 @pytest.mark.parametrize(
-    ("arguments", "changes", "asked", "told"),
+    ("arguments", "changes", "request_body", "shown"),
     [
         (["--pin"], {"pinned": True}, {"pin": True}, "and is pinned."),
         (
@@ -314,37 +318,37 @@ def test_load_says_what_it_got_and_for_how_long(daemon: Any, capsys: Capture) ->
         ([], {"pinned": True}, {}, "and is pinned."),
     ],
 )
-def test_load_pins_and_lets_go(
-    daemon: Any, capsys: Capture, arguments: list[str], changes: Any, asked: Any, told: str
+def test_load_sets_pin_and_keep_alive(
+    daemon: Any, capsys: Capture, arguments: list[str], changes: Any, request_body: Any, shown: str
 ) -> None:
     daemon.loaded = [loaded_model(**changes)]
     assert main(["load", *arguments]) == 0
-    assert told in " ".join(capsys.readouterr().out.split())
-    assert daemon.asked("POST", "/ingle/v1/load") == [{"model": "smollm2", **asked}]
+    assert shown in " ".join(capsys.readouterr().out.split())
+    assert daemon.requests_to("POST", "/ingle/v1/load") == [{"model": "smollm2", **request_body}]
     assert main(["load", "--json"]) == 0
     assert printed_json(capsys)["name"] == "smollm2:135m"
 
 
-def test_load_refuses_what_is_no_time_and_no_number(daemon: Any, capsys: Capture) -> None:
-    for wrong in (["--keep-alive", "soon"], ["--context", "0"]):
-        assert main(["load", "smollm2", *wrong]) == 2
+def test_load_rejects_invalid_durations_and_numbers(daemon: Any, capsys: Capture) -> None:
+    for arguments in (["--keep-alive", "soon"], ["--context", "0"]):
+        assert main(["load", "smollm2", *arguments]) == 2
         assert "it must be a" in capsys.readouterr().err
-    assert daemon.asked("POST", "/ingle/v1/load") == []
+    assert daemon.requests_to("POST", "/ingle/v1/load") == []
 
 
-def test_ps_with_nothing_loaded(daemon: Any, capsys: Capture) -> None:
+def test_ps_without_loaded_models(daemon: Any, capsys: Capture) -> None:
     assert main(["ps"]) == 0
     assert capsys.readouterr().out.endswith("\n\nNo model is loaded.\n")
 
 
 @pytest.mark.parametrize("command", ["ps", "stop", "unload"])
-def test_commands_that_start_no_daemon(paths: Paths, capsys: Capture, command: str) -> None:
+def test_commands_that_do_not_start_the_daemon(paths: Paths, capsys: Capture, command: str) -> None:
     assert main([command]) == 0
     assert capsys.readouterr() == ("The daemon is not running.\n", "")
     assert not paths.runtime.exists()
 
 
-def test_their_json_without_a_daemon(paths: Paths, capsys: Capture) -> None:
+def test_json_output_without_a_daemon(paths: Paths, capsys: Capture) -> None:
     assert main(["ps", "--json"]) == 0
     assert printed_json(capsys) == {"daemon": "stopped", "models": []}
     assert main(["stop", "--json"]) == 0
@@ -353,12 +357,12 @@ def test_their_json_without_a_daemon(paths: Paths, capsys: Capture) -> None:
     assert printed_json(capsys) == {"unloaded": []}
 
 
-def test_rm(daemon: Any, capsys: Capture) -> None:
+def test_rm_removes_models_and_reports_freed_space(daemon: Any, capsys: Capture) -> None:
     assert main(["rm", "smollm2", "hf.co/o/r:Q4_K_M"]) == 0
     assert capsys.readouterr().out == (
         "Removed smollm2, 98.4 MB freed.\nRemoved hf.co/o/r:Q4_K_M, 98.4 MB freed.\n"
     )
-    assert daemon.asked("DELETE", "/ingle/v1/models/hf.co%2Fo%2Fr%3AQ4_K_M") == [None]
+    assert daemon.requests_to("DELETE", "/ingle/v1/models/hf.co%2Fo%2Fr%3AQ4_K_M") == [None]
     assert main(["rm", "smollm2", "--json"]) == 0
     (removed,) = printed_json(capsys)["removed"]
     assert (removed["removed"], removed["freed"]) == ("smollm2", 98362432)
@@ -369,7 +373,7 @@ THEIRS = {
 }  # fmt: skip
 
 
-def test_rm_tells_what_stays(daemon: Any, capsys: Capture) -> None:
+def test_rm_reports_files_that_are_kept(daemon: Any, capsys: Capture) -> None:
     daemon.removal = {"removed": "a:1", "freed": 0, "keeps": ["/lm/t.gguf"], "place": "LM Studio"}
     assert main(["rm", "a"]) == 0
     assert capsys.readouterr().out == (
@@ -380,7 +384,7 @@ def test_rm_tells_what_stays(daemon: Any, capsys: Capture) -> None:
     assert "Its file stays, since b:1 uses it, too.\n" in capsys.readouterr().out
 
 
-def test_rm_says_beforehand_what_would_go(daemon: Any, capsys: Capture) -> None:
+def test_rm_dry_run_reports_what_would_be_removed(daemon: Any, capsys: Capture) -> None:
     daemon.removal = THEIRS | {"loaded": True, "running": 2}
     assert main(["rm", "-n", "tiny"]) == 0
     assert capsys.readouterr().out == (
@@ -388,24 +392,24 @@ def test_rm_says_beforehand_what_would_go(daemon: Any, capsys: Capture) -> None:
         "It is loaded, and would be unloaded first, once 2 answers are finished.\n"
         "  /lm/t.gguf\n"
     )
-    assert daemon.asked("DELETE", "/ingle/v1/models/tiny?dry_run=true") == [None]
+    assert daemon.requests_to("DELETE", "/ingle/v1/models/tiny?dry_run=true") == [None]
 
 
-def test_rm_asks_before_it_deletes_what_is_not_ours(
+def test_rm_asks_before_deleting_files_of_other_programs(
     daemon: Any, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     daemon.removal = THEIRS
-    asked = "/ingle/v1/models/tiny?delete_file=true"
+    endpoint = "/ingle/v1/models/tiny?delete_file=true"
     assert main(["rm", "--delete-file", "tiny"]) == 1
     captured = capsys.readouterr()
     assert "This deletes what LM Studio keeps (98.4 MB):\n  /lm/t.gguf\n" in captured.err
     assert "there is no terminal to ask at" in captured.err
-    assert daemon.asked("DELETE", asked) == []
+    assert daemon.requests_to("DELETE", endpoint) == []
     assert main(["rm", "--delete-file", "--yes", "tiny"]) == 0
-    assert daemon.asked("DELETE", asked) == [None]
+    assert daemon.requests_to("DELETE", endpoint) == [None]
 
 
-def test_add(
+def test_add_registers_a_file_in_place(
     daemon: Any,
     model_entry: Callable[..., Any],
     capsys: Capture,
@@ -414,7 +418,7 @@ def test_add(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert main(["add", "m.gguf", "mine"]) == 0
-    assert daemon.asked("POST", "/ingle/v1/models") == [
+    assert daemon.requests_to("POST", "/ingle/v1/models") == [
         {"path": str(tmp_path / "m.gguf"), "name": "mine"}
     ]
     assert "is used in place: /models/" in capsys.readouterr().out
@@ -424,7 +428,7 @@ def test_add(
     assert "is not UTF-8" in capsys.readouterr().err
 
 
-def test_pull_says_that_nothing_was_downloaded(
+def test_pull_of_an_already_present_model_downloads_nothing(
     daemon: Any, model_entry: Callable[..., Any], capsys: Capture
 ) -> None:
     daemon.pull = [("done", model_entry("tiny:1b", place="Ollama", path="/o/blob"))]
@@ -435,16 +439,16 @@ def test_pull_says_that_nothing_was_downloaded(
     )
 
 
-def test_unload(daemon: Any, capsys: Capture) -> None:
+def test_unload_reports_unloaded_models(daemon: Any, capsys: Capture) -> None:
     assert main(["unload"]) == 0
     assert capsys.readouterr().out == "No model was loaded.\n"
     daemon.loaded = [loaded_model(), loaded_model(name="b")]
     assert main(["unload", "smollm2"]) == 0
     assert capsys.readouterr().out == "Unloaded smollm2:135m, b.\n"
-    assert daemon.asked("POST", "/ingle/v1/unload") == [{}, {"model": "smollm2"}]
+    assert daemon.requests_to("POST", "/ingle/v1/unload") == [{}, {"model": "smollm2"}]
 
 
-def test_paths_count_from_the_working_folder(
+def test_relative_paths_are_resolved_against_the_working_directory(
     daemon: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -453,21 +457,19 @@ def test_paths_count_from_the_working_folder(
     assert main(["rm", "./m.gguf"]) == 0
     daemon.pull = [("done", daemon.models[0])]
     assert main(["pull", "./m.gguf"]) == 0
-    assert daemon.asked("POST", "/ingle/v1/unload") == [{"model": path}]
-    assert daemon.asked("DELETE", f"/ingle/v1/models/{quote(path, safe='')}") == [None]
-    assert daemon.asked("POST", "/ingle/v1/pull") == [{"model": path}]
+    assert daemon.requests_to("POST", "/ingle/v1/unload") == [{"model": path}]
+    assert daemon.requests_to("DELETE", f"/ingle/v1/models/{quote(path, safe='')}") == [None]
+    assert daemon.requests_to("POST", "/ingle/v1/pull") == [{"model": path}]
 
 
-def test_error_of_the_daemon_is_a_sentence_and_a_hint(daemon: Any, capsys: Capture) -> None:
+def test_daemon_error_is_printed_with_its_hint(daemon: Any, capsys: Capture) -> None:
     daemon.failure = 409, {"error": {"code": "c", "message": "In use.", "hint": "Wait."}}
     assert main(["rm", "smollm2"]) == 1
     assert capsys.readouterr() == ("", "Error: In use.\nWait.\n")
 
 
 @pytest.mark.parametrize("version", ["0.0.1", "99.0"])
-def test_another_version_that_is_used_or_newer_is_told(
-    daemon: Any, capsys: Capture, version: str
-) -> None:
+def test_version_mismatch_is_reported(daemon: Any, capsys: Capture, version: str) -> None:
     daemon.version = version
     daemon.loaded = [loaded_model(running=1)]
     assert main(["list", "--json"]) == 0
@@ -477,7 +479,7 @@ def test_another_version_that_is_used_or_newer_is_told(
     json.loads(captured.out)
 
 
-def test_stop_needs_a_daemon_that_answers(daemon: Any, capsys: Capture) -> None:
+def test_stop_reports_an_error_of_the_daemon(daemon: Any, capsys: Capture) -> None:
     daemon.failure = 500, {"error": {"code": "c", "message": "No.", "hint": None}}
     assert main(["stop"]) == 1
     assert capsys.readouterr().err == "Error: No.\n"
@@ -489,7 +491,7 @@ PROGRESS = {
 }  # fmt: skip
 
 
-def test_pull(daemon: Any, capsys: Capture) -> None:
+def test_pull_reports_progress(daemon: Any, capsys: Capture) -> None:
     daemon.pull = [("progress", PROGRESS), ("done", daemon.models[0])]
     assert main(["pull", "smollm2"]) == 0
     assert capsys.readouterr() == (
@@ -497,10 +499,10 @@ def test_pull(daemon: Any, capsys: Capture) -> None:
         "smollm2:135m: downloading, 43%, 42.1 MB of 98.4 MB, 12.3 MB/s, 4.6 s left\n"
         "smollm2:135m is ready (98.4 MB).\n",
     )
-    assert daemon.asked("POST", "/ingle/v1/pull") == [{"model": "smollm2"}]
+    assert daemon.requests_to("POST", "/ingle/v1/pull") == [{"model": "smollm2"}]
 
 
-def test_pull_for_programs(daemon: Any, capsys: Capture) -> None:
+def test_pull_json_output_streams_events(daemon: Any, capsys: Capture) -> None:
     daemon.pull = [("progress", PROGRESS), ("done", daemon.models[0])]
     assert main(["pull", "smollm2", "--json"]) == 0
     captured = capsys.readouterr()
@@ -509,20 +511,20 @@ def test_pull_for_programs(daemon: Any, capsys: Capture) -> None:
     assert captured.err == ""
 
 
-def test_pull_that_fails(daemon: Any, capsys: Capture) -> None:
+def test_failed_pull_reports_the_error(daemon: Any, capsys: Capture) -> None:
     error = {"code": "disk_full", "message": "The disk is full.", "hint": "Make room."}
     daemon.pull = [("progress", PROGRESS), ("error", {"error": error})]
     assert main(["pull", "smollm2"]) == 1
     assert capsys.readouterr().err.endswith("Error: The disk is full.\nMake room.\n")
 
 
-def test_pull_that_ends_without_a_word(daemon: Any, capsys: Capture) -> None:
+def test_pull_stream_without_a_result_is_an_error(daemon: Any, capsys: Capture) -> None:
     daemon.pull = [("progress", PROGRESS)]
     assert main(["pull", "smollm2"]) == 1
     assert "without a reason" in capsys.readouterr().err
 
 
-def test_interrupted_pull_is_cancelled_and_can_go_on(daemon: Any, command: list[str]) -> None:
+def test_interrupted_pull_is_cancelled_and_can_be_resumed(daemon: Any, command: list[str]) -> None:
     daemon.pull = [("progress", PROGRESS), threading.Event()]
     with subprocess.Popen(
         [*command, "pull", "smollm2"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd="/"
@@ -533,7 +535,7 @@ def test_interrupted_pull_is_cancelled_and_can_go_on(daemon: Any, command: list[
         output, errors = process.communicate(timeout=10)
         assert (process.returncode, output) == (130, b"")
         assert errors == b"Stopped. `ingle pull smollm2` continues where it was.\n"
-    assert daemon.asked("POST", "/ingle/v1/pull/cancel") == [{"model": "smollm2"}]
+    assert daemon.requests_to("POST", "/ingle/v1/pull/cancel") == [{"model": "smollm2"}]
 
 
 @pytest.mark.parametrize(
@@ -555,7 +557,7 @@ def test_interrupted_pull_is_cancelled_and_can_go_on(daemon: Any, command: list[
         ["--wrong"],
     ],
 )
-def test_wrong_command_line_is_2(
+def test_invalid_arguments_exit_with_2(
     daemon: Any, capsys: Capture, monkeypatch: pytest.MonkeyPatch, arguments: list[str]
 ) -> None:
     with open(os.devnull) as nothing:  # noqa: PTH123
@@ -567,7 +569,7 @@ def test_wrong_command_line_is_2(
     assert sentence.startswith("Error: ")
     assert sentence.endswith(".")
     assert "ingle" in hint or arguments[0] == "run"
-    assert not daemon.asked("POST", "/ingle/v1/generations")
+    assert not daemon.requests_to("POST", "/ingle/v1/generations")
 
 
 @pytest.mark.parametrize(
@@ -579,14 +581,14 @@ def test_wrong_command_line_is_2(
         (["--log-level", "loud"], "--log-level must be one of"),
     ],
 )
-def test_serve_refuses_wrong_settings(
+def test_serve_rejects_invalid_settings(
     paths: Paths, capsys: Capture, arguments: list[str], message: str
 ) -> None:
     assert main(["serve", *arguments]) == 1
     assert message in capsys.readouterr().err
 
 
-def test_wrong_configuration_is_told(
+def test_invalid_environment_variable_is_reported(
     paths: Paths, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("INGLE_PORT", "many")
@@ -594,7 +596,7 @@ def test_wrong_configuration_is_told(
     assert capsys.readouterr().err.startswith("Error: INGLE_PORT must be")
 
 
-def test_hostile_runtime_folder_is_refused(paths: Paths, capsys: Capture) -> None:
+def test_symlinked_runtime_folder_is_refused(paths: Paths, capsys: Capture) -> None:
     paths.runtime.parent.mkdir(parents=True)
     (paths.runtime.parent / "elsewhere").mkdir()
     paths.runtime.symlink_to(paths.runtime.parent / "elsewhere")
@@ -602,7 +604,7 @@ def test_hostile_runtime_folder_is_refused(paths: Paths, capsys: Capture) -> Non
     assert "but it is a link" in capsys.readouterr().err
 
 
-def test_closed_pipe_is_quiet(daemon: Any, command: list[str]) -> None:
+def test_closed_stdout_exits_without_an_error_message(daemon: Any, command: list[str]) -> None:
     daemon.models = [{**daemon.models[0], "name": f"model-{i}"} for i in range(5000)]
     with subprocess.Popen(
         [*command, "list"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd="/"

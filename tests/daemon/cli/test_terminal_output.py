@@ -1,4 +1,4 @@
-"""Tables, sizes and durations as people read them."""
+"""Formatting of tables, sizes, counts and durations."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from ingle.daemon.terminal.terminal_output import (
         (10**16, "10000 TB"),
     ],
 )
-def test_bytes(count: int, text: str) -> None:
+def test_format_bytes(count: int, text: str) -> None:
     assert format_bytes(count) == text
 
 
@@ -37,7 +37,7 @@ def test_bytes(count: int, text: str) -> None:
     ("count", "text"),
     [(0, "-"), (12, "12"), (134515008, "135M"), (999_999_999, "1.0B"), (7_240_000_000, "7.2B")],
 )
-def test_counts(count: int, text: str) -> None:
+def test_format_count(count: int, text: str) -> None:
     assert format_count(count) == text
 
 
@@ -54,23 +54,23 @@ def test_counts(count: int, text: str) -> None:
         (187200, "2 d 4 h"),
     ],
 )
-def test_seconds(seconds: float, text: str) -> None:
+def test_format_seconds(seconds: float, text: str) -> None:
     assert format_seconds(seconds) == text
 
 
-def test_table_aligns() -> None:
+def test_table_columns_are_aligned() -> None:
     assert format_table(("NAME", "SIZE"), [["a", "1 B"], ["longer", "10 kB"]], right="SIZE") == (
         "NAME     SIZE\na         1 B\nlonger  10 kB"
     )
 
 
-def test_table_shortens_its_first_column() -> None:
+def test_table_truncates_its_first_column() -> None:
     table = format_table(("NAME", "X"), [["n" * 50, "y" * 20]], columns=40)
     assert table.splitlines()[1] == "n" * 17 + "…  " + "y" * 20
     assert "n" * 50 in format_table(("NAME", "X"), [["n" * 50, "y" * 20]])
 
 
-def test_control_characters_are_not_printed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_control_characters_are_stripped(capsys: pytest.CaptureFixture[str]) -> None:
     assert strip_control_characters("a\x1b[31mb\x9bc\td\n") == "a[31mbcd\n"
     assert "\x1b" not in format_table(("A",), [["\x1b]0;x\x07"]])
     print_error("bad \x1b[2Jname", "do\x07 this")
@@ -79,7 +79,7 @@ def test_control_characters_are_not_printed(capsys: pytest.CaptureFixture[str]) 
     assert captured.err == "Error: bad [2Jname\ndo this\n"
 
 
-def test_facts_go_on_below_each_other(
+def test_fields_wrap_with_a_hanging_indent(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     columns = "ingle.daemon.terminal.terminal_output.table_columns"

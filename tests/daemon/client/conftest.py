@@ -1,4 +1,4 @@
-"""A client of a scripted daemon."""
+"""A fake daemon and a client connected to it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.harness.fake_daemon import FakeDaemon
 
 @pytest.fixture
 async def fake_daemon() -> AsyncIterator[FakeDaemon]:
-    # A short path: the address of a unix socket holds about a hundred characters.
+    # A short path, since a unix socket address is limited to about a hundred characters.
     with tempfile.TemporaryDirectory(prefix="ingle-") as folder:
         daemon = FakeDaemon(Path(folder) / "ingle.sock")
         await daemon.start()

@@ -1,3 +1,5 @@
+"""`AsyncDaemonClient`: typed responses, errors, cancellation and event streams."""
+
 from __future__ import annotations
 
 import asyncio
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
     from tests.harness.fake_daemon import FakeDaemon
 
 
-async def test_a_request_is_typed_and_says_localhost(
+async def test_response_is_decoded_and_host_header_is_localhost(
     client: AsyncDaemonClient, fake_daemon: FakeDaemon
 ) -> None:
     answer = await client.request(ModelEntries, "GET", "/ingle/v1/models")
@@ -25,7 +27,7 @@ async def test_a_request_is_typed_and_says_localhost(
     assert fake_daemon.requests[0].headers["host"] == "localhost"
 
 
-async def test_the_daemons_error_arrives_whole(client: AsyncDaemonClient) -> None:
+async def test_error_response_is_raised_with_all_fields(client: AsyncDaemonClient) -> None:
     with pytest.raises(DaemonError) as caught:
         await client.request_json("GET", "/nowhere")
     assert caught.value.code == "not_found"
@@ -33,19 +35,21 @@ async def test_the_daemons_error_arrives_whole(client: AsyncDaemonClient) -> Non
     assert caught.value.status == 404
 
 
-async def test_an_answer_of_another_shape_is_an_error(client: AsyncDaemonClient) -> None:
+async def test_response_with_an_unexpected_schema_is_an_error(client: AsyncDaemonClient) -> None:
     with pytest.raises(DaemonError) as caught:
         await client.request(Status, "GET", "/ingle/v1/models")
     assert caught.value.code == "bad_answer"
 
 
-async def test_nobody_there(tmp_path: object) -> None:
+async def test_missing_socket_is_unreachable(tmp_path: object) -> None:
     client = AsyncDaemonClient(f"{tmp_path}/none.sock")
     with pytest.raises(DaemonUnreachable):
         await client.request_json("GET", "/health")
 
 
-async def test_a_body_that_breaks_off(client: AsyncDaemonClient, fake_daemon: FakeDaemon) -> None:
+async def test_interrupted_event_stream_is_unreachable(
+    client: AsyncDaemonClient, fake_daemon: FakeDaemon
+) -> None:
     fake_daemon.script("never", gate_before=0)
     await client.request_json("POST", "/ingle/v1/generations", {"messages": []})
 
@@ -59,7 +63,7 @@ async def test_a_body_that_breaks_off(client: AsyncDaemonClient, fake_daemon: Fa
         await follow()
 
 
-async def test_cancelling_closes_the_connection() -> None:
+async def test_cancelled_request_closes_the_connection() -> None:
     closed = asyncio.Event()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -78,7 +82,7 @@ async def test_cancelling_closes_the_connection() -> None:
     server.close()
 
 
-async def test_a_body_cut_by_chunk_borders_over_tcp() -> None:
+async def test_events_split_across_http_chunks_over_tcp() -> None:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         body = b"id: 1\nevent: delta\ndata: " + json.dumps({"text": "é"}).encode() + b"\n\n"
@@ -106,6 +110,6 @@ async def test_a_body_cut_by_chunk_borders_over_tcp() -> None:
         (b"<html>", "The daemon answered with HTTP status 502.", "error"),
     ],
 )
-def test_error_bodies(content: bytes, message: str, code: str) -> None:
+def test_read_error(content: bytes, message: str, code: str) -> None:
     error = read_error(content, 502)
     assert (error.message, error.code) == (message, code)

@@ -1,3 +1,5 @@
+"""Following a generation: resuming an interrupted stream, retries and cancellation."""
+
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
@@ -17,12 +19,12 @@ PROMPT = TurnRequest([{"role": "user", "content": "Hi"}])
 
 
 @pytest.fixture(autouse=True)
-def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_retry_delay(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ingle.daemon.client.generation_stream.RETRY_DELAYS", (0.0, 0.0, 0.01))
 
 
 @pytest.mark.parametrize("drop_after", [None, 0, 1, 2, 4])
-async def test_every_event_comes_once_wherever_the_stream_breaks(
+async def test_resumed_stream_delivers_every_event_once(
     client: AsyncDaemonClient, fake_daemon: FakeDaemon, drop_after: int | None
 ) -> None:
     fake_daemon.script("a", "b", "c", drop_after=drop_after)
@@ -34,14 +36,16 @@ async def test_every_event_comes_once_wherever_the_stream_breaks(
     assert len(events) == 5
 
 
-async def test_attempts_are_bounded(client: AsyncDaemonClient, fake_daemon: FakeDaemon) -> None:
+async def test_reconnect_attempts_are_limited(
+    client: AsyncDaemonClient, fake_daemon: FakeDaemon
+) -> None:
     generation = await GenerationFollower.start(client, PROMPT.body())
     await fake_daemon.stop()
     with pytest.raises(DaemonUnreachable):
         _ = [event async for event in generation.events()]
 
 
-async def test_a_generation_the_daemon_forgot_is_an_error(
+async def test_expired_generation_is_an_error(
     client: AsyncDaemonClient, fake_daemon: FakeDaemon
 ) -> None:
     generation = await GenerationFollower.start(client, PROMPT.body())
@@ -50,7 +54,7 @@ async def test_a_generation_the_daemon_forgot_is_an_error(
         _ = [event async for event in generation.events()]
 
 
-async def test_cancel_reaches_the_daemon(
+async def test_cancel_stops_the_generation(
     client: AsyncDaemonClient, fake_daemon: FakeDaemon
 ) -> None:
     fake_daemon.script("a", "b", gate_before=1)
@@ -64,7 +68,7 @@ async def test_cancel_reaches_the_daemon(
     assert reason == "cancelled"
 
 
-async def test_a_reply_that_is_lost_costs_nothing(
+async def test_lost_response_to_the_start_request_is_recovered(
     client: AsyncDaemonClient, fake_daemon: FakeDaemon
 ) -> None:
     fake_daemon.script("a", "b", reply_lost=True)
@@ -75,7 +79,7 @@ async def test_a_reply_that_is_lost_costs_nothing(
     assert [event.text for event in events if isinstance(event, DeltaEvent)] == ["a", "b"]
 
 
-async def test_a_request_that_never_arrived_is_an_error(
+async def test_start_request_that_cannot_be_sent_is_an_error(
     client: AsyncDaemonClient, fake_daemon: FakeDaemon
 ) -> None:
     await fake_daemon.stop()

@@ -1,3 +1,5 @@
+"""Parsing of server-sent events."""
+
 from __future__ import annotations
 
 import itertools
@@ -25,7 +27,7 @@ def _parse(chunks: list[bytes]) -> list[ServerSentEvent]:
 
 
 @given(stream, st.lists(st.integers(0, 200)))
-def test_chunk_borders_make_no_difference(text: str, cuts: list[int]) -> None:
+def test_events_do_not_depend_on_chunk_boundaries(text: str, cuts: list[int]) -> None:
     content = text.encode()
     borders = sorted({0, *(cut for cut in cuts if cut < len(content)), len(content)})
     chunks = [content[start:end] for start, end in itertools.pairwise(borders)]
@@ -34,7 +36,7 @@ def test_chunk_borders_make_no_difference(text: str, cuts: list[int]) -> None:
 
 
 @given(st.lists(st.tuples(st.text("xyz", min_size=1), st.lists(st.text("ab 漢:"), min_size=1))))
-def test_what_was_written_is_read(events: list[tuple[str, list[str]]]) -> None:
+def test_written_events_are_parsed_back(events: list[tuple[str, list[str]]]) -> None:
     text = "".join(
         f"id: {number}\nevent: {name}\n" + "".join(f"data: {line}\n" for line in data) + "\n"
         for number, (name, data) in enumerate(events, 1)
@@ -60,5 +62,5 @@ def test_what_was_written_is_read(events: list[tuple[str, list[str]]]) -> None:
         ("retry: 10\nunknown: 1\ndata\n\n", [ServerSentEvent("message", "")]),
     ],
 )  # fmt: skip
-def test_the_rules_of_the_standard(text: str, events: list[ServerSentEvent]) -> None:
+def test_parses_according_to_the_sse_standard(text: str, events: list[ServerSentEvent]) -> None:
     assert _parse([text.encode()]) == events

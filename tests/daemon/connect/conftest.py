@@ -1,4 +1,4 @@
-"""A home with nothing in it."""
+"""An empty home directory and a connection target."""
 
 from __future__ import annotations
 

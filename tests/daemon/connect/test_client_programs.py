@@ -1,4 +1,4 @@
-"""Each program's files: from nothing, from what people have, twice, and taken out again."""
+"""Settings files of client programs: created, merged into existing files, updated and removed."""
 
 from __future__ import annotations
 
@@ -134,14 +134,14 @@ def connect(
     return write(plan(client.files(target, places)), record, client.name, target)
 
 
-def everything(home: Path) -> dict[str, bytes]:
-    """All files but our copies."""
+def all_files(home: Path) -> dict[str, bytes]:
+    """All files except ingle's backups."""
     files = (path for path in home.rglob("*") if path.is_file() and "ingle-backup" not in path.name)
     return {str(path): path.read_bytes() for path in files}
 
 
 @pytest.mark.parametrize("client", WRITTEN, ids=lambda client: client.name)
-def test_from_nothing_twice_and_back(
+def test_settings_are_created_idempotently_and_removed(
     client: ClientProgram, target: ConnectTarget, places: ProgramFolders, record: ChangeRecord
 ) -> None:
     assert connect(client, target, places, record) == []
@@ -154,12 +154,12 @@ def test_from_nothing_twice_and_back(
             assert stat.S_IMODE(file.path.stat().st_mode) == 0o600
     assert not any(change.is_one for change in plan(client.files(target, places)))
     take_back(plan_removal(record, client.name, files), record, client.name)
-    assert everything(places.home) == {}
+    assert all_files(places.home) == {}
     assert record.files(client.name) == {}
 
 
 @pytest.mark.parametrize("name", EXISTING)
-def test_what_people_have_stays(
+def test_existing_settings_are_kept_and_restored(
     name: str, target: ConnectTarget, places: ProgramFolders, record: ChangeRecord
 ) -> None:
     client = CLIENTS[name]
@@ -167,27 +167,27 @@ def test_what_people_have_stays(
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(EXISTING[name])
     path.chmod(0o640)
-    before = everything(places.home)
+    before = all_files(places.home)
     copies = connect(client, target, places, record)
     assert [copy.read_text() for copy in copies] == [EXISTING[name]]
     assert stat.S_IMODE(path.stat().st_mode) == stat.S_IMODE(copies[0].stat().st_mode) == 0o640
     new = path.read_text()
     for line in EXISTING[name].splitlines():
-        # Only the values that had to give way differ: the comments beside them stay, too.
+        # Only values that are overridden differ; the comments next to them are kept.
         changed = ("model", "ollama", "lastUsed", "ANTHROPIC_MODEL", '"providers"', "MY_OWN")
         assert line.rstrip(",") in new or any(word in line for word in changed), line
         if "#" in line:
             assert line[line.index("#") :] in new
     assert not any(change.is_one for change in plan(client.files(target, places)))
-    # Another model, and then all of it taken back: the very bytes are there again.
+    # After switching the model and then removing everything, the original bytes are restored.
     connect(client, replace(target, model="smollm2:135m"), places, record)
     files = client.files(target, places)
     take_back(plan_removal(record, client.name, files), record, client.name)
-    assert everything(places.home) == before
+    assert all_files(places.home) == before
 
 
 @pytest.mark.parametrize("name", EXISTING)
-def test_what_changed_since_stays_when_ours_goes(
+def test_removal_keeps_later_user_edits(
     name: str, target: ConnectTarget, places: ProgramFolders, record: ChangeRecord
 ) -> None:
     client = CLIENTS[name]
@@ -208,7 +208,7 @@ def test_what_changed_since_stays_when_ours_goes(
 
 
 @pytest.mark.parametrize("client", WRITTEN, ids=lambda client: client.name)
-def test_without_a_record_what_bears_our_name_goes(
+def test_removal_without_a_change_record_removes_own_settings(
     client: ClientProgram,
     target: ConnectTarget,
     places: ProgramFolders,
@@ -216,13 +216,13 @@ def test_without_a_record_what_bears_our_name_goes(
     tmp_path: Path,
 ) -> None:
     connect(client, target, places, record)
-    lost = ChangeRecord(tmp_path / "none.json")
-    for change in plan_removal(lost, client.name, client.files(target, places)):
+    empty_record = ChangeRecord(tmp_path / "none.json")
+    for change in plan_removal(empty_record, client.name, client.files(target, places)):
         assert change.after is not None
         assert target.url not in change.after
 
 
-def test_values_that_the_programs_ask_for(
+def test_written_values_per_program(
     target: ConnectTarget, places: ProgramFolders, record: ChangeRecord
 ) -> None:
     for client in WRITTEN:
@@ -249,9 +249,7 @@ def test_values_that_the_programs_ask_for(
     assert entry == {"name": "ingle", "vendor": "ollama", "url": "http://127.0.0.1:4645"}
 
 
-def test_keys_go_where_a_program_sends_them_from(
-    target: ConnectTarget, places: ProgramFolders
-) -> None:
+def test_api_key_is_written_or_exported(target: ConnectTarget, places: ProgramFolders) -> None:
     keyed = replace(target, key="ingle-key")
     for client in WRITTEN:
         text = "".join(file.edited("") for file in client.files(keyed, places))
@@ -260,7 +258,7 @@ def test_keys_go_where_a_program_sends_them_from(
         assert "ingle-key" in text + shown, client.name
 
 
-def test_a_model_of_their_own_stays_the_default(
+def test_default_model_of_another_provider_is_kept(
     target: ConnectTarget, places: ProgramFolders, record: ChangeRecord
 ) -> None:
     path = places.home / ".codex/config.toml"
@@ -276,7 +274,7 @@ HOSTILE = [b"\xff\xfe{", b"[1, 2", b"a: [", b'"""', b"\x00"]
 
 
 @pytest.mark.parametrize("client", WRITTEN, ids=lambda client: client.name)
-def test_files_that_cannot_be_read_are_left_alone(
+def test_unreadable_files_are_left_unchanged(
     client: ClientProgram, target: ConnectTarget, places: ProgramFolders, record: ChangeRecord
 ) -> None:
     file = client.files(target, places)[0]
@@ -293,7 +291,7 @@ def test_files_that_cannot_be_read_are_left_alone(
         plan(client.files(target, places))
 
 
-def test_a_list_where_an_object_is_expected(target: ConnectTarget, places: ProgramFolders) -> None:
+def test_unexpected_json_types_are_rejected(target: ConnectTarget, places: ProgramFolders) -> None:
     for name, text in (("zed", "[]"), ("claude-code", '{"env": []}'), ("vscode", "{}")):
         file = CLIENTS[name].files(target, places)[0]
         file.path.parent.mkdir(parents=True, exist_ok=True)
@@ -302,7 +300,7 @@ def test_a_list_where_an_object_is_expected(target: ConnectTarget, places: Progr
             plan([file])
 
 
-def test_links_are_followed_and_stay_links(
+def test_symlinked_settings_files_stay_symlinks(
     target: ConnectTarget, places: ProgramFolders, record: ChangeRecord, tmp_path: Path
 ) -> None:
     real = tmp_path / "dotfiles.json"
@@ -320,7 +318,7 @@ def test_links_are_followed_and_stay_links(
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs a limit on files")
-def test_a_full_disk_loses_nothing(
+def test_full_disk_leaves_the_original_file(
     target: ConnectTarget,
     places: ProgramFolders,
     record: ChangeRecord,
@@ -341,19 +339,19 @@ def test_a_full_disk_loses_nothing(
     assert path.read_text() == EXISTING["zed"]
 
 
-def test_every_program_has_round_trips_that_exist() -> None:
+def test_every_program_has_known_probes() -> None:
     for client in CLIENTS.values():
         assert client.probes
         assert set(client.probes) <= set(PROBES)
 
 
-def test_no_name_stands_for_two_programs() -> None:
+def test_program_names_and_aliases_are_unique() -> None:
     names = [name for each in CLIENTS.values() for name in (each.name, *each.aliases)]
     assert len(set(names)) == len(names)
 
 
 @pytest.mark.parametrize(
-    ("said", "found", "near"),
+    ("name", "found", "near"),
     [
         ("Codex", "codex", "codex"),
         ("claude", "claude-code", None),
@@ -361,13 +359,15 @@ def test_no_name_stands_for_two_programs() -> None:
         ("Nvim", "llama.vim", None),
     ],
 )
-def test_names(said: str, found: str | None, near: str | None) -> None:
-    client, nearest = find_program(said)
+def test_find_program_by_alias_or_similar_name(
+    name: str, found: str | None, near: str | None
+) -> None:
+    client, nearest = find_program(name)
     assert (client.name if client else None) == found
     assert near is None or nearest == near
 
 
-def test_folders_of_each_system(tmp_path: Path) -> None:
+def test_config_folders_per_platform(tmp_path: Path) -> None:
     linux = ProgramFolders(tmp_path, {"XDG_CONFIG_HOME": "/cfg"}, "linux")
     assert linux.application("Code") == Path("/cfg/Code")
     mac = ProgramFolders(tmp_path, {}, "darwin")

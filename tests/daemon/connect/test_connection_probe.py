@@ -1,4 +1,4 @@
-"""Round trips to a real daemon, with a scripted model behind it."""
+"""Connection probes against a real daemon with a scripted model."""
 
 from __future__ import annotations
 
@@ -39,20 +39,20 @@ ANSWERS: list[tuple[str, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("probe", "words"), ANSWERS)
-async def test_answers(daemon: RunningDaemon, probe: str, words: str) -> None:
+@pytest.mark.parametrize(("probe", "expected"), ANSWERS)
+async def test_probe_succeeds(daemon: RunningDaemon, probe: str, expected: str) -> None:
     outcome = await run(daemon, probe)
     assert outcome.worked, outcome
-    assert words in outcome.detail
+    assert expected in outcome.detail
     assert outcome.detail.endswith(" s)")
 
 
 @pytest.mark.parametrize(
     "probe", ["chat_tools", "responses_tools", "messages_tools", "ollama_tools"]
 )
-async def test_calls_of_a_tool(run_daemon: DaemonFactory, probe: str) -> None:
+async def test_tool_call_probe_succeeds(run_daemon: DaemonFactory, probe: str) -> None:
     async with run_daemon(script={"reply": CALL}) as daemon:
-        # The scripted model counts bytes, and a description of a tool has many.
+        # The scripted model counts bytes as tokens, and a tool description is long.
         body = {"model": "echo:1", "context": 4096}
         assert (await daemon.tcp.post("/ingle/v1/load", json=body)).status_code == 200
         outcome = await run(daemon, probe)
@@ -62,14 +62,14 @@ async def test_calls_of_a_tool(run_daemon: DaemonFactory, probe: str) -> None:
 
 
 @pytest.mark.parametrize("probe", ["chat", "responses", "messages", "ollama_chat"])
-async def test_an_error_is_told_in_its_own_words(daemon: RunningDaemon, probe: str) -> None:
+async def test_probe_reports_an_error_response(daemon: RunningDaemon, probe: str) -> None:
     outcome = await run(daemon, probe, model="gone:1")
     assert not outcome.worked
     assert outcome.detail.startswith("404: ")
     assert "gone:1" in outcome.detail
 
 
-async def test_an_error_in_a_stream_is_told(run_daemon: DaemonFactory) -> None:
+async def test_probe_reports_an_error_in_a_stream(run_daemon: DaemonFactory) -> None:
     async with run_daemon(script={"reply": "no call"}) as daemon:
         body = {"model": "echo:1", "context": 4096}
         await daemon.tcp.post("/ingle/v1/load", json=body)
@@ -79,19 +79,19 @@ async def test_an_error_in_a_stream_is_told(run_daemon: DaemonFactory) -> None:
             assert "cannot follow the grammar" in outcome.detail
 
 
-async def test_a_model_that_is_not_listed(daemon: RunningDaemon) -> None:
+async def test_probe_reports_a_missing_model(daemon: RunningDaemon) -> None:
     outcome = await run(daemon, "models", model="gone:1")
     assert (outcome.worked, outcome.detail) == (False, "'gone:1' is not among: echo:1")
 
 
-async def test_nobody_there() -> None:
+async def test_probe_reports_a_failed_connection() -> None:
     target = ConnectTarget(url="http://127.0.0.1:1", model="x", context=1)
     outcome = await asyncio.to_thread(ConnectionProber(target).run, "chat")
     assert not outcome.worked
     assert "the connection failed" in outcome.detail
 
 
-async def test_the_key_goes_along(daemon: RunningDaemon) -> None:
+async def test_probe_sends_the_api_key(daemon: RunningDaemon) -> None:
     store = KeyStore(daemon.services.config.paths.keys)
     _, key = store.create()
     target = ConnectTarget(url=daemon.base_url, model="echo:1", context=512, key=key)

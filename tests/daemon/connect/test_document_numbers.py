@@ -1,4 +1,4 @@
-"""Files of other programs, changed at one place: all else must stay, byte for byte."""
+"""Edits to JSON, TOML, YAML and Vim settings keep the rest of the file byte for byte."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ingle.daemon.connect.settings_file import ProgramSetting, SettingsFile, par
 
 
 def edit(form: str, text: str, *pairs: tuple[Path, object], exact: bool = False) -> str:
-    """Change the text, check that a second time changes nothing, and that it can be taken back."""
+    """Edit the text; check that the edit is idempotent and can be undone."""
     file = SettingsFile(FilePath("x"), form, [ProgramSetting(path, value) for path, value in pairs])
     previous = file.places(text)
     new = file.edited(text)
@@ -51,7 +51,7 @@ ZED = """\
 """
 
 
-def test_jsonc_with_comments_and_trailing_commas() -> None:
+def test_jsonc_keeps_comments_and_trailing_commas() -> None:
     new = edit("json", ZED, (("language_models", "ollama", "api_url"), "http://x"), exact=True)
     assert new == ZED.replace(
         '      "version": "1", // keep\n    },\n',
@@ -60,7 +60,7 @@ def test_jsonc_with_comments_and_trailing_commas() -> None:
     )
 
 
-def test_json_without_trailing_commas_and_a_comment_behind_the_last_member() -> None:
+def test_json_comment_after_the_last_member() -> None:
     text = '{\n\t"a": 1 // one\n}\n'
     new = edit("json", text, (("b", "c"), [1, "ä"]), exact=True)
     assert new == '{\n\t"a": 1, // one\n\t"b": {\n\t\t"c": [\n\t\t\t1,\n\t\t\t"ä"\n\t\t]\n\t}\n}\n'
@@ -81,13 +81,13 @@ def test_json_without_trailing_commas_and_a_comment_behind_the_last_member() -> 
         ("{\n  // empty\n}\n", '{\n  // empty\n  "a": {\n    "b": 1\n  }\n}\n'),
     ],
 )
-def test_json_of_many_shapes(text: str, new: str | None) -> None:
+def test_json_insertion_into_various_layouts(text: str, new: str | None) -> None:
     changed = edit("json", text, (("a", "b"), 1))
     assert new is None or changed == new
     assert changed.count("\r\n") in (0, changed.count("\n"))
 
 
-def test_items_of_a_list_are_known_by_a_field() -> None:
+def test_json_list_items_are_identified_by_a_field() -> None:
     text = '[\n    {\n        "name": "mine",\n        "vendor": "x"\n    }\n]\n'
     path: Path = (DocumentItem("name", "ingle"),)
     new = edit("json", text, (path, {"name": "ingle", "url": "u"}))
@@ -112,13 +112,13 @@ def test_items_of_a_list_are_known_by_a_field() -> None:
         *("[" * 5000, '{"a": "\x00"}', "nonsense", "/* open"),
     ],
 )
-def test_what_is_not_json(text: str) -> None:
+def test_invalid_json_is_rejected(text: str) -> None:
     with pytest.raises(CannotEdit, match="not JSON"):
         parse(text, "json")
 
 
 @pytest.mark.parametrize("text", ["[]", '"x"', '{"a": []}', '{"a": 3}'])
-def test_something_else_where_an_object_is_expected(text: str) -> None:
+def test_json_value_of_an_unexpected_type_is_rejected(text: str) -> None:
     with pytest.raises(CannotEdit, match="is not an object"):
         edit("json", text, (("a", "b"), 1))
 
@@ -138,7 +138,7 @@ values = st.recursive(
     data=st.dictionaries(st.text(max_size=3), values, max_size=4),
     indent=st.sampled_from([None, 2, "\t"]),
 )
-def test_any_object_takes_a_setting_and_gives_it_back(
+def test_any_json_object_can_be_edited_and_restored(
     data: dict[str, object], indent: int | str | None
 ) -> None:
     data.pop("k", None)
@@ -162,7 +162,7 @@ theme = "dark" # at night
 """
 
 
-def test_toml_of_codex() -> None:
+def test_toml_codex_config() -> None:
     table = {"name": "ingle", "base_url": "http://x/v1"}
     new = edit(
         "toml",
@@ -194,11 +194,11 @@ def test_toml_of_codex() -> None:
         "x = 1\r\n\r\n[a]\r\nb = 2\r\n",
     ],
 )
-def test_toml_of_many_shapes(text: str) -> None:
+def test_toml_insertion_into_various_layouts(text: str) -> None:
     edit("toml", text, (("model",), "q"), (("model_providers", "ingle"), {"name": "n"}))
 
 
-def test_toml_comments_of_the_next_table_stay_when_ours_goes() -> None:
+def test_toml_removal_keeps_the_comment_of_the_next_table() -> None:
     file = SettingsFile(FilePath("x"), "toml", [ProgramSetting(("a", "ingle"), {"b": 1})])
     text = "[a.ingle]\nb = 1\n\n# of the next\n[next]\nc = 1\n"
     back = file.restored(text, [(("a", "ingle"), ABSENT)])
@@ -213,7 +213,7 @@ def test_toml_comments_of_the_next_table_stay_when_ours_goes() -> None:
         'x = """\n[model_providers.ingle]\n"""\n',
     ],
 )
-def test_toml_that_is_written_otherwise_is_left_alone(text: str) -> None:
+def test_toml_inline_tables_are_not_edited(text: str) -> None:
     with pytest.raises(CannotEdit):
         edit("toml", text, (("model_providers", "ingle"), {"name": "n"}))
 
@@ -221,7 +221,7 @@ def test_toml_that_is_written_otherwise_is_left_alone(text: str) -> None:
 @pytest.mark.parametrize(
     "text", ["a = " + "[" * 10_000, "a = " + "9" * 10_000, "a", "a = 1\na = 2"]
 )
-def test_what_is_not_toml(text: str) -> None:
+def test_invalid_toml_is_rejected(text: str) -> None:
     with pytest.raises(CannotEdit, match="not TOML"):
         parse(text, "toml")
 
@@ -243,19 +243,24 @@ models:
 rules:
   - be brief
 """
-OURS = {"name": "ingle", "provider": "openai", "model": "qwen2.5-coder:1.5b", "roles": ["chat"]}
+INGLE_MODEL = {
+    "name": "ingle",
+    "provider": "openai",
+    "model": "qwen2.5-coder:1.5b",
+    "roles": ["chat"],
+}
 MODELS: Path = ("models", DocumentItem("name", "ingle"))
 
 
-def test_yaml_of_continue() -> None:
-    new = edit("yaml", CONTINUE, (MODELS, OURS), exact=True)
+def test_yaml_continue_config() -> None:
+    new = edit("yaml", CONTINUE, (MODELS, INGLE_MODEL), exact=True)
     assert new == CONTINUE.replace(
         "      - chat # only\n",
         "      - chat # only\n"
         "  - name: ingle\n    provider: openai\n"
         '    model: "qwen2.5-coder:1.5b"\n    roles:\n      - chat\n',
     )
-    again = edit("yaml", new, (MODELS, {**OURS, "model": "other"}))
+    again = edit("yaml", new, (MODELS, {**INGLE_MODEL, "model": "other"}))
     assert again == new.replace('"qwen2.5-coder:1.5b"', "other")
 
 
@@ -277,14 +282,16 @@ def test_yaml_of_continue() -> None:
         "models:\n  - {name: a, model: b}\n  - {name: c}\n# end\n",
     ],
 )
-def test_yaml_of_many_shapes(text: str) -> None:
+def test_yaml_insertion_into_various_layouts(text: str) -> None:
     form, path = "yaml", MODELS
     file = SettingsFile(
-        FilePath("x"), form, [ProgramSetting(path, OURS), ProgramSetting(("version",), "1.0")]
+        FilePath("x"),
+        form,
+        [ProgramSetting(path, INGLE_MODEL), ProgramSetting(("version",), "1.0")],
     )
     new = file.edited(text)
     assert file.edited(new) == new
-    assert find(parse(new, form).data, path) == OURS
+    assert find(parse(new, form).data, path) == INGLE_MODEL
     previous = file.places(text)
     try:
         back = parse(file.restored(new, previous), form).data
@@ -295,7 +302,7 @@ def test_yaml_of_many_shapes(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "message"),
     [
         ("a: [", "not YAML"),
         ("a: 1\n---\nb: 2\n", "not YAML"),
@@ -306,12 +313,12 @@ def test_yaml_of_many_shapes(text: str) -> None:
         ("a: !!python/object:os.system 1\n", "not YAML"),
     ],
 )
-def test_yaml_that_is_left_alone(text: str, words: str) -> None:
-    with pytest.raises(CannotEdit, match=words):
-        edit("yaml", text, (MODELS, OURS))
+def test_unsupported_yaml_is_rejected(text: str, message: str) -> None:
+    with pytest.raises(CannotEdit, match=message):
+        edit("yaml", text, (MODELS, INGLE_MODEL))
 
 
-def test_blocks_of_a_program() -> None:
+def test_marked_block_is_inserted_and_replaced() -> None:
     text = 'set number\n" my own\nlet g:x = 1\n'
     new = edit("vim", text, ((BLOCK,), "let g:llama_config = {}\nlet g:y = 2"), exact=True)
     assert new.endswith(text)
@@ -322,7 +329,7 @@ def test_blocks_of_a_program() -> None:
     assert edit("lua", "", ((BLOCK,), "x = 1")).startswith("-- >>> ingle")
 
 
-def test_places_know_what_was_there() -> None:
+def test_places_records_the_previous_values() -> None:
     file = SettingsFile(
         FilePath("x"), "json", [ProgramSetting(("a", "b", "c"), 1), ProgramSetting(("d",), 2)]
     )
@@ -333,7 +340,7 @@ def test_places_know_what_was_there() -> None:
     ]
 
 
-def test_what_somebody_added_to_our_object_stays() -> None:
+def test_removal_keeps_keys_added_by_the_user() -> None:
     file = SettingsFile(FilePath("x"), "json", [ProgramSetting(("env", "A"), "1")])
     previous = file.places("{}")
     new = '{"env": {"A": "1", "THEIRS": "2"}}'

@@ -1,4 +1,4 @@
-"""Recorded machines, as the doctor sees them."""
+"""Recorded system states for the doctor tests."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ ReadSituation = Callable[[str], SystemState]
 
 
 @pytest.fixture
-def situation_of(machines: dict[str, bytes]) -> ReadSituation:
-    """The situation on a machine, by its name."""
+def read_recorded_state(machines: dict[str, bytes]) -> ReadSituation:
+    """Load the recorded system state of a machine by name."""
 
     def read(name: str) -> SystemState:
         return msgspec.toml.decode(machines[name], type=SystemState)

@@ -1,4 +1,4 @@
-"""What is found on machines of many kinds, and that what is said there can be done."""
+"""Diagnostics for recorded and constructed machines, and the commands they suggest."""
 
 from __future__ import annotations
 
@@ -60,21 +60,21 @@ def find(diagnosis: DoctorReport, code: str) -> Diagnostic:
     return next(finding for finding in diagnosis.findings if finding.code == code)
 
 
-def test_every_recorded_machine_is_expected(machines: dict[str, bytes]) -> None:
+def test_every_recorded_machine_has_expectations(machines: dict[str, bytes]) -> None:
     assert set(machines) == set(EXPECTED)
 
 
 @pytest.mark.parametrize("name", EXPECTED)
-def test_recorded_machines(situation_of: ReadSituation, name: str) -> None:
-    diagnosis = diagnose(situation_of(name))
+def test_findings_on_recorded_machines(read_recorded_state: ReadSituation, name: str) -> None:
+    diagnosis = diagnose(read_recorded_state(name))
     assert [finding.code for finding in diagnosis.findings] == EXPECTED[name]
     assert diagnosis.ok != (name in BROKEN)
     assert len(diagnosis.fine) >= len(CHECKS) - len(diagnosis.findings)
 
 
 @pytest.mark.parametrize("name", EXPECTED)
-def test_what_is_wrong_can_be_mended(situation_of: ReadSituation, name: str) -> None:
-    for finding in diagnose(situation_of(name)).findings:
+def test_findings_have_a_remedy(read_recorded_state: ReadSituation, name: str) -> None:
+    for finding in diagnose(read_recorded_state(name)).findings:
         assert finding.what.endswith(".")
         if finding.severity != "note":
             assert finding.mend
@@ -124,19 +124,23 @@ def test_what_is_wrong_can_be_mended(situation_of: ReadSituation, name: str) -> 
         ("amd-igpu", "port-taken", "export INGLE_PORT=4646"),
     ],
 )
-def test_commands(situation_of: ReadSituation, name: str, code: str, command: str) -> None:
-    assert find(diagnose(situation_of(name)), code).commands[0] == command
+def test_suggested_commands(
+    read_recorded_state: ReadSituation, name: str, code: str, command: str
+) -> None:
+    assert find(diagnose(read_recorded_state(name)), code).commands[0] == command
 
 
-def test_what_ingle_holds_itself_is_not_held_by_others(situation_of: ReadSituation) -> None:
-    """9200 is a model of the daemon; the game and Ollama are named, the model is not."""
-    finding = find(diagnose(situation_of("rtx-4090-game")), "gpu-memory-held")
+def test_gpu_memory_of_own_models_is_not_attributed_to_others(
+    read_recorded_state: ReadSituation,
+) -> None:
+    """Process 9200 is a model of the daemon; the game and Ollama are listed, the model is not."""
+    finding = find(diagnose(read_recorded_state("rtx-4090-game")), "gpu-memory-held")
     assert "15.0 GB" in finding.what
     assert "Cyberpunk2077.exe 9.4 GB (pid 7311), ollama 5.4 GB (pid 6200)" in finding.why
     assert "9200" not in finding.why
 
 
-def base() -> SystemState:
+def plain_state() -> SystemState:
     build = LlamaBuild(version="0.3.36", backends=["CPU"])
     machine = Machine(
         cpu=Cpu(architecture="x86_64", instruction_sets=["AVX2"]),
@@ -150,27 +154,27 @@ def codes(situation: SystemState) -> list[str]:
     return [finding.code for finding in diagnose(situation).findings]
 
 
-def test_nothing_is_wrong_with_a_plain_machine() -> None:
-    assert codes(base()) == []
+def test_plain_machine_has_no_findings() -> None:
+    assert codes(plain_state()) == []
 
 
-def test_a_gpu_whose_driver_was_updated() -> None:
+def test_gpu_without_driver_data_needs_a_driver_reinstall() -> None:
     gpus = [Gpu(name="NVIDIA GPU 2684", vendor="nvidia")]
-    situation = _with_machine(base(), gpus=gpus)
+    situation = _with_machine(plain_state(), gpus=gpus)
     finding = find(diagnose(situation), "driver-silent")
     assert finding.commands == ["sudo ubuntu-drivers install"]
 
 
-def test_hidden_gpus() -> None:
+def test_gpu_hidden_by_visible_devices() -> None:
     gpu = Gpu(name="NVIDIA T4", vendor="nvidia", memory_total=16 * GIB, memory_free=16 * GIB)
-    situation = _with_machine(base(), gpus=[gpu])
+    situation = _with_machine(plain_state(), gpus=[gpu])
     hidden = msgspec.structs.replace(situation, visible_gpus="-1")
     assert "gpu-hidden" in codes(hidden)
     assert "gpu-hidden" not in codes(msgspec.structs.replace(situation, visible_gpus="0"))
 
 
-def test_a_driver_that_names_nobody() -> None:
-    """As under Windows and WSL: memory is gone, but with whom is not told."""
+def test_gpu_memory_held_by_unknown_processes() -> None:
+    """On Windows and WSL, memory is in use but the driver does not list the processes."""
     gpu = Gpu(
         name="NVIDIA T4",
         vendor="nvidia",
@@ -178,25 +182,25 @@ def test_a_driver_that_names_nobody() -> None:
         memory_free=8 * GIB,
         processes=[GpuProcess(pid=4)],
     )
-    finding = find(diagnose(_with_machine(base(), gpus=[gpu])), "gpu-memory-held")
+    finding = find(diagnose(_with_machine(plain_state(), gpus=[gpu])), "gpu-memory-held")
     assert "does not report what" in finding.why
 
 
 @pytest.mark.parametrize(
     ("free", "severity"), [(GIB // 4, "broken"), (4 * GIB, "warning"), (50 * GIB, None)]
 )
-def test_room_on_the_disk(free: int, severity: str | None) -> None:
+def test_low_disk_space(free: int, severity: str | None) -> None:
     disk = Disk(folder="/m", total=100 * GIB, free=free, kind="ssd")
-    found = diagnose(_with_machine(base(), disk=disk)).findings
+    found = diagnose(_with_machine(plain_state(), disk=disk)).findings
     assert [finding.severity for finding in found] == ([severity] if severity else [])
 
 
-def test_swap_that_nobody_misses_is_fine() -> None:
-    """Systems put away what was not used for days, however much memory is free."""
+def test_swap_in_use_is_reported_only_when_memory_is_short() -> None:
+    """Swapped-out pages are harmless while plenty of memory is free."""
     plenty = HostMemory(total=16 * GIB, available=9 * GIB, swap_total=8 * GIB, swap_used=2 * GIB)
-    assert codes(_with_machine(base(), memory=plenty)) == []
+    assert codes(_with_machine(plain_state(), memory=plenty)) == []
     short = msgspec.structs.replace(plenty, available=2 * GIB)
-    assert codes(_with_machine(base(), memory=short)) == ["swap-in-use"]
+    assert codes(_with_machine(plain_state(), memory=short)) == ["swap-in-use"]
 
 
 @pytest.mark.parametrize(
@@ -221,18 +225,18 @@ def test_swap_that_nobody_misses_is_fine() -> None:
         ({"config_error": "'kontext' is not a setting of ingle."}, "settings-wrong"),
     ],
 )
-def test_one_thing_is_wrong(changes: dict[str, object], expected: str) -> None:
-    assert codes(msgspec.structs.replace(base(), **changes)) == [expected]
+def test_single_problem_gives_a_single_finding(changes: dict[str, object], expected: str) -> None:
+    assert codes(msgspec.structs.replace(plain_state(), **changes)) == [expected]
 
 
-def test_our_own_daemon_may_have_the_port() -> None:
+def test_port_used_by_the_own_daemon_is_no_finding() -> None:
     port = PortState(number=4645, taken=True, ours=True)
-    assert codes(msgspec.structs.replace(base(), port=port)) == []
+    assert codes(msgspec.structs.replace(plain_state(), port=port)) == []
 
 
 def test_python_under_rosetta() -> None:
     cpu = Cpu(model="Apple M1", architecture="x86_64")
-    assert codes(_with_machine(base(), cpu=cpu)) == ["rosetta"]
+    assert codes(_with_machine(plain_state(), cpu=cpu)) == ["rosetta"]
 
 
 def _with_machine(situation: SystemState, **changes: object) -> SystemState:

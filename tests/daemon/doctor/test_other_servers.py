@@ -1,4 +1,4 @@
-"""Which processes belong to programs that run models."""
+"""Detection of other model servers and their memory."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PROCESSES = [
 ]
 
 
-def test_processes_of_one_program_count_together() -> None:
+def test_processes_of_one_program_are_grouped() -> None:
     gpus = [
         Gpu(name="a", vendor="nvidia", processes=[GpuProcess(pid=11, name="x", memory=4000)]),
         Gpu(name="b", vendor="nvidia", processes=[GpuProcess(pid=11, memory=1000)]),
@@ -29,10 +29,10 @@ def test_processes_of_one_program_count_together() -> None:
     ]
 
 
-def test_without_a_driver_nothing_is_said_of_gpus() -> None:
+def test_gpu_memory_is_unknown_without_a_driver() -> None:
     (neighbour,) = group_neighbours([(15, "llama-server", 7)], [], own=[])
     assert neighbour == OtherServer(program="llama-server", pid=15, memory=7, gpu_memory=None)
 
 
-def test_this_machine_can_be_looked_at() -> None:
+def test_finds_neighbours_on_this_machine() -> None:
     assert all(neighbour.pid > 0 for neighbour in find_neighbours([], []))

@@ -1,4 +1,4 @@
-"""How ingle stands on this machine: folders, a port, limits."""
+"""Reading the system state of this machine: folders, port, limits."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from ingle.daemon.doctor.system_state import DaemonState
 from ingle.daemon.settings.config import load_config
 from ingle.daemon.settings.paths import find_paths
 
-posix = pytest.mark.skipif(sys.platform == "win32", reason="modes and owners are POSIX's")
+posix = pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX modes and owners")
 
 
-def test_a_sandbox_that_hides_other_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sandbox_that_denies_process_listing(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
         raise PermissionError(13, "Permission denied")
 
@@ -37,7 +37,7 @@ def test_a_sandbox_that_hides_other_processes(monkeypatch: pytest.MonkeyPatch) -
     assert find_neighbours([], []) == []
 
 
-def test_this_machine(ingle_home: Path) -> None:
+def test_read_system_state_of_this_machine(ingle_home: Path) -> None:
     situation = read_system_state(load_config({"INGLE_HOME": str(ingle_home)}), DaemonState())
     assert situation.machine.memory.total > 0
     assert [folder.use for folder in situation.folders] == ["config", "models", "state", "runtime"]
@@ -47,7 +47,7 @@ def test_this_machine(ingle_home: Path) -> None:
 
 
 @posix
-def test_folders(ingle_home: Path, tmp_path: Path) -> None:
+def test_folder_permissions_and_links(ingle_home: Path, tmp_path: Path) -> None:
     paths = find_paths({"INGLE_HOME": str(ingle_home)})
     paths.runtime.mkdir(parents=True)
     paths.runtime.chmod(0o755)
@@ -64,8 +64,8 @@ def test_folders(ingle_home: Path, tmp_path: Path) -> None:
 
 
 @posix
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_a_folder_that_cannot_be_written(ingle_home: Path) -> None:
+@pytest.mark.skipif(os.geteuid() == 0, reason="root can write everywhere")
+def test_unwritable_folder(ingle_home: Path) -> None:
     ingle_home.mkdir()
     ingle_home.chmod(0o500)
     folders = read_folders(find_paths({"INGLE_HOME": str(ingle_home)}))
@@ -73,25 +73,25 @@ def test_a_folder_that_cannot_be_written(ingle_home: Path) -> None:
     ingle_home.chmod(0o700)
 
 
-def test_a_file_in_the_place_of_a_folder(ingle_home: Path) -> None:
+def test_file_in_place_of_a_folder(ingle_home: Path) -> None:
     ingle_home.write_text("")
     folders = read_folders(find_paths({"INGLE_HOME": str(ingle_home)}))
     assert not any(folder.writable for folder in folders)
 
 
-def test_ports() -> None:
+def test_busy_port_and_its_owner() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         number: int = server.getsockname()[1]
         port = read_port("127.0.0.1", number, DaemonState())
         assert port.taken
         assert not port.ours
-        assert port.pid in (os.getpid(), 0)  # some systems do not say
+        assert port.pid in (os.getpid(), 0)  # some systems do not report it
         daemon = DaemonState(state="running", address=f"127.0.0.1:{number}")
         assert read_port("127.0.0.1", number, daemon).ours
     assert not read_port("127.0.0.1", number, DaemonState()).taken
     assert read_port("127.0.0.1", -1, DaemonState()).number == -1
 
 
-def test_limits() -> None:
+def test_open_files_limit() -> None:
     files = read_limits().open_files
     assert files is None or files > 0

@@ -1,4 +1,4 @@
-"""Names: which model answers to what a client says."""
+"""Model aliases: exact names, wildcards, the unknown model, and errors."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ ALIASES = (
 
 @pytest.fixture
 def store(tmp_path: Path) -> ModelStore:
-    """`smollm2:135m`, `echo:1` and `mine:latest`, with files that hold nothing."""
+    """`smollm2:135m`, `echo:1` and `mine:latest`, with empty model files."""
     store = ModelStore(tmp_path, Catalog.load())
     for name in ("smollm2:135m", "echo:1", "mine:latest"):
         folder = tmp_path.joinpath(*name.split(":"))
@@ -59,7 +59,7 @@ def store(tmp_path: Path) -> ModelStore:
 
 
 @pytest.mark.parametrize(
-    ("said", "found"),
+    ("name", "found"),
     [
         ("smollm2", "smollm2:135m"),
         ("smollm2:latest", "smollm2:135m"),
@@ -78,45 +78,45 @@ def store(tmp_path: Path) -> ModelStore:
         ("openai/gpt-5", "echo:1"),
     ],
 )
-def test_who_answers(store: ModelStore, said: str, found: str) -> None:
-    assert AliasTable(ALIASES).resolve(said, store).name == found
+def test_names_and_aliases_resolve_to_a_model(store: ModelStore, name: str, found: str) -> None:
+    assert AliasTable(ALIASES).resolve(name, store).name == found
 
 
-def test_an_installed_models_own_name_comes_before_an_alias(store: ModelStore) -> None:
+def test_installed_model_takes_precedence_over_an_alias(store: ModelStore) -> None:
     table = AliasTable([("echo:1", "smollm2"), ("*", "smollm2")], unknown_model="smollm2")
     assert table.resolve("echo:1", store).name == "echo:1"
     assert table.resolve("anything", store).name == "smollm2:135m"
 
 
-def test_brackets_are_no_wildcards(store: ModelStore) -> None:
+def test_brackets_are_not_wildcards(store: ModelStore) -> None:
     table = AliasTable([("a[bc]*", "echo:1")])
     assert table.resolve("a[bc]d", store).name == "echo:1"
     with pytest.raises(ModelNotFound):
         table.resolve("ab", store)
 
 
-def test_an_unknown_name_gets_the_unknown_model(store: ModelStore) -> None:
+def test_unknown_name_resolves_to_the_unknown_model(store: ModelStore) -> None:
     table = AliasTable(ALIASES, unknown_model="coder")
     assert table.resolve("whatever/it-is:7b", store).name == "echo:1"
 
 
 @pytest.mark.parametrize(
-    "said", ["qwen2.5-coder:0.5b", "hf.co/owner/repo:Q4_0", "/none.gguf", "./none.gguf", "gone"]
+    "name", ["qwen2.5-coder:0.5b", "hf.co/owner/repo:Q4_0", "/none.gguf", "./none.gguf", "gone"]
 )
-def test_a_name_that_means_one_model_gets_no_other(store: ModelStore, said: str) -> None:
+def test_specific_reference_does_not_fall_back(store: ModelStore, name: str) -> None:
     table = AliasTable(ALIASES, unknown_model="echo:1")
     with pytest.raises(ModelNotFound):
-        table.resolve(said, store)
+        table.resolve(name, store)
 
 
-def test_an_alias_whose_model_is_not_here_says_so(store: ModelStore) -> None:
+def test_alias_of_a_missing_model_reports_its_target(store: ModelStore) -> None:
     with pytest.raises(ModelNotFound) as caught:
         AliasTable(ALIASES).resolve("gone", store)
     assert "'gone' is an alias of 'qwen2.5-coder:1.5b'" in caught.value.message
     assert caught.value.hint == "`ingle pull qwen2.5-coder:1.5b` fetches it."
 
 
-def test_nobody_knows_the_name(store: ModelStore) -> None:
+def test_unknown_name_error_lists_known_names(store: ModelStore) -> None:
     with pytest.raises(ModelNotFound) as caught:
         AliasTable(ALIASES).resolve("gpt-4", store)
     assert caught.value.hint is not None
@@ -124,22 +124,22 @@ def test_nobody_knows_the_name(store: ModelStore) -> None:
         assert word in caught.value.hint
 
 
-def test_a_long_name_is_not_tried_on_patterns(store: ModelStore) -> None:
+def test_very_long_names_are_not_matched_against_patterns(store: ModelStore) -> None:
     table = AliasTable([("a*a*a*a*a*a*a*a*b", "echo:1")])
     assert table.target("a" * 500) is None
     assert table.target("a" * 500 + "b") == "echo:1"
     assert table.target("a" * 100_000 + "b") is None
 
 
-@pytest.mark.parametrize("said", ["x" * 10**7, "\ud800", "a\x00b", "", " ", "🙂" * 5000])
-def test_hostile_names_are_not_found(store: ModelStore, said: str) -> None:
+@pytest.mark.parametrize("name", ["x" * 10**7, "\ud800", "a\x00b", "", " ", "🙂" * 5000])
+def test_hostile_names_are_not_found(store: ModelStore, name: str) -> None:
     with pytest.raises(ModelNotFound) as caught:
-        AliasTable(ALIASES).resolve(said, store)
+        AliasTable(ALIASES).resolve(name, store)
     assert len(caught.value.message) + len(caught.value.hint or "") < 20_000
     (caught.value.message + str(caught.value.hint)).encode()
 
 
-def test_entries_are_the_full_aliases_with_what_they_lead_to() -> None:
+def test_entries_lists_exact_aliases_with_their_targets() -> None:
     assert AliasTable(ALIASES).entries() == [
         ("gpt-4o", "echo:1"),
         ("claude-3", "smollm2:135m"),
@@ -148,7 +148,7 @@ def test_entries_are_the_full_aliases_with_what_they_lead_to() -> None:
     ]
 
 
-async def test_every_route_takes_an_alias(run_daemon: DaemonFactory) -> None:
+async def test_endpoints_accept_aliases(run_daemon: DaemonFactory) -> None:
     hi = {"model": "gpt-4o", "messages": [{"role": "user", "content": "Hi"}]}
     async with run_daemon(aliases=(("gpt-4o", "echo:1"),), unknown_model="") as daemon:
         answer = await daemon.tcp.post("/v1/chat/completions", json=hi)
@@ -162,13 +162,13 @@ async def test_every_route_takes_an_alias(run_daemon: DaemonFactory) -> None:
         unknown = await daemon.tcp.post("/v1/chat/completions", json={**hi, "model": "o9"})
         assert unknown.status_code == 404
         assert "unknown_model" in unknown.json()["error"]["message"]
-        # A name of somebody's own must not remove the model behind it.
+        # Deleting an alias must not remove the model it points to.
         assert (await daemon.tcp.delete("/ingle/v1/models/gpt-4o")).status_code == 404
         unloaded = await daemon.tcp.post("/ingle/v1/unload", json={"model": "gpt-4o"})
         assert unloaded.json() == {"unloaded": ["echo:1"]}
 
 
-async def test_the_default_model_may_be_an_alias(run_daemon: DaemonFactory) -> None:
+async def test_default_model_may_be_an_alias(run_daemon: DaemonFactory) -> None:
     async with run_daemon(aliases=(("mine", "echo:1"),), default_model="mine") as daemon:
         assert (await daemon.tcp.get("/ingle/v1/status")).json()["default_model"] == "echo:1"
         models = (await daemon.tcp.get("/ingle/v1/models")).json()["models"]

@@ -1,4 +1,4 @@
-"""Tests of what a file tells of its model before that is loaded."""
+"""Facts read from model files before loading: metadata, capabilities and templates."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def bert(tmp_path: Path, make_bert: MakeBert) -> StoredModel:
     return ModelStore(tmp_path / "store", Catalog.load()).resolve(str(make_bert()))
 
 
-def test_the_metadata_comes_without_long_lists(bert: StoredModel) -> None:
+def test_metadata_excludes_long_lists(bert: StoredModel) -> None:
     facts = FactsReader().read(bert)
     assert facts.format == "gguf"
     assert facts.metadata["general.architecture"] == "bert"
@@ -33,7 +33,7 @@ def test_the_metadata_comes_without_long_lists(bert: StoredModel) -> None:
     assert facts.tensors
 
 
-def test_a_file_is_read_again_only_when_it_changed(bert: StoredModel) -> None:
+def test_file_is_reread_only_after_a_change(bert: StoredModel) -> None:
     reader = FactsReader()
     first = reader.read(bert)
     assert reader.read(bert) is first
@@ -49,7 +49,7 @@ def test_a_file_is_read_again_only_when_it_changed(bert: StoredModel) -> None:
         ("{{ tools }}{% if enable_thinking %}<think>{% endif %}", True, True),
     ],
 )
-def test_a_template_tells_what_a_model_was_taught(
+def test_template_determines_tool_and_reasoning_capabilities(
     bert: StoredModel, template: str, calls_tools: bool, reasons: bool
 ) -> None:
     reader = FactsReader()
@@ -58,7 +58,7 @@ def test_a_template_tells_what_a_model_was_taught(
     assert facts.template == template
     assert facts.capabilities.calls_tools is calls_tools
     assert facts.capabilities.reasons is reasons
-    assert reader.read(bert).template == ""  # another model of the same file keeps its own
+    assert reader.read(bert).template == ""  # same file, another model
 
 
 def test_models_that_share_a_file_keep_their_own_task(bert: StoredModel) -> None:
@@ -68,7 +68,7 @@ def test_models_that_share_a_file_keep_their_own_task(bert: StoredModel) -> None
     assert reader.read(ranker).capabilities.task is ModelTask.RERANK
 
 
-def test_a_model_whose_file_cannot_be_read_has_what_its_manifest_says(bert: StoredModel) -> None:
+def test_unreadable_file_falls_back_to_the_manifest(bert: StoredModel) -> None:
     model = msgspec.structs.replace(bert, context=77)
     bert.path.write_bytes(b"GGUF")
     facts = FactsReader().read(model)
@@ -78,12 +78,12 @@ def test_a_model_whose_file_cannot_be_read_has_what_its_manifest_says(bert: Stor
 
 
 @pytest.mark.model
-def test_models_for_code_fill_gaps(fetch_model: Callable[[str], Path], tmp_path: Path) -> None:
+def test_coding_model_supports_infill(fetch_model: Callable[[str], Path], tmp_path: Path) -> None:
     store = ModelStore(tmp_path / "store", Catalog.load())
     reader = FactsReader()
     coder = store.resolve(str(fetch_model("qwen2.5-coder:0.5b")))
     assert reader.read(coder).capabilities == Capabilities(
         ModelTask.GENERATE, calls_tools=True, reasons=False, infills=True
     )
-    chatty = store.resolve(str(fetch_model("smollm2")))
-    assert not reader.read(chatty).capabilities.infills
+    chat_model = store.resolve(str(fetch_model("smollm2")))
+    assert not reader.read(chat_model).capabilities.infills

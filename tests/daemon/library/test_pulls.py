@@ -1,4 +1,4 @@
-"""Tests of downloads: one for all who want the model, and it belongs to the daemon."""
+"""Pulls: one shared download per model, which runs independently of its clients."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class SlowPuller:
-    """Downloads a thousand bytes once the test says so."""
+    """Reports progress of a thousand bytes, then finishes when the test sets `go`."""
 
     def __init__(self, result: StoredModel | Exception) -> None:
         self.calls: list[str] = []
@@ -70,7 +70,7 @@ def manager(puller: SlowPuller, hub: EventHub | None = None) -> PullManager:
     return PullManager(puller, lambda name: name.lower(), hub or EventHub())
 
 
-async def test_joiners_share_one_download(tmp_path: Path) -> None:
+async def test_concurrent_pulls_share_one_download(tmp_path: Path) -> None:
     puller = SlowPuller(model(tmp_path))
     pulls = manager(puller)
     first, second = pulls.join("M"), pulls.join("m")
@@ -85,25 +85,25 @@ async def test_joiners_share_one_download(tmp_path: Path) -> None:
     assert pulls.progress() == []
 
 
-async def test_followers_see_progress_and_the_end(tmp_path: Path) -> None:
+async def test_followers_receive_progress_and_the_final_status(tmp_path: Path) -> None:
     puller = SlowPuller(model(tmp_path))
     hub = EventHub()
     with hub.subscribe() as subscription:
         pull = manager(puller, hub).join("m")
-        seen: list[PullProgress] = []
+        received: list[PullProgress] = []
         async for progress in pull.follow():
-            seen.append(progress)
+            received.append(progress)
             if progress.received == 1000:
                 puller.go.set()
         subscription.end()
         published = [event.data async for event in subscription]
-    assert seen[0].status == "resolving"
-    assert seen[-1].status == "done"
-    assert (seen[-1].received, seen[-1].total) == (1000, 1000)
+    assert received[0].status == "resolving"
+    assert received[-1].status == "done"
+    assert (received[-1].received, received[-1].total) == (1000, 1000)
     assert b'"done"' in published[-1]
 
 
-async def test_a_failure_reaches_all_and_the_next_pull_is_a_new_one(tmp_path: Path) -> None:
+async def test_failed_pull_is_raised_and_the_next_one_starts_anew(tmp_path: Path) -> None:
     puller = SlowPuller(HashMismatch("Not what was promised."))
     puller.go.set()
     pulls = manager(puller)
@@ -116,7 +116,7 @@ async def test_a_failure_reaches_all_and_the_next_pull_is_a_new_one(tmp_path: Pa
     assert len(puller.calls) == 2
 
 
-async def test_cancelling_stops_it_for_all(tmp_path: Path) -> None:
+async def test_cancel_stops_the_download_for_all_clients(tmp_path: Path) -> None:
     pulls = manager(SlowPuller(model(tmp_path)))
     pull = pulls.join("m")
     assert await pulls.cancel("M") is True
@@ -125,7 +125,7 @@ async def test_cancelling_stops_it_for_all(tmp_path: Path) -> None:
     assert await pulls.cancel("m") is False
 
 
-async def test_closing_stops_them_and_takes_no_new_ones(tmp_path: Path) -> None:
+async def test_close_cancels_pulls_and_refuses_new_ones(tmp_path: Path) -> None:
     pulls = manager(SlowPuller(model(tmp_path)))
     pull = pulls.join("m")
     await pulls.close()
@@ -134,7 +134,7 @@ async def test_closing_stops_them_and_takes_no_new_ones(tmp_path: Path) -> None:
         pulls.join("m")
 
 
-async def test_over_http_a_client_that_leaves_does_not_stop_it(
+async def test_disconnected_client_does_not_stop_the_download(
     run_daemon: DaemonFactory, tmp_path: Path
 ) -> None:
     puller = SlowPuller(model(tmp_path))
@@ -157,9 +157,7 @@ async def test_over_http_a_client_that_leaves_does_not_stop_it(
         assert progress["model"] == "smollm2:135m"
 
 
-async def test_over_http_a_failure_is_an_error_event(
-    run_daemon: DaemonFactory, tmp_path: Path
-) -> None:
+async def test_failed_pull_sends_an_error_event(run_daemon: DaemonFactory, tmp_path: Path) -> None:
     puller = SlowPuller(model(tmp_path))
     async with run_daemon(pull=puller) as daemon:
         stream = daemon.stream("POST", "/ingle/v1/pull", json={"model": "smollm2"})

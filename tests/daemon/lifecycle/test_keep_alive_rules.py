@@ -1,4 +1,4 @@
-"""Tests of what the owner settled for models by name."""
+"""Keep-alive and pin settings per model name."""
 
 from __future__ import annotations
 
@@ -51,12 +51,12 @@ def resolve(name: str) -> StoredModel:
         ("gpt-4o", 60.0),
     ],
 )
-def test_the_name_that_was_used_counts_first(reference: str, seconds: float) -> None:
+def test_keep_alive_of_the_requested_name_takes_precedence(reference: str, seconds: float) -> None:
     config = Config(paths=PATHS, keep_alives=(("gone", 1.0), ("coder", 60.0), ("fast", 5.0)))
     assert find_rule(config, resolve, reference, resolve("coder")) == KeepAliveRule(seconds)
 
 
-def test_pins_are_the_models_whatever_the_name() -> None:
+def test_pin_applies_to_the_model_under_any_name() -> None:
     config = Config(paths=PATHS, pinned=("gone", "coder"))
     assert find_rule(config, resolve, "fast", resolve("fast")).pinned
     assert find_rule(config, resolve, "other", stored("other")) == NO_RULE

@@ -1,4 +1,4 @@
-"""Tests of telling a lack of memory from other failures, and of asking for less."""
+"""Detection of out-of-memory failures, and reduced settings for the retry."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def counters(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("error", "kills_before", "lacked"),
+    ("error", "kills_before", "out_of_memory"),
     [
         (OutOfMemory("No."), 3, True),
         (LoadFailed("The file is damaged."), 3, False),
@@ -31,18 +31,18 @@ def counters(tmp_path: Path) -> Path:
         (WorkerDied("It was killed by SIGSEGV."), 2, False),
     ],
 )
-def test_which_failures_mean_a_lack_of_memory(
-    error: BackendError, kills_before: int, *, lacked: bool, counters: Path
+def test_out_of_memory_is_detected_from_the_failure(
+    error: BackendError, kills_before: int, *, out_of_memory: bool, counters: Path
 ) -> None:
-    assert lacked_memory(error, kills_before, counters) is lacked
+    assert lacked_memory(error, kills_before, counters) is out_of_memory
 
 
-def test_a_system_without_the_counter_has_killed_nobody(counters: Path, tmp_path: Path) -> None:
+def test_missing_oom_kill_counter_reads_as_zero(counters: Path, tmp_path: Path) -> None:
     assert out_of_memory_kills(counters) == 3
     assert out_of_memory_kills(tmp_path / "none") == 0
 
 
-def test_less_is_asked_for_step_by_step_and_of_context_only_where_allowed(
+def test_reduced_spec_shrinks_context_only_where_allowed(
     small_llama: Path,
 ) -> None:
     spec = LoadSpec(engine="llama.cpp", path=str(small_llama), context=8192)
@@ -57,7 +57,7 @@ def test_less_is_asked_for_step_by_step_and_of_context_only_where_allowed(
     assert again is None
 
 
-def test_the_engine_of_our_own_gives_up_steps_and_cache() -> None:
+def test_reduced_spec_of_the_own_engine_shrinks_batch_and_cache() -> None:
     spec = LoadSpec(engine="cuda", path="/x", context=4096, kv_capacity=16384, batch=2048)
     smaller = reduced_spec(spec, shrinks_context=True)
     assert smaller is not None

@@ -1,4 +1,4 @@
-"""Caps and defaults, whatever a client asks for."""
+"""Server-wide caps and defaults: max_tokens, context and keep-alive."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ENDLESS = {"reply": "x" * 400}
 
 
 @pytest.mark.parametrize(
-    ("most", "default", "asked", "given"),
+    ("cap", "default", "requested", "effective"),
     [
         (0, 0, None, None),
         (0, 0, 7, 7),
@@ -36,18 +36,20 @@ ENDLESS = {"reply": "x" * 400}
         (10, 5, 0, 0),
     ],
 )
-def test_tokens(most: int, default: int, asked: int | None, given: int | None) -> None:
-    spec = LoadSpec(engine="", path="", context=1, max_tokens=most, default_max_tokens=default)
-    assert spec.answer_limit(asked) == given
+def test_answer_limit_applies_cap_and_default(
+    cap: int, default: int, requested: int | None, effective: int | None
+) -> None:
+    spec = LoadSpec(engine="", path="", context=1, max_tokens=cap, default_max_tokens=default)
+    assert spec.answer_limit(requested) == effective
 
 
 @pytest.mark.parametrize(
-    ("most", "asked", "given"),
+    ("cap", "requested", "effective"),
     [(-1, -1, -1), (-1, 60, 60), (30, -1, 30), (30, 60, 30), (30, 5, 5), (0, 60, 0)],
 )
-def test_keep_alive(most: float, asked: float, given: float) -> None:
-    config = Config(paths=find_paths({"INGLE_HOME": os.devnull}), max_keep_alive=most)
-    assert config.bounded_keep_alive(asked) == given
+def test_keep_alive_is_capped(cap: float, requested: float, effective: float) -> None:
+    config = Config(paths=find_paths({"INGLE_HOME": os.devnull}), max_keep_alive=cap)
+    assert config.bounded_keep_alive(requested) == effective
 
 
 async def completion(daemon: RunningDaemon, **fields: Any) -> int:
@@ -58,7 +60,7 @@ async def completion(daemon: RunningDaemon, **fields: Any) -> int:
     return tokens
 
 
-async def test_answers_are_no_longer_than_allowed(run_daemon: DaemonFactory) -> None:
+async def test_answers_are_limited_by_max_tokens(run_daemon: DaemonFactory) -> None:
     async with run_daemon(script=ENDLESS, max_tokens=12, default_max_tokens=5) as daemon:
         assert await completion(daemon) == 5
         assert await completion(daemon, max_tokens=8) == 8
@@ -70,19 +72,19 @@ async def test_answers_are_no_longer_than_allowed(run_daemon: DaemonFactory) -> 
         assert '"finish_reason":"length"' in text
 
 
-async def test_no_load_gets_more_context_or_time_than_allowed(run_daemon: DaemonFactory) -> None:
+async def test_load_is_limited_by_max_context_and_max_keep_alive(run_daemon: DaemonFactory) -> None:
     async with run_daemon(max_context=300, max_keep_alive=60.0) as daemon:
         body = {"model": "echo:1", "context": 4096, "keep_alive": -1}
         loaded = (await daemon.tcp.post("/ingle/v1/load", json=body)).json()
         assert loaded["context"] == 300
         assert 0 < loaded["expires_in"] <= 60
-        # What is above the cap is the cap, so it is no reason to load the model again.
+        # A requested context above the cap is clamped to it, so the model is not reloaded.
         again = (await daemon.tcp.post("/ingle/v1/load", json={**body, "context": 8192})).json()
         assert again["pid"] == loaded["pid"]
         assert again["loaded_for"] >= loaded["loaded_for"]
 
 
-async def test_a_lease_is_bounded_like_a_load(run_daemon: DaemonFactory) -> None:
+async def test_lease_is_limited_like_a_load(run_daemon: DaemonFactory) -> None:
     async with run_daemon(max_context=1000, max_keep_alive=60.0) as daemon:
         options = LoadOptions(context=4096)
         manager = daemon.services.manager

@@ -1,4 +1,4 @@
-"""Tests of the models that are there from the start."""
+"""Preloading of configured models at startup."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     MakeManager = Callable[..., ManagerHarness]
 
 
-async def test_each_is_loaded_and_one_that_cannot_be_stops_no_other(
+async def test_failed_preload_does_not_stop_the_others(
     make_manager: MakeManager, caplog: pytest.LogCaptureFixture
 ) -> None:
     harness = make_manager()

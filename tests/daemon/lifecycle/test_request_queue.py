@@ -1,3 +1,5 @@
+"""Admission of requests: slots, queue limits, priorities and Retry-After."""
+
 from __future__ import annotations
 
 from contextlib import ExitStack
@@ -19,7 +21,7 @@ def enter(queue: RequestQueue, priority: Priority = CHAT, answers: int = 1) -> E
     return queue.enter("m", priority, answers, slots=2, max_waiting=3)
 
 
-def test_slots_and_queue_are_all_there_is() -> None:
+def test_requests_beyond_slots_and_queue_are_refused() -> None:
     queue = RequestQueue()
     places = [enter(queue) for _ in range(5)]
     with pytest.raises(QueueFull) as refusal:
@@ -33,14 +35,14 @@ def test_slots_and_queue_are_all_there_is() -> None:
         enter(queue)
 
 
-def test_a_place_is_left_with_its_context() -> None:
+def test_exception_releases_the_queue_slot() -> None:
     queue = RequestQueue()
     for _ in range(20):
         with pytest.raises(ValueError, match="it failed"), enter(queue):
             raise ValueError("it failed")
 
 
-def test_batch_counts_everybody_and_interactive_only_its_own() -> None:
+def test_batch_limit_counts_all_requests_and_interactive_only_its_own() -> None:
     queue = RequestQueue()
     for _ in range(3):
         enter(queue)
@@ -54,7 +56,7 @@ def test_batch_counts_everybody_and_interactive_only_its_own() -> None:
         enter(queue)
 
 
-def test_several_answers_are_several_requests_but_come_in_together() -> None:
+def test_multiple_choices_are_admitted_together_but_counted_each() -> None:
     queue = RequestQueue()
     big = enter(queue, answers=4)
     enter(queue, answers=16)
@@ -65,7 +67,7 @@ def test_several_answers_are_several_requests_but_come_in_together() -> None:
         enter(queue)
 
 
-def test_retry_after_follows_the_pace(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_retry_after_follows_the_completion_rate(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
     monkeypatch.setattr("ingle.daemon.lifecycle.request_queue.time.monotonic", lambda: now)
     queue = RequestQueue()
@@ -77,7 +79,7 @@ def test_retry_after_follows_the_pace(monkeypatch: pytest.MonkeyPatch) -> None:
     assert queue.retry_after(0) == 1
     assert queue.retry_after(1000) == LONGEST_RETRY
     places[4].close()
-    now += 3600  # nobody was there, so this says nothing about the pace
+    now += 3600  # the queue was empty, so this says nothing about the request rate
     place = enter(queue)
     now += 2.5
     place.close()

@@ -1,4 +1,4 @@
-"""Tests of asking once more, with processes whose deaths a test decides."""
+"""Retries after a worker crash, with crashes scripted by the test."""
 
 from __future__ import annotations
 
@@ -22,72 +22,74 @@ if TYPE_CHECKING:
     MakeManager = Callable[..., ManagerHarness]
 
 
-async def ask(
+async def run_request(
     harness: ManagerHarness, *, whole: bool = False, priority: Priority = Priority.INTERACTIVE
 ) -> list[Event]:
-    """All events that a client sees."""
-    seen: list[Event] = []
+    """Run one request and return all events the client receives."""
+    events: list[Event] = []
     async with harness.manager.lease("a", whole=whole, priority=priority) as lease:
-        await lease.backend.run(GenerateRequest(id="r", prompt="x"), seen.extend)
-    return seen
+        await lease.backend.run(GenerateRequest(id="r", prompt="x"), events.extend)
+    return events
 
 
 @pytest.mark.parametrize("whole", [False, True])
-async def test_who_has_seen_nothing_sees_one_beginning_and_one_answer(
+async def test_crash_before_output_is_retried_transparently(
     make_manager: MakeManager, whole: bool
 ) -> None:
     harness = make_manager()
     plan = harness.plans["a"]
     plan.deaths = [2 if whole else 0]
-    seen = await ask(harness, whole=whole)
-    assert [type(event) for event in seen].count(Started) == 1
-    assert "".join(event.text for event in seen if isinstance(event, Delta)) == "Hello"
+    events = await run_request(harness, whole=whole)
+    assert [type(event) for event in events].count(Started) == 1
+    assert "".join(event.text for event in events if isinstance(event, Delta)) == "Hello"
     assert len(harness.backends) == 2
     assert harness.manager.failures.deaths == {"a": 1}
     assert harness.manager.failures.retries == {"a": 1}
     assert all(backend.active == 0 for backend in harness.backends)
 
 
-async def test_who_has_seen_a_word_is_told_of_the_death(make_manager: MakeManager) -> None:
+async def test_crash_after_output_is_raised(make_manager: MakeManager) -> None:
     harness = make_manager()
     harness.plans["a"].deaths = [1]
     with pytest.raises(WorkerDied, match="signal 9"):
-        await ask(harness)
+        await run_request(harness)
     assert harness.manager.failures.retries == {}
 
 
-async def test_a_second_death_is_told_and_a_third_is_not_tried(make_manager: MakeManager) -> None:
+async def test_second_crash_is_raised_and_third_causes_quarantine(
+    make_manager: MakeManager,
+) -> None:
     harness = make_manager()
     harness.plans["a"].deaths = [0, 0, 0]
     with pytest.raises(WorkerDied):
-        await ask(harness)
+        await run_request(harness)
     assert len(harness.backends) == 2
-    with pytest.raises(ModelQuarantined):  # the third death uses the budget up
-        await ask(harness)
+    with pytest.raises(ModelQuarantined):  # the third crash within a minute causes quarantine
+        await run_request(harness)
     assert len(harness.backends) == 3
 
 
-async def test_a_start_that_dies_is_tried_again_once(make_manager: MakeManager) -> None:
+async def test_crash_during_start_is_retried_once(make_manager: MakeManager) -> None:
     harness = make_manager()
     harness.plans["a"].start_errors = [WorkerDied("It died."), WorkerDied("It died.")]
     with pytest.raises(WorkerDied):
-        await ask(harness)
+        await run_request(harness)
     await harness.manager.unload()
     harness.plans["a"].start_errors = [WorkerDied("It died.")]
-    assert len(await ask(harness)) == 4
+    assert len(await run_request(harness)) == 4
     harness.plans["a"].start_errors = []
     harness.plans["a"].deaths = []
     assert harness.manager.failures.retries == {"a": 2}
 
 
-async def test_a_batch_has_its_own_way(make_manager: MakeManager) -> None:
+async def test_batch_requests_are_not_retried(make_manager: MakeManager) -> None:
     harness = make_manager()
     harness.plans["a"].deaths = [0]
     with pytest.raises(WorkerDied):
-        await ask(harness, priority=Priority.BATCH)
+        await run_request(harness, priority=Priority.BATCH)
 
 
-async def test_a_lease_is_tried_again_once_however_often_it_asks(make_manager: MakeManager) -> None:
+async def test_lease_is_retried_only_once(make_manager: MakeManager) -> None:
     harness = make_manager()
     async with harness.manager.lease("a") as lease:
         harness.backends[0].die("It was killed.")
@@ -101,21 +103,21 @@ async def test_a_lease_is_tried_again_once_however_often_it_asks(make_manager: M
     assert harness.manager.failures.retries == {"a": 1}
 
 
-async def test_who_came_last_goes_first_and_who_leaves_the_line_holds_up_nobody() -> None:
-    turns = RetryQueue()
+async def test_retry_queue_is_lifo_and_skips_cancelled_entries() -> None:
+    queue = RetryQueue()
     order: list[int] = []
-    numbers = [turns.arrive() for _ in range(4)]
+    numbers = [queue.arrive() for _ in range(4)]
 
-    async def go(number: int) -> None:
-        await turns.enter(number)
+    async def enter_and_leave(number: int) -> None:
+        await queue.enter(number)
         order.append(number)
         await asyncio.sleep(0)
-        turns.leave()
+        queue.leave()
 
-    tasks = [asyncio.create_task(go(number)) for number in numbers]
+    tasks = [asyncio.create_task(enter_and_leave(number)) for number in numbers]
     await asyncio.sleep(0)
     tasks[2].cancel()
     await asyncio.wait(tasks)
     assert order == [3, 1, 0]
-    await go(9)
+    await enter_and_leave(9)
     assert order[-1] == 9

@@ -1,3 +1,5 @@
+"""Forecasts of whether catalog models and local files fit into memory."""
+
 from __future__ import annotations
 
 import os
@@ -21,7 +23,7 @@ from ingle.models.gguf.gguf_header import read_header
 from ingle.models.metadata.manifest import describe_file
 
 GB = 10**9
-ALONE = EngineFacts(own=CudaAvailability())
+WITHOUT_GPU = EngineFacts(own=CudaAvailability())
 GPU = EngineFacts(
     own=CudaAvailability(has_torch=True, gpu_memory=12 * GB, capability=(8, 9)),
     gpu_name="RTX 4070",
@@ -49,22 +51,22 @@ RECORDED = [entry for entry in Catalog.load().entries if entry.shape is not None
 
 
 @pytest.mark.parametrize("entry", RECORDED, ids=lambda entry: entry.full_name)
-def test_every_model_whose_shape_is_recorded_has_a_real_forecast(
+def test_catalog_entries_with_a_shape_get_an_exact_forecast(
     entry: CatalogEntry, forecaster: MakeForecaster
 ) -> None:
     assert entry.shape is not None
-    alone = forecaster(ALONE).of_entry(entry, MemoryNeeds(16 * GB))
-    assert (alone.device, alone.state) == ("cpu", "fits")
-    assert entry.size * 0.98 < alone.needs_bytes < entry.size + 3 * GB
-    assert alone.reason.startswith("llama.cpp on the CPU, since no GPU was found: ")
+    without_gpu = forecaster(WITHOUT_GPU).of_entry(entry, MemoryNeeds(16 * GB))
+    assert (without_gpu.device, without_gpu.state) == ("cpu", "fits")
+    assert entry.size * 0.98 < without_gpu.needs_bytes < entry.size + 3 * GB
+    assert without_gpu.reason.startswith("llama.cpp on the CPU, since no GPU was found: ")
     gpu = forecaster(GPU).of_entry(entry, MemoryNeeds(16 * GB, 11 * GB))
     assert (gpu.device, gpu.state, gpu.free_bytes) == ("cuda", "fits", 11 * GB)
-    none = forecaster(ALONE).of_entry(entry, MemoryNeeds(GB // 100))
+    none = forecaster(WITHOUT_GPU).of_entry(entry, MemoryNeeds(GB // 100))
     assert (none.state, none.context) == ("no", 0)
 
 
 @pytest.mark.model
-def test_what_the_catalog_records_is_what_the_files_say(smollm2_path: Path) -> None:
+def test_catalog_shape_matches_the_file_header(smollm2_path: Path) -> None:
     entry = Catalog.load().default
     header = read_header(smollm2_path)
     read = shape_of(header)
@@ -81,11 +83,11 @@ def test_what_the_catalog_records_is_what_the_files_say(smollm2_path: Path) -> N
     assert again.value_elements == read.value_elements
 
 
-def test_a_header_is_read_anew_once_the_file_has_changed(
+def test_header_is_reread_after_the_file_changed(
     tmp_path: Path, forecaster: MakeForecaster
 ) -> None:
     path = tmp_path / "model.gguf"
-    fits = forecaster(ALONE)
+    fits = forecaster(WITHOUT_GPU)
 
     def forecast(width: int) -> ModelFit:
         _write(path, width)
@@ -97,14 +99,12 @@ def test_a_header_is_read_anew_once_the_file_has_changed(
     assert "context 4,096" in large.reason
 
 
-def test_a_file_that_cannot_be_read_gets_a_guess(
-    tmp_path: Path, forecaster: MakeForecaster
-) -> None:
+def test_unreadable_file_gets_an_estimate(tmp_path: Path, forecaster: MakeForecaster) -> None:
     path = tmp_path / "model.gguf"
     _write(path, 64)
     model = describe_file(path, read_header(path))
     path.write_bytes(b"nothing")
-    fit = forecaster(ALONE).of_model(model, MemoryNeeds(8 * GB))
+    fit = forecaster(WITHOUT_GPU).of_model(model, MemoryNeeds(8 * GB))
     assert (fit.state, fit.reason) == ("fits", "")
 
 
@@ -119,11 +119,11 @@ def test_a_file_that_cannot_be_read_gets_a_guess(
         (12, 40.0, 70.0, 16, "cuda", "no"),
     ],
 )
-def test_a_guess_from_the_size_alone(
+def test_rough_fit_estimates_from_the_size(
     gpu: int, size: float, billions: float, available: float, device: str, state: str
 ) -> None:
-    room = MemoryNeeds(int(available * GB), gpu * GB)
-    fit = rough_fit(int(size * GB), int(billions * GB), 32768, room)
+    free = MemoryNeeds(int(available * GB), gpu * GB)
+    fit = rough_fit(int(size * GB), int(billions * GB), 32768, free)
     assert (fit.device, fit.state, fit.reason) == (device, state, "")
     assert fit.needs_bytes > size * GB
     assert bool(fit.context) == (state != "no")

@@ -1,4 +1,4 @@
-"""Whether a model would run, asked over HTTP."""
+"""`GET /ingle/v1/fit`: whether a model would fit into memory."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ async def report(daemon: RunningDaemon, status: int = 200, **query: Any) -> dict
 
 
 @pytest.mark.model
-async def test_a_file_of_ones_own(daemon: RunningDaemon, smollm2_path: Path) -> None:
+async def test_fit_of_a_local_file(daemon: RunningDaemon, smollm2_path: Path) -> None:
     found = await report(daemon, model=str(smollm2_path))
     assert found["installed"]
     assert found["fits"]
@@ -36,7 +36,7 @@ async def test_a_file_of_ones_own(daemon: RunningDaemon, smollm2_path: Path) -> 
     assert shorter["needs"]["host"] < found["needs"]["host"]
 
 
-async def test_a_model_of_the_catalog_that_is_not_here(daemon: RunningDaemon) -> None:
+async def test_fit_of_a_catalog_model_that_is_not_installed(daemon: RunningDaemon) -> None:
     entry = next(e for e in Catalog.load().entries if e.full_name == "qwen2.5-coder:1.5b")
     found = await report(daemon, model="qwen2.5-coder:1.5b")
     assert (found["installed"], found["size"]) == (False, entry.size)
@@ -45,24 +45,24 @@ async def test_a_model_of_the_catalog_that_is_not_here(daemon: RunningDaemon) ->
 
 
 @pytest.mark.model
-async def test_a_model_of_the_catalog_whose_shape_is_not_recorded(
+async def test_fit_of_a_catalog_model_without_a_shape_reads_the_remote_header(
     daemon: RunningDaemon, smollm2_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     entry = next(entry for entry in Catalog.load().entries if entry.shape is None)
-    asked: list[WantedModel] = []
+    requested: list[WantedModel] = []
 
-    def look_at(wanted: WantedModel) -> RemoteModel:
-        asked.append(wanted)
+    def read_header_only(wanted: WantedModel) -> RemoteModel:
+        requested.append(wanted)
         return RemoteModel(wanted.name, wanted.size, "", read_header(smollm2_path), 7)
 
-    monkeypatch.setattr("ingle.models.download.remote_model.read_remote_model", look_at)
+    monkeypatch.setattr("ingle.models.download.remote_model.read_remote_model", read_header_only)
     found = await report(daemon, model=entry.full_name)
-    assert [wanted.name for wanted in asked] == [entry.full_name]
+    assert [wanted.name for wanted in requested] == [entry.full_name]
     assert (found["size"], found["licence"]) == (entry.size, entry.licence)
     assert (found["installed"], found["fetched"]) == (False, 7)
 
 
-async def test_offline_nobody_is_asked(daemon: RunningDaemon) -> None:
+async def test_offline_fit_of_a_remote_model_is_refused(daemon: RunningDaemon) -> None:
     daemon.services.store.offline = True
     entry = next(entry for entry in Catalog.load().entries if entry.shape is None)
     for name in (entry.full_name, "hf.co/owner/repository:Q4_K_M"):
@@ -79,7 +79,7 @@ async def test_offline_nobody_is_asked(daemon: RunningDaemon) -> None:
         ({"model": "smollm2", "context": "0"}, 400),
     ],
 )
-async def test_questions_that_make_no_sense(
+async def test_invalid_queries_are_rejected(
     daemon: RunningDaemon, query: dict[str, str], status: int
 ) -> None:
     refused = await report(daemon, **query, status=status)

@@ -1,4 +1,4 @@
-"""Where stored keys and values lie, who is told so, and what may not lie there."""
+"""The KV store folder: keys per model, limits, private requests, removal and memory trimming."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     MakeManager = Callable[..., ManagerHarness]
     DaemonFactory = Callable[..., AbstractAsyncContextManager[RunningDaemon]]
 
-PROMPT = "Once upon a time there was a lighthouse. " * 8  # a token a byte, and shorter is not saved
+PROMPT = "Once upon a time there was a lighthouse. " * 8  # shorter prompts are not saved
 GIB = 2**30
 
 
@@ -48,12 +48,14 @@ def make_model(path: Path, sha256: str | None) -> StoredModel:
     )
 
 
-def test_what_the_store_fetched_is_known_by_its_digest(tmp_path: Path) -> None:
+def test_weights_digest_of_a_pulled_model_is_its_sha256(tmp_path: Path) -> None:
     assert weights_digest(make_model(tmp_path / "gone.gguf", "a1" * 32)) == "a1" * 32
 
 
 @pytest.mark.parametrize("sha256", [None, "../../somewhere", "a1" * 31, "A1" * 32])
-def test_any_other_file_is_known_by_place_size_and_time(tmp_path: Path, sha256: str | None) -> None:
+def test_weights_digest_of_other_files_depends_on_their_state(
+    tmp_path: Path, sha256: str | None
+) -> None:
     path = tmp_path / "model.gguf"
     path.write_bytes(b"GGUF")
     model = make_model(path, sha256)
@@ -64,7 +66,7 @@ def test_any_other_file_is_known_by_place_size_and_time(tmp_path: Path, sha256: 
     assert weights_digest(model) != first
 
 
-def test_the_settings_bound_it(ingle_home: Path, tmp_path: Path) -> None:
+def test_kv_store_limits_come_from_the_settings(ingle_home: Path, tmp_path: Path) -> None:
     paths = find_paths({"INGLE_HOME": str(ingle_home)})
     config = Config(paths=paths, kv_disk=5, kv_memory=2**39)
     spec = kv_store_spec(config, make_model(tmp_path / "x", "a1" * 32))
@@ -78,7 +80,7 @@ def test_the_settings_bound_it(ingle_home: Path, tmp_path: Path) -> None:
     assert kv_store_spec(config, make_model(tmp_path / "gone", None)) is None
 
 
-def test_removing_tells_what_it_freed(ingle_home: Path) -> None:
+def test_remove_stored_kv_returns_freed_bytes(ingle_home: Path) -> None:
     paths = find_paths({"INGLE_HOME": str(ingle_home)})
     for model, size in (("a1" * 32, 100), ("b2" * 32, 50)):
         (paths.kv / model).mkdir(parents=True)
@@ -88,8 +90,8 @@ def test_removing_tells_what_it_freed(ingle_home: Path) -> None:
     assert [folder.name for folder in paths.kv.iterdir()] == ["b2" * 32]
 
 
-def storing_backend(home: Path) -> Callable[[LoadSpec], LocalBackend]:
-    """Scripted models with a store where a real one's would be."""
+def backend_with_kv_store(home: Path) -> Callable[[LoadSpec], LocalBackend]:
+    """Create scripted models with a KV store in the home's folder."""
 
     def create(spec: LoadSpec) -> LocalBackend:
         store = KVStoreSpec(
@@ -101,7 +103,7 @@ def storing_backend(home: Path) -> Callable[[LoadSpec], LocalBackend]:
 
 
 async def complete(daemon: RunningDaemon, prompt: str, **fields: Any) -> int:
-    """Ask, and return the number of cached tokens."""
+    """Run a completion; returns the number of cached tokens."""
     headers = fields.pop("headers", {})
     body = {"model": "echo:1", "prompt": prompt} | fields
     answer = await daemon.tcp.post("/v1/completions", json=body, headers=headers)
@@ -113,10 +115,10 @@ def chunks(home: Path) -> list[Path]:
     return sorted(home.glob("state/kv/*/*.kv"))
 
 
-async def test_a_model_that_was_unloaded_goes_on(
+async def test_stored_kv_is_restored_after_unloading(
     run_daemon: DaemonFactory, ingle_home: Path
 ) -> None:
-    async with run_daemon(create_backend=storing_backend(ingle_home)) as daemon:
+    async with run_daemon(create_backend=backend_with_kv_store(ingle_home)) as daemon:
         assert await complete(daemon, PROMPT) == 0
         await daemon.unix.post("/ingle/v1/unload", json={})
         assert chunks(ingle_home)
@@ -128,10 +130,10 @@ async def test_a_model_that_was_unloaded_goes_on(
         assert model["kv_memory_bytes"] == 0
 
 
-async def test_a_daemon_that_was_stopped_goes_on(
+async def test_kv_is_stored_when_the_daemon_stops(
     run_daemon: DaemonFactory, ingle_home: Path
 ) -> None:
-    async with run_daemon(create_backend=storing_backend(ingle_home)) as daemon:
+    async with run_daemon(create_backend=backend_with_kv_store(ingle_home)) as daemon:
         await complete(daemon, PROMPT)
         await daemon.services.manager.close(5.0)
     assert chunks(ingle_home)
@@ -151,12 +153,14 @@ async def test_a_daemon_that_was_stopped_goes_on(
         ({"ingle": None}, True),
     ],
 )
-async def test_private_requests_are_never_saved(
+async def test_kv_of_private_requests_is_not_stored(
     run_daemon: DaemonFactory, ingle_home: Path, fields: dict[str, Any], saved: bool
 ) -> None:
-    async with run_daemon(create_backend=storing_backend(ingle_home)) as daemon:
+    async with run_daemon(create_backend=backend_with_kv_store(ingle_home)) as daemon:
         await complete(daemon, PROMPT, **fields)
-        assert await complete(daemon, PROMPT + "!", **fields) == len(PROMPT) + 1, "its own cache"
+        assert await complete(daemon, PROMPT + "!", **fields) == len(PROMPT) + 1, (
+            "the KV cache of the engine is still used"
+        )
         await daemon.unix.post("/ingle/v1/unload", json={})
         assert bool(chunks(ingle_home)) is saved
 
@@ -171,36 +175,36 @@ async def test_private_requests_are_never_saved(
         ({"ingle": {"private": False}}, False),
     ],
 )
-async def test_generations_of_the_daemon_may_be_private_too(
+async def test_kv_of_private_generations_is_not_stored(
     run_daemon: DaemonFactory, ingle_home: Path, fields: dict[str, Any], private: bool
 ) -> None:
-    async with run_daemon(create_backend=storing_backend(ingle_home)) as daemon:
+    async with run_daemon(create_backend=backend_with_kv_store(ingle_home)) as daemon:
         body = {"prompt": PROMPT, **fields}
-        begun = (await daemon.unix.post("/ingle/v1/generations", json=body)).json()
-        await daemon.events("GET", f"/ingle/v1/generations/{begun['id']}/events")
+        started = (await daemon.unix.post("/ingle/v1/generations", json=body)).json()
+        await daemon.events("GET", f"/ingle/v1/generations/{started['id']}/events")
         await daemon.unix.post("/ingle/v1/unload", json={})
         assert bool(chunks(ingle_home)) is not private
 
 
 @pytest.mark.parametrize("ingle", [{"private": "yes"}, {"conversation": "x" * 201}, 7])
-async def test_what_cannot_be_meant_is_refused(daemon: RunningDaemon, ingle: object) -> None:
+async def test_invalid_ingle_options_are_rejected(daemon: RunningDaemon, ingle: object) -> None:
     body = {"model": "echo:1", "prompt": PROMPT, "ingle": ingle}
     answer = await daemon.tcp.post("/v1/completions", json=body)
     assert answer.status_code == 400
     assert "ingle" in answer.json()["error"]["message"]
 
 
-async def test_removing_a_model_removes_what_it_stored(
+async def test_removing_a_model_removes_its_stored_kv(
     run_daemon: DaemonFactory, ingle_home: Path
 ) -> None:
-    async with run_daemon(create_backend=storing_backend(ingle_home)) as daemon:
+    async with run_daemon(create_backend=backend_with_kv_store(ingle_home)) as daemon:
         await complete(daemon, PROMPT)
         removed = (await daemon.unix.delete("/ingle/v1/models/echo:1")).json()
         assert removed["freed"] > 1000, "the model itself is four bytes"
         assert not chunks(ingle_home)
 
 
-async def test_memory_is_taken_back_before_anybody_has_to_go(make_manager: MakeManager) -> None:
+async def test_kv_memory_is_trimmed_before_models_are_evicted(make_manager: MakeManager) -> None:
     harness = make_manager()
     async with harness.manager.lease("a"):
         pass
@@ -208,18 +212,18 @@ async def test_memory_is_taken_back_before_anybody_has_to_go(make_manager: MakeM
     first.gauges = msgspec.structs.replace(first.gauges, kv_memory_bytes=9 * GIB)
     harness.memory["available"] = 2 * GIB
 
-    async def give_back() -> None:
+    async def release_memory() -> None:
         await harness.until(lambda: first.trims > 0)
         harness.memory["available"] = 9 * GIB
 
-    giving = asyncio.create_task(give_back())
+    releasing = asyncio.create_task(release_memory())
     async with harness.manager.lease("b"):
         assert harness.states() == {"a": "ready", "b": "ready"}
-    await giving
+    await releasing
     assert first.trims == 1
 
 
-async def test_nobody_is_asked_while_there_is_room(make_manager: MakeManager) -> None:
+async def test_kv_memory_is_not_trimmed_while_memory_is_free(make_manager: MakeManager) -> None:
     harness = make_manager()
     async with harness.manager.lease("a"):
         pass

@@ -1,4 +1,4 @@
-"""How models are loaded, with real headers of small files."""
+"""Load planning for real model headers: draft models, KV types, engines, batch size and context."""
 
 from __future__ import annotations
 
@@ -81,31 +81,31 @@ def config(ingle_home: Path) -> Config:
     return Config(paths=find_paths({"INGLE_HOME": str(ingle_home)}))
 
 
-def test_an_installed_draft_is_loaded_along_and_its_memory_counts(
+def test_installed_draft_model_is_loaded_and_counted(
     config: Config, large: StoredModel, small: StoredModel
 ) -> None:
-    asked: list[str] = []
+    requested: list[str] = []
 
     def resolve(name: str) -> StoredModel:
-        asked.append(name)
+        requested.append(name)
         return small
 
     prepare = ModelLoadPlanner(config, resolve)
     both = prepare(large, LoadOptions(context=1024), available=MemoryNeeds(GIB))
-    assert asked == ["small"]
+    assert requested == ["small"]
     assert both.spec.draft_path == str(small.path)
     assert both.spec.speculation == "auto"
-    alone = prepare(
+    without_draft = prepare(
         msgspec.structs.replace(large, draft=None),
         LoadOptions(context=1024),
         available=MemoryNeeds(GIB),
     )
-    assert alone.spec.draft_path is None
+    assert without_draft.spec.draft_path is None
     draft_kv = 1024 * 2 * 32 * 2
-    assert both.needs.host > alone.needs.host + draft_kv
+    assert both.needs.host > without_draft.needs.host + draft_kv
 
 
-def test_a_draft_that_is_not_here_or_does_not_fit_is_left_out(
+def test_missing_or_too_large_draft_model_is_omitted(
     config: Config, large: StoredModel, small: StoredModel
 ) -> None:
     def missing(name: str) -> StoredModel:
@@ -126,31 +126,31 @@ def test_a_draft_that_is_not_here_or_does_not_fit_is_left_out(
     )
 
 
-def test_without_the_catalogs_draft_one_is_looked_for(
+def test_draft_model_is_searched_when_the_catalog_one_is_missing(
     config: Config, large: StoredModel, small: StoredModel
 ) -> None:
     def missing(name: str) -> StoredModel:
         raise ModelNotFound(name)
 
-    looked: list[str] = []
+    searched: list[str] = []
 
     def find_draft(model: StoredModel) -> StoredModel:
-        looked.append(model.name)
+        searched.append(model.name)
         return small
 
     prepare = ModelLoadPlanner(config, missing, find_draft=find_draft)
     for model in (large, msgspec.structs.replace(large, draft=None)):
         found = prepare(model, LoadOptions(context=512), available=MemoryNeeds(GIB))
         assert found.spec.draft_path == str(small.path)
-    assert looked == [large.name] * 2
+    assert searched == [large.name] * 2
     none = prepare(large, LoadOptions(context=512, draft="off"), available=MemoryNeeds(GIB))
-    assert (none.spec.draft_path, len(looked)) == (None, 2)
+    assert (none.spec.draft_path, len(searched)) == (None, 2)
 
 
 @pytest.mark.parametrize(
     ("speculation", "drafts"), [("auto", True), ("draft", True), ("ngram", False), ("off", False)]
 )
-def test_the_setting_decides(
+def test_speculation_setting_selects_the_draft_model(
     config: Config, large: StoredModel, small: StoredModel, speculation: str, drafts: bool
 ) -> None:
     config = replace(config, speculation=speculation)  # pyright: ignore[reportArgumentType]
@@ -160,14 +160,15 @@ def test_the_setting_decides(
     assert (spec.speculation, spec.draft_path is not None) == (speculation, drafts)
 
 
-def test_a_load_may_name_another_draft_or_none(
+def test_load_option_overrides_the_draft_model(
     config: Config, large: StoredModel, small: StoredModel
 ) -> None:
-    """What was asked for is not left out silently, whatever the setting and the memory."""
+    """An explicitly requested draft model is not dropped silently, whatever the setting and free
+    memory."""
     prepare = ModelLoadPlanner(replace(config, speculation="off"), lambda _: small)
     assert prepare(large, LoadOptions(512), available=MemoryNeeds(GIB)).spec.draft_path is None
-    asked = prepare(large, LoadOptions(512, draft="small"), available=MemoryNeeds(0)).spec
-    assert (asked.draft_path, asked.speculation) == (str(small.path), "draft")
+    requested = prepare(large, LoadOptions(512, draft="small"), available=MemoryNeeds(0)).spec
+    assert (requested.draft_path, requested.speculation) == (str(small.path), "draft")
 
     def missing(name: str) -> StoredModel:
         raise ModelNotFound(name)
@@ -181,7 +182,7 @@ def test_a_load_may_name_another_draft_or_none(
     )
 
 
-def test_the_catalogs_drafts_are_in_the_catalog() -> None:
+def test_catalog_draft_models_exist_in_the_catalog() -> None:
     catalog = Catalog.load()
     named = [entry for entry in catalog.entries if entry.draft is not None]
     assert {"qwen2.5-coder:1.5b", "qwen3:8b"} <= {entry.full_name for entry in named}
@@ -195,29 +196,29 @@ def no_draft(name: str) -> StoredModel:
     raise ModelNotFound(name)
 
 
-def test_the_kv_type_of_a_load_comes_before_that_of_the_settings(
-    config: Config, large: StoredModel
-) -> None:
+def test_kv_type_of_the_load_overrides_the_settings(config: Config, large: StoredModel) -> None:
     prepare = ModelLoadPlanner(replace(config, kv_type="q8_0"), no_draft)
-    alone = LoadOptions(draft="off")
-    quantized = prepare(large, alone, available=MemoryNeeds(GIB))
+    without_draft = LoadOptions(draft="off")
+    quantized = prepare(large, without_draft, available=MemoryNeeds(GIB))
     plain = prepare(
-        large, msgspec.structs.replace(alone, kv_type=KVType.F16), available=MemoryNeeds(GIB)
+        large,
+        msgspec.structs.replace(without_draft, kv_type=KVType.F16),
+        available=MemoryNeeds(GIB),
     )
     assert (quantized.spec.kv_type, plain.spec.kv_type) == (KVType.Q8_0, KVType.F16)
-    # One layer of 4096 cells, keys and values of 64 elements; and a row of the buffers.
+    # One layer of 4096 cells with keys and values of 64 elements, and one row of the buffers.
     assert plain.needs.host - quantized.needs.host >= 4096 * 2 * 64 * (2 - 34 / 32)
 
 
-def test_heads_that_do_not_fit_the_kv_type_are_refused(config: Config, small: StoredModel) -> None:
+def test_kv_type_unsupported_by_the_head_size_is_refused(
+    config: Config, small: StoredModel
+) -> None:
     prepare = ModelLoadPlanner(config, no_draft)
     with pytest.raises(UnsupportedModel, match="heads of 16 elements"):
         prepare(small, LoadOptions(kv_type=KVType.Q4_0), available=MemoryNeeds(GIB))
 
 
-def test_a_folder_is_loaded_by_our_own_engine(
-    config: Config, make_folder: Callable[..., Path]
-) -> None:
+def test_model_folder_uses_the_own_engine(config: Config, make_folder: Callable[..., Path]) -> None:
     model = describe_folder(read_folder(make_folder()))
     prepare = ModelLoadPlanner(config, no_draft)
     plain = prepare(model, LoadOptions(), available=MemoryNeeds(8 * GIB))
@@ -227,13 +228,13 @@ def test_a_folder_is_loaded_by_our_own_engine(
     assert plain.spec.kv_store.model == model.sha256
     longer = prepare(model, LoadOptions(context=1024), available=MemoryNeeds(8 * GIB))
     assert longer.needs.host < plain.needs.host
-    asked = prepare(model, LoadOptions(quantize="nf4"), available=MemoryNeeds(8 * GIB))
-    set_so = ModelLoadPlanner(replace(config, quantize="nf4"), no_draft)
-    assert asked.spec == set_so(model, LoadOptions(), available=MemoryNeeds(8 * GIB)).spec
-    assert asked.spec.quantize == "nf4"
+    requested = prepare(model, LoadOptions(quantize="nf4"), available=MemoryNeeds(8 * GIB))
+    from_config = ModelLoadPlanner(replace(config, quantize="nf4"), no_draft)
+    assert requested.spec == from_config(model, LoadOptions(), available=MemoryNeeds(8 * GIB)).spec
+    assert requested.spec.quantize == "nf4"
 
 
-def test_llama_cpp_quantises_nothing_on_load(config: Config, small: StoredModel) -> None:
+def test_llama_cpp_does_not_quantize_on_load(config: Config, small: StoredModel) -> None:
     with pytest.raises(UnsupportedModel, match=r"run by llama\.cpp"):
         ModelLoadPlanner(config, no_draft)(
             small, LoadOptions(quantize="nf4"), available=MemoryNeeds(GIB)
@@ -243,7 +244,7 @@ def test_llama_cpp_quantises_nothing_on_load(config: Config, small: StoredModel)
 
 
 @pytest.mark.parametrize(("memory", "batch"), [(24 * GIB, 512), (80 * GIB, 2048)])
-def test_gpus_read_prompts_in_larger_steps_where_they_are_large(
+def test_batch_size_depends_on_gpu_memory(
     tmp_path: Path, config: Config, memory: int, batch: int
 ) -> None:
     gpu = CudaAvailability(has_torch=True, gpu_memory=memory, capability=(9, 0))
@@ -258,8 +259,8 @@ def test_gpus_read_prompts_in_larger_steps_where_they_are_large(
     assert spec.kernel_cache == str(config.paths.kernels)
     assert 0 < ready.needs.gpu < 3 * GIB
     assert ready.reason.startswith("All 1 layers on the H200: ")
-    asked = prepare(model, LoadOptions(engine="cuda"), available=available).spec
-    assert not asked.may_fall_back
+    requested = prepare(model, LoadOptions(engine="cuda"), available=available).spec
+    assert not requested.may_fall_back
     other = prepare(model, LoadOptions(engine="llama.cpp"), available=available)
     assert (other.spec.engine, other.spec.batch) == ("llama.cpp", 512)
     assert (other.spec.gpu_layers, other.needs.gpu) == (0, 0)
@@ -269,23 +270,21 @@ def test_gpus_read_prompts_in_larger_steps_where_they_are_large(
     assert "too little memory" in full.reason
 
 
-def test_a_context_that_was_asked_for_shrinks_only_where_that_is_allowed(
-    config: Config, small: StoredModel
-) -> None:
+def test_requested_context_shrinks_only_if_allowed(config: Config, small: StoredModel) -> None:
     prepare = ModelLoadPlanner(config, no_draft)
     needed = prepare(small, LoadOptions(context=1024), available=MemoryNeeds(GIB)).needs
-    room = needed + MemoryNeeds(1)
-    asked = prepare(small, LoadOptions(context=4096), available=room)
-    assert asked.spec.context == 4096
-    assert not asked.needs.fits_in(room)
+    free = needed + MemoryNeeds(1)
+    requested = prepare(small, LoadOptions(context=4096), available=free)
+    assert requested.spec.context == 4096
+    assert not requested.needs.fits_in(free)
     allowed = ModelLoadPlanner(replace(config, shrink_context=True), no_draft)
-    less = allowed(small, LoadOptions(context=4096), available=room)
+    less = allowed(small, LoadOptions(context=4096), available=free)
     assert less.spec.context == 1024
     assert "context 1,024 instead of 4,096" in less.reason
-    assert less.needs.fits_in(room)
+    assert less.needs.fits_in(free)
 
 
-def test_a_gpu_in_the_machines_memory_takes_all_layers(config: Config, small: StoredModel) -> None:
+def test_gpu_with_unified_memory_gets_all_layers(config: Config, small: StoredModel) -> None:
     apple = EngineFacts(
         own=CudaAvailability(),
         gpu_name="Apple M3",
@@ -301,14 +300,14 @@ def test_a_gpu_in_the_machines_memory_takes_all_layers(config: Config, small: St
     radeon = EngineFacts(
         own=CudaAvailability(), gpu_name="Radeon", knows_free_memory=False, llama_offloads=True
     )
-    left = ModelLoadPlanner(config, no_draft, lambda: radeon)(
+    on_radeon = ModelLoadPlanner(config, no_draft, lambda: radeon)(
         small, LoadOptions(), available=MemoryNeeds(8 * GIB)
     )
-    assert (left.spec.gpu_layers, left.needs.gpu) == (-1, 0)
-    assert "the Radeon does not tell" in left.reason
+    assert (on_radeon.spec.gpu_layers, on_radeon.needs.gpu) == (-1, 0)
+    assert "the Radeon does not report" in on_radeon.reason
 
 
-def test_no_context_is_above_the_cap(config: Config, small: StoredModel) -> None:
+def test_context_is_limited_by_max_context(config: Config, small: StoredModel) -> None:
     prepare = ModelLoadPlanner(replace(config, max_context=1000, context=2000), lambda _: small)
     for options in (LoadOptions(), LoadOptions(context=4096)):
         assert prepare(small, options, available=MemoryNeeds(GIB)).spec.context == 1000

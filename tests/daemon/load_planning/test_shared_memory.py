@@ -1,4 +1,4 @@
-"""Three real models and a limit that holds two: a real daemon, its real processes."""
+"""A real daemon with three real models and a memory limit for two."""
 
 from __future__ import annotations
 
@@ -35,24 +35,25 @@ WORKER = "ingle.backends.worker"
 
 @dataclass
 class Watch:
-    """Looks at a daemon's workers, as the system sees them, until it is told to end."""
+    """Samples the daemon's worker processes in a thread until `ended` is set."""
 
     daemon: psutil.Process
-    most: int = 0
-    most_private: int = 0
+    max_workers: int = 0
+    max_private: int = 0
     seen: set[int] = field(default_factory=set[int])
     ended: threading.Event = field(default_factory=threading.Event)
 
-    def look_on(self) -> None:
+    def sample(self) -> None:
         while not self.ended.wait(0.005):
             workers = workers_of(self.daemon)
             self.seen |= {worker.pid for worker in workers}
-            self.most = max(self.most, len(workers))
-            self.most_private = max(self.most_private, sum(map(private, workers)))
+            self.max_workers = max(self.max_workers, len(workers))
+            self.max_private = max(self.max_private, sum(map(private, workers)))
 
 
 def workers_of(daemon: psutil.Process) -> list[psutil.Process]:
-    """Its living worker processes; one that is being made still bears the daemon's own name."""
+    """The living worker processes; a child before exec still has the daemon's command line and is
+    ignored."""
     found: list[psutil.Process] = []
     for child in daemon.children():
         try:
@@ -64,7 +65,7 @@ def workers_of(daemon: psutil.Process) -> list[psutil.Process]:
 
 
 def private(process: psutil.Process) -> int:
-    """Bytes that no file backs."""
+    """Resident bytes not backed by files."""
     try:
         memory = process.memory_info()
     except psutil.Error:
@@ -73,7 +74,7 @@ def private(process: psutil.Process) -> int:
 
 
 def needs_of(path: Path) -> int:
-    """What the daemon will reckon with for one of them."""
+    """The memory that the daemon plans for one of the models."""
     config = load_config({**os.environ, "INGLE_CONTEXT": str(CONTEXT)})
     store = ModelStore(config.paths.models, Catalog.load())
     prepare = ModelLoadPlanner(config, store.resolve)
@@ -83,7 +84,7 @@ def needs_of(path: Path) -> int:
 
 @pytest.fixture
 def models(tmp_path: Path, smollm2_path: Path) -> dict[str, Path]:
-    """Three files, so three models, although their content is the same."""
+    """Three links to one file, which count as three models."""
     paths = {name: tmp_path / f"{name}.gguf" for name in NAMES}
     for path in paths.values():
         path.symlink_to(smollm2_path)
@@ -115,40 +116,40 @@ def daemon(ingle_home: Path, limit: int) -> Generator[psutil.Process]:
 
 
 @pytest.fixture
-def asking(ingle_home: Path, daemon: psutil.Process) -> Generator[httpx.Client]:
+def http(ingle_home: Path, daemon: psutil.Process) -> Generator[httpx.Client]:
     transport = httpx.HTTPTransport(uds=str(ingle_home / "runtime" / "ingle.sock"))
     with httpx.Client(base_url="http://ingle", transport=transport, timeout=120) as client:
         yield client
 
 
-def ask(asking: httpx.Client, path: Path, tokens: int = 4) -> int:
+def generate(http: httpx.Client, path: Path, tokens: int = 4) -> int:
     body = {"model": str(path), "prompt": "One, two,", "max_tokens": tokens, "temperature": 0}
-    return asking.post("/v1/completions", json=body).status_code
+    return http.post("/v1/completions", json=body).status_code
 
 
-def loaded(asking: httpx.Client) -> dict[str, Any]:
-    models = asking.get("/ingle/v1/status").json()["models"]
+def loaded(http: httpx.Client) -> dict[str, Any]:
+    models = http.get("/ingle/v1/status").json()["models"]
     return {Path(model["name"]).stem: model for model in models}
 
 
 @pytest.mark.slow
-def test_the_model_worth_least_goes_and_its_memory_is_back_before_the_next_comes(
-    asking: httpx.Client, models: dict[str, Path], daemon: psutil.Process, limit: int
+def test_least_valuable_model_is_evicted_before_the_next_one_starts(
+    http: httpx.Client, models: dict[str, Path], daemon: psutil.Process, limit: int
 ) -> None:
     for name in "aab":
-        assert ask(asking, models[name]) == 200
-    before = loaded(asking)
+        assert generate(http, models[name]) == 200
+    before = loaded(http)
     assert set(before) == {"a", "b"}
     watch = Watch(daemon)
     with ThreadPoolExecutor() as pool:
-        looking = pool.submit(watch.look_on)
-        assert ask(asking, models["c"]) == 200
+        sampling = pool.submit(watch.sample)
+        assert generate(http, models["c"]) == 200
         watch.ended.set()
-        looking.result()
-    after = loaded(asking)
+        sampling.result()
+    after = loaded(http)
     assert set(after) == {"a", "c"}, "b was used less than a"
-    assert watch.most == 2, "never a third process beside them"
-    assert watch.most_private <= limit
+    assert watch.max_workers == 2, "there was never a third worker"
+    assert watch.max_private <= limit
     assert not psutil.pid_exists(before["b"]["pid"])
     assert after["a"]["pid"] == before["a"]["pid"]
     taken = after["c"]["memory"]
@@ -157,20 +158,20 @@ def test_the_model_worth_least_goes_and_its_memory_is_back_before_the_next_comes
 
 
 @pytest.mark.slow
-def test_no_request_fails_when_all_are_asked_at_once(
-    asking: httpx.Client, models: dict[str, Path], daemon: psutil.Process, limit: int
+def test_concurrent_requests_to_all_models_succeed_within_the_limit(
+    http: httpx.Client, models: dict[str, Path], daemon: psutil.Process, limit: int
 ) -> None:
     watch = Watch(daemon)
     with ThreadPoolExecutor(12) as pool:
-        looking = pool.submit(watch.look_on)
-        asked = [pool.submit(ask, asking, models[NAMES[n % 3]], 8) for n in range(18)]
-        answers = [future.result() for future in asked]
+        sampling = pool.submit(watch.sample)
+        futures = [pool.submit(generate, http, models[NAMES[n % 3]], 8) for n in range(18)]
+        answers = [future.result() for future in futures]
         watch.ended.set()
-        looking.result()
+        sampling.result()
     assert answers == [200] * 18
-    assert watch.most <= 2
-    assert watch.most_private <= limit
+    assert watch.max_workers <= 2
+    assert watch.max_private <= limit
     assert len(watch.seen) >= 3
-    asking.post("/ingle/v1/unload", json={})
+    http.post("/ingle/v1/unload", json={})
     assert workers_of(daemon) == []
-    assert loaded(asking) == {}
+    assert loaded(http) == {}

@@ -1,4 +1,4 @@
-"""Tests of what is told of devices: from a driver's words, and where there is no driver."""
+"""Device gauges: GPU and CPU energy, from drivers and RAPL counters."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from ingle.backends.hardware.nvml import GpuReading, NvmlReader
 from ingle.daemon.machine.device_meters import DeviceMeters, EnergyCount, PackagePower
 
 
-class StandInGpu:
-    """A GPU whose meter only goes forward when a test says so."""
+class FakeGpu:
+    """A GPU whose energy counter is advanced by the test."""
 
     def __init__(self) -> None:
         self.joules = 5000.0
@@ -33,8 +33,8 @@ class Clock:
         return self.now
 
 
-def test_energy_counts_from_the_first_look(tmp_path: Path) -> None:
-    graphics, clock = StandInGpu(), Clock()
+def test_gpu_energy_counts_from_the_first_reading(tmp_path: Path) -> None:
+    graphics, clock = FakeGpu(), Clock()
     meters = DeviceMeters(lambda: cast("NvmlReader", graphics), PackagePower(tmp_path), clock)
     gpu, processor = meters.read()
     assert (gpu.kind, gpu.joules) == ("gpu", 0.0)
@@ -44,8 +44,8 @@ def test_energy_counts_from_the_first_look(tmp_path: Path) -> None:
     assert meters.read()[0].joules == 7.5
 
 
-def test_the_driver_is_kept_open_only_for_those_who_look_on(tmp_path: Path) -> None:
-    graphics = StandInGpu()
+def test_driver_is_kept_open_only_while_held(tmp_path: Path) -> None:
+    graphics = FakeGpu()
     meters = DeviceMeters(lambda: cast("NvmlReader", graphics), PackagePower(tmp_path))
     meters.read()
     assert graphics.closed == 1
@@ -58,22 +58,22 @@ def test_the_driver_is_kept_open_only_for_those_who_look_on(tmp_path: Path) -> N
     assert graphics.closed == 2
 
 
-def test_watts_are_added_up_where_nothing_counts() -> None:
-    count = EnergyCount()
-    count.observe(None, None, 0.0)
-    assert count.joules is None
-    count.observe(None, 100.0, 1.0)
-    count.observe(None, 50.0, 3.0)
-    assert count.joules == 100.0
-    count.observe(None, 50.0, 1000.0)  # nobody looked in between
-    assert count.joules == 100.0
+def test_energy_is_integrated_from_watts_without_a_counter() -> None:
+    set_energy = EnergyCount()
+    set_energy.observe(None, None, 0.0)
+    assert set_energy.joules is None
+    set_energy.observe(None, 100.0, 1.0)
+    set_energy.observe(None, 50.0, 3.0)
+    assert set_energy.joules == 100.0
+    set_energy.observe(None, 50.0, 1000.0)  # a gap in the readings is not counted
+    assert set_energy.joules == 100.0
 
 
-def test_a_counter_that_begins_anew_goes_on() -> None:
-    count = EnergyCount()
+def test_counter_reset_continues_the_total() -> None:
+    set_energy = EnergyCount()
     for counter in (50.0, 60.0, 5.0, 6.0):
-        count.observe(counter, None, 0.0)
-    assert count.joules == 16.0
+        set_energy.observe(counter, None, 0.0)
+    assert set_energy.joules == 16.0
 
 
 ZONES = {
@@ -86,7 +86,7 @@ ZONES = {
 
 @pytest.fixture
 def powercap(tmp_path: Path) -> Path:
-    """Two packages, a part of one, and what has both in it; each has counted 2 of 262 joules."""
+    """Two packages, a core zone and a psys zone; each has counted 2 of 262 joules."""
     for zone, name in ZONES.items():
         folder = tmp_path / zone
         folder.mkdir()
@@ -96,37 +96,37 @@ def powercap(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def count(powercap: Path, zone: str, joules: int) -> None:
+def set_energy(powercap: Path, zone: str, joules: int) -> None:
     (powercap / zone / "energy_uj").write_text(f"{joules}000000\n")
 
 
-def test_the_processor_is_read_through_rapl(powercap: Path) -> None:
+def test_cpu_power_is_read_from_rapl(powercap: Path) -> None:
     power = PackagePower(powercap)
     assert power.read(10.0) == (None, 0.0)
-    count(powercap, "intel-rapl:0", 32)
+    set_energy(powercap, "intel-rapl:0", 32)
     assert power.read(12.0) == (15.0, 30.0)
 
 
 @pytest.mark.parametrize("zone", ["intel-rapl:0:0", "intel-rapl:2"])
-def test_nothing_of_the_processor_counts_twice(powercap: Path, zone: str) -> None:
+def test_core_and_psys_zones_are_not_counted_twice(powercap: Path, zone: str) -> None:
     power = PackagePower(powercap)
     power.read(10.0)
-    count(powercap, zone, 99)
+    set_energy(powercap, zone, 99)
     assert power.read(12.0) == (0.0, 0.0)
 
 
-def test_a_package_whose_counter_is_full_begins_anew_alone(powercap: Path) -> None:
+def test_rapl_counter_overflow_of_one_package(powercap: Path) -> None:
     power = PackagePower(powercap)
-    count(powercap, "intel-rapl:0", 252)
-    count(powercap, "intel-rapl:1", 200)
+    set_energy(powercap, "intel-rapl:0", 252)
+    set_energy(powercap, "intel-rapl:1", 200)
     power.read(10.0)
-    count(powercap, "intel-rapl:0", 5)
-    count(powercap, "intel-rapl:1", 215)
+    set_energy(powercap, "intel-rapl:0", 5)
+    set_energy(powercap, "intel-rapl:1", 215)
     assert power.read(11.0) == (30.0, 30.0)
 
 
 @pytest.mark.parametrize("content", [None, "no number"])
-def test_a_meter_that_cannot_be_read_is_none(powercap: Path, content: str | None) -> None:
+def test_unreadable_rapl_counter_gives_none(powercap: Path, content: str | None) -> None:
     meter = powercap / "intel-rapl:0" / "energy_uj"
     meter.unlink()
     if content is not None:
@@ -134,7 +134,7 @@ def test_a_meter_that_cannot_be_read_is_none(powercap: Path, content: str | None
     assert PackagePower(powercap).read(1.0) == (None, None)
 
 
-def test_this_machine_has_a_processor_at_least() -> None:
+def test_cpu_gauges_of_this_machine() -> None:
     *_, processor = DeviceMeters().read()
     assert processor.kind == "cpu"
     assert processor.utilization is not None

@@ -1,4 +1,4 @@
-"""Tests of a driver that comes and goes."""
+"""`GpuDriver`: opening, closing and retrying the driver library."""
 
 from __future__ import annotations
 
@@ -9,52 +9,52 @@ from ingle.backends.hardware.nvml import NvmlReader
 from ingle.daemon.machine.gpu_driver import ASK_AGAIN_SECONDS, GpuDriver
 
 
-class Door:
-    """A driver's library: whether it opens, and what became of what was open."""
+class FakeLibrary:
+    """A fake driver library that counts open and close calls and may fail to open."""
 
     def __init__(self) -> None:
         self.opens = True
-        self.asked = 0
+        self.open_calls = 0
         self.closed = 0
         self.now = 0.0
 
-    def open(self) -> Door | None:
-        self.asked += 1
+    def open(self) -> FakeLibrary | None:
+        self.open_calls += 1
         return self if self.opens else None
 
     def close(self) -> None:
         self.closed += 1
 
 
-def open_driver(door: Door) -> GpuDriver:
-    return GpuDriver(cast("Callable[[], NvmlReader | None]", door.open), lambda: door.now)
+def open_driver(library: FakeLibrary) -> GpuDriver:
+    return GpuDriver(cast("Callable[[], NvmlReader | None]", library.open), lambda: library.now)
 
 
-def look(driver: GpuDriver) -> object:
+def open_once(driver: GpuDriver) -> object:
     with driver.opened() as gpus:
         return gpus
 
 
-def test_one_that_fails_is_asked_again_after_a_while() -> None:
-    door = Door()
-    driver = open_driver(door)
+def test_failed_driver_is_retried_after_a_delay() -> None:
+    library = FakeLibrary()
+    driver = open_driver(library)
     driver.hold(True)
-    door.opens = False
-    assert look(driver) is None
-    assert look(driver) is None
-    assert door.asked == 1
-    door.opens, door.now = True, ASK_AGAIN_SECONDS
-    assert look(driver) is door
+    library.opens = False
+    assert open_once(driver) is None
+    assert open_once(driver) is None
+    assert library.open_calls == 1
+    library.opens, library.now = True, ASK_AGAIN_SECONDS
+    assert open_once(driver) is library
     driver.failed()
-    assert door.closed == 1
-    assert look(driver) is None
-    door.now *= 2
-    assert look(driver) is door
+    assert library.closed == 1
+    assert open_once(driver) is None
+    library.now *= 2
+    assert open_once(driver) is library
 
 
-def test_one_that_was_closed_is_opened_again_at_once() -> None:
-    door = Door()
-    driver = open_driver(door)
-    assert look(driver) is door
-    assert door.closed == 1
-    assert look(driver) is door
+def test_closed_driver_is_reopened_immediately() -> None:
+    library = FakeLibrary()
+    driver = open_driver(library)
+    assert open_once(driver) is library
+    assert library.closed == 1
+    assert open_once(driver) is library

@@ -1,4 +1,4 @@
-"""Tests of reading memory and of waiting for it."""
+"""Reading host, process and GPU memory, and waiting for memory to be released."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.quick
 GIB = 2**30
 
 
-def test_the_machine_and_this_process() -> None:
+def test_reads_memory_of_the_machine_and_this_process() -> None:
     snapshot = MemorySnapshot.read()
     assert 0 < snapshot.daemon_rss < snapshot.total
     assert 0 < snapshot.available <= snapshot.total
@@ -33,19 +33,19 @@ def test_the_machine_and_this_process() -> None:
     assert ProcessMemory.read(2**22 + 1) == ProcessMemory(0, 0)
 
 
-def test_some_memory_stays_for_everything_else() -> None:
+def test_usable_memory_keeps_a_reserve() -> None:
     assert MemorySnapshot(total=10 * GIB, available=8 * GIB).usable.host == 8 * GIB - GIB // 2
     assert MemorySnapshot(total=100 * GIB, available=8 * GIB).usable.host == 7 * GIB
     assert MemorySnapshot(total=10 * GIB, available=1).usable.host < 0
 
 
-class StandInGpus:
-    """A driver of two GPUs that counts how often it is opened and let go."""
+class FakeGpus:
+    """A driver with two GPUs that counts open and close calls."""
 
     def __init__(self) -> None:
         self.opened = self.closed = 0
 
-    def open(self) -> StandInGpus:
+    def open(self) -> FakeGpus:
         self.opened += 1
         return self
 
@@ -53,7 +53,7 @@ class StandInGpus:
         self.closed += 1
 
     def describe(self, name_of: Callable[[int], str] | None = None) -> list[Gpu]:
-        held = [GpuProcess(pid=7, memory=3 * GIB), GpuProcess(pid=8, memory=None)]
+        processes = [GpuProcess(pid=7, memory=3 * GIB), GpuProcess(pid=8, memory=None)]
         first = Gpu(name="first", vendor="nvidia", uuid="GPU-1", memory_total=8 * GIB)
         second = Gpu(
             name="second",
@@ -61,16 +61,16 @@ class StandInGpus:
             uuid="GPU-2",
             memory_total=24 * GIB,
             memory_free=20 * GIB,
-            processes=held,
+            processes=processes,
         )
         return [first, second]
 
 
-def test_the_gpu_that_models_use_is_read_and_the_driver_let_go(
+def test_visible_gpu_is_read_and_the_driver_closed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-2")
-    driver = StandInGpus()
+    driver = FakeGpus()
     meter = MemoryMeter(cast("Callable[[], NvmlReader]", driver.open))
     snapshot = meter()
     assert (snapshot.gpu_total, snapshot.gpu_available) == (24 * GIB, 20 * GIB)
@@ -85,14 +85,14 @@ def test_the_gpu_that_models_use_is_read_and_the_driver_let_go(
     assert (driver.opened, driver.closed) == (2, 2)
 
 
-def test_a_machine_without_a_gpu_is_asked_once() -> None:
-    asked: list[int] = []
-    meter = MemoryMeter(lambda: asked.append(1))
+def test_missing_gpu_driver_is_queried_once() -> None:
+    calls: list[int] = []
+    meter = MemoryMeter(lambda: calls.append(1))
     assert meter().gpu_total == meter().gpu_total == 0
-    assert asked == [1]
+    assert calls == [1]
 
 
-async def test_memory_that_comes_back_late_is_waited_for() -> None:
+async def test_wait_for_release_polls_until_enough_is_free() -> None:
     readings = iter([1, 2, 5, 9])
     assert await wait_for_release(
         MemoryNeeds(5), lambda: MemoryNeeds(next(readings)), interval=0.001
@@ -100,7 +100,7 @@ async def test_memory_that_comes_back_late_is_waited_for() -> None:
     assert next(readings) == 9
 
 
-async def test_memory_that_never_comes_back_is_given_up() -> None:
+async def test_wait_for_release_times_out() -> None:
     assert not await wait_for_release(
         MemoryNeeds(5), lambda: MemoryNeeds(4), patience=0.01, interval=0.001
     )

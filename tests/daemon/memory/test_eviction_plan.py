@@ -1,4 +1,4 @@
-"""Tests of the eviction plan."""
+"""Eviction planning: which idle models are unloaded to free memory."""
 
 from __future__ import annotations
 
@@ -41,15 +41,15 @@ def place(wanted: int, loaded: list[ResidentModel], free: int) -> EvictionPlan:
     ("wanted", "loaded", "free", "evicted"),
     [
         pytest.param(5, [], 5, (), id="fits-exactly"),
-        pytest.param(5, [idle("a", 3, 1)], 6, (), id="room-enough-beside-another"),
+        pytest.param(5, [idle("a", 3, 1)], 6, (), id="fits-beside-another"),
         pytest.param(5, [idle("a", 3, 1), idle("b", 3, 2)], 2, ("a",), id="oldest-first"),
         pytest.param(5, [idle("b", 3, 2), idle("a", 3, 1)], 2, ("a",), id="any-order-of-list"),
         pytest.param(8, [idle("a", 3, 1), idle("b", 3, 2)], 2, ("a", "b"), id="several"),
-        pytest.param(8, [idle("a", 1, 1), idle("b", 9, 2)], 0, ("b",), id="small-one-is-spared"),
+        pytest.param(8, [idle("a", 1, 1), idle("b", 9, 2)], 0, ("b",), id="spares-the-small-one"),
         pytest.param(
             9, [idle("a", 2, 1), idle("b", 2, 2), idle("c", 7, 3)], 0, ("a", "c"), id="spare-newest"
         ),
-        pytest.param(5, [busy("a", 9), idle("b", 5, 1)], 0, ("b",), id="never-a-busy-one"),
+        pytest.param(5, [busy("a", 9), idle("b", 5, 1)], 0, ("b",), id="busy-is-not-evicted"),
         pytest.param(5, [idle("a", 9, 1, pinned=True), idle("b", 5, 2)], 0, ("b",), id="pinned"),
         pytest.param(5, [idle("a", 9, 1, kept=True), idle("b", 5, 2)], 0, ("b",), id="kept-last"),
         pytest.param(
@@ -57,16 +57,16 @@ def place(wanted: int, loaded: list[ResidentModel], free: int) -> EvictionPlan:
             [idle("a", 9, 1, kept=True), idle("b", 3, 2), idle("c", 2, 2)],
             0,
             ("b", "c"),
-            id="rather-two-others-than-a-kept-one",
+            id="two-others-before-a-kept-one",
         ),
-        pytest.param(9, [idle("a", 9, 1, kept=True), idle("b", 5, 2)], 0, ("a",), id="kept-goes"),
+        pytest.param(9, [idle("a", 9, 1, kept=True), idle("b", 5, 2)], 0, ("a",), id="evicts-kept"),
         pytest.param(
-            5, [idle("a", 5, 1), idle("b", 5, 2, is_ending=True)], 0, ("b",), id="leaving-first"
+            5, [idle("a", 5, 1), idle("b", 5, 2, is_ending=True)], 0, ("b",), id="ending-first"
         ),
-        pytest.param(0, [idle("a", 3, 1)], 0, (), id="nothing-wanted"),
+        pytest.param(0, [idle("a", 3, 1)], 0, (), id="nothing-needed"),
     ],
 )  # fmt: skip
-def test_evicts_what_is_needed_and_no_more(
+def test_evicts_the_minimum_needed(
     wanted: int, loaded: list[ResidentModel], free: int, evicted: tuple[str, ...]
 ) -> None:
     eviction = place(wanted, loaded, free)
@@ -76,27 +76,27 @@ def test_evicts_what_is_needed_and_no_more(
     assert eviction.free_after.host >= wanted
 
 
-def test_one_that_is_slow_to_come_back_outweighs_a_use_a_little_later() -> None:
+def test_reload_time_outweighs_slightly_later_use() -> None:
     large = idle("large", 5, 0, reload_seconds=reload_seconds(60 * GB, 0))
     small = idle("small", 5, HALF_LIFE, reload_seconds=reload_seconds(GB, 0))
     assert place(5, [large, small], 0).evict == ("small",)
-    long_ago = msgspec.structs.replace(large, last_used=-9 * HALF_LIFE)
-    assert place(5, [long_ago, small], 0).evict == ("large",)
+    unused = msgspec.structs.replace(large, last_used=-9 * HALF_LIFE)
+    assert place(5, [unused, small], 0).evict == ("large",)
 
 
-def test_conversations_that_would_be_lost_make_a_model_valuable() -> None:
+def test_model_with_cached_conversations_is_kept_longer() -> None:
     holds = idle("holds", 5, 0, reload_seconds=reload_seconds(GB, 50_000, 900.0))
     empty = idle("empty", 5, 60, reload_seconds=reload_seconds(GB, 0, 900.0))
     assert place(5, [holds, empty], 0).evict == ("empty",)
 
 
-def test_often_used_outweighs_just_used() -> None:
+def test_frequently_used_model_outweighs_recently_used() -> None:
     often = idle("often", 5, 0, uses=12.0)
     once = idle("once", 5, 60, uses=1.0)
     assert place(5, [often, once], 0).evict == ("once",)
 
 
-def test_each_kind_of_memory_counts() -> None:
+def test_host_and_gpu_memory_are_planned_separately() -> None:
     loaded = [idle("cpu", 8, 1), idle("gpu", 1, 2, gpu=8), idle("both", 4, 3, gpu=4)]
     free = MemoryNeeds(2, 1)
     assert plan_eviction(MemoryNeeds(0, 8), loaded, free).evict == ("gpu",)
@@ -108,7 +108,7 @@ def test_each_kind_of_memory_counts() -> None:
     )
 
 
-def test_evicts_nobody_where_it_would_not_help() -> None:
+def test_evicts_nothing_if_it_would_not_fit_anyway() -> None:
     eviction = place(100, [idle("a", 3, 1), busy("b", 4)], 5)
     assert not eviction.fits
     assert eviction.evict == ()
@@ -116,7 +116,7 @@ def test_evicts_nobody_where_it_would_not_help() -> None:
     assert eviction.blockers == ()
 
 
-def test_names_the_busy_ones_to_wait_for_and_the_pinned_ones_in_the_way() -> None:
+def test_plan_names_blocking_busy_and_pinned_models() -> None:
     eviction = place(10, [busy("b", 7), busy("c", 7), idle("a", 3, 1)], 0)
     assert not eviction.fits
     assert eviction.blockers == ("b",)
@@ -124,11 +124,11 @@ def test_names_the_busy_ones_to_wait_for_and_the_pinned_ones_in_the_way() -> Non
     assert (stuck.blockers, stuck.pinned) == ((), ("a",))
 
 
-def test_negative_free_memory_must_be_made_up_for() -> None:
+def test_negative_free_memory_is_compensated() -> None:
     assert place(2, [idle("a", 3, 1), idle("b", 3, 2)], -2).evict == ("a", "b")
 
 
-def test_a_use_counts_half_after_its_half_life() -> None:
+def test_use_count_decays_with_its_half_life() -> None:
     assert decayed(4.0, 0) == 4.0
     assert decayed(4.0, 2 * HALF_LIFE) == 1.0
     assert decayed(4.0, 1e12) > 0
@@ -159,7 +159,7 @@ residents = st.lists(
     loaded=residents,
     free=st.builds(MemoryNeeds, st.integers(-5, 9), st.integers(-5, 9)),
 )
-def test_any_plan_fits_and_harms_nobody_without_need(
+def test_any_plan_fits_and_evicts_nothing_unnecessarily(
     wanted: MemoryNeeds, loaded: list[ResidentModel], free: MemoryNeeds
 ) -> None:
     eviction = plan_eviction(wanted, loaded, free)
@@ -184,9 +184,9 @@ def test_any_plan_fits_and_harms_nobody_without_need(
     assert all(o.busy and not o.pinned for o in waiting)
     if waiting:
         assert wanted.fits_in(total(free, [*evictable, *waiting]))
-    in_the_way = [by_key[key] for key in eviction.pinned]
-    assert all(o.pinned for o in in_the_way)
-    assert bool(waiting or in_the_way) == wanted.fits_in(total(free, loaded))
+    pinned_blockers = [by_key[key] for key in eviction.pinned]
+    assert all(o.pinned for o in pinned_blockers)
+    assert bool(waiting or pinned_blockers) == wanted.fits_in(total(free, loaded))
 
 
 def total(free: MemoryNeeds, residents: list[ResidentModel]) -> MemoryNeeds:

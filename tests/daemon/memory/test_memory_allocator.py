@@ -1,7 +1,6 @@
-"""Random fleets, budgets and requests through the real `ModelManager`: within the budget, always.
+"""Property test: `ModelManager` stays within random memory budgets for random models and requests.
 
-Every request that can be served is served, whatever else is asked for meanwhile; nobody who is
-busy or pinned is unloaded; nothing waits for ever.
+Every request that can be served is served eventually; busy and pinned models are not unloaded.
 """
 
 from __future__ import annotations
@@ -33,15 +32,15 @@ from ingle.models.metadata.stored_model import StoredModel
 from tests.harness.local_backend import LocalBackend
 
 NAMES = "abcde"
-ENOUGH = 20.0
+TIMEOUT = 20.0
 ACTIONS = ("ask", "ask", "ask", "let_go", "let_go", "pin", "unpin", "relieve")
 sizes = st.builds(MemoryNeeds, st.integers(1, 7), st.integers(0, 7))
 
 
 class CountedBackend(LocalBackend):
-    """A scripted model that tells when it begins and ends, and whom that would hurt."""
+    """A scripted model that reports its start and stop to the machine."""
 
-    def __init__(self, spec: LoadSpec, machine: SharedMachine) -> None:
+    def __init__(self, spec: LoadSpec, machine: SimulatedMachine) -> None:
         super().__init__(spec)
         self.name = Path(spec.path).stem
         self.is_loaded = False
@@ -60,8 +59,8 @@ class CountedBackend(LocalBackend):
 
 
 @dataclass(eq=False)
-class Asked:
-    """One request: it uses its model from when it may until it is let go."""
+class PendingRequest:
+    """A request that holds a lease on its model until it is released."""
 
     name: str
     let_go: asyncio.Event = field(default_factory=asyncio.Event)
@@ -73,20 +72,20 @@ class Asked:
         return self.task is not None and self.task.done()
 
 
-class SharedMachine:
-    """Models of these sizes on a machine with this budget, and what happens to them."""
+class SimulatedMachine:
+    """A simulated machine with a memory budget and models of given sizes; records violations."""
 
     def __init__(self, budget: MemoryNeeds, needs: list[MemoryNeeds], folder: Path) -> None:
         self.budget = budget
         self.needs = dict(zip(NAMES, needs, strict=True))
         self.folder = folder
         self.alive: set[CountedBackend] = set()
-        self.asked: list[Asked] = []
-        self.faults: list[str] = []
+        self.pending: list[PendingRequest] = []
+        self.violations: list[str] = []
         self.pinned: set[str] = set()
 
     async def live(self, steps: list[tuple[str, int]], drain_after: float) -> None:
-        """Take every step, as far as there is something it can be done to; then let all go."""
+        """Perform all applicable steps, then release all requests."""
         self.manager = ModelManager(
             Config(paths=find_paths({"INGLE_HOME": os.devnull}), keep_alive=-1),
             resolve=self._model,
@@ -98,20 +97,20 @@ class SharedMachine:
         )
         for action, number in steps:
             await getattr(self, f"_{action}")(number)
-            await self._until(lambda: all(map(self._rests, self.asked)))
+            await self._until(lambda: all(map(self._is_settled, self.pending)))
         await self._end()
 
     async def _ask(self, number: int) -> None:
-        request = Asked(NAMES[number % len(NAMES)])
-        self.asked.append(request)
+        request = PendingRequest(NAMES[number % len(NAMES)])
+        self.pending.append(request)
         request.task = asyncio.create_task(self._use(request))
 
     async def _let_go(self, number: int) -> None:
-        if held := [r for r in self.asked if r.holds and not r.let_go.is_set()]:
+        if held := [r for r in self.pending if r.holds and not r.let_go.is_set()]:
             held[number % len(held)].let_go.set()
 
     async def _pin(self, number: int) -> None:
-        if held := [r for r in self.asked if r.holds]:
+        if held := [r for r in self.pending if r.holds]:
             name = held[number % len(held)].name
             run = self.manager.find(self._model(name))
             assert run is not None
@@ -124,28 +123,28 @@ class SharedMachine:
             name = sorted(self.pinned)[number % len(self.pinned)]
             self.pinned.discard(name)
             run = self.manager.find(self._model(name))
-            assert run is not None, "what is pinned stays"
+            assert run is not None, "pinned models stay loaded"
             run.pin(False)
 
     async def _relieve(self, number: int) -> None:
         await self.manager.allocator.evict_for_pressure("Somebody else has it.")
 
     def began(self, backend: CountedBackend) -> None:
-        """A model takes its memory."""
+        """Account for a starting model and check the budget."""
         self.alive.add(backend)
         taken = sum((self.needs[b.name] for b in self.alive), MemoryNeeds())
         if not taken.fits_in(self.budget):
-            self.faults.append(f"{taken} of {self.budget} taken by {self.alive}")
+            self.violations.append(f"{taken} of {self.budget} taken by {self.alive}")
 
     def ending(self, backend: CountedBackend) -> None:
-        """A model is ended."""
-        if any(r.holds and r.name == backend.name for r in self.asked):
-            self.faults.append(f"{backend.name} was ended while busy")
+        """Check that a stopping model is neither busy nor pinned."""
+        if any(r.holds and r.name == backend.name for r in self.pending):
+            self.violations.append(f"{backend.name} was ended while busy")
         if backend.name in self.pinned:
-            self.faults.append(f"{backend.name} was ended while pinned")
+            self.violations.append(f"{backend.name} was ended while pinned")
 
     def _read(self) -> MemorySnapshot:
-        """The driver does not tell whose memory it is, nor is the machine's touched at all."""
+        """The driver does not attribute GPU memory to processes; host memory is constant."""
         taken = sum(self.needs[b.name].gpu for b in tuple(self.alive) if b.is_loaded)
         return MemorySnapshot(
             total=0, available=self.budget.host, gpu_available=self.budget.gpu - taken
@@ -178,7 +177,7 @@ class SharedMachine:
         )
         return LoadPlan(spec, self.needs[model.name])
 
-    async def _use(self, request: Asked) -> None:
+    async def _use(self, request: PendingRequest) -> None:
         try:
             async with self.manager.lease(request.name):
                 request.holds = True
@@ -186,12 +185,14 @@ class SharedMachine:
                 request.holds = False
         except MemoryExhausted:
             others = self.pinned - {request.name}
-            left = self.budget - sum((self.needs[n] for n in others), MemoryNeeds())
-            if self.needs[request.name].fits_in(left):
-                self.faults.append(f"{request.name} was refused, though it fits into {left}")
+            remaining = self.budget - sum((self.needs[n] for n in others), MemoryNeeds())
+            if self.needs[request.name].fits_in(remaining):
+                self.violations.append(
+                    f"{request.name} was refused, though it fits into {remaining}"
+                )
 
-    def _rests(self, request: Asked) -> bool:
-        """Whether it has what it wants, or waits for what others have to do first."""
+    def _is_settled(self, request: PendingRequest) -> bool:
+        """Whether the request has its lease, or waits for a step of another request."""
         if request.over or (request.holds and not request.let_go.is_set()):
             return True
         run = self.manager.find(self._model(request.name))
@@ -201,19 +202,19 @@ class SharedMachine:
         return waits or (run.is_ending and run.leases > 0)
 
     async def _until(self, condition: Callable[[], bool]) -> None:
-        async with asyncio.timeout(ENOUGH):
+        async with asyncio.timeout(TIMEOUT):
             while not condition():
                 await asyncio.sleep(0.001)
 
     async def _end(self) -> None:
-        """Everybody is let go as soon as they hold, so that in the end nobody waits any more."""
-        for request in self.asked:
+        """Release every request, and check that none waits forever."""
+        for request in self.pending:
             request.let_go.set()
         try:
-            await self._until(lambda: all(request.over for request in self.asked))
+            await self._until(lambda: all(request.over for request in self.pending))
         except TimeoutError:
-            waiting = [(r.name, r.holds) for r in self.asked if not r.over]
-            self.faults.append(f"{waiting} wait for ever")
+            waiting = [(r.name, r.holds) for r in self.pending if not r.over]
+            self.violations.append(f"{waiting} wait for ever")
         self.pinned.clear()
         await self.manager.close(0.0)
 
@@ -230,13 +231,13 @@ class SharedMachine:
     steps=st.lists(st.tuples(st.sampled_from(ACTIONS), st.integers(0, 9)), max_size=30),
     drain_after=st.sampled_from([0.0, 1000.0]),
 )
-def test_any_fleet_within_any_budget(
+def test_random_requests_stay_within_the_memory_budget(
     budget: MemoryNeeds,
     needs: list[MemoryNeeds],
     steps: list[tuple[str, int]],
     drain_after: float,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
-    machine = SharedMachine(budget, needs, tmp_path_factory.getbasetemp())
+    machine = SimulatedMachine(budget, needs, tmp_path_factory.getbasetemp())
     asyncio.run(machine.live(steps, drain_after))
-    assert machine.faults == []
+    assert machine.violations == []

@@ -1,4 +1,4 @@
-"""Tests of noticing what others do to the machine, with clocks and memory of the test's own."""
+"""Memory watch: reaction to memory pressure and system resume, with simulated readings."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ GIB = 2**30
 
 
 class Clocks:
-    """Two clocks that a test moves."""
+    """The awake clock and the boot clock, advanced by the test."""
 
     def __init__(self) -> None:
         self.awake = 100.0
@@ -58,21 +58,21 @@ async def load(harness: ManagerHarness, *names: str) -> None:
         await harness.manager.load(name)
 
 
-async def test_idle_models_go_when_a_game_takes_the_memory(make_manager: MakeManager) -> None:
+async def test_idle_models_are_evicted_under_memory_pressure(make_manager: MakeManager) -> None:
     harness = make_manager()
     await load(harness, "a", "b")
     reasons: list[str] = []
-    with harness.hub.subscribe() as told:
+    with harness.hub.subscribe() as subscription:
         async with watching(harness, Clocks()):
             harness.memory["available"] = GIB
             await harness.until(lambda: harness.states() == {})
-        told.end()
-        async for event in told:
+        subscription.end()
+        async for event in subscription:
             reasons.append(event.data.decode())
     assert sum(WHY in reason for reason in reasons) >= 2
 
 
-async def test_those_in_use_stay_and_are_told_of_once(
+async def test_busy_models_stay_loaded_and_are_logged_once(
     make_manager: MakeManager, caplog: pytest.LogCaptureFixture
 ) -> None:
     harness = make_manager()
@@ -85,23 +85,23 @@ async def test_those_in_use_stay_and_are_told_of_once(
         assert harness.states() == {"a": "ready"}
 
 
-async def test_what_is_short_for_a_moment_unloads_nobody(make_manager: MakeManager) -> None:
+async def test_brief_memory_shortage_evicts_nothing(make_manager: MakeManager) -> None:
     harness = make_manager()
     await load(harness, "a")
     readings = iter([False, True, False, True, False])
-    asked: list[bool] = []
+    calls: list[bool] = []
 
     def is_short() -> bool:
-        asked.append(next(readings, False))
-        return asked[-1]
+        calls.append(next(readings, False))
+        return calls[-1]
 
     harness.manager.allocator.ledger.is_short = is_short
     async with watching(harness, Clocks()):
-        await harness.until(lambda: len(asked) > 5)
+        await harness.until(lambda: len(calls) > 5)
     assert harness.states() == {"a": "ready"}
 
 
-async def test_a_resume_is_told_once(make_manager: MakeManager) -> None:
+async def test_system_resume_is_reported_once(make_manager: MakeManager) -> None:
     harness, clocks = make_manager(), Clocks()
     async with watching(harness, clocks):
         clocks.awake += 3600
@@ -113,21 +113,21 @@ async def test_a_resume_is_told_once(make_manager: MakeManager) -> None:
         assert clocks.resumes == 1
 
 
-async def test_what_a_driver_raises_ends_no_watching(
+async def test_driver_error_does_not_stop_the_watch(
     make_manager: MakeManager, caplog: pytest.LogCaptureFixture
 ) -> None:
     harness = make_manager()
     await load(harness, "a")
-    asked: list[None] = []
+    calls: list[None] = []
 
     def is_short() -> bool:
-        asked.append(None)
-        if len(asked) < 4:
+        calls.append(None)
+        if len(calls) < 4:
             raise OSError("the driver is being updated")
         return False
 
     harness.manager.allocator.ledger.is_short = is_short
     with caplog.at_level(logging.WARNING, "ingle.daemon"):
         async with watching(harness, Clocks()):
-            await harness.until(lambda: len(asked) > 5)
+            await harness.until(lambda: len(calls) > 5)
     assert caplog.text.count("Cannot read the machine") == 1

@@ -1,4 +1,4 @@
-"""What a log line may hold, and how much of them is kept."""
+"""Daemon log: redaction of exceptions, escaping of control characters, JSON format and rotation."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def failure() -> BaseException:
 
 
 @pytest.mark.parametrize("formatter", [TextFormatter(), JSONFormatter()])
-def test_an_exception_is_told_without_what_it_says(formatter: logging.Formatter) -> None:
+def test_exceptions_are_logged_without_their_messages(formatter: logging.Formatter) -> None:
     line = formatter.format(record("It failed: %r", ValueError(CANARY), error=failure()))
     assert CANARY not in line
     assert "ValueError" in line
@@ -48,14 +48,14 @@ def test_an_exception_is_told_without_what_it_says(formatter: logging.Formatter)
     assert "test_daemon_log.py:" in line
 
 
-def test_causes_that_go_round_end() -> None:
+def test_cyclic_exception_causes_terminate() -> None:
     first, second = ValueError(CANARY), ValueError(CANARY)
     first.__cause__, second.__cause__ = second, first
     assert CANARY not in trace(first)
 
 
 @pytest.mark.parametrize(
-    ("text", "left"),
+    ("text", "remaining"),
     [
         (f"The model's thread failed: KeyError('{CANARY}')", "KeyError(…)"),
         (f"Traceback:\n  File x\nmsgspec.ValidationError: {CANARY}", "msgspec.ValidationError"),
@@ -63,10 +63,10 @@ def test_causes_that_go_round_end() -> None:
         ("GGML_ASSERT(n < max) failed at a.cpp:7", "GGML_ASSERT(n < max) failed at a.cpp:7"),
     ],
 )
-def test_words_of_a_dead_process_lose_their_quotes(text: str, left: str) -> None:
-    told = without_quotes(text)
-    assert CANARY not in told
-    assert left in told
+def test_worker_error_messages_lose_quoted_values(text: str, remaining: str) -> None:
+    redacted = without_quotes(text)
+    assert CANARY not in redacted
+    assert remaining in redacted
 
 
 @pytest.mark.parametrize("form", [TextFormatter(), JSONFormatter()])
@@ -80,27 +80,27 @@ def test_words_of_a_dead_process_lose_their_quotes(text: str, left: str) -> None
         "\x00",
     ],
 )
-def test_a_name_cannot_forge_a_line(form: logging.Formatter, name: str) -> None:
+def test_control_characters_cannot_forge_a_log_line(form: logging.Formatter, name: str) -> None:
     line = form.format(record("Model %s failed", name))
     assert line.isprintable()
     line.encode()
     assert len(line.splitlines()) == 1
 
 
-def test_escaping_keeps_what_can_be_printed() -> None:
+def test_printable_escapes_only_control_characters() -> None:
     assert printable("größe 🙂 \\n") == "größe 🙂 \\n"
     assert printable("a\nb\x1b") == "a\\nb\\x1b"
 
 
-def test_json_has_the_fields_of_a_request() -> None:
+def test_json_log_contains_request_fields() -> None:
     line = record("GET %s", "/health")
     line.fields = {"status": 200, "ms": 3}
-    told = json.loads(JSONFormatter().format(line))
-    assert (told["status"], told["ms"], told["level"]) == (200, 3, "warning")
-    assert told["time"].endswith("Z")
+    redacted = json.loads(JSONFormatter().format(line))
+    assert (redacted["status"], redacted["ms"], redacted["level"]) == (200, 3, "warning")
+    assert redacted["time"].endswith("Z")
 
 
-def test_a_message_too_long_for_a_line_is_cut() -> None:
+def test_long_message_is_truncated() -> None:
     assert len(TextFormatter().format(record("%s", "x" * 10**6))) < 10_000
 
 
@@ -123,7 +123,7 @@ thread.join()
 """
 
 
-def test_the_log_is_rotated_while_it_is_written(tmp_path: Path) -> None:
+def test_log_is_rotated_while_writing(tmp_path: Path) -> None:
     path = tmp_path / "state/ingle.log"
     with open_log(path) as file:
         subprocess.run(
@@ -144,7 +144,7 @@ def test_the_log_is_rotated_while_it_is_written(tmp_path: Path) -> None:
     assert CANARY not in last
 
 
-def test_nothing_is_rotated_where_standard_error_is_something_else(tmp_path: Path) -> None:
+def test_log_is_not_rotated_when_stderr_is_redirected(tmp_path: Path) -> None:
     path = tmp_path / "ingle.log"
     path.write_text("another daemon's")
     done = subprocess.run(
@@ -154,16 +154,14 @@ def test_nothing_is_rotated_where_standard_error_is_something_else(tmp_path: Pat
     assert path.read_text() == "another daemon's"
 
 
-def test_a_link_in_the_place_of_the_log_is_not_followed(tmp_path: Path) -> None:
+def test_symlinked_log_is_refused(tmp_path: Path) -> None:
     (tmp_path / "ingle.log").symlink_to(tmp_path / "other")
     with pytest.raises(OSError, match="symbolic"):
         open_log(tmp_path / "ingle.log")
     assert not (tmp_path / "other").exists()
 
 
-def test_a_log_that_cannot_be_put_aside_goes_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_failed_rotation_keeps_logging(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(path: Path) -> None:
         raise OSError(28, os.strerror(28))
 

@@ -1,4 +1,4 @@
-"""The daemon as a process: one a home, an orderly end, nothing left behind."""
+"""The daemon process: a single instance per home, orderly shutdown, and no leftovers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import httpx
 import psutil
 import pytest
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals and unix sockets")
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs signals and unix sockets")
 
 SERVE = """
 import os, sys, traceback
@@ -37,7 +37,7 @@ StillRunning = Callable[[Iterable[psutil.Process]], list[psutil.Process]]
 
 @pytest.fixture
 def serve(ingle_home: Path) -> Generator[Serve]:
-    """Starts a daemon process on the test's home; `port` 0 takes any."""
+    """Start a daemon process on the test's home; `port` 0 picks any port."""
     started: list[subprocess.Popen[str]] = []
 
     def start(port: int = 0) -> subprocess.Popen[str]:
@@ -73,8 +73,8 @@ def wait_until_up(home: Path) -> dict[str, Any]:
     while not listens(socket_of(home)):
         assert time.monotonic() < deadline
         time.sleep(0.02)
-    with client(home) as asking:
-        return asking.get("/ingle/v1/status").json()
+    with client(home) as http:
+        return http.get("/ingle/v1/status").json()
 
 
 def listens(path: Path) -> bool:
@@ -91,7 +91,7 @@ def error_of(process: subprocess.Popen[str]) -> str:
     return process.stderr.read()
 
 
-def test_a_second_daemon_says_where_the_first_is(serve: Serve, ingle_home: Path) -> None:
+def test_second_daemon_reports_the_running_one(serve: Serve, ingle_home: Path) -> None:
     serve()
     status = wait_until_up(ingle_home)
     second = serve()
@@ -105,7 +105,7 @@ def test_a_second_daemon_says_where_the_first_is(serve: Serve, ingle_home: Path)
 
 
 @pytest.mark.slow
-def test_many_starts_at_once_leave_one_daemon(serve: Serve, ingle_home: Path) -> None:
+def test_concurrent_starts_leave_one_daemon(serve: Serve, ingle_home: Path) -> None:
     processes = [serve() for _ in range(4)]
     deadline = time.monotonic() + 30
     while sum(p.poll() is None for p in processes) > 1 and time.monotonic() < deadline:
@@ -116,7 +116,7 @@ def test_many_starts_at_once_leave_one_daemon(serve: Serve, ingle_home: Path) ->
     assert [p.returncode for p in processes if p is not alive[0]] == [3] * 3
 
 
-def test_a_taken_port_is_told_and_leaves_nothing_behind(
+def test_busy_port_exits_with_error_and_leaves_no_socket(
     serve: Serve, ingle_home: Path, tmp_path: Path
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
@@ -131,23 +131,23 @@ def test_a_taken_port_is_told_and_leaves_nothing_behind(
     assert wait_until_up(ingle_home)["address"] == f"127.0.0.1:{port}"
 
 
-@pytest.mark.parametrize("way", ["SIGTERM", "SIGINT", "http"])
-def test_an_orderly_end_removes_the_socket_and_exits_with_0(
-    serve: Serve, ingle_home: Path, way: str
+@pytest.mark.parametrize("shutdown_method", ["SIGTERM", "SIGINT", "http"])
+def test_orderly_shutdown_removes_the_socket_and_exits_with_0(
+    serve: Serve, ingle_home: Path, shutdown_method: str
 ) -> None:
     process = serve()
     wait_until_up(ingle_home)
-    if way == "http":
-        with client(ingle_home) as asking:
-            assert asking.post("/ingle/v1/shutdown").status_code == 202
+    if shutdown_method == "http":
+        with client(ingle_home) as http:
+            assert http.post("/ingle/v1/shutdown").status_code == 202
     else:
-        process.send_signal(getattr(signal, way))
+        process.send_signal(getattr(signal, shutdown_method))
     assert process.wait(20) == 0, error_of(process)
     assert not socket_of(ingle_home).exists()
     assert (ingle_home / "runtime" / "ingle.lock").read_bytes() == b""
 
 
-def test_a_killed_daemon_is_followed_by_a_new_one(serve: Serve, ingle_home: Path) -> None:
+def test_daemon_starts_after_the_previous_one_was_killed(serve: Serve, ingle_home: Path) -> None:
     first = serve()
     wait_until_up(ingle_home)
     first.kill()
@@ -160,14 +160,14 @@ def test_a_killed_daemon_is_followed_by_a_new_one(serve: Serve, ingle_home: Path
     assert status["pid"] == second.pid
 
 
-def test_an_open_event_stream_does_not_hold_up_the_end(serve: Serve, ingle_home: Path) -> None:
+def test_open_event_stream_does_not_delay_shutdown(serve: Serve, ingle_home: Path) -> None:
     process = serve()
     wait_until_up(ingle_home)
-    with client(ingle_home) as asking, asking.stream("GET", "/ingle/v1/events") as stream:
+    with client(ingle_home) as http, http.stream("GET", "/ingle/v1/events") as stream:
         lines = stream.iter_lines()
         assert next(lines) == "event: gauges"
         process.terminate()
-        # It tells that all is at rest, and then nothing more.
+        # At most one event follows, reporting that all models are idle.
         rest = [line for line in lines if line.startswith("event")]
         assert rest in ([], ["event: gauges"])
     assert process.wait(20) == 0
@@ -175,7 +175,7 @@ def test_an_open_event_stream_does_not_hold_up_the_end(serve: Serve, ingle_home:
 
 @pytest.mark.slow
 @pytest.mark.model
-def test_an_answer_is_finished_before_the_end_and_no_process_is_left(
+def test_shutdown_finishes_answers_and_leaves_no_processes(
     serve: Serve, ingle_home: Path, smollm2_path: Path, still_running: StillRunning
 ) -> None:
     process = serve()
@@ -186,8 +186,8 @@ def test_an_answer_is_finished_before_the_end_and_no_process_is_left(
         "max_tokens": 24,
         "stream": True,
     }
-    with client(ingle_home) as asking:
-        with asking.stream("POST", "/v1/chat/completions", json=body) as answer:
+    with client(ingle_home) as http:
+        with http.stream("POST", "/v1/chat/completions", json=body) as answer:
             lines = answer.iter_lines()
             while not next(lines).startswith("data: "):
                 continue
@@ -199,11 +199,11 @@ def test_an_answer_is_finished_before_the_end_and_no_process_is_left(
         assert json.loads(data[-2].removeprefix("data: "))["choices"][0]["finish_reason"]
     assert process.wait(20) == 0
     assert not still_running(workers)
-    # A request's text is in no log.
+    # Prompt text does not appear in the log.
     assert "twenty" not in error_of(process)
 
 
-def test_the_daemon_loads_no_native_engine_and_no_hub_client(ingle_home: Path) -> None:
+def test_daemon_does_not_import_engines_or_http_clients(ingle_home: Path) -> None:
     code = (
         "import sys, ingle.daemon.server.daemon_server\n"
         "heavy = {'torch', 'triton', 'llama_cpp', 'jinja2', 'numpy', 'huggingface_hub', 'httpx',"
@@ -217,24 +217,24 @@ def test_the_daemon_loads_no_native_engine_and_no_hub_client(ingle_home: Path) -
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(sys.platform != "linux", reason="counts what /proc tells")
-def test_a_daemon_nobody_asks_sleeps(serve: Serve, ingle_home: Path) -> None:
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_idle_daemon_does_not_wake_up(serve: Serve, ingle_home: Path) -> None:
     process = serve()
     wait_until_up(ingle_home)
-    time.sleep(0.5)  # the connection that asked is closed by now
-    before = sleeps(process.pid)
+    time.sleep(0.5)  # the connection of the status request is closed by now
+    before = context_switches(process.pid)
     time.sleep(2)
-    assert sleeps(process.pid) == before
+    assert context_switches(process.pid) == before
 
 
-def sleeps(pid: int) -> int:
-    """How often a thread of the process went to sleep, and so was awake."""
+def context_switches(pid: int) -> int:
+    """The number of voluntary context switches of all threads of the process."""
     statuses = [path.read_text() for path in Path(f"/proc/{pid}/task").glob("*/status")]
     return sum(int(text.split("voluntary_ctxt_switches:")[1].split()[0]) for text in statuses)
 
 
 @pytest.mark.slow
-def test_each_answer_bears_the_present_date(serve: Serve, ingle_home: Path) -> None:
+def test_date_header_is_current(serve: Serve, ingle_home: Path) -> None:
     serve()
     wait_until_up(ingle_home)
     with client(ingle_home) as connection:

@@ -1,4 +1,4 @@
-"""Bytes on the wire that no honest client sends: refused before a model or a file hears of them."""
+"""Malformed and hostile HTTP requests are refused before they reach a model or a file."""
 
 from __future__ import annotations
 
@@ -112,24 +112,24 @@ ORIGINS = [
 ]
 
 
-def idle(daemon: RunningDaemon) -> None:
-    """Fail where the engine, a download or the end of the daemon was asked for."""
+def assert_idle(daemon: RunningDaemon) -> None:
+    """Assert that no model was loaded, no pull started and no shutdown requested."""
     assert daemon.services.manager.loaded() == []
     assert daemon.services.manager.requests() == {}
     assert daemon.services.pulls.progress() == []
     assert daemon.shutdowns == []
 
 
-async def test_no_other_host_reaches_anything(daemon: RunningDaemon, raw: RawRequest) -> None:
+async def test_foreign_host_headers_are_refused(daemon: RunningDaemon, raw: RawRequest) -> None:
     assert len(HOSTS) >= 40
     for pattern in HOSTS:
         host = pattern.replace(b"%d", b"%d" % daemon.port).replace(b"%%", b"%")
         for head in (b"GET /health/ready", b"POST /v1/chat/completions"):
-            # The body never comes: an answer shows that nobody waited for it.
+            # The body is never sent; a response shows that the server did not wait for it.
             request = head + b" HTTP/1.1\r\nHost: " + host + b"\r\nContent-Length: 99\r\n\r\n"
             answer = await raw(daemon.port, request)
             assert re.match(rb"HTTP/1.1 (403|400) ", answer), (host, answer)
-    idle(daemon)
+    assert_idle(daemon)
 
 
 @pytest.mark.parametrize(
@@ -152,15 +152,15 @@ async def test_no_other_host_reaches_anything(daemon: RunningDaemon, raw: RawReq
         b"GET /health/ready HTTP/1.1\r\nHost: 127.0.0.1\x00\r\n",
     ],
 )
-async def test_a_host_is_said_once_and_in_one_place(
+async def test_ambiguous_host_is_refused(
     daemon: RunningDaemon, raw: RawRequest, head: bytes
 ) -> None:
     answer = await raw(daemon.port, head + b"\r\n")
     assert re.match(rb"HTTP/1.1 (403|400) ", answer), answer
-    idle(daemon)
+    assert_idle(daemon)
 
 
-async def test_no_origin_that_is_not_listed_gets_an_answer_it_may_read(
+async def test_unlisted_origins_are_refused_without_cors_headers(
     run_daemon: DaemonFactory, raw: RawRequest
 ) -> None:
     assert len(ORIGINS) >= 20
@@ -168,12 +168,12 @@ async def test_no_origin_that_is_not_listed_gets_an_answer_it_may_read(
         for pattern in ORIGINS:
             origin = pattern.format(port=daemon.port)
             head = f"HTTP/1.1\r\nHost: localhost\r\nOrigin: {origin}\r\n"
-            ask = (
+            preflight = (
                 "Access-Control-Request-Method: POST\r\n"
                 "Access-Control-Request-Private-Network: true"
             )
             for request in (
-                f"OPTIONS /v1/chat/completions {head}{ask}\r\n\r\n",
+                f"OPTIONS /v1/chat/completions {head}{preflight}\r\n\r\n",
                 f"GET /v1/models {head}\r\n",
                 f"GET /health/ready {head}\r\n",
                 f"POST /v1/chat/completions {head}Content-Length: 99\r\n\r\n",
@@ -183,11 +183,11 @@ async def test_no_origin_that_is_not_listed_gets_an_answer_it_may_read(
                 answer = (await raw(daemon.port, request.encode())).lower()
                 assert answer.startswith(b"http/1.1 403 "), (origin, request, answer)
                 assert b"access-control-" not in answer
-        idle(daemon)
+        assert_idle(daemon)
 
 
-def standing(daemon: RunningDaemon) -> dict[str, str]:
-    """The digest of every file in the home, save what is only remembered of the machine."""
+def home_digests(daemon: RunningDaemon) -> dict[str, str]:
+    """The digest of every file in the home, except the cached facts about the machine."""
     paths = daemon.services.config.paths
     files = (path for path in paths.models.parent.rglob("*") if path.is_file())
     files = (path for path in files if path != paths.machine_facts)
@@ -195,10 +195,11 @@ def standing(daemon: RunningDaemon) -> dict[str, str]:
 
 
 @pytest.mark.slow
-async def test_nothing_changes_on_get(daemon: RunningDaemon, raw: RawRequest) -> None:
-    """Every route there is; `/health/ready` alone loads a model, as it says, and not for a page."""
-    before = standing(daemon)
-    asked = 0
+async def test_get_requests_do_not_change_state(daemon: RunningDaemon, raw: RawRequest) -> None:
+    """All GET endpoints; only `/health/ready` may load a model, as documented, and not for a web
+    page."""
+    before = home_digests(daemon)
+    sent = 0
     for spec in route_table(daemon.services):
         if spec.method not in ("GET", "HEAD") or spec.path == "/health/ready":
             continue
@@ -210,14 +211,14 @@ async def test_nothing_changes_on_get(daemon: RunningDaemon, raw: RawRequest) ->
                 writer.write(request.encode())
                 assert (await reader.readuntil(b"\r\n")).startswith(b"HTTP/1.1 ")
                 writer.close()
-            asked += 1
-    assert asked > 60
+            sent += 1
+    assert sent > 60
     await daemon.until(lambda: not daemon.server.server_state.tasks)
-    idle(daemon)
-    assert standing(daemon) == before
+    assert_idle(daemon)
+    assert home_digests(daemon) == before
 
 
-NASTY = [
+HOSTILE_VALUES = [
     b"",
     b"\x00",
     b"\r",
@@ -268,23 +269,23 @@ HEADERS = [
 ]
 
 
-async def test_200_requests_of_random_headers_leave_the_daemon_whole(
+async def test_random_headers_do_not_break_the_daemon(
     daemon: RunningDaemon, caplog: pytest.LogCaptureFixture
 ) -> None:
-    dice = random.Random(9)
-    before = standing(daemon)
+    rng = random.Random(9)
+    before = home_digests(daemon)
     for _ in range(200):
-        method = dice.choice([b"GET", b"POST", b"PUT", b"M-SEARCH", b"", b"get", b"\x00"])
-        target = dice.choice(
+        method = rng.choice([b"GET", b"POST", b"PUT", b"M-SEARCH", b"", b"get", b"\x00"])
+        target = rng.choice(
             [b"/health", b"/v1/models", b"*", b"", b"/\x00", b"/%00", b"/%ff", b"/" * 900]
         )
-        version = dice.choice([b"HTTP/1.1", b"HTTP/1.0", b"HTTP/2.0", b"HTTP/0.9", b"", b"ICY"])
+        version = rng.choice([b"HTTP/1.1", b"HTTP/1.0", b"HTTP/2.0", b"HTTP/0.9", b"", b"ICY"])
         lines = [method + b" " + target + b" " + version, b"Host: 127.0.0.1"]
-        for _ in range(dice.randrange(8)):
+        for _ in range(rng.randrange(8)):
             lines.append(
-                dice.choice(HEADERS) + dice.choice([b": ", b":", b" : "]) + dice.choice(NASTY)
+                rng.choice(HEADERS) + rng.choice([b": ", b":", b" : "]) + rng.choice(HOSTILE_VALUES)
             )
-        request = dice.choice([b"\r\n", b"\n"]).join([*lines, b"", dice.choice(NASTY)])
+        request = rng.choice([b"\r\n", b"\n"]).join([*lines, b"", rng.choice(HOSTILE_VALUES)])
         reader, writer = await asyncio.open_connection("127.0.0.1", daemon.port)
         with contextlib.suppress(ConnectionError):
             writer.write(request)
@@ -294,7 +295,7 @@ async def test_200_requests_of_random_headers_leave_the_daemon_whole(
             assert not answer or re.match(rb"HTTP/1.1 [1-4]\d\d ", answer), (request, answer)
         writer.close()
     assert (await daemon.tcp.get("/health")).status_code == 200
-    assert standing(daemon) == before
+    assert home_digests(daemon) == before
     assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
 
 
@@ -326,7 +327,7 @@ CHUNKED = b"POST /v1/embeddings HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding
     ],
     ids=lambda content: repr(content[-20:]),
 )  # fmt: skip
-async def test_other_protocols_and_broken_framing_end_the_connection(
+async def test_other_protocols_and_broken_framing_close_the_connection(
     daemon: RunningDaemon, caplog: pytest.LogCaptureFixture, content: bytes
 ) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", daemon.port)
@@ -334,19 +335,19 @@ async def test_other_protocols_and_broken_framing_end_the_connection(
     with contextlib.suppress(ConnectionError):
         writer.write(content)
         async with asyncio.timeout(8):
-            answer = await reader.read()  # it ends without our closing
+            answer = await reader.read()  # the server closes the connection first
     writer.close()
     assert not answer or re.match(rb"HTTP/1.1 4\d\d ", answer), answer
     assert answer.count(b"HTTP/1.1 4") <= 1
     assert (await daemon.tcp.get("/health")).status_code == 200
     assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
-    idle(daemon)
+    assert_idle(daemon)
 
 
-async def test_a_refused_request_takes_what_is_smuggled_behind_it_with_it(
+async def test_body_of_a_refused_request_is_not_parsed_as_a_request(
     daemon: RunningDaemon,
 ) -> None:
-    """Whatever a page puts into a body that is refused is never read as a request of its own."""
+    """A request smuggled in the body of a refused request is not processed."""
     inner = b"POST /ingle/v1/shutdown HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 0\r\n\r\n"
     for framing in (b"Content-Length: %d" % len(inner), b"Content-Length: 0", b"X: y"):
         head = b"POST / HTTP/1.1\r\nHost: 127.0.0.1\r\nOrigin: https://evil.com\r\n" + framing
@@ -357,10 +358,10 @@ async def test_a_refused_request_takes_what_is_smuggled_behind_it_with_it(
         writer.close()
         assert answer.startswith(b"HTTP/1.1 403")
         assert answer.count(b"HTTP/1.1") == 1
-    idle(daemon)
+    assert_idle(daemon)
 
 
-async def test_a_pipeline_too_long_is_cut_off(daemon: RunningDaemon) -> None:
+async def test_too_long_pipeline_is_closed(daemon: RunningDaemon) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", daemon.port)
     writer.write(b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n" * 1000)
     with contextlib.suppress(ConnectionError):

@@ -1,4 +1,4 @@
-"""The service under a real systemd of a user, in namespaces of its own: a model answers in it."""
+"""`ingle service` under a real systemd user manager in separate namespaces, with a model."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 
 SYSTEMD = Path("/lib/systemd/systemd")
 
-INSIDE = r"""
+SCRIPT = r"""
 set -u
 mount -t tmpfs tmpfs /run || exit 77
 mkdir -p /run/systemd/system /run/u /run/home; chmod 700 /run/u
@@ -59,25 +59,27 @@ systemctl --user exit
 
 
 def remove_groups(name: str) -> None:
-    """Remove the control groups that the namespace left; each is an empty folder."""
+    """Remove the control groups left by the namespace; each is an empty folder."""
     for tree in ("systemd", "unified", "."):
         for folder, _, _ in os.walk(Path("/sys/fs/cgroup", tree, name), topdown=False):
-            with suppress(OSError):  # a process in it ends just now
+            with suppress(OSError):  # a process in it is still exiting
                 Path(folder).rmdir()
 
 
 @pytest.mark.slow
 @pytest.mark.model
-def test_a_user_s_systemd_runs_it(smollm2_path: Path) -> None:
+def test_user_systemd_runs_the_service(smollm2_path: Path) -> None:
     if os.geteuid() != 0 or not SYSTEMD.exists() or shutil.which("unshare") is None:
         pytest.skip("needs root, systemd and namespaces")
     group = f"ingle-test-{os.getpid()}"
     variables = {"PYTHON": sys.executable, "SYSTEMD": str(SYSTEMD), "GROUP": group}
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("INGLE_")}
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith("INGLE_")
+    }
     options = ["--mount", "--pid", "--fork", "--mount-proc", "--kill-child"]
     done = subprocess.run(
-        ["unshare", *options, "bash", "-c", INSIDE],
-        env={**kept, **variables, "MODEL": str(smollm2_path)},
+        ["unshare", *options, "bash", "-c", SCRIPT],
+        env={**environment, **variables, "MODEL": str(smollm2_path)},
         capture_output=True,
         text=True,
         timeout=300,
@@ -86,11 +88,11 @@ def test_a_user_s_systemd_runs_it(smollm2_path: Path) -> None:
     remove_groups(group)
     if done.returncode == 77:
         pytest.skip("no systemd can be started here")
-    said = done.stdout
-    assert done.returncode == 0, said + done.stderr
+    output = done.stdout
+    assert done.returncode == 0, output + done.stderr
     for words in (
         *("listens", "nothing runs yet", "a model answers", "it is confined", "as wanted"),
         *("Listening on /run/u/ingle/ingle.sock", "stopped, and listens on", "comes again"),
         *("restarts", "uninstalled", "told what stays", "gone"),
     ):
-        assert f"== {words}\n" in said, said + done.stderr
+        assert f"== {words}\n" in output, output + done.stderr

@@ -1,4 +1,4 @@
-"""The files of the service on each platform, and what `ingle service` does with them."""
+"""Service files on systemd, launchd and Windows, and `ingle service`."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from ingle.daemon.settings.config import Config, load_config
 WINDOWS = "{http://schemas.microsoft.com/windows/2004/02/mit/task}"
 
 
-class Programs:
-    """Stands for the system's own programs; those named in `failing` fail."""
+class FakePrograms:
+    """Replaces the system's programs; commands containing a string in `failing` fail."""
 
     def __init__(self, *failing: str) -> None:
         self.failing = failing
@@ -52,13 +52,13 @@ def launch(config: Config) -> LaunchCommand:
     return launch_of(config, os.environ)
 
 
-def test_units_are_what_systemd_takes(launch: LaunchCommand, tmp_path: Path) -> None:
+def test_units_pass_systemd_analyze(launch: LaunchCommand, tmp_path: Path) -> None:
     analyze = shutil.which("systemd-analyze")
     if analyze is None:
         pytest.skip("there is no systemd-analyze")
-    odd = launch._replace(environment={"INGLE_HOME": '/home/a "b" %h $x\\/é'})
+    unusual = launch._replace(environment={"INGLE_HOME": '/home/a "b" %h $x\\/é'})
     (tmp_path / "run").mkdir()
-    for number, each in enumerate((launch, odd)):
+    for number, each in enumerate((launch, unusual)):
         folder = tmp_path / str(number)
         folder.mkdir()
         (folder / "ingle.socket").write_text(socket_unit(each))
@@ -74,7 +74,7 @@ def test_units_are_what_systemd_takes(launch: LaunchCommand, tmp_path: Path) -> 
         assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_the_daemon_means_the_socket_that_systemd_listens_on(launch: LaunchCommand) -> None:
+def test_socket_and_service_units_use_the_same_path(launch: LaunchCommand) -> None:
     path = str(launch.config.socket)
     assert f"ListenStream={path}\n" in socket_unit(launch)
     assert f'Environment="INGLE_SOCKET={path}"\n' in service_unit(launch)
@@ -82,43 +82,45 @@ def test_the_daemon_means_the_socket_that_systemd_listens_on(launch: LaunchComma
 
 
 @pytest.mark.parametrize("port", [-1, 0])
-def test_without_a_fixed_port_systemd_listens_on_none(launch: LaunchCommand, port: int) -> None:
-    without = launch._replace(config=replace(launch.config, port=port))
-    assert socket_unit(without).count("ListenStream") == 1
+def test_socket_unit_without_a_fixed_port_has_no_tcp_listener(
+    launch: LaunchCommand, port: int
+) -> None:
+    portless = launch._replace(config=replace(launch.config, port=port))
+    assert socket_unit(portless).count("ListenStream") == 1
 
 
-def test_models_to_preload_start_the_service_at_login(launch: LaunchCommand) -> None:
+def test_preloaded_models_start_the_service_at_login(launch: LaunchCommand) -> None:
     assert "WantedBy=default.target" not in service_unit(launch)
     eager = launch._replace(config=replace(launch.config, preload=("smollm2",)))
     assert "WantedBy=default.target" in service_unit(eager)
 
 
-def test_the_agent_is_a_property_list(launch: LaunchCommand) -> None:
-    (file,) = LaunchdService(launch, {}, Programs()).files()
+def test_launchd_agent_is_a_valid_property_list(launch: LaunchCommand) -> None:
+    (file,) = LaunchdService(launch, {}, FakePrograms()).files()
     agent = plistlib.loads(file.content)
     assert agent["ProgramArguments"] == list(launch.command)
     assert agent["EnvironmentVariables"] == launch.environment
     assert (agent["RunAtLoad"], agent["Umask"]) == (True, 0o077)
 
 
-def test_the_task_is_xml_and_keeps_odd_names(launch: LaunchCommand) -> None:
+def test_windows_task_is_valid_xml_and_escapes_names(launch: LaunchCommand) -> None:
     user = {"USERDOMAIN": "R&D", "USERNAME": "<Zoë>"}
-    odd = launch._replace(command=(r"C:\Program Files\ingle\python.exe", "-P", "a b"))
-    (file,) = WindowsTask(odd, user, Programs()).files()
+    unusual = launch._replace(command=(r"C:\Program Files\ingle\python.exe", "-P", "a b"))
+    (file,) = WindowsTask(unusual, user, FakePrograms()).files()
     root = ET.fromstring(file.content)
     text = {element.tag.removeprefix(WINDOWS): element.text for element in root.iter()}
     assert text["UserId"] == "R&D\\<Zoë>"
     assert (text["Command"], text["ExecutionTimeLimit"]) == ("%ComSpec%", "PT0S")
     assert text["Arguments"] is not None
     assert r'"C:\Program Files\ingle\python.exe" -P "a b"' in text["Arguments"]
-    bare = odd._replace(environment={})
-    root = ET.fromstring(WindowsTask(bare, user, Programs()).files()[0].content)
+    bare = unusual._replace(environment={})
+    root = ET.fromstring(WindowsTask(bare, user, FakePrograms()).files()[0].content)
     commands = [element.text for element in root.iter(f"{WINDOWS}Command")]
     assert commands == [r"C:\Program Files\ingle\pythonw.exe"]
 
 
-def test_installing_twice_changes_nothing(launch: LaunchCommand) -> None:
-    programs = Programs()
+def test_install_is_idempotent_and_can_be_removed(launch: LaunchCommand) -> None:
+    programs = FakePrograms()
     system = SystemdService(launch, os.environ, programs)
     assert len(system.write_files()) == 2
     assert system.write_files() == []
@@ -138,13 +140,13 @@ def test_installing_twice_changes_nothing(launch: LaunchCommand) -> None:
     assert not system.status().installed
 
 
-def test_a_system_that_refuses_is_quoted(launch: LaunchCommand) -> None:
-    system = SystemdService(launch, os.environ, Programs("enable"))
+def test_systemctl_error_is_reported(launch: LaunchCommand) -> None:
+    system = SystemdService(launch, os.environ, FakePrograms("enable"))
     with pytest.raises(ServiceFailed, match="no, never"):
         system.start()
 
 
-def test_without_a_running_systemd_only_files_can_be_written(
+def test_without_a_running_systemd_only_no_start_installs(
     config: Config,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
@@ -163,14 +165,14 @@ def test_without_a_running_systemd_only_files_can_be_written(
     assert status["trouble"] == "There is no systemd here."
     config.paths.config.mkdir(parents=True)
     assert main(["service", "uninstall"]) == 0
-    said = capsys.readouterr().out
-    assert str(config.paths.config) in said, "what is the owner's stays"
+    output = capsys.readouterr().out
+    assert str(config.paths.config) in output, "user data is kept"
     assert config.paths.config.exists()
     assert not list(units.iterdir())
     assert main(["service", "status"]) == 1
 
 
-def test_a_dry_run_shows_the_files_and_writes_none(
+def test_dry_run_prints_files_without_writing(
     config: Config, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["service", "install", "--dry-run", "--json"]) == 0
@@ -179,7 +181,7 @@ def test_a_dry_run_shows_the_files_and_writes_none(
     assert not (tmp_path / "xdg").exists()
 
 
-def test_settings_that_only_the_shell_has_are_told(
+def test_install_warns_about_settings_of_the_shell_environment(
     config: Config, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("INGLE_KEEP_ALIVE", "1h")

@@ -1,4 +1,4 @@
-"""Sockets that the service manager hands over, and what it is told."""
+"""Sockets inherited from the service manager, and notifications to it."""
 
 from __future__ import annotations
 
@@ -25,48 +25,48 @@ FIRST = 200
 
 
 @pytest.fixture
-def undo() -> Iterator[ExitStack]:
+def cleanup() -> Iterator[ExitStack]:
     with ExitStack() as stack:
         yield stack
 
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    """Short enough for the path of a socket, and for its owner only."""
+    """A private folder with a path short enough for a unix socket."""
     with tempfile.TemporaryDirectory(prefix="ingle-") as name:
         yield Path(name)
 
 
 def listening(
-    undo: ExitStack, where: Path | tuple[str, int], *, mode: int = 0o600
+    cleanup: ExitStack, where: Path | tuple[str, int], *, mode: int = 0o600
 ) -> socket.socket:
     family = socket.AF_UNIX if isinstance(where, Path) else socket.AF_INET
-    made = undo.enter_context(socket.socket(family))
-    made.bind(str(where) if isinstance(where, Path) else where)
+    created = cleanup.enter_context(socket.socket(family))
+    created.bind(str(where) if isinstance(where, Path) else where)
     if isinstance(where, Path):
         where.chmod(mode)
-    made.listen()
-    return made
+    created.listen()
+    return created
 
 
-def hand_over(undo: ExitStack, *sockets: socket.socket) -> InheritedSockets:
-    """As systemd does, but from another number on."""
+def pass_sockets(cleanup: ExitStack, *sockets: socket.socket) -> InheritedSockets:
+    """Pass sockets as systemd does, but starting from another descriptor."""
     for number, each in enumerate(sockets, FIRST):
         os.dup2(each.fileno(), number)
     environ = {"LISTEN_PID": str(os.getpid()), "LISTEN_FDS": str(len(sockets)), "OTHER": "1"}
     try:
         found = inherited_sockets(environ, first=FIRST)
     finally:
-        assert environ == {"OTHER": "1"}, "children get none of it"
+        assert environ == {"OTHER": "1"}, "the variables are not inherited by children"
     for each in (found.unix, found.tcp):
         if each is not None:
-            undo.callback(each.close)
+            cleanup.callback(each.close)
     return found
 
 
-def test_both_kinds_are_taken(undo: ExitStack, folder: Path) -> None:
-    unix, tcp = listening(undo, folder / "s"), listening(undo, ("127.0.0.1", 0))
-    found = hand_over(undo, tcp, unix)
+def test_unix_and_tcp_sockets_are_inherited(cleanup: ExitStack, folder: Path) -> None:
+    unix, tcp = listening(cleanup, folder / "s"), listening(cleanup, ("127.0.0.1", 0))
+    found = pass_sockets(cleanup, tcp, unix)
     assert found.path == folder / "s"
     assert found.unix is not None
     assert found.tcp is not None
@@ -83,36 +83,36 @@ def test_both_kinds_are_taken(undo: ExitStack, folder: Path) -> None:
         {"LISTEN_FDS": "1"},
     ],
 )
-def test_what_is_meant_for_another_process_is_left(environ: dict[str, str]) -> None:
+def test_sockets_for_another_process_are_ignored(environ: dict[str, str]) -> None:
     assert inherited_sockets(environ) == InheritedSockets()
     assert environ == {}
 
 
-def test_an_address_that_others_reach_is_refused(undo: ExitStack) -> None:
+def test_tcp_socket_reachable_from_other_machines_is_refused(cleanup: ExitStack) -> None:
     with pytest.raises(SocketError, match="other machines"):
-        hand_over(undo, listening(undo, ("0.0.0.0", 0)))
+        pass_sockets(cleanup, listening(cleanup, ("0.0.0.0", 0)))
 
 
-def test_a_socket_that_others_open_is_refused(undo: ExitStack, folder: Path) -> None:
+def test_unix_socket_open_to_other_users_is_refused(cleanup: ExitStack, folder: Path) -> None:
     with pytest.raises(SocketError, match="Other users can open"):
-        hand_over(undo, listening(undo, folder / "s", mode=0o666))
+        pass_sockets(cleanup, listening(cleanup, folder / "s", mode=0o666))
 
 
-def test_a_folder_that_others_write_is_refused(undo: ExitStack, folder: Path) -> None:
+def test_socket_in_a_folder_writable_by_others_is_refused(cleanup: ExitStack, folder: Path) -> None:
     folder.chmod(0o777)
     with pytest.raises(SocketError, match="Other users can open or replace"):
-        hand_over(undo, listening(undo, folder / "s"))
+        pass_sockets(cleanup, listening(cleanup, folder / "s"))
 
 
-def test_two_of_a_kind_are_refused(undo: ExitStack, folder: Path) -> None:
+def test_more_than_one_socket_of_a_family_is_refused(cleanup: ExitStack, folder: Path) -> None:
     with pytest.raises(SocketError, match="more than one"):
-        hand_over(undo, listening(undo, folder / "a"), listening(undo, folder / "b"))
+        pass_sockets(cleanup, listening(cleanup, folder / "a"), listening(cleanup, folder / "b"))
 
 
-def test_what_does_not_listen_is_refused(undo: ExitStack, folder: Path) -> None:
-    plain = undo.enter_context(socket.socket())
+def test_descriptors_that_do_not_listen_are_refused(cleanup: ExitStack, folder: Path) -> None:
+    plain = cleanup.enter_context(socket.socket())
     with pytest.raises(SocketError, match="is not a listening socket"):
-        hand_over(undo, plain)
+        pass_sockets(cleanup, plain)
     with (folder / "file").open("wb") as file:
         os.dup2(file.fileno(), FIRST)
     with pytest.raises(SocketError, match="no socket as descriptor"):
@@ -130,11 +130,11 @@ os.execv(sys.executable, [sys.executable, "-P", "-m", "ingle.daemon.main", "serv
 """What systemd does between fork and exec."""
 
 
-async def test_a_daemon_serves_what_it_was_handed_and_tells_how_it_is(
-    undo: ExitStack, folder: Path
+async def test_daemon_serves_inherited_sockets_and_notifies_the_manager(
+    cleanup: ExitStack, folder: Path
 ) -> None:
-    unix, tcp = listening(undo, folder / "s"), listening(undo, ("127.0.0.1", 0))
-    channel = undo.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM))
+    unix, tcp = listening(cleanup, folder / "s"), listening(cleanup, ("127.0.0.1", 0))
+    channel = cleanup.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM))
     channel.bind(str(folder / "notify"))
     channel.setblocking(False)
     environment = {
@@ -155,23 +155,23 @@ async def test_a_daemon_serves_what_it_was_handed_and_tells_how_it_is(
     )
     try:
         loop = asyncio.get_running_loop()
-        said: list[str] = []
+        notifications: list[str] = []
         async with asyncio.timeout(20):
-            while not any(text.startswith("READY=1") for text in said):
-                said.append((await loop.sock_recv(channel, 4096)).decode())
+            while not any(text.startswith("READY=1") for text in notifications):
+                notifications.append((await loop.sock_recv(channel, 4096)).decode())
             status = await _status(folder / "s")
             assert status["address"] == f"127.0.0.1:{tcp.getsockname()[1]}"
             async with httpx.AsyncClient() as client:
                 url = f"http://{status['address']}/health"
                 assert (await client.get(url)).status_code == 200
-            said.clear()
-            while said.count("WATCHDOG=1") < 2:
-                said.append((await loop.sock_recv(channel, 4096)).decode())
+            notifications.clear()
+            while notifications.count("WATCHDOG=1") < 2:
+                notifications.append((await loop.sock_recv(channel, 4096)).decode())
             process.send_signal(signal.SIGTERM)
-            while not any(text.startswith("STOPPING=1") for text in said):
-                said.append((await loop.sock_recv(channel, 4096)).decode())
+            while not any(text.startswith("STOPPING=1") for text in notifications):
+                notifications.append((await loop.sock_recv(channel, 4096)).decode())
             assert await process.wait() == 0
-        assert (folder / "s").is_socket(), "it belongs to the service manager"
+        assert (folder / "s").is_socket(), "the socket belongs to the service manager"
     finally:
         if process.returncode is None:
             process.kill()
@@ -179,10 +179,10 @@ async def test_a_daemon_serves_what_it_was_handed_and_tells_how_it_is(
 
 
 @pytest.mark.slow
-async def test_a_socket_of_another_place_than_the_settings_say_is_refused(
-    undo: ExitStack, folder: Path
+async def test_inherited_socket_that_differs_from_the_settings_is_refused(
+    cleanup: ExitStack, folder: Path
 ) -> None:
-    unix, tcp = listening(undo, folder / "s"), listening(undo, ("127.0.0.1", 0))
+    unix, tcp = listening(cleanup, folder / "s"), listening(cleanup, ("127.0.0.1", 0))
     environment = {**os.environ, "UNIX_FD": str(unix.fileno()), "TCP_FD": str(tcp.fileno())}
     process = await asyncio.create_subprocess_exec(
         sys.executable,
@@ -198,17 +198,17 @@ async def test_a_socket_of_another_place_than_the_settings_say_is_refused(
 
 
 @pytest.mark.slow
-async def test_systemd_itself_hands_over(ingle_home: Path, folder: Path) -> None:
+async def test_systemd_socket_activate_passes_the_socket(ingle_home: Path, folder: Path) -> None:
     program = shutil.which("systemd-socket-activate")
     if program is None:
         pytest.skip("there is no systemd-socket-activate")
     path = folder / "s"
     variables = {**os.environ, "INGLE_SOCKET": str(path), "INGLE_PORT": "-1"}
-    given = [f"--setenv={name}" for name in variables if name.startswith("INGLE_")]
+    setenv_options = [f"--setenv={name}" for name in variables if name.startswith("INGLE_")]
     process = await asyncio.create_subprocess_exec(
         program,
         f"--listen={path}",
-        *given,
+        *setenv_options,
         *(sys.executable, "-P", "-m", "ingle.daemon.main", "serve"),
         env=variables,
         stderr=subprocess.DEVNULL,
@@ -217,7 +217,7 @@ async def test_systemd_itself_hands_over(ingle_home: Path, folder: Path) -> None
         async with asyncio.timeout(20):
             while not path.is_socket():
                 await asyncio.sleep(0.01)
-            path.chmod(0o600)  # the socket unit says so; this program cannot
+            path.chmod(0o600)  # the socket unit sets the mode; systemd-socket-activate cannot
             assert (await _status(path))["pid"] == process.pid
             process.send_signal(signal.SIGTERM)
             assert await process.wait() == 0
@@ -234,11 +234,11 @@ async def _status(path: Path) -> dict[str, object]:
 
 
 @pytest.mark.parametrize("address", ["", "relative", "vsock:2:3"])
-def test_nobody_is_told_where_nobody_listens(address: str) -> None:
+def test_invalid_notify_address_is_ignored(address: str) -> None:
     environ = {"NOTIFY_SOCKET": address, "WATCHDOG_USEC": "x", "WATCHDOG_PID": "1"}
     ServiceNotifier(environ).ready("fine")
     assert environ == {}
 
 
-def test_a_manager_that_is_gone_is_no_trouble(folder: Path) -> None:
+def test_missing_notify_socket_is_ignored(folder: Path) -> None:
     ServiceNotifier({"NOTIFY_SOCKET": str(folder / "gone")}).stopping()

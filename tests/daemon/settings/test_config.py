@@ -1,4 +1,4 @@
-"""Settings: precedence, refusals, and the page that explains them."""
+"""Settings: precedence, validation, and agreement with `docs/configuration.md`."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ PAGE = Path(__file__).parents[3] / "docs/configuration.md"
 
 @pytest.fixture
 def home(tmp_path: Path) -> dict[str, str]:
-    """An environment with a home of its own, and a folder for its file."""
+    """An environment with a temporary home and a config folder."""
     (tmp_path / "config").mkdir()
     return {"INGLE_HOME": str(tmp_path)}
 
 
-def write(home: dict[str, str], text: str) -> Path:
+def write_config(home: dict[str, str], text: str) -> Path:
     file = Path(home["INGLE_HOME"]) / "config/config.toml"
     file.write_text(text, "utf-8")
     return file
@@ -49,16 +49,16 @@ def test_defaults_without_a_file(home: dict[str, str]) -> None:
     assert (config.host, config.port, config.keep_alive) == ("127.0.0.1", 4645, 900.0)
 
 
-def test_file_then_variable_then_flag(home: dict[str, str]) -> None:
-    write(home, 'port = 1\nslots = 2\nlog_level = "debug"\n')
+def test_flag_overrides_variable_overrides_file(home: dict[str, str]) -> None:
+    write_config(home, 'port = 1\nslots = 2\nlog_level = "debug"\n')
     assert load_config(home).port == 1
     assert load_config(home | {"INGLE_PORT": "2"}).port == 2
     config = load_config(home | {"INGLE_PORT": "2"}, {"port": "3", "log_level": None})
     assert (config.port, config.slots, config.log_level) == (3, 2, "debug")
 
 
-def test_every_kind_of_value_in_the_file(home: dict[str, str]) -> None:
-    write(
+def test_values_of_every_type_in_the_file(home: dict[str, str]) -> None:
+    write_config(
         home,
         'keep_alive = "1h30m"\nmax_body_bytes = "2MiB"\nshutdown_grace = 2.5\n'
         'allowed_origins = ["http://LOCALHOST:3000", "app://notes"]\nhost = "localhost"\n'
@@ -74,7 +74,7 @@ def test_every_kind_of_value_in_the_file(home: dict[str, str]) -> None:
     assert config.model_folders == (Path("/models"), Path("~/gguf").expanduser())
 
 
-def test_variables_are_text(home: dict[str, str]) -> None:
+def test_environment_variables_are_parsed(home: dict[str, str]) -> None:
     config = load_config(
         home
         | {
@@ -91,16 +91,16 @@ def test_variables_are_text(home: dict[str, str]) -> None:
     assert config.max_body_bytes == 4096
 
 
-def test_unknown_key_names_the_file_and_the_nearest(home: dict[str, str]) -> None:
-    file = write(home, "prot = 1\n")
+def test_unknown_key_is_refused_with_a_suggestion(home: dict[str, str]) -> None:
+    file = write_config(home, "prot = 1\n")
     with pytest.raises(ConfigError) as caught:
         load_config(home)
     assert caught.value.message == f"'prot' in {file} is not a setting of ingle."
     assert caught.value.hint == "Did you mean 'port'?"
 
 
-def test_paths_is_no_key(home: dict[str, str]) -> None:
-    write(home, 'paths = "/x"\n')
+def test_paths_is_not_a_setting(home: dict[str, str]) -> None:
+    write_config(home, 'paths = "/x"\n')
     with pytest.raises(ConfigError, match="'paths'"):
         load_config(home)
 
@@ -111,7 +111,7 @@ def test_unknown_variable_is_refused(home: dict[str, str]) -> None:
     assert caught.value.hint == "Did you mean 'INGLE_PORT'?"
 
 
-def test_variables_of_tests_and_others_are_left_alone(home: dict[str, str]) -> None:
+def test_unrelated_variables_are_ignored(home: dict[str, str]) -> None:
     environment = home | {"INGLE_TEST_MODEL": "x", "PORT": "1", "ingle_port": "1"}
     assert load_config(environment).port == 4645
 
@@ -119,7 +119,7 @@ def test_variables_of_tests_and_others_are_left_alone(home: dict[str, str]) -> N
 @pytest.mark.parametrize(
     ("text", "value"), [("true", True), ("No", False), ("1", True), (" FALSE ", False)]
 )
-def test_flags_of_the_environment(home: dict[str, str], text: str, value: bool) -> None:
+def test_boolean_environment_variables(home: dict[str, str], text: str, value: bool) -> None:
     assert load_config(home | {"INGLE_MLOCK": text}).mlock is value
 
 
@@ -196,8 +196,8 @@ def test_unknown_override_is_refused(home: dict[str, str]) -> None:
         'max_keep_alive = "long"',
     ],
 )
-def test_wrong_value_is_refused_with_its_place(home: dict[str, str], line: str) -> None:
-    file = write(home, line)
+def test_invalid_value_is_refused_and_named(home: dict[str, str], line: str) -> None:
+    file = write_config(home, line)
     name = line.split(" ")[0]
     with pytest.raises(ConfigError) as caught:
         load_config(home)
@@ -206,17 +206,17 @@ def test_wrong_value_is_refused_with_its_place(home: dict[str, str], line: str) 
 
 
 @pytest.mark.parametrize("text", ["", "x", "4.5", "0x10", "99999", "1_000", "٣٣"])
-def test_wrong_variable_is_refused(home: dict[str, str], text: str) -> None:
+def test_invalid_variable_is_refused(home: dict[str, str], text: str) -> None:
     with pytest.raises(ConfigError, match="INGLE_PORT must be a whole number"):
         load_config(home | {"INGLE_PORT": text})
 
 
-def test_wrong_flag_is_named_as_typed(home: dict[str, str]) -> None:
+def test_invalid_flag_is_named_as_typed(home: dict[str, str]) -> None:
     with pytest.raises(ConfigError, match=r"^--log-level must be one of debug"):
         load_config(home, {"log_level": "loud"})
 
 
-def test_socket_flag_counts_from_the_working_folder(
+def test_socket_flag_is_relative_to_the_working_directory(
     home: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir("/")
@@ -224,8 +224,8 @@ def test_socket_flag_counts_from_the_working_folder(
 
 
 @pytest.mark.parametrize("content", [b"port 1", b"port = 1\nport = 2", b"\xff\xfe", b"= 1"])
-def test_file_that_is_not_toml(home: dict[str, str], content: bytes) -> None:
-    file = write(home, "")
+def test_invalid_toml_is_refused(home: dict[str, str], content: bytes) -> None:
+    file = write_config(home, "")
     file.write_bytes(content)
     with pytest.raises(ConfigError) as caught:
         load_config(home)
@@ -233,7 +233,7 @@ def test_file_that_is_not_toml(home: dict[str, str], content: bytes) -> None:
     assert caught.value.hint is not None
 
 
-def test_file_that_cannot_be_read(home: dict[str, str]) -> None:
+def test_unreadable_file_is_refused(home: dict[str, str]) -> None:
     (Path(home["INGLE_HOME"]) / "config/config.toml").mkdir()
     with pytest.raises(ConfigError, match="cannot be read"):
         load_config(home)
@@ -255,12 +255,12 @@ def test_file_that_cannot_be_read(home: dict[str, str]) -> None:
         ("Forever", -1.0),
     ],
 )
-def test_durations(text: str, seconds: float) -> None:
+def test_parse_duration(text: str, seconds: float) -> None:
     assert math.isclose(parse_duration(text), seconds)
 
 
 @pytest.mark.parametrize("text", ["", "m", "1x", "1 h", "-5", "-1m", "1h 30m", "1e3", "h1", "1.h"])
-def test_wrong_durations(text: str) -> None:
+def test_invalid_durations_are_refused(text: str) -> None:
     with pytest.raises(InvalidSetting):
         parse_duration(text)
 
@@ -268,18 +268,18 @@ def test_wrong_durations(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "size"), [("1024", 1024), ("64MiB", 2**26), ("10 mb", 10**7), ("1.5GiB", 3 * 2**29)]
 )
-def test_sizes(text: str, size: int) -> None:
+def test_parse_size(text: str, size: int) -> None:
     assert parse_size(text) == size
 
 
 @pytest.mark.parametrize("text", ["", "-1", "MiB", "1 XB", "1.5"])
-def test_wrong_sizes(text: str) -> None:
+def test_invalid_sizes_are_refused(text: str) -> None:
     with pytest.raises(InvalidSetting):
         parse_size(text)
 
 
-def test_aliases_of_the_file_and_of_the_variable(home: dict[str, str]) -> None:
-    write(home, '[aliases]\n"gpt-4o" = "smollm2"\n"claude-*" = "coder"\ncoder = "qwen"\n')
+def test_aliases_from_file_and_variable(home: dict[str, str]) -> None:
+    write_config(home, '[aliases]\n"gpt-4o" = "smollm2"\n"claude-*" = "coder"\ncoder = "qwen"\n')
     assert load_config(home).aliases == (
         ("gpt-4o", "smollm2"),
         ("claude-*", "coder"),
@@ -294,7 +294,7 @@ def test_aliases_of_the_file_and_of_the_variable(home: dict[str, str]) -> None:
         load_config(home | {"INGLE_ALIASES": "gpt-4o"})
 
 
-def test_what_goes_round_is_shown(home: dict[str, str]) -> None:
+def test_alias_cycle_is_shown_in_the_hint(home: dict[str, str]) -> None:
     with pytest.raises(ConfigError) as caught:
         load_config(home | {"INGLE_ALIASES": "x=a,a=b,b=c,c=a"})
     assert caught.value.hint == "a → b → c → a is a cycle."
@@ -312,7 +312,7 @@ def test_defaults_pass_their_own_parsers(tmp_path: Path) -> None:
 
 
 def _documented() -> dict[str, tuple[str, str, str]]:
-    """Key to (default, variable, flag), as the page's table has them."""
+    """Map each setting to (default, variable, flag) as listed in the page's table."""
     rows = [
         [cell.strip(" `") for cell in line.strip("|").split("|")]
         for line in PAGE.read_text("utf-8").splitlines()
@@ -322,23 +322,23 @@ def _documented() -> dict[str, tuple[str, str, str]]:
     return {name: (default, variable, flag) for name, default, variable, flag, _ in rows}
 
 
-def test_page_lists_every_setting_once() -> None:
+def test_documentation_lists_every_setting_once() -> None:
     assert list(_documented()) == setting_names()
 
 
-def test_page_tells_the_true_defaults_and_variables() -> None:
+def test_documented_defaults_and_variables_are_correct() -> None:
     defaults = {f.name: f.default for f in dataclasses.fields(Config)}
     for name, (default, variable, _) in _documented().items():
         assert variable == variable_name(name)
         if name == "socket":
-            continue  # depends on the home; the page says how
+            continue  # depends on the home, as the page explains
         value = defaults[name]
         empty = "{}" if name in ("aliases", "keep_alives") else "[]"
-        written = empty if value == () else json.dumps(value)  # as TOML writes them
+        written = empty if value == () else json.dumps(value)  # in TOML notation
         assert default == written
 
 
-def test_page_tells_the_flags_of_serve() -> None:
+def test_documented_flags_match_serve() -> None:
     from ingle.daemon.cli.server.serve import FLAGS
 
     documented = {name: flag for name, (_, _, flag) in _documented().items() if flag}

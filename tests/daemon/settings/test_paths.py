@@ -1,4 +1,4 @@
-"""Where files go, and that private folders are private."""
+"""Locations of files and folders, and permissions of private folders."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ def test_home_moves_every_folder(tmp_path: Path) -> None:
     assert paths.log.parent == paths.state
 
 
-def test_relative_home_counts_from_the_working_folder(
+def test_relative_home_is_resolved_against_the_working_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert find_paths({"INGLE_HOME": "here"}).models == tmp_path / "here/models"
 
 
-def test_folder_that_cannot_be_made_is_told_in_a_sentence(tmp_path: Path) -> None:
+def test_folder_that_cannot_be_created_is_reported(tmp_path: Path) -> None:
     (tmp_path / "home").write_text("a file where a folder belongs")
     with pytest.raises(FolderUnusable) as caught:
         find_paths({"INGLE_HOME": str(tmp_path / "home")}).make_private()
@@ -51,14 +51,14 @@ def test_folder_that_cannot_be_made_is_told_in_a_sentence(tmp_path: Path) -> Non
     assert "INGLE_HOME" in caught.value.hint
 
 
-def test_nothing_is_created_by_asking(tmp_path: Path) -> None:
+def test_find_paths_creates_nothing(tmp_path: Path) -> None:
     paths = find_paths({"INGLE_HOME": str(tmp_path / "home")})
     assert paths.socket.name == "ingle.sock"
     paths.check_private()
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="the other systems ask platformdirs itself")
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems use platformdirs directly")
 def test_agrees_with_platformdirs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("INGLE_HOME", raising=False)
     for variables in (
@@ -87,7 +87,7 @@ def test_relative_xdg_variables_are_ignored(tmp_path: Path) -> None:
     assert paths.config == tmp_path / ".config/ingle"
 
 
-def test_runtime_folder_that_does_not_exist_is_not_used(tmp_path: Path) -> None:
+def test_missing_xdg_runtime_dir_is_not_used(tmp_path: Path) -> None:
     paths = find_paths({"HOME": str(tmp_path), "XDG_RUNTIME_DIR": str(tmp_path / "gone")})
     assert tmp_path not in paths.runtime.parents
     assert paths.runtime in (
@@ -96,7 +96,7 @@ def test_runtime_folder_that_does_not_exist_is_not_used(tmp_path: Path) -> None:
     )
 
 
-def test_long_home_gets_a_short_socket(tmp_path: Path) -> None:
+def test_long_home_gets_a_short_socket_path(tmp_path: Path) -> None:
     runtime = tmp_path / ("x" * 120) / "runtime"
     path = socket_path(runtime, Path("/t"))
     assert len(os.fsencode(path)) <= LONGEST_SOCKET_PATH
@@ -105,13 +105,13 @@ def test_long_home_gets_a_short_socket(tmp_path: Path) -> None:
     assert path != socket_path(tmp_path / ("y" * 120) / "runtime", Path("/t"))
 
 
-def test_length_counts_bytes(tmp_path: Path) -> None:
-    runtime = Path("/" + "é" * 45)  # 56 characters with the file's name, 101 bytes
+def test_socket_path_length_is_counted_in_bytes(tmp_path: Path) -> None:
+    runtime = Path("/" + "é" * 45)  # 56 characters including the file name, 101 bytes
     assert len(str(runtime / "ingle.sock")) < LONGEST_SOCKET_PATH
     assert socket_path(runtime, Path("/t")).parent.parent == private_temporary_folder(Path("/t"))
 
 
-def test_long_home_can_be_prepared(tmp_path: Path) -> None:
+def test_make_private_with_a_long_home(tmp_path: Path) -> None:
     paths = find_paths({"INGLE_HOME": str(tmp_path / ("x" * 120))})
     try:
         paths.make_private()
@@ -123,7 +123,7 @@ def test_long_home_can_be_prepared(tmp_path: Path) -> None:
         paths.socket.parent.rmdir()
 
 
-def test_private_folder_is_made_and_mended(tmp_path: Path) -> None:
+def test_private_folder_is_created_and_its_mode_repaired(tmp_path: Path) -> None:
     folder = tmp_path / "a/b/runtime"
     make_private_folder(folder)
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
@@ -133,9 +133,7 @@ def test_private_folder_is_made_and_mended(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("prepare", [make_private_folder, check_private_folder])
-def test_link_in_place_of_the_folder_is_refused(
-    tmp_path: Path, prepare: Callable[[Path], None]
-) -> None:
+def test_symlinked_folder_is_refused(tmp_path: Path, prepare: Callable[[Path], None]) -> None:
     target = tmp_path / "target"
     target.mkdir(mode=0o755)
     (tmp_path / "runtime").symlink_to(target)
@@ -146,7 +144,7 @@ def test_link_in_place_of_the_folder_is_refused(
     assert list(target.iterdir()) == []
 
 
-def test_dangling_link_is_refused(tmp_path: Path) -> None:
+def test_dangling_symlink_is_refused(tmp_path: Path) -> None:
     (tmp_path / "runtime").symlink_to(tmp_path / "nowhere")
     with pytest.raises(UnsafeFolder):
         make_private_folder(tmp_path / "runtime")
@@ -160,7 +158,7 @@ def test_file_in_place_of_the_folder_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("prepare", [make_private_folder, check_private_folder])
-@pytest.mark.skipif(os.getuid() != 0, reason="only root can make a folder that is another user's")
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can change the owner of a folder")
 def test_folder_of_another_user_is_refused(tmp_path: Path, prepare: Callable[[Path], None]) -> None:
     folder = tmp_path / "runtime"
     folder.mkdir()
@@ -169,9 +167,7 @@ def test_folder_of_another_user_is_refused(tmp_path: Path, prepare: Callable[[Pa
         prepare(folder)
 
 
-def test_outer_folder_is_checked_before_the_inner(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_parent_folder_is_checked_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         "ingle.daemon.settings.paths.private_temporary_folder", lambda: tmp_path / "outer"
     )

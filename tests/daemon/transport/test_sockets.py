@@ -1,4 +1,4 @@
-"""Tests of the sockets the daemon binds, of its lock, and of who is at the other end."""
+"""Unix and TCP sockets, the instance lock, and identification of the peer."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ingle.daemon.transport.peer_procfs import tcp_uid
 from ingle.daemon.transport.peer_sock_diag import diag_uid
 from ingle.daemon.transport.sockets import PortInUse, SocketError, bind_tcp, bind_unix
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Windows has other sockets")
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs unix sockets")
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def paths(ingle_home: Path) -> Paths:
     return found
 
 
-def test_the_socket_and_its_folder_are_private(paths: Paths) -> None:
+def test_unix_socket_and_its_folder_are_private(paths: Paths) -> None:
     listener = bind_unix(paths.socket, paths)
     assert stat.S_IMODE(paths.socket.stat().st_mode) == 0o600
     assert stat.S_IMODE(paths.socket.parent.stat().st_mode) == 0o700
@@ -36,13 +36,13 @@ def test_the_socket_and_its_folder_are_private(paths: Paths) -> None:
     assert not paths.socket.exists()
 
 
-def test_our_own_folder_is_made_private_again(paths: Paths) -> None:
+def test_runtime_folder_permissions_are_restored(paths: Paths) -> None:
     paths.runtime.chmod(0o777)
     bind_unix(paths.socket, paths).close()
     assert stat.S_IMODE(paths.runtime.stat().st_mode) == 0o700
 
 
-def test_the_umask_is_as_before(paths: Paths) -> None:
+def test_umask_is_restored(paths: Paths) -> None:
     before = os.umask(0o022)
     try:
         bind_unix(paths.socket, paths).close()
@@ -51,7 +51,7 @@ def test_the_umask_is_as_before(paths: Paths) -> None:
         os.umask(before)
 
 
-def test_a_folder_others_can_write_to_is_refused(paths: Paths, tmp_path: Path) -> None:
+def test_folder_writable_by_others_is_refused(paths: Paths, tmp_path: Path) -> None:
     for mode in (0o777, 0o770, 0o1777):
         folder = tmp_path / f"{mode:o}"
         folder.mkdir()
@@ -61,7 +61,7 @@ def test_a_folder_others_can_write_to_is_refused(paths: Paths, tmp_path: Path) -
         assert stat.S_IMODE(folder.stat().st_mode) == mode
 
 
-def test_a_folder_of_the_users_choice_keeps_its_mode(paths: Paths, tmp_path: Path) -> None:
+def test_custom_socket_folder_keeps_its_mode(paths: Paths, tmp_path: Path) -> None:
     folder = tmp_path / "mine"
     folder.mkdir(mode=0o755)
     folder.chmod(0o755)
@@ -69,24 +69,24 @@ def test_a_folder_of_the_users_choice_keeps_its_mode(paths: Paths, tmp_path: Pat
     assert stat.S_IMODE(folder.stat().st_mode) == 0o755
 
 
-def test_a_link_in_the_place_of_the_folder_is_refused(paths: Paths, tmp_path: Path) -> None:
+def test_symlinked_socket_folder_is_refused(paths: Paths, tmp_path: Path) -> None:
     (tmp_path / "real").mkdir(mode=0o700)
     (tmp_path / "link").symlink_to(tmp_path / "real")
     with pytest.raises(UnsafeFolder):
         bind_unix(tmp_path / "link" / "x.sock", paths)
 
 
-def test_what_a_killed_daemon_left_is_replaced(paths: Paths) -> None:
-    left = socket.socket(socket.AF_UNIX)
-    left.bind(str(paths.socket))
-    left.close()
+def test_stale_socket_is_replaced(paths: Paths) -> None:
+    stale = socket.socket(socket.AF_UNIX)
+    stale.bind(str(paths.socket))
+    stale.close()
     listener = bind_unix(paths.socket, paths)
     with socket.socket(socket.AF_UNIX) as client:
         client.connect(str(paths.socket))
     listener.close()
 
 
-def test_a_socket_somebody_listens_on_stays(paths: Paths) -> None:
+def test_socket_in_use_is_not_replaced(paths: Paths) -> None:
     with socket.socket(socket.AF_UNIX) as other:
         other.bind(str(paths.socket))
         other.listen()
@@ -96,7 +96,7 @@ def test_a_socket_somebody_listens_on_stays(paths: Paths) -> None:
 
 
 @pytest.mark.parametrize("kind", ["file", "link"])
-def test_another_kind_of_file_is_never_removed(paths: Paths, tmp_path: Path, kind: str) -> None:
+def test_regular_files_and_links_are_not_removed(paths: Paths, tmp_path: Path, kind: str) -> None:
     precious = tmp_path / "precious"
     precious.write_text("kept")
     if kind == "file":
@@ -108,10 +108,10 @@ def test_another_kind_of_file_is_never_removed(paths: Paths, tmp_path: Path, kin
     assert paths.socket.read_text() == "kept"
 
 
-def test_closing_leaves_the_file_of_a_successor(paths: Paths) -> None:
+def test_close_does_not_remove_a_newer_socket(paths: Paths) -> None:
     first = bind_unix(paths.socket, paths)
     paths.socket.unlink()
-    # Held open, so that the successor's file cannot get the same number.
+    # Kept open so that the successor's file cannot reuse the inode number.
     second = bind_unix(paths.socket, paths)
     if first.inode != second.inode:
         first.close()
@@ -119,12 +119,12 @@ def test_closing_leaves_the_file_of_a_successor(paths: Paths) -> None:
     second.close()
 
 
-def test_a_path_that_is_too_long_is_told(paths: Paths, tmp_path: Path) -> None:
+def test_too_long_socket_path_is_reported(paths: Paths, tmp_path: Path) -> None:
     with pytest.raises(SocketError, match="longer than"):
         bind_unix(tmp_path / ("x" * 100), paths)
 
 
-def test_a_taken_port_is_told_with_its_owner_and_the_way_out() -> None:
+def test_busy_port_is_reported_with_a_hint() -> None:
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()
@@ -135,20 +135,20 @@ def test_a_taken_port_is_told_with_its_owner_and_the_way_out() -> None:
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.1", "example.org"])
-def test_addresses_others_can_reach_are_refused(host: str) -> None:
+def test_bind_tcp_refuses_non_loopback_addresses(host: str) -> None:
     with pytest.raises(SocketError, match=r"127\.0\.0\.1 only"):
         bind_tcp(host, 0)
 
 
-def test_a_second_lock_names_the_first_holder(tmp_path: Path) -> None:
+def test_instance_lock_reports_its_holder(tmp_path: Path) -> None:
     path = tmp_path / "ingle.lock"
     first, second = InstanceLock(path), InstanceLock(path)
     first.acquire()
     with pytest.raises(AlreadyRunning, match="is starting"):
         second.acquire()
     first.publish(LockHolder(os.getpid(), "/run/ingle.sock", "127.0.0.1:4645"))
-    told = rf"process {os.getpid()}, on /run/ingle.sock and 127.0.0.1:4645"
-    with pytest.raises(AlreadyRunning, match=told):
+    message = rf"process {os.getpid()}, on /run/ingle.sock and 127.0.0.1:4645"
+    with pytest.raises(AlreadyRunning, match=message):
         second.acquire()
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     first.release()
@@ -157,7 +157,7 @@ def test_a_second_lock_names_the_first_holder(tmp_path: Path) -> None:
     second.release()
 
 
-def test_a_link_in_the_place_of_the_lock_is_not_followed(tmp_path: Path) -> None:
+def test_symlinked_lock_is_refused(tmp_path: Path) -> None:
     precious = tmp_path / "precious"
     precious.write_text("kept")
     (tmp_path / "ingle.lock").symlink_to(precious)
@@ -174,18 +174,18 @@ def connected(family: int, address: str) -> tuple[socket.socket, socket.socket, 
     return listener, client, served
 
 
-linux = pytest.mark.skipif(sys.platform != "linux", reason="reads the kernel's tables of Linux")
+linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc/net")
 
 
 @linux
 @pytest.mark.parametrize(
     ("family", "address"), [(socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::ffff:127.0.0.1")]
 )
-def test_the_owner_of_a_connection_is_found(family: int, address: str) -> None:
+def test_peer_uid_of_a_tcp_connection(family: int, address: str) -> None:
     try:
         listener, client, served = connected(family, address)
     except OSError as error:
-        pytest.skip(f"this machine has no such addresses: {error}")
+        pytest.skip(f"this machine does not support such addresses: {error}")
     with listener, client, served:
         found = identify(served, served.close)
         assert found.kind == "tcp"
@@ -194,33 +194,33 @@ def test_the_owner_of_a_connection_is_found(family: int, address: str) -> None:
 
 
 @linux
-def test_a_client_that_has_left_is_nobody() -> None:
+def test_closed_connection_has_no_peer_uid() -> None:
     listener, client, served = connected(socket.AF_INET, "127.0.0.1")
     with listener, served:
         address = client.getsockname()
         client.close()
-        # The row of a closed socket says uid 0, whoever it was.
+        # The row of a closed socket always shows uid 0.
         assert tcp_uid(address, served.getsockname()) is None
         assert diag_uid(address, served.getsockname()) is None
 
 
 @linux
-def test_both_ways_to_ask_the_kernel_agree() -> None:
+def test_sock_diag_and_proc_net_tcp_agree() -> None:
     listener, client, served = connected(socket.AF_INET, "127.0.0.1")
     with listener, client, served:
-        us, them = served.getsockname(), client.getsockname()
+        local, remote = served.getsockname(), client.getsockname()
         try:
-            assert diag_uid(them, us) == tcp_uid(them, us) == os.geteuid()
+            assert diag_uid(remote, local) == tcp_uid(remote, local) == os.geteuid()
         except OSError as error:
-            pytest.skip(f"this kernel answers no such questions: {error}")
-        # A listener on the port is no client that has it.
-        assert diag_uid(us, ("127.0.0.1", 1)) is None
-        assert diag_uid(("127.0.0.1", 1), us) is None
-        assert diag_uid(("::1", them[1]), ("::1", us[1])) is None
+            pytest.skip(f"this kernel does not support sock_diag: {error}")
+        # A listening socket on the port is not matched as a client.
+        assert diag_uid(local, ("127.0.0.1", 1)) is None
+        assert diag_uid(("127.0.0.1", 1), local) is None
+        assert diag_uid(("::1", remote[1]), ("::1", local[1])) is None
 
 
 @linux
-def test_connections_of_ipv6_have_an_owner() -> None:
+def test_peer_uid_of_an_ipv6_connection() -> None:
     try:
         listener = socket.create_server(("::1", 0), family=socket.AF_INET6)
     except OSError as error:
@@ -239,21 +239,21 @@ def row(local: tuple[str, int], remote: tuple[str, int], state: str, uid: int) -
     return f"   0: {address(*local)} {address(*remote)} {state} 00000000:00000000 00:0 0 {uid} 0 1"
 
 
-def test_only_the_exact_established_row_counts(tmp_path: Path) -> None:
-    us, them = ("127.0.0.1", 4645), ("127.0.0.1", 40000)
+def test_tcp_uid_matches_only_the_established_row(tmp_path: Path) -> None:
+    local, remote = ("127.0.0.1", 4645), ("127.0.0.1", 40000)
     table, empty = tmp_path / "tcp", tmp_path / "tcp6"
     empty.write_text("  sl  local_address\n")
     rows = [
         "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid",
-        row(us, them, "01", 1),  # our own end
-        row(("127.0.0.1", 40001), us, "01", 2),
-        row(("127.0.0.2", 40000), us, "01", 3),
-        row(them, ("127.0.0.1", 4646), "01", 4),
+        row(local, remote, "01", 1),  # the server's own end
+        row(("127.0.0.1", 40001), local, "01", 2),
+        row(("127.0.0.2", 40000), local, "01", 3),
+        row(remote, ("127.0.0.1", 4646), "01", 4),
     ]
     table.write_text("\n".join(rows))
-    assert tcp_uid(them, us, (table, empty)) is None
-    table.write_text("\n".join([*rows, row(them, us, "06", 0)]))
-    assert tcp_uid(them, us, (table, empty)) is None
-    table.write_text("\n".join([*rows, row(them, us, "01", 1000)]))
-    assert tcp_uid(them, us, (table, empty)) == 1000
-    assert tcp_uid(them, us, (tmp_path / "none", tmp_path / "none6")) is None
+    assert tcp_uid(remote, local, (table, empty)) is None
+    table.write_text("\n".join([*rows, row(remote, local, "06", 0)]))
+    assert tcp_uid(remote, local, (table, empty)) is None
+    table.write_text("\n".join([*rows, row(remote, local, "01", 1000)]))
+    assert tcp_uid(remote, local, (table, empty)) == 1000
+    assert tcp_uid(remote, local, (tmp_path / "none", tmp_path / "none6")) is None

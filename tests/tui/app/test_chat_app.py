@@ -1,3 +1,5 @@
+"""The chat app end to end against the scripted daemon: prompts, streaming, errors, downloads."""
+
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
@@ -13,7 +15,7 @@ if TYPE_CHECKING:
     from ..conftest import FakeDaemon, OpenChat
 
 
-async def test_it_opens_ready_to_type(open_chat: OpenChat) -> None:
+async def test_composer_has_focus_on_start(open_chat: OpenChat) -> None:
     async with open_chat() as chat:
         await chat.pilot.press("h", "i")
         assert chat.draft == "hi"
@@ -22,7 +24,7 @@ async def test_it_opens_ready_to_type(open_chat: OpenChat) -> None:
 
 
 @pytest.mark.slow
-async def test_an_answer_streams_and_its_figures_show(
+async def test_answer_streams_and_shows_statistics(
     open_chat: OpenChat, fake_daemon: FakeDaemon
 ) -> None:
     fake_daemon.script("The capital ", "is **Par", "is**.", gate_before=2)
@@ -40,7 +42,7 @@ async def test_an_answer_streams_and_its_figures_show(
     assert fake_daemon.prompts == [[{"role": "user", "content": "What is the capital of France?"}]]
 
 
-async def test_the_picker_shows_the_speed_that_this_chat_measured(open_chat: OpenChat) -> None:
+async def test_model_picker_shows_measured_speed(open_chat: OpenChat) -> None:
     async with open_chat() as chat:
         await chat.send("hi")
         await chat.until_shown("Hello there.")
@@ -48,7 +50,7 @@ async def test_the_picker_shows_the_speed_that_this_chat_measured(open_chat: Ope
         await chat.until_shown("20 tok/s measured here")
 
 
-async def test_the_next_prompt_carries_the_conversation(
+async def test_next_prompt_includes_the_conversation(
     open_chat: OpenChat, fake_daemon: FakeDaemon
 ) -> None:
     fake_daemon.script("One.")
@@ -62,7 +64,7 @@ async def test_the_next_prompt_carries_the_conversation(
 
 
 @pytest.mark.slow
-async def test_escape_stops_and_keeps_the_part(
+async def test_escape_stops_answer_and_keeps_partial_text(
     open_chat: OpenChat, fake_daemon: FakeDaemon
 ) -> None:
     fake_daemon.script("Some ", "words ", "never shown", gate_before=2)
@@ -79,7 +81,7 @@ async def test_escape_stops_and_keeps_the_part(
     assert fake_daemon.prompts[1][1] == {"role": "assistant", "content": "Some words "}
 
 
-async def test_a_prompt_sent_meanwhile_waits_its_turn(
+async def test_prompt_sent_during_an_answer_is_queued(
     open_chat: OpenChat, fake_daemon: FakeDaemon
 ) -> None:
     fake_daemon.script("First answer.", gate_before=0)
@@ -96,7 +98,7 @@ async def test_a_prompt_sent_meanwhile_waits_its_turn(
 
 
 @pytest.mark.slow
-async def test_a_stop_gives_waiting_prompts_back(
+async def test_stopping_returns_queued_prompts_to_the_draft(
     open_chat: OpenChat, fake_daemon: FakeDaemon
 ) -> None:
     fake_daemon.script("Part", "rest", gate_before=1)
@@ -111,7 +113,7 @@ async def test_a_stop_gives_waiting_prompts_back(
 
 
 @pytest.mark.slow
-async def test_up_recalls_waiting_and_sent_prompts(
+async def test_up_recalls_queued_and_sent_prompts(
     open_chat: OpenChat, fake_daemon: FakeDaemon
 ) -> None:
     fake_daemon.script("Part", "rest", gate_before=1)
@@ -129,13 +131,15 @@ async def test_up_recalls_waiting_and_sent_prompts(
         assert chat.draft == ""
 
 
-async def test_newline_keys_break_the_line(open_chat: OpenChat) -> None:
+async def test_newline_keys_insert_a_newline(open_chat: OpenChat) -> None:
     async with open_chat() as chat:
         await chat.pilot.press("a", "ctrl+j", "b", "shift+enter", "c")
         assert chat.draft == "a\nb\nc"
 
 
-async def test_too_long_a_prompt_is_explained(open_chat: OpenChat, fake_daemon: FakeDaemon) -> None:
+async def test_context_length_error_is_explained(
+    open_chat: OpenChat, fake_daemon: FakeDaemon
+) -> None:
     error = {
         "code": "context_length_exceeded",
         "message": "The prompt is 9000 tokens long, 809 too many.",
@@ -151,7 +155,7 @@ async def test_too_long_a_prompt_is_explained(open_chat: OpenChat, fake_daemon: 
         assert chat.draft == "long"
 
 
-async def test_an_error_in_mid_answer_keeps_the_part(
+async def test_error_during_an_answer_keeps_partial_text(
     open_chat: OpenChat, fake_daemon: FakeDaemon
 ) -> None:
     error = {"code": "worker_died", "message": "The model's process died.", "hint": None}
@@ -167,9 +171,7 @@ async def test_an_error_in_mid_answer_keeps_the_part(
     assert fake_daemon.prompts[1] == [{"role": "user", "content": "go"}]
 
 
-async def test_a_dropped_connection_is_resumed(
-    open_chat: OpenChat, fake_daemon: FakeDaemon
-) -> None:
+async def test_dropped_connection_is_resumed(open_chat: OpenChat, fake_daemon: FakeDaemon) -> None:
     fake_daemon.script("one ", "two ", "three", drop_after=2)
     async with open_chat() as chat:
         await chat.send("count")
@@ -183,7 +185,7 @@ async def test_a_dropped_connection_is_resumed(
 
 
 @pytest.mark.slow
-async def test_a_lost_daemon_costs_neither_chat_nor_draft(
+async def test_losing_the_daemon_keeps_chat_and_draft(
     open_chat: OpenChat, fake_daemon: FakeDaemon
 ) -> None:
     starts: list[int] = []
@@ -203,7 +205,7 @@ async def test_a_lost_daemon_costs_neither_chat_nor_draft(
 
 
 @pytest.mark.slow
-async def test_a_daemon_that_dies_in_mid_answer_costs_only_the_rest(
+async def test_daemon_crash_during_an_answer_keeps_partial_text(
     open_chat: OpenChat, fake_daemon: FakeDaemon, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ingle.daemon.client.generation_stream.RETRY_DELAYS", (0.0, 0.1))
@@ -224,7 +226,7 @@ async def test_a_daemon_that_dies_in_mid_answer_costs_only_the_rest(
 
 
 @pytest.mark.slow
-async def test_typing_has_the_model_loaded(open_chat: OpenChat, fake_daemon: FakeDaemon) -> None:
+async def test_typing_preloads_the_model(open_chat: OpenChat, fake_daemon: FakeDaemon) -> None:
     async with open_chat() as chat:
         await chat.until_shown("smollm2:135m on disk")
         assert not [r for r in fake_daemon.requests if r.target == "/ingle/v1/load"]
@@ -238,7 +240,7 @@ async def test_typing_has_the_model_loaded(open_chat: OpenChat, fake_daemon: Fak
 
 
 @pytest.mark.slow
-async def test_selected_text_is_copied_without_layout(
+async def test_selection_is_copied_without_wrapping(
     open_chat: OpenChat, fake_daemon: FakeDaemon
 ) -> None:
     fake_daemon.script("word " * 30 + "\n\n- item")
@@ -250,7 +252,7 @@ async def test_selected_text_is_copied_without_layout(
         assert chat.app.clipboard == ("word " * 30).strip() + "\n\n• item"
 
 
-async def test_a_daemon_that_cannot_start_says_why_and_tries_again(
+async def test_daemon_start_failure_is_shown_and_retried(
     open_chat: OpenChat, fake_daemon: FakeDaemon
 ) -> None:
     await fake_daemon.stop()
@@ -273,7 +275,7 @@ async def test_a_daemon_that_cannot_start_says_why_and_tries_again(
         await chat.until(lambda: chat.draft == "are you there?")
 
 
-async def test_the_first_run_fetches_the_model_at_one_key(
+async def test_first_run_downloads_the_model_on_enter(
     open_chat: OpenChat, fake_daemon: FakeDaemon
 ) -> None:
     fake_daemon.add_model("smollm2:135m", installed=False, state="available", path=None)
@@ -289,9 +291,7 @@ async def test_the_first_run_fetches_the_model_at_one_key(
     assert fake_daemon.pull_done == ["smollm2:135m"]
 
 
-async def test_a_broken_download_can_be_tried_again(
-    open_chat: OpenChat, fake_daemon: FakeDaemon
-) -> None:
+async def test_failed_download_can_be_retried(open_chat: OpenChat, fake_daemon: FakeDaemon) -> None:
     fake_daemon.add_model("smollm2:135m", installed=False, state="available", path=None)
     fake_daemon.pull_error = {"code": "disk_full", "message": "The disk is full.", "hint": None}
     fake_daemon.pull_gate.set()
@@ -306,7 +306,7 @@ async def test_a_broken_download_can_be_tried_again(
     assert fake_daemon.pull_done == ["smollm2:135m"]
 
 
-async def test_escape_leaves_a_download_running(
+async def test_escape_leaves_the_download_running(
     open_chat: OpenChat, fake_daemon: FakeDaemon
 ) -> None:
     fake_daemon.add_model("smollm2:135m", installed=False, state="available", path=None)
@@ -321,7 +321,7 @@ async def test_escape_leaves_a_download_running(
 
 
 @pytest.mark.slow
-async def test_the_picker_switches_and_fetches_models(
+async def test_model_picker_downloads_and_switches_models(
     open_chat: OpenChat, fake_daemon: FakeDaemon
 ) -> None:
     fake_daemon.add_model("qwen2.5:1.5b", installed=False, state="available", size=986_000_000)
@@ -342,7 +342,7 @@ async def test_the_picker_switches_and_fetches_models(
 
 
 @pytest.mark.slow
-async def test_a_model_that_does_not_chat_is_not_chosen(
+async def test_embedding_model_cannot_be_chosen(
     open_chat: OpenChat, fake_daemon: FakeDaemon
 ) -> None:
     fake_daemon.add_model("minilm:l6", installed=False, state="available", task="embed")
@@ -358,9 +358,7 @@ async def test_a_model_that_does_not_chat_is_not_chosen(
 
 
 @pytest.mark.slow
-async def test_a_model_that_does_not_chat_gets_no_prompt(
-    open_chat: OpenChat, fake_daemon: FakeDaemon
-) -> None:
+async def test_embedding_model_gets_no_prompt(open_chat: OpenChat, fake_daemon: FakeDaemon) -> None:
     fake_daemon.add_model("minilm:l6", task="embed")
     async with open_chat(model="minilm:l6") as chat:
         await chat.until_shown("minilm:l6 does not chat")
@@ -391,7 +389,7 @@ async def test_slash_commands(open_chat: OpenChat, fake_daemon: FakeDaemon) -> N
 
 
 @pytest.mark.slow
-async def test_every_command_is_in_the_palette(open_chat: OpenChat) -> None:
+async def test_command_palette_finds_commands(open_chat: OpenChat) -> None:
     async with open_chat(size=(100, 40)) as chat:
         await chat.pilot.press("ctrl+p")
         await chat.until_shown("Answer again")
@@ -399,7 +397,7 @@ async def test_every_command_is_in_the_palette(open_chat: OpenChat) -> None:
         await chat.until_shown("New chat")
 
 
-async def test_copying_tells_how(open_chat: OpenChat) -> None:
+async def test_copy_reports_clipboard_method(open_chat: OpenChat) -> None:
     async with open_chat(size=(100, 30)) as chat:
         await chat.send("hello")
         await chat.until_shown("Hello there.")
@@ -409,7 +407,7 @@ async def test_copying_tells_how(open_chat: OpenChat) -> None:
 
 
 @pytest.mark.slow
-async def test_ctrl_c_twice_leaves(open_chat: OpenChat) -> None:
+async def test_ctrl_c_twice_quits(open_chat: OpenChat) -> None:
     async with open_chat() as chat:
         await chat.pilot.press("ctrl+c")
         await chat.until_shown("ctrl+c again leaves")
@@ -418,7 +416,7 @@ async def test_ctrl_c_twice_leaves(open_chat: OpenChat) -> None:
 
 
 @pytest.mark.slow
-async def test_the_view_stays_where_the_reader_put_it(
+async def test_scrolled_up_view_does_not_follow_the_answer(
     open_chat: OpenChat, fake_daemon: FakeDaemon
 ) -> None:
     lines = [f"line {number}\n\n" for number in range(60)]
@@ -440,7 +438,7 @@ async def test_the_view_stays_where_the_reader_put_it(
 
 
 @pytest.mark.slow
-async def test_small_and_wide_screens_keep_what_matters(
+async def test_layout_fits_small_and_wide_screens(
     open_chat: OpenChat, fake_daemon: FakeDaemon
 ) -> None:
     for size in ((40, 12), (80, 24), (160, 45)):
@@ -454,7 +452,9 @@ async def test_small_and_wide_screens_keep_what_matters(
             assert all(len(line) <= size[0] for line in chat.screen_text.split("\n"))
 
 
-async def test_resizing_keeps_the_place(open_chat: OpenChat, fake_daemon: FakeDaemon) -> None:
+async def test_resizing_keeps_the_scroll_position(
+    open_chat: OpenChat, fake_daemon: FakeDaemon
+) -> None:
     fake_daemon.script(*[f"paragraph {number} " + "word " * 40 + "\n\n" for number in range(40)])
     async with open_chat() as chat:
         await chat.send("write")
@@ -467,7 +467,7 @@ async def test_resizing_keeps_the_place(open_chat: OpenChat, fake_daemon: FakeDa
         )
 
 
-async def test_hostile_text_never_reaches_the_terminal(
+async def test_control_sequences_do_not_reach_the_terminal(
     open_chat: OpenChat, fake_daemon: FakeDaemon
 ) -> None:
     fake_daemon.script(
@@ -487,7 +487,7 @@ async def test_hostile_text_never_reaches_the_terminal(
         assert "aGFjaw" not in chat.screen_text
 
 
-async def test_the_chat_can_be_drawn_again_while_an_answer_runs(
+async def test_transcript_can_be_rebuilt_during_an_answer(
     open_chat: OpenChat, fake_daemon: FakeDaemon
 ) -> None:
     fake_daemon.script("First.")
@@ -506,7 +506,7 @@ async def test_the_chat_can_be_drawn_again_while_an_answer_runs(
 
 
 @pytest.mark.slow
-async def test_an_answer_goes_on_while_another_branch_is_read(
+async def test_answer_continues_while_another_branch_is_shown(
     open_chat: OpenChat, fake_daemon: FakeDaemon
 ) -> None:
     fake_daemon.script("First.")
@@ -528,7 +528,7 @@ async def test_an_answer_goes_on_while_another_branch_is_read(
         assert "words" not in chat.screen_text
 
 
-async def test_what_is_typed_right_behind_a_command_stays(open_chat: OpenChat) -> None:
+async def test_text_typed_right_after_a_command_is_kept(open_chat: OpenChat) -> None:
     async with open_chat() as chat:
         await chat.until_shown("smollm2:135m on disk")
         composer = chat.screen.composer
@@ -539,7 +539,7 @@ async def test_what_is_typed_right_behind_a_command_stays(open_chat: OpenChat) -
         assert chat.draft == "And now?"
 
 
-async def test_letters_do_not_overtake_an_editing_key(open_chat: OpenChat) -> None:
+async def test_letters_are_handled_after_earlier_editing_keys(open_chat: OpenChat) -> None:
     async with open_chat() as chat:
         await chat.pilot.press("a", "b")
         composer = chat.screen.composer

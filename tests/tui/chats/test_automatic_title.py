@@ -1,4 +1,4 @@
-"""Titles from prompts, without a model."""
+"""Automatic chat titles, derived from the prompt without a model."""
 
 from __future__ import annotations
 
@@ -30,25 +30,25 @@ from ingle.tui.chats.automatic_title import MAX_TITLE, automatic_title, shorten
         ("Tell me about \x1b[31mred\x1b[0m things", "About [31mred[0m things"),
     ],
 )
-def test_titles(prompt: str, title: str | None) -> None:
+def test_title_of_prompt(prompt: str, title: str | None) -> None:
     expected = "Write to Dr. Smith about e.g. rent" if title is None else title
     assert automatic_title(prompt) == expected
 
 
-def test_a_long_title_is_cut_between_words() -> None:
+def test_long_title_is_cut_between_words() -> None:
     title = automatic_title("explain " + "why the sea is salty and rivers are not " * 5)
     assert len(title) <= MAX_TITLE
     assert title.endswith("…")
     assert title[:-1] in "Explain why the sea is salty and rivers are not why the sea is salty"
 
 
-def test_wide_characters_count_two_cells() -> None:
+def test_wide_characters_count_as_two_cells() -> None:
     assert shorten("京" * 40, 60) == "京" * 29 + "…"
     assert shorten("京" * 30, 60) == "京" * 30
 
 
 @given(st.text(max_size=300))
-def test_any_prompt_gives_a_short_line(prompt: str) -> None:
+def test_any_prompt_gives_a_short_single_line_title(prompt: str) -> None:
     title = automatic_title(prompt)
     assert len(title) <= MAX_TITLE
     assert "\n" not in title

@@ -1,4 +1,4 @@
-"""A chat of its own that begins like another one."""
+"""Branching off: copying a path of a chat into a new chat."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def source() -> Chat:
     return chat
 
 
-def test_it_begins_alike_and_goes_on_alone() -> None:
+def test_branched_chat_copies_messages_under_new_ids() -> None:
     chat = source()
     made = branch_off(chat, chat.messages["b"], NullRecorder())
     assert [m.content for m in made.path] == ["said a", "said b"]
@@ -27,7 +27,7 @@ def test_it_begins_alike_and_goes_on_alone() -> None:
     assert set(made.messages).isdisjoint(chat.messages)
 
 
-def test_what_was_compacted_stays_so() -> None:
+def test_branched_chat_keeps_compactions() -> None:
     chat = source()
     chat.messages["a"].pinned = True
     chat.add_compaction(CompactionRecord(at="b", summary="Notes.", kept=("a",), id="one"))
@@ -37,7 +37,7 @@ def test_what_was_compacted_stays_so() -> None:
     assert whole.label not in (chat.label, whole.id)
 
 
-def test_a_compaction_behind_its_end_is_not_taken_along() -> None:
+def test_branched_chat_drops_compactions_after_its_end() -> None:
     chat = source()
     chat.add_compaction(CompactionRecord(at="b", summary="Notes.", id="one"))
     made = branch_off(chat, chat.messages["a"], NullRecorder())

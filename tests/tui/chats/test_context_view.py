@@ -1,4 +1,4 @@
-"""What is sent: word for word, behind summaries, and after their undoing."""
+"""The messages sent to the model: verbatim, after compaction and trimming, and after undo."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ pytestmark = pytest.mark.quick
 
 def long_chat(turns: int = 4, system: str = "Be brief.") -> Chat:
     chat = Chat(ChatSettings(system=system))
-    more(chat, turns)
+    add_turns(chat, turns)
     return chat
 
 
-def more(chat: Chat, turns: int) -> None:
+def add_turns(chat: Chat, turns: int) -> None:
     for _ in range(turns):
         number = len(chat.path) // 2 + 1
         leaf = chat.leaf
@@ -34,7 +34,7 @@ def more(chat: Chat, turns: int) -> None:
         )
 
 
-def test_a_summary_stands_for_what_is_before_it() -> None:
+def test_summary_replaces_earlier_messages() -> None:
     chat = long_chat()
     chat.add_compaction(CompactionRecord(at=chat.path[3].id, summary="They asked two questions."))
     assert request_messages(chat) == [
@@ -47,7 +47,7 @@ def test_a_summary_stands_for_what_is_before_it() -> None:
     ]
 
 
-def test_undoing_gives_the_request_back_byte_for_byte() -> None:
+def test_undo_restores_the_request_byte_for_byte() -> None:
     chat = long_chat()
     before = json.dumps(request_messages(chat)).encode()
     compaction = CompactionRecord(at=chat.path[3].id, summary="Short.")
@@ -57,12 +57,12 @@ def test_undoing_gives_the_request_back_byte_for_byte() -> None:
     assert json.dumps(request_messages(chat)).encode() == before
 
 
-def test_later_turns_stay_when_a_summary_is_undone() -> None:
+def test_undo_keeps_later_turns() -> None:
     chat = long_chat()
     before = request_messages(chat)
     compaction = CompactionRecord(at=chat.path[5].id, summary="Short.")
     chat.add_compaction(compaction)
-    more(chat, 1)
+    add_turns(chat, 1)
     chat.undo_compaction(compaction.id)
     assert request_messages(chat)[: len(before)] == before
     assert request_messages(chat)[len(before) :] == [
@@ -71,19 +71,19 @@ def test_later_turns_stay_when_a_summary_is_undone() -> None:
     ]
 
 
-def test_what_stands_before_the_tail_never_changes_between_turns() -> None:
+def test_request_prefix_is_stable_between_turns() -> None:
     chat = long_chat()
     chat.path[0].pinned = True
     chat.add_compaction(
         CompactionRecord(at=chat.path[3].id, summary="Short.", kept=(chat.path[0].id,))
     )
     before = request_messages(chat)
-    more(chat, 2)
+    add_turns(chat, 2)
     chat.path[2].pinned = True  # takes effect with the next compaction
     assert request_messages(chat)[: len(before)] == before
 
 
-def test_pins_in_the_range_go_on_word_for_word() -> None:
+def test_pinned_messages_are_sent_verbatim_in_the_record() -> None:
     chat = long_chat()
     first = chat.path[0]
     chat.add_compaction(CompactionRecord(at=chat.path[3].id, summary="Short.", kept=(first.id,)))
@@ -91,12 +91,12 @@ def test_pins_in_the_range_go_on_word_for_word() -> None:
     assert record == f"{RECORD}\n\n{KEPT}\n\n<user>\nquestion 1\n</user>\n\nShort."
 
 
-def test_a_second_summary_is_added_behind_the_first() -> None:
+def test_second_summary_is_appended_to_the_first() -> None:
     chat = long_chat()
     first = CompactionRecord(at=chat.path[3].id, summary="First part.")
     chat.add_compaction(first)
     earlier = request_messages(chat)[1]["content"]
-    more(chat, 2)
+    add_turns(chat, 2)
     chat.add_compaction(
         CompactionRecord(
             at=chat.path[7].id, summary="Second part.", after=first.id, created=first.created + 1
@@ -105,7 +105,7 @@ def test_a_second_summary_is_added_behind_the_first() -> None:
     assert request_messages(chat)[1]["content"] == f"{earlier}\n\nSecond part."
 
 
-def test_a_summary_counts_only_on_its_branch() -> None:
+def test_summary_applies_only_to_its_branch() -> None:
     chat = long_chat()
     chat.add_compaction(CompactionRecord(at=chat.path[5].id, summary="Short."))
     chat.add(Message(role="user", content="another way", parent=chat.path[1].id))
@@ -117,7 +117,7 @@ def test_a_summary_counts_only_on_its_branch() -> None:
     ]
 
 
-def test_trimming_leaves_marks_for_attachments_and_long_texts() -> None:
+def test_trim_replaces_attachments_and_long_texts_by_markers() -> None:
     chat = Chat()
     pasted = "a" * LONG_TEXT + "the end"
     prompt = Message(role="user", content=pasted, attachments=(Attachment("log.txt", "x" * 500),))
@@ -141,7 +141,7 @@ def test_trimming_leaves_marks_for_attachments_and_long_texts() -> None:
     assert request_messages(chat) == before
 
 
-def test_what_was_pinned_is_not_trimmed() -> None:
+def test_pinned_message_is_not_trimmed() -> None:
     chat = Chat()
     prompt = Message(role="user", content="c" * 5000, pinned=True)
     chat.add(prompt)
@@ -149,7 +149,7 @@ def test_what_was_pinned_is_not_trimmed() -> None:
     assert request_messages(chat)[0]["content"] == "c" * 5000
 
 
-def test_a_summary_made_after_a_trim_counts() -> None:
+def test_summary_after_a_trim_applies() -> None:
     chat = long_chat()
     trim = CompactionRecord(at=chat.path[-1].id, summary="", trims=True)
     chat.add_compaction(trim)
@@ -162,7 +162,7 @@ def test_a_summary_made_after_a_trim_counts() -> None:
     assert parts == ["system", "record", "tail", "tail", "tail", "tail"]
 
 
-def test_a_prompt_without_an_answer_is_left_out_before_the_next() -> None:
+def test_unanswered_prompt_is_omitted_before_the_next() -> None:
     chat = long_chat(1)
     unanswered = Message(role="user", content="lost", parent=chat.path[-1].id)
     chat.add(unanswered)

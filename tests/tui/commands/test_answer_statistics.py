@@ -1,3 +1,5 @@
+"""Statistics of answers and chats, as `/stats` shows them."""
+
 from __future__ import annotations
 
 from ingle.tui.chats.message import Message, MessageFacts
@@ -16,13 +18,13 @@ FACTS = MessageFacts(
 )
 
 
-def test_reuse_is_all_only_where_nothing_was_new() -> None:
+def test_reuse_shows_100_percent_only_without_new_tokens() -> None:
     assert reuse(FACTS) == "96 % reused, 122 new"
     assert reuse(MessageFacts(prompt_tokens=9999, cached_tokens=9998)) == "99 % reused, 1 new"
     assert reuse(MessageFacts(prompt_tokens=5, cached_tokens=5)) == "100 % reused, 0 new"
 
 
-def test_an_answer_tells_its_figures() -> None:
+def test_answer_statistics_rows() -> None:
     rows = dict(answer_rows(FACTS))
     assert rows["from the cache"] == "96 % reused, 122 new"
     assert rows["writing"] == "58 tok/s"
@@ -31,11 +33,11 @@ def test_an_answer_tells_its_figures() -> None:
     assert rows["first token"] == "0.21 s"
 
 
-def test_what_is_not_known_is_not_told() -> None:
+def test_unknown_statistics_are_omitted() -> None:
     assert dict(answer_rows(MessageFacts())) == {"where": "local"}
 
 
-def test_a_chat_is_the_sum_of_its_answers() -> None:
+def test_chat_statistics_sum_up_its_answers() -> None:
     answers = [Message(role="assistant", content="x", facts=FACTS) for _ in range(2)]
     rows = dict(chat_rows([Message(role="user", content="?"), *answers]))
     assert rows["messages"] == "3, 2 of them answers"

@@ -1,4 +1,4 @@
-"""Edits, other answers, going on, and the ways between branches."""
+"""Branches in the chat: edited prompts, regenerated and continued answers, navigation, rewind."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ async def _two_answers(chat: Chat, fake_daemon: FakeDaemon) -> None:
 
 
 @pytest.mark.slow
-async def test_another_answer_stands_beside_the_first(
+async def test_regenerated_answer_is_a_sibling_of_the_first(
     open_chat: OpenChat, fake_daemon: FakeDaemon
 ) -> None:
     async with open_chat(size=(100, 30)) as chat:
@@ -38,7 +38,7 @@ async def test_another_answer_stands_beside_the_first(
     assert fake_daemon.prompts[0] == fake_daemon.prompts[1]
 
 
-async def test_what_is_sent_follows_the_branch(
+async def test_request_follows_the_selected_branch(
     open_chat: OpenChat, fake_daemon: FakeDaemon
 ) -> None:
     async with open_chat() as chat:
@@ -54,9 +54,7 @@ async def test_what_is_sent_follows_the_branch(
     ]
 
 
-async def test_an_edited_prompt_begins_a_branch(
-    open_chat: OpenChat, fake_daemon: FakeDaemon
-) -> None:
+async def test_edited_prompt_starts_a_branch(open_chat: OpenChat, fake_daemon: FakeDaemon) -> None:
     fake_daemon.script("To the first.")
     fake_daemon.script("To the edited one.")
     async with open_chat(size=(100, 30)) as chat:
@@ -74,7 +72,7 @@ async def test_an_edited_prompt_begins_a_branch(
     assert fake_daemon.prompts[1] == [{"role": "user", "content": "second wording"}]
 
 
-async def test_escape_gives_an_edit_up(open_chat: OpenChat, fake_daemon: FakeDaemon) -> None:
+async def test_escape_cancels_an_edit(open_chat: OpenChat, fake_daemon: FakeDaemon) -> None:
     async with open_chat() as chat:
         await chat.send("one")
         await chat.until_shown("Hello there.")
@@ -87,7 +85,9 @@ async def test_escape_gives_an_edit_up(open_chat: OpenChat, fake_daemon: FakeDae
     assert [m["content"] for m in fake_daemon.prompts[1]] == ["one", "Hello there.", "two"]
 
 
-async def test_a_broken_off_answer_goes_on(open_chat: OpenChat, fake_daemon: FakeDaemon) -> None:
+async def test_stopped_answer_can_be_continued(
+    open_chat: OpenChat, fake_daemon: FakeDaemon
+) -> None:
     fake_daemon.script("Once upon ", "never", gate_before=1)
     fake_daemon.script("a time.")
     async with open_chat() as chat:
@@ -107,7 +107,9 @@ async def test_a_broken_off_answer_goes_on(open_chat: OpenChat, fake_daemon: Fak
     assert body["messages"][-1] == {"role": "assistant", "content": "Once upon "}
 
 
-async def test_a_branch_is_a_chat_of_its_own(open_chat: OpenChat, fake_daemon: FakeDaemon) -> None:
+async def test_branch_command_opens_a_separate_chat(
+    open_chat: OpenChat, fake_daemon: FakeDaemon
+) -> None:
     async with open_chat() as chat:
         await chat.send("one")
         await chat.until_shown("Hello there.")
@@ -122,9 +124,7 @@ async def test_a_branch_is_a_chat_of_its_own(open_chat: OpenChat, fake_daemon: F
     assert [m["content"] for m in fake_daemon.prompts[1]] == ["one", "Hello there.", "two"]
 
 
-async def test_rewinding_edits_an_earlier_prompt(
-    open_chat: OpenChat, fake_daemon: FakeDaemon
-) -> None:
+async def test_rewind_edits_an_earlier_prompt(open_chat: OpenChat, fake_daemon: FakeDaemon) -> None:
     async with open_chat() as chat:
         for prompt in ("one", "two"):
             await chat.send(prompt)
@@ -139,7 +139,7 @@ async def test_rewinding_edits_an_earlier_prompt(
     assert fake_daemon.prompts[2] == [{"role": "user", "content": "uno"}]
 
 
-async def test_without_branches_a_sentence_says_so(open_chat: OpenChat) -> None:
+async def test_missing_branches_and_prompts_are_reported(open_chat: OpenChat) -> None:
     async with open_chat(size=(100, 30)) as chat:
         await chat.pilot.press("alt+left")
         await chat.until_shown("one branch only")
@@ -147,7 +147,7 @@ async def test_without_branches_a_sentence_says_so(open_chat: OpenChat) -> None:
         await chat.until_shown("There is no prompt to ask again.")
 
 
-async def test_what_is_asked_again_without_a_daemon_waits_for_it(
+async def test_regeneration_waits_for_the_daemon(
     open_chat: OpenChat, fake_daemon: FakeDaemon
 ) -> None:
     async with open_chat(size=(100, 30)) as chat:
@@ -161,13 +161,13 @@ async def test_what_is_asked_again_without_a_daemon_waits_for_it(
         await fake_daemon.start()
         chat.screen.run_command("again")
         assert tree.path == path
-        await chat.until_told("as soon as")
+        await chat.until_notified("as soon as")
         await chat.until(lambda: len(fake_daemon.prompts) == 2 and chat.screen.turn is None)
         assert len(tree.children(None)) == 1
         assert len(tree.siblings(path[-1])) == 2
 
 
-async def test_what_is_asked_again_is_given_up_with_the_daemon(
+async def test_regeneration_is_dropped_if_the_daemon_does_not_start(
     open_chat: OpenChat, fake_daemon: FakeDaemon
 ) -> None:
     async with open_chat(size=(100, 30)) as chat:
@@ -185,7 +185,7 @@ async def test_what_is_asked_again_is_given_up_with_the_daemon(
 
 
 @pytest.mark.slow
-async def test_a_prompt_that_waits_when_the_daemon_is_lost_comes_back(
+async def test_queued_prompt_returns_to_the_draft_if_daemon_is_lost(
     open_chat: OpenChat, fake_daemon: FakeDaemon
 ) -> None:
     fake_daemon.script("The first half", "never", gate_before=1)

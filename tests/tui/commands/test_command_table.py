@@ -1,3 +1,5 @@
+"""The table of commands: slash parsing, keys, documentation and handlers."""
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -11,7 +13,7 @@ from ingle.tui.commands.command_table import COMMANDS, command_table, find_slash
 if TYPE_CHECKING:
     from ..conftest import OpenChat
 
-# Keys that a terminal cannot tell from backspace, tab, enter and escape.
+# Keys that terminals send like backspace, tab, enter and escape.
 ALIASED = {"ctrl+h", "ctrl+i", "ctrl+m", "ctrl+left_square_bracket"}
 
 
@@ -26,11 +28,11 @@ ALIASED = {"ctrl+h", "ctrl+i", "ctrl+m", "ctrl+left_square_bracket"}
         ("a /new", None),
     ],
 )
-def test_slash_commands_are_told_from_prompts(text: str, parsed: tuple[str, str] | None) -> None:
+def test_slash_commands_are_parsed(text: str, parsed: tuple[str, str] | None) -> None:
     assert parse_slash(text) == parsed
 
 
-def test_names_and_keys_are_unique_and_usable() -> None:
+def test_command_names_and_keys_are_unique() -> None:
     keys = [command.key for command in COMMANDS if command.key]
     names = [command.slash for command in COMMANDS if command.slash]
     assert len(set(keys)) == len(keys)
@@ -39,17 +41,17 @@ def test_names_and_keys_are_unique_and_usable() -> None:
     assert all(find_slash(name) for name in names)
 
 
-def test_the_page_of_the_chat_lists_all_of_them() -> None:
+def test_documentation_contains_the_command_table() -> None:
     page = Path(__file__).parents[3] / "docs" / "tui.md"
     assert page.read_text(encoding="utf-8").endswith(command_table())
 
 
-async def test_every_command_is_answered(open_chat: OpenChat) -> None:
+async def test_every_command_has_a_handler(open_chat: OpenChat) -> None:
     async with open_chat() as chat:
         assert not [c.name for c in COMMANDS if not chat.screen.can_run(c.name)]
 
 
-def test_every_shared_command_has_its_function() -> None:
+def test_every_shared_command_has_an_implementation() -> None:
     functions = [implementation(command) for command in COMMANDS if command.is_shared]
     assert len(functions) > 35
     assert all(callable(function) for function in functions)

@@ -1,4 +1,4 @@
-"""The system prompt and the sampling of one chat."""
+"""The system prompt, sampling and reasoning settings of a chat."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from ..conftest import FakeDaemon, OpenChat
 
 
-async def test_a_system_prompt_goes_first(open_chat: OpenChat, fake_daemon: FakeDaemon) -> None:
+async def test_system_prompt_is_sent_first(open_chat: OpenChat, fake_daemon: FakeDaemon) -> None:
     async with open_chat() as chat:
         await chat.send("/system Be brief.")
         await chat.until(lambda: chat.screen.chat.settings.system == "Be brief.")
@@ -25,7 +25,7 @@ async def test_a_system_prompt_goes_first(open_chat: OpenChat, fake_daemon: Fake
 
 
 @pytest.mark.slow
-async def test_a_system_prompt_is_edited_on_the_screen(open_chat: OpenChat) -> None:
+async def test_system_prompt_editor_saves_and_cancels(open_chat: OpenChat) -> None:
     async with open_chat() as chat:
         await chat.send("/system")
         await chat.until_shown("System prompt of this chat")
@@ -38,7 +38,7 @@ async def test_a_system_prompt_is_edited_on_the_screen(open_chat: OpenChat) -> N
         assert chat.screen.chat.settings.system == "Rhyme"
 
 
-async def test_sampling_is_sent(open_chat: OpenChat, fake_daemon: FakeDaemon) -> None:
+async def test_sampling_options_are_sent(open_chat: OpenChat, fake_daemon: FakeDaemon) -> None:
     async with open_chat(size=(100, 30)) as chat:
         await chat.send("/sampling temperature=0 max_tokens=40")
         await chat.until_shown("Sampling of this chat")
@@ -52,7 +52,7 @@ async def test_sampling_is_sent(open_chat: OpenChat, fake_daemon: FakeDaemon) ->
 
 
 @pytest.mark.slow
-async def test_thinking_is_asked_for(open_chat: OpenChat, fake_daemon: FakeDaemon) -> None:
+async def test_reasoning_effort_is_sent(open_chat: OpenChat, fake_daemon: FakeDaemon) -> None:
     async with open_chat(size=(100, 30)) as chat:
         await chat.send("/think high")
         await chat.until_shown("Thinking in this chat: high")
@@ -75,7 +75,7 @@ OPTIONS = {
 }
 
 
-def test_pairs_change_sampling() -> None:
+def test_sampling_pairs_are_parsed() -> None:
     assert changed_sampling({"seed": 1}, "temperature=0.5, top_k=3", OPTIONS) == {
         "seed": 1,
         "temperature": 0.5,
@@ -87,6 +87,6 @@ def test_pairs_change_sampling() -> None:
 @pytest.mark.parametrize(
     "text", ["warm", "warmth=1", "temperature=9", "top_k=1.5", "seed=nan", "top_p=0"]
 )
-def test_wrong_pairs_are_refused(text: str) -> None:
+def test_invalid_sampling_pairs_are_rejected(text: str) -> None:
     with pytest.raises(ValueError, match=r"\w"):
         changed_sampling({}, text, OPTIONS)

@@ -1,3 +1,5 @@
+"""The user's `keys.toml`: changed bindings, validation and the skeleton file."""
+
 from __future__ import annotations
 
 import tomllib
@@ -17,14 +19,14 @@ def load(folder: Path, text: str) -> KeyTable:
     return load_keys(file)
 
 
-def test_no_file_changes_nothing(tmp_path: Path) -> None:
+def test_missing_key_file_keeps_the_defaults(tmp_path: Path) -> None:
     table = load_keys(tmp_path / "keys.toml")
     assert table.problems == []
     assert table.keymap() == {}
     assert [table.keys_of(command) for command in COMMANDS if command.name == "help"] == [("f1",)]
 
 
-def test_keys_are_changed_added_and_taken_away(tmp_path: Path) -> None:
+def test_keys_are_changed_added_and_removed(tmp_path: Path) -> None:
     table = load(tmp_path, 'compact = "F8"\nmodel = ["ctrl+o", "alt-m"]\nundo = ""\n')
     assert table.problems == []
     assert table.keymap() == {
@@ -50,19 +52,19 @@ def test_keys_are_changed_added_and_taken_away(tmp_path: Path) -> None:
         ('compact = "f8"\nundo = "f8"', "undo: f8 is that of compact already."),
     ],
 )
-def test_what_cannot_be_is_told_and_skipped(tmp_path: Path, text: str, problem: str) -> None:
+def test_invalid_bindings_are_reported_and_skipped(tmp_path: Path, text: str, problem: str) -> None:
     table = load(tmp_path, text)
     assert table.problems == [problem]
     assert set(table.keymap()) <= {"compact"}
 
 
-def test_two_commands_can_change_keys(tmp_path: Path) -> None:
+def test_two_commands_can_swap_keys(tmp_path: Path) -> None:
     table = load(tmp_path, 'compact = "f4"\ngauges = "f6"\n')
     assert table.problems == []
     assert table.keymap() == {"compact": "f4", "gauges": "f6"}
 
 
-def test_a_broken_file_is_told(tmp_path: Path) -> None:
+def test_malformed_key_file_is_reported(tmp_path: Path) -> None:
     table = load(tmp_path, "compact = f8")
     assert len(table.problems) == 1
     assert table.problems[0].startswith("It is not TOML")
@@ -72,18 +74,18 @@ def test_a_broken_file_is_told(tmp_path: Path) -> None:
     ("written", "key"),
     [("Ctrl-K", "ctrl+k"), ("^k", "ctrl+k"), ("shift+alt+x", "alt+shift+x"), ("esc", "escape")],
 )
-def test_keys_are_read_as_people_write_them(written: str, key: str) -> None:
+def test_key_spellings_are_normalized(written: str, key: str) -> None:
     assert normalize(written) == key
 
 
-def test_the_keys_we_bind_ourselves_could_be_written() -> None:
+def test_default_keys_are_valid_in_the_key_file() -> None:
     for command in COMMANDS:
         if command.key is not None:
             assert normalize(command.key) == command.key
             assert why_not(command.key) is None, command.key
 
 
-def test_the_skeleton_changes_nothing_until_it_is_edited(tmp_path: Path) -> None:
+def test_key_file_skeleton_changes_nothing(tmp_path: Path) -> None:
     text = skeleton()
     assert tomllib.loads(text) == {}
     bare = "\n".join(

@@ -1,4 +1,4 @@
-"""Chats to compact."""
+"""Fixtures for compaction: chats with long answers, and summary notes."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ FILLER = "That is worth a thought, and there are several good ways to go about i
 
 
 def notes_text(**bullets: str) -> str:
-    """Notes with all headings, and bullets for some of them by their first word."""
-    said = {name.casefold(): bullet for name, bullet in bullets.items()}
+    """Summary notes with all headings; bullets are given by the first word of a heading."""
+    bullet_by_word = {name.casefold(): bullet for name, bullet in bullets.items()}
     return "\n".join(
-        f"{heading}:\n- {said.get(heading.split()[0].casefold(), 'none')}" for heading in HEADINGS
+        f"{heading}:\n- {bullet_by_word.get(heading.split()[0].casefold(), 'none')}"
+        for heading in HEADINGS
     )
 
 
@@ -36,13 +37,13 @@ def make_chat() -> MakeChat:
 
 
 def add_turns(chat: Chat, *prompts: str, answer: str = FILLER) -> None:
-    """More prompts with answers behind the last message."""
+    """Append prompts with answers to the chat."""
     for prompt in prompts:
         leaf = chat.leaf
-        said = chat.add(
+        message = chat.add(
             Message(role="user", content=prompt, parent=leaf.id if leaf is not None else None)
         )
-        chat.add(Message(role="assistant", content=answer, parent=said.id, ending="answered"))
+        chat.add(Message(role="assistant", content=answer, parent=message.id, ending="answered"))
 
 
 @pytest.fixture
@@ -53,5 +54,5 @@ def more_turns() -> Callable[..., None]:
 
 @pytest.fixture
 def notes() -> Callable[..., str]:
-    """`notes(facts="…", decisions="…")`: what a model writes; the rest says “none”."""
+    """`notes(facts="…", decisions="…")`: a model's notes; other headings have “none”."""
     return notes_text

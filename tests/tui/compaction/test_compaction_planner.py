@@ -1,4 +1,4 @@
-"""When a chat is compacted."""
+"""The compaction planner: when compaction is suggested or done automatically."""
 
 from __future__ import annotations
 
@@ -31,42 +31,44 @@ pytestmark = pytest.mark.quick
         (8000, CompactionStep.COMPACT),
     ],
 )
-def test_suggested_at_75_percent_and_done_at_90(used: int, step: CompactionStep) -> None:
+def test_compaction_is_suggested_at_75_percent_and_done_at_90(
+    used: int, step: CompactionStep
+) -> None:
     assert next_step(ContextFill(used, 8000, notes=300)) is step
 
 
-def test_done_sooner_where_the_summary_would_not_fit() -> None:
+def test_compaction_is_earlier_if_the_summary_would_not_fit() -> None:
     assert automatic_at(2048, 300) == 2048 - INSTRUCTION - 300
     assert automatic_at(100_000, 2000) == 90_000
     assert next_step(ContextFill(1328, 2048, notes=300)) is CompactionStep.COMPACT
 
 
-def test_never_twice_within_two_turns() -> None:
+def test_no_second_compaction_within_two_turns() -> None:
     assert next_step(ContextFill(7900, 8000, notes=300, turns_since=1)) is CompactionStep.NOTHING
     assert next_step(ContextFill(7900, 8000, notes=300, turns_since=2)) is CompactionStep.COMPACT
 
 
-def test_what_was_refused_is_not_tried_again_at_once() -> None:
+def test_refused_compaction_is_not_retried_immediately() -> None:
     assert next_step(ContextFill(7300, 8000, notes=300, refused_at=7200)) is CompactionStep.SUGGEST
     assert next_step(ContextFill(7600, 8000, notes=300, refused_at=7200)) is CompactionStep.COMPACT
 
 
-def test_nothing_where_the_context_is_not_known() -> None:
+def test_no_compaction_if_the_context_size_is_unknown() -> None:
     assert next_step(ContextFill(7900, 0, notes=300)) is CompactionStep.NOTHING
 
 
-def test_whether_a_prompt_fits() -> None:
+def test_prompt_fits_within_the_context() -> None:
     assert fits(7000, 500, 8000)
     assert not fits(7500, 500, 8000)
     assert fits(7500, 500, 0)
 
 
-def test_the_person_says_when_it_is_done_unasked() -> None:
+def test_automatic_compaction_threshold_is_configurable() -> None:
     assert next_step(ContextFill(6100, 8000, notes=300, at=0.75)) is CompactionStep.COMPACT
     assert next_step(ContextFill(7900, 8000, notes=300, at=None)) is CompactionStep.SUGGEST
 
 
-def test_the_size_of_a_chat_that_is_opened_comes_from_its_last_answer(
+def test_size_of_an_opened_chat_comes_from_its_last_answer(
     make_chat: Callable[..., Chat],
 ) -> None:
     chat = make_chat("one?", "two?")

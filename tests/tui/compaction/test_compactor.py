@@ -1,4 +1,4 @@
-"""A compaction from the request to the row, against a scripted daemon."""
+"""The compactor: summary request, checks and compaction record, against a scripted daemon."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ PROMPTS = (
 )
 
 
-async def test_the_request_is_the_view_and_one_turn_more(
+async def test_summary_request_extends_the_current_view_by_one_turn(
     fake_daemon: FakeDaemon,
     client: AsyncDaemonClient,
     make_chat: MakeChat,
@@ -54,7 +54,7 @@ async def test_the_request_is_the_view_and_one_turn_more(
     assert compaction.tokens_after < 0.7 * compaction.tokens_before
 
 
-async def test_exact_strings_that_the_model_lost_are_added(
+async def test_quotes_missing_from_the_summary_are_added(
     fake_daemon: FakeDaemon,
     client: AsyncDaemonClient,
     make_chat: MakeChat,
@@ -69,7 +69,7 @@ async def test_exact_strings_that_the_model_lost_are_added(
     )
 
 
-async def test_pins_stay_word_for_word(
+async def test_pinned_messages_are_kept_verbatim(
     fake_daemon: FakeDaemon,
     client: AsyncDaemonClient,
     make_chat: MakeChat,
@@ -84,7 +84,7 @@ async def test_pins_stay_word_for_word(
     assert "Tell me about tulips." in request_messages(chat)[0]["content"]
 
 
-async def test_a_third_summary_tells_all(
+async def test_third_summary_replaces_the_earlier_ones(
     fake_daemon: FakeDaemon,
     client: AsyncDaemonClient,
     make_chat: MakeChat,
@@ -110,7 +110,7 @@ async def test_a_third_summary_tells_all(
     assert json.dumps(request_messages(chat)).startswith(before[:-1])
 
 
-async def test_what_was_trimmed_stays_so_when_all_is_told_anew(
+async def test_trimmed_attachments_stay_trimmed_after_a_full_summary(
     fake_daemon: FakeDaemon,
     client: AsyncDaemonClient,
     make_chat: MakeChat,
@@ -134,7 +134,7 @@ async def test_what_was_trimmed_stays_so_when_all_is_told_anew(
     assert "a line of the log" not in json.dumps(request_messages(chat))
 
 
-async def test_a_pin_set_after_a_summary_is_kept_by_the_next(
+async def test_pin_set_after_a_summary_is_kept_by_the_next_one(
     fake_daemon: FakeDaemon,
     client: AsyncDaemonClient,
     make_chat: MakeChat,
@@ -152,7 +152,7 @@ async def test_a_pin_set_after_a_summary_is_kept_by_the_next(
     assert second.kept == (chat.path[2].id,)
 
 
-async def test_a_summary_of_what_was_changed_meanwhile_is_not_used(
+async def test_summary_of_a_chat_changed_meanwhile_is_discarded(
     fake_daemon: FakeDaemon,
     client: AsyncDaemonClient,
     make_chat: MakeChat,
@@ -173,7 +173,7 @@ async def test_a_summary_of_what_was_changed_meanwhile_is_not_used(
 @pytest.mark.parametrize(
     ("texts", "words"), [([""], "empty"), (["Facts:\n- gate"], "lacks"), (["x" * 40], "lacks")]
 )
-async def test_what_is_no_summary_changes_nothing(
+async def test_invalid_summary_changes_nothing(
     fake_daemon: FakeDaemon,
     client: AsyncDaemonClient,
     make_chat: MakeChat,
@@ -189,7 +189,7 @@ async def test_what_is_no_summary_changes_nothing(
     assert chat.compactions == {}
 
 
-async def test_a_reply_that_is_lost_costs_nothing(
+async def test_lost_reply_to_the_summary_request_is_recovered(
     fake_daemon: FakeDaemon,
     client: AsyncDaemonClient,
     make_chat: MakeChat,
@@ -201,7 +201,7 @@ async def test_a_reply_that_is_lost_costs_nothing(
 
 
 @pytest.mark.slow
-async def test_a_daemon_that_goes_away_while_it_writes_changes_nothing(
+async def test_daemon_loss_during_compaction_changes_nothing(
     fake_daemon: FakeDaemon,
     client: AsyncDaemonClient,
     make_chat: MakeChat,
@@ -221,12 +221,12 @@ async def test_a_daemon_that_goes_away_while_it_writes_changes_nothing(
     assert chat.compactions == {}
 
 
-async def test_one_turn_is_too_little(client: AsyncDaemonClient, make_chat: MakeChat) -> None:
+async def test_single_turn_is_not_compacted(client: AsyncDaemonClient, make_chat: MakeChat) -> None:
     with pytest.raises(CompactionRefused, match="nothing to sum up"):
         await Compactor(client, make_chat("Only this?"), None).run()
 
 
-async def test_short_turns_would_save_too_little(
+async def test_compaction_with_too_little_saving_is_refused(
     fake_daemon: FakeDaemon,
     client: AsyncDaemonClient,
     make_chat: MakeChat,

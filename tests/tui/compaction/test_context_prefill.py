@@ -1,4 +1,4 @@
-"""The new view is computed before it is needed."""
+"""Prefill of the new context in advance, after a compaction."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ if TYPE_CHECKING:
 ERROR = {"code": "invalid_request", "message": "max_tokens is too small.", "hint": None}
 
 
-def limits(fake_daemon: FakeDaemon) -> list[int]:
-    """What generations were asked with."""
+def requested_max_tokens(fake_daemon: FakeDaemon) -> list[int]:
+    """The `max_tokens` of the generation requests."""
     bodies = [r.body for r in fake_daemon.requests if r.target == "/ingle/v1/generations"]
     return [body["max_tokens"] for body in bodies]
 
 
-async def test_the_prompt_is_computed_and_nothing_written(
+async def test_warm_up_prefills_without_generating(
     fake_daemon: FakeDaemon, client: AsyncDaemonClient, make_chat: Callable[..., Chat]
 ) -> None:
     chat = make_chat("one?", "two?")
     await warm_up(client, chat, None)
-    assert limits(fake_daemon) == [0]
+    assert requested_max_tokens(fake_daemon) == [0]
     assert fake_daemon.prompts == [request_messages(chat)]
 
 
 @pytest.mark.parametrize("status", [400, 503])
-async def test_a_daemon_that_refuses_does_no_harm(
+async def test_warm_up_ignores_errors_of_the_daemon(
     fake_daemon: FakeDaemon,
     client: AsyncDaemonClient,
     make_chat: Callable[..., Chat],
@@ -42,4 +42,4 @@ async def test_a_daemon_that_refuses_does_no_harm(
 ) -> None:
     fake_daemon.script(refuse=(status, ERROR))
     await warm_up(client, make_chat("one?", "two?"), None)
-    assert limits(fake_daemon) == [0]
+    assert requested_max_tokens(fake_daemon) == [0]

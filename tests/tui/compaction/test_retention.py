@@ -1,4 +1,4 @@
-"""What of a chat's facts is still in what is sent after several rounds, whatever a model writes."""
+"""Retention of facts over several compactions, independent of the model's summary."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ NOTES = "\n".join(
 
 
 def current(fact: Fact, after: int) -> str:
-    """The value that holds after so many rounds."""
+    """The value of a fact that is valid after so many rounds."""
     return fact.value if not fact.stale or fact.late <= after else fact.stale
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
-async def test_facts_survive_five_rounds_and_old_values_do_not(
+async def test_facts_survive_five_compactions_and_stale_values_do_not(
     fake_daemon: FakeDaemon, client: AsyncDaemonClient, seed: int
 ) -> None:
     made = make_chat(seed, load_slots().tune, tokens=4000)
-    told = [fact for fact in made.facts if fact.kind != "never said"]
+    stated = [fact for fact in made.facts if fact.kind != "never said"]
     chat = Chat()
     add_turns(chat, made.turns)
     for number in range(1, 6):
@@ -46,8 +46,8 @@ async def test_facts_survive_five_rounds_and_old_values_do_not(
         sent = " ".join(message["content"] for message in request_messages(chat))
         originals = sum(len(message.text) for message in chat.path)
         assert len(sent) < 0.26 * originals
-        lost = [fact for fact in told if not says(sent, current(fact, number))]
+        lost = [fact for fact in stated if not says(sent, current(fact, number))]
         assert len(lost) <= 4, (number, lost)
-        # Old values stand nowhere but behind the new ones.
-        stale = [f for f in told if f.stale and f.late <= number and f.before in sent]
+        # Old values occur only in quotes of their corrections.
+        stale = [f for f in stated if f.stale and f.late <= number and f.before in sent]
         assert len(stale) <= 1, (number, stale)

@@ -1,4 +1,4 @@
-"""Notes as they come from a model, and what makes them unfit."""
+"""Summary notes: parsing and tidying a model's answer, and the checks that reject it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ingle.tui.compaction.summary_notes import (
 pytestmark = pytest.mark.quick
 
 
-def test_bullets_that_say_nothing_or_the_same_are_left_out() -> None:
+def test_empty_and_duplicate_bullets_are_removed() -> None:
     notes = SummaryNotes.parse(
         "Facts:\n- Gate code 4417\n- gate code: 4417\n- None. Nothing was said of it so far.\n"
         "- No dogs\nDecisions:\n- none.\n"
@@ -30,7 +30,7 @@ def test_bullets_that_say_nothing_or_the_same_are_left_out() -> None:
     assert notes.text == "Facts:\n- Gate code 4417\n- No dogs"
 
 
-def test_what_only_repeats_the_instruction_is_left_out() -> None:
+def test_bullets_that_repeat_the_instruction_are_removed() -> None:
     notes = SummaryNotes.parse(
         "Open questions:\n- What is still to be found out or answered?\n- Who drives?"
     )
@@ -38,19 +38,19 @@ def test_what_only_repeats_the_instruction_is_left_out() -> None:
     assert notes.sections == {"Open questions": ["Who drives?"]}
 
 
-def test_a_bullet_that_ran_into_its_limit_ends_with_a_whole_part() -> None:
+def test_truncated_bullet_ends_at_a_clause_boundary() -> None:
     long = "The garden has " + "a long bed of roses and tulips and lilies, " * 4
     notes = SummaryNotes.parse(f"Facts:\n- {long[:140]}")
     notes.tidy()
     assert notes.sections == {"Facts": [long[: long[:140].rindex(", ")]]}
 
 
-def test_headings_may_be_marked_up() -> None:
+def test_headings_with_markdown_are_parsed() -> None:
     notes = SummaryNotes.parse("## **Facts:**\n* one\n### Open questions\n1. two")
     assert notes.sections == {"Facts": ["one"], "Open questions": ["1. two"]}
 
 
-def test_bullets_with_an_old_value_go() -> None:
+def test_bullets_with_stale_values_are_dropped() -> None:
     messages = [
         Message(role="user", content="The dentist appointment is on 12 May."),
         Message(role="user", content="Actually the dentist appointment moved to 19 May."),
@@ -60,7 +60,7 @@ def test_bullets_with_an_old_value_go() -> None:
     assert notes.text == "Facts:\n- The house has a garden"
 
 
-def test_lost_words_are_added_within_the_budget() -> None:
+def test_missing_quotes_are_added_within_the_budget() -> None:
     messages = [
         Message(role="user", content="The gate code is 4417. The wifi is called Hedgehog-5.")
     ]
@@ -74,7 +74,7 @@ def test_lost_words_are_added_within_the_budget() -> None:
     ]
 
 
-def test_whole_notes_pass(notes: Callable[..., str]) -> None:
+def test_complete_notes_pass(notes: Callable[..., str]) -> None:
     checked = check_answer(notes(facts="Gate code 4417"), "stop")
     assert checked.text == "Facts:\n- Gate code 4417"
 
@@ -89,12 +89,12 @@ def test_whole_notes_pass(notes: Callable[..., str]) -> None:
         ("\n".join(f"{heading}:\n- none" for heading in HEADINGS), "stop", "nothing to write down"),
     ],
 )
-def test_what_is_not_whole_is_refused(text: str, reason: str, words: str) -> None:
+def test_incomplete_notes_are_refused(text: str, reason: str, words: str) -> None:
     with pytest.raises(CompactionRefused, match=words):
         check_answer(text, reason)
 
 
-def test_too_little_saving_is_refused() -> None:
+def test_insufficient_saving_is_refused() -> None:
     check_saving(1000, 700, range_tokens=800, summary_tokens=300)
     with pytest.raises(CompactionRefused, match="only 29"):
         check_saving(1000, 710, range_tokens=800, summary_tokens=300)

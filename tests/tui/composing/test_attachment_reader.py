@@ -1,3 +1,5 @@
+"""Reading mentioned files, patterns and folders as attachments."""
+
 from __future__ import annotations
 
 import os
@@ -27,7 +29,7 @@ def names(text: str, folder: Path) -> list[str]:
     return [attachment.name for attachment in read_mentions(text, folder).attachments]
 
 
-def test_mentioned_files_are_read_each_once(tmp_path: Path) -> None:
+def test_mentioned_files_are_read_once(tmp_path: Path) -> None:
     write(tmp_path, {"a.py": "one\n", "b c.txt": "two"})
     reading = read_mentions('@a.py and @"b c.txt" and @./a.py @a.py', tmp_path)
     assert [(a.name, a.text) for a in reading.attachments] == [
@@ -37,16 +39,16 @@ def test_mentioned_files_are_read_each_once(tmp_path: Path) -> None:
     assert reading.problems == []
 
 
-def test_words_that_are_no_files_are_text(tmp_path: Path) -> None:
+def test_mentions_of_missing_files_are_plain_text(tmp_path: Path) -> None:
     assert read_mentions("@dataclass and @types/node", tmp_path).problems == []
 
 
-def test_a_promised_file_that_vanished_is_told(tmp_path: Path) -> None:
+def test_vanished_promised_file_is_reported(tmp_path: Path) -> None:
     reading = read_mentions("see @gone.py", tmp_path, promised={"gone.py"})
     assert reading.problems == ["gone.py is not there any more."]
 
 
-def test_a_pattern_takes_what_git_does_not_ignore(tmp_path: Path) -> None:
+def test_glob_pattern_skips_gitignored_files(tmp_path: Path) -> None:
     subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
     files = {"src/a.py": "", "src/deep/b.py": "", "src/deep/c.txt": "", "src/gen/d.py": ""}
     write(tmp_path, files | {".gitignore": "gen/\n"})
@@ -56,17 +58,17 @@ def test_a_pattern_takes_what_git_does_not_ignore(tmp_path: Path) -> None:
     assert names(f"@{tmp_path}/s*/?.py", tmp_path) == ["src/a.py"]
 
 
-def test_too_many_files_are_refused(tmp_path: Path) -> None:
+def test_too_many_matching_files_are_refused(tmp_path: Path) -> None:
     write(tmp_path, {f"{number}.txt": "" for number in range(MAX_FILES + 1)})
     assert read_mentions("@*.txt", tmp_path).problems == ["*.txt matches more than 100 files."]
 
 
-def test_a_name_with_the_marks_of_a_pattern_is_a_file(tmp_path: Path) -> None:
+def test_file_name_with_glob_characters_is_read(tmp_path: Path) -> None:
     write(tmp_path, {"[id].tsx": "page"})
     assert names('@"[id].tsx"', tmp_path) == ["[id].tsx"]
 
 
-def test_a_folder_gives_its_listing(tmp_path: Path) -> None:
+def test_folder_is_attached_as_a_listing(tmp_path: Path) -> None:
     write(tmp_path, {"src/a.py": "12345", "src/sub/b.py": ""})
     (attachment,) = read_mentions("@src", tmp_path).attachments
     assert attachment.name == "src/"
@@ -81,34 +83,34 @@ def test_a_folder_gives_its_listing(tmp_path: Path) -> None:
         (b"x" * (MAX_FILE + 1), "it has 1.0 MB; the limit is 1.0 MB."),
     ],
 )
-def test_limits_are_told(tmp_path: Path, content: bytes, problem: str) -> None:
+def test_unreadable_content_is_reported(tmp_path: Path, content: bytes, problem: str) -> None:
     (tmp_path / "it").write_bytes(content)
     with pytest.raises(UnreadableFile, match=f"^{problem}$"):
         read_file(tmp_path / "it", "it")
 
 
-def test_marks_of_encodings_are_understood(tmp_path: Path) -> None:
+def test_byte_order_marks_are_decoded(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes("\ufeffgrüße\r\n".encode())
     (tmp_path / "b").write_bytes("grüße".encode("utf-16"))
     assert read_file(tmp_path / "a", "a").text == "grüße\n"
     assert read_file(tmp_path / "b", "b").text == "grüße"
 
 
-def test_a_pipe_does_not_hold_the_chat_up(tmp_path: Path) -> None:
+def test_named_pipe_is_refused_without_blocking(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(UnreadableFile, match="pipe is not a file"):
         read_file(tmp_path / "pipe", "pipe")
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
-def test_a_file_that_may_not_be_read_is_told(tmp_path: Path) -> None:
+def test_missing_read_permission_is_reported(tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("x")
     (tmp_path / "secret").chmod(0)
     with pytest.raises(UnreadableFile, match="secret may not be read"):
         read_file(tmp_path / "secret", "secret")
 
 
-def test_a_glance_tells_sizes_without_reading(tmp_path: Path) -> None:
+def test_preview_shows_sizes_without_reading(tmp_path: Path) -> None:
     write(tmp_path, {"a.py": "12345", "b.py": "123"})
     one = preview_mention(Mention("a.py", 0, 0), tmp_path)
     both = preview_mention(Mention("*.py", 0, 0), tmp_path)

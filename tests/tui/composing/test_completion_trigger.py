@@ -1,3 +1,5 @@
+"""The trigger of completion: commands, files and chats before the cursor."""
+
 from __future__ import annotations
 
 import pytest
@@ -24,9 +26,11 @@ from ingle.tui.composing.completion_trigger import CompletionTrigger, find_trigg
         ("## ", None),
     ],
 )
-def test_the_word_before_the_cursor_decides(line: str, trigger: CompletionTrigger | None) -> None:
+def test_trigger_depends_on_the_word_before_the_cursor(
+    line: str, trigger: CompletionTrigger | None
+) -> None:
     assert find_trigger(line, first=True) == trigger
 
 
-def test_commands_stand_in_the_first_line() -> None:
+def test_commands_are_completed_only_in_the_first_line() -> None:
     assert find_trigger("/comp", first=False) is None

@@ -1,3 +1,5 @@
+"""The index of files for completion, with and without git."""
+
 from __future__ import annotations
 
 import subprocess
@@ -12,13 +14,13 @@ def fill(folder: Path) -> None:
         (folder / name).write_text("")
 
 
-def test_without_git_a_walk_leaves_out_what_nobody_means(tmp_path: Path) -> None:
+def test_walk_without_git_skips_hidden_and_dependency_folders(tmp_path: Path) -> None:
     fill(tmp_path)
     index = index_files(tmp_path)
     assert index == ("src/", "a.py", "src/b.py")
 
 
-def test_git_says_what_is_ignored(tmp_path: Path) -> None:
+def test_gitignored_files_are_not_indexed(tmp_path: Path) -> None:
     subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
     fill(tmp_path)
     (tmp_path / ".gitignore").write_text("node_modules\n*.log\n")
@@ -29,7 +31,7 @@ def test_git_says_what_is_ignored(tmp_path: Path) -> None:
     assert not [path for path in paths if "node_modules" in path or path == "x.log"]
 
 
-def test_a_repository_cannot_make_us_run_its_programs(tmp_path: Path) -> None:
+def test_repository_config_cannot_run_programs(tmp_path: Path) -> None:
     subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
     fill(tmp_path)
     trap = tmp_path / "trap.sh"
@@ -41,7 +43,7 @@ def test_a_repository_cannot_make_us_run_its_programs(tmp_path: Path) -> None:
     assert not (tmp_path / "sprung").exists()
 
 
-def test_a_folder_outside_is_listed_as_it_is_typed(tmp_path: Path) -> None:
+def test_folder_outside_is_listed_with_the_typed_prefix(tmp_path: Path) -> None:
     fill(tmp_path)
     below = tmp_path / "src"
     assert list_folder("../", below) == ["../a.py", "../src/"]

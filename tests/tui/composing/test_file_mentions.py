@@ -1,3 +1,5 @@
+"""Parsing and writing `@path` mentions."""
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -21,7 +23,7 @@ from ingle.tui.composing.file_mentions import as_mention, find_mentions, resolve
         ("@.gitignore", [".gitignore"]),
     ],
 )
-def test_mentions_are_found(text: str, paths: list[str]) -> None:
+def test_mentions_are_parsed(text: str, paths: list[str]) -> None:
     mentions = find_mentions(text)
     assert [mention.path for mention in mentions] == paths
     for mention in mentions:
@@ -29,16 +31,16 @@ def test_mentions_are_found(text: str, paths: list[str]) -> None:
 
 
 @pytest.mark.parametrize("path", ["a.py", "two words.txt", "list[1].py", "odd,", "src/ä.py"])
-def test_a_path_is_mentioned_so_that_it_is_found(path: str) -> None:
+def test_mention_of_a_path_round_trips(path: str) -> None:
     assert [mention.path for mention in find_mentions(as_mention(path))] == [path]
 
 
-def test_a_name_with_brackets_is_quoted() -> None:
+def test_path_with_glob_characters_is_quoted() -> None:
     assert as_mention("a*b") == '@"a*b"'
     assert as_mention("plain.py") == "@plain.py"
 
 
-def test_paths_are_shown_as_short_as_they_resolve(tmp_path: Path) -> None:
+def test_shown_path_resolves_to_the_same_file(tmp_path: Path) -> None:
     for path in (tmp_path / "a" / "b.py", Path.home() / "x.md", Path("/etc/hosts")):
         assert resolve(shown_path(path, tmp_path), tmp_path) == path
     assert shown_path(tmp_path / "a" / "b.py", tmp_path) == "a/b.py"

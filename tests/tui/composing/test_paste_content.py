@@ -1,3 +1,5 @@
+"""Pasted text: cleaning, long pastes, and dropped files."""
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -7,11 +9,11 @@ import pytest
 from ingle.tui.composing.paste_content import clean_paste, dropped_paths, is_long
 
 
-def test_what_terminals_put_around_a_paste_goes() -> None:
+def test_bracketed_paste_sequences_are_removed() -> None:
     assert clean_paste("\x1b[200~rm -rf\r\n[201~\x1b]0;title\x07ok\x1b[201~") == "rm -rf\nok"
 
 
-def test_ordinary_text_stays_as_it_is() -> None:
+def test_ordinary_text_is_unchanged() -> None:
     assert clean_paste("if a[200] > b:\n\treturn") == "if a[200] > b:\n\treturn"
 
 
@@ -19,11 +21,11 @@ def test_ordinary_text_stays_as_it_is() -> None:
     ("text", "long"),
     [("x" * 1_000, False), ("x" * 1_001, True), ("a\n" * 9 + "b", False), ("a\n" * 10 + "b", True)],
 )
-def test_long_is_more_than_ten_lines_or_a_thousand_characters(text: str, long: bool) -> None:
+def test_paste_is_long_above_ten_lines_or_1000_characters(text: str, long: bool) -> None:
     assert is_long(text) is long
 
 
-def test_dropped_files_are_told_in_every_way_terminals_quote(tmp_path: Path) -> None:
+def test_dropped_files_are_parsed_with_all_terminal_quotings(tmp_path: Path) -> None:
     one, two = tmp_path / "a b.txt", tmp_path / "c's.txt"
     for file in (one, two):
         file.write_text("x")
@@ -37,5 +39,5 @@ def test_dropped_files_are_told_in_every_way_terminals_quote(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     "text", ["", "/no/such/file", "hello", "/tmp and more", "file://host/tmp", "'/tmp", "/\0"]
 )
-def test_everything_else_is_text(text: str) -> None:
+def test_other_text_is_not_a_dropped_file(text: str) -> None:
     assert dropped_paths(text) == []

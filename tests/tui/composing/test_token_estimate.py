@@ -1,3 +1,5 @@
+"""The estimate of a text's tokens without a tokenizer."""
+
 from __future__ import annotations
 
 import pytest
@@ -15,5 +17,5 @@ from ingle.tui.composing.token_estimate import estimate_tokens
         ("a b c d e f", 6, 6),
     ],
 )
-def test_the_guess_is_near(text: str, least: int, most: int) -> None:
+def test_token_estimate_is_close(text: str, least: int, most: int) -> None:
     assert least <= estimate_tokens(text) <= most

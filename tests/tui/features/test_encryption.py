@@ -1,4 +1,4 @@
-"""The chats behind a passphrase."""
+"""Encryption of the saved chats with a passphrase, and unlocking from the keyring."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def folders(tmp_path: Path) -> ChatFolders:
 
 @pytest.mark.slow
 @needs_sqlcipher
-async def test_encrypting_asks_twice_and_the_next_start_asks_once(
+async def test_encrypting_asks_twice_and_unlocking_asks_once(
     open_chat: OpenChat, folders: ChatFolders
 ) -> None:
     async with open_chat(folders=folders, size=(100, 30)) as chat:
@@ -62,7 +62,7 @@ async def test_encrypting_asks_twice_and_the_next_start_asks_once(
 
 @pytest.mark.slow
 @needs_sqlcipher
-async def test_one_may_talk_before_unlocking_and_the_list_asks(
+async def test_chatting_works_before_unlocking_and_the_list_asks(
     open_chat: OpenChat, folders: ChatFolders
 ) -> None:
     store = open_history(folders.chats, pytest.fail)
@@ -81,7 +81,7 @@ async def test_one_may_talk_before_unlocking_and_the_list_asks(
 
 
 class Keyring(ModuleType):
-    """A keyring as the system would have it, for there is none where tests run."""
+    """A stand-in for the system's keyring."""
 
     def __init__(self) -> None:
         super().__init__("keyring")
@@ -99,7 +99,7 @@ class Keyring(ModuleType):
 
 @pytest.mark.slow
 @needs_sqlcipher
-async def test_the_keyring_opens_the_chats_where_that_is_wanted(
+async def test_keyring_unlocks_the_chats_if_enabled(
     open_chat: OpenChat, folders: ChatFolders, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = open_history(folders.chats, pytest.fail)
@@ -125,7 +125,7 @@ async def test_the_keyring_opens_the_chats_where_that_is_wanted(
     assert keyring.kept == {}
 
 
-async def test_without_sqlcipher_it_says_how_to_get_it(
+async def test_missing_sqlcipher_is_reported_with_a_hint(
     open_chat: OpenChat, folders: ChatFolders, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "sqlcipher3", None)

@@ -1,4 +1,4 @@
-"""What was going on when the program ended."""
+"""Restoring chats: unfinished answers, drafts, queued prompts, and answers of other programs."""
 
 from __future__ import annotations
 
@@ -54,14 +54,14 @@ os.kill(os.getpid(), 9)
 
 
 def _leave_open(folders: ChatFolders, generation: str, given: str = "") -> str:
-    """Have a program killed while an answer is written; returns the chat's id."""
+    """Run a program that is killed while it writes an answer; returns the chat's id."""
     command = [sys.executable, "-P", "-c", LEAVE_OPEN, str(folders.chats), generation, given]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == -signal.SIGKILL, done.stderr
     return done.stdout.strip()
 
 
-async def test_an_answer_that_went_on_in_the_daemon_is_taken_up(
+async def test_answer_still_running_in_the_daemon_is_resumed(
     open_chat: OpenChat, fake_daemon: FakeDaemon, folders: ChatFolders
 ) -> None:
     chat = _leave_open(folders, "gen-1")
@@ -81,7 +81,7 @@ async def test_an_answer_that_went_on_in_the_daemon_is_taken_up(
     assert kept.path[1].ending == "answered"
 
 
-async def test_an_answer_that_nobody_has_any_more_is_interrupted(
+async def test_answer_unknown_to_the_daemon_is_interrupted(
     open_chat: OpenChat, folders: ChatFolders
 ) -> None:
     chat = _leave_open(folders, "gen-9")
@@ -95,7 +95,7 @@ async def test_an_answer_that_nobody_has_any_more_is_interrupted(
     assert kept.path[1].ending == "interrupted"
 
 
-async def test_an_answer_that_never_began_is_interrupted(
+async def test_answer_without_generation_is_interrupted(
     open_chat: OpenChat, folders: ChatFolders
 ) -> None:
     chat = _leave_open(folders, "")
@@ -112,7 +112,7 @@ async def test_an_answer_that_never_began_is_interrupted(
 
 
 @pytest.mark.slow
-async def test_what_was_said_is_kept_and_a_draft_comes_back(
+async def test_messages_and_draft_are_saved_and_restored(
     open_chat: OpenChat, fake_daemon: FakeDaemon, folders: ChatFolders
 ) -> None:
     async with open_chat(folders=folders) as screen:
@@ -135,7 +135,7 @@ async def test_what_was_said_is_kept_and_a_draft_comes_back(
 
 
 @pytest.mark.slow
-async def test_a_temporary_chat_leaves_nothing(
+async def test_temporary_chat_writes_nothing_to_disk(
     open_chat: OpenChat, fake_daemon: FakeDaemon, folders: ChatFolders
 ) -> None:
     async with open_chat(folders=folders, temporary=True) as screen:
@@ -149,7 +149,7 @@ async def test_a_temporary_chat_leaves_nothing(
     assert body["private"] is True
 
 
-async def test_a_temporary_chat_is_not_replaced_by_one_that_is_kept(
+async def test_temporary_chat_is_not_replaced_by_an_unfinished_one(
     open_chat: OpenChat, fake_daemon: FakeDaemon, folders: ChatFolders
 ) -> None:
     _leave_open(folders, "gen-1")
@@ -157,12 +157,12 @@ async def test_a_temporary_chat_is_not_replaced_by_one_that_is_kept(
     generation.push("delta", {"text": "The first half.", "tokens": 3})
     generation.push("finished", {"reason": "stop", "completion_tokens": 3})
     async with open_chat(folders=folders, temporary=True) as screen:
-        await screen.until_told("goes on; ctrl+g")
+        await screen.until_notified("goes on; ctrl+g")
         assert screen.screen.chat.temporary
 
 
 @pytest.mark.slow
-async def test_what_waits_does_not_go_to_another_chat_and_an_edit_stays_one(
+async def test_queued_prompts_stay_in_their_chat_and_edits_stay_edits(
     open_chat: OpenChat, fake_daemon: FakeDaemon
 ) -> None:
     async with open_chat() as screen:
@@ -181,7 +181,7 @@ async def test_what_waits_does_not_go_to_another_chat_and_an_edit_stays_one(
         assert len(chat.queue.prompts) == 0
 
 
-async def test_a_continued_answer_is_taken_up_behind_what_it_began_with(
+async def test_resumed_continuation_is_appended_to_its_start(
     open_chat: OpenChat, fake_daemon: FakeDaemon, folders: ChatFolders
 ) -> None:
     _leave_open(folders, "gen-1", "Said before. ")
@@ -196,14 +196,14 @@ async def test_a_continued_answer_is_taken_up_behind_what_it_began_with(
         assert leaf.content == "Said before. The first half."
 
 
-async def test_an_answer_followed_in_the_background_is_noted_once_when_its_chat_is_opened(
+async def test_opening_the_chat_of_a_background_answer_saves_it_once(
     open_chat: OpenChat, fake_daemon: FakeDaemon, folders: ChatFolders
 ) -> None:
     chat = _leave_open(folders, "gen-1")
     generation = fake_daemon.generations["gen-1"] = FakeGeneration(Answer())
     generation.push("delta", {"text": "The first half ", "tokens": 3})
     async with open_chat(folders=folders, temporary=True) as screen:
-        await screen.until_told("goes on; ctrl+g")
+        await screen.until_notified("goes on; ctrl+g")
         store = screen.screen.store
         assert store is not None
         left = store.load(chat)
@@ -218,7 +218,7 @@ async def test_an_answer_followed_in_the_background_is_noted_once_when_its_chat_
     assert kept.path[1].content == "The first half and the rest."
 
 
-async def test_an_answer_is_known_by_name_before_the_daemon_replies(
+async def test_generation_id_is_saved_before_the_daemon_replies(
     open_chat: OpenChat, folders: ChatFolders, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[str] = []
@@ -266,7 +266,7 @@ for line in sys.stdin:
 
 
 class Writer:
-    """Another program that is alive and writes an answer down."""
+    """Another running program that writes an answer to the store."""
 
     def __init__(self, folders: ChatFolders) -> None:
         self._process = subprocess.Popen(
@@ -275,18 +275,18 @@ class Writer:
             stdout=subprocess.PIPE,
             text=True,
         )
-        self.chat = self._said()
+        self.chat = self._read_line()
 
-    def _said(self) -> str:
+    def _read_line(self) -> str:
         assert self._process.stdout is not None
         return self._process.stdout.readline().strip()
 
-    def tell(self, line: str) -> None:
-        """Have a piece written, or with "end" the end."""
+    def write_piece(self, line: str) -> None:
+        """Have it append a piece of text, or with "end" finish the answer."""
         assert self._process.stdin is not None
         self._process.stdin.write(f"{line}\n")
         self._process.stdin.flush()
-        assert self._said() == "done"
+        assert self._read_line() == "done"
 
     def kill(self) -> None:
         self._process.kill()
@@ -301,13 +301,13 @@ def writer(folders: ChatFolders) -> Iterator[Writer]:
 
 
 def rows_of(folders: ChatFolders, table: str) -> int:
-    """How many rows say something of an answer."""
+    """The number of rows of a table of the store."""
     with closing(sqlite3.connect(folders.chats / "history.db")) as connection:
         return connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
 
 
 async def watch(screen: Chat, fake_daemon: FakeDaemon, writer: Writer) -> FakeGeneration:
-    """Open the chat in which another program is answered."""
+    """Open the chat in which another program is writing an answer."""
     generation = fake_daemon.generations["gen-1"] = FakeGeneration(Answer())
     generation.push("delta", {"text": "The first ", "tokens": 2})
     store = screen.screen.store
@@ -322,15 +322,15 @@ async def watch(screen: Chat, fake_daemon: FakeDaemon, writer: Writer) -> FakeGe
     return generation
 
 
-async def test_an_answer_that_another_program_writes_is_shown_and_not_written_twice(
+async def test_answer_of_another_program_is_shown_but_not_saved_twice(
     open_chat: OpenChat, fake_daemon: FakeDaemon, folders: ChatFolders, writer: Writer
 ) -> None:
     async with open_chat(folders=folders) as screen:
         generation = await watch(screen, fake_daemon, writer)
         generation.push("finished", {"reason": "stop", "completion_tokens": 4})
         await screen.until(lambda: screen.screen.turn is None)
-        writer.tell("half, as it wrote it.")
-        writer.tell("end")
+        writer.write_piece("half, as it wrote it.")
+        writer.write_piece("end")
         await screen.until_shown("The first half, as it wrote it.")
         assert rows_of(folders, "pieces") == 2
         assert rows_of(folders, "endings") == 1
@@ -341,14 +341,14 @@ async def test_an_answer_that_another_program_writes_is_shown_and_not_written_tw
     assert kept.path[1].content == "The first half, as it wrote it."
 
 
-async def test_leaving_a_chat_does_not_stop_what_another_program_asked_for(
+async def test_leaving_a_chat_does_not_cancel_another_programs_answer(
     open_chat: OpenChat, fake_daemon: FakeDaemon, folders: ChatFolders, writer: Writer
 ) -> None:
     async with open_chat(folders=folders) as screen:
         await watch(screen, fake_daemon, writer)
         screen.screen.open_chat(ChatTree())
-        writer.tell("half.")
-        writer.tell("end")
+        writer.write_piece("half.")
+        writer.write_piece("end")
         store = screen.screen.store
         assert store is not None
         assert store.flush()
@@ -358,7 +358,7 @@ async def test_leaving_a_chat_does_not_stop_what_another_program_asked_for(
     assert rows_of(folders, "endings") == 1
 
 
-async def test_where_the_writer_dies_the_one_that_looks_on_takes_its_place(
+async def test_observer_saves_the_answer_if_the_writer_dies(
     open_chat: OpenChat, fake_daemon: FakeDaemon, folders: ChatFolders, writer: Writer
 ) -> None:
     async with open_chat(folders=folders) as screen:
@@ -376,17 +376,17 @@ async def test_where_the_writer_dies_the_one_that_looks_on_takes_its_place(
 
 
 @pytest.mark.parametrize("ends_first", [True, False])
-async def test_a_background_answer_that_ends_while_its_chat_is_loaded_is_noted_once(
+async def test_background_answer_ending_during_load_is_saved_once(
     open_chat: OpenChat, fake_daemon: FakeDaemon, folders: ChatFolders, ends_first: bool
 ) -> None:
     chat = _leave_open(folders, "gen-1")
     generation = fake_daemon.generations["gen-1"] = FakeGeneration(Answer())
     generation.push("delta", {"text": "The first half ", "tokens": 3})
     async with open_chat(folders=folders, temporary=True) as screen:
-        await screen.until_told("goes on; ctrl+g")
+        await screen.until_notified("goes on; ctrl+g")
         store = screen.screen.store
         assert store is not None
-        loaded = store.load(chat)  # and while the screen gets it, the answer ends
+        loaded = store.load(chat)  # the answer ends before or while the screen opens it
         assert loaded is not None
         if ends_first:
             generation.push("delta", {"text": "and the rest.", "tokens": 3})
@@ -407,7 +407,7 @@ async def test_a_background_answer_that_ends_while_its_chat_is_loaded_is_noted_o
 
 
 @pytest.mark.slow
-async def test_what_waits_in_the_queue_survives_the_program(
+async def test_queued_prompts_survive_a_crash(
     open_chat: OpenChat, fake_daemon: FakeDaemon, folders: ChatFolders
 ) -> None:
     fake_daemon.script("The first half", "never", gate_before=1)

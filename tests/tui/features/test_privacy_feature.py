@@ -1,4 +1,4 @@
-"""Where messages go, what was found in the draft, masks, and what left."""
+"""Privacy in the chat: the route line, findings in the draft, redaction, and `/sent`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DRAFT = "Write to max@mail.example.org and pay to DE89 3704 0044 0532 0130 00."
 
 @pytest.mark.slow
 @pytest.mark.parametrize("size", [(60, 20), (80, 24), (160, 45)])
-async def test_the_route_is_shown_before_sending(
+async def test_route_and_findings_are_shown_before_sending(
     open_chat: OpenChat, size: tuple[int, int]
 ) -> None:
     async with open_chat(size=size) as chat:
@@ -37,36 +37,36 @@ async def test_the_route_is_shown_before_sending(
 
 
 @pytest.mark.slow
-async def test_a_long_draft_is_looked_at_too(open_chat: OpenChat) -> None:
+async def test_long_draft_is_scanned(open_chat: OpenChat) -> None:
     async with open_chat() as chat:
         chat.app.query_one(Composer).replace_text("word " * 20_000 + DRAFT)
         await chat.until_shown("found: IBAN, e-mail")
 
 
 @pytest.mark.slow
-async def test_the_route_has_one_choice(open_chat: OpenChat) -> None:
+async def test_route_has_one_choice_without_a_provider(open_chat: OpenChat) -> None:
     async with open_chat(size=(100, 40)) as chat:
         await chat.send("/route")
         only = "Route: local. The model runs on this machine, and no cloud provider is configured."
-        await chat.until_told(only)
+        await chat.until_notified(only)
         await chat.send("/route ask")
-        await chat.until(lambda: chat.told.count(only) == 2)
+        await chat.until(lambda: chat.notification_text.count(only) == 2)
         assert chat.screen.chat.settings.route == ""
         await chat.send("/route moon")
-        await chat.until_told("There is no route moon. /route takes auto, local, ask.")
+        await chat.until_notified("There is no route moon. /route takes auto, local, ask.")
         await chat.pilot.press("shift+tab")
-        await chat.until(lambda: chat.told.count(only) == 3)
+        await chat.until(lambda: chat.notification_text.count(only) == 3)
 
 
-async def test_why_names_the_route_and_the_reason(open_chat: OpenChat) -> None:
+async def test_why_shows_the_route_and_the_reason(open_chat: OpenChat) -> None:
     async with open_chat(size=(100, 40)) as chat:
         await chat.until_shown("smollm2:135m")
         await chat.send("/why")
-        await chat.until_told("no cloud provider is configured")
-        assert "Route: local. The model runs on this machine" in chat.told
+        await chat.until_notified("no cloud provider is configured")
+        assert "Route: local. The model runs on this machine" in chat.notification_text
 
 
-async def test_masks_are_lifted_one_by_one(open_chat: OpenChat) -> None:
+async def test_redaction_can_be_lifted_for_each_finding(open_chat: OpenChat) -> None:
     async with open_chat(size=(100, 40)) as chat:
         await chat.send(DRAFT)
         await chat.until_shown("Hello there.")
@@ -81,13 +81,13 @@ async def test_masks_are_lifted_one_by_one(open_chat: OpenChat) -> None:
         await chat.until(lambda: "⟦IBAN⟧" in chat.app.clipboard)
 
 
-async def test_there_is_nothing_to_mask_in_an_empty_chat(open_chat: OpenChat) -> None:
+async def test_redact_in_an_empty_chat_is_reported(open_chat: OpenChat) -> None:
     async with open_chat() as chat:
         await chat.send("/redact")
-        await chat.until_told("There is no text to look at")
+        await chat.until_notified("There is no text to look at")
 
 
-async def test_a_draft_without_findings_says_so(open_chat: OpenChat) -> None:
+async def test_redact_without_findings_is_reported(open_chat: OpenChat) -> None:
     async with open_chat() as chat:
         chat.app.query_one(Composer).replace_text("Hello")
         chat.screen.run_command("redact")
@@ -96,20 +96,22 @@ async def test_a_draft_without_findings_says_so(open_chat: OpenChat) -> None:
         await chat.until(lambda: chat.app.screen is chat.screen)
 
 
-async def test_what_left_is_counted(open_chat: OpenChat) -> None:
+async def test_sent_counts_answers_by_route(open_chat: OpenChat) -> None:
     async with open_chat(size=(100, 40)) as chat:
         await chat.send("hello")
         await chat.until_shown("Hello there.")
         await chat.send("/sent")
-        await chat.until_told("Nothing of this chat left this machine: 1 answer, all made here.")
+        await chat.until_notified(
+            "Nothing of this chat left this machine: 1 answer, all made here."
+        )
         leaf = chat.screen.chat.leaf
         assert leaf is not None
         leaf.facts = MessageFacts(route="remote")
         await chat.send("/sent")
-        await chat.until_told("Answered elsewhere in this chat: 1 by remote; here: 0.")
+        await chat.until_notified("Answered elsewhere in this chat: 1 by remote; here: 0.")
 
 
-async def test_files_that_go_along_are_looked_at(
+async def test_attached_files_are_scanned(
     open_chat: OpenChat, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -124,7 +126,7 @@ async def test_files_that_go_along_are_looked_at(
         assert "Pay to ⟦IBAN⟧." in chat.screen_text
 
 
-async def test_what_is_pasted_as_a_chip_is_looked_at(open_chat: OpenChat) -> None:
+async def test_pasted_chip_is_scanned(open_chat: OpenChat) -> None:
     async with open_chat(size=(100, 40)) as chat:
         await chat.until_shown("smollm2:135m")
         text = "line\n" * 400 + "my card is 4111 1111 1111 1111\n"
@@ -133,11 +135,11 @@ async def test_what_is_pasted_as_a_chip_is_looked_at(open_chat: OpenChat) -> Non
         assert "4111" not in chat.draft
 
 
-async def test_all_chats_that_are_kept_are_counted(open_chat: OpenChat, tmp_path: Path) -> None:
+async def test_sent_counts_all_saved_chats(open_chat: OpenChat, tmp_path: Path) -> None:
     folders = ChatFolders(tmp_path / "chats", tmp_path / "config")
     async with open_chat(size=(100, 40), folders=folders) as chat:
         await chat.send("hello")
         await chat.until_shown("Hello there.")
         await chat.send("/new")
         await chat.send("/sent")
-        await chat.until_told("In all chats: 1 here, 0 elsewhere.")
+        await chat.until_notified("In all chats: 1 here, 0 elsewhere.")

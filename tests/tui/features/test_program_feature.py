@@ -1,3 +1,5 @@
+"""Help, keys, settings and the doctor screen of the chat."""
+
 from __future__ import annotations
 
 import re
@@ -27,7 +29,7 @@ def folders(tmp_path: Path) -> ChatFolders:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("size", [(60, 20), (80, 24), (160, 45)])
-async def test_help_begins_with_where_the_reader_is(
+async def test_help_starts_with_the_focused_context(
     open_chat: OpenChat, size: tuple[int, int]
 ) -> None:
     async with open_chat(size=size) as chat:
@@ -41,7 +43,7 @@ async def test_help_begins_with_where_the_reader_is(
         assert below[indent - 1] == " "
         assert below[indent] != " " or size[0] == 160
         await chat.pilot.press(*"attach")
-        await chat.until_shown("Send a file along")
+        await chat.until_shown("Attach a file to the prompt")
         assert "/attach FILE" in chat.screen_text
         assert "Send; while" not in chat.screen_text
         await chat.pilot.press(*"zzz")
@@ -52,7 +54,7 @@ async def test_help_begins_with_where_the_reader_is(
 
 
 @pytest.mark.slow
-async def test_help_names_every_command_that_can_run(open_chat: OpenChat) -> None:
+async def test_help_lists_every_runnable_command(open_chat: OpenChat) -> None:
     async with open_chat(size=(120, 200)) as chat:
         await chat.until_shown("on disk")
         await chat.pilot.press("f1")
@@ -65,7 +67,7 @@ async def test_help_names_every_command_that_can_run(open_chat: OpenChat) -> Non
 
 
 @pytest.mark.slow
-async def test_own_keys_run_commands(open_chat: OpenChat, folders: ChatFolders) -> None:
+async def test_custom_keys_run_commands(open_chat: OpenChat, folders: ChatFolders) -> None:
     (folders.config / "keys.toml").write_text('help = "f9"\ndoctor = "alt+d"\ncopy = ""\n')
     async with open_chat(folders=folders) as chat:
         await chat.until_shown("on disk")
@@ -81,7 +83,7 @@ async def test_own_keys_run_commands(open_chat: OpenChat, folders: ChatFolders) 
         await chat.until_shown("(alt+d)")
 
 
-async def test_keys_that_cannot_be_are_told_once(open_chat: OpenChat, folders: ChatFolders) -> None:
+async def test_invalid_keys_are_reported(open_chat: OpenChat, folders: ChatFolders) -> None:
     (folders.config / "keys.toml").write_text('help = "ctrl+h"\nhepl = "f9"\n')
     async with open_chat(size=(120, 30), folders=folders) as chat:
         await chat.until_shown("ctrl+h is backspace for terminals")
@@ -91,7 +93,7 @@ async def test_keys_that_cannot_be_are_told_once(open_chat: OpenChat, folders: C
 
 
 @pytest.mark.slow
-async def test_the_file_of_keys_is_written_once(open_chat: OpenChat, folders: ChatFolders) -> None:
+async def test_key_file_is_not_overwritten(open_chat: OpenChat, folders: ChatFolders) -> None:
     file = folders.config / "keys.toml"
     async with open_chat(size=(120, 40), folders=folders) as chat:
         await chat.until_shown("on disk")
@@ -107,7 +109,9 @@ async def test_the_file_of_keys_is_written_once(open_chat: OpenChat, folders: Ch
 
 
 @pytest.mark.slow
-async def test_settings_take_effect_and_are_kept(open_chat: OpenChat, folders: ChatFolders) -> None:
+async def test_settings_take_effect_and_are_saved(
+    open_chat: OpenChat, folders: ChatFolders
+) -> None:
     async with open_chat(size=(100, 30), folders=folders) as chat:
         await chat.until_shown("on disk")
         await chat.pilot.press("f2")
@@ -132,7 +136,7 @@ async def test_settings_fit_every_screen(open_chat: OpenChat, size: tuple[int, i
 
 
 @pytest.mark.slow
-async def test_the_doctor_tells_and_copies(
+async def test_doctor_shows_and_copies_its_report(
     open_chat: OpenChat, folders: ChatFolders, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SSH_CONNECTION", "192.0.2.7 1 192.0.2.8 22")
@@ -151,7 +155,7 @@ async def test_the_doctor_tells_and_copies(
         await chat.until(lambda: "100 × 40" in chat.app.clipboard)
 
 
-async def test_the_doctor_tells_what_the_daemon_found(
+async def test_doctor_shows_findings_of_the_daemon(
     open_chat: OpenChat, fake_daemon: FakeDaemon
 ) -> None:
     finding = {
@@ -172,7 +176,7 @@ async def test_the_doctor_tells_what_the_daemon_found(
 
 
 @pytest.mark.slow
-async def test_what_is_shown_of_messages_is_set(
+async def test_settings_change_the_display_of_messages(
     open_chat: OpenChat, fake_daemon: FakeDaemon
 ) -> None:
     fake_daemon.script("Four.", thoughts=["two and two"])
@@ -181,7 +185,7 @@ async def test_what_is_shown_of_messages_is_set(
         await chat.send("what is two and two?")
         await chat.until_shown("Four.")
         await chat.until(lambda: re.search(r"you  \d\d:\d\d", chat.screen_text))
-        assert chat.screen_text.count("two and two") == 2  # the title and the prompt
+        assert chat.screen_text.count("two and two") == 2  # in the title and in the prompt
         await chat.pilot.press("f2")
         await chat.until_shown("Fold thoughts")
         await chat.pilot.press("down", "down", "down", "down", "right", "down", "right", "escape")
@@ -189,7 +193,7 @@ async def test_what_is_shown_of_messages_is_set(
         await chat.until(lambda: chat.screen_text.count("two and two") == 3)
 
 
-async def test_hints_tell_what_enter_does(open_chat: OpenChat) -> None:
+async def test_hints_show_what_enter_does(open_chat: OpenChat) -> None:
     async with open_chat(preferences=Preferences(enter_sends=False)) as chat:
         await chat.until_shown("ctrl+j send · enter new line")
         await chat.pilot.press("a", "enter", "b")
@@ -197,7 +201,7 @@ async def test_hints_tell_what_enter_does(open_chat: OpenChat) -> None:
 
 
 @pytest.mark.slow
-async def test_help_for_a_block_and_the_way_back(open_chat: OpenChat) -> None:
+async def test_help_for_a_block_returns_to_the_draft(open_chat: OpenChat) -> None:
     async with open_chat(size=(100, 30)) as chat:
         await chat.until_shown("on disk")
         await chat.send("hello")
@@ -213,7 +217,7 @@ async def test_help_for_a_block_and_the_way_back(open_chat: OpenChat) -> None:
 
 
 @pytest.mark.slow
-async def test_help_on_a_dialog_is_about_the_dialog(open_chat: OpenChat) -> None:
+async def test_help_in_a_dialog_is_about_the_dialog(open_chat: OpenChat) -> None:
     async with open_chat(size=(100, 40)) as chat:
         await chat.pilot.press("f2")
         await chat.until_shown("Settings")
@@ -224,7 +228,7 @@ async def test_help_on_a_dialog_is_about_the_dialog(open_chat: OpenChat) -> None
         await chat.until_shown("Settings")
 
 
-async def test_settings_that_change_at_once_are_all_kept(
+async def test_settings_changed_in_quick_succession_are_all_saved(
     open_chat: OpenChat, tmp_path: Path
 ) -> None:
     folders = ChatFolders(tmp_path / "chats", tmp_path / "config")

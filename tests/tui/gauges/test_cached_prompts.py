@@ -1,3 +1,5 @@
+"""The prompts in the model's cache, and what a new prompt costs against them."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -6,45 +8,45 @@ from ingle.tui.chats.message import MessageFacts
 from ingle.tui.gauges.prefill_cost import CachedPrompts, PrefillCost
 
 
-def hundred(message: Mapping[str, str]) -> tuple[int, bool]:
+def hundred_tokens(message: Mapping[str, str]) -> tuple[int, bool]:
     return 100, True
 
 
-def said(*texts: str) -> list[dict[str, str]]:
+def prompts(*texts: str) -> list[dict[str, str]]:
     return [{"role": "user", "content": text} for text in texts]
 
 
 FACTS = MessageFacts(prompt_tokens=400, cached_tokens=200, prompt_seconds=0.5)
 
 
-def test_nothing_is_charged_before_anything_was_sent() -> None:
+def test_no_cost_before_anything_was_sent() -> None:
     sent = CachedPrompts()
-    assert sent.price(said("a", "b"), "m", hundred, 100.0) == PrefillCost()
-    sent.add("m", said("a"))
+    assert sent.price(prompts("a", "b"), "m", hundred_tokens, 100.0) == PrefillCost()
+    sent.add("m", prompts("a"))
     sent.clear()
-    assert sent.price(said("a", "b"), "m", hundred, 100.0) == PrefillCost()
+    assert sent.price(prompts("a", "b"), "m", hundred_tokens, 100.0) == PrefillCost()
 
 
-def test_an_answer_is_in_the_cache_too() -> None:
+def test_answer_counts_as_cached() -> None:
     sent = CachedPrompts()
-    sent.add("m", said("a"))
+    sent.add("m", prompts("a"))
     sent.add_answer("b", FACTS)
-    wanted = [*said("a"), {"role": "assistant", "content": "b"}]
-    assert sent.price(wanted, "m", hundred, 0.0).tokens == 0
-    # 200 tokens were read in half a second.
-    assert sent.price(said("x", "y"), "m", hundred, 0.0) == PrefillCost(200, 0.5)
-    assert sent.price(said("x", "y"), "m", hundred, 1000.0) == PrefillCost(200, 0.2)
+    wanted = [*prompts("a"), {"role": "assistant", "content": "b"}]
+    assert sent.price(wanted, "m", hundred_tokens, 0.0).tokens == 0
+    # 200 tokens were prefilled in half a second.
+    assert sent.price(prompts("x", "y"), "m", hundred_tokens, 0.0) == PrefillCost(200, 0.5)
+    assert sent.price(prompts("x", "y"), "m", hundred_tokens, 1000.0) == PrefillCost(200, 0.2)
 
 
-def test_another_model_has_read_nothing_and_has_its_own_rate() -> None:
+def test_other_model_has_no_cache_and_its_own_rate() -> None:
     sent = CachedPrompts()
-    sent.add("m", said("a", "b"))
+    sent.add("m", prompts("a", "b"))
     sent.add_answer("c", FACTS)
-    assert sent.price(said("a", "b"), "other", hundred, 0.0) == PrefillCost(200, None)
+    assert sent.price(prompts("a", "b"), "other", hundred_tokens, 0.0) == PrefillCost(200, None)
 
 
-def test_of_what_was_sent_the_nearest_counts() -> None:
+def test_longest_matching_prompt_counts_as_cached() -> None:
     sent = CachedPrompts()
-    sent.add("m", said("long", "chat", "of", "mine"))
-    sent.add("m", said("summary"))
-    assert sent.price(said("long", "chat", "of", "mine"), "m", hundred, 100.0).tokens == 0
+    sent.add("m", prompts("long", "chat", "of", "mine"))
+    sent.add("m", prompts("summary"))
+    assert sent.price(prompts("long", "chat", "of", "mine"), "m", hundred_tokens, 100.0).tokens == 0

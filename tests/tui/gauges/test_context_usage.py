@@ -1,3 +1,5 @@
+"""The use of the context by roles: parts, totals, the ribbon, and possible savings."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -23,7 +25,7 @@ def words(message: Mapping[str, str]) -> tuple[int, bool]:
     return len(message["content"].split()), True
 
 
-def talk(turns: int = 2) -> Chat:
+def chat_of(turns: int = 2) -> Chat:
     chat = Chat(ChatSettings(system="Be kind."))
     for turn in range(turns):
         leaf = chat.leaf.id if chat.leaf else None
@@ -34,7 +36,7 @@ def talk(turns: int = 2) -> Chat:
     return chat
 
 
-def length(text: str) -> int:
+def word_count(text: str) -> int:
     return len(text.split())
 
 
@@ -42,8 +44,8 @@ def parts_of(chat: Chat) -> list[ContextPart]:
     return context_parts(view_entries(chat), words)
 
 
-def test_every_message_has_its_role() -> None:
-    chat = talk()
+def test_every_message_has_a_role() -> None:
+    chat = chat_of()
     path = chat.path
     path[2].pinned = True
     parts = parts_of(chat)
@@ -53,8 +55,8 @@ def test_every_message_has_its_role() -> None:
     assert sum(part.tokens for part in parts) == sum(words(m)[0] for m in request_messages(chat))
 
 
-def test_behind_a_compaction_there_are_a_summary_and_pins() -> None:
-    chat = talk(3)
+def test_compacted_chat_has_summary_and_pins() -> None:
+    chat = chat_of(3)
     path = chat.path
     path[0].pinned = True
     summary = "- It was about questions, and " + "so on " * 40
@@ -66,7 +68,7 @@ def test_behind_a_compaction_there_are_a_summary_and_pins() -> None:
     assert use.used == sum(part.tokens for part in parts)
 
 
-def test_attachments_have_their_part_of_a_prompt_until_they_are_trimmed() -> None:
+def test_attachments_are_counted_until_they_are_trimmed() -> None:
     chat = Chat()
     file = Attachment("notes.txt", "word " * 60)
     prompt = Message(role="user", content="Look here, please: " * 4, attachments=(file,))
@@ -79,8 +81,8 @@ def test_attachments_have_their_part_of_a_prompt_until_they_are_trimmed() -> Non
     assert context_use(parts_of(chat), 8192).roles[Role.FILES] == 0
 
 
-def test_the_engines_count_wins_over_the_sum() -> None:
-    parts = context_parts(view_entries(talk()), lambda message: (100, False))
+def test_engine_count_overrides_the_estimated_sum() -> None:
+    parts = context_parts(view_entries(chat_of()), lambda message: (100, False))
     estimated = context_use(parts, 8192)
     assert (estimated.used, estimated.exact) == (500, False)
     counted = context_use(parts, 8192, total=517)
@@ -93,7 +95,7 @@ def test_the_engines_count_wins_over_the_sum() -> None:
     st.integers(1, 20_000),
     st.integers(4, 120),
 )
-def test_the_ribbon_is_as_wide_as_it_is_told(roles: list[int], context: int, width: int) -> None:
+def test_ribbon_has_the_requested_width(roles: list[int], context: int, width: int) -> None:
     use = ContextUse(tuple(roles), sum(roles), context, min(1024, context // 8))
     drawn = "".join(text for text, _ in ribbon(use, width))
     assert len(drawn) == width
@@ -101,28 +103,28 @@ def test_the_ribbon_is_as_wide_as_it_is_told(roles: list[int], context: int, wid
         assert set(drawn) <= {role.glyph for role in Role}
 
 
-def test_the_ribbon_shows_roles_free_room_the_tick_and_the_reply() -> None:
+def test_ribbon_shows_roles_free_space_threshold_and_reply() -> None:
     use = ContextUse((400, 0, 0, 300, 1300, 0), 2000, 4000, 500)
     assert "".join(text for text, _ in ribbon(use, 16)) == "◆◆▓█████┊───┆─╌╌"
 
 
-def test_compacting_is_priced_as_it_would_be_done() -> None:
-    chat = talk(6)
+def test_savings_of_compaction_match_what_it_would_do() -> None:
+    chat = chat_of(6)
     parts = parts_of(chat)
     whole = sum(part.tokens for part in parts)
-    saved = savings(chat, parts, length)
+    saved = savings(chat, parts, word_count)
     assert 0.5 * whole < saved.compact < 0.85 * whole
     assert saved.trim == 0
-    assert savings(talk(1), parts_of(talk(1)), length).compact == 0
+    assert savings(chat_of(1), parts_of(chat_of(1)), word_count).compact == 0
 
 
-def test_trimming_saves_the_files_of_earlier_turns() -> None:
+def test_savings_of_trim_are_files_of_earlier_turns() -> None:
     chat = Chat()
     file = Attachment("notes.txt", "word " * 60)
     first = chat.add(Message(role="user", content="Look.", attachments=(file,)))
     answer = chat.add(Message(role="assistant", content="Yes.", parent=first.id))
     chat.add(Message(role="user", content="More.", attachments=(file,), parent=answer.id))
     parts = parts_of(chat)
-    assert 0.5 * parts[0].tokens < savings(chat, parts, length).trim < parts[0].tokens
+    assert 0.5 * parts[0].tokens < savings(chat, parts, word_count).trim < parts[0].tokens
     first.pinned = True
-    assert savings(chat, parts_of(chat), length).trim == 0
+    assert savings(chat, parts_of(chat), word_count).trim == 0

@@ -1,3 +1,5 @@
+"""Glyphs of the gauges, and their ASCII fallback."""
+
 from __future__ import annotations
 
 import pytest
@@ -7,12 +9,12 @@ from ingle.tui.gauges.gauge_glyphs import SPARKS, ascii_only, plain
 from ingle.tui.gauges.page_map_cells import PageState
 
 
-def test_pages_have_the_ascii_signs_that_are_promised() -> None:
+def test_page_glyphs_have_documented_ascii_fallbacks() -> None:
     assert plain("◆█▲▒·") == "#@u+."
     assert len({plain(state.glyph) for state in PageState}) == len(PageState)
 
 
-def test_all_signs_have_a_twin_of_one_character() -> None:
+def test_every_glyph_has_a_single_character_fallback() -> None:
     everything = "".join(role.glyph for role in Role) + SPARKS + "┊─┆╌▓┈×≈●○↓"
     assert plain(everything).isascii()
     assert len(plain(everything)) == len(everything)
@@ -29,7 +31,7 @@ def test_all_signs_have_a_twin_of_one_character() -> None:
         ({"TERM": "xterm", "LANG": "C"}, False),
     ],
 )
-def test_what_the_terminal_can_show_is_told_by_its_name_and_locale(
+def test_ascii_fallback_depends_on_term_and_locale(
     environment: dict[str, str], expected: bool
 ) -> None:
     assert ascii_only(environment) is expected

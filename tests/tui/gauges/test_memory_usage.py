@@ -1,3 +1,5 @@
+"""Memory use by device: weights, KV cache, other programs and free memory."""
+
 from __future__ import annotations
 
 from hypothesis import given
@@ -26,7 +28,7 @@ def gpu(name: str = "RTX 4070", total: int = 12, used: float = 8.0) -> DeviceGau
     )
 
 
-def test_layers_are_divided_between_the_gpu_and_ram() -> None:
+def test_offloaded_layers_are_split_between_gpu_and_ram() -> None:
     gauges = GaugesEvent(
         MemoryGauges(total=32 * GIB, available=20 * GIB), [model(layers_on_gpu=24)], [gpu()]
     )
@@ -36,7 +38,7 @@ def test_layers_are_divided_between_the_gpu_and_ram() -> None:
     ]
 
 
-def test_without_a_gpu_there_is_only_ram() -> None:
+def test_machine_without_gpu_has_only_ram() -> None:
     processor = DeviceGauges(name="CPU", kind="cpu", watts=12.0)
     gauges = GaugesEvent(
         MemoryGauges(total=32 * GIB, available=18 * GIB), [model(), model("n")], [processor]
@@ -59,7 +61,7 @@ def test_each_gpu_has_its_own_models() -> None:
 
 
 @given(*[st.integers(0, 64 * GIB)] * 4, st.integers(0, 32))
-def test_the_parts_are_the_whole_whatever_is_told(
+def test_memory_parts_add_up_for_any_report(
     total: int, available: int, weights: int, kv: int, layers: int
 ) -> None:
     loaded = model(weights_bytes=weights, kv_bytes=kv, layers_on_gpu=layers)
@@ -71,7 +73,7 @@ def test_the_parts_are_the_whole_whatever_is_told(
         assert min(use.parts) >= 0
 
 
-def test_sizes_of_memory_are_binary() -> None:
+def test_memory_sizes_use_binary_units() -> None:
     assert binary_size(12 * GIB) == "12.0 GiB"
     assert binary_size(98 << 20) == "98 MiB"
     assert binary_size(5 * GIB, unit=False) == "5.0"

@@ -1,3 +1,5 @@
+"""The cost of switching models: prefill, evicted models, and confirmation."""
+
 from __future__ import annotations
 
 import pytest
@@ -24,7 +26,7 @@ SMOL = ModelEntry(
 )
 
 
-def _price(
+def _switch_cost(
     target: ModelEntry = SMOL,
     *loaded: LoadedModel,
     tokens: int = 3120,
@@ -41,56 +43,56 @@ def _price(
     )
 
 
-def test_what_stays_is_told() -> None:
-    price = _price(SMOL, QWEN)
-    assert not price.needs_confirmation
-    assert price.sentence() == (
+def test_model_that_stays_loaded_is_mentioned() -> None:
+    cost = _switch_cost(SMOL, QWEN)
+    assert not cost.needs_confirmation
+    assert cost.sentence() == (
         "smollm2 will prefill 3 120 tokens, about 4.0 s and needs 400 MB; qwen stays warm."
     )
 
 
-def test_the_model_in_use_is_the_last_to_go() -> None:
+def test_current_model_is_evicted_last() -> None:
     large = ModelEntry(
         name="large",
         installed=True,
         state="stopped",
         fit=ModelFit(device="cpu", state="fits", needs_bytes=3 * GB),
     )
-    one = _price(large, QWEN, OTHER, free=2.2, tokens=0)
+    one = _switch_cost(large, QWEN, OTHER, free=2.2, tokens=0)
     assert one.evicted == ("other",)
     assert one.needs_confirmation
     assert one.sentence() == "large needs 3.0 GB; other is unloaded."
-    both = _price(large, QWEN, OTHER, free=1.2, tokens=0)
+    both = _switch_cost(large, QWEN, OTHER, free=1.2, tokens=0)
     assert both.evicted == ("other", "qwen")
     assert both.stays is None
 
 
-def test_a_busy_model_is_not_unloaded() -> None:
+def test_busy_model_is_not_evicted() -> None:
     busy = LoadedModel(name="busy", state=ModelState.READY, weights_bytes=5 * GB, running=1)
-    assert _price(SMOL, busy, free=0.5).evicted == ()
+    assert _switch_cost(SMOL, busy, free=0.5).evicted == ()
 
 
-def test_nobody_is_said_to_go_where_nothing_is_known() -> None:
-    assert _price(SMOL, QWEN, free=None).evicted == ()
+def test_no_eviction_is_announced_without_memory_information() -> None:
+    assert _switch_cost(SMOL, QWEN, free=None).evicted == ()
     gpu = ModelEntry(
         name="gpu",
         installed=True,
         state="stopped",
         fit=ModelFit(device="cuda", state="fits", needs_bytes=9 * GB),
     )
-    assert _price(gpu, QWEN, free=1).evicted == ()
+    assert _switch_cost(gpu, QWEN, free=1).evicted == ()
 
 
-def test_a_warm_model_and_an_empty_chat_cost_nothing() -> None:
+def test_warm_model_and_empty_chat_cost_nothing() -> None:
     warm = LoadedModel(name="smollm2", state=ModelState.READY)
-    price = _price(SMOL, QWEN, warm, tokens=0)
-    assert price.sentence() == ""
-    assert not price.needs_confirmation
+    cost = _switch_cost(SMOL, QWEN, warm, tokens=0)
+    assert cost.sentence() == ""
+    assert not cost.needs_confirmation
 
 
-def test_a_long_wait_is_asked_for() -> None:
-    assert _price(SMOL, QWEN, rate=100).needs_confirmation
-    unknown = _price(SMOL, QWEN, rate=None)
+def test_long_prefill_needs_confirmation() -> None:
+    assert _switch_cost(SMOL, QWEN, rate=100).needs_confirmation
+    unknown = _switch_cost(SMOL, QWEN, rate=None)
     assert not unknown.needs_confirmation
     assert "about" not in unknown.sentence()
 
@@ -102,7 +104,7 @@ def _answer(model: str, prompt: int, cached: int, seconds: float) -> Message:
     return Message(role="assistant", model=model, facts=facts)
 
 
-def test_the_rate_is_the_model_s_own_or_scaled() -> None:
+def test_prefill_rate_is_measured_or_scaled_by_model_size() -> None:
     answers = [_answer("qwen", 1000, 0, 2.0), _answer("qwen", 1300, 1000, 1.0)]
     sizes = {"qwen": 1_340_000_000}
     assert prefill_rate(SMOL, answers, sizes) == pytest.approx(3000)
@@ -112,7 +114,7 @@ def test_the_rate_is_the_model_s_own_or_scaled() -> None:
     assert prefill_rate(SMOL, answers, {}) is None
 
 
-def test_the_engine_s_own_measure_counts_most() -> None:
+def test_prefill_rate_of_the_engine_takes_precedence() -> None:
     answers = [_answer("smollm2", 900, 0, 0.5)]
     measured = LoadedModel(name="smollm2", state=ModelState.READY, prompt_rate=2500.0)
     assert prefill_rate(SMOL, answers, {}, [measured]) == 2500
@@ -120,7 +122,7 @@ def test_the_engine_s_own_measure_counts_most() -> None:
     assert prefill_rate(SMOL, [], {"qwen": 1_340_000_000}, [other]) == pytest.approx(1000)
 
 
-def test_the_view_is_as_long_as_it_was_counted_last() -> None:
+def test_view_tokens_come_from_the_last_answer() -> None:
     answers = [_answer("qwen", 1000, 0, 2.0), _answer("qwen", 1300, 1000, 1.0)]
     assert view_tokens([Message(role="user", content="hi"), *answers]) == 1350
     assert view_tokens([]) == 0

@@ -1,3 +1,5 @@
+"""The cells of the page map: states, counts, evicted pages and explanations."""
+
 from __future__ import annotations
 
 import pytest
@@ -28,19 +30,21 @@ def events(draw: st.DrawFn) -> PagesEvent:
     ]
     owner = st.integers(-1, len(groups) - 1)
     runs = draw(st.lists(st.tuples(owner, st.integers(1, 40)), max_size=12))
-    told = sum(count for _, count in runs)
-    untold = draw(st.integers(0, 20))
-    return PagesEvent(model="m", page_tokens=16, pages=told + untold, groups=groups, runs=runs)
+    reported = sum(count for _, count in runs)
+    unreported = draw(st.integers(0, 20))
+    return PagesEvent(
+        model="m", page_tokens=16, pages=reported + unreported, groups=groups, runs=runs
+    )
 
 
 def expanded(event: PagesEvent) -> list[int]:
-    """The group of each page, -1 for none: the event page by page."""
+    """The group of each page of the event, -1 for free pages."""
     owners = [group for group, count in event.runs for _ in range(count)]
     return owners + [-1] * (event.pages - len(owners))
 
 
 def expected_state(event: PagesEvent, group: int, label: str) -> PageState:
-    """Said once more, in other words than in the code."""
+    """A second implementation, independent of the product's."""
     if group < 0:
         return PageState.FREE
     labels = event.groups[group].conversations
@@ -54,7 +58,9 @@ def expected_state(event: PagesEvent, group: int, label: str) -> PageState:
 
 
 @given(events(), st.integers(1, 90), st.sampled_from(["mine", "mine@c1", "new"]))
-def test_each_cell_is_what_most_of_its_pages_are(event: PagesEvent, cells: int, label: str) -> None:
+def test_cell_has_the_most_frequent_state_of_its_pages(
+    event: PagesEvent, cells: int, label: str
+) -> None:
     owners = expanded(event)
     states = [expected_state(event, group, label) for group in owners]
     drawn = page_cells(event, label, cells)
@@ -78,19 +84,19 @@ def test_each_cell_is_what_most_of_its_pages_are(event: PagesEvent, cells: int, 
 
 
 @given(events(), st.sampled_from(["mine", "mine@c2"]))
-def test_the_counts_are_those_of_the_pages(event: PagesEvent, label: str) -> None:
+def test_page_counts_match_the_pages(event: PagesEvent, label: str) -> None:
     states = [expected_state(event, group, label) for group in expanded(event)]
     assert page_counts(event, label) == {state: states.count(state) for state in PageState}
 
 
 @given(events())
-def test_a_cell_for_each_page_shows_every_page(event: PagesEvent) -> None:
+def test_map_with_one_cell_per_page_shows_every_page(event: PagesEvent) -> None:
     drawn = page_cells(event, CHAT, max(1, event.pages))
     assert [cell.group for cell in drawn] == expanded(event)
 
 
 @given(events(), events())
-def test_pages_give_way_only_where_the_cache_counts_it(a: PagesEvent, b: PagesEvent) -> None:
+def test_no_evicted_pages_without_an_eviction_count(a: PagesEvent, b: PagesEvent) -> None:
     assert evicted_pages(a, b) == set()
     assert evicted_pages(None, b) == set()
 
@@ -113,13 +119,13 @@ def event(*runs: tuple[int, int], evicted: int = 0) -> PagesEvent:
     )
 
 
-def test_pages_that_gave_way_are_found() -> None:
+def test_evicted_pages_are_found() -> None:
     before = event((1, 4), (0, 4))
     after = event((0, 2), (1, 2), (0, 4), (-1, 4), evicted=2)
     assert evicted_pages(before, after) == {0, 1}
 
 
-def test_of_two_states_as_frequent_the_more_telling_is_shown() -> None:
+def test_more_important_state_is_shown_on_a_tie() -> None:
     drawn = page_cells(event((-1, 1), (0, 1), (1, 1), (-1, 1), (0, 1), (2, 1)), "mine", 6)
     assert [cell.state for cell in drawn[:3]] == [
         PageState.MINE,
@@ -128,7 +134,7 @@ def test_of_two_states_as_frequent_the_more_telling_is_shown() -> None:
     ]
 
 
-def test_a_chat_without_a_name_owns_nothing() -> None:
+def test_chat_without_label_owns_no_pages() -> None:
     assert state_of(PageGroupGauge(conversations=[""]), "") is PageState.REUSABLE
 
 
@@ -155,6 +161,6 @@ def test_a_chat_without_a_name_owns_nothing() -> None:
         ),
     ],
 )
-def test_a_cell_explains_itself(cell: PageMapCell, sentence: str) -> None:
+def test_cell_explanations(cell: PageMapCell, sentence: str) -> None:
     titles = {"other": "Tea"}
     assert explain(cell, event(), "mine", titles.get) == sentence

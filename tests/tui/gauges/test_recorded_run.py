@@ -1,4 +1,4 @@
-"""The page map of a real run: two chats, one of them compacted, on a real daemon and model."""
+"""The page map during a run of a daemon and model: two chats, one of them compacted."""
 
 from __future__ import annotations
 
@@ -31,7 +31,9 @@ MODEL = "smollm2:135m"
 
 @pytest.fixture
 async def daemon(smollm2_path: Path) -> AsyncIterator[AsyncDaemonClient]:
-    home = smollm2_path.parents[3] / f"page-map-{os.getpid()}"  # hard links need one disk
+    home = (
+        smollm2_path.parents[3] / f"page-map-{os.getpid()}"
+    )  # hard links need the same file system
     shutil.copytree(
         smollm2_path.parents[2],
         home / "models",
@@ -56,7 +58,7 @@ async def daemon(smollm2_path: Path) -> AsyncIterator[AsyncDaemonClient]:
 
 
 class Recording:
-    """The shared stream with its page maps, as it came."""
+    """Records the page maps of the event stream."""
 
     def __init__(self, client: AsyncDaemonClient) -> None:
         self._client = client
@@ -70,22 +72,22 @@ class Recording:
                     self.pages.append(msgspec.json.decode(event.data, type=PagesEvent))
 
     async def until_idle(self) -> PagesEvent:
-        """The map once nothing runs and the gauges say so too."""
+        """The page map once nothing runs and the gauges agree with it."""
         async with asyncio.timeout(30):
             while True:
                 (model,) = (await self._client.request(Status, "GET", "/ingle/v1/status")).models
                 if not model.running and self.pages:
                     last = self.pages[-1]
-                    told = sum(group.tokens for group in last.groups)
-                    # The last map comes up to a quarter of a second behind the gauges.
+                    page_tokens = sum(group.tokens for group in last.groups)
+                    # The last map arrives up to a quarter of a second after the gauges.
                     idle = not any(group.running for group in last.groups)
-                    if idle and told == model.kv_used + model.kv_kept:
+                    if idle and page_tokens == model.kv_used + model.kv_kept:
                         return last
                 await asyncio.sleep(0.1)
 
 
 async def answer(client: AsyncDaemonClient, label: str, *texts: str) -> str:
-    """What the model says in the chat of this label; texts alternate between the two."""
+    """The model's answer in the chat of this label; texts alternate between user and model."""
     roles = ("user", "assistant")
     talk = [{"role": roles[i % 2], "content": text} for i, text in enumerate(texts)]
     body: dict[str, Any] = {"model": MODEL, "messages": [SYSTEM, *talk], "max_tokens": 24}
@@ -109,7 +111,7 @@ class MapApp(App[None]):
 
 
 def expanded(event: PagesEvent, label: str) -> str:
-    """The signs of all pages, one by one, straight from the event."""
+    """The glyphs of all pages, one by one, derived from the event."""
     signs: list[str] = []
     for group, count in event.runs:
         if group < 0:
@@ -127,12 +129,12 @@ def expanded(event: PagesEvent, label: str) -> str:
 
 
 @pytest.mark.slow
-async def test_the_drawn_map_is_the_engines_at_every_frame(daemon: AsyncDaemonClient) -> None:
+async def test_drawn_page_map_matches_every_event(daemon: AsyncDaemonClient) -> None:
     body = {"model": MODEL, "context": 2048}
     await daemon.request_json("POST", "/ingle/v1/load", body)
     recording = Recording(daemon)
     following = asyncio.create_task(recording.run())
-    for _ in range(5):  # what both share may come and go between two maps
+    for _ in range(5):  # shared pages may come and go between two maps
         tea = answer(daemon, "tea", "What is a good tea? " * 9)
         await asyncio.gather(first_turn(daemon), tea)
         if any("◆" in expanded(event, "kyoto") for event in recording.pages):
@@ -140,7 +142,7 @@ async def test_the_drawn_map_is_the_engines_at_every_frame(daemon: AsyncDaemonCl
     await answer(daemon, "kyoto@c1", "We spoke about spring in Kyoto. And autumn?")
     await recording.until_idle()
     following.cancel()
-    assert len(recording.pages) >= 4  # at most four a second, however quick the machine
+    assert len(recording.pages) >= 4  # at most four maps a second, on any machine
     async with MapApp().run_test(size=(40, 45)) as pilot:
         drawn = pilot.app.query_one(PageMapView)
         for event in recording.pages:
@@ -157,7 +159,7 @@ async def test_the_drawn_map_is_the_engines_at_every_frame(daemon: AsyncDaemonCl
 
 
 async def first_turn(daemon: AsyncDaemonClient) -> None:
-    """Two prompts in one chat, while another one talks."""
+    """Two prompts in one chat, while another chat is answered."""
     question = "Tell me about Kyoto in spring. " * 6
-    said = await answer(daemon, "kyoto", question)
-    await answer(daemon, "kyoto", question, said, "And what in the rain?")
+    reply = await answer(daemon, "kyoto", question)
+    await answer(daemon, "kyoto", question, reply, "And what in the rain?")

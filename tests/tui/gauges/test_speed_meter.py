@@ -1,3 +1,5 @@
+"""The speed meter: token rates, history, energy per token and draft acceptance."""
+
 from __future__ import annotations
 
 import pytest
@@ -13,7 +15,7 @@ def gauges(
     written: int = 0,
     read: int = 0,
     joules: float | None = None,
-    guesses: tuple[int, int] = (0, 0),
+    drafts: tuple[int, int] = (0, 0),
     running: int = 1,
 ) -> GaugesEvent:
     model = LoadedModel(
@@ -22,14 +24,14 @@ def gauges(
         running=running,
         completion_tokens_total=written,
         prompt_tokens_total=read,
-        drafted_tokens_total=guesses[0],
-        accepted_tokens_total=guesses[1],
+        drafted_tokens_total=drafts[0],
+        accepted_tokens_total=drafts[1],
     )
     devices = [] if joules is None else [DeviceGauges(name="g", kind="gpu", joules=joules, watts=9)]
     return GaugesEvent(models=[model], devices=devices)
 
 
-def test_the_rate_is_that_of_the_last_moments() -> None:
+def test_rate_covers_the_recent_seconds() -> None:
     meter = SpeedMeter()
     for step in range(21):
         meter.take(gauges(written=step * 25, read=step * 100), step * 0.5)
@@ -40,7 +42,7 @@ def test_the_rate_is_that_of_the_last_moments() -> None:
     assert speed.history[:50] == (0.0,) * 50
 
 
-def test_the_history_keeps_every_token_of_the_minute() -> None:
+def test_history_contains_every_token_of_the_minute() -> None:
     meter = SpeedMeter()
     total = 0
     meter.take(gauges(), 100.0)
@@ -50,7 +52,7 @@ def test_the_history_keeps_every_token_of_the_minute() -> None:
     assert sum(meter.speed(111.0).history) == pytest.approx(total, abs=2)
 
 
-def test_it_falls_to_nothing_when_nothing_comes() -> None:
+def test_rate_falls_to_zero_without_tokens() -> None:
     meter = SpeedMeter()
     meter.take(gauges(), 0.0)
     meter.take(gauges(written=100), 1.0)
@@ -62,14 +64,14 @@ def test_it_falls_to_nothing_when_nothing_comes() -> None:
     assert not any(meter.speed(80.0).history)
 
 
-def test_a_process_that_began_anew_counts_from_nothing() -> None:
+def test_restarted_worker_counts_from_zero() -> None:
     meter = SpeedMeter()
     meter.take(gauges(written=5000), 0.0)
     meter.take(gauges(written=30), 1.0)
     assert meter.speed(1.0).now == pytest.approx(30)
 
 
-def test_models_add_up_and_a_new_one_brings_no_jump() -> None:
+def test_models_are_summed_and_a_new_model_causes_no_jump() -> None:
     def both(a: int, b: int) -> GaugesEvent:
         return GaugesEvent(
             models=[
@@ -88,7 +90,7 @@ def test_models_add_up_and_a_new_one_brings_no_jump() -> None:
     assert (speed.running, speed.waiting) == (2, 1)
 
 
-def test_joules_are_those_of_the_time_when_tokens_came() -> None:
+def test_joules_per_token_cover_only_time_with_tokens() -> None:
     meter = SpeedMeter()
     meter.take(gauges(joules=0.0), 0.0)
     meter.take(gauges(joules=500.0), 10.0)
@@ -98,7 +100,7 @@ def test_joules_are_those_of_the_time_when_tokens_came() -> None:
     assert speed.watts == 9
 
 
-def test_nothing_is_said_without_a_meter_and_without_guesses() -> None:
+def test_no_power_or_acceptance_without_meter_and_drafts() -> None:
     meter = SpeedMeter()
     assert meter.speed(0.0).acceptance is None
     meter.take(gauges(), 0.0)
@@ -107,5 +109,5 @@ def test_nothing_is_said_without_a_meter_and_without_guesses() -> None:
     assert speed.watts is None
     assert speed.joules_per_token is None
     assert speed.acceptance is None
-    meter.take(gauges(written=20, guesses=(8, 6)), 2.0)
+    meter.take(gauges(written=20, drafts=(8, 6)), 2.0)
     assert meter.speed(2.0).acceptance == 0.75

@@ -1,3 +1,5 @@
+"""The cache of token counts: exact counts by model, and estimates."""
+
 from __future__ import annotations
 
 import pytest
@@ -9,26 +11,26 @@ HELLO = {"role": "user", "content": "Hello there"}
 LONG = {"role": "assistant", "content": "abcdefgh" * 100}
 
 
-def test_counts_are_exact_once_told_and_only_for_that_model() -> None:
-    ledger = TokenCountCache()
-    assert not ledger.count("m", HELLO)[1]
-    ledger.note("m", [HELLO], PromptTokenCounts(total=12, messages=[9], rest=3))
-    assert ledger.count("m", HELLO) == (9, True)
-    assert not ledger.count("other", HELLO)[1]
-    assert not ledger.count("m", HELLO | {"role": "assistant"})[1]
-    assert ledger.is_complete("m", [HELLO])
-    assert not ledger.is_complete("m", [HELLO, LONG])
+def test_counts_are_exact_once_noted_for_a_model() -> None:
+    cache = TokenCountCache()
+    assert not cache.count("m", HELLO)[1]
+    cache.note("m", [HELLO], PromptTokenCounts(total=12, messages=[9], rest=3))
+    assert cache.count("m", HELLO) == (9, True)
+    assert not cache.count("other", HELLO)[1]
+    assert not cache.count("m", HELLO | {"role": "assistant"})[1]
+    assert cache.is_complete("m", [HELLO])
+    assert not cache.is_complete("m", [HELLO, LONG])
 
 
-def test_estimates_learn_from_what_was_counted() -> None:
-    ledger = TokenCountCache()
-    before = ledger.estimate("m", "x" * 800)
-    ledger.note("m", [LONG], PromptTokenCounts(total=108, messages=[105]))
+def test_estimates_are_calibrated_by_counts() -> None:
+    cache = TokenCountCache()
+    before = cache.estimate("m", "x" * 800)
+    cache.note("m", [LONG], PromptTokenCounts(total=108, messages=[105]))
     assert before == 200
-    assert ledger.estimate("m", "x" * 800) == 100
-    assert ledger.estimate("other", "x" * 800) == 200
+    assert cache.estimate("m", "x" * 800) == 100
+    assert cache.estimate("other", "x" * 800) == 200
 
 
-def test_an_answer_for_other_messages_is_refused() -> None:
+def test_counts_of_other_messages_are_rejected() -> None:
     with pytest.raises(ValueError, match="shorter"):
         TokenCountCache().note("m", [HELLO, LONG], PromptTokenCounts(total=9, messages=[9]))

@@ -1,4 +1,4 @@
-"""A store of chats in a folder of the test's own, and chats to put into it."""
+"""Fixtures for the history: stores in a temporary folder, and chats that are saved as they grow."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from ingle.tui.history.history_store import HistoryStore, open_history
 MakeStore = Callable[[], HistoryStore]
 
 
-class Troubles(list[str]):
-    """What the store told the user."""
+class Problems(list[str]):
+    """The problems that the store reported to the user."""
 
 
 @pytest.fixture
-def troubles() -> Troubles:
-    return Troubles()
+def problems() -> Problems:
+    return Problems()
 
 
 @pytest.fixture
@@ -30,12 +30,12 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def make_store(folder: Path, troubles: Troubles) -> Iterator[MakeStore]:
-    """Each call is another program that opens the same chats."""
+def make_store(folder: Path, problems: Problems) -> Iterator[MakeStore]:
+    """Each call opens the same chats like another program."""
     stores: list[HistoryStore] = []
 
     def make() -> HistoryStore:
-        stores.append(open_history(folder, troubles.append))
+        stores.append(open_history(folder, problems.append))
         return stores[-1]
 
     yield make
@@ -48,21 +48,21 @@ def store(make_store: MakeStore) -> HistoryStore:
     return make_store()
 
 
-class Keeper:
-    """Holds a chat the way the screen does: in memory, and noted as it happens."""
+class SavedChat:
+    """A chat that is kept in memory and saved as it grows, as the screen does."""
 
     def __init__(self, store: HistoryStore, chat: Chat | None = None) -> None:
         self.store = store
         self.chat = chat or Chat()
         self.is_kept = False
 
-    def say(self, text: str, parent: Message | None = None) -> Message:
-        """A prompt behind the last message, or behind `parent`."""
+    def add_prompt(self, text: str, parent: Message | None = None) -> Message:
+        """Add a prompt after the last message, or after `parent`."""
         leaf = parent or self.chat.leaf
         return self._add(Message(role="user", content=text, parent=leaf and leaf.id))
 
     def answer(self, *pieces: str, parent: Message | None = None, end: bool = True) -> Message:
-        """An answer that comes in pieces."""
+        """Add an answer that arrives in pieces."""
         leaf = parent or self.chat.leaf
         message = self._add(Message(role="assistant", parent=leaf and leaf.id, model="tiny"))
         for piece in pieces:
@@ -83,22 +83,22 @@ class Keeper:
         return message
 
 
-NewKeeper = Callable[[HistoryStore], Keeper]
+NewSavedChat = Callable[[HistoryStore], SavedChat]
 
 
 @pytest.fixture
-def new_keeper() -> NewKeeper:
-    """Begins a chat in a store."""
-    return Keeper
+def new_saved_chat() -> NewSavedChat:
+    """Starts a chat in a store."""
+    return SavedChat
 
 
 @pytest.fixture
-def keeper(store: HistoryStore) -> Keeper:
-    return Keeper(store)
+def saved_chat(store: HistoryStore) -> SavedChat:
+    return SavedChat(store)
 
 
 def chat_state(chat: Chat | None) -> object:
-    """Everything a chat is, to compare."""
+    """The whole state of a chat, for comparisons."""
     assert chat is not None
     return (
         chat.id,
@@ -119,7 +119,7 @@ def state_of() -> Callable[[Chat | None], object]:
 
 @pytest.fixture
 def bytes_on_disk(folder: Path) -> Callable[[], bytes]:
-    """Every byte of every file under the data folder."""
+    """Reads the content of every file in the data folder."""
 
     def read() -> bytes:
         files = [path for path in folder.parent.rglob("*") if path.is_file()]
@@ -130,7 +130,7 @@ def bytes_on_disk(folder: Path) -> Callable[[], bytes]:
 
 @pytest.fixture
 def raw(folder: Path) -> Iterator[sqlite3.Connection]:
-    """A connection of somebody else's."""
+    """A separate SQLite connection to the database."""
     folder.mkdir(parents=True, exist_ok=True)
     connection = sqlite3.connect(folder / "history.db", isolation_level=None, timeout=0)
     yield connection

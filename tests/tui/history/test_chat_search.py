@@ -1,4 +1,4 @@
-"""Messages are found in all chats, the best and newest first."""
+"""Search across all saved chats: matching, filters, ranking, snippets."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ from ingle.tui.history.search_query import parse_query
 pytestmark = pytest.mark.quick
 
 if TYPE_CHECKING:
-    from .conftest import Keeper, NewKeeper
+    from .conftest import NewSavedChat, SavedChat
 
 
-def found(store: HistoryStore, text: str) -> list[str]:
+def snippets(store: HistoryStore, text: str) -> list[str]:
     return [hit.snippet.text for hit in store.search(text)]
 
 
-def test_prompts_and_answers_are_found_as_soon_as_they_are_said(keeper: Keeper) -> None:
-    keeper.say("Plan a trip to Kyoto")
-    keeper.answer("Take the ", "Shinkansen.")
-    hits = keeper.store.search("kyo")
+def test_messages_are_searchable_immediately(saved_chat: SavedChat) -> None:
+    saved_chat.add_prompt("Plan a trip to Kyoto")
+    saved_chat.answer("Take the ", "Shinkansen.")
+    hits = saved_chat.store.search("kyo")
     assert [hit.snippet.text for hit in hits] == ["Plan a trip to Kyoto"]
     assert [hit.snippet.text[slice(*span)] for hit in hits for span in hit.snippet.hits] == [
         "Kyoto"
     ]
     assert (hits[0].role, hits[0].title) == ("user", "Plan a trip to Kyoto")
-    answer = keeper.store.search("shinkansen")[0]
+    answer = saved_chat.store.search("shinkansen")[0]
     assert (answer.role, answer.model, answer.message) == (
         "assistant",
         "tiny",
-        keeper.chat.path[1].id,
+        saved_chat.chat.path[1].id,
     )
 
 
@@ -60,14 +60,16 @@ def test_prompts_and_answers_are_found_as_soon_as_they_are_said(keeper: Keeper) 
         ("model:tiny", 3),
     ],
 )
-def test_scripts_marks_and_phrases(keeper: Keeper, query: str, hits: int) -> None:
-    keeper.say("京都の車椅子 서울에서 ไทยแลนด์")
-    keeper.say("Un Café au lait, bitte")
-    keeper.answer("Gern.")
-    assert len(keeper.store.search(query)) == hits
+def test_search_handles_scripts_diacritics_and_phrases(
+    saved_chat: SavedChat, query: str, hits: int
+) -> None:
+    saved_chat.add_prompt("京都の車椅子 서울에서 ไทยแลนด์")
+    saved_chat.add_prompt("Un Café au lait, bitte")
+    saved_chat.answer("Gern.")
+    assert len(saved_chat.store.search(query)) == hits
 
 
-def test_filters(store: HistoryStore) -> None:
+def test_search_filters(store: HistoryStore) -> None:
     now = time.time()
     for name, age, settings, model in (
         ("old", 800, ChatSettings(folder="Work"), "qwen-7b"),
@@ -87,23 +89,23 @@ def test_filters(store: HistoryStore) -> None:
         store.add_message(name, prompt)
         store.add_message(name, answer)
     year = time.localtime(now).tm_year - 1
-    assert found(store, "tides") == ["tides new", "tides old"]
-    assert found(store, "tides folder:work") == ["tides old"]
-    assert found(store, "tides is:pinned") == ["tides new"]
-    assert found(store, "model:qwen tides") == ["tides old"]
-    assert found(store, f"tides before:{year}") == ["tides old"]
-    assert found(store, f"tides after:{year}") == ["tides new"]
-    assert found(store, "model:none tides") == []
+    assert snippets(store, "tides") == ["tides new", "tides old"]
+    assert snippets(store, "tides folder:work") == ["tides old"]
+    assert snippets(store, "tides is:pinned") == ["tides new"]
+    assert snippets(store, "model:qwen tides") == ["tides old"]
+    assert snippets(store, f"tides before:{year}") == ["tides old"]
+    assert snippets(store, f"tides after:{year}") == ["tides new"]
+    assert snippets(store, "model:none tides") == []
     assert len(store.search("is:pinned")) == 2
 
 
-def test_given_titles_are_found_and_one_chat_does_not_fill_the_list(
-    store: HistoryStore, new_keeper: NewKeeper
+def test_titles_rank_first_and_hits_per_chat_are_limited(
+    store: HistoryStore, new_saved_chat: NewSavedChat
 ) -> None:
-    loud, quiet = new_keeper(store), new_keeper(store)
-    quiet.say("one word about tides")
+    loud, quiet = new_saved_chat(store), new_saved_chat(store)
+    quiet.add_prompt("one word about tides")
     for _ in range(10):
-        loud.say("tides tides tides")
+        loud.add_prompt("tides tides tides")
     quiet.chat.settings.title = "Tides of the sea"
     store.set_settings(quiet.chat.id, quiet.chat.settings)
     hits = store.search("tides")
@@ -117,12 +119,12 @@ def test_attachments_are_searched(store: HistoryStore) -> None:
     store.add_chat(chat)
     files = (Attachment("server.log", "line one\nsegfault at 0x0\n"),)
     store.add_message(chat.id, Message(role="user", content="Why?", attachments=files))
-    assert "segfault" in found(store, "segfault")[0]
+    assert "segfault" in snippets(store, "segfault")[0]
 
 
-def test_the_newest_search_wins(keeper: Keeper) -> None:
-    keeper.say("tides")
-    store = keeper.store
+def test_newer_search_supersedes_older_ones(saved_chat: SavedChat) -> None:
+    saved_chat.add_prompt("tides")
+    store = saved_chat.store
     store.search("tides")
     held = store._searching  # pyright: ignore[reportPrivateUsage]
     outcome: list[str] = []
@@ -145,7 +147,7 @@ def test_the_newest_search_wins(keeper: Keeper) -> None:
     assert sorted(outcome) == ["ti: superseded", "tid: superseded", "tide: 1"]
 
 
-def test_snippets_are_one_safe_line_around_the_hit() -> None:
+def test_snippet_is_one_safe_line_around_the_hit() -> None:
     query = parse_query("needle ")
     text = "hay \n" * 200 + "a \x1b[31mNeedle\x1b[0m here " + "straw " * 200
     snippet = SnippetMaker(query.terms).make(text, 100)

@@ -1,4 +1,4 @@
-"""What the owner deletes is gone from the files."""
+"""Deletion: deleted chats and messages are gone from the files and the index."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING
 from ingle.tui.chats.chat import Chat
 
 if TYPE_CHECKING:
-    from .conftest import Keeper, MakeStore, NewKeeper
+    from .conftest import MakeStore, NewSavedChat, SavedChat
 
 StateOf = Callable[[Chat | None], object]
 
 
-def test_a_deleted_chat_leaves_no_byte(
-    make_store: MakeStore, new_keeper: NewKeeper, bytes_on_disk: Callable[[], bytes]
+def test_deleted_chat_is_gone_from_all_files(
+    make_store: MakeStore, new_saved_chat: NewSavedChat, bytes_on_disk: Callable[[], bytes]
 ) -> None:
     store = make_store()
-    kept, gone = new_keeper(store), new_keeper(store)
+    kept, gone = new_saved_chat(store), new_saved_chat(store)
     for index in range(30):
-        for keeper, word in ((kept, "marigold"), (gone, "xylophone")):
-            keeper.say(f"{word} prompt {index}")
-            keeper.answer(f"{word} ", f"answer {index}")
+        for saved_chat, word in ((kept, "marigold"), (gone, "xylophone")):
+            saved_chat.add_prompt(f"{word} prompt {index}")
+            saved_chat.answer(f"{word} ", f"answer {index}")
         store.flush()
     gone.chat.settings.title = "about the xylophone"
     store.set_settings(gone.chat.id, gone.chat.settings)
@@ -37,15 +37,15 @@ def test_a_deleted_chat_leaves_no_byte(
     assert store.load(gone.chat.id) is None
 
 
-def test_a_deleted_message_takes_what_is_behind_it(
-    keeper: Keeper, raw: sqlite3.Connection, state_of: StateOf
+def test_deleting_a_message_deletes_its_descendants(
+    saved_chat: SavedChat, raw: sqlite3.Connection, state_of: StateOf
 ) -> None:
-    chat, store = keeper.chat, keeper.store
-    root = keeper.say("root")
-    first = keeper.answer("the aardvark")
-    keeper.say("more of the aardvark")
-    keeper.answer("yes")
-    keeper.answer("the badger", parent=root)
+    chat, store = saved_chat.chat, saved_chat.store
+    root = saved_chat.add_prompt("root")
+    first = saved_chat.answer("the aardvark")
+    saved_chat.add_prompt("more of the aardvark")
+    saved_chat.answer("yes")
+    saved_chat.answer("the badger", parent=root)
     chat.choose(first)
     store.choose(chat.id, first.id)
     chat.remove(first)
@@ -59,16 +59,16 @@ def test_a_deleted_message_takes_what_is_behind_it(
     assert raw.execute("SELECT count(*) FROM chores").fetchone()[0] == 0
 
 
-def test_the_index_of_a_continued_answer_stays_exact(
-    keeper: Keeper, raw: sqlite3.Connection
+def test_search_index_of_a_continued_answer_is_consistent(
+    saved_chat: SavedChat, raw: sqlite3.Connection
 ) -> None:
-    keeper.say("go")
-    answer = keeper.answer("first half")
-    keeper.store.append(answer.id, " second half")
-    keeper.store.end_message(answer.id, "answered", answer.facts)
-    keeper.store.flush()
+    saved_chat.add_prompt("go")
+    answer = saved_chat.answer("first half")
+    saved_chat.store.append(answer.id, " second half")
+    saved_chat.store.end_message(answer.id, "answered", answer.facts)
+    saved_chat.store.flush()
     find = "SELECT count(*) FROM words WHERE words MATCH ?"
     assert raw.execute(find, ('"first half second half"',)).fetchone()[0] == 1
-    keeper.store.delete_chat(keeper.chat.id)
-    keeper.store.close()
+    saved_chat.store.delete_chat(saved_chat.chat.id)
+    saved_chat.store.close()
     assert raw.execute("SELECT count(*) FROM words_idx").fetchone()[0] == 0

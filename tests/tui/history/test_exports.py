@@ -1,4 +1,4 @@
-"""A chat as Markdown, HTML and JSON."""
+"""Export of a chat as Markdown, HTML and JSON."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def chat() -> Chat:
     return chat
 
 
-def test_markdown_has_front_matter_roles_folded_thoughts_and_notes(chat: Chat) -> None:
+def test_markdown_has_front_matter_roles_and_folded_reasoning(chat: Chat) -> None:
     text = export_markdown(chat)
     front = yaml.safe_load(text.split("---\n")[1])
     assert front["title"] == 'Tides: "why"?'
@@ -63,7 +63,7 @@ def test_markdown_has_front_matter_roles_folded_thoughts_and_notes(chat: Chat) -
 
 
 class Page(HTMLParser):
-    """What a browser would make of a page."""
+    """The tags, addresses and text of an HTML page."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -80,17 +80,17 @@ class Page(HTMLParser):
         self.text += data
 
 
-def test_html_is_escaped_and_asks_nobody(chat: Chat) -> None:
+def test_html_is_escaped_and_loads_nothing(chat: Chat) -> None:
     page = Page(export_html(chat))
     assert not {"script", "img", "link", "iframe"} & set(page.tags)
     assert "<script>alert(1)</script>" in page.text
     assert page.tags.count("article") == 2
     assert "strong" in page.tags
-    assert page.addresses == ["https://evil.example/p.png"]  # to be clicked, not to be fetched
+    assert page.addresses == ["https://evil.example/p.png"]  # a link, which is not fetched
     assert "\x1b" not in page.text
 
 
-def test_json_comes_back_byte_for_byte(chat: Chat) -> None:
+def test_json_round_trips_byte_for_byte(chat: Chat) -> None:
     text = export_json(chat)
     assert export_json(read_ingle_chat(msgspec.json.decode(text))) == text
 
@@ -105,7 +105,7 @@ def test_json_comes_back_byte_for_byte(chat: Chat) -> None:
         ("my notes", ("md", "my notes")),
     ],
 )
-def test_arguments(argument: str, parsed: tuple[str, str]) -> None:
+def test_export_arguments_are_parsed(argument: str, parsed: tuple[str, str]) -> None:
     assert parse_export(argument) == parsed
 
 
@@ -120,11 +120,11 @@ def test_arguments(argument: str, parsed: tuple[str, str]) -> None:
         ("CON", "CON_"),
     ],
 )
-def test_file_names(title: str, name: str) -> None:
+def test_export_file_names(title: str, name: str) -> None:
     assert file_name(title) == name
 
 
-def test_nothing_is_written_over(chat: Chat, tmp_path: Path) -> None:
+def test_existing_files_are_not_overwritten(chat: Chat, tmp_path: Path) -> None:
     names = [write_export(chat, "md", "", tmp_path).name for _ in range(3)]
     assert names == ["Tides-why.md", "Tides-why-2.md", "Tides-why-3.md"]
     named = write_export(chat, "html", "page.html", tmp_path)
@@ -135,7 +135,7 @@ def test_nothing_is_written_over(chat: Chat, tmp_path: Path) -> None:
         write_export(chat, "md", "no/such/folder.md", tmp_path)
 
 
-def test_half_a_file_is_not_left_behind(
+def test_partial_file_is_removed_on_error(
     chat: Chat, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class FullDisk(io.BytesIO):

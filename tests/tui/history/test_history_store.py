@@ -1,4 +1,4 @@
-"""Chats are kept as they happen, and come back as they were."""
+"""The history store: saving and loading chats, concurrency, damage, and write errors."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ from ingle.tui.history.database.history_errors import HistoryError
 from ingle.tui.history.history_store import HistoryStore, open_history
 
 if TYPE_CHECKING:
-    from .conftest import Keeper, MakeStore, NewKeeper, Troubles
+    from .conftest import MakeStore, NewSavedChat, Problems, SavedChat
 
 StateOf = Callable[[Chat | None], object]
 
 
-def test_a_chat_comes_back_as_it_was(
-    keeper: Keeper, make_store: MakeStore, state_of: StateOf
+def test_saved_chat_is_loaded_unchanged(
+    saved_chat: SavedChat, make_store: MakeStore, state_of: StateOf
 ) -> None:
-    chat, store = keeper.chat, keeper.store
-    prompt = keeper.say("What is a tide?")
-    first = keeper.answer("The sea ", "moves.")
-    second = keeper.answer("It is the moon.", parent=prompt)
-    keeper.say("And the sun?")
-    keeper.answer("Also.")
+    chat, store = saved_chat.chat, saved_chat.store
+    prompt = saved_chat.add_prompt("What is a tide?")
+    first = saved_chat.answer("The sea ", "moves.")
+    second = saved_chat.answer("It is the moon.", parent=prompt)
+    saved_chat.add_prompt("And the sun?")
+    saved_chat.answer("Also.")
     chat.choose(first)
     store.choose(chat.id, first.id)
     chat.settings.title = "Tides"
@@ -52,24 +52,24 @@ def test_a_chat_comes_back_as_it_was(
     assert state_of(make_store().load(chat.id)) == state_of(chat)
 
 
-def test_what_is_chosen_follows_the_order_of_choices_and_additions(
-    keeper: Keeper, state_of: StateOf
+def test_selected_branch_follows_choices_and_additions(
+    saved_chat: SavedChat, state_of: StateOf
 ) -> None:
-    chat, store = keeper.chat, keeper.store
-    root = keeper.say("one")
-    answers = [keeper.answer(str(index), parent=root) for index in range(3)]
+    chat, store = saved_chat.chat, saved_chat.store
+    root = saved_chat.add_prompt("one")
+    answers = [saved_chat.answer(str(index), parent=root) for index in range(3)]
     for choice in (0, 2, 1):
         chat.choose(answers[choice])
         store.choose(chat.id, answers[choice].id)
-    keeper.say("behind the second")
-    keeper.answer("fourth", parent=root)
+    saved_chat.add_prompt("behind the second")
+    saved_chat.answer("fourth", parent=root)
     assert state_of(store.load(chat.id)) == state_of(chat)
     chat.choose(answers[1])
     store.choose(chat.id, answers[1].id)
     assert state_of(store.load(chat.id)) == state_of(chat)
 
 
-def test_thoughts_and_attachments_are_kept(store: HistoryStore, state_of: StateOf) -> None:
+def test_reasoning_and_attachments_are_saved(store: HistoryStore, state_of: StateOf) -> None:
     chat = Chat(ChatSettings(system="Be short.", folder="work"))
     store.add_chat(chat)
     files = (Attachment("a.txt", "alpha\nbeta"), Attachment("b", "\ufffd broken"))
@@ -85,17 +85,17 @@ def test_thoughts_and_attachments_are_kept(store: HistoryStore, state_of: StateO
     assert state_of(store.load(chat.id)) == state_of(chat)
 
 
-def test_halves_of_surrogates_do_not_stop_the_writing(keeper: Keeper, troubles: Troubles) -> None:
-    keeper.chat.settings.system = "half \ud83d"
-    keeper.say("broken \ud83d half")
-    keeper.answer("\ude00", "fine")
-    loaded = keeper.store.load(keeper.chat.id)
+def test_lone_surrogates_are_replaced(saved_chat: SavedChat, problems: Problems) -> None:
+    saved_chat.chat.settings.system = "half \ud83d"
+    saved_chat.add_prompt("broken \ud83d half")
+    saved_chat.answer("\ude00", "fine")
+    loaded = saved_chat.store.load(saved_chat.chat.id)
     assert loaded is not None
     assert [message.content for message in loaded.path] == ["broken \ufffd half", "\ufffdfine"]
-    assert troubles == []
+    assert problems == []
 
 
-def test_nothing_is_made_before_the_first_note(folder: Path) -> None:
+def test_no_files_are_created_before_the_first_message(folder: Path) -> None:
     store = open_history(folder, pytest.fail)
     assert not folder.exists()
     assert store.close()
@@ -103,11 +103,11 @@ def test_nothing_is_made_before_the_first_note(folder: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has other permissions")
-def test_only_the_owner_may_read(keeper: Keeper, folder: Path) -> None:
+def test_files_are_readable_only_by_the_owner(saved_chat: SavedChat, folder: Path) -> None:
     before = os.umask(0)
     try:
-        keeper.say("secret")
-        keeper.store.flush()
+        saved_chat.add_prompt("secret")
+        saved_chat.store.flush()
     finally:
         os.umask(before)
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
@@ -116,20 +116,22 @@ def test_only_the_owner_may_read(keeper: Keeper, folder: Path) -> None:
     assert set(modes.values()) == {0o600}
 
 
-def test_rows_are_never_rewritten(keeper: Keeper, raw: sqlite3.Connection) -> None:
-    keeper.say("as it was")
-    keeper.answer("said")
-    keeper.store.flush()
+def test_rows_cannot_be_updated(saved_chat: SavedChat, raw: sqlite3.Connection) -> None:
+    saved_chat.add_prompt("as it was")
+    saved_chat.answer("said")
+    saved_chat.store.flush()
     for table, column in (("messages", "content"), ("pieces", "text"), ("settings", "body")):
         with pytest.raises(sqlite3.IntegrityError, match="never rewritten"):
             raw.execute(f"UPDATE {table} SET {column} = ''")
 
 
-def test_the_list_tells_what_each_chat_is(make_store: MakeStore, new_keeper: NewKeeper) -> None:
+def test_recent_chats_have_titles_folders_and_drafts(
+    make_store: MakeStore, new_saved_chat: NewSavedChat
+) -> None:
     store = make_store()
-    first, second, third = new_keeper(store), new_keeper(store), new_keeper(store)
+    first, second, third = new_saved_chat(store), new_saved_chat(store), new_saved_chat(store)
     for each, text in ((first, "Plan a trip"), (second, "Fix a bug"), (third, "Write a poem")):
-        each.say(text)
+        each.add_prompt(text)
         each.answer("Yes.")
     first.chat.settings.pinned = True
     store.set_settings(first.chat.id, first.chat.settings)
@@ -158,42 +160,42 @@ def test_the_list_tells_what_each_chat_is(make_store: MakeStore, new_keeper: New
     assert store.load("nothing-said") is None
 
 
-def test_prompts_are_remembered_once_and_newest_first(keeper: Keeper) -> None:
+def test_prompts_are_unique_and_newest_first(saved_chat: SavedChat) -> None:
     for text in ("one", "two", "one"):
-        keeper.say(text)
-        keeper.answer("ok")
-    assert keeper.store.prompts() == ["one", "two"]
-    assert keeper.store.prompts(1) == ["one"]
+        saved_chat.add_prompt(text)
+        saved_chat.answer("ok")
+    assert saved_chat.store.prompts() == ["one", "two"]
+    assert saved_chat.store.prompts(1) == ["one"]
 
 
-def test_speeds_are_medians_of_what_was_reached(keeper: Keeper) -> None:
+def test_model_speeds_are_medians(saved_chat: SavedChat) -> None:
     for _ in range(3):
-        keeper.say("go")
-        keeper.answer("gone")
-    speed = keeper.store.model_speeds()["tiny"]
+        saved_chat.add_prompt("go")
+        saved_chat.answer("gone")
+    speed = saved_chat.store.model_speeds()["tiny"]
     assert (speed.answers, speed.tokens_per_second, speed.first_token) == (3, 40.0, 0.1)
 
 
-def test_routes_of_all_answers_are_counted(keeper: Keeper) -> None:
-    assert keeper.store.route_counts() == {}
+def test_routes_of_all_answers_are_counted(saved_chat: SavedChat) -> None:
+    assert saved_chat.store.route_counts() == {}
     for _ in range(2):
-        keeper.say("go")
-        keeper.answer("gone")
-    keeper.say("far")
-    far = keeper.answer("away", end=False)
-    keeper.store.end_message(far.id, "answered", MessageFacts(route="remote"))
-    assert keeper.store.route_counts() == {"local": 2, "remote": 1}
+        saved_chat.add_prompt("go")
+        saved_chat.answer("gone")
+    saved_chat.add_prompt("far")
+    far = saved_chat.answer("away", end=False)
+    saved_chat.store.end_message(far.id, "answered", MessageFacts(route="remote"))
+    assert saved_chat.store.route_counts() == {"local": 2, "remote": 1}
 
 
-def test_answers_of_programs_that_died_are_taken_up_once(
-    make_store: MakeStore, new_keeper: NewKeeper, raw: sqlite3.Connection
+def test_unfinished_answers_of_dead_programs_are_claimed_once(
+    make_store: MakeStore, new_saved_chat: NewSavedChat, raw: sqlite3.Connection
 ) -> None:
     store = make_store()
-    keeper = new_keeper(store)
-    keeper.say("go on")
-    answer = keeper.answer("half", end=False)
+    saved_chat = new_saved_chat(store)
+    saved_chat.add_prompt("go on")
+    answer = saved_chat.answer("half", end=False)
     store.set_generation(answer.id, "gen-3")
-    assert store.unfinished() == []  # this program is writing it
+    assert store.unfinished() == []  # this program still writes it
     store.flush()
     raw.execute("INSERT INTO sessions(pid, started) VALUES (?, 5)", (os.getpid(),))
     dead = raw.execute("SELECT max(row) FROM sessions").fetchone()[0]
@@ -207,15 +209,19 @@ def test_answers_of_programs_that_died_are_taken_up_once(
     assert second.unfinished() == []
 
 
-def test_two_programs_see_each_others_chats(make_store: MakeStore, new_keeper: NewKeeper) -> None:
-    one, other = new_keeper(make_store()), new_keeper(make_store())
+def test_concurrent_programs_see_each_others_chats(
+    make_store: MakeStore, new_saved_chat: NewSavedChat
+) -> None:
+    one, other = new_saved_chat(make_store()), new_saved_chat(make_store())
 
-    def talk(keeper: Keeper) -> None:
+    def add_messages(saved_chat: SavedChat) -> None:
         for index in range(40):
-            keeper.say(f"prompt {index}")
-            keeper.answer("a", "b")
+            saved_chat.add_prompt(f"prompt {index}")
+            saved_chat.answer("a", "b")
 
-    threads = [threading.Thread(target=talk, args=(keeper,)) for keeper in (one, other)]
+    threads = [
+        threading.Thread(target=add_messages, args=(saved_chat,)) for saved_chat in (one, other)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -226,34 +232,34 @@ def test_two_programs_see_each_others_chats(make_store: MakeStore, new_keeper: N
     assert len(other.store.recent()) == 2
 
 
-def test_settings_that_two_programs_change_are_both_kept(
-    make_store: MakeStore, new_keeper: NewKeeper
+def test_concurrent_settings_changes_are_merged(
+    make_store: MakeStore, new_saved_chat: NewSavedChat
 ) -> None:
-    keeper, other = new_keeper(make_store()), make_store()
-    keeper.say("hello")
-    assert keeper.store.flush()
-    seen = other.load(keeper.chat.id)
+    saved_chat, other = new_saved_chat(make_store()), make_store()
+    saved_chat.add_prompt("hello")
+    assert saved_chat.store.flush()
+    seen = other.load(saved_chat.chat.id)
     assert seen is not None
-    keeper.chat.settings.system = "Be brief."
-    keeper.store.set_settings(keeper.chat.id, keeper.chat.settings)
-    assert keeper.store.flush()
+    saved_chat.chat.settings.system = "Be brief."
+    saved_chat.store.set_settings(saved_chat.chat.id, saved_chat.chat.settings)
+    assert saved_chat.store.flush()
     seen.settings.pinned = True
     other.set_settings(seen.id, seen.settings)
     assert other.flush()
-    keeper.chat.settings.title = "Greetings"
-    keeper.store.set_settings(keeper.chat.id, keeper.chat.settings)
-    assert keeper.store.settings(keeper.chat.id) == ChatSettings(
+    saved_chat.chat.settings.title = "Greetings"
+    saved_chat.store.set_settings(saved_chat.chat.id, saved_chat.chat.settings)
+    assert saved_chat.store.settings(saved_chat.chat.id) == ChatSettings(
         title="Greetings", system="Be brief.", pinned=True
     )
 
 
-def test_a_chat_deleted_elsewhere_is_told_and_does_not_stop_the_others(
-    make_store: MakeStore, new_keeper: NewKeeper, troubles: Troubles
+def test_chat_deleted_by_another_program_is_reported(
+    make_store: MakeStore, new_saved_chat: NewSavedChat, problems: Problems
 ) -> None:
     store, other = make_store(), make_store()
-    gone, kept = new_keeper(store), new_keeper(store)
-    gone.say("to be deleted")
-    kept.say("to stay")
+    gone, kept = new_saved_chat(store), new_saved_chat(store)
+    gone.add_prompt("to be deleted")
+    kept.add_prompt("to stay")
     store.flush()
     other.delete_chat(gone.chat.id)
     other.flush()
@@ -261,46 +267,46 @@ def test_a_chat_deleted_elsewhere_is_told_and_does_not_stop_the_others(
     kept.answer("in time")
     store.flush()
     assert [summary.messages for summary in store.recent()] == [2]
-    assert len(troubles) == 1
-    assert "deleted in another window" in troubles[0]
+    assert len(problems) == 1
+    assert "deleted in another window" in problems[0]
 
 
-def test_a_newer_database_is_refused_with_a_sentence(
-    raw: sqlite3.Connection, keeper: Keeper, troubles: Troubles, folder: Path
+def test_newer_database_version_is_refused(
+    raw: sqlite3.Connection, saved_chat: SavedChat, problems: Problems, folder: Path
 ) -> None:
     raw.execute("CREATE TABLE chats(from_the_future)")
     raw.execute("PRAGMA user_version = 99")
-    keeper.say("hello")
-    keeper.store.flush()
-    assert "newer ingle" in troubles[0]
-    assert len(troubles) == 1
+    saved_chat.add_prompt("hello")
+    saved_chat.store.flush()
+    assert "newer ingle" in problems[0]
+    assert len(problems) == 1
     with pytest.raises(HistoryError, match="newer ingle"):
-        keeper.store.recent()
+        saved_chat.store.recent()
     assert [path.name for path in folder.glob("*.db")] == ["history.db"]
-    assert keeper.store.close()
+    assert saved_chat.store.close()
 
 
-def test_a_damaged_database_is_set_aside(
-    folder: Path, make_store: MakeStore, new_keeper: NewKeeper, troubles: Troubles
+def test_damaged_database_is_set_aside(
+    folder: Path, make_store: MakeStore, new_saved_chat: NewSavedChat, problems: Problems
 ) -> None:
     folder.mkdir(parents=True)
     (folder / "history.db").write_bytes(b"this was a database once" * 400)
-    keeper = new_keeper(make_store())
-    keeper.say("still here")
-    assert [summary.title for summary in keeper.store.recent()] == ["Still here"]
+    saved_chat = new_saved_chat(make_store())
+    saved_chat.add_prompt("still here")
+    assert [summary.title for summary in saved_chat.store.recent()] == ["Still here"]
     aside = [path for path in folder.iterdir() if "damaged" in path.name]
     assert [path.read_bytes()[:8] for path in aside] == [b"this was"]
-    assert len(troubles) == 1
-    assert aside[0].name in troubles[0]
+    assert len(problems) == 1
+    assert aside[0].name in problems[0]
 
 
 def test_damage_found_while_reading_is_set_aside(
-    folder: Path, make_store: MakeStore, new_keeper: NewKeeper, troubles: Troubles
+    folder: Path, make_store: MakeStore, new_saved_chat: NewSavedChat, problems: Problems
 ) -> None:
-    keeper = new_keeper(make_store())
+    saved_chat = new_saved_chat(make_store())
     for _ in range(200):
-        keeper.say("fill the pages " * 20)
-    assert keeper.store.close()
+        saved_chat.add_prompt("fill the pages " * 20)
+    assert saved_chat.store.close()
     path = folder / "history.db"
     content = bytearray(path.read_bytes())
     for start in range(4096 * 30, len(content), 4096):
@@ -308,83 +314,83 @@ def test_damage_found_while_reading_is_set_aside(
     path.write_bytes(content)
     store = make_store()
     with pytest.raises(HistoryError):
-        store.load(keeper.chat.id)
+        store.load(saved_chat.chat.id)
     assert store.flush(10)
-    fresh = new_keeper(store)
-    fresh.say("a new beginning")
+    fresh = new_saved_chat(store)
+    fresh.add_prompt("a new beginning")
     assert [summary.title for summary in store.recent()] == ["A new beginning"]
-    assert "set aside" in troubles[0]
+    assert "set aside" in problems[0]
 
 
-def test_a_damaged_index_is_made_anew(
-    keeper: Keeper, raw: sqlite3.Connection, troubles: Troubles
+def test_damaged_search_index_is_rebuilt(
+    saved_chat: SavedChat, raw: sqlite3.Connection, problems: Problems
 ) -> None:
     for number in range(50):
-        keeper.say(f"the word xylophone{number} is here")
-        keeper.answer(f"and zither{number} there")
-    keeper.answer("half of an answer", end=False)
-    assert keeper.store.flush()
+        saved_chat.add_prompt(f"the word xylophone{number} is here")
+        saved_chat.answer(f"and zither{number} there")
+    saved_chat.answer("half of an answer", end=False)
+    assert saved_chat.store.flush()
     raw.execute("PRAGMA busy_timeout = 5000")
     raw.execute("DELETE FROM words_data WHERE id > 10")
     with pytest.raises(HistoryError):
-        keeper.store.search("xylophone7")
-    assert keeper.store.flush(10)
-    assert len(keeper.store.search("xylophone7")) == 1
-    assert len(keeper.store.search("zither31")) == 1
-    keeper.store.delete_chat(keeper.chat.id)
-    assert keeper.store.flush()
+        saved_chat.store.search("xylophone7")
+    assert saved_chat.store.flush(10)
+    assert len(saved_chat.store.search("xylophone7")) == 1
+    assert len(saved_chat.store.search("zither31")) == 1
+    saved_chat.store.delete_chat(saved_chat.chat.id)
+    assert saved_chat.store.flush()
     raw.execute("INSERT INTO words(words) VALUES ('integrity-check')")
-    assert keeper.store.search("xylophone7") == []
-    assert troubles == []
+    assert saved_chat.store.search("xylophone7") == []
+    assert problems == []
 
 
-def test_a_sound_database_is_not_set_aside_for_one_that_another_program_has_replaced(
-    make_store: MakeStore, new_keeper: NewKeeper, folder: Path, troubles: Troubles
+def test_sound_database_of_another_program_is_not_set_aside(
+    make_store: MakeStore, new_saved_chat: NewSavedChat, folder: Path, problems: Problems
 ) -> None:
-    late = new_keeper(make_store())
-    late.say("fill the pages " * 200)
+    late = new_saved_chat(make_store())
+    late.add_prompt("fill the pages " * 200)
     assert late.store.flush()
     for name in ("history.db", "history.db-wal", "history.db-shm"):
         (folder / name).rename(folder / f"aside-{name}")
-    early = new_keeper(make_store())
-    early.say("a new beginning")
+    early = new_saved_chat(make_store())
+    early.add_prompt("a new beginning")
     assert early.store.flush()
     for path in folder.glob("aside-*"):
         path.write_bytes(b"\xff" * path.stat().st_size)
-    other = new_keeper(late.store)
-    other.say("behind the others")
+    other = new_saved_chat(late.store)
+    other.add_prompt("behind the others")
     assert late.store.flush(10)
     assert list(folder.glob("*.damaged-*")) == []
     titles = {summary.title for summary in early.store.recent()}
     assert titles == {"A new beginning", "Behind the others"}
 
 
-def test_what_cannot_be_written_is_told_once_and_written_later(
-    keeper: Keeper, folder: Path, troubles: Troubles, monkeypatch: pytest.MonkeyPatch
+def test_write_error_is_reported_once_and_retried(
+    saved_chat: SavedChat, folder: Path, problems: Problems, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from ingle.tui.history import history_writer
 
     monkeypatch.setattr(history_writer, "RETRY", 0.05)
-    keeper.say("before")
-    keeper.store.flush()
-    assert keeper.store.database.path.exists()
-    keeper.store._writer.pause()  # pyright: ignore[reportPrivateUsage]
+    saved_chat.add_prompt("before")
+    saved_chat.store.flush()
+    assert saved_chat.store.database.path.exists()
+    saved_chat.store._writer.pause()  # pyright: ignore[reportPrivateUsage]
     aside = folder.with_name("elsewhere")
     folder.rename(aside)
     folder.write_text("a file is in the way")
-    keeper.store._writer.resume()  # pyright: ignore[reportPrivateUsage]
-    keeper.say("during")
-    keeper.answer("held ", "in memory")
-    assert not keeper.store.flush()
-    keeper.say("still during")
-    assert len(troubles) == 1
-    assert "cannot be kept now" in troubles[0]
-    assert not keeper.store.is_able
+    saved_chat.store._writer.resume()  # pyright: ignore[reportPrivateUsage]
+    saved_chat.add_prompt("during")
+    saved_chat.answer("held ", "in memory")
+    assert not saved_chat.store.flush()
+    saved_chat.add_prompt("still during")
+    assert len(problems) == 1
+    assert "cannot be kept now" in problems[0]
+    assert not saved_chat.store.is_able
     folder.unlink()
     aside.rename(folder)
-    keeper.store._writer.wake()  # pyright: ignore[reportPrivateUsage]
-    assert keeper.store.flush(10)
-    loaded = keeper.store.load(keeper.chat.id)
+    saved_chat.store._writer.wake()  # pyright: ignore[reportPrivateUsage]
+    assert saved_chat.store.flush(10)
+    loaded = saved_chat.store.load(saved_chat.chat.id)
     assert loaded is not None
     assert [message.content for message in loaded.path] == [
         "before",
@@ -392,24 +398,24 @@ def test_what_cannot_be_written_is_told_once_and_written_later(
         "held in memory",
         "still during",
     ]
-    assert troubles[1:] == ["Chats are kept again; nothing is missing."]
-    assert keeper.store.is_able
+    assert problems[1:] == ["Chats are kept again; nothing is missing."]
+    assert saved_chat.store.is_able
 
 
-def test_a_full_disk_is_survived(
-    keeper: Keeper, troubles: Troubles, raw: sqlite3.Connection
+def test_full_disk_is_reported_and_recovered(
+    saved_chat: SavedChat, problems: Problems, raw: sqlite3.Connection
 ) -> None:
-    keeper.say("before")
-    keeper.store.flush()
-    connection = keeper.store._writer._connection  # pyright: ignore[reportPrivateUsage]
+    saved_chat.add_prompt("before")
+    saved_chat.store.flush()
+    connection = saved_chat.store._writer._connection  # pyright: ignore[reportPrivateUsage]
     assert connection is not None
     pages = connection.execute("PRAGMA page_count").fetchone()[0]
     connection.execute(f"PRAGMA max_page_count = {pages}")
-    keeper.say("too long for this disk " * 5000)
-    keeper.store.flush()
-    assert ["the disk is full" in trouble for trouble in troubles] == [True]
-    keeper.store._writer.wake()  # pyright: ignore[reportPrivateUsage]
-    assert keeper.store.flush(10)  # the limit was that connection's
+    saved_chat.add_prompt("too long for this disk " * 5000)
+    saved_chat.store.flush()
+    assert ["the disk is full" in problem for problem in problems] == [True]
+    saved_chat.store._writer.wake()  # pyright: ignore[reportPrivateUsage]
+    assert saved_chat.store.flush(10)  # the limit applied to the closed connection
     assert raw.execute("SELECT count(*) FROM messages").fetchone()[0] == 2
     assert raw.execute("PRAGMA integrity_check").fetchone()[0] == "ok"
 
@@ -425,34 +431,38 @@ store.close()
 """
 
 
-def test_a_program_that_looks_and_leaves_cuts_nobody_off(keeper: Keeper, folder: Path) -> None:
+def test_program_that_reads_and_exits_does_not_block_others(
+    saved_chat: SavedChat, folder: Path
+) -> None:
     def read_elsewhere() -> int:
         command = [sys.executable, "-P", "-c", READ_AND_LEAVE, str(folder)]
         return int(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
 
-    keeper.say("one")
-    assert keeper.store.recent()  # over a second connection
+    saved_chat.add_prompt("one")
+    assert saved_chat.store.recent()  # over a second connection
     assert read_elsewhere() == 1
-    keeper.say("two")
-    assert keeper.store.flush()
+    saved_chat.add_prompt("two")
+    assert saved_chat.store.flush()
     assert read_elsewhere() == 2
 
 
-def test_the_chats_themselves_are_no_file_to_import(keeper: Keeper) -> None:
-    keeper.say("one")
-    assert keeper.store.flush()
+def test_own_database_cannot_be_imported(saved_chat: SavedChat) -> None:
+    saved_chat.add_prompt("one")
+    assert saved_chat.store.flush()
     with pytest.raises(HistoryError, match="own"):
-        keeper.store.import_file(keeper.store.database.path, lambda _: True)
+        saved_chat.store.import_file(saved_chat.store.database.path, lambda _: True)
 
 
-def test_a_note_that_cannot_be_written_keeps_no_other_from_it(
-    keeper: Keeper, troubles: Troubles
+def test_unwritable_message_does_not_block_others(
+    saved_chat: SavedChat, problems: Problems
 ) -> None:
-    keeper.say("before")
-    keeper.store.add_message(keeper.chat.id, Message(role="user", content="odd", created=1 << 70))
-    keeper.say("behind")
-    assert keeper.store.flush()
-    loaded = keeper.store.load(keeper.chat.id)
+    saved_chat.add_prompt("before")
+    saved_chat.store.add_message(
+        saved_chat.chat.id, Message(role="user", content="odd", created=1 << 70)
+    )
+    saved_chat.add_prompt("behind")
+    assert saved_chat.store.flush()
+    loaded = saved_chat.store.load(saved_chat.chat.id)
     assert loaded is not None
     assert [message.content for message in loaded.path] == ["before", "behind"]
-    assert "could not be kept" in troubles[0]
+    assert "could not be kept" in problems[0]

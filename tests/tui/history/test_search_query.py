@@ -1,4 +1,4 @@
-"""Any text is a query."""
+"""Parsing of search queries: terms, phrases, filters, and dates."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def stamp(*date: int) -> float:
     return datetime(year, month, day).astimezone().timestamp()
 
 
-def test_words_phrases_and_filters() -> None:
+def test_query_with_words_phrases_and_filters() -> None:
     query = parse_query(
         'tides "full moon" model:qwen folder:"my work" is:pinned before:2026-01-01 after:2025-06',
         NOW,
@@ -48,7 +48,7 @@ def test_words_phrases_and_filters() -> None:
         ("--- '' ()", []),
     ],
 )
-def test_what_is_typed_on_the_way(text: str, terms: list[Term]) -> None:
+def test_incomplete_query_is_parsed(text: str, terms: list[Term]) -> None:
     assert parse_query(text, NOW).terms == terms
 
 
@@ -65,7 +65,7 @@ def test_what_is_typed_on_the_way(text: str, terms: list[Term]) -> None:
         ("tomorrow", None),
     ],
 )
-def test_dates(text: str, date: tuple[int, int, int] | None) -> None:
+def test_dates_are_parsed(text: str, date: tuple[int, int, int] | None) -> None:
     found = parse_date(text, NOW)
     assert (found and found.timestamp()) == (date and stamp(*date))
 
@@ -87,14 +87,14 @@ def index() -> sqlite3.Connection:
         st.text(alphabet="\"'*^()-+:{}ANDORNT near\0 a京\n", max_size=60),
     )
 )
-def test_no_text_is_a_syntax_error(index: sqlite3.Connection, text: str) -> None:
+def test_any_text_is_a_valid_query(index: sqlite3.Connection, text: str) -> None:
     match = parse_query(text, NOW).match()
     if match:
         index.execute("SELECT count(*) FROM words WHERE words MATCH ?", (match,)).fetchone()
 
 
 @pytest.mark.parametrize("text", ["京都", "京", "都", "cafe", "CAFÉ", "caf", "one 京"])
-def test_case_marks_and_substrings(index: sqlite3.Connection, text: str) -> None:
+def test_query_matches_without_case_and_diacritics(index: sqlite3.Connection, text: str) -> None:
     match = parse_query(text, NOW).match()
     found = index.execute("SELECT count(*) FROM words WHERE words MATCH ?", (match,)).fetchone()
     assert found == (1,)

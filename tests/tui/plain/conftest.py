@@ -1,4 +1,4 @@
-"""The real program with a scripted daemon, in pipes and in terminals."""
+"""Fixtures for the plain chat: the program with a scripted daemon, in pipes and in terminals."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ Piped = Callable[[str | bytes], Awaitable[tuple[int, str, str]]]
 
 @pytest.fixture
 def arguments(tmp_path: Path, fake_daemon: FakeDaemon) -> list[str]:
-    """The command line of the program; what it keeps is under `tmp_path`."""
+    """The command line of the program; its data is in `tmp_path`."""
     return [sys.executable, "-P", "-c", PROGRAM, str(fake_daemon.path), str(tmp_path)]
 
 
 @pytest.fixture
 def piped(arguments: list[str], tmp_path: Path) -> Piped:
-    """`await piped("a prompt a line")`: status, output and errors."""
+    """`await piped("prompts, one a line")` gives the exit status, stdout and stderr."""
 
     async def run(text: str | bytes) -> tuple[int, str, str]:
         process = await asyncio.create_subprocess_exec(

@@ -1,4 +1,4 @@
-"""Branches, files, templates and the rest of what the open chat is held with."""
+"""Commands of the plain chat: branches, attachments, templates, models, help."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from .conftest import Piped
 
 
-async def test_edited_prompts_are_branches(piped: Piped, fake_daemon: FakeDaemon) -> None:
+async def test_edited_prompt_starts_a_branch(piped: Piped, fake_daemon: FakeDaemon) -> None:
     for text in ("First.", "Second.", "Third."):
         fake_daemon.script(text)
     lines = ["One?", "/edit Two?", "/previous", "/next", "And?"]
@@ -26,7 +26,7 @@ async def test_edited_prompts_are_branches(piped: Piped, fake_daemon: FakeDaemon
     assert [m["content"] for m in fake_daemon.prompts[-1]] == ["Two?", "Second.", "And?"]
 
 
-async def test_rewinding_asks_for_alternative(piped: Piped, fake_daemon: FakeDaemon) -> None:
+async def test_rewind_edits_an_earlier_prompt(piped: Piped, fake_daemon: FakeDaemon) -> None:
     lines = ["One?", "Two?", "/rewind", "1", "One, please?"]
     _, out, errors = await piped("\n".join(lines))
     assert errors == ""
@@ -34,7 +34,7 @@ async def test_rewinding_asks_for_alternative(piped: Piped, fake_daemon: FakeDae
     assert [m["content"] for m in fake_daemon.prompts[-1]] == ["One, please?"]
 
 
-async def test_going_on_and_branching_off(piped: Piped, fake_daemon: FakeDaemon) -> None:
+async def test_continue_and_branch_commands(piped: Piped, fake_daemon: FakeDaemon) -> None:
     fake_daemon.script("Once upon")
     fake_daemon.script(" a time.")
     lines = ["Tell", "/continue", "/branch", "And?", "/open"]
@@ -42,13 +42,13 @@ async def test_going_on_and_branching_off(piped: Piped, fake_daemon: FakeDaemon)
     assert errors == ""
     asked = [r.body for r in fake_daemon.requests if r.target == "/ingle/v1/generations"]
     assert asked[1]["continues"] is True
-    said = ["Tell", "Once upon a time.", "And?"]
-    assert [m["content"] for m in fake_daemon.prompts[-1]] == said
+    contents = ["Tell", "Once upon a time.", "And?"]
+    assert [m["content"] for m in fake_daemon.prompts[-1]] == contents
     assert "1. Tell (branch), 4 messages" in out
     assert "2. Tell, 3 messages" in out
 
 
-async def test_files_go_along(piped: Piped, fake_daemon: FakeDaemon, tmp_path: Path) -> None:
+async def test_files_are_attached(piped: Piped, fake_daemon: FakeDaemon, tmp_path: Path) -> None:
     (tmp_path / "two words.txt").write_text("inside")
     (tmp_path / "data.bin").write_bytes(b"\0\1")
     lines = [
@@ -76,7 +76,7 @@ async def test_templates_ask_for_their_places(
     assert "Templates: translate." in out
 
 
-async def test_the_model_is_kept_with_the_chat(piped: Piped, fake_daemon: FakeDaemon) -> None:
+async def test_model_is_saved_with_the_chat(piped: Piped, fake_daemon: FakeDaemon) -> None:
     fake_daemon.add_model("qwen:1b")
     await piped("Hi\n/model qwen\n/new\n/model smollm2\nBye\n")
     await piped("/open Hi\n1\nMore\n")
@@ -84,7 +84,7 @@ async def test_the_model_is_kept_with_the_chat(piped: Piped, fake_daemon: FakeDa
     assert asked == ["smollm2:135m", "smollm2:135m", "qwen:1b"]
 
 
-async def test_help_names_every_command(piped: Piped) -> None:
+async def test_help_lists_every_command(piped: Piped) -> None:
     _, out, errors = await piped("/help\n/kv\n")
     for command in COMMANDS:
         if command.slash is not None:
@@ -93,7 +93,7 @@ async def test_help_names_every_command(piped: Piped) -> None:
     assert errors == "Error: /kv is there on the full screen only.\n"
 
 
-async def test_what_is_known_of_machine_and_route(piped: Piped, fake_daemon: FakeDaemon) -> None:
+async def test_doctor_why_sent_and_redact_commands(piped: Piped, fake_daemon: FakeDaemon) -> None:
     fake_daemon.status = {"version": "0.1.0", "pid": 4242, "socket": "/run/ingle.sock"}
     lines = ["/doctor", "/why", "/sent", "/redact My card is 4111 1111 1111 1111", "/copy"]
     _, out, errors = await piped("\n".join(["Hi", *lines]))
@@ -104,7 +104,7 @@ async def test_what_is_known_of_machine_and_route(piped: Piped, fake_daemon: Fak
     assert errors == ""
 
 
-async def test_models_give_their_memory_back(piped: Piped, fake_daemon: FakeDaemon) -> None:
+async def test_unload_and_ctx_commands(piped: Piped, fake_daemon: FakeDaemon) -> None:
     fake_daemon.loaded_context = 8192
     _, out, errors = await piped("Hi\n/unload\n/ctx 16384\n/ctx many\n")
     assert "smollm2:135m is unloaded." in out
@@ -113,7 +113,7 @@ async def test_models_give_their_memory_back(piped: Piped, fake_daemon: FakeDaem
 
 
 @needs_terminal
-async def test_a_prompt_is_edited_where_it_stands(
+async def test_edit_prefills_the_input_line(
     arguments: list[str], fake_daemon: FakeDaemon, open_terminal: OpenTerminal, tmp_path: Path
 ) -> None:
     def drive() -> None:

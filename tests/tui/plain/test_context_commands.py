@@ -1,4 +1,4 @@
-"""Long chats in lines: summed up, trimmed, pinned, counted."""
+"""Context commands of the plain chat: compaction, trim, pins, statistics."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ def script_turns(daemon: FakeDaemon) -> None:
         daemon.script(FILLER)
 
 
-async def test_compacting_and_undoing(piped: Piped, fake_daemon: FakeDaemon) -> None:
+async def test_compact_and_undo(piped: Piped, fake_daemon: FakeDaemon) -> None:
     script_turns(fake_daemon)
     fake_daemon.script(NOTES)
     lines = [*TURNS, "/compact the gate", "/summary", "And?", "/undo", "Once more?"]
-    fake_daemon.script("")  # what computes the new view
+    fake_daemon.script("")  # the request that prefills the new context
     status, out, errors = await piped("\n".join(lines))
     assert (status, errors) == (0, "")
     assert "2 turns summed up: " in out
@@ -43,7 +43,9 @@ async def test_compacting_and_undoing(piped: Piped, fake_daemon: FakeDaemon) -> 
     assert [body["max_tokens"] for body in warm_up] == [0]
 
 
-async def test_a_question_goes_behind_the_summary(piped: Piped, fake_daemon: FakeDaemon) -> None:
+async def test_question_of_compact_is_sent_after_the_summary(
+    piped: Piped, fake_daemon: FakeDaemon
+) -> None:
     script_turns(fake_daemon)
     fake_daemon.script(NOTES)
     status, _, errors = await piped("\n".join([*TURNS, "/compact+ What is the code?"]))
@@ -52,7 +54,7 @@ async def test_a_question_goes_behind_the_summary(piped: Piped, fake_daemon: Fak
     assert "4417" in fake_daemon.prompts[-1][0]["content"]
 
 
-async def test_what_is_refused_is_told(piped: Piped, fake_daemon: FakeDaemon) -> None:
+async def test_refused_commands_are_reported(piped: Piped, fake_daemon: FakeDaemon) -> None:
     fake_daemon.script("Yes.")
     lines = ["/summary", "/undo", "/trim", "/context", "/stats", "/pins", "Hi", "/compact"]
     status, out, errors = await piped("\n".join([*lines, "/compact+"]))
@@ -69,7 +71,7 @@ async def test_what_is_refused_is_told(piped: Piped, fake_daemon: FakeDaemon) ->
     assert "Nothing is pinned." in out
 
 
-async def test_trimming_leaves_long_texts_out(piped: Piped, fake_daemon: FakeDaemon) -> None:
+async def test_trim_leaves_out_long_texts(piped: Piped, fake_daemon: FakeDaemon) -> None:
     long = "word " * 800
     lines = [long, "Short.", "/trim", "Next?", "/context"]
     _, out, errors = await piped("\n".join(lines))
@@ -90,7 +92,7 @@ async def test_pins(piped: Piped, fake_daemon: FakeDaemon) -> None:
     assert FILLER.strip() in fake_daemon.prompts[-1][0]["content"]
 
 
-async def test_a_full_context_is_summed_up_before_the_next_prompt(
+async def test_full_context_is_compacted_before_the_next_prompt(
     piped: Piped, fake_daemon: FakeDaemon
 ) -> None:
     fake_daemon.context = 21
@@ -103,7 +105,9 @@ async def test_a_full_context_is_summed_up_before_the_next_prompt(
     assert "4417" in fake_daemon.prompts[-1][0]["content"]
 
 
-async def test_nearly_full_is_told(piped: Piped, fake_daemon: FakeDaemon, tmp_path: Path) -> None:
+async def test_nearly_full_context_is_reported(
+    piped: Piped, fake_daemon: FakeDaemon, tmp_path: Path
+) -> None:
     (tmp_path / "config").mkdir()
     (tmp_path / "config" / "chat.toml").write_text("auto_compact = false")
     fake_daemon.context = 27

@@ -1,4 +1,4 @@
-"""All chats in lines: found, opened, sorted, exported, imported, deleted, locked."""
+"""History commands of the plain chat: search, open, export, import, delete, encrypt."""
 
 from __future__ import annotations
 
@@ -18,9 +18,7 @@ if TYPE_CHECKING:
     from .conftest import Piped
 
 
-async def test_what_was_said_is_found_and_gone_on_with(
-    piped: Piped, fake_daemon: FakeDaemon
-) -> None:
+async def test_search_opens_a_chat_to_continue(piped: Piped, fake_daemon: FakeDaemon) -> None:
     fake_daemon.script("The moon pulls at the sea.")
     fake_daemon.script("Of lentils.")
     await piped("Why are there tides?\n/new\nA soup?\n")
@@ -28,13 +26,11 @@ async def test_what_was_said_is_found_and_gone_on_with(
     assert "1. Why are there tides?, smollm2:135m: The moon pulls at the sea." in out
     assert "Nothing is found for saxophone." in out
     assert errors == "Error: Say what to look for: /search TEXT.\n"
-    said = ["Why are there tides?", "The moon pulls at the sea.", "Go on"]
-    assert [m["content"] for m in fake_daemon.prompts[-1]] == said
+    contents = ["Why are there tides?", "The moon pulls at the sea.", "Go on"]
+    assert [m["content"] for m in fake_daemon.prompts[-1]] == contents
 
 
-async def test_a_hit_on_another_branch_is_gone_over_to(
-    piped: Piped, fake_daemon: FakeDaemon
-) -> None:
+async def test_search_hit_selects_its_branch(piped: Piped, fake_daemon: FakeDaemon) -> None:
     for text in ("A heron.", "A crane."):
         fake_daemon.script(text)
     await piped("Which bird?\n/again\n")
@@ -42,13 +38,15 @@ async def test_a_hit_on_another_branch_is_gone_over_to(
     assert [m["content"] for m in fake_daemon.prompts[-1]] == ["Which bird?", "A heron.", "Why?"]
 
 
-async def test_finding_in_the_open_chat(piped: Piped) -> None:
+async def test_find_in_the_open_chat(piped: Piped) -> None:
     _, out, _ = await piped("Tides?\n/find HELLO\n/find nowhere\n")
     assert "1 of 2 messages have it:\nMessage 2, Model: Hello there.\n" in out
     assert "0 of 2 messages have it:\n" in out
 
 
-async def test_a_chat_is_sorted_and_written_to_a_file(piped: Piped, tmp_path: Path) -> None:
+async def test_chat_is_organized_exported_deleted_and_imported(
+    piped: Piped, tmp_path: Path
+) -> None:
     lines = ["Hi", "/folder  my  trips", "/keep", "/rename  A   name", "/export md", "/export json"]
     _, out, errors = await piped("\n".join([*lines, "/open name", ""]))
     assert errors == ""
@@ -63,7 +61,7 @@ async def test_a_chat_is_sorted_and_written_to_a_file(piped: Piped, tmp_path: Pa
     assert "none.json" in errors
 
 
-async def test_a_temporary_chat_is_nowhere(piped: Piped, tmp_path: Path) -> None:
+async def test_temporary_chat_is_not_saved(piped: Piped, tmp_path: Path) -> None:
     _, _, errors = await piped("/temp\nHi\n/keep\n/delete\n")
     assert "This chat is temporary: it is not kept, so there is nothing to pin." in errors
     assert "This chat is not kept, so there is nothing to delete." in errors
@@ -77,7 +75,7 @@ async def test_a_temporary_chat_is_nowhere(piped: Piped, tmp_path: Path) -> None
 @pytest.mark.skipif(
     importlib.util.find_spec("sqlcipher3") is None, reason="SQLCipher is not installed"
 )
-async def test_chats_are_locked_and_unlocked(
+async def test_chats_are_encrypted_unlocked_and_decrypted(
     arguments: list[str], fake_daemon: FakeDaemon, open_terminal: OpenTerminal
 ) -> None:
     def drive() -> None:

@@ -1,4 +1,4 @@
-"""Encrypted chats in a terminal that only shows lines."""
+"""The passphrase prompt of the plain chat."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def locked(tmp_path: Path) -> HistoryStore:
 
 @pytest.fixture
 def type_in(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Lets somebody sit at the terminal and answer."""
+    """Simulates a terminal where these passphrases are typed."""
 
     def types(*answers: str) -> None:
         waiting = list(answers)
@@ -47,7 +47,7 @@ def type_in(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     return types
 
 
-def test_the_right_passphrase_opens(
+def test_correct_passphrase_unlocks_the_chats(
     locked: HistoryStore, type_in: Callable[..., None], capsys: pytest.CaptureFixture[str]
 ) -> None:
     type_in("wrong one", "open sesame")
@@ -58,7 +58,7 @@ def test_the_right_passphrase_opens(
 
 
 @pytest.mark.parametrize("answers", [("",), ("wrong one",) * 3])
-def test_locked_chats_are_told_about(
+def test_chats_that_stay_locked_are_reported(
     locked: HistoryStore,
     type_in: Callable[..., None],
     capsys: pytest.CaptureFixture[str],
@@ -70,7 +70,7 @@ def test_locked_chats_are_told_about(
     assert "is not kept" in capsys.readouterr().err
 
 
-def test_nobody_is_asked_in_a_pipe(
+def test_no_passphrase_prompt_in_a_pipe(
     locked: HistoryStore, capsys: pytest.CaptureFixture[str]
 ) -> None:
     unlock(locked)

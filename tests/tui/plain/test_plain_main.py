@@ -1,4 +1,4 @@
-"""What the world does to a program that reads and writes lines."""
+"""The plain chat under signals, closed pipes, bad input, and daemon failures."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from .conftest import Piped
 
 
-async def begun(arguments: list[str], daemon: FakeDaemon) -> asyncio.subprocess.Process:
-    """The program in the middle of an answer, with another prompt waiting."""
+async def start_answering(arguments: list[str], daemon: FakeDaemon) -> asyncio.subprocess.Process:
+    """Start the program and return it in the middle of an answer, with another prompt queued."""
     daemon.script("Some words.\n", "never sent", gate_before=1)
     process = await asyncio.create_subprocess_exec(
         *arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
@@ -41,14 +41,14 @@ async def begun(arguments: list[str], daemon: FakeDaemon) -> asyncio.subprocess.
 @pytest.mark.parametrize(
     ("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
 )
-async def test_a_signal_ends_it_and_keeps_what_is_there(
+async def test_signal_ends_the_program_and_saves_partial_text(
     arguments: list[str],
     fake_daemon: FakeDaemon,
     tmp_path: Path,
     number: signal.Signals,
     status: int,
 ) -> None:
-    process = await begun(arguments, fake_daemon)
+    process = await start_answering(arguments, fake_daemon)
     process.send_signal(number)
     out, errors = await process.communicate()
     assert process.returncode == status
@@ -65,7 +65,7 @@ async def test_a_signal_ends_it_and_keeps_what_is_there(
     store.close()
 
 
-async def test_a_reader_that_goes_ends_it(fake_daemon: FakeDaemon, tmp_path: Path) -> None:
+async def test_closed_output_pipe_ends_the_program(fake_daemon: FakeDaemon, tmp_path: Path) -> None:
     code = "import sys; from ingle.daemon.main import main; sys.exit(main(['--plain']))"
     env = os.environ | {"INGLE_HOME": str(tmp_path), "INGLE_SOCKET": str(fake_daemon.path)}
     fake_daemon.script("Some words.\n", "More words.\n", "never sent", gate_before=1)
@@ -80,9 +80,9 @@ async def test_a_reader_that_goes_ends_it(fake_daemon: FakeDaemon, tmp_path: Pat
     os.close(writer)
     assert process.stdin is not None
     process.stdin.write(b"Tell\n")
-    heard = b""
-    while b"Some words." not in heard:
-        heard += await asyncio.to_thread(os.read, reader, 1000)
+    received = b""
+    while b"Some words." not in received:
+        received += await asyncio.to_thread(os.read, reader, 1000)
     os.close(reader)
     fake_daemon.gate.set()
     _, errors = await process.communicate()
@@ -91,21 +91,21 @@ async def test_a_reader_that_goes_ends_it(fake_daemon: FakeDaemon, tmp_path: Pat
     assert len(fake_daemon.cancelled) == 1
 
 
-async def test_bytes_that_are_no_text_become_marks(piped: Piped, fake_daemon: FakeDaemon) -> None:
+async def test_invalid_utf8_is_replaced(piped: Piped, fake_daemon: FakeDaemon) -> None:
     status, out, errors = await piped(b"\xef\xbb\xbfcaf\xe9\r\nna\xc3\xafve\n")
     assert (status, errors) == (0, "")
     assert [prompt[-1]["content"] for prompt in fake_daemon.prompts] == ["caf\ufffd", "naïve"]
     assert out.startswith("You: caf\ufffd\n")
 
 
-async def test_a_line_that_is_too_long_is_left_out(piped: Piped, fake_daemon: FakeDaemon) -> None:
+async def test_too_long_line_is_skipped(piped: Piped, fake_daemon: FakeDaemon) -> None:
     status, _, errors = await piped("x" * (2 * LONGEST_LINE + 7) + "\nHi\n")
     assert status == 1
     assert errors == "Error: A line of more than 4 000 000 characters is left out.\n"
     assert [prompt[-1]["content"] for prompt in fake_daemon.prompts] == ["Hi"]
 
 
-async def test_without_a_daemon(piped: Piped, fake_daemon: FakeDaemon) -> None:
+async def test_missing_daemon_is_reported(piped: Piped, fake_daemon: FakeDaemon) -> None:
     await fake_daemon.stop()
     status, out, errors = await piped("Hi\nAgain\n")
     assert status == 1
@@ -115,7 +115,7 @@ async def test_without_a_daemon(piped: Piped, fake_daemon: FakeDaemon) -> None:
 
 
 @pytest.mark.slow
-async def test_a_daemon_that_dies_in_an_answer(
+async def test_daemon_crash_during_an_answer_is_reported(
     arguments: list[str], fake_daemon: FakeDaemon, tmp_path: Path
 ) -> None:
     fake_daemon.add_model("qwen:1b")
@@ -140,7 +140,7 @@ async def test_a_daemon_that_dies_in_an_answer(
 
 
 @needs_terminal
-async def test_no_title_reaches_the_terminal_as_a_sequence(
+async def test_control_sequences_in_titles_are_removed(
     arguments: list[str], fake_daemon: FakeDaemon, open_terminal: OpenTerminal, tmp_path: Path
 ) -> None:
     store = open_history(tmp_path / "chats", pytest.fail)
@@ -167,11 +167,11 @@ async def test_no_title_reaches_the_terminal_as_a_sequence(
 
 @pytest.mark.slow
 @needs_terminal
-async def test_an_answer_that_a_dead_program_left_is_completed(
+async def test_answer_of_a_killed_program_is_completed(
     arguments: list[str], fake_daemon: FakeDaemon, open_terminal: OpenTerminal, tmp_path: Path
 ) -> None:
-    process = await begun(arguments, fake_daemon)
-    await asyncio.sleep(0.7)  # what was said is on the disk within half a second
+    process = await start_answering(arguments, fake_daemon)
+    await asyncio.sleep(0.7)  # text is saved within half a second
     process.kill()
     await process.wait()
     fake_daemon.gate.set()

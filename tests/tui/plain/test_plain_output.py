@@ -1,4 +1,4 @@
-"""What is written, and when."""
+"""The output of the plain chat: sentences, progress, errors, and safe text."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def output(out: StringIO, clock: Clock) -> PlainOutput:
     return PlainOutput(out, out, clock)
 
 
-def test_an_answer_comes_in_sentences(output: PlainOutput, out: StringIO) -> None:
+def test_answer_is_written_by_sentence(output: PlainOutput, out: StringIO) -> None:
     output.begin_answer("Model")
     output.answer("It is ")
     assert out.getvalue() == "Model: "
@@ -46,29 +46,31 @@ def test_an_answer_comes_in_sentences(output: PlainOutput, out: StringIO) -> Non
     assert out.getvalue() == "Model: It is one. And two\n\nThree\n"
 
 
-def test_numbers_and_names_are_not_torn(output: PlainOutput, out: StringIO) -> None:
+def test_numbers_are_not_split_at_the_point(output: PlainOutput, out: StringIO) -> None:
     output.begin_answer("Model")
     output.answer("Version 3.")
     output.answer("11 of it")
     assert out.getvalue() == "Model: "
 
 
-def test_languages_without_spaces_have_sentences(output: PlainOutput, out: StringIO) -> None:
+def test_sentences_end_without_spaces_in_chinese(output: PlainOutput, out: StringIO) -> None:
     output.begin_answer("Model")
     output.answer("你好。我")
     assert out.getvalue() == "Model: 你好。"
 
 
-def test_what_has_no_end_is_not_held_for_ever(output: PlainOutput, out: StringIO) -> None:
+def test_text_without_sentence_end_is_written_eventually(
+    output: PlainOutput, out: StringIO
+) -> None:
     output.begin_answer("Model")
     for _ in range(200):
         output.answer("on and ")
-    said = out.getvalue().removeprefix("Model: ")
-    assert len(said) > 900
-    assert said.endswith("and ")
+    written = out.getvalue().removeprefix("Model: ")
+    assert len(written) > 900
+    assert written.endswith("and ")
 
 
-def test_nothing_more_is_tried_when_the_reader_is_gone(clock: Clock) -> None:
+def test_no_further_writes_after_a_broken_pipe(clock: Clock) -> None:
     class Gone(StringIO):
         tries = 0
 
@@ -85,14 +87,16 @@ def test_nothing_more_is_tried_when_the_reader_is_gone(clock: Clock) -> None:
     assert (gone.tries, errors.getvalue()) == (1, "Error: It broke.\n")
 
 
-def test_news_are_rare(output: PlainOutput, out: StringIO, clock: Clock) -> None:
+def test_progress_is_rate_limited(output: PlainOutput, out: StringIO, clock: Clock) -> None:
     for second in range(11):
         clock.now = float(second)
         output.news(f"{second} %")
     assert out.getvalue() == "0 %\n5 %\n10 %\n"
 
 
-def test_an_answer_makes_room_for_news(output: PlainOutput, out: StringIO, clock: Clock) -> None:
+def test_progress_limit_is_reset_by_an_answer(
+    output: PlainOutput, out: StringIO, clock: Clock
+) -> None:
     output.news("loading")
     output.begin_answer("Model")
     output.end_answer()
@@ -100,7 +104,7 @@ def test_an_answer_makes_room_for_news(output: PlainOutput, out: StringIO, clock
     assert out.getvalue() == "loading\nModel: \nloading\n"
 
 
-def test_a_line_ends_an_answer_that_is_open(output: PlainOutput, out: StringIO) -> None:
+def test_error_line_ends_an_open_answer(output: PlainOutput, out: StringIO) -> None:
     output.begin_answer("Model")
     output.answer("half")
     output.error("It broke.", "Try again.")
@@ -108,7 +112,7 @@ def test_a_line_ends_an_answer_that_is_open(output: PlainOutput, out: StringIO) 
     assert output.failures == 1
 
 
-def test_models_do_not_reach_the_terminal(output: PlainOutput, out: StringIO) -> None:
+def test_control_sequences_of_models_are_removed(output: PlainOutput, out: StringIO) -> None:
     output.begin_answer("Model")
     output.answer("a\x1b]0;ti")
     output.answer("tle\x07b\x1b[31m.\n")
@@ -116,6 +120,6 @@ def test_models_do_not_reach_the_terminal(output: PlainOutput, out: StringIO) ->
     assert out.getvalue() == "Model: ab.\n\nname\n"
 
 
-def test_there_is_no_bell_in_a_file(output: PlainOutput, out: StringIO) -> None:
+def test_no_bell_in_a_file(output: PlainOutput, out: StringIO) -> None:
     output.bell()
     assert out.getvalue() == ""

@@ -1,4 +1,4 @@
-"""The chat in lines: in pipes and in terminals."""
+"""The plain chat (`--plain`), in pipes and in terminals."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def test_prompts_from_a_pipe(piped: Piped, fake_daemon: FakeDaemon) -> Non
     assert [m["content"] for m in fake_daemon.prompts[1]] == ["First", "One. Two.", "Second \nline"]
 
 
-async def test_a_failure_is_announced(piped: Piped, fake_daemon: FakeDaemon) -> None:
+async def test_failed_answer_is_reported(piped: Piped, fake_daemon: FakeDaemon) -> None:
     error = {"code": "context_full", "message": "The context is full.", "hint": "Begin anew."}
     fake_daemon.script("It ", "never ends", error=error, error_after=1)
     status, out, errors = await piped("First\n")
@@ -38,7 +38,7 @@ async def test_a_failure_is_announced(piped: Piped, fake_daemon: FakeDaemon) -> 
     assert status == 1
 
 
-async def test_commands(piped: Piped, fake_daemon: FakeDaemon) -> None:
+async def test_settings_and_statistics_commands(piped: Piped, fake_daemon: FakeDaemon) -> None:
     fake_daemon.add_model("qwen:1b", size=10**9)
     commands = ["/system Be brief.", "/sampling temperature=0.5", "/model qwen", "Hi", "/again"]
     status, out, errors = await piped("\n".join([*commands, "/stats", "/bogus", "/help"]))
@@ -56,7 +56,7 @@ async def test_commands(piped: Piped, fake_daemon: FakeDaemon) -> None:
     ] * 2
 
 
-async def test_chats_are_kept_and_opened(
+async def test_chats_are_saved_and_opened(
     piped: Piped, fake_daemon: FakeDaemon, tmp_path: Path
 ) -> None:
     await piped("Keep this\n/rename About keeping\n/temp\nForget this\n")
@@ -71,7 +71,7 @@ async def test_chats_are_kept_and_opened(
     store.close()
 
 
-async def test_a_missing_model_is_not_fetched_unasked(
+async def test_missing_model_is_not_downloaded_without_asking(
     piped: Piped, fake_daemon: FakeDaemon
 ) -> None:
     fake_daemon.add_model("smollm2:135m", installed=False)
@@ -82,7 +82,7 @@ async def test_a_missing_model_is_not_fetched_unasked(
 
 
 @needs_terminal
-async def test_in_a_terminal(
+async def test_interrupt_and_history_in_a_terminal(
     arguments: list[str], fake_daemon: FakeDaemon, open_terminal: OpenTerminal
 ) -> None:
     fake_daemon.script("Some words. ", "never sent", gate_before=1)
@@ -95,7 +95,7 @@ async def test_in_a_terminal(
             terminal.until(lambda screen: "Model: Some words." in screen)
             os.kill(terminal.pid, signal.SIGINT)
             terminal.until(lambda screen: "Stopped.\nYou:" in screen)
-            terminal.type("\x1b[A")  # up
+            terminal.type("\x1b[A")  # up arrow
             terminal.until(lambda screen: screen.rstrip().endswith("You: Tell"))
             terminal.type("\n")
             terminal.until(lambda screen: "Model: Hello there." in screen)
@@ -108,7 +108,7 @@ async def test_in_a_terminal(
 
 
 @needs_terminal
-async def test_a_simple_terminal_gets_nothing_but_text(
+async def test_dumb_terminal_gets_only_text(
     arguments: list[str], fake_daemon: FakeDaemon, open_terminal: OpenTerminal
 ) -> None:
     fake_daemon.add_model("qwen:1b", installed=False)

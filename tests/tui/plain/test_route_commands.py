@@ -1,4 +1,4 @@
-"""Routes in the chat as lines: chosen, asked about where somebody sits there, told of."""
+"""Routes in the plain chat: selection, consent in a terminal, and where answers came from."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ..widgets.composer.test_routes import CLOUD, FREE, PRIVATE, asked
+from ..widgets.composer.test_routes import CLOUD, FREE, PRIVATE, last_generation
 from .test_plain_session import needs_terminal
 
 if TYPE_CHECKING:
@@ -23,23 +23,25 @@ def cloud(fake_daemon: FakeDaemon) -> FakeDaemon:
     return fake_daemon
 
 
-async def test_without_a_provider_there_is_one_route(piped: Piped) -> None:
+async def test_one_route_without_a_provider(piped: Piped) -> None:
     status, out, errors = await piped("/route auto\n/why\n/sent")
     assert (status, errors) == (0, "")
     assert out.count("no cloud provider is configured") == 2
     assert "Nothing of this chat left this machine" in out
 
 
-async def test_where_nobody_sits_nothing_leaves(piped: Piped, cloud: FakeDaemon) -> None:
+async def test_prompt_needing_consent_stays_local_in_a_pipe(
+    piped: Piped, cloud: FakeDaemon
+) -> None:
     status, out, errors = await piped("/route auto\nJohn Smith was here\n2")
     assert (status, errors) == (0, "")
     assert "Route: auto." in out
     assert "Answered here: no user can be asked. A name is asked about" in out
     assert [request["content"] for request in cloud.prompts[0]] == ["John Smith was here"]
-    assert asked(cloud)["route"] == "local"
+    assert last_generation(cloud)["route"] == "local"
 
 
-async def test_who_answers_elsewhere_is_told(piped: Piped, cloud: FakeDaemon) -> None:
+async def test_answering_provider_is_shown(piped: Piped, cloud: FakeDaemon) -> None:
     cloud.explanation = FREE
     cloud.routed = {"verdict": "cloud", "rule": "default", "provider": "acme", "model": "big"}
     status, out, errors = await piped("/route auto\nWhat is 2 + 2?\n/sent")
@@ -48,7 +50,7 @@ async def test_who_answers_elsewhere_is_told(piped: Piped, cloud: FakeDaemon) ->
     assert "Answered elsewhere in this chat: 1 by acme/big; here: 0." in out
 
 
-async def test_an_unknown_route_names_those_there_are(piped: Piped, cloud: FakeDaemon) -> None:
+async def test_unknown_route_lists_the_available_ones(piped: Piped, cloud: FakeDaemon) -> None:
     status, out, errors = await piped("/route moon")
     assert status == 1
     assert "There is no route moon." in errors
@@ -57,7 +59,7 @@ async def test_an_unknown_route_names_those_there_are(piped: Piped, cloud: FakeD
 
 
 @needs_terminal
-async def test_a_person_is_asked(
+async def test_consent_is_asked_for_in_a_terminal(
     arguments: list[str], cloud: FakeDaemon, open_terminal: OpenTerminal
 ) -> None:
     def drive() -> None:
@@ -74,4 +76,4 @@ async def test_a_person_is_asked(
             assert terminal.wait() == 0
 
     await asyncio.to_thread(drive)
-    assert asked(cloud)["consent"] == "token-r"
+    assert last_generation(cloud)["consent"] == "token-r"

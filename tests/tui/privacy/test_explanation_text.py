@@ -1,4 +1,4 @@
-"""What the daemon says of a text, in the words of the chat."""
+"""The daemon's explanation of a text, as the chat shows it."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from ingle.daemon.client.routing_types import ExplainedFinding, Explanation
 from ingle.tui.privacy.chat_route import kinds_found
 
 
-def test_kinds_are_named_once_and_in_words() -> None:
+def test_kinds_are_listed_once_with_display_names() -> None:
     found = [
         ExplainedFinding(kind=kind)
         for kind in ("api_key", "person", "api_key", "own_word", "new_kind")
     ]
-    said = Explanation(verdict="local", findings=found)
-    assert kinds_found(said) == "API key, person, word from your list, new kind"
+    explanation = Explanation(verdict="local", findings=found)
+    assert kinds_found(explanation) == "API key, person, word from your list, new kind"

@@ -1,9 +1,11 @@
+"""Checksums of cards, IBANs and ISBNs."""
+
 from __future__ import annotations
 
 from ingle.tui.privacy.pii_patterns import is_card, is_iban, is_isbn, luhn
 
 
-def test_one_changed_digit_is_noticed() -> None:
+def test_single_digit_errors_are_detected() -> None:
     for check, number in ((is_card, "4111111111111111"), (is_iban, "DE89370400440532013000")):
         assert check(number)
         for place in range(4, len(number)):
@@ -11,18 +13,18 @@ def test_one_changed_digit_is_noticed() -> None:
             assert not check(number[:place] + digit + number[place + 1 :])
 
 
-def test_luhn() -> None:
+def test_luhn_checksum() -> None:
     assert luhn("79927398713")
     assert not any(luhn(f"7992739871{digit}") for digit in "012456789")
 
 
-def test_the_length_of_an_iban_is_that_of_its_country() -> None:
+def test_iban_length_depends_on_the_country() -> None:
     assert is_iban("NO9386011117947")
     assert not is_iban("XX9386011117947")
     assert not is_iban("")
 
 
-def test_books_are_told_from_cards() -> None:
+def test_isbn_is_distinguished_from_card_number() -> None:
     assert is_isbn("9780306406157")
     assert is_isbn("0306406152")
     assert is_isbn("080442957X")

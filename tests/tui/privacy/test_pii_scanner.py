@@ -1,3 +1,5 @@
+"""The chat's scanner for personal data and secrets."""
+
 from __future__ import annotations
 
 from itertools import pairwise
@@ -51,7 +53,7 @@ def _found(text: str) -> list[tuple[str, str]]:
         (KEY, "private key", KEY),
     ],
 )
-def test_what_is_found(text: str, kind: str, value: str | None) -> None:
+def test_sensitive_values_are_found(text: str, kind: str, value: str | None) -> None:
     found = _found(text)
     assert [name for name, _ in found] == [kind]
     if value is not None:
@@ -86,37 +88,37 @@ def test_what_is_found(text: str, kind: str, value: str | None) -> None:
         "",
     ],
 )
-def test_what_is_left_alone(text: str) -> None:
+def test_harmless_text_has_no_findings(text: str) -> None:
     assert _found(text) == []
 
 
-def test_findings_come_in_order_and_do_not_overlap() -> None:
+def test_findings_are_ordered_and_do_not_overlap() -> None:
     text = f"IBAN DE89370400440532013000, a@b.example.org, {TOKEN} and a@b.example.org"
     findings = scan(text)
     assert [finding.kind for finding in findings] == ["IBAN", "e-mail", "secret", "e-mail"]
     assert all(a.end <= b.start for a, b in pairwise(findings))
 
 
-def test_a_long_text_is_found_like_a_short_one() -> None:
-    """Also where two pieces meet."""
-    filler = "x " * 8180  # the next one lies across the 16,384th character
+def test_long_text_is_scanned_completely() -> None:
+    """Including findings across the boundary of two chunks."""
+    filler = "x " * 8180  # the next one crosses the 16,384th character
     text = (filler + "somebody@mail.example.org ") * 3
     found = _found(text)
     assert found == [("e-mail", "somebody@mail.example.org")] * 3
 
 
-def test_a_key_is_found_whole_wherever_it_begins() -> None:
+def test_private_key_across_chunks_is_found_whole() -> None:
     text = "x" * 16_350 + "\n" + KEY.replace("b3", "b3" * 2000)
     assert [finding.kind for finding in scan(text)] == ["private key"]
     assert scan(text)[0].end == len(text)
 
 
-def test_a_key_without_an_end_goes_to_the_end_of_the_text() -> None:
+def test_private_key_without_end_marker_extends_to_the_end() -> None:
     text = "one -----BEGIN PRIVATE KEY----- two -----BEGIN RSA PRIVATE KEY----- three"
     assert scan(text) == [PrivateSpan(4, len(text), "private key")]
 
 
-def test_the_summary_counts_and_puts_the_worst_first() -> None:
+def test_summary_counts_and_lists_the_most_severe_first() -> None:
     text = f"a@b.example.org c@d.example.org {KEY} Hauptstraße 1 Hauptstraße 2"
     assert summarize(scan(text)) == "private key, 2 e-mails, 2 addresses"
     assert summarize([]) == ""

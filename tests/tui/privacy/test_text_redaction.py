@@ -1,3 +1,5 @@
+"""Redaction of findings in a text by masks."""
+
 from __future__ import annotations
 
 from ingle.tui.privacy.pii_scanner import masks, pieces, redact, scan
@@ -9,7 +11,7 @@ def test_equal_values_get_equal_masks() -> None:
     assert masks(TEXT, scan(TEXT)) == ["⟦e-mail 1⟧", "⟦e-mail 2⟧", "⟦e-mail 1⟧", "⟦IBAN⟧"]
 
 
-def test_all_is_masked_but_what_is_allowed() -> None:
+def test_all_findings_are_masked_except_allowed_ones() -> None:
     findings = scan(TEXT)
     assert redact(TEXT, findings) == ("From ⟦e-mail 1⟧ to ⟦e-mail 2⟧, cc ⟦e-mail 1⟧; IBAN ⟦IBAN⟧.")
     assert redact(TEXT, findings, {1}) == (
@@ -18,7 +20,7 @@ def test_all_is_masked_but_what_is_allowed() -> None:
     assert redact(TEXT, findings, range(len(findings))) == TEXT
 
 
-def test_pieces_know_their_finding() -> None:
+def test_pieces_refer_to_their_finding() -> None:
     parts = pieces(TEXT, scan(TEXT), {0})
     assert [(part.finding, part.masked) for part in parts if part.finding is not None] == [
         (0, False),
@@ -28,6 +30,6 @@ def test_pieces_know_their_finding() -> None:
     ]
 
 
-def test_nothing_found_changes_nothing() -> None:
+def test_text_without_findings_is_unchanged() -> None:
     assert redact("Hello", []) == "Hello"
     assert redact("", []) == ""

@@ -1,3 +1,5 @@
+"""The prompt screen: immediate repaint of the focused editor, ahead of the screen's timer."""
+
 from __future__ import annotations
 
 import asyncio
@@ -14,7 +16,7 @@ from ingle.tui.screens.prompt_screen import PromptScreen
 
 
 class Editor(TextArea):
-    """Keeps what was painted of its first line."""
+    """Records the text painted in its first line."""
 
     painted: str = ""
 
@@ -25,22 +27,22 @@ class Editor(TextArea):
         return strip
 
 
-class Scenery(Widget):
-    """What else there is to see."""
+class OtherWidget(Widget):
+    """Another widget on the screen."""
 
 
-class Still(PromptScreen[None]):
-    """The clock that paints can be stopped."""
+class StoppableScreen(PromptScreen[None]):
+    """A prompt screen whose repaint timer can be stopped."""
 
     stopped: bool = False
 
     @property
-    def waiting(self) -> set[Widget]:
-        """What is not painted yet."""
+    def dirty(self) -> set[Widget]:
+        """The widgets that are not repainted yet."""
         return set(self._dirty_widgets)
 
     def compose(self) -> ComposeResult:
-        yield Scenery()
+        yield OtherWidget()
         yield Editor()
 
     @property
@@ -53,10 +55,10 @@ class Still(PromptScreen[None]):
 
 
 class TypingApp(App[None]):
-    CSS = "Scenery, Editor { height: 5; }"
+    CSS = "OtherWidget, Editor { height: 5; }"
 
     def get_default_screen(self) -> Screen[None]:
-        return Still()
+        return StoppableScreen()
 
 
 async def until(condition: Callable[[], object]) -> None:
@@ -65,54 +67,54 @@ async def until(condition: Callable[[], object]) -> None:
             await asyncio.sleep(0.01)
 
 
-async def test_what_is_typed_does_not_wait_for_the_clock() -> None:
+async def test_typed_text_is_painted_without_waiting_for_the_timer() -> None:
     app = TypingApp()
     async with app.run_test(size=(40, 12)) as pilot:
         screen = app.screen
-        assert isinstance(screen, Still)
-        editor, scenery = screen.query_one(Editor), screen.query_one(Scenery)
+        assert isinstance(screen, StoppableScreen)
+        editor, other_widget = screen.query_one(Editor), screen.query_one(OtherWidget)
         editor.focus()
         await pilot.pause()
         screen.stopped = True
-        scenery.refresh()
-        await until(lambda: screen.waiting == {scenery})
+        other_widget.refresh()
+        await until(lambda: screen.dirty == {other_widget})
         await pilot.press("h", "i")
         await until(lambda: editor.painted.startswith("hi"))
-        assert screen.waiting == {scenery}
+        assert screen.dirty == {other_widget}
         screen.stopped = False
         await pilot.press("!")
-        await until(lambda: not screen.waiting)
+        await until(lambda: not screen.dirty)
 
 
-async def test_what_grows_is_painted_where_it_will_be() -> None:
+async def test_growing_editor_is_painted_after_its_layout() -> None:
     class GrowingApp(TypingApp):
-        CSS = "Scenery { height: 5; } Editor { height: auto; }"
+        CSS = "OtherWidget {  height: 5; } Editor { height: auto; }"
 
     app = GrowingApp()
     async with app.run_test(size=(40, 12)) as pilot:
         screen = app.screen
-        assert isinstance(screen, Still)
+        assert isinstance(screen, StoppableScreen)
         editor = screen.query_one(Editor)
         editor.focus()
         await pilot.press("h", "i")
         await until(lambda: editor.painted.startswith("hi"))
         screen.stopped = True
         await pilot.press("enter", "y")
-        await until(lambda: screen.waiting)
+        await until(lambda: screen.dirty)
         assert editor.painted.startswith("hi")
         screen.stopped = False
         await pilot.press("o")
-        await until(lambda: not screen.waiting)
+        await until(lambda: not screen.dirty)
         assert editor.painted.startswith("hi")
         assert editor.size.height == 2
 
 
 @pytest.mark.slow
-async def test_a_batch_and_a_covered_screen_keep_it_for_later() -> None:
+async def test_batched_and_covered_screens_are_painted_later() -> None:
     app = TypingApp()
     async with app.run_test(size=(40, 12)) as pilot:
         screen = app.screen
-        assert isinstance(screen, Still)
+        assert isinstance(screen, StoppableScreen)
         editor = screen.query_one(Editor)
         await pilot.pause()
         with app.batch_update():
@@ -132,7 +134,7 @@ class Cover(Screen[None]):
         yield Static("over it")
 
 
-async def test_a_screen_without_a_place_to_type_in_paints_as_any_other() -> None:
+async def test_screen_without_editor_paints_normally() -> None:
     class Plain(PromptScreen[None]):
         def compose(self) -> ComposeResult:
             yield Editor()

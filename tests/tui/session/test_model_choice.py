@@ -1,3 +1,5 @@
+"""The choice of a model at the start of a chat, offered downloads, and typed model names."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -45,7 +47,7 @@ BASE = _entry("base:1b", "ready", chat=False)
         ([], None, None),
     ],
 )
-def test_the_nearest_model_is_chosen(
+def test_most_available_model_is_chosen(
     models: list[ModelEntry], wanted: str | None, chosen: ModelEntry | None
 ) -> None:
     assert choose_model(models, wanted) == chosen
@@ -55,20 +57,20 @@ SMALL, MIDDLE, LARGE = _offered("small", 0.1), _offered("middle", 3), _offered("
 HUGE, CODER = _offered("huge", 70, "no"), _offered("coder", 1.5)
 
 
-def test_without_a_model_the_best_that_fits_is_chosen() -> None:
+def test_best_fitting_download_is_chosen_without_a_model() -> None:
     assert choose_model([SMALL, HUGE, LARGE, MIDDLE], None) == LARGE
     assert choose_model([_offered("base", 4, chat=False), SMALL], None) == SMALL
     downloading = _entry("coming", "downloading")
     assert choose_model([LARGE, downloading], None) == downloading
 
 
-def test_three_are_offered() -> None:
+def test_three_downloads_are_offered() -> None:
     offers = offered_models([SMALL, HUGE, MIDDLE, LARGE, CODER])
     assert [offer.model.name for offer in offers] == ["large", "small", "coder"]
     assert [offer.reason for offer in offers][2] == "best at code"
 
 
-def test_offers_fit_and_differ() -> None:
+def test_offered_downloads_fit_and_differ() -> None:
     assert [offer.model for offer in offered_models([CODER, SMALL, HUGE])] == [CODER, SMALL]
     assert [offer.model for offer in offered_models([SMALL])] == [SMALL]
     assert offered_models([HUGE, DEFAULT]) == []
@@ -86,12 +88,12 @@ def test_offers_fit_and_differ() -> None:
         ("/models/folder", "/models/folder", True),
     ],
 )
-def test_what_is_typed_can_be_a_model(text: str, name: str, installed: bool) -> None:
+def test_typed_text_can_name_a_custom_model(text: str, name: str, installed: bool) -> None:
     model = custom_model(text)
     assert model is not None
     assert (model.name, model.installed) == (name, installed)
 
 
 @pytest.mark.parametrize("text", ["", "qwen", "qwen2.5:1.5b", "hf.co/", "hf.co/owner", "/", "a/b"])
-def test_most_of_what_is_typed_is_a_filter(text: str) -> None:
+def test_other_typed_text_is_a_filter(text: str) -> None:
     assert custom_model(text) is None

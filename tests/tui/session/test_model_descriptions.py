@@ -1,3 +1,5 @@
+"""Descriptions of models in the picker: groups, filter, fit, download and facts."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -25,7 +27,7 @@ def _names(query: str) -> list[tuple[str, list[str]]]:
     return [(group.title, [model.name for model in group.models]) for group in groups]
 
 
-def test_models_are_grouped_by_how_near_they_are() -> None:
+def test_models_are_grouped_by_availability() -> None:
     assert _names("") == [
         ("warm", ["warm:7b"]),
         ("on disk", ["disk:3b"]),
@@ -48,7 +50,7 @@ def test_all_words_of_the_filter_must_match() -> None:
         ("cpu", "no", "does not fit", "takes 1.5 GB at least, and models can have 8.0 GB of RAM"),
     ],
 )
-def test_what_fits_is_told(device: Any, state: Any, words: str, sentence: str) -> None:
+def test_fit_is_described(device: Any, state: Any, words: str, sentence: str) -> None:
     fit = ModelFit(
         device=device,
         state=state,
@@ -62,7 +64,7 @@ def test_what_fits_is_told(device: Any, state: Any, words: str, sentence: str) -
     assert fit_words(None) == fit_sentence(None) == ""
 
 
-def test_a_download_tells_size_time_and_room() -> None:
+def test_download_sentence_has_size_time_and_disk_space() -> None:
     assert download_sentence(1_117_320_768, 52_000_000_000) == (
         "1.1 GB · about 1 min 29 s at 100 Mbit/s · 52 GB free on the disk"
     )
@@ -73,11 +75,11 @@ def test_a_download_tells_size_time_and_room() -> None:
     assert not lacks_room(None, 5)
 
 
-def test_unknown_facts_are_left_out() -> None:
+def test_unknown_facts_are_omitted() -> None:
     assert facts(REMOTE) == ["Q4_K_M"]
 
 
-def test_who_keeps_it_is_a_fact() -> None:
+def test_model_of_another_program_is_marked() -> None:
     theirs = ModelEntry(name="m", installed=True, state="stopped", place="Ollama")
     assert facts(theirs) == ["kept by Ollama"]
     assert [group.models for group in group_models([theirs, REMOTE], "ollama")] == [[theirs]]

@@ -1,4 +1,4 @@
-"""One prompt and its answer, followed from the fake daemon."""
+"""A turn: one prompt and its streamed answer, against the scripted daemon."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ..conftest import FakeDaemon
 
 
-async def test_thoughts_are_counted_and_not_part_of_the_text(
+async def test_reasoning_is_counted_and_separate_from_the_text(
     client: AsyncDaemonClient, fake_daemon: FakeDaemon
 ) -> None:
     fake_daemon.script("Yes.", thoughts=["Hm, ", "so "], gate_before=0)

@@ -1,3 +1,5 @@
+"""Loading and saving the chat's preferences."""
+
 from __future__ import annotations
 
 import tomllib
@@ -16,14 +18,14 @@ from ingle.tui.settings.preferences import (
 pytestmark = pytest.mark.quick
 
 
-def test_nothing_said_is_the_default(tmp_path: Path) -> None:
+def test_missing_file_gives_the_defaults(tmp_path: Path) -> None:
     assert load_preferences(tmp_path) == Preferences()
     assert load_preferences(None) == Preferences()
     (tmp_path / FILE).write_text("")
     assert load_preferences(tmp_path) == Preferences()
 
 
-def test_what_was_remembered_is_loaded(tmp_path: Path) -> None:
+def test_saved_preferences_are_loaded(tmp_path: Path) -> None:
     folder = tmp_path / "config"
     save_preference(folder, "theme", 'odd "name"')
     save_preference(folder, "motion", False)
@@ -33,13 +35,13 @@ def test_what_was_remembered_is_loaded(tmp_path: Path) -> None:
     assert [file.name for file in folder.iterdir()] == [FILE]
 
 
-def test_what_else_is_in_the_file_stays(tmp_path: Path) -> None:
+def test_saving_keeps_the_rest_of_the_file(tmp_path: Path) -> None:
     file = tmp_path / FILE
     file.write_text('# mine\nmotion = true # calm\nother = 1\n[table]\nmotion = "x"\n')
     save_preference(tmp_path, "motion", False)
     save_preference(tmp_path, "theme", "ingle")
-    said = tomllib.loads(file.read_text())
-    assert said == {
+    saved = tomllib.loads(file.read_text())
+    assert saved == {
         "theme": "ingle",
         "motion": False,
         "other": 1,
@@ -48,7 +50,7 @@ def test_what_else_is_in_the_file_stays(tmp_path: Path) -> None:
     assert "# mine" in file.read_text()
 
 
-def test_a_broken_file_is_told_and_left_alone(tmp_path: Path) -> None:
+def test_malformed_file_is_reported_and_not_changed(tmp_path: Path) -> None:
     (tmp_path / FILE).write_text("motion = perhaps\n")
     assert "is not TOML" in load_preferences(tmp_path).trouble
     with pytest.raises(PreferencesBroken, match="left as it is"):
@@ -57,7 +59,7 @@ def test_a_broken_file_is_told_and_left_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("line", ['motion = "no"', "compact_at = 5", "compact_at = true"])
-def test_a_value_that_cannot_be_is_told(tmp_path: Path, line: str) -> None:
+def test_invalid_value_is_reported(tmp_path: Path, line: str) -> None:
     (tmp_path / FILE).write_text(f'{line}\ntheme = "ingle"\n')
     preferences = load_preferences(tmp_path)
     assert preferences.theme == "ingle"
@@ -65,7 +67,7 @@ def test_a_value_that_cannot_be_is_told(tmp_path: Path, line: str) -> None:
     assert preferences._replace(theme="", trouble="") == Preferences()
 
 
-def test_a_link_stays_a_link(tmp_path: Path) -> None:
+def test_saving_keeps_a_symlink(tmp_path: Path) -> None:
     (tmp_path / "real.toml").write_text("")
     (tmp_path / FILE).symlink_to(tmp_path / "real.toml")
     save_preference(tmp_path, "motion", False)

@@ -1,4 +1,4 @@
-"""Colours: whether they can be read, and which are chosen."""
+"""Themes: contrast of their colours, choice by terminal, and saving."""
 
 from __future__ import annotations
 
@@ -52,13 +52,13 @@ def _luminance(color: Color) -> float:
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
 
-def test_contrast_is_counted_as_it_is_defined() -> None:
+def test_contrast_ratio_follows_wcag() -> None:
     assert contrast(CONTRAST_LIGHT, "foreground", "background") == pytest.approx(21)
     assert contrast(CONTRAST_LIGHT, "foreground", "foreground") == pytest.approx(1)
 
 
 @pytest.mark.parametrize("theme", RICH, ids=lambda theme: theme.name)
-def test_every_text_can_be_read(theme: Theme) -> None:
+def test_text_has_sufficient_contrast(theme: Theme) -> None:
     least = 7.0 if theme in (CONTRAST, CONTRAST_LIGHT) else 4.5
     pairs = [(text, ground) for text in TEXTS for ground in GROUNDS]
     pairs += [(text, ground) for text in CODE for ground in ("background", "ground")]
@@ -68,13 +68,13 @@ def test_every_text_can_be_read(theme: Theme) -> None:
 
 
 @pytest.mark.parametrize("theme", RICH, ids=lambda theme: theme.name)
-def test_what_is_selected_can_still_be_read(theme: Theme) -> None:
+def test_selected_text_has_sufficient_contrast(theme: Theme) -> None:
     least = 7.0 if theme in (CONTRAST, CONTRAST_LIGHT) else 3.0
     ratios = {text: round(contrast(theme, text, SELECTION), 2) for text in (*TEXTS, *CODE)}
     assert {text: ratio for text, ratio in ratios.items() if ratio < least} == {}
 
 
-def test_sixteen_colours_are_the_terminals_own() -> None:
+def test_sixteen_colour_theme_uses_ansi_colours() -> None:
     named = {"primary": SIXTEEN.primary, "ground": SIXTEEN.background, **SIXTEEN.variables}
     others = {name for name, value in named.items() if not str(value).startswith("ansi_")}
     assert others == {"input-cursor-text-style"}
@@ -82,7 +82,7 @@ def test_sixteen_colours_are_the_terminals_own() -> None:
 
 
 @pytest.mark.parametrize("theme", RICH, ids=lambda theme: theme.name)
-def test_the_first_frame_has_the_colours_of_the_chat(theme: Theme) -> None:
+def test_first_frame_has_the_colours_of_the_theme(theme: Theme) -> None:
     ground, text, accent, edge = (Color.parse(colour).rgb for colour, _ in SHADES[theme.name])
     assert ground == shade(theme, "background").rgb
     assert text == shade(theme, "muted").rgb
@@ -104,11 +104,13 @@ def test_the_first_frame_has_the_colours_of_the_chat(theme: Theme) -> None:
         ("ingle-contrast", {"TERM": "linux", "COLORFGBG": "0;15"}, CONTRAST),
     ],
 )
-def test_choice(remembered: str, environ: dict[str, str], expected: Theme) -> None:
+def test_theme_is_chosen_by_preference_and_terminal(
+    remembered: str, environ: dict[str, str], expected: Theme
+) -> None:
     assert choose_theme(remembered, environ) == expected.name
 
 
-def test_preferences(tmp_path: Path) -> None:
+def test_theme_preference_is_saved(tmp_path: Path) -> None:
     folder = tmp_path / "config"
     assert load_preferences(None) == load_preferences(folder) == Preferences()
     save_preference(folder, "theme", "ingle-light")
@@ -121,14 +123,14 @@ def test_preferences(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["theme = 3\nmotion = 'no'", "theme = ", "\x80"])
-def test_preferences_that_make_no_sense(tmp_path: Path, text: str) -> None:
+def test_invalid_preferences_are_reported(tmp_path: Path, text: str) -> None:
     (tmp_path / "chat.toml").write_bytes(text.encode("latin-1"))
     preferences = load_preferences(tmp_path)
     assert preferences.trouble
     assert preferences._replace(trouble="") == Preferences()
 
 
-async def test_a_theme_is_remembered(open_chat: OpenChat, tmp_path: Path) -> None:
+async def test_theme_command_saves_the_theme(open_chat: OpenChat, tmp_path: Path) -> None:
     folders = ChatFolders(tmp_path / "chats", tmp_path / "config")
     async with open_chat(folders=folders) as chat:
         assert chat.app.theme == EMBER.name
@@ -139,7 +141,7 @@ async def test_a_theme_is_remembered(open_chat: OpenChat, tmp_path: Path) -> Non
         assert chat.app.theme == "ingle-contrast"
 
 
-async def test_the_transcript_follows_the_theme(open_chat: OpenChat) -> None:
+async def test_transcript_is_redrawn_when_the_theme_changes(open_chat: OpenChat) -> None:
     async with open_chat() as chat:
         await chat.until_shown("smollm2:135m on disk")
         await chat.send("Hi")
@@ -153,7 +155,7 @@ async def test_the_transcript_follows_the_theme(open_chat: OpenChat) -> None:
 
 
 def colours(chat: Chat, text: str) -> list[tuple[int, ...]]:
-    """Of the words in the line that has `text`."""
+    """The foreground colours in the line that has `text`."""
     strips = chat.app.screen._compositor.render_strips()  # pyright: ignore[reportPrivateUsage]
     segments = (segment for strip in strips if text in strip.text for segment in strip)
     styles = (segment.style for segment in segments if segment.style)
@@ -161,5 +163,5 @@ def colours(chat: Chat, text: str) -> list[tuple[int, ...]]:
 
 
 def near(one: tuple[int, ...], other: tuple[int, ...]) -> bool:
-    """Blending rounds."""
+    """Whether two colours are equal up to rounding."""
     return all(abs(a - b) <= 2 for a, b in zip(one, other, strict=True))

@@ -1,9 +1,9 @@
-"""What a screen shows as text and styles, at three sizes and in two themes, beside its files.
+"""Snapshots of screens as text and styles, at three sizes and in two themes.
 
-    UPDATE_SNAPSHOTS=1 pytest tests/tui/snapshots    after a change that is meant
+    UPDATE_SNAPSHOTS=1 pytest tests/tui/snapshots    after an intended change
 
-A snapshot is what the screen shows, then a letter for the style of each cell, then what the letters
-mean in each theme. `git diff` shows what changed.
+A snapshot has the text of the screen, a letter for the style of each cell, and a legend of the
+letters for each theme. `git diff` shows what changed.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ MAIN = {
     "search",
     "welcome",
 }
-"""The scenes that are looked at on a huge screen as well."""
+"""The scenes that are compared on a huge screen as well."""
 SHOWN = {
     "block_menu": "BlockMenu",
     "chats": "ChatListScreen",
@@ -92,11 +92,11 @@ SHOWN = {
     "system_prompt": "TextEditor",
     "unlock": "LineInputScreen",
 }
-"""The screen of each scene; where none is named it is the chat itself."""
+"""The class of each scene's screen; the default is `ChatScreen`."""
 CALM = 0.4
-"""Seconds without a change after which a screen is surely what it will be."""
+"""Seconds without a change after which a screen counts as final."""
 STEP, PATIENCE = 0.01, 3.0
-"""Seconds between two looks for what is expected, and after which it will not come."""
+"""The polling interval and the timeout for the expected screen, in seconds."""
 LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 MORNING = 1_790_000_000.0
 """Every message's time: a frozen clock."""
@@ -119,17 +119,17 @@ def cost(taxi: int, food: int) -> int:
 """
 
 
-class Frozen(datetime):
-    """A calendar that stands still."""
+class FrozenDatetime(datetime):
+    """A `datetime` whose current time is fixed."""
 
     @classmethod
-    def now(cls, tz: tzinfo | None = None) -> Frozen:
+    def now(cls, tz: tzinfo | None = None) -> FrozenDatetime:
         """Two days after every message."""
         return cls.fromtimestamp(MORNING + 2 * 86_400, tz)
 
 
 class Clock:
-    """A clock that goes on only when it is told to."""
+    """A clock that only advances manually."""
 
     strftime = staticmethod(time.strftime)
 
@@ -141,19 +141,19 @@ class Clock:
         return self.now
 
     def localtime(self, _: float) -> time.struct_time:
-        """The morning, whenever it was: answers of the scripted daemon are of today."""
+        """A fixed time of day, since answers of the scripted daemon have today's date."""
         return time.gmtime(MORNING)
 
 
 @pytest.fixture(autouse=True)
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    """What the chat takes for the time; days and hours stand still as well."""
+    """The chat's clock; dates and times of day are fixed as well."""
     monkeypatch.setenv("TZ", "UTC")
     monkeypatch.delenv("SSH_CONNECTION", raising=False)
     if hasattr(time, "tzset"):
         time.tzset()
     for module in ("chat_list_screen", "search_screen"):
-        monkeypatch.setattr(f"ingle.tui.screens.{module}.datetime", Frozen)
+        monkeypatch.setattr(f"ingle.tui.screens.{module}.datetime", FrozenDatetime)
     clock = Clock()
     for module in (
         "features.context.gauges_feature",
@@ -170,14 +170,14 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 @pytest.fixture
 def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ChatFolders:
-    """Screens tell where things are kept: a place that is the same everywhere."""
+    """Relative folders, since screens show the paths."""
     monkeypatch.chdir(tmp_path)
     return ChatFolders(Path("chats"), Path("config"))
 
 
 @pytest.fixture
 def tree() -> ChatTree:
-    """A conversation with most of what can be in one."""
+    """A conversation with branches, reasoning, attachments and wide characters."""
     chat = ChatTree(ChatSettings(system="Be brief."), id="1" * 22, created=MORNING)
     facts = MessageFacts(
         prompt_tokens=412,
@@ -188,7 +188,9 @@ def tree() -> ChatTree:
         decode_seconds=2.0,
     )
 
-    def say(name: str, role: str, content: str, parent: str | None, **more: object) -> Message:
+    def add_message(
+        name: str, role: str, content: str, parent: str | None, **more: object
+    ) -> Message:
         fields: dict[str, object] = {"id": name, "role": role, "content": content}
         if role == "assistant":
             fields |= {"model": "qwen3:8b", "ending": "answered", "facts": facts}
@@ -196,28 +198,28 @@ def tree() -> ChatTree:
         return chat.add(message)
 
     notes = Attachment("notes.txt", "step-free only\n" * 20)
-    say("a", "user", "Plan four days in Kyoto; my mother walks with a cane.", None)
-    say("b", "assistant", "Here is a first plan.", "a")
-    say("c", "assistant", ANSWER, "a", reasoning="They need short ways.")
-    say("d", "user", "And what does it cost? 京都は高い 🙂 שלום", "c", attachments=(notes,))
-    say("e", "assistant", "About 40 000 yen a d", "d").ending = "stopped"
+    add_message("a", "user", "Plan four days in Kyoto; my mother walks with a cane.", None)
+    add_message("b", "assistant", "Here is a first plan.", "a")
+    add_message("c", "assistant", ANSWER, "a", reasoning="They need short ways.")
+    add_message("d", "user", "And what does it cost? 京都は高い 🙂 שלום", "c", attachments=(notes,))
+    add_message("e", "assistant", "About 40 000 yen a d", "d").ending = "stopped"
     return chat
 
 
 @pytest.fixture
 def scenes() -> dict[str, str]:
-    """The scenes that are looked at, with the class of what they show."""
+    """The scenes that have snapshots, with the class of their screen."""
     names = {file.name.rpartition("-")[0] for file in FOLDER.glob("*-*x*.txt")}
     return {name: SHOWN.get(name, "ChatScreen") for name in names}
 
 
-Look = Callable[..., Awaitable[None]]
+AssertSnapshot = Callable[..., Awaitable[None]]
 
 
 @pytest.fixture
-def look() -> Look:
-    """`await look(chat, name)` compares what is shown at every size; a `name` is seen once."""
-    return compared
+def assert_snapshot() -> AssertSnapshot:
+    """`await assert_snapshot(chat, name)` compares the screen with its snapshots at every size."""
+    return compare_with_snapshots
 
 
 Resize = Callable[["Chat", int, int], None]
@@ -232,12 +234,12 @@ def give_size() -> Resize:
 
 @pytest.fixture
 def draw() -> Draw:
-    """`draw(chat, theme)`: what the screen shows at this moment."""
-    return drawn
+    """`draw(chat, theme)` captures the current screen."""
+    return capture
 
 
-async def compared(chat: Chat, name: str) -> None:
-    await chat.pilot.pause()  # a dialog that was asked for a moment ago is there then
+async def compare_with_snapshots(chat: Chat, name: str) -> None:
+    await chat.pilot.pause()  # a dialog that was just opened is shown then
     assert type(chat.app.screen).__name__ == SHOWN.get(name, "ChatScreen")
     for field in chat.app.screen.query(Input):
         field.cursor_blink = False
@@ -266,19 +268,19 @@ def resize(chat: Chat, width: int, height: int) -> None:
 
 
 async def snapshot(chat: Chat, *, expected: str) -> str:
-    """The screen in all themes, as soon as it is as expected, or for good."""
-    # Changing the theme is dear, so that it begins with the one that is there.
+    """The screen in all themes, once it matches `expected` or is final."""
+    # Changing the theme is slow, so the current one comes first.
     themes = sorted(THEMES, key=lambda theme: theme != chat.app.theme)
     pictures = {theme: await picture(chat, theme, expected) for theme in themes}
-    return merged([pictures[theme] for theme in THEMES])
+    return merge_pictures([pictures[theme] for theme in THEMES])
 
 
 Picture = tuple[str, str, str]
-"""The text, the letters, and what the letters mean."""
+"""The text, the letters, and the legend of the letters."""
 
 
 async def picture(chat: Chat, theme: str, expected: str) -> Picture:
-    """What the screen shows in a theme: what is expected, or what stays so for `CALM` seconds."""
+    """The screen in a theme, once it matches `expected` or is unchanged for `CALM` seconds."""
     if chat.app.theme != theme:
         chat.app.theme = theme
     until = time.monotonic() + PATIENCE
@@ -286,27 +288,27 @@ async def picture(chat: Chat, theme: str, expected: str) -> Picture:
         await asyncio.sleep(STEP)
         if is_busy(chat):
             continue
-        now = drawn(chat, theme)
+        now = capture(chat, theme)
         if all(part in expected for part in now):
             return now
-    now = drawn(chat, theme)
+    now = capture(chat, theme)
     while True:
         await asyncio.sleep(CALM)
-        before, now = now, drawn(chat, theme)
+        before, now = now, capture(chat, theme)
         if now == before:
             return now
 
 
 def is_busy(chat: Chat) -> bool:
-    """Whether the screen is about to change: drawing it now would be in vain."""
+    """Whether the screen is about to change, so that capturing it is useless."""
     screen = chat.app.screen
     return bool(screen._dirty_widgets) or screen._layout_required  # pyright: ignore[reportPrivateUsage]
 
 
-def drawn(chat: Chat, theme: str) -> Picture:
-    """What the screen shows at this moment."""
+def capture(chat: Chat, theme: str) -> Picture:
+    """Capture the current screen."""
     app = chat.app
-    # What a dialog lies over is drawn with it only where the toolkit is told of it.
+    # Textual draws the screen below a dialog only if it is in this context variable.
     visible_screen_stack.set(app._background_screens)  # pyright: ignore[reportPrivateUsage, reportUnknownMemberType, reportUnknownArgumentType]
     strips = app.screen._compositor.render_strips()  # pyright: ignore[reportPrivateUsage]
     letters: dict[str, str] = {}
@@ -316,27 +318,27 @@ def drawn(chat: Chat, theme: str) -> Picture:
         text.append(strip.text.rstrip())
         cells = ""
         for segment in strip:
-            look = described(segment.style)
-            letter = letters.setdefault(look, LETTERS[min(len(letters), len(LETTERS) - 1)])
+            style = describe_style(segment.style)
+            letter = letters.setdefault(style, LETTERS[min(len(letters), len(LETTERS) - 1)])
             cells += letter * segment.cell_length
-        grid.append(shortened(cells))
-    legend = [f"{letter} {look}" for look, letter in letters.items()]
+        grid.append(run_lengths(cells))
+    legend = [f"{letter} {style}" for style, letter in letters.items()]
     return "\n".join(text), "\n".join(grid), f"{theme}:\n" + "\n".join(legend)
 
 
-def merged(pictures: list[Picture]) -> str:
-    """Text and letters once, where the themes agree on them."""
+def merge_pictures(pictures: list[Picture]) -> str:
+    """Merge the pictures of all themes; equal text and letters occur once."""
     texts, grids = dict.fromkeys(p[0] for p in pictures), dict.fromkeys(p[1] for p in pictures)
     return "\n\n".join([*texts, *grids, *(p[2] for p in pictures)]) + "\n"
 
 
-def shortened(cells: str) -> str:
-    """Runs of letters with their lengths, as in `a12 b3`."""
+def run_lengths(cells: str) -> str:
+    """The run-length encoding of the letters, as in `a12 b3`."""
     return " ".join(f"{letter}{len(list(run))}" for letter, run in groupby(cells))
 
 
-def described(style: Style | None) -> str:
-    """Colours and attributes in words."""
+def describe_style(style: Style | None) -> str:
+    """The colours and attributes of a style."""
     if style is None:
         return "plain"
     parts: list[str] = [style.color.name if style.color else "default"]

@@ -1,4 +1,4 @@
-"""The chat itself, and what lies over it."""
+"""Snapshots of the chat and of the dialogs over it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ..widgets.composer.test_routes import CLOUD, PRIVATE
 
 if TYPE_CHECKING:
     from ..conftest import Chat, FakeDaemon, OpenChat
-    from .conftest import Look
+    from .conftest import AssertSnapshot
 
 Scene = Callable[["Chat", "FakeDaemon", ChatTree], Awaitable[None]]
 
@@ -127,8 +127,8 @@ async def blocks(chat: Chat, daemon: FakeDaemon, tree: ChatTree) -> None:
     await chat.pilot.press("alt+up", "alt+up")
 
 
-def shows(name: str) -> Scene:
-    """What one command brings up over the conversation."""
+def screen_of_command(name: str) -> Scene:
+    """The scene of the screen that a command opens over the conversation."""
 
     async def scene(chat: Chat, daemon: FakeDaemon, tree: ChatTree) -> None:
         await conversation(chat, daemon, tree)
@@ -138,8 +138,8 @@ def shows(name: str) -> Scene:
     return scene
 
 
-def keep(chat: Chat, tree: ChatTree) -> None:
-    """Write the conversation down, as it is where one goes on with it."""
+def save_conversation(chat: Chat, tree: ChatTree) -> None:
+    """Save the conversation, as the chat does before it continues."""
     store = chat.screen.store
     assert store is not None
     store.add_chat(tree)
@@ -180,10 +180,10 @@ async def compact_choice(chat: Chat, daemon: FakeDaemon, tree: ChatTree) -> None
 
 
 async def compact_suggested(chat: Chat, daemon: FakeDaemon, tree: ChatTree) -> None:
-    daemon.context = 27  # of which an answer leaves five
+    daemon.context = 27  # an answer leaves five of them
     chat.screen.preferences = chat.screen.preferences._replace(auto_compact=False)
     await conversation(chat, daemon, tree)
-    keep(chat, tree)
+    save_conversation(chat, tree)
     await chat.send("And now?")
     await chat.until_shown("F6 compacts")
 
@@ -191,7 +191,7 @@ async def compact_suggested(chat: Chat, daemon: FakeDaemon, tree: ChatTree) -> N
 async def compacting(chat: Chat, daemon: FakeDaemon, tree: ChatTree) -> None:
     daemon.script("## User", " and goal", gate_before=1)
     await conversation(chat, daemon, tree)
-    keep(chat, tree)
+    save_conversation(chat, tree)
     chat.screen.run_command("compact")
     await chat.until_shown("1 token written")
 
@@ -199,7 +199,7 @@ async def compacting(chat: Chat, daemon: FakeDaemon, tree: ChatTree) -> None:
 async def answering(chat: Chat, daemon: FakeDaemon, tree: ChatTree) -> None:
     daemon.script("It **depends** on", " more", gate_before=1, thoughts=["Taxis cost most."])
     await conversation(chat, daemon, tree)
-    keep(chat, tree)
+    save_conversation(chat, tree)
     await chat.send("Per person?")
     await chat.until_shown("It depends on")
     await chat.send("And in winter?")
@@ -210,7 +210,7 @@ async def failure(chat: Chat, daemon: FakeDaemon, tree: ChatTree) -> None:
     error = {"code": "memory_busy", "message": "There is no room.", "hint": "Close something."}
     daemon.script(refuse=(503, error))
     await conversation(chat, daemon, tree)
-    keep(chat, tree)
+    save_conversation(chat, tree)
     await chat.send("Per person?")
     await chat.until_shown("There is no room.")
 
@@ -220,7 +220,7 @@ async def summary(chat: Chat, daemon: FakeDaemon, tree: ChatTree) -> None:
     chat.screen.run_command("summary")
 
 
-SCENES: dict[str, Scene] = {name: shows(name) for name in ("settings", "keys")} | {
+SCENES: dict[str, Scene] = {name: screen_of_command(name) for name in ("settings", "keys")} | {
     scene.__name__: scene
     for scene in (
         welcome,
@@ -259,9 +259,9 @@ async def test_screen(
     fake_daemon: FakeDaemon,
     folders: ChatFolders,
     tree: ChatTree,
-    look: Look,
+    assert_snapshot: AssertSnapshot,
     name: str,
 ) -> None:
     async with open_chat(size=(80, 24), folders=folders) as chat:
         await SCENES[name](chat, fake_daemon, tree)
-        await look(chat, name)
+        await assert_snapshot(chat, name)

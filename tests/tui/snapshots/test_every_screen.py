@@ -1,4 +1,4 @@
-"""Everything that can be shown has a scene, and each of its pictures is looked at."""
+"""Every screen class has a scene with snapshots."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from textual.screen import Screen
 from ingle.tui import screens
 
 BASES = {"ChoiceDialog", "Dialog", "FilteredTable", "PromptScreen"}
-"""What others are made of; never shown as themselves."""
+"""Base classes, which are never shown themselves."""
 
 
 def screen_classes() -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""The engine's inside: beside the chat, on the whole screen, in tables, and what things cost."""
+"""Snapshots of gauges: panel, full screen, page map, tables, costs, and the doctor."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from ingle.tui.settings.chat_folders import ChatFolders
 
 if TYPE_CHECKING:
     from ..conftest import Chat, FakeDaemon, OpenChat
-    from .conftest import Clock, Look
+    from .conftest import AssertSnapshot, Clock
 
 GIB = 2**30
 
 
 def gauges(written: int, joules: float) -> dict[str, Any]:
-    """A `gauges` event of a machine with a GPU, of which all figures are said here."""
+    """A `gauges` event of a machine with a GPU, with fixed values."""
     model: dict[str, Any] = {
         "name": "smollm2:135m",
         "state": "ready",
@@ -55,10 +55,10 @@ def gauges(written: int, joules: float) -> dict[str, Any]:
     return {"memory": memory, "models": [model], "devices": [gpu]}
 
 
-async def with_figures(
+async def wait_for_gauges(
     chat: Chat, daemon: FakeDaemon, tree: ChatTree, clock: Clock
 ) -> GaugesFeature:
-    """The chat once all figures are there: two events a second apart, and exact token counts."""
+    """Wait for all values: two events a second apart, and exact token counts."""
     await chat.until_shown("smollm2:135m on disk")
     groups = daemon.pages["groups"]
     groups[0]["conversations"] = [tree.id, "other"]
@@ -85,42 +85,42 @@ async def with_figures(
 
 
 @pytest.mark.slow
-async def test_figures(
+async def test_gauges(
     open_chat: OpenChat,
     fake_daemon: FakeDaemon,
     folders: ChatFolders,
     tree: ChatTree,
-    look: Look,
+    assert_snapshot: AssertSnapshot,
     clock: Clock,
 ) -> None:
     async with open_chat(size=(160, 45), folders=folders) as chat:
-        feature = await with_figures(chat, fake_daemon, tree, clock)
+        feature = await wait_for_gauges(chat, fake_daemon, tree, clock)
         await chat.until(lambda: feature.state.pages is not None)
-        await look(chat, "gauges_beside")
+        await assert_snapshot(chat, "gauges_beside")
         await chat.pilot.resize_terminal(160, 45)
         for name in ("kv", "context", "stats"):
             chat.screen.run_command(name)
             await chat.until(lambda: len(chat.app.screen_stack) == 2)
             if name == "kv":
                 await chat.pilot.press("right", "right")
-            await look(chat, name)
+            await assert_snapshot(chat, name)
             await chat.pilot.press("escape")
             await chat.until(lambda: chat.app.screen is chat.screen)
         chat.screen.run_command("ctx", "16384")
         await chat.until_shown("Load smollm2:135m again")
-        await look(chat, "price")
+        await assert_snapshot(chat, "price")
         await chat.pilot.press("escape")
         await chat.until(lambda: chat.app.screen is chat.screen)
         await chat.pilot.resize_terminal(160, 45)
         await chat.pilot.press("f4")
         await chat.until_shown("Gauges")
-        await look(chat, "gauges")
+        await assert_snapshot(chat, "gauges")
         await chat.pilot.press("f4")
         await chat.until(lambda: chat.app.screen is chat.screen)
-        await look(chat, "gauges_off")
+        await assert_snapshot(chat, "gauges_off")
 
 
-def said(facts: list[tuple[str, str]], *_: object) -> list[tuple[str, str]]:
+def fixed_facts(facts: list[tuple[str, str]], *_: object) -> list[tuple[str, str]]:
     return facts
 
 
@@ -130,7 +130,7 @@ async def test_doctor(
     fake_daemon: FakeDaemon,
     folders: ChatFolders,
     tree: ChatTree,
-    look: Look,
+    assert_snapshot: AssertSnapshot,
     clock: Clock,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -142,7 +142,7 @@ async def test_doctor(
         "program_facts": [("versions", "ingle 0.1.0 · textual 6.0 · Python 3.11.9")],
         "clipboard_facts": [("copy", "wl-copy → OSC 52"), ("paste", "works (wl-paste)")],
     }.items():
-        monkeypatch.setattr(f"ingle.tui.commands.doctor_report.{name}", partial(said, facts))
+        monkeypatch.setattr(f"ingle.tui.commands.doctor_report.{name}", partial(fixed_facts, facts))
     monkeypatch.setattr(
         "ingle.tui.commands.doctor_report.interpreter", lambda: "~/.venv/bin/python"
     )
@@ -155,7 +155,7 @@ async def test_doctor(
         "memory": {"total": 32 * GIB, "available": 18 * GIB},
     }
     async with open_chat(size=(80, 24), folders=folders) as chat:
-        await with_figures(chat, fake_daemon, tree, clock)
+        await wait_for_gauges(chat, fake_daemon, tree, clock)
         chat.screen.run_command("doctor")
         await chat.until_shown("process 4242")
-        await look(chat, "doctor")
+        await assert_snapshot(chat, "doctor")

@@ -1,4 +1,4 @@
-"""All chats: the list, the search, what is asked about one, importing, encrypting."""
+"""Snapshots of saved chats: list, search, dialogs, import, encryption."""
 
 from __future__ import annotations
 
@@ -19,25 +19,31 @@ from ingle.tui.settings.chat_folders import ChatFolders
 
 if TYPE_CHECKING:
     from ..conftest import Chat, FakeDaemon, OpenChat
-    from .conftest import Look
+    from .conftest import AssertSnapshot
 
 DAY = 86_400.0
 SOUPS = ChatSettings(title="Soups & stews", pinned=True)
 
 
-def fill(store: HistoryStore, morning: float) -> None:
-    add(store, "tides", morning + 2 * DAY, ["Why are there tides?", "The moon pulls at the sea."])
-    add(store, "kyoto", morning + DAY, ["京都の車椅子 🙂", "Take the flat lane."], folder="travel")
-    add(store, "soup", morning - 40 * DAY, ["How long do lentils cook?", "A while."], SOUPS)
+def add_chats(store: HistoryStore, morning: float) -> None:
+    add_saved_chat(
+        store, "tides", morning + 2 * DAY, ["Why are there tides?", "The moon pulls at the sea."]
+    )
+    add_saved_chat(
+        store, "kyoto", morning + DAY, ["京都の車椅子 🙂", "Take the flat lane."], folder="travel"
+    )
+    add_saved_chat(
+        store, "soup", morning - 40 * DAY, ["How long do lentils cook?", "A while."], SOUPS
+    )
     long = "A question which is a good deal longer than any line of a list could ever be, " * 3
-    add(store, "long", morning - 400 * DAY, [long, "The moon, [bold]again[/bold]."])
+    add_saved_chat(store, "long", morning - 400 * DAY, [long, "The moon, [bold]again[/bold]."])
 
 
-def add(
+def add_saved_chat(
     store: HistoryStore,
     name: str,
     created: float,
-    said: list[str],
+    texts: list[str],
     settings: ChatSettings | None = None,
     *,
     folder: str = "",
@@ -45,7 +51,7 @@ def add(
     chat = ChatTree(settings or ChatSettings(folder=folder), id=name, created=created)
     store.add_chat(chat)
     parent: str | None = None
-    for place, text in enumerate(said):
+    for place, text in enumerate(texts):
         message = Message(
             role="user", content=text, parent=parent, id=f"{name}-{place}", created=created + place
         )
@@ -57,60 +63,66 @@ def add(
 
 
 @pytest.fixture
-def kept(folders: ChatFolders, tree: ChatTree) -> ChatFolders:
-    """A place with chats in it."""
+def folders_with_chats(folders: ChatFolders, tree: ChatTree) -> ChatFolders:
+    """Folders with saved chats."""
     store = open_history(folders.chats, pytest.fail)
-    fill(store, tree.created)
+    add_chats(store, tree.created)
     assert store.flush(5)
     store.close()
     return folders
 
 
-async def back(chat: Chat) -> None:
+async def close_dialog(chat: Chat) -> None:
     await chat.pilot.press("escape")
     await chat.until(lambda: chat.app.screen is chat.screen)
 
 
 @pytest.mark.slow
 async def test_chats(
-    open_chat: OpenChat, fake_daemon: FakeDaemon, kept: ChatFolders, look: Look
+    open_chat: OpenChat,
+    fake_daemon: FakeDaemon,
+    folders_with_chats: ChatFolders,
+    assert_snapshot: AssertSnapshot,
 ) -> None:
-    async with open_chat(size=(80, 24), folders=kept) as chat:
+    async with open_chat(size=(80, 24), folders=folders_with_chats) as chat:
         await chat.until_shown("smollm2:135m on disk")
         await chat.pilot.press("ctrl+g")
         await chat.until_shown("Soups & stews")
-        await look(chat, "chats")
+        await assert_snapshot(chat, "chats")
         await chat.pilot.press("f2")
         await chat.until_shown("Title")
-        await look(chat, "rename")
+        await assert_snapshot(chat, "rename")
         await chat.pilot.press("escape")
         await chat.until_shown("Soups & stews")
         await chat.pilot.press("f8")
         await chat.until_shown("for good")
-        await look(chat, "delete")
+        await assert_snapshot(chat, "delete")
 
 
 @pytest.mark.slow
 async def test_search(
-    open_chat: OpenChat, fake_daemon: FakeDaemon, kept: ChatFolders, look: Look
+    open_chat: OpenChat,
+    fake_daemon: FakeDaemon,
+    folders_with_chats: ChatFolders,
+    assert_snapshot: AssertSnapshot,
 ) -> None:
-    async with open_chat(size=(80, 24), folders=kept) as chat:
+    async with open_chat(size=(80, 24), folders=folders_with_chats) as chat:
         await chat.until_shown("smollm2:135m on disk")
         await chat.pilot.press("ctrl+r")
         await chat.until_shown("exactly so")
-        await look(chat, "search_help")
+        await assert_snapshot(chat, "search_help")
         await chat.pilot.press(*"moon")
         await chat.until_shown("2 hits")
         await chat.until_shown("pulls at")
-        await look(chat, "search")
+        await assert_snapshot(chat, "search")
 
 
 @pytest.mark.slow
 async def test_import(
     open_chat: OpenChat,
     fake_daemon: FakeDaemon,
-    kept: ChatFolders,
-    look: Look,
+    folders_with_chats: ChatFolders,
+    assert_snapshot: AssertSnapshot,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     released = threading.Event()
@@ -124,15 +136,15 @@ async def test_import(
         return report
 
     monkeypatch.setattr(HistoryStore, "import_file", import_file)
-    async with open_chat(size=(80, 24), folders=kept) as chat:
+    async with open_chat(size=(80, 24), folders=folders_with_chats) as chat:
         await chat.until_shown("smollm2:135m on disk")
         chat.screen.run_command("import")
         await chat.until_shown("Import chats")
-        await look(chat, "import")
-        await back(chat)
+        await assert_snapshot(chat, "import")
+        await close_dialog(chat)
         chat.screen.run_command("import", "conversations.json")
         await chat.until_shown("chats read")
-        await look(chat, "import_progress")
+        await assert_snapshot(chat, "import_progress")
         released.set()
 
 
@@ -144,34 +156,40 @@ needs_sqlcipher = pytest.mark.skipif(
 @pytest.mark.slow
 @needs_sqlcipher
 async def test_a_new_passphrase(
-    open_chat: OpenChat, fake_daemon: FakeDaemon, kept: ChatFolders, look: Look
+    open_chat: OpenChat,
+    fake_daemon: FakeDaemon,
+    folders_with_chats: ChatFolders,
+    assert_snapshot: AssertSnapshot,
 ) -> None:
-    async with open_chat(size=(80, 24), folders=kept) as chat:
+    async with open_chat(size=(80, 24), folders=folders_with_chats) as chat:
         await chat.until_shown("smollm2:135m on disk")
         chat.screen.run_command("encrypt")
         await chat.until_shown("New passphrase")
         await chat.pilot.press(*"open")
-        await look(chat, "encrypt")
+        await assert_snapshot(chat, "encrypt")
 
 
 @pytest.mark.slow
 @needs_sqlcipher
 async def test_locked_chats(
-    open_chat: OpenChat, fake_daemon: FakeDaemon, kept: ChatFolders, look: Look
+    open_chat: OpenChat,
+    fake_daemon: FakeDaemon,
+    folders_with_chats: ChatFolders,
+    assert_snapshot: AssertSnapshot,
 ) -> None:
-    store = open_history(kept.chats, pytest.fail)
+    store = open_history(folders_with_chats.chats, pytest.fail)
     store.encrypt("open sesame")
     store.close()
-    async with open_chat(size=(80, 24), folders=kept) as chat:
+    async with open_chat(size=(80, 24), folders=folders_with_chats) as chat:
         await chat.until_shown("Passphrase of your chats")
         await chat.until_shown("smollm2:135m on disk")
-        await look(chat, "unlock")
+        await assert_snapshot(chat, "unlock")
         await chat.pilot.press(*"open sesame", "enter")
         await chat.until(lambda: chat.app.screen is chat.screen)
         await chat.until(lambda: not store_of(chat).database.is_locked)
         chat.screen.run_command("encrypt", "off")
         await chat.until_shown("Keep the chats in the clear?")
-        await look(chat, "encrypt_off")
+        await assert_snapshot(chat, "encrypt_off")
 
 
 def store_of(chat: Chat) -> HistoryStore:

@@ -1,4 +1,4 @@
-"""Choosing, deleting, downloading and comparing models."""
+"""Snapshots of the model picker, its dialogs, downloads, and the comparison."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ingle.tui.widgets.composer.composer import Composer
 
 if TYPE_CHECKING:
     from ..conftest import Chat, FakeDaemon, OpenChat
-    from .conftest import Look
+    from .conftest import AssertSnapshot
 
 GB = 10**9
 
@@ -28,14 +28,18 @@ def fit(state: str, needs: int) -> dict[str, Any]:
     }
 
 
-async def back(chat: Chat) -> None:
+async def close_dialog(chat: Chat) -> None:
     await chat.pilot.press("escape")
     await chat.until(lambda: chat.app.screen is chat.screen)
 
 
 @pytest.mark.slow
 async def test_models(
-    open_chat: OpenChat, fake_daemon: FakeDaemon, folders: ChatFolders, tree: ChatTree, look: Look
+    open_chat: OpenChat,
+    fake_daemon: FakeDaemon,
+    folders: ChatFolders,
+    tree: ChatTree,
+    assert_snapshot: AssertSnapshot,
 ) -> None:
     fake_daemon.add_model("smollm2:135m", state="ready", fit=fit("fits", GB))
     fake_daemon.add_model("qwen3:8b", size=5 * GB, fit=fit("spills", 9 * GB), draft="qwen3:0.6b")
@@ -47,24 +51,28 @@ async def test_models(
         chat.screen.open_chat(tree)
         await chat.pilot.press("ctrl+o")
         await chat.until_shown("filter, or hf.co")
-        await look(chat, "models")
+        await assert_snapshot(chat, "models")
         await chat.pilot.press("down", "tab")
         await chat.until(lambda: isinstance(chat.app.screen.focused, OptionList))
-        await look(chat, "models_keys")
+        await assert_snapshot(chat, "models_keys")
         await chat.pilot.press("d")
         await chat.until_shown("Delete qwen3:8b?")
-        await look(chat, "models_delete")
-        await back(chat)
+        await assert_snapshot(chat, "models_delete")
+        await close_dialog(chat)
         await chat.pilot.press("ctrl+o")
         await chat.until(lambda: chat.app.screen.is_modal)
         await chat.pilot.press(*"big", "enter")
         await chat.until_shown("Download big:70b all the same?")
-        await look(chat, "models_doubt")
+        await assert_snapshot(chat, "models_doubt")
 
 
 @pytest.mark.slow
 async def test_pull(
-    open_chat: OpenChat, fake_daemon: FakeDaemon, folders: ChatFolders, tree: ChatTree, look: Look
+    open_chat: OpenChat,
+    fake_daemon: FakeDaemon,
+    folders: ChatFolders,
+    tree: ChatTree,
+    assert_snapshot: AssertSnapshot,
 ) -> None:
     fake_daemon.add_model("far:2b", installed=False)
     async with open_chat(size=(80, 24), folders=folders) as chat:
@@ -72,15 +80,18 @@ async def test_pull(
         chat.screen.open_chat(tree)
         chat.screen.run_command("pull", "far:2b")
         await chat.until_shown("40 MB")
-        await look(chat, "pull")
+        await assert_snapshot(chat, "pull")
         chat.screen.run_command("pull")
         await chat.until_shown("Stop the download of far:2b?")
-        await look(chat, "pull_stop")
+        await assert_snapshot(chat, "pull_stop")
 
 
 @pytest.mark.slow
 async def test_compare(
-    open_chat: OpenChat, fake_daemon: FakeDaemon, folders: ChatFolders, look: Look
+    open_chat: OpenChat,
+    fake_daemon: FakeDaemon,
+    folders: ChatFolders,
+    assert_snapshot: AssertSnapshot,
 ) -> None:
     fake_daemon.add_model("other:1b")
     fake_daemon.script("The **left** lane is ", "shorter, by about `200 m`.")
@@ -89,8 +100,8 @@ async def test_compare(
         await chat.until_shown("smollm2:135m")
         chat.screen.run_command("compare", "other")
         await chat.until_shown("Ask both")
-        await look(chat, "compare_empty")
+        await assert_snapshot(chat, "compare_empty")
         chat.app.screen.query_one(Composer).replace_text("Which way?")
         await chat.pilot.press("enter")
         await chat.until(lambda: chat.screen_text.count("2 tokens") == 2)
-        await look(chat, "compare")
+        await assert_snapshot(chat, "compare")

@@ -1,4 +1,4 @@
-"""Storms of resizes while an answer comes: nothing breaks, and nothing is lost."""
+"""Rapid resizing while an answer streams: the final frame, the draft and the scroll position."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ BIGGEST, SMALLEST, STEPS = (300, 90), (20, 5), 12
 PIECES = [f"Sentence {number} with `code`, **bold** and 京都.\n\n" for number in range(60)]
 
 
-def storm() -> list[tuple[int, int]]:
-    """From the biggest to the smallest and back, then to the size one goes on with."""
+def resize_steps() -> list[tuple[int, int]]:
+    """Sizes from the biggest to the smallest and back, and some extreme ones."""
     (wide, high), (thin, low) = BIGGEST, SMALLEST
     down = [
         (wide - (wide - thin) * step // STEPS, high - (high - low) * step // STEPS)
@@ -36,15 +36,15 @@ def long_chat() -> ChatTree:
     chat = ChatTree(id="1" * 22, created=1_790_000_000.0)
     parent: str | None = None
     for turn in range(12):
-        asked = Message(
+        prompt = Message(
             role="user", content=f"Question {turn}?", parent=parent, id=f"q{turn}", created=1.79e9
         )
-        chat.add(asked)
-        said = "\n\n".join([f"Answer {turn}", *("A line that is long enough to wrap. " * 4,) * 3])
+        chat.add(prompt)
+        text = "\n\n".join([f"Answer {turn}", *("A line that is long enough to wrap. " * 4,) * 3])
         answer = Message(
             role="assistant",
-            content=said,
-            parent=asked.id,
+            content=text,
+            parent=prompt.id,
             id=f"a{turn}",
             created=1.79e9,
             model="qwen3:8b",
@@ -54,8 +54,8 @@ def long_chat() -> ChatTree:
     return chat
 
 
-async def begun(chat: Chat, daemon: FakeDaemon, tree: ChatTree) -> None:
-    """A long answer comes, and a draft is there."""
+async def start_answering(chat: Chat, daemon: FakeDaemon, tree: ChatTree) -> None:
+    """Start a long answer and type a draft."""
     await chat.until_shown("smollm2:135m on disk")
     chat.screen.open_chat(tree)
     daemon.script(*PIECES, gate_before=len(PIECES) // 2)
@@ -69,9 +69,11 @@ async def begun(chat: Chat, daemon: FakeDaemon, tree: ChatTree) -> None:
     chat.screen.composer.replace_text(DRAFT)
 
 
-async def survive(chat: Chat, daemon: FakeDaemon, give_size: Resize, size: tuple[int, int]) -> None:
-    """The storm, with the second half of the answer in it, to its end at `size`."""
-    for number, step in enumerate([*storm(), size]):
+async def resize_rapidly(
+    chat: Chat, daemon: FakeDaemon, give_size: Resize, size: tuple[int, int]
+) -> None:
+    """Resize while the second half of the answer streams, and end at `size`."""
+    for number, step in enumerate([*resize_steps(), size]):
         give_size(chat, *step)
         if number == STEPS:
             daemon.gate.set()
@@ -83,7 +85,7 @@ async def survive(chat: Chat, daemon: FakeDaemon, give_size: Resize, size: tuple
 
 @pytest.mark.slow
 @pytest.mark.parametrize("size", [(80, 24), (160, 45)])
-async def test_the_last_frame_is_that_of_a_program_of_this_size(
+async def test_final_frame_equals_a_fresh_start_at_this_size(
     open_chat: OpenChat,
     fake_daemon: FakeDaemon,
     folders: ChatFolders,
@@ -93,35 +95,35 @@ async def test_the_last_frame_is_that_of_a_program_of_this_size(
 ) -> None:
     tree = long_chat()
     async with open_chat(size=BIGGEST, folders=folders) as chat:
-        await begun(chat, fake_daemon, tree)
-        await survive(chat, fake_daemon, give_size, size)
+        await start_answering(chat, fake_daemon, tree)
+        await resize_rapidly(chat, fake_daemon, give_size, size)
         assert chat.draft == DRAFT
         assert chat.transcript.following
         status = chat.app.query_one(StatusLine).status
-        if size[0] >= 140:  # gauges beside the chat, which are drawn a moment later
+        if size[0] >= 140:  # the gauge panel, which is drawn later
             await chat.until_shown("now idle · first token")
         await chat.pilot.pause()
-        stormed = draw(chat, EMBER.name)
+        resized = draw(chat, EMBER.name)
     async with open_chat(size=size, folders=folders) as fresh:
         await fresh.until_shown("smollm2:135m on disk")
         fresh.screen.open_chat(tree)
         fresh.screen.composer.replace_text(DRAFT)
-        # How fast the answer was is known to the program that saw it come.
+        # Only the program that received the answer knows its speed.
         fresh.app.query_one(StatusLine).status = status
-        await fresh.until(lambda: draw(fresh, EMBER.name) == stormed)
+        await fresh.until(lambda: draw(fresh, EMBER.name) == resized)
 
 
 @pytest.mark.slow
-async def test_who_reads_further_up_stays_there(
+async def test_resizing_keeps_a_scrolled_up_position(
     open_chat: OpenChat, fake_daemon: FakeDaemon, folders: ChatFolders, give_size: Resize
 ) -> None:
     tree = long_chat()
     async with open_chat(size=(80, 24), folders=folders) as chat:
-        await begun(chat, fake_daemon, tree)
+        await start_answering(chat, fake_daemon, tree)
         chat.transcript.scroll_to_entry("a4")
         await chat.until_shown("Answer 4")
         before = chat.transcript.first_in_view
-        await survive(chat, fake_daemon, give_size, (80, 24))
+        await resize_rapidly(chat, fake_daemon, give_size, (80, 24))
         assert chat.transcript.first_in_view is before
         assert "Answer 4" in chat.screen_text
         assert chat.draft == DRAFT

@@ -1,3 +1,5 @@
+"""The clipboard: local programs, OSC 52, tmux, GNU Screen, SSH and WSL."""
+
 from __future__ import annotations
 
 import base64
@@ -14,22 +16,22 @@ import pytest
 from ingle.tui.terminal import clipboard
 
 LOCAL = {"DISPLAY": ":0"}
-FAR = {"SSH_CONNECTION": "1 2 3 4"}
+SSH = {"SSH_CONNECTION": "1 2 3 4"}
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the order is that of Linux")
 
 
 @pytest.fixture
 def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder that is the whole PATH, but for the shell's own tools."""
+    """A folder that is the whole PATH."""
     folder = tmp_path / "bin"
     folder.mkdir()
     monkeypatch.setenv("PATH", f"{folder}:/nowhere")
     return folder
 
 
-def add(folder: Path, name: str, script: str) -> Path:
-    """Put a program there; it writes what it is given to the returned file."""
+def add_program(folder: Path, name: str, script: str) -> Path:
+    """Add a program to the folder; its script can write to the returned file."""
     target = folder / f"{name}.txt"
     program = folder / name
     program.write_text(f"#!/bin/sh\n{script.format(target=target)}\n")
@@ -37,72 +39,74 @@ def add(folder: Path, name: str, script: str) -> Path:
     return target
 
 
-TAKES = "/bin/cat > {target}"
+COPY_STDIN = "/bin/cat > {target}"
 
 
-def test_a_local_program_takes_the_text_and_is_named(programs: Path) -> None:
-    target = add(programs, "xclip", TAKES)
+def test_copy_uses_and_names_a_local_program(programs: Path) -> None:
+    target = add_program(programs, "xclip", COPY_STDIN)
     copied = clipboard.copy("grüße", LOCAL)
     assert copied == clipboard.Copied("Copied (xclip).")
     assert target.read_text() == "grüße"
 
 
-def test_the_next_program_is_tried_when_one_fails(programs: Path) -> None:
-    add(programs, "xclip", "exit 1")
-    target = add(programs, "xsel", TAKES)
+def test_copy_falls_back_to_the_next_program(programs: Path) -> None:
+    add_program(programs, "xclip", "exit 1")
+    target = add_program(programs, "xsel", COPY_STDIN)
     assert clipboard.copy("word", LOCAL).sentence == "Copied (xsel)."
     assert target.read_text() == "word"
 
 
-def test_a_program_that_hangs_is_given_up(programs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_copy_falls_back_to_osc_52_if_the_program_hangs(
+    programs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(clipboard, "TIMEOUT", 0.05)
-    add(programs, "xclip", "exec /bin/sleep 5")
+    add_program(programs, "xclip", "exec /bin/sleep 5")
     copied = clipboard.copy("word", LOCAL)
     assert copied.sequence
     assert copied.sequence == "\x1b]52;c;d29yZA==\x07"
 
 
-def test_a_program_that_stays_behind_does_not_hold_the_copy_up(programs: Path) -> None:
-    target = add(programs, "xclip", "/bin/cat > {target}; (exec /bin/sleep 1) &")
+def test_copy_does_not_wait_for_background_processes(programs: Path) -> None:
+    target = add_program(programs, "xclip", "/bin/cat > {target}; (exec /bin/sleep 1) &")
     assert not clipboard.copy("word", LOCAL).sequence
     assert target.read_text() == "word"
 
 
-def test_wayland_comes_before_x11(programs: Path) -> None:
-    add(programs, "wl-copy", TAKES)
-    add(programs, "xclip", TAKES)
+def test_wayland_is_preferred_to_x11(programs: Path) -> None:
+    add_program(programs, "wl-copy", COPY_STDIN)
+    add_program(programs, "xclip", COPY_STDIN)
     names = [program.name for program in clipboard.writers(LOCAL | {"WAYLAND_DISPLAY": "w"})]
     assert names == ["wl-copy", "xclip"]
 
 
-def test_windows_under_linux_gets_utf_16(programs: Path) -> None:
-    target = add(programs, "clip.exe", TAKES)
+def test_wsl_clipboard_gets_utf_16(programs: Path) -> None:
+    target = add_program(programs, "clip.exe", COPY_STDIN)
     assert not clipboard.copy("ä", {"WSL_DISTRO_NAME": "Debian"}).sequence
     assert target.read_bytes() == "ä".encode("utf-16-le")
 
 
-def test_over_ssh_the_far_machines_clipboard_is_left_alone(programs: Path) -> None:
-    add(programs, "xclip", TAKES)
-    copied = clipboard.copy("word", FAR | LOCAL)
+def test_copy_over_ssh_uses_osc_52(programs: Path) -> None:
+    add_program(programs, "xclip", COPY_STDIN)
+    copied = clipboard.copy("word", SSH | LOCAL)
     assert copied.sentence == "Sent to the terminal, which does not confirm it (OSC 52)."
     assert copied.sequence
 
 
-def test_over_ssh_in_tmux_tmux_takes_it(programs: Path) -> None:
-    target = add(programs, "tmux", 'echo "$@" > {target}; /bin/cat >> {target}')
-    copied = clipboard.copy("word", FAR | {"TMUX": "/tmp/tmux,1,0"})
+def test_copy_over_ssh_in_tmux_uses_tmux(programs: Path) -> None:
+    target = add_program(programs, "tmux", 'echo "$@" > {target}; /bin/cat >> {target}')
+    copied = clipboard.copy("word", SSH | {"TMUX": "/tmp/tmux,1,0"})
     assert not copied.sequence
     assert "tmux" in copied.sentence
     assert target.read_text() == "load-buffer -w -\nword"
 
 
-def test_the_limit_of_the_terminal_is_told() -> None:
-    copied = clipboard.copy("x" * 80_000, FAR)
+def test_terminal_size_limit_is_reported() -> None:
+    copied = clipboard.copy("x" * 80_000, SSH)
     assert "80 kB" in copied.sentence
     assert "75 kB" in copied.sentence
 
 
-def test_gnu_screen_gets_the_sequence_in_pieces() -> None:
+def test_osc_52_is_split_for_gnu_screen() -> None:
     sequence = clipboard.osc_52("word " * 40, {"STY": "1.pts"})
     pieces = re.findall(r"\x1bP(.*?)\x1b\\", sequence, re.DOTALL)
     assert len(pieces) > 1
@@ -112,22 +116,22 @@ def test_gnu_screen_gets_the_sequence_in_pieces() -> None:
     assert base64.b64decode(inner[7:-1]) == b"word " * 40
 
 
-def test_half_a_character_does_not_break_the_copy() -> None:
-    assert clipboard.copy("a\ud800b", FAR).sequence
+def test_lone_surrogate_can_be_copied() -> None:
+    assert clipboard.copy("a\ud800b", SSH).sequence
 
 
-def test_paste_reads_what_a_program_gives(programs: Path) -> None:
-    add(programs, "xclip", "printf 'one\\ntwo'")
+def test_paste_reads_from_a_program(programs: Path) -> None:
+    add_program(programs, "xclip", "printf 'one\\ntwo'")
     assert clipboard.paste(LOCAL) == "one\ntwo"
 
 
-def test_paste_says_where_nothing_can_read(programs: Path) -> None:
+def test_paste_without_a_program_gives_none(programs: Path) -> None:
     assert clipboard.paste(LOCAL) is None
 
 
 @pytest.fixture
 def tmux(tmp_path: Path) -> Iterator[dict[str, str]]:
-    """A real tmux server of its own, and the environment inside of it."""
+    """A separate tmux server; gives the environment inside of it."""
     program = shutil.which("tmux")
     if program is None:
         pytest.skip("tmux is not installed")
@@ -139,10 +143,8 @@ def tmux(tmp_path: Path) -> Iterator[dict[str, str]]:
     subprocess.run([*command, "kill-server"], env=env, check=False)
 
 
-def test_a_real_tmux_takes_and_gives_the_text(
-    tmux: dict[str, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_copy_and_paste_through_tmux(tmux: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TMUX", tmux["TMUX"])
     text = "two lines\nof grüße 漢字"
-    assert not clipboard.copy(text, FAR | tmux).sequence
-    assert clipboard.paste(FAR | tmux) == text
+    assert not clipboard.copy(text, SSH | tmux).sequence
+    assert clipboard.paste(SSH | tmux) == text

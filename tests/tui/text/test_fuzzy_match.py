@@ -1,3 +1,5 @@
+"""Fuzzy matching and ranking of file names."""
+
 from __future__ import annotations
 
 import pytest
@@ -25,17 +27,17 @@ FILES = [
         ("twc", "tui/widgets/composer.py"),
     ],
 )
-def test_the_file_that_is_meant_comes_first(query: str, best: str) -> None:
+def test_best_match_is_ranked_first(query: str, best: str) -> None:
     assert rank(query, FILES, 3)[0] == best
 
 
-def test_a_capital_must_be_one() -> None:
+def test_capital_letters_match_only_capitals() -> None:
     assert rank("Composer", FILES, 3) == []
 
 
-def test_nothing_typed_shows_the_nearest() -> None:
+def test_empty_query_ranks_the_shortest_paths_first() -> None:
     assert rank("", FILES, 2) == ["README.md", "daemon/app.py"]
 
 
-def test_letters_that_mean_something_in_patterns_are_letters() -> None:
+def test_regex_characters_are_literal() -> None:
     assert rank(".*", ["a.b*", "abc"], 3) == ["a.b*"]

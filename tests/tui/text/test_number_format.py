@@ -1,3 +1,5 @@
+"""Formatting of sizes, durations, token counts, speeds, percentages and bars."""
+
 from __future__ import annotations
 
 import re
@@ -30,7 +32,7 @@ def test_tokens_and_speed() -> None:
     assert number_format.speed(3.14) == "3.1 tok/s"
 
 
-def test_percents_have_one_form() -> None:
+def test_percentages_are_formatted_in_one_place() -> None:
     assert [number_format.percent(part) for part in (0, 0.126, 1)] == ["0 %", "13 %", "100 %"]
     written = re.compile(r"\d%\}|\} ?%[^(]")
     others = [

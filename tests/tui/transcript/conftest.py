@@ -1,4 +1,4 @@
-"""A transcript without a chat around it, and looks for pure rendering."""
+"""Fixtures for the transcript: an app with only a transcript, and styles for rendering."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ingle.tui.transcript.view.transcript import Transcript
 
 
 class TranscriptApp(App[None]):
-    """Nothing but a transcript."""
+    """An app with only a transcript."""
 
     CSS_PATH = Path(ingle.tui.__path__[0]) / "app" / "app.tcss"
 
@@ -42,23 +42,23 @@ class TranscriptApp(App[None]):
         yield Transcript()
 
     @on(Transcript.NewLines)
-    def hear(self, event: Transcript.NewLines) -> None:
-        """Take note of what the screen would say."""
+    def record_new_lines(self, event: Transcript.NewLines) -> None:
+        """Record the notices of new lines."""
         self.new_lines.append(event)
 
     @on(Transcript.BlockAction)
-    def hear_action(self, event: Transcript.BlockAction) -> None:
-        """Take note of what the screen would do."""
+    def record_action(self, event: Transcript.BlockAction) -> None:
+        """Record the actions on blocks."""
         self.block_actions.append(event)
 
     @on(Transcript.LinkClicked)
-    def hear_link(self, event: Transcript.LinkClicked) -> None:
-        """Take note of what the screen would open."""
+    def record_link(self, event: Transcript.LinkClicked) -> None:
+        """Record the addresses of clicked links."""
         self.links.append(event.address)
 
 
 class Shown:
-    """A transcript on a screen, and its reader."""
+    """A transcript on a screen, with its keyboard and mouse."""
 
     def __init__(self, app: TranscriptApp, pilot: Pilot[None]) -> None:
         self.app = app
@@ -68,7 +68,7 @@ class Shown:
     @property
     def screen_lines(self) -> list[str]:
         strips = self.app.screen._compositor.render_strips()  # pyright: ignore[reportPrivateUsage]
-        # The last column belongs to the scroll bar.
+        # The last column is the scroll bar.
         return [strip.text[:-1].rstrip() for strip in strips]
 
     @property
@@ -76,12 +76,12 @@ class Shown:
         return "\n".join(self.screen_lines)
 
     async def until(self, condition: Callable[[], object], seconds: float = 10.0) -> None:
-        """Let the app run until `condition` holds; fails with the screen when it never does."""
+        """Let the app run until `condition` holds; fails with the screen after a timeout."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + seconds
         while not condition():
             if loop.time() > deadline:
-                pytest.fail(f"never came true; the screen:\n{self.screen_text}")
+                pytest.fail(f"timed out; the screen:\n{self.screen_text}")
             await self.pilot.pause(0.005)
         await self.pilot.pause()
 
@@ -114,7 +114,7 @@ def open_transcript() -> OpenTranscript:
 
 @pytest.fixture(scope="session")
 def styles() -> TranscriptStyles:
-    """Styles that can be told from one another."""
+    """Styles that are all different."""
     names = [field.name for field in fields(TranscriptStyles)]
     return TranscriptStyles(
         **{name: Style(color=f"color({number + 1})") for number, name in enumerate(names)}
@@ -126,7 +126,7 @@ ShowLines = Callable[..., list[str]]
 
 @pytest.fixture
 def show(styles: TranscriptStyles) -> ShowLines:
-    """`show(entry, width=60)`: the text of its lines without the space at their ends."""
+    """`show(entry, width=60)`: the text of its lines without trailing spaces."""
 
     def shown(entry: Entry, width: int = 60) -> list[str]:
         return [line.text.rstrip() for line in entry.lines(RenderOptions(styles, width))]

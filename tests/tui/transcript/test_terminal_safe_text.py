@@ -1,3 +1,5 @@
+"""Cleaning text of terminal control sequences, whole and in a stream."""
+
 from __future__ import annotations
 
 import itertools
@@ -18,7 +20,7 @@ hostile = st.lists(
 
 
 @given(hostile, st.lists(st.integers(0, 100)))
-def test_pieces_clean_like_the_whole(text: str, cuts: list[int]) -> None:
+def test_streamed_text_is_cleaned_like_the_whole(text: str, cuts: list[int]) -> None:
     borders = sorted({0, *(cut for cut in cuts if cut < len(text)), len(text)})
     cleaner = StreamCleaner()
     parts = [cleaner.feed(text[a:b]) for a, b in itertools.pairwise(borders)]
@@ -27,14 +29,14 @@ def test_pieces_clean_like_the_whole(text: str, cuts: list[int]) -> None:
 
 @pytest.mark.parametrize("length", [10, 499, 500, 501, 511, 512, 2000])
 @pytest.mark.parametrize("start", ["\x1b]", "\x1b[", "\x9d"])
-def test_long_sequences_clean_alike_in_pieces(start: str, length: int) -> None:
+def test_long_sequences_are_cleaned_alike_in_a_stream(start: str, length: int) -> None:
     text = f"a{start}{'1' * length}\x07b"
     cleaner = StreamCleaner()
     assert "".join(map(cleaner.feed, text)) + cleaner.flush() == clean(text)
 
 
 @given(st.one_of(hostile, st.text()))
-def test_nothing_dangerous_is_left(text: str) -> None:
+def test_no_control_characters_remain(text: str) -> None:
     result = clean(text)
     assert not any(ord(c) < 32 and c not in "\n\t" for c in result)
     assert not any(127 <= ord(c) < 160 for c in result)
@@ -43,7 +45,7 @@ def test_nothing_dangerous_is_left(text: str) -> None:
 
 
 @given(st.text(st.characters(min_codepoint=32, max_codepoint=126)))
-def test_plain_text_stays(text: str) -> None:
+def test_plain_text_is_unchanged(text: str) -> None:
     assert clean(text) == text
 
 
@@ -66,5 +68,5 @@ def test_plain_text_stays(text: str) -> None:
         ("tags \U000e0041\U000e0042 hidden", "tags  hidden"),
     ],
 )
-def test_sequences_go_and_text_stays(text: str, result: str) -> None:
+def test_control_sequences_are_removed(text: str, result: str) -> None:
     assert clean(text) == result

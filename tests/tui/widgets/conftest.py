@@ -1,4 +1,4 @@
-"""A composer in an app of its own."""
+"""Fixtures for widgets: an app with only a composer."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ingle.tui.widgets.composer.composer import Composer
 
 
 class ComposerScreen(Screen[None]):
-    """Keeps the commands that the composer runs."""
+    """Records the commands that the composer runs."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -32,7 +32,7 @@ class ComposerScreen(Screen[None]):
 
 
 class ComposerApp(App[None]):
-    """Keeps what the composer submits, and clears it as the chat does."""
+    """Records submitted prompts and clears the composer, as the chat does."""
 
     CSS_PATH = str(Path(__file__).parents[3] / "tui" / "app" / "app.tcss")
 
@@ -40,10 +40,10 @@ class ComposerApp(App[None]):
         super().__init__()
         self.folder = folder
         self.submitted: list[Composer.Submitted] = []
-        self.commanded = ComposerScreen()
+        self.command_screen = ComposerScreen()
 
     def get_default_screen(self) -> ComposerScreen:
-        return self.commanded
+        return self.command_screen
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
         return FALLBACK_VARIABLES
@@ -60,14 +60,14 @@ class ComposerApp(App[None]):
         composer.focus()
 
     @on(Composer.Submitted)
-    def keep(self, event: Composer.Submitted) -> None:
+    def record(self, event: Composer.Submitted) -> None:
         self.submitted.append(event)
         composer = self.query_one(Composer)
         composer.remember(event.text)
         composer.clear_sent(event.text)
 
 
-class Desk:
+class ComposerHarness:
     """The app and its keyboard."""
 
     def __init__(self, app: ComposerApp, pilot: Pilot[None]) -> None:
@@ -85,12 +85,12 @@ class Desk:
         return "\n".join(strip.text.rstrip() for strip in lines)
 
     async def until(self, condition: Callable[[], object], seconds: float = 10.0) -> None:
-        """Let the app run until `condition` holds; fails with the screen when it never does."""
+        """Let the app run until `condition` holds; fails with the screen after a timeout."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + seconds
         while not condition():
             if loop.time() > deadline:
-                pytest.fail(f"never came true; the screen:\n{self.screen_text}")
+                pytest.fail(f"timed out; the screen:\n{self.screen_text}")
             await self.pilot.pause(0.005)
         await self.pilot.pause()
 
@@ -106,22 +106,22 @@ class Desk:
         await self.pilot.press(*(names.get(letter, letter) for letter in text))
 
     async def paste(self, text: str) -> None:
-        """Have the terminal paste."""
+        """Paste a text, like the terminal."""
         self.composer.post_message(events.Paste(text))
         await self.pilot.pause()
 
 
-OpenDesk = Callable[..., AbstractAsyncContextManager[Desk]]
+OpenComposer = Callable[..., AbstractAsyncContextManager[ComposerHarness]]
 
 
 @pytest.fixture
-def open_desk(tmp_path: Path) -> OpenDesk:
-    """`async with open_desk(size=(80, 24)) as desk`; files are in `tmp_path`."""
+def open_composer(tmp_path: Path) -> OpenComposer:
+    """`async with open_composer(size=(80, 24)) as harness`; files are in `tmp_path`."""
 
     @asynccontextmanager
-    async def opened(size: tuple[int, int] = (80, 24)) -> AsyncGenerator[Desk]:
+    async def opened(size: tuple[int, int] = (80, 24)) -> AsyncGenerator[ComposerHarness]:
         app = ComposerApp(tmp_path)
         async with app.run_test(size=size, notifications=True) as pilot:
-            yield Desk(app, pilot)
+            yield ComposerHarness(app, pilot)
 
     return opened

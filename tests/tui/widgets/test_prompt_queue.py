@@ -1,3 +1,5 @@
+"""The queue of prompts above the composer."""
+
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
@@ -9,7 +11,7 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.slow
-async def test_a_waiting_prompt_is_taken_back_by_a_click(
+async def test_click_returns_a_queued_prompt_to_the_draft(
     open_chat: OpenChat, fake_daemon: FakeDaemon
 ) -> None:
     fake_daemon.script("One.", "more", gate_before=1)
@@ -29,7 +31,7 @@ async def test_a_waiting_prompt_is_taken_back_by_a_click(
         assert fake_daemon.prompts[1][-1]["content"] == "third"
 
 
-async def test_ctrl_d_leaves_where_nothing_is_typed(open_chat: OpenChat) -> None:
+async def test_ctrl_d_quits_with_an_empty_draft(open_chat: OpenChat) -> None:
     async with open_chat() as chat:
         await chat.until_shown("on disk")
         await chat.pilot.press("a", "ctrl+d", "backspace", "ctrl+d")

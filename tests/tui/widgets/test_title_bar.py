@@ -1,4 +1,4 @@
-"""The line at the top."""
+"""The title bar: branch, saved state, width, and clicks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ..conftest import OpenChat
 
 
-def test_the_place_is_that_of_the_last_branching() -> None:
+def test_branch_position_is_of_the_last_fork() -> None:
     tree = ChatTree()
     assert branch_of(tree) == ""
     prompt = tree.add(Message(role="user", content="a"))
@@ -32,7 +32,9 @@ def test_the_place_is_that_of_the_last_branching() -> None:
 
 
 @pytest.mark.parametrize("width", [60, 80, 160])
-async def test_what_matters_most_stays(open_chat: OpenChat, width: int) -> None:
+async def test_narrow_title_bar_keeps_the_most_important_parts(
+    open_chat: OpenChat, width: int
+) -> None:
     async with open_chat(size=(width, 30)) as chat:
         await chat.until_shown("smollm2:135m")
         await chat.send("Kyoto with parents in four days")
@@ -49,7 +51,7 @@ async def test_what_matters_most_stays(open_chat: OpenChat, width: int) -> None:
         assert len(top) <= width
 
 
-async def test_a_temporary_chat_says_so(open_chat: OpenChat) -> None:
+async def test_temporary_chat_is_marked(open_chat: OpenChat) -> None:
     async with open_chat(size=(100, 30)) as chat:
         await chat.until_shown("smollm2:135m")
         await chat.pilot.press("ctrl+t")
@@ -60,7 +62,7 @@ async def test_a_temporary_chat_says_so(open_chat: OpenChat) -> None:
 
 
 @pytest.mark.slow
-async def test_a_kept_chat_says_so_and_trouble_too(open_chat: OpenChat, tmp_path: Path) -> None:
+async def test_saved_state_and_errors_are_shown(open_chat: OpenChat, tmp_path: Path) -> None:
     folders = ChatFolders(tmp_path / "chats", tmp_path / "config")
     async with open_chat(size=(100, 30), folders=folders) as chat:
         await chat.until_shown("smollm2:135m")
@@ -72,10 +74,10 @@ async def test_a_kept_chat_says_so_and_trouble_too(open_chat: OpenChat, tmp_path
         await chat.until_shown("│ saved")
 
 
-async def test_a_click_leads_to_models_and_to_the_reason(open_chat: OpenChat) -> None:
+async def test_clicks_open_models_and_the_route_reason(open_chat: OpenChat) -> None:
     async with open_chat(size=(100, 30)) as chat:
         await chat.until_shown("smollm2:135m")
         await chat.pilot.click(RouteLine)
-        await chat.until_told("no cloud provider is configured")
+        await chat.until_notified("no cloud provider is configured")
         await chat.pilot.click(TitleBar, offset=(90, 0))
         await chat.until_shown("filter, or hf.co")

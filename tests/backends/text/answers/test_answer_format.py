@@ -1,4 +1,4 @@
-"""What a request makes of the ways a model writes its answers."""
+"""`AnswerFormats`: the grammar and parser of an answer, by request and chat template."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ NUMBER = Grammar(GrammarKind.REGEX, "[0-9]+")
 
 
 def request(**fields: Any) -> GenerateRequest:
-    asked: dict[str, Any] = {"messages": [ChatMessage("user", "x")], **fields}
-    return GenerateRequest(id="r", **asked)
+    values: dict[str, Any] = {"messages": [ChatMessage("user", "x")], **fields}
+    return GenerateRequest(id="r", **values)
 
 
 def accepts(template: str, answer: str, tail: str = "assistant\n", **fields: Any) -> bool:
-    """Whether an answer is all that the request's grammar wants."""
+    """Whether the answer satisfies the grammar of the request completely."""
     tokenizer = ByteTokenizer()
     form = AnswerFormats(tokenizer, template).of(request(**fields), tail)
     assert form.grammar is not None
@@ -47,7 +47,7 @@ def accepts(template: str, answer: str, tail: str = "assistant\n", **fields: Any
 
 
 @pytest.mark.parametrize(
-    ("answer", "right"),
+    ("answer", "valid"),
     [
         (WEATHER, True),
         (NOW, True),
@@ -59,14 +59,18 @@ def accepts(template: str, answer: str, tail: str = "assistant\n", **fields: Any
         (f"Well, {NOW}", False),
     ],
 )
-def test_a_required_call_is_forced(answer: str, right: bool) -> None:
-    assert accepts(QWEN, answer, tools=TOOLS, tool_choice=REQUIRED) is right
+def test_required_tool_call_is_enforced(answer: str, valid: bool) -> None:
+    assert accepts(QWEN, answer, tools=TOOLS, tool_choice=REQUIRED) is valid
 
 
-def test_one_call_and_named_tools_only() -> None:
-    one: dict[str, Any] = {"tools": TOOLS, "tool_choice": REQUIRED, "parallel_tool_calls": False}
-    assert accepts(QWEN, NOW, **one)
-    assert not accepts(QWEN, f"{NOW}\n{NOW}", **one)
+def test_single_call_and_named_tools_are_enforced() -> None:
+    single_call: dict[str, Any] = {
+        "tools": TOOLS,
+        "tool_choice": REQUIRED,
+        "parallel_tool_calls": False,
+    }
+    assert accepts(QWEN, NOW, **single_call)
+    assert not accepts(QWEN, f"{NOW}\n{NOW}", **single_call)
     named: dict[str, Any] = {"tools": TOOLS, "tool_choice": ToolChoice("required", ["weather"])}
     assert accepts(QWEN, WEATHER, **named)
     assert not accepts(QWEN, NOW, **named)
@@ -77,7 +81,7 @@ BARE = '{"name": "weather", "arguments": {"city": "Rome"}}'
 
 @pytest.mark.parametrize("template", [QWEN, "no tools"])
 @pytest.mark.parametrize(
-    ("answer", "right"),
+    ("answer", "valid"),
     [
         ("Hello", True),
         ("", True),
@@ -101,23 +105,23 @@ BARE = '{"name": "weather", "arguments": {"city": "Rome"}}'
         ('{"name": "now", "parameters": {}}', True),
     ],
 )
-def test_what_begins_as_a_call_is_held_to_its_schema(
-    template: str, answer: str, right: bool
+def test_text_that_begins_as_a_call_must_match_its_schema(
+    template: str, answer: str, valid: bool
 ) -> None:
-    assert accepts(template, answer, tools=TOOLS) is right
+    assert accepts(template, answer, tools=TOOLS) is valid
     without: list[dict[str, Any]] = [{}, {"tools": TOOLS, "tool_choice": ToolChoice("none")}]
     for fields in without:
         forms = AnswerFormats(ByteTokenizer(), template)
         assert forms.of(request(**fields), "").grammar is None
 
 
-def test_models_that_keep_to_their_format_are_not_held() -> None:
+def test_reliable_formats_get_no_grammar() -> None:
     for template in (QWEN3, "[TOOL_CALLS]"):
         forms = AnswerFormats(ByteTokenizer(), template)
         assert forms.of(request(tools=TOOLS), "").grammar is None
 
 
-def test_a_choice_among_some_tools_forces_nothing() -> None:
+def test_auto_choice_of_some_tools_does_not_force_a_call() -> None:
     forms = AnswerFormats(ByteTokenizer(), QWEN)
     form = forms.of(request(tools=TOOLS, tool_choice=ToolChoice("auto", ["now"])), "")
     assert accepts(QWEN, "Hello", tools=TOOLS, tool_choice=ToolChoice("auto", ["now"]))
@@ -131,19 +135,19 @@ def test_a_choice_among_some_tools_forces_nothing() -> None:
         )
 
 
-def test_a_form_of_the_text_stands_in_its_channel() -> None:
+def test_grammar_applies_to_the_final_channel() -> None:
     final = "<|channel|>final<|message|>42"
     off = Reasoning(enabled=False)
     assert accepts("<|channel|>", final, grammar=NUMBER, reasoning=off)
     cohere = "START_THINKING<|START_ACTION|>"
-    thought = "<|START_THINKING|>Hm<|END_THINKING|>"
-    said = "<|START_RESPONSE|>42<|END_RESPONSE|>"
-    assert accepts(cohere, thought + said, grammar=NUMBER)
-    assert accepts(cohere, said, grammar=NUMBER, reasoning=off)
-    assert not accepts(cohere, thought + "42", grammar=NUMBER)
+    reasoning_block = "<|START_THINKING|>Hm<|END_THINKING|>"
+    response = "<|START_RESPONSE|>42<|END_RESPONSE|>"
+    assert accepts(cohere, reasoning_block + response, grammar=NUMBER)
+    assert accepts(cohere, response, grammar=NUMBER, reasoning=off)
+    assert not accepts(cohere, reasoning_block + "42", grammar=NUMBER)
 
 
-def test_thoughts_come_before_what_is_forced() -> None:
+def test_reasoning_precedes_a_forced_call() -> None:
     fields: dict[str, Any] = {"tools": TOOLS, "tool_choice": REQUIRED}
     assert accepts(QWEN3, f"<think>\nHm.\n</think>\n\n{NOW}", **fields)
     assert accepts(QWEN3, NOW, **fields)
@@ -163,16 +167,16 @@ def test_thoughts_come_before_what_is_forced() -> None:
         Grammar(GrammarKind.GBNF, "root ::= [0-9]+"),
     ],
 )
-def test_a_form_of_the_text_stands_beside_calls_and_behind_thoughts(grammar: Grammar) -> None:
-    for answer, right in (("42", True), (NOW, True), ("x", False), (f"42{NOW}", False)):
-        assert accepts(QWEN, answer, tools=TOOLS, grammar=grammar) is right
-    for answer, right in (("42", True), ("<think>x</think>42", True), ("<think>x</think>x", False)):
-        assert accepts(QWEN3, answer, grammar=grammar) is right
+def test_grammar_allows_tool_calls_and_follows_reasoning(grammar: Grammar) -> None:
+    for answer, valid in (("42", True), (NOW, True), ("x", False), (f"42{NOW}", False)):
+        assert accepts(QWEN, answer, tools=TOOLS, grammar=grammar) is valid
+    for answer, valid in (("42", True), ("<think>x</think>42", True), ("<think>x</think>x", False)):
+        assert accepts(QWEN3, answer, grammar=grammar) is valid
     assert not accepts(QWEN3, "42", tail="<think>", grammar=grammar)
     assert not accepts(QWEN, "42", tools=TOOLS, tool_choice=REQUIRED, grammar=grammar)
 
 
-def test_what_is_not_told_apart_keeps_its_grammar() -> None:
+def test_raw_requests_keep_their_grammar_unchanged() -> None:
     forms = AnswerFormats(ByteTokenizer(), QWEN)
     cases: list[dict[str, Any]] = [
         {"raw": True, "tools": TOOLS},
@@ -185,7 +189,7 @@ def test_what_is_not_told_apart_keeps_its_grammar() -> None:
         assert (form.grammar, form.new_parser) == (NUMBER, None)
 
 
-def test_a_schema_nobody_can_follow_is_any_object_unless_strict() -> None:
+def test_unsupported_schema_allows_any_object_unless_strict() -> None:
     remote = '{"type":"object","properties":{"a":{"$ref":"https://x.invalid/y"}}}'
     fields: dict[str, Any] = {"tools": [Tool("f", parameters=remote)], "tool_choice": REQUIRED}
     answer = '<tool_call>\n{"name": "f", "arguments": {"b": 1}}\n</tool_call>'
@@ -196,12 +200,12 @@ def test_a_schema_nobody_can_follow_is_any_object_unless_strict() -> None:
     assert caught.value.param == "tools"
 
 
-def test_a_tool_nobody_offered_cannot_be_named() -> None:
+def test_tool_choice_of_an_unknown_tool_is_rejected() -> None:
     with pytest.raises(RequestRejected, match="'fly'"):
         accepts(QWEN, NOW, tools=TOOLS, tool_choice=ToolChoice("required", ["fly"]))
 
 
-def test_a_broken_form_of_the_text_is_named_as_such() -> None:
+def test_invalid_grammar_names_its_parameter() -> None:
     with pytest.raises(RequestRejected) as caught:
         accepts(QWEN3, "x", grammar=Grammar(GrammarKind.REGEX, "(", param="response_format"))
     assert caught.value.param == "response_format"

@@ -1,3 +1,5 @@
+"""Infill (FIM) prompts: order, files, truncation and vocabularies."""
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -21,101 +23,101 @@ from tests.harness.local_backend import LocalBackend
 
 FetchModel = Callable[[str], Path]
 
-ROOM = 4000
+LIMIT = 4000
 REPOSITORY = InfillMarks(1000, 1001, 1002, 1003, 1004)
 
 
-class Named(ByteTokenizer):
-    """Whose vocabulary has other control tokens."""
+class NamedTokenTokenizer(ByteTokenizer):
+    """A tokenizer with other control tokens."""
 
     adds_bos = False
 
-    def __init__(self, *names: str, told: dict[Any, int] | None = None) -> None:
+    def __init__(self, *names: str, infill_metadata: dict[Any, int] | None = None) -> None:
         self._names = {name: 1000 + number for number, name in enumerate(names)}
-        self._told = told or {}
+        self._infill_metadata = infill_metadata or {}
 
     def find_token(self, text: str) -> int | None:
         return self._names.get(text)
 
     @property
     def infill_tokens(self) -> dict[Any, int]:
-        return self._told
+        return self._infill_metadata
 
 
-def spelled(tokens: list[int]) -> str:
-    """The tokens as text; control tokens by their names."""
+def token_text(tokens: list[int]) -> str:
+    """The tokens as text, with control tokens by name."""
     tokenizer = ByteTokenizer()
     return b"".join(tokenizer.token_bytes(token, special=True) for token in tokens).decode()
 
 
-def build(infill: Infill, limit: int = ROOM) -> str:
-    return spelled(InfillPrompts(ByteTokenizer()).build(infill, limit=limit))
+def build(infill: Infill, limit: int = LIMIT) -> str:
+    return token_text(InfillPrompts(ByteTokenizer()).build(infill, limit=limit))
 
 
-def test_prefix_suffix_middle() -> None:
+def test_prefix_suffix_middle_order() -> None:
     text = build(Infill("def f():\n", "\nprint(f())\n", "    ret"))
     assert text == (
         "<|begin|><|fim_prefix|>def f():\n    ret<|fim_suffix|>\nprint(f())\n<|fim_middle|>"
     )
 
 
-def test_control_tokens_in_code_are_text() -> None:
-    tokens = InfillPrompts(ByteTokenizer()).build(Infill("<|fim_middle|>", ""), limit=ROOM)
+def test_control_tokens_in_code_are_encoded_as_text() -> None:
+    tokens = InfillPrompts(ByteTokenizer()).build(Infill("<|fim_middle|>", ""), limit=LIMIT)
     assert [token for token in tokens if token >= BOS] == [BOS, PREFIX, SUFFIX, MIDDLE]
 
 
 class TestFiles:
-    def test_they_come_first_each_with_its_name(self) -> None:
+    def test_files_precede_the_code_with_their_names(self) -> None:
         files = [InfillFile("a.py", "A = 1\n"), InfillFile("b.py", "B = 2\n")]
         assert build(Infill("x", "y", files=files)) == (
             "<|begin|><|file_sep|>a.py\nA = 1\n<|file_sep|>b.py\nB = 2\n<|file_sep|>current\n"
             "<|fim_prefix|>x<|fim_suffix|>y<|fim_middle|>"
         )
 
-    def test_the_least_important_are_left_out(self) -> None:
+    def test_least_important_files_are_dropped(self) -> None:
         files = [InfillFile(f"{name}.py", name * 400) for name in "abcd"]
         text = build(Infill("x", "y", files=files), limit=3000)
         assert [name for name in "abcd" if name * 400 in text] == ["b", "c", "d"]
 
-    def test_one_that_is_too_large_leaves_room_for_others(self) -> None:
+    def test_too_large_file_is_dropped_and_others_kept(self) -> None:
         files = [InfillFile("a", "a" * 300), InfillFile("b", "b" * 10**7)]
         text = build(Infill("x", "y", files=files))
         assert "a" * 300 in text
         assert "b" * 300 not in text
 
-    def test_a_name_is_one_line(self) -> None:
+    def test_file_names_are_reduced_to_one_line(self) -> None:
         text = build(Infill("x", "y", files=[InfillFile("a\nb", "t"), InfillFile("", "u")]))
         assert "<|file_sep|>a b\nt<|file_sep|>current\nu" in text
 
-    def test_without_a_token_for_files(self) -> None:
-        tokenizer = Named("<PRE>", "<SUF>", "<MID>")
+    def test_files_without_a_file_separator_token(self) -> None:
+        tokenizer = NamedTokenTokenizer("<PRE>", "<SUF>", "<MID>")
         tokens = InfillPrompts(tokenizer).build(
-            Infill("x", "y", files=[InfillFile("a.py", "A")]), limit=ROOM
+            Infill("x", "y", files=[InfillFile("a.py", "A")]), limit=LIMIT
         )
-        at = tokens.index(1000)
-        assert bytes(tokens[:at]) == b"\n\n--- a.py ---\n\nA\n\n--- current ---\n\n"
-        assert tokens[at:] == [1000, ord("x"), 1001, ord("y"), 1002]
+        start = tokens.index(1000)
+        assert bytes(tokens[:start]) == b"\n\n--- a.py ---\n\nA\n\n--- current ---\n\n"
+        assert tokens[start:] == [1000, ord("x"), 1001, ord("y"), 1002]
 
 
 class TestCutting:
     @pytest.mark.parametrize("limit", [5, 40, 400, 4000])
-    def test_what_is_near_the_gap_is_kept(self, limit: int) -> None:
+    def test_text_near_the_cursor_is_kept(self, limit: int) -> None:
         before = "".join(f"before {n}\n" for n in range(1000))
-        behind = "".join(f"behind {n}\n" for n in range(1000))
-        text = build(Infill(before, behind, files=[InfillFile("f", "f" * 99)]), limit=limit)
+        after = "".join(f"behind {n}\n" for n in range(1000))
+        text = build(Infill(before, after, files=[InfillFile("f", "f" * 99)]), limit=limit)
         prefix, _, rest = text.partition("<|fim_prefix|>")[2].partition("<|fim_suffix|>")
         suffix = rest.removesuffix("<|fim_middle|>")
         assert before.endswith(prefix)
-        assert behind.startswith(suffix)
+        assert after.startswith(suffix)
         assert prefix
         assert suffix
         assert len(text) > min(limit, NEAR_TOKENS) // 2
         if limit >= 40:
             assert len(
-                InfillPrompts(ByteTokenizer()).build(Infill(before, behind), limit=limit)
+                InfillPrompts(ByteTokenizer()).build(Infill(before, after), limit=limit)
             ) <= (limit)
 
-    def test_a_key_stroke_leaves_the_beginning_as_it_was(self) -> None:
+    def test_prompt_start_is_stable_while_typing(self) -> None:
         before = "".join(f"line {n}\n" for n in range(1000))
         starts = {
             build(Infill(before + "x" * typed, ""))[: len("<|begin|><|fim_prefix|>") + 500]
@@ -123,7 +125,7 @@ class TestCutting:
         }
         assert len(starts) <= 2
 
-    def test_texts_of_megabytes_are_not_tokenised_whole(self) -> None:
+    def test_large_texts_are_not_tokenized_completely(self) -> None:
         sizes: list[int] = []
 
         class Counting(ByteTokenizer):
@@ -133,7 +135,7 @@ class TestCutting:
 
         text = "word\n" * 2_000_000
         InfillPrompts(Counting()).build(
-            Infill(text, text, files=[InfillFile("f", text)]), limit=ROOM
+            Infill(text, text, files=[InfillFile("f", text)]), limit=LIMIT
         )
         assert max(sizes) < 70_000
 
@@ -155,26 +157,32 @@ class TestVocabularies:
             ),
         ],
     )
-    def test_known_by_name(self, names: tuple[str, ...], marks: InfillMarks) -> None:
-        assert find_marks(Named(*names)) == marks
+    def test_infill_tokens_are_found_by_name(
+        self, names: tuple[str, ...], marks: InfillMarks
+    ) -> None:
+        assert find_marks(NamedTokenTokenizer(*names)) == marks
 
-    def test_the_file_has_the_last_word(self) -> None:
-        told = {"prefix": 7, "suffix": 8, "middle": 9, "file": 10}
-        assert find_marks(Named(told=told)) == InfillMarks(7, 8, 9, file=10)
-        known = Named("<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>", told={"suffix": 5})
+    def test_infill_metadata_overrides_token_names(self) -> None:
+        infill_metadata = {"prefix": 7, "suffix": 8, "middle": 9, "file": 10}
+        assert find_marks(NamedTokenTokenizer(infill_metadata=infill_metadata)) == InfillMarks(
+            7, 8, 9, file=10
+        )
+        known = NamedTokenTokenizer(
+            "<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>", infill_metadata={"suffix": 5}
+        )
         assert find_marks(known) == InfillMarks(1000, 5, 1002)
 
-    def test_half_of_them_is_none(self) -> None:
-        assert find_marks(Named("<|fim_prefix|>", "<|fim_suffix|>")) is None
-        assert find_marks(Named(told={"prefix": 1, "middle": 2})) is None
+    def test_incomplete_infill_tokens_are_ignored(self) -> None:
+        assert find_marks(NamedTokenTokenizer("<|fim_prefix|>", "<|fim_suffix|>")) is None
+        assert find_marks(NamedTokenTokenizer(infill_metadata={"prefix": 1, "middle": 2})) is None
 
-    def test_the_suffix_first(self) -> None:
-        prompts = InfillPrompts(Named("[PREFIX]", "[SUFFIX]"))
-        assert prompts.build(Infill("x", "y"), limit=ROOM) == [1001, ord("y"), 1000, ord("x")]
+    def test_suffix_first_order(self) -> None:
+        prompts = InfillPrompts(NamedTokenTokenizer("[PREFIX]", "[SUFFIX]"))
+        assert prompts.build(Infill("x", "y"), limit=LIMIT) == [1001, ord("y"), 1000, ord("x")]
 
 
-def test_a_model_without_them_says_so() -> None:
-    prompts = PromptBuilder(Named(), None, context=512)
+def test_model_without_infill_tokens_rejects_infill() -> None:
+    prompts = PromptBuilder(NamedTokenTokenizer(), None, context=512)
     assert not prompts.infills
     with pytest.raises(RequestRejected, match="does not support infill") as caught:
         prompts.build(GenerateRequest(id="a", infill=Infill("x", "y")))
@@ -182,20 +190,20 @@ def test_a_model_without_them_says_so() -> None:
     assert caught.value.hint
 
 
-@pytest.mark.parametrize("most", [None, 0, 10, 10**6])
-def test_there_is_room_for_an_answer(most: int | None) -> None:
+@pytest.mark.parametrize("max_tokens", [None, 0, 10, 10**6])
+def test_infill_prompt_leaves_room_for_the_answer(max_tokens: int | None) -> None:
     prompts = PromptBuilder(ByteTokenizer(), None, context=512)
     infill = Infill("x" * 9999, "y" * 9999)
-    request = GenerateRequest(id="a", infill=infill, max_tokens=most, max_context=300)
+    request = GenerateRequest(id="a", infill=infill, max_tokens=max_tokens, max_context=300)
     prompt = prompts.build(request)
-    assert 200 <= len(prompt.token_ids) <= 300 - min(75, most or 1)
+    assert 200 <= len(prompt.token_ids) <= 300 - min(75, max_tokens or 1)
     assert FILE not in prompt.token_ids
 
 
 @pytest.mark.slow
 @pytest.mark.model
 @pytest.mark.parametrize("engine", ["llama.cpp", "cuda"])
-async def test_a_real_model_fills_a_gap(fetch_model: FetchModel, engine: str) -> None:
+async def test_infill_with_a_real_model(fetch_model: FetchModel, engine: str) -> None:
     path = fetch_model("qwen2.5-coder:0.5b")
     backend = LocalBackend(
         LoadSpec(engine=engine, path=str(path), context=1024, slots=2, device="cpu")
@@ -204,26 +212,26 @@ async def test_a_real_model_fills_a_gap(fetch_model: FetchModel, engine: str) ->
     try:
         shapes = InfillFile("shapes.py", "# Shapes.\n" * 40)
         before = "def add(first, second):\n"
-        behind = "\n\n\nprint(add(1, 2))\n"
-        filled, cached = await fill(backend, Infill(before, behind, "    return first", [shapes]))
+        after = "\n\n\nprint(add(1, 2))\n"
+        filled, cached = await fill(backend, Infill(before, after, "    return first", [shapes]))
         assert filled.split("\n")[0].strip() == "+ second"
         assert cached == 0
-        # One key stroke later only what stands around the gap is computed anew.
-        filled, cached = await fill(backend, Infill(before, behind, "    return first +", [shapes]))
+        # One keystroke later, only the tokens around the cursor are computed again.
+        filled, cached = await fill(backend, Infill(before, after, "    return first +", [shapes]))
         assert filled.split("\n")[0].strip() == "second"
         assert cached > 120
-        # What ends a file is no text, whoever writes it.
-        filled, _ = await fill(backend, Infill("x = 1\n", ""), most=200)
+        # End-of-file tokens are not part of the text.
+        filled, _ = await fill(backend, Infill("x = 1\n", ""), max_tokens=200)
         assert "<|" not in filled
     finally:
         await backend.stop()
 
 
-async def fill(backend: LocalBackend, infill: Infill, most: int = 12) -> tuple[str, int]:
-    """What the model writes, and how many tokens of the prompt were computed before."""
+async def fill(backend: LocalBackend, infill: Infill, max_tokens: int = 12) -> tuple[str, int]:
+    """The generated text and the number of cached prompt tokens."""
     text, cached = "", -1
     sampling = SamplingParams(temperature=0)
-    request = GenerateRequest(id="f", infill=infill, max_tokens=most, sampling=sampling)
+    request = GenerateRequest(id="f", infill=infill, max_tokens=max_tokens, sampling=sampling)
     async for event in stream_events(backend, request):
         if isinstance(event, Started):
             cached = event.cached_tokens
@@ -233,7 +241,7 @@ async def fill(backend: LocalBackend, infill: Infill, most: int = 12) -> tuple[s
 
 
 @pytest.mark.model
-def test_tokens_that_end_a_file_end_an_answer(fetch_model: FetchModel) -> None:
+def test_file_separator_tokens_end_the_generation(fetch_model: FetchModel) -> None:
     tokenizer = LlamaVocabulary(fetch_model("qwen2.5-coder:0.5b"))
     ends = ("<|fim_pad|>", "<|file_sep|>", "<|repo_name|>", "<|endoftext|>", "<|im_end|>")
     for text in ends:

@@ -1,4 +1,4 @@
-"""Tests of dividing a prompt's tokens among its messages, against renderings of its beginnings."""
+"""Token counts per message of a prompt, compared with rendering prefixes of the conversation."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from ingle.backends.text.tokenization.tokenizer import Tokenizer, encode_prompt
 MakeTemplate = Callable[..., ChatTemplate]
 
 USER, ASSISTANT = "user", "assistant"
-TALK = [
+CHAT = [
     ChatMessage(USER, "user"),
     ChatMessage(ASSISTANT, "assistant\n\nuser"),
     ChatMessage(USER, "  Größe, 大きさ 🙂?\n"),
@@ -35,7 +35,7 @@ TALK = [
 ]
 SYSTEM = ChatMessage("system", "You are terse.")
 TOOL = Tool("look_up", "Looks up.", '{"type":"object","properties":{"place":{"type":"string"}}}')
-CALLED = [
+TOOL_CHAT = [
     SYSTEM,
     ChatMessage(USER, "Where?"),
     ChatMessage(ASSISTANT, "", tool_calls=[ToolCall("1", "look_up", '{"place":"here"}')]),
@@ -58,8 +58,8 @@ GEMMA = """{{ bos_token }}{% set turns = messages %}{% set system = "" %}
 {%- if add_generation_prompt %}{{ "<start_of_turn>model\n" }}{% endif %}"""
 
 
-class Counting:
-    """Prompts of one template, counted both ways."""
+class TemplateCounts:
+    """Token counts of one template, by `MessageCounter` and by prefixes."""
 
     def __init__(self, tokenizer: Tokenizer, template: ChatTemplate) -> None:
         self.tokenizer = tokenizer
@@ -74,7 +74,8 @@ class Counting:
         return counted
 
     def by_prefixes(self, messages: Sequence[ChatMessage], **fields: Any) -> list[int]:
-        """What each message but the first adds to the prompt of those before it."""
+        """The number of tokens that each message but the first adds to the prompt of the preceding
+        ones."""
         lengths: list[int] = []
         for end in range(1, len(messages) + 1):
             request = GenerateRequest(id="r", messages=list(messages[:end]), **fields)
@@ -84,7 +85,9 @@ class Counting:
 
 
 @pytest.fixture(params=["smollm2", "qwen2.5-coder", "gemma3"])
-def real(request: pytest.FixtureRequest, fetch_model: Any, make_template: MakeTemplate) -> Counting:
+def real_counts(
+    request: pytest.FixtureRequest, fetch_model: Any, make_template: MakeTemplate
+) -> TemplateCounts:
     tokenizer = LlamaVocabulary(fetch_model(request.param))
     template = make_template(
         tokenizer.chat_template or GEMMA,
@@ -92,84 +95,94 @@ def real(request: pytest.FixtureRequest, fetch_model: Any, make_template: MakeTe
         eos_token=tokenizer.eos_text,
         limits=RenderLimits(seconds=30),
     )
-    return Counting(tokenizer, template)
+    return TemplateCounts(tokenizer, template)
 
 
 @pytest.mark.model
-def test_real_templates_agree_with_prefixes(real: Counting) -> None:
-    counted = real.count(TALK)
-    assert counted.messages[1:] == real.by_prefixes(TALK)
-    # The first one has its own words only; BOS and the template's own system prompt are nobody's.
+def test_counts_of_real_templates_match_prefixes(real_counts: TemplateCounts) -> None:
+    counted = real_counts.count(CHAT)
+    assert counted.messages[1:] == real_counts.by_prefixes(CHAT)
+    # The first message counts only its own tokens, without BOS and the template's default system
+    # prompt.
     assert counted.messages[0] == counted.messages[-1]
     assert 2 < counted.rest < 60
-    talk = [SYSTEM, *TALK]
-    counted = real.count(talk)
-    assert counted.messages[2:] == real.by_prefixes(talk)[1:]
+    chat = [SYSTEM, *CHAT]
+    counted = real_counts.count(chat)
+    assert counted.messages[2:] == real_counts.by_prefixes(chat)[1:]
     assert counted.messages[0] >= 4
 
 
 @pytest.mark.model
-def test_calls_of_tools_are_counted(real: Counting) -> None:
-    counted = real.count(CALLED, tools=[TOOL])
+def test_tool_calls_are_counted(real_counts: TemplateCounts) -> None:
+    counted = real_counts.count(TOOL_CHAT, tools=[TOOL])
     assert all(count > 0 for count in counted.messages)
-    assert counted.messages[-2:] == real.by_prefixes(CALLED, tools=[TOOL])[-2:]
-    assert real.count(CALLED[:1]).messages[0] > 0
+    assert counted.messages[-2:] == real_counts.by_prefixes(TOOL_CHAT, tools=[TOOL])[-2:]
+    assert real_counts.count(TOOL_CHAT[:1]).messages[0] > 0
 
 
 @pytest.fixture
-def counting(make_template: MakeTemplate) -> Callable[[str], Counting]:
-    return lambda source: Counting(ByteTokenizer(), make_template(source))
+def make_counts(make_template: MakeTemplate) -> Callable[[str], TemplateCounts]:
+    return lambda source: TemplateCounts(ByteTokenizer(), make_template(source))
 
 
-def test_without_a_system_prompt_only_the_opening_is_left(
-    counting: Callable[[str], Counting],
+def test_rest_is_only_the_generation_prompt(
+    make_counts: Callable[[str], TemplateCounts],
 ) -> None:
-    chatml = counting(CHATML)
-    counted = chatml.count([SYSTEM, *TALK])
-    assert counted.messages[1:] == chatml.by_prefixes([SYSTEM, *TALK])
+    chatml = make_counts(CHATML)
+    counted = chatml.count([SYSTEM, *CHAT])
+    assert counted.messages[1:] == chatml.by_prefixes([SYSTEM, *CHAT])
     assert counted.rest == len(encode_prompt(ByteTokenizer(), "<|im_start|>assistant\n"))
     assert chatml.count([]).messages == []
 
 
-def test_an_answer_that_continues_has_no_rest(counting: Callable[[str], Counting]) -> None:
-    chatml = counting(CHATML)
-    whole = chatml.count(TALK[:4])
-    going_on = chatml.count(TALK[:4], continues=True)
-    assert going_on.rest < whole.rest
-    assert going_on.messages[:3] == whole.messages[:3]
-    assert 0 < going_on.messages[3] < whole.messages[3]
-
-
-def test_templates_that_rewrite_texts_are_counted_by_prefixes(
-    counting: Callable[[str], Counting],
+def test_continued_answer_has_no_generation_prompt(
+    make_counts: Callable[[str], TemplateCounts],
 ) -> None:
-    loud = counting(CHATML.replace("message['content']", "message['content'] | upper"))
-    assert loud.count(TALK).messages[1:] == loud.by_prefixes(TALK)
+    chatml = make_counts(CHATML)
+    complete = chatml.count(CHAT[:4])
+    continued = chatml.count(CHAT[:4], continues=True)
+    assert continued.rest < complete.rest
+    assert continued.messages[:3] == complete.messages[:3]
+    assert 0 < continued.messages[3] < complete.messages[3]
 
 
-def test_a_message_without_words_is_counted(counting: Callable[[str], Counting]) -> None:
-    chatml = counting(CHATML)
-    talk = [TALK[0], ChatMessage(ASSISTANT, ""), TALK[2], TALK[3]]
-    assert chatml.count(talk).messages[1:] == chatml.by_prefixes(talk)
+def test_templates_that_change_text_fall_back_to_prefixes(
+    make_counts: Callable[[str], TemplateCounts],
+) -> None:
+    uppercase = make_counts(CHATML.replace("message['content']", "message['content'] | upper"))
+    assert uppercase.count(CHAT).messages[1:] == uppercase.by_prefixes(CHAT)
 
 
-def test_earlier_thoughts_that_are_dropped_cost_nothing(
-    counting: Callable[[str], Counting],
+def test_empty_message_is_counted(make_counts: Callable[[str], TemplateCounts]) -> None:
+    chatml = make_counts(CHATML)
+    chat = [CHAT[0], ChatMessage(ASSISTANT, ""), CHAT[2], CHAT[3]]
+    assert chatml.count(chat).messages[1:] == chatml.by_prefixes(chat)
+
+
+def test_dropped_reasoning_is_not_counted(
+    make_counts: Callable[[str], TemplateCounts],
 ) -> None:
     source = CHATML.replace(
         "message['content']",
         "('<think>' + message.reasoning_content + '</think>' if loop.last and "
         "message.reasoning_content else '') + message['content']",
     )
-    thinking = counting(source + "{# reasoning_content <think> </think> #}")
-    plain = [TALK[0], TALK[1], TALK[2]]
-    thought = [TALK[0], ChatMessage(ASSISTANT, TALK[1].content, reasoning="Hm, hm."), TALK[2]]
-    assert thinking.count(thought).messages == thinking.count(plain).messages
+    reasoning_counts = make_counts(source + "{# reasoning_content <think> </think> #}")
+    plain = [CHAT[0], CHAT[1], CHAT[2]]
+    with_reasoning = [
+        CHAT[0],
+        ChatMessage(ASSISTANT, CHAT[1].content, reasoning="Hm, hm."),
+        CHAT[2],
+    ]
+    assert reasoning_counts.count(with_reasoning).messages == reasoning_counts.count(plain).messages
     off = Reasoning(enabled=False)
-    assert thinking.count(plain, reasoning=off).messages == thinking.count(plain).messages
+    assert (
+        reasoning_counts.count(plain, reasoning=off).messages
+        == reasoning_counts.count(plain).messages
+    )
 
 
-def test_marks_leave_no_trace() -> None:
+def test_marks_are_removed_from_the_text() -> None:
     marks = MessageMarks()
     first = marks.put(ChatMessage(USER, "  word \n"), 0)
     assert first.content.startswith("  x")
@@ -181,18 +194,18 @@ def test_marks_leave_no_trace() -> None:
 
 
 @pytest.mark.slow
-def test_every_template_gives_each_message_its_own(
+def test_every_template_attributes_tokens_to_each_message(
     make_template: MakeTemplate, sources: Path
 ) -> None:
-    talk = [
+    chat = [
         SYSTEM,
         ChatMessage(USER, "One?"),
         ChatMessage(ASSISTANT, "Two."),
         ChatMessage(USER, "Six?"),
     ]
     for path in sorted(sources.glob("*.jinja")):
-        counting = Counting(ByteTokenizer(), make_template(path.read_text("utf-8")))
-        counted = counting.count(talk)
-        # Some put the system prompt into another message.
-        for message, tokens in list(zip(talk, counted.messages, strict=True))[1:]:
+        make_counts = TemplateCounts(ByteTokenizer(), make_template(path.read_text("utf-8")))
+        counted = make_counts.count(chat)
+        # Some templates merge the system prompt into another message.
+        for message, tokens in list(zip(chat, counted.messages, strict=True))[1:]:
             assert tokens >= len(message.content), path.stem

@@ -1,3 +1,5 @@
+"""`PromptBuilder`: template variables, reasoning, continued answers and limits."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -22,7 +24,7 @@ SWITCHES = MESSAGES + "{% if enable_thinking is defined and not enable_thinking 
 
 @pytest.fixture
 def build(make_template: Callable[..., ChatTemplate]) -> Build:
-    """The text of the prompt of a request with these fields."""
+    """Build the prompt text of a request with these fields."""
 
     def build(source: str, messages: Sequence[ChatMessage] = (HI,), **fields: Any) -> str:
         prompts = PromptBuilder(ByteTokenizer(), make_template(source), context=4096)
@@ -32,7 +34,7 @@ def build(make_template: Callable[..., ChatTemplate]) -> Build:
     return build
 
 
-def test_tools_are_shown_unless_they_must_not_be_called(build: Build) -> None:
+def test_tools_are_rendered_unless_tool_choice_is_none(build: Build) -> None:
     source = "{% for t in tools or [] %}{{ t.function | tojson }};{% endfor %}" + MESSAGES
     tools = [Tool("look_up", "Finds.")]
     assert "look_up" in build(source, tools=tools)
@@ -41,23 +43,25 @@ def test_tools_are_shown_unless_they_must_not_be_called(build: Build) -> None:
 
 
 class TestTemplateVariables:
-    def test_they_reach_the_template(self, build: Build) -> None:
+    def test_template_variables_reach_the_template(self, build: Build) -> None:
         assert build(SWITCHES, template_variables={"enable_thinking": False}) == "user:Hi;off"
 
-    def test_they_go_before_what_follows_from_the_request(self, build: Build) -> None:
+    def test_template_variables_override_the_request(self, build: Build) -> None:
         fields = {"template_variables": {"enable_thinking": True}}
         assert build(SWITCHES, reasoning=Reasoning(enabled=False), **fields) == "user:Hi;"
 
     @pytest.mark.parametrize(
         "name", ["messages", "tools", "continues", "add_generation_prompt", "self", "a b", "_x"]
     )
-    def test_those_of_our_own_are_refused(self, build: Build, name: str) -> None:
+    def test_reserved_template_variables_are_rejected(self, build: Build, name: str) -> None:
         with pytest.raises(RequestRejected) as caught:
             build(SWITCHES, template_variables={name: 1})
         assert caught.value.param == "chat_template_kwargs"
 
     @pytest.mark.parametrize("value", [10**30, "\ud800"])
-    def test_values_that_cannot_be_told_are_refused(self, build: Build, value: object) -> None:
+    def test_unserializable_template_variables_are_rejected(
+        self, build: Build, value: object
+    ) -> None:
         with pytest.raises(RequestRejected):
             build(SWITCHES, template_variables={"enable_thinking": value})
 
@@ -66,36 +70,36 @@ class TestReasoning:
     OFF = (Reasoning(enabled=False), Reasoning(budget=0), Reasoning(effort="none"))
 
     @pytest.mark.parametrize("reasoning", OFF)
-    def test_off_by_the_switch_of_the_template(self, build: Build, reasoning: Reasoning) -> None:
+    def test_disabled_by_the_template_variable(self, build: Build, reasoning: Reasoning) -> None:
         assert build(SWITCHES, reasoning=reasoning) == "user:Hi;off"
 
     @pytest.mark.parametrize("reasoning", OFF)
-    def test_off_by_an_empty_thought(self, build: Build, reasoning: Reasoning) -> None:
+    def test_disabled_by_an_empty_reasoning_block(self, build: Build, reasoning: Reasoning) -> None:
         assert build(OPENS, reasoning=reasoning) == "user:Hi;<think>\n\n</think>\n\n"
 
-    def test_off_where_the_model_would_begin_it_itself(self, build: Build) -> None:
+    def test_disabled_when_the_model_opens_reasoning_itself(self, build: Build) -> None:
         source = "{# <think> </think> #}" + MESSAGES + "bot:"
         off = Reasoning(enabled=False)
         assert build(source, reasoning=off) == "user:Hi;bot:<think>\n\n</think>\n\n"
         assert build(MESSAGES, reasoning=off) == "user:Hi;"
 
-    def test_off_where_thoughts_are_messages(self, build: Build) -> None:
+    def test_disabled_when_reasoning_is_a_separate_message(self, build: Build) -> None:
         source = "{# <|channel|>analysis<|message|> #}{{ messages[0].content }}<|end|>"
         text = build(source + "<|start|>assistant", reasoning=Reasoning(enabled=False))
         assert text == (
             "Hi<|end|><|start|>assistant<|channel|>analysis<|message|>\n\n<|end|><|start|>assistant"
         )
 
-    def test_off_where_the_template_closes_it_itself(self, build: Build) -> None:
+    def test_disabled_when_the_template_closes_reasoning(self, build: Build) -> None:
         source = MESSAGES + "<think>{{ '' if enable_thinking else '</think>' }}"
         assert build(source, reasoning=Reasoning(enabled=False)) == "user:Hi;<think></think>"
         assert build(source, reasoning=Reasoning(enabled=True)) == "user:Hi;<think>"
 
-    def test_it_is_left_to_the_template_where_nothing_is_said(self, build: Build) -> None:
+    def test_unspecified_reasoning_is_left_to_the_template(self, build: Build) -> None:
         assert build(OPENS) == "user:Hi;<think>\n"
         assert build(SWITCHES) == "user:Hi;"
 
-    def test_an_effort(self, build: Build) -> None:
+    def test_reasoning_effort_is_mapped_to_known_values(self, build: Build) -> None:
         source = MESSAGES + "{{ reasoning_effort | default('-') }}"
         assert build(source) == "user:Hi;-"
         assert build(source, reasoning=Reasoning(effort="high")) == "user:Hi;high"
@@ -104,7 +108,7 @@ class TestReasoning:
         strict = "{% if reasoning_effort not in ['low', 'high'] %}{{ 1 / 0 }}{% endif %}" + source
         assert build(strict, reasoning=Reasoning(effort="max")) == "user:Hi;high"
 
-    def test_a_budget_that_the_template_knows(self, build: Build) -> None:
+    def test_thinking_budget_is_passed_to_the_template(self, build: Build) -> None:
         source = MESSAGES + "{{ thinking_budget | default(-1) }}"
         assert build(source, reasoning=Reasoning(budget=77)) == "user:Hi;77"
         assert build(source, reasoning=Reasoning(enabled=False)) == "user:Hi;0"
@@ -112,46 +116,49 @@ class TestReasoning:
 
 
 class TestContinuing:
-    def test_the_answer_goes_on_where_the_last_message_ends(self, build: Build) -> None:
-        said = [HI, ChatMessage("assistant", "It is")]
-        assert build(OPENS, said, continues=True) == "user:Hi;assistant:It is"
-        assert build(OPENS, said, continues=False) == "user:Hi;assistant:It is;<think>\n"
+    def test_continues_the_last_assistant_message(self, build: Build) -> None:
+        messages = [HI, ChatMessage("assistant", "It is")]
+        assert build(OPENS, messages, continues=True) == "user:Hi;assistant:It is"
+        assert build(OPENS, messages, continues=False) == "user:Hi;assistant:It is;<think>\n"
 
-    def test_only_an_answer_can_go_on(self, build: Build) -> None:
+    def test_only_assistant_text_can_be_continued(self, build: Build) -> None:
         assert build(OPENS, [HI], continues=True) == "user:Hi;<think>\n"
         call = ChatMessage("assistant", "", tool_calls=[ToolCall("a", "f", "{}")])
         assert build(OPENS, [HI, call], continues=True).endswith("<think>\n")
 
-    def test_thoughts_go_on_too(self, build: Build) -> None:
-        said = [HI, ChatMessage("assistant", "", reasoning="First, I")]
-        knows = (
+    def test_reasoning_can_be_continued(self, build: Build) -> None:
+        messages = [HI, ChatMessage("assistant", "", reasoning="First, I")]
+        renders_reasoning = (
             "{% for m in messages %}{{ m.role }}:"
             "{% if m.reasoning_content %}<think>{{ m.reasoning_content }}</think>{% endif %}"
             "{{ m.content }};{% endfor %}"
         )
-        assert build(knows, said, continues=True) == "user:Hi;assistant:<think>First, I"
-        assert build(OPENS, said, continues=True) == "user:Hi;<think>\nFirst, I"
-        forgets = "{# <think> </think> #}" + MESSAGES
-        assert build(forgets, said, continues=True) == "user:Hi;<think>\nFirst, I"
+        assert (
+            build(renders_reasoning, messages, continues=True)
+            == "user:Hi;assistant:<think>First, I"
+        )
+        assert build(OPENS, messages, continues=True) == "user:Hi;<think>\nFirst, I"
+        drops_reasoning = "{# <think> </think> #}" + MESSAGES
+        assert build(drops_reasoning, messages, continues=True) == "user:Hi;<think>\nFirst, I"
 
 
 class TestBounds:
-    def test_a_prompt_of_token_ids_is_taken_as_it_is(self) -> None:
+    def test_token_id_prompt_is_used_unchanged(self) -> None:
         prompts = PromptBuilder(ByteTokenizer(), None, context=64)
         assert prompts.build(GenerateRequest(id="a", prompt=[1, 2])).token_ids == [1, 2]
 
-    def test_control_tokens_count_in_a_raw_prompt(self) -> None:
+    def test_control_tokens_are_parsed_in_a_raw_prompt(self) -> None:
         prompts = PromptBuilder(ByteTokenizer(), None, context=64)
         request = GenerateRequest(id="a", prompt="<|begin|>")
         assert prompts.build(request).token_ids == [BOS, BOS]
 
-    def test_a_hopeless_text_is_refused_before_it_is_tokenised(self) -> None:
+    def test_far_too_long_text_is_rejected_without_tokenizing(self) -> None:
         prompts = PromptBuilder(ByteTokenizer(), None, context=64)
         with pytest.raises(ContextExceeded) as caught:
             prompts.build(GenerateRequest(id="a", prompt="x" * 2**21))
         assert not caught.value.exact
 
-    def test_without_a_template_there_are_no_conversations(self) -> None:
+    def test_messages_require_a_chat_template(self) -> None:
         prompts = PromptBuilder(ByteTokenizer(), None, context=64)
         with pytest.raises(RequestRejected, match="no chat template"):
             prompts.build(GenerateRequest(id="a", messages=[HI]))

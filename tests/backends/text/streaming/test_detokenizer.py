@@ -1,3 +1,5 @@
+"""Incremental UTF-8 decoding of tokens."""
+
 from __future__ import annotations
 
 from itertools import pairwise
@@ -8,22 +10,22 @@ from hypothesis import strategies as st
 
 from ingle.backends.text.streaming.text_output import TextOutput
 
-# Bytes near the borders of UTF-8, where random bytes would seldom lead.
+# Bytes at the boundaries of UTF-8, which random bytes seldom reach.
 PARTS = [
     *(b"a", b" ", b"\x80", b"\xbf", b"\xc0", b"\xc3", b"\xa9", b"\xe0", b"\xe2\x82", b"\xed\xa0"),
     *(b"\xef\xbf\xbd", b"\xf0\x9f", b"\x98\x80", b"\xf4\x90", b"\xf5", b"\xff", "é€😀".encode()),
 ]
-awkward = st.lists(st.sampled_from(PARTS)).map(b"".join)
+edge_cases = st.lists(st.sampled_from(PARTS)).map(b"".join)
 texts = st.text().map(lambda text: text.encode("utf-8", "ignore"))
 
 
 def split(data: bytes, cuts: list[int]) -> list[bytes]:
-    borders = [0, *sorted(cut % (len(data) + 1) for cut in cuts), len(data)]
-    return [data[start:end] for start, end in pairwise(borders)]
+    boundaries = [0, *sorted(cut % (len(data) + 1) for cut in cuts), len(data)]
+    return [data[start:end] for start, end in pairwise(boundaries)]
 
 
-@given(st.one_of(st.binary(), awkward, texts), st.lists(st.integers(0, 1000)))
-def test_any_split_decodes_like_the_whole(data: bytes, cuts: list[int]) -> None:
+@given(st.one_of(st.binary(), edge_cases, texts), st.lists(st.integers(0, 1000)))
+def test_any_split_decodes_like_the_complete_bytes(data: bytes, cuts: list[int]) -> None:
     pieces = split(data, cuts)
     output = TextOutput(pieces.__getitem__)
     text = "".join(output.push([index]).text for index in range(len(pieces)))
@@ -31,7 +33,7 @@ def test_any_split_decodes_like_the_whole(data: bytes, cuts: list[int]) -> None:
 
 
 @given(texts, st.lists(st.integers(0, 1000)))
-def test_whole_text_never_shows_a_replacement(data: bytes, cuts: list[int]) -> None:
+def test_valid_text_never_shows_a_replacement_character(data: bytes, cuts: list[int]) -> None:
     data = data.replace("\ufffd".encode(), b"")
     pieces = split(data, cuts)
     output = TextOutput(pieces.__getitem__)
@@ -43,7 +45,7 @@ def test_whole_text_never_shows_a_replacement(data: bytes, cuts: list[int]) -> N
 
 
 @pytest.mark.parametrize("text", ["é", "€", "😀", "👩‍👩‍👧"])
-def test_a_character_comes_with_its_last_byte(text: str) -> None:
+def test_character_is_emitted_with_its_last_byte(text: str) -> None:
     data = text.encode()
     output = TextOutput(lambda token_id: bytes((token_id,)))
     shown = [output.push([byte]).text for byte in data]
@@ -51,7 +53,7 @@ def test_a_character_comes_with_its_last_byte(text: str) -> None:
     assert sum(map(bool, shown)) == len(text)
 
 
-def test_invalid_bytes_are_replaced_as_soon_as_that_is_certain() -> None:
+def test_invalid_bytes_are_replaced_as_early_as_possible() -> None:
     output = TextOutput(lambda token_id: bytes((token_id,)))
     assert output.push([0xE2]).text == ""
     assert output.push([0x82]).text == ""

@@ -1,3 +1,5 @@
+"""`TextOutput`: text, token IDs and logprobs of a streamed answer."""
+
 from __future__ import annotations
 
 from hypothesis import given
@@ -10,7 +12,7 @@ from ingle.backends.text.streaming.text_output import TextChunk, TextOutput
 token_bytes = ByteTokenizer().token_bytes
 
 
-def test_ids_wait_for_their_text() -> None:
+def test_token_ids_are_emitted_with_their_text() -> None:
     output = TextOutput(token_bytes)
     euro = list("€".encode())
     assert output.push(euro[:1]) == TextChunk("", [])
@@ -19,7 +21,7 @@ def test_ids_wait_for_their_text() -> None:
     assert output.finish() == TextChunk("", [])
 
 
-def test_ids_wait_for_text_that_may_be_a_stop_string() -> None:
+def test_token_ids_are_held_back_with_a_possible_stop_string() -> None:
     output = TextOutput(token_bytes, ["END"])
     assert output.push(b"E") == TextChunk("", [])
     assert output.push(b"N") == TextChunk("", [])
@@ -29,7 +31,7 @@ def test_ids_wait_for_text_that_may_be_a_stop_string() -> None:
     assert output.stop is None
 
 
-def test_a_stop_string_ends_the_sequence_within_a_push() -> None:
+def test_stop_string_truncates_the_tokens_of_a_push() -> None:
     output = TextOutput(token_bytes, ["END"])
     assert output.push(b"aE") == TextChunk("a", list(b"aE"))
     assert output.stop is None
@@ -40,21 +42,21 @@ def test_a_stop_string_ends_the_sequence_within_a_push() -> None:
     assert output.stop == "END"
 
 
-def test_the_rest_comes_at_the_end() -> None:
+def test_finish_flushes_held_back_text() -> None:
     output = TextOutput(token_bytes, ["END"])
     assert output.push(b"E") == TextChunk("", [])
     assert output.push([0xE2, 0x82]) == TextChunk("", [])
     assert output.finish() == TextChunk("E\ufffd", [ord("E"), 0xE2, 0x82])
 
 
-def test_a_control_token_has_an_id_and_no_text() -> None:
+def test_control_tokens_have_no_text() -> None:
     output = TextOutput(token_bytes)
     assert output.push(b"a") == TextChunk("a", [97])
     assert output.push([IM_END]) == TextChunk("", [])
     assert output.finish() == TextChunk("", [IM_END])
 
 
-def test_a_replacement_character_at_the_end_may_be_a_stop_string() -> None:
+def test_replacement_character_on_finish_can_match_a_stop_string() -> None:
     output = TextOutput(token_bytes, ["\ufffd"])
     assert output.push([97, 0xE2]) == TextChunk("a", [97, 0xE2])
     assert output.stop is None
@@ -63,7 +65,7 @@ def test_a_replacement_character_at_the_end_may_be_a_stop_string() -> None:
 
 
 @given(st.lists(st.lists(st.integers(0, 259), max_size=5)), st.lists(st.text("ab", min_size=1)))
-def test_every_id_comes_out_once_and_in_order(pushes: list[list[int]], stops: list[str]) -> None:
+def test_every_token_id_is_emitted_once_in_order(pushes: list[list[int]], stops: list[str]) -> None:
     output = TextOutput(token_bytes, stops)
     chunks: list[TextChunk] = []
     for ids in pushes:
@@ -75,32 +77,32 @@ def test_every_id_comes_out_once_and_in_order(pushes: list[list[int]], stops: li
     returned = [token_id for chunk in chunks for token_id in chunk.token_ids]
     assert returned == given_ids[: len(returned)]
     assert output.stop is not None or len(returned) == len(given_ids)
-    whole = b"".join(map(token_bytes, returned)).decode("utf-8", "replace")
+    decoded = b"".join(map(token_bytes, returned)).decode("utf-8", "replace")
     text = "".join(chunk.text for chunk in chunks)
-    assert whole.startswith(text) if output.stop is not None else whole == text
+    assert decoded.startswith(text) if output.stop is not None else decoded == text
 
 
-def test_logprobs_stay_with_their_tokens() -> None:
-    """Held back and given out with them, and dropped with those behind a stop string."""
+def test_logprobs_are_emitted_with_their_tokens() -> None:
+    """Logprobs are held back and emitted with their tokens, and dropped after a stop string."""
 
-    def scored(*tokens: int) -> list[TokenLogprobs]:
+    def logprobs_of(*tokens: int) -> list[TokenLogprobs]:
         return [TokenLogprobs(token, -float(token)) for token in tokens]
 
     output = TextOutput(lambda token: bytes((token,)), ["STOP"])
-    smile = "é".encode()
-    assert output.push([smile[0]], scored(smile[0])).logprobs is None
-    chunk = output.push([smile[1], *b"aS"], scored(smile[1], *b"aS"))
-    assert (chunk.text, chunk.token_ids) == ("éa", [*smile, *b"aS"])
-    assert chunk.logprobs == scored(*smile, *b"aS")
-    assert output.push(b"TO", scored(*b"TO")).logprobs is None
-    chunk = output.push(b"Pxyz", scored(*b"Pxyz"))
+    accent = "é".encode()
+    assert output.push([accent[0]], logprobs_of(accent[0])).logprobs is None
+    chunk = output.push([accent[1], *b"aS"], logprobs_of(accent[1], *b"aS"))
+    assert (chunk.text, chunk.token_ids) == ("éa", [*accent, *b"aS"])
+    assert chunk.logprobs == logprobs_of(*accent, *b"aS")
+    assert output.push(b"TO", logprobs_of(*b"TO")).logprobs is None
+    chunk = output.push(b"Pxyz", logprobs_of(*b"Pxyz"))
     assert output.stop == "STOP"
     assert chunk.token_ids == list(b"TOP")
-    assert chunk.logprobs == scored(*b"TOP")
+    assert chunk.logprobs == logprobs_of(*b"TOP")
     assert output.finish().logprobs is None
 
 
-def test_without_logprobs_there_are_none() -> None:
+def test_logprobs_are_none_if_not_requested() -> None:
     output = TextOutput(lambda token: bytes((token,)))
     assert output.push(b"ab").logprobs is None
     assert output.finish().logprobs is None

@@ -1,4 +1,4 @@
-"""Grammars on a vocabulary of bytes: what they allow, what is refused, and what they may cost."""
+"""Grammars over a byte vocabulary: what they accept, which are rejected, and their cost."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def compiler() -> GrammarCompiler:
 
 
 def follow(constraint: TokenConstraint, text: str | bytes) -> bool:
-    """Whether the constraint lets the whole text pass; masks and single answers must agree."""
+    """Whether the constraint accepts the whole text; masks and `allows` must agree."""
     for byte in text.encode() if isinstance(text, str) else text:
         allowed = constraint.allows(byte)
         assert constraint.mask()[byte] == allowed
@@ -45,7 +45,7 @@ def follow(constraint: TokenConstraint, text: str | bytes) -> bool:
 
 
 def matches(compiler: GrammarCompiler, grammar: Grammar, text: str) -> bool:
-    """Whether the text is a whole answer."""
+    """Whether the text is a complete match."""
     constraint = compiler.compile(grammar)
     return follow(constraint, text) and (constraint.complete or constraint.allows(EOS))
 
@@ -62,7 +62,7 @@ OBJECT: dict[str, Any] = {
 
 
 @pytest.mark.parametrize(
-    ("grammar", "right", "wrong"),
+    ("grammar", "accepted", "rejected"),
     [
         (
             schema(OBJECT),
@@ -83,14 +83,14 @@ OBJECT: dict[str, Any] = {
         (Grammar(GBNF, 'root ::= move+\nmove ::= [a-h] [1-8] " "?'), ["a1", "a1 h8"], ["i1", "a9"]),
     ],
 )
-def test_answers_match_or_cannot_be_given(
-    compiler: GrammarCompiler, grammar: Grammar, right: list[str], wrong: list[str]
+def test_grammar_accepts_and_rejects_texts(
+    compiler: GrammarCompiler, grammar: Grammar, accepted: list[str], rejected: list[str]
 ) -> None:
-    assert [text for text in right if not matches(compiler, grammar, text)] == []
-    assert [text for text in wrong if matches(compiler, grammar, text)] == []
+    assert [text for text in accepted if not matches(compiler, grammar, text)] == []
+    assert [text for text in rejected if matches(compiler, grammar, text)] == []
 
 
-def test_nothing_follows_a_complete_answer(compiler: GrammarCompiler) -> None:
+def test_only_end_tokens_are_allowed_after_a_complete_match(compiler: GrammarCompiler) -> None:
     constraint = compiler.compile(schema(OBJECT))
     assert follow(constraint, '{"a":3')
     assert not constraint.allows(EOS)
@@ -101,7 +101,7 @@ def test_nothing_follows_a_complete_answer(compiler: GrammarCompiler) -> None:
     assert set(np.flatnonzero(constraint.mask())) == {EOS, FILE, IM_END}
 
 
-def test_an_answer_that_could_go_on_may_end(compiler: GrammarCompiler) -> None:
+def test_extensible_match_may_end(compiler: GrammarCompiler) -> None:
     constraint = compiler.compile(Grammar(REGEX, "[0-9]+"))
     assert follow(constraint, "12")
     assert not constraint.complete
@@ -110,16 +110,16 @@ def test_an_answer_that_could_go_on_may_end(compiler: GrammarCompiler) -> None:
     assert constraint.complete
 
 
-def test_forks_go_their_own_ways(compiler: GrammarCompiler) -> None:
+def test_forks_are_independent(compiler: GrammarCompiler) -> None:
     first = compiler.compile(Grammar(REGEX, "ab|cd"))
     second = first.fork()
     assert follow(first, "ab")
     assert follow(second, "cd")
     again = compiler.compile(Grammar(REGEX, "ab|cd"))
-    assert follow(again, "ab"), "what is kept in the cache stays at its beginning"
+    assert follow(again, "ab"), "the cached constraint stays in its initial state"
 
 
-def test_what_is_refused_breaks_nothing_else(compiler: GrammarCompiler) -> None:
+def test_failed_constraint_does_not_affect_others(compiler: GrammarCompiler) -> None:
     first = compiler.compile(Grammar(REGEX, "ab"))
     first.consume(ord("x"))
     assert first.error is not None
@@ -127,7 +127,7 @@ def test_what_is_refused_breaks_nothing_else(compiler: GrammarCompiler) -> None:
     assert follow(compiler.compile(Grammar(REGEX, "ab")), "ab")
 
 
-def test_the_cache_holds_the_latest(compiler: GrammarCompiler) -> None:
+def test_compile_cache_is_bounded(compiler: GrammarCompiler) -> None:
     for number in range(100):
         assert follow(compiler.compile(Grammar(REGEX, f"n{number}")), f"n{number}")
     assert compiler._compiled.cache_info().currsize == 32  # pyright: ignore[reportPrivateUsage]
@@ -157,7 +157,7 @@ IMPOSSIBLE: list[tuple[Any, str]] = [
 
 
 @pytest.mark.parametrize(("value", "reason"), IMPOSSIBLE, ids=lambda x: json.dumps(x)[:60])
-def test_impossible_and_unsupported_schemas_say_why(
+def test_unsatisfiable_and_unsupported_schemas_report_the_reason(
     compiler: GrammarCompiler, value: Any, reason: str
 ) -> None:
     with pytest.raises(RequestRejected) as caught:
@@ -170,7 +170,7 @@ def test_impossible_and_unsupported_schemas_say_why(
     assert len(error.message) < 400
 
 
-def test_a_lenient_schema_is_followed_as_far_as_it_can_be(compiler: GrammarCompiler) -> None:
+def test_lenient_schema_ignores_unsupported_keywords(compiler: GrammarCompiler) -> None:
     value = {"type": "array", "items": {"type": "integer"}, "uniqueItems": True}
     grammar = schema(value, lenient=True)
     assert matches(compiler, grammar, "[1, 1]")
@@ -197,7 +197,7 @@ def test_a_lenient_schema_is_followed_as_far_as_it_can_be(compiler: GrammarCompi
         Grammar(GBNF, 'root ::= "a"\nroot ::= "b"\n::='),
     ],
 )
-def test_broken_grammars_say_why(compiler: GrammarCompiler, grammar: Grammar) -> None:
+def test_invalid_grammars_report_the_reason(compiler: GrammarCompiler, grammar: Grammar) -> None:
     with pytest.raises(RequestRejected) as caught:
         compiler.compile(grammar)
     assert (caught.value.code, caught.value.param) == ("invalid_grammar", "grammar")
@@ -205,7 +205,7 @@ def test_broken_grammars_say_why(compiler: GrammarCompiler, grammar: Grammar) ->
 
 
 def _chain(kind: str, length: int) -> dict[str, Any]:
-    """References that double at each step."""
+    """A chain of references that doubles at each step."""
     last = {"type": "object", "properties": {"a": {"type": "string"}}}
     steps = [{kind: [{"$ref": f"#/$defs/d{i + 1}"}] * 2} for i in range(length)]
     return {"$defs": {f"d{i}": step for i, step in enumerate([*steps, last])}, "$ref": "#/$defs/d0"}
@@ -242,13 +242,11 @@ HOSTILE: dict[str, Grammar] = {
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_a_hostile_grammar_costs_little_time_and_memory(
-    compiler: GrammarCompiler, name: str
-) -> None:
-    """It is refused, or followed; either way the admission thread is free again soon."""
+def test_hostile_grammar_has_bounded_time_and_memory(compiler: GrammarCompiler, name: str) -> None:
+    """The grammar is rejected or usable; either way compilation time and memory are bounded."""
     compiler.compile(Grammar(REGEX, "warm"))
     process = psutil.Process()
-    memory, began = process.memory_info().rss, time.thread_time()
+    memory, started = process.memory_info().rss, time.thread_time()
     constraint: TokenConstraint | None = None
     refused = False
     try:
@@ -256,7 +254,7 @@ def test_a_hostile_grammar_costs_little_time_and_memory(
     except RequestRejected:
         refused = True
     assert refused == (constraint is None)
-    assert time.thread_time() - began < 10
+    assert time.thread_time() - started < 10
     rng = random.Random(0)
     for _ in range(60):
         if constraint is None or constraint.complete or constraint.error is not None:
@@ -264,5 +262,5 @@ def test_a_hostile_grammar_costs_little_time_and_memory(
         allowed = np.flatnonzero(constraint.mask())
         if len(allowed):
             constraint.consume(int(rng.choice(allowed.tolist())))
-    assert time.thread_time() - began < 20
+    assert time.thread_time() - started < 20
     assert process.memory_info().rss - memory < 300 * 2**20

@@ -1,3 +1,5 @@
+"""`ChatTemplate`: rendering, reformatting of messages, Jinja extensions and the helper process."""
+
 from __future__ import annotations
 
 import os
@@ -28,7 +30,7 @@ HELLO = ChatMessage("assistant", "Hello!")
 MORE = ChatMessage("user", "More, please")
 CONVERSATION = [SYSTEM, HI, HELLO, MORE]
 
-# The shapes of well-known families, reduced to what a plain conversation needs.
+# Templates of well-known families, reduced to what a plain conversation needs.
 LLAMA3 = """\
 {{- bos_token }}
 {%- for message in messages %}
@@ -129,11 +131,13 @@ time.sleep(600)
     ],
     ids=["chatml", "llama3", "mistral", "gemma", "phi3"],
 )
-def test_well_known_shapes(make_template: MakeTemplate, source: str, expected: str) -> None:
+def test_templates_of_well_known_families(
+    make_template: MakeTemplate, source: str, expected: str
+) -> None:
     assert make_template(source).render(CONVERSATION) == expected
 
 
-def test_a_default_system_message(make_template: MakeTemplate) -> None:
+def test_default_system_message_of_the_template(make_template: MakeTemplate) -> None:
     template = make_template(QWEN)
     assert template.render([HI]).startswith("<|im_start|>system\nYou are a default.<|im_end|>\n")
     assert "default" not in template.render(CONVERSATION)
@@ -144,7 +148,7 @@ def test_without_generation_prompt(make_template: MakeTemplate) -> None:
     assert text == "<|user|>\nHi<|end|>\n<|assistant|>\nHello!<|end|>\n</s>"
 
 
-def test_names_are_given_where_there_are_any(make_template: MakeTemplate) -> None:
+def test_message_names_are_passed_to_the_template(make_template: MakeTemplate) -> None:
     template = make_template(
         "{% for m in messages %}{{ m.name if m.name is defined else '-' }}:{{ m.content }} "
         "{% endfor %}"
@@ -154,19 +158,20 @@ def test_names_are_given_where_there_are_any(make_template: MakeTemplate) -> Non
     )
 
 
-class TestOtherForms:
-    """Conversations that a template refuses or would garble are put differently."""
+class TestReformatting:
+    """Conversations that a template rejects or would garble are reformatted."""
 
-    def test_same_roles_are_merged_only_where_they_must_alternate(
+    def test_messages_of_a_role_are_merged_only_if_roles_must_alternate(
         self, make_template: MakeTemplate
     ) -> None:
-        twice = [HI, MORE]
-        assert make_template(MISTRAL).render(twice) == "<s>[INST] Hi\n\nMore, please [/INST]"
-        assert make_template(CHATML).render(twice).count("<|im_start|>user") == 2
+        two_user_messages = [HI, MORE]
+        assert (
+            make_template(MISTRAL).render(two_user_messages)
+            == "<s>[INST] Hi\n\nMore, please [/INST]"
+        )
+        assert make_template(CHATML).render(two_user_messages).count("<|im_start|>user") == 2
 
-    def test_a_merge_keeps_the_system_role_where_it_is_known(
-        self, make_template: MakeTemplate
-    ) -> None:
+    def test_merging_keeps_a_supported_system_role(self, make_template: MakeTemplate) -> None:
         template = make_template(
             "{% for m in messages %}"
             "{% if loop.index0 and m.role == messages[loop.index0 - 1].role %}"
@@ -175,13 +180,13 @@ class TestOtherForms:
         )
         assert template.render([SYSTEM, HI, MORE]) == "system=Be brief.;user=Hi\n\nMore, please;"
 
-    def test_a_refused_system_message_without_user_message(
+    def test_rejected_system_message_becomes_a_user_message(
         self, make_template: MakeTemplate
     ) -> None:
         text = make_template(GEMMA).render([SYSTEM], add_generation_prompt=False)
         assert text == "<s><start_of_turn>user\nBe brief.<end_of_turn>\n"
 
-    def test_a_system_message_that_would_be_dropped_is_moved(
+    def test_dropped_system_message_is_merged_into_the_user_message(
         self, make_template: MakeTemplate
     ) -> None:
         template = make_template(
@@ -202,17 +207,19 @@ class TestOtherForms:
         ],
         ids=["first only", "refuses", "last only"],
     )
-    def test_a_place_for_one_system_message(self, make_template: MakeTemplate, source: str) -> None:
+    def test_later_system_messages_are_merged(
+        self, make_template: MakeTemplate, source: str
+    ) -> None:
         later = ChatMessage("system", "Rhyme.")
         text = make_template(source).render([SYSTEM, later, HI, HELLO, later, MORE])
         assert text == "[Be brief.\n\nRhyme.][Hi][Hello!][Rhyme.\n\nMore, please]"
 
-    def test_a_conversation_that_the_assistant_begins(self, make_template: MakeTemplate) -> None:
+    def test_conversation_starting_with_the_assistant(self, make_template: MakeTemplate) -> None:
         text = make_template(MISTRAL).render([HELLO, MORE])
         assert text == "<s>[INST]   [/INST] Hello!</s>[INST] More, please [/INST]"
         assert "user" not in make_template(CHATML).render([HELLO])
 
-    def test_a_template_that_edits_its_system_message_gets_it_unmoved(
+    def test_edited_system_message_is_not_treated_as_dropped(
         self, make_template: MakeTemplate
     ) -> None:
         template = make_template(
@@ -222,9 +229,7 @@ class TestOtherForms:
         messages = [ChatMessage("system", "Hush /quiet"), HI]
         assert template.render(messages) == "system:Hush ;user:Hi;"
 
-    def test_content_in_parts_where_the_template_wants_parts(
-        self, make_template: MakeTemplate
-    ) -> None:
+    def test_content_parts_if_the_template_requires_them(self, make_template: MakeTemplate) -> None:
         template = make_template(
             "{% for m in messages %}{{ m.role }}:{% for part in m.content %}"
             "{% if part.type == 'text' %}{{ part.text }}{% endif %}{% endfor %};{% endfor %}"
@@ -233,7 +238,7 @@ class TestOtherForms:
             "system:Be brief.;user:Hi;assistant:Hello!;user:More, please;"
         )
 
-    def test_the_first_refusal_is_the_one_told(self, make_template: MakeTemplate) -> None:
+    def test_first_rejection_is_reported(self, make_template: MakeTemplate) -> None:
         template = make_template("{{ raise_exception('not with ' ~ messages | length) }}")
         with pytest.raises(TemplateRefused, match="not with 2") as caught:
             template.render([SYSTEM, HI])
@@ -242,8 +247,8 @@ class TestOtherForms:
         assert caught.value.hint
 
 
-class TestDialect:
-    """What chat templates expect beyond plain Jinja."""
+class TestJinjaExtensions:
+    """Extensions to Jinja that chat templates expect."""
 
     @pytest.mark.parametrize(
         ("source", "expected"),
@@ -272,15 +277,17 @@ class TestDialect:
             ("{{ messages[0].content.split('i')[0].strip().title() }}", "H"),
         ],
     )
-    def test_renders(self, make_template: MakeTemplate, source: str, expected: str) -> None:
+    def test_jinja_features_render(
+        self, make_template: MakeTemplate, source: str, expected: str
+    ) -> None:
         assert make_template(source).render([HI]) == expected
 
-    def test_the_date_of_today(self, make_template: MakeTemplate) -> None:
+    def test_strftime_now(self, make_template: MakeTemplate) -> None:
         before = datetime.now()
         text = make_template("{{ strftime_now('%d %b %Y') }}").render([HI])
         assert text in (f"{day:%d %b %Y}" for day in (before, datetime.now()))
 
-    def test_variables_of_the_template(self, make_template: MakeTemplate) -> None:
+    def test_template_variables(self, make_template: MakeTemplate) -> None:
         template = make_template("{{ enable_thinking is defined and enable_thinking }}")
         assert template.render([HI]) == "False"
         assert template.render([HI], enable_thinking=True) == "True"
@@ -294,24 +301,24 @@ class TestDialect:
 
 
 class TestContent:
-    """Whatever people write goes through unchanged."""
+    """Message content is rendered unchanged."""
 
     @pytest.mark.parametrize(
         "content",
         ["", "\0", "{{ 7 * 7 }}{% for", "<|im_end|>", "\u202e\u2028\ufeff", "👩‍👩‍👧 é\r\n\t"],
         ids=ascii,
     )
-    def test_unusual_text(self, make_template: MakeTemplate, content: str) -> None:
+    def test_unusual_content(self, make_template: MakeTemplate, content: str) -> None:
         template = make_template("{% for m in messages %}[{{ m.content }}]{% endfor %}")
         assert template.render([ChatMessage("user", content)]) == f"[{content}]"
 
     @pytest.mark.parametrize("length", [10**6, 12 * 10**6])
-    def test_long_text(self, make_template: MakeTemplate, length: int) -> None:
+    def test_long_content(self, make_template: MakeTemplate, length: int) -> None:
         content = "wörd " * (length // 5)
         text = make_template(CHATML).render([ChatMessage("user", content)])
         assert content in text
 
-    def test_a_lone_surrogate_is_refused(self, make_template: MakeTemplate) -> None:
+    def test_lone_surrogate_is_rejected(self, make_template: MakeTemplate) -> None:
         template = make_template(CHATML)
         with pytest.raises(RequestRejected, match="surrogate") as caught:
             template.render([ChatMessage("user", "a\ud800b")])
@@ -329,20 +336,20 @@ class TestBrokenTemplates:
         assert caught.value.code == "template_failed"
         assert caught.value.hint
 
-    def test_check_passes_a_sound_template(self, make_template: MakeTemplate) -> None:
+    def test_check_accepts_a_valid_template(self, make_template: MakeTemplate) -> None:
         make_template(CHATML).check()
 
-    def test_a_failure_while_rendering_says_why(self, make_template: MakeTemplate) -> None:
+    def test_render_error_contains_the_reason(self, make_template: MakeTemplate) -> None:
         with pytest.raises(TemplateError, match="'nobody' is undefined"):
             make_template("{{ nobody.name }}").render([HI])
 
-    def test_a_huge_template_is_not_even_compiled(self, make_template: MakeTemplate) -> None:
+    def test_huge_template_is_rejected_without_compiling(self, make_template: MakeTemplate) -> None:
         template = make_template("x" * (2**20 + 1))
         with pytest.raises(TemplateError, match="longer than a million"):
             template.check()
         assert template.pid is None
 
-    def test_control_characters_of_the_template_do_not_reach_the_error(
+    def test_error_message_contains_no_control_characters(
         self, make_template: MakeTemplate
     ) -> None:
         template = make_template("{{ raise_exception('a\\x1b]52;c;eA==\\x07\\nb' * 1000) }}")
@@ -353,7 +360,7 @@ class TestBrokenTemplates:
 
 
 class TestProcess:
-    def test_one_helper_serves_all_renders(self, make_template: MakeTemplate) -> None:
+    def test_one_helper_process_is_reused(self, make_template: MakeTemplate) -> None:
         template = make_template(CHATML)
         assert template.pid is None
         template.start()
@@ -362,7 +369,7 @@ class TestProcess:
             template.render([HI])
         assert template.pid == first is not None
 
-    def test_a_killed_helper_is_replaced(self, make_template: MakeTemplate) -> None:
+    def test_killed_helper_process_is_restarted(self, make_template: MakeTemplate) -> None:
         template = make_template(CHATML)
         expected = template.render([HI])
         for _ in range(3):
@@ -370,7 +377,7 @@ class TestProcess:
             os.kill(template.pid, signal.SIGTERM if sys.platform == "win32" else signal.SIGKILL)
             assert template.render([HI]) == expected
 
-    def test_close_ends_the_helper(self, make_template: MakeTemplate) -> None:
+    def test_close_stops_the_helper_process(self, make_template: MakeTemplate) -> None:
         template = make_template(CHATML)
         template.check()
         assert template.pid is not None
@@ -381,25 +388,29 @@ class TestProcess:
         with pytest.raises(TemplateError, match="unloaded"):
             template.render([HI])
 
-    def test_threads_take_turns(self, make_template: MakeTemplate) -> None:
+    def test_concurrent_renders_from_threads(self, make_template: MakeTemplate) -> None:
         template = make_template("{{ messages[0].content }}")
-        wrong: list[str] = []
+        mismatches: list[str] = []
 
-        def ask(number: int) -> None:
+        def render_repeatedly(number: int) -> None:
             for turn in range(20):
                 content = f"{number}/{turn}"
                 if (text := template.render([ChatMessage("user", content)])) != content:
-                    wrong.append(text)
+                    mismatches.append(text)
 
-        threads = [threading.Thread(target=ask, args=(number,)) for number in range(8)]
+        threads = [
+            threading.Thread(target=render_repeatedly, args=(number,)) for number in range(8)
+        ]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
-        assert not wrong
+        assert not mismatches
         assert template.render([HI]) == "Hi"
 
-    def test_the_thread_that_started_the_helper_may_end(self, make_template: MakeTemplate) -> None:
+    def test_helper_process_outlives_the_thread_that_started_it(
+        self, make_template: MakeTemplate
+    ) -> None:
         template = make_template(CHATML)
         thread = threading.Thread(target=template.check)
         thread.start()
@@ -408,9 +419,9 @@ class TestProcess:
         template.render([HI])
         assert template.pid == first
 
-    @pytest.mark.skipif(sys.platform == "win32", reason="kills as POSIX does")
+    @pytest.mark.skipif(sys.platform == "win32", reason="uses POSIX signals")
     @pytest.mark.parametrize("source", ["idle", HANGS], ids=["idle", "busy"])
-    def test_the_helper_dies_with_its_parent(
+    def test_helper_process_exits_with_its_parent(
         self, source: str, tmp_path: Path, still_running: StillRunning
     ) -> None:
         script = tmp_path / "parent.py"
@@ -424,7 +435,7 @@ class TestProcess:
         assert not still_running([helper])
 
     @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-    def test_the_helper_has_no_secrets_and_hard_limits(
+    def test_helper_process_has_no_secrets_and_hard_limits(
         self, make_template: MakeTemplate, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setenv("INGLE_TEST_KEY", "sk-do-not-leak")
@@ -445,7 +456,7 @@ class TestProcess:
         assert int(limits["Max cpu time"][0]) < 60
 
 
-def test_chatml_is_the_default_only_for_a_vocabulary_made_for_it(
+def test_chatml_is_the_default_only_with_its_control_tokens(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     tokenizer = ByteTokenizer()

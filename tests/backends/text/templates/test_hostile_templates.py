@@ -1,4 +1,4 @@
-"""Hostile templates: each ends in `RequestRejected`, soon, in bounded memory, without effect."""
+"""Hostile templates are rejected within bounded time and memory, and without side effects."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from ingle.backends.text.templates.template_renderer import RenderLimits
 MakeTemplate = Callable[..., ChatTemplate]
 
 HI = [ChatMessage("user", "Hi")]
-IMPATIENT = RenderLimits(seconds=0.5)
-PATIENT = RenderLimits(seconds=30)
+SHORT_LIMITS = RenderLimits(seconds=0.5)
+LONG_LIMITS = RenderLimits(seconds=30)
 
-# MARK stands for a path that nothing may create.
+# MARK stands for a path that must not be created.
 ESCAPES = {
     "class": "{{ ''.__class__.__mro__[1].__subclasses__() }}",
     "subclass walk": (
@@ -84,7 +84,7 @@ ESCAPES = {
     "builtins": "{{ __builtins__.open('MARK', 'w') }}",
 }
 
-HUNGRY = {
+MEMORY_HUNGRY = {
     "repeat": "{{ 'a'*10**9 }}",
     "repeat at run time": "{{ (messages[0].content)*10**9 }}",
     "list": "{{ ([0]*10**9)|length }}",
@@ -159,7 +159,7 @@ RECURSIVE = {
 
 
 def rejected(template: ChatTemplate) -> RequestRejected:
-    """The rejection every attack must end in, after which the same object still works."""
+    """The rejection that every attack must cause."""
     with pytest.raises(RequestRejected) as caught:
         template.render(HI)
     error = caught.value
@@ -169,8 +169,8 @@ def rejected(template: ChatTemplate) -> RequestRejected:
 
 
 @contextmanager
-def bounded_memory(template: ChatTemplate, most: int) -> Generator[None]:
-    """Asserts that neither the helper nor this process grew by more than `most` bytes."""
+def bounded_memory(template: ChatTemplate, limit: int) -> Generator[None]:
+    """Assert that neither the helper nor this process uses more than `limit` additional bytes."""
     here = psutil.Process()
     before = here.memory_info().rss
     peak = 0
@@ -190,67 +190,70 @@ def bounded_memory(template: ChatTemplate, most: int) -> Generator[None]:
     yield
     done.set()
     thread.join()
-    assert peak < most
-    assert here.memory_info().rss - before < most
+    assert peak < limit
+    assert here.memory_info().rss - before < limit
 
 
-def a_quarter(sources: dict[str, str]) -> list[Any]:
-    """All as parameters, three in four of them slow: each takes a process or a whole limit."""
+def mostly_slow(sources: dict[str, str]) -> list[Any]:
+    """All sources as parameters, three in four marked slow, since each starts a process or uses up
+    a limit."""
     return [
         pytest.param(source, id=name, marks=pytest.mark.slow if place % 4 else ())
         for place, (name, source) in enumerate(sources.items())
     ]
 
 
-@pytest.mark.parametrize("source", a_quarter(ESCAPES))
-def test_escapes(make_template: MakeTemplate, tmp_path: Path, source: str) -> None:
+@pytest.mark.parametrize("source", mostly_slow(ESCAPES))
+def test_sandbox_escapes_are_rejected(
+    make_template: MakeTemplate, tmp_path: Path, source: str
+) -> None:
     mark = tmp_path / "mark"
     error = rejected(make_template(source.replace("MARK", str(mark))))
     assert error.code == "template_failed"
     assert not mark.exists()
 
 
-@pytest.mark.parametrize("source", a_quarter(HUNGRY))
-def test_hunger(make_template: MakeTemplate, source: str) -> None:
+@pytest.mark.parametrize("source", mostly_slow(MEMORY_HUNGRY))
+def test_memory_exhaustion_is_rejected(make_template: MakeTemplate, source: str) -> None:
     template = make_template(source, limits=RenderLimits())
     with bounded_memory(template, 700 * 2**20):
         rejected(template)
 
 
-@pytest.mark.parametrize("source", a_quarter(HANGING))
-def test_hanging(make_template: MakeTemplate, source: str) -> None:
-    template = make_template(source, limits=IMPATIENT)
+@pytest.mark.parametrize("source", mostly_slow(HANGING))
+def test_hanging_templates_time_out(make_template: MakeTemplate, source: str) -> None:
+    template = make_template(source, limits=SHORT_LIMITS)
     start = time.monotonic()
     assert rejected(template).code == "template_failed"
-    assert time.monotonic() - start < 60  # a limit on harm, not a measurement
+    assert time.monotonic() - start < 60  # an upper bound, not a measurement
 
 
-@pytest.mark.parametrize("source", a_quarter(RECURSIVE))
-def test_recursion(make_template: MakeTemplate, source: str) -> None:
+@pytest.mark.parametrize("source", mostly_slow(RECURSIVE))
+def test_endless_recursion_is_rejected(make_template: MakeTemplate, source: str) -> None:
     rejected(make_template(source, limits=RenderLimits()))
 
 
 @pytest.mark.parametrize(
-    ("source", "words"),
+    ("source", "message"),
     [
         ("{{ 'a'*10**9 }}", "MiB of memory"),
         (HANGING["nested ranges"], "took too long"),
-        (HUNGRY["output"], "far more text"),
+        (MEMORY_HUNGRY["output"], "far more text"),
         (RECURSIVE["macro"], "without end"),
         (ESCAPES["class"], "unsafe"),
     ],
 )
-def test_the_error_says_what_was_wrong(
-    make_template: MakeTemplate, source: str, words: str
+def test_error_message_contains_the_cause(
+    make_template: MakeTemplate, source: str, message: str
 ) -> None:
     error = rejected(make_template(source, limits=RenderLimits()))
-    assert words in error.message
+    assert message in error.message
     assert isinstance(error, TemplateError)
     assert error.hint is not None
     assert "/v1/completions" in error.hint
 
 
-def test_an_attack_now_and_then_does_not_spoil_the_rest(make_template: MakeTemplate) -> None:
+def test_renders_succeed_after_a_rejected_one(make_template: MakeTemplate) -> None:
     template = make_template(
         "{% set words = messages[0].content %}"
         "{% if words == 'attack' %}{{ 'a'*10**9 }}{% endif %}{{ words }}"
@@ -263,7 +266,7 @@ def test_an_attack_now_and_then_does_not_spoil_the_rest(make_template: MakeTempl
 
 
 @pytest.mark.parametrize(("remembered", "helpers"), [(60.0, 1), (0.0, 2)])
-def test_a_template_that_hangs_on_our_own_messages_is_not_tried_again_at_once(
+def test_hanging_template_is_remembered_and_not_retried(
     make_template: MakeTemplate,
     monkeypatch: pytest.MonkeyPatch,
     remembered: float,
@@ -272,44 +275,45 @@ def test_a_template_that_hangs_on_our_own_messages_is_not_tried_again_at_once(
     started: list[object] = []
     start = subprocess.Popen
 
-    def count(*args: Any, **kwargs: Any) -> Any:
+    def counting_popen(*args: Any, **kwargs: Any) -> Any:
         started.append(process := start(*args, **kwargs))
         return process
 
-    monkeypatch.setattr(template_renderer.subprocess, "Popen", count)
+    monkeypatch.setattr(template_renderer.subprocess, "Popen", counting_popen)
     monkeypatch.setattr(chat_template, "HOSTILE_SECONDS", remembered)
-    template = make_template(HANGING["nested ranges"], limits=IMPATIENT)
+    template = make_template(HANGING["nested ranges"], limits=SHORT_LIMITS)
     assert rejected(template).message == rejected(template).message
     assert len(started) == helpers
 
 
-def test_a_lone_surrogate_from_the_template(make_template: MakeTemplate) -> None:
+def test_lone_surrogate_from_the_template_is_rejected(make_template: MakeTemplate) -> None:
     assert "surrogate" in rejected(make_template("{{ '\\ud800' }}")).message
     assert "template holds a lone surrogate" in rejected(make_template("\ud800")).message
 
 
-def test_output_may_grow_with_the_input(make_template: MakeTemplate) -> None:
-    limits = replace(PATIENT, characters=1000)
+def test_output_limit_scales_with_the_input(make_template: MakeTemplate) -> None:
+    limits = replace(LONG_LIMITS, characters=1000)
     template = make_template("{{ messages[0].content * 4 }}", limits=limits)
     assert len(template.render([ChatMessage("user", "x" * 1000)])) == 4000
-    greedy = make_template("{{ messages[0].content * 9 }}", limits=limits)
+    too_long = make_template("{{ messages[0].content * 9 }}", limits=limits)
     with pytest.raises(TemplateError, match="far more text"):
-        greedy.render([ChatMessage("user", "x" * 1000)])
+        too_long.render([ChatMessage("user", "x" * 1000)])
 
 
-class TestWithoutTheKernel:
-    """Where the kernel bounds no memory, the parent's watch does."""
+class TestWithoutKernelLimits:
+    """Without a kernel memory limit, the parent process monitors the helper's memory."""
 
     LIMITS = RenderLimits(seconds=10, memory=128 * 2**20, kernel_memory=False)
 
     @pytest.mark.parametrize("name", ["doubling list", "set block", "repeat"])
-    def test_memory(self, make_template: MakeTemplate, name: str) -> None:
-        template = make_template(HUNGRY[name], limits=self.LIMITS)
-        # What one look to the next can add depends on the machine; the gigabytes asked for do not.
+    def test_memory_limit(self, make_template: MakeTemplate, name: str) -> None:
+        template = make_template(MEMORY_HUNGRY[name], limits=self.LIMITS)
+        # The growth between two samples depends on the machine, but stays far below the requested
+        # gigabytes.
         with bounded_memory(template, 1500 * 2**20):
             rejected(template)
 
-    def test_time(self, make_template: MakeTemplate) -> None:
+    def test_time_limit(self, make_template: MakeTemplate) -> None:
         limits = replace(self.LIMITS, seconds=0.5)
         assert "too long" in rejected(make_template(HANGING["power"], limits=limits)).message
 
@@ -319,18 +323,18 @@ class TestWithoutTheKernel:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="sends signals to a helper")
-def test_a_helper_that_is_stopped_is_replaced(make_template: MakeTemplate) -> None:
+def test_suspended_helper_process_is_replaced(make_template: MakeTemplate) -> None:
     template = make_template("{{ messages[0].content }}", limits=RenderLimits(seconds=0.5))
     assert template.render(HI) == "Hi"
     assert template.pid is not None
     psutil.Process(template.pid).suspend()
     with pytest.raises(TemplateError, match="too long"):
-        # More than a pipe holds, so that the write blocks too.
+        # Larger than a pipe's buffer, so that the write blocks too.
         template.render([ChatMessage("user", "x" * 2**20)])
     assert template.render(HI) == "Hi"
 
 
-def test_jinja_is_configured_in_one_place_only() -> None:
+def test_jinja_is_imported_in_one_module_only() -> None:
     package = Path(__file__).parents[4]
     users = {
         path.relative_to(package).as_posix()

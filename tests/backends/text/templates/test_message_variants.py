@@ -1,4 +1,4 @@
-"""Tools, calls and results in templates of every kind."""
+"""Tools, tool calls and results in chat templates of various kinds."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ CALLED = [
 ]
 MORE = ChatMessage("user", "More")
 
-SHOWN = "{% for t in tools or [] %}{{ t.function | tojson }};{% endfor %}"
-SAID = (
+TOOLS_PART = "{% for t in tools or [] %}{{ t.function | tojson }};{% endfor %}"
+MESSAGES_PART = (
     "{% for m in messages %}{{ m.role }}:{{ m.content }}"
     "{% for c in m.tool_calls or [] %}[CALL {{ c.function.name }} ARGUMENTS]{% endfor %}"
     "{% if m.role == 'tool' %} for {{ m.tool_call_id }} of {{ m.name }}{% endif %};{% endfor %}"
@@ -40,7 +40,7 @@ SAID = (
 
 
 def template(arguments: str = "{{ c.function.arguments | tojson }}", before: str = "") -> str:
-    return before + SHOWN + SAID.replace("ARGUMENTS", arguments)
+    return before + TOOLS_PART + MESSAGES_PART.replace("ARGUMENTS", arguments)
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def template(arguments: str = "{{ c.function.arguments | tojson }}", before: str
         "{% for k, v in c.function.arguments.items() %}{{ k }} is {{ v }}{% endfor %}",
     ],
 )
-def test_arguments_are_given_as_the_template_wants_them(
+def test_arguments_have_the_type_the_template_expects(
     make_template: MakeTemplate, arguments: str
 ) -> None:
     text = make_template(template(arguments)).render(CALLED, TOOLS)
@@ -65,7 +65,7 @@ def test_arguments_are_given_as_the_template_wants_them(
     assert text.startswith('{"name": "look_up", "description": "Finds it.", "parameters": ')
 
 
-def test_one_call_at_a_time_where_the_template_refuses_several(
+def test_calls_are_split_if_the_template_rejects_several(
     make_template: MakeTemplate,
 ) -> None:
     before = (
@@ -79,7 +79,9 @@ def test_one_call_at_a_time_where_the_template_refuses_several(
     )
 
 
-def test_only_the_first_call_shown_counts_as_a_refusal(make_template: MakeTemplate) -> None:
+def test_calls_are_split_if_the_template_renders_only_the_first(
+    make_template: MakeTemplate,
+) -> None:
     source = template().replace("in m.tool_calls or []", "in (m.tool_calls or [])[:1]")
     text = make_template(source).render(CALLED, TOOLS)
     assert "[CALL look_up" in text
@@ -90,13 +92,15 @@ def test_only_the_first_call_shown_counts_as_a_refusal(make_template: MakeTempla
     "source",
     [
         CHATML,
-        SAID.replace("ARGUMENTS", "{{ c.function.arguments }}"),  # knows calls but no tools
+        MESSAGES_PART.replace(
+            "ARGUMENTS", "{{ c.function.arguments }}"
+        ),  # supports calls but no tools
         "{% for m in messages if m.role in ['user', 'assistant'] %}{{ m.content }};{% endfor %}",
-        "{{ tools[0].nothing.at_all if tools }}" + SAID,
+        "{{ tools[0].nothing.at_all if tools }}" + MESSAGES_PART,
     ],
     ids=["chatml", "calls only", "drops", "fails"],
 )
-def test_templates_without_tools_have_them_told_in_words(
+def test_templates_without_tool_support_get_instructions_as_text(
     make_template: MakeTemplate, source: str
 ) -> None:
     text = make_template(source).render([*CALLED, MORE], TOOLS)
@@ -110,17 +114,18 @@ def test_templates_without_tools_have_them_told_in_words(
     assert text.index("done") < text.rindex("More")
 
 
-def test_words_for_tools_follow_the_system_message(make_template: MakeTemplate) -> None:
-    said = tool_instructions(TOOLS)
+def test_tool_instructions_follow_the_system_message(make_template: MakeTemplate) -> None:
+    messages = tool_instructions(TOOLS)
     text = make_template(CHATML).render(CALLED[:2], TOOLS)
-    assert text.startswith(f"<|im_start|>system\nBe brief.\n\n{said}<|im_end|>\n")
+    assert text.startswith(f"<|im_start|>system\nBe brief.\n\n{messages}<|im_end|>\n")
     text = make_template(CHATML).render([MORE], TOOLS)
-    assert text.startswith(f"<|im_start|>system\n{said}<|im_end|>\n<|im_start|>user\nMore")
+    assert text.startswith(f"<|im_start|>system\n{messages}<|im_end|>\n<|im_start|>user\nMore")
 
 
-def test_calls_in_words_stand_between_the_marks_of_the_model(make_template: MakeTemplate) -> None:
+def test_calls_as_text_use_the_tags_of_the_model(make_template: MakeTemplate) -> None:
     source = (
-        SHOWN + "{# <tool_call> #}{% for m in messages %}{{ m.role }}:{{ m.content }};{% endfor %}"
+        TOOLS_PART
+        + "{# <tool_call> #}{% for m in messages %}{{ m.role }}:{{ m.content }};{% endfor %}"
     )
     text = make_template(source).render(CALLED, TOOLS)
     assert tool_instructions(TOOLS) not in text
@@ -130,18 +135,18 @@ def test_calls_in_words_stand_between_the_marks_of_the_model(make_template: Make
     ) in text
 
 
-def test_a_schema_that_the_template_fails_at_is_told_in_words(make_template: MakeTemplate) -> None:
+def test_schema_unsupported_by_the_template_is_given_as_text(make_template: MakeTemplate) -> None:
     source = "{% for t in tools or [] %}{{ t.function.name + t.function.description }}" + (
         "{% for k, v in t.function.parameters.properties.items() %}{{ k + v.type }}{% endfor %}"
-        "{% endfor %}" + SAID.replace("ARGUMENTS", "{{ c.function.arguments | tojson }}")
+        "{% endfor %}" + MESSAGES_PART.replace("ARGUMENTS", "{{ c.function.arguments | tojson }}")
     )
-    odd = [Tool("f", "F.", '{"properties":{"a":{"enum":[1]}}}')]
-    sound = make_template(source)
-    assert tool_instructions(TOOLS) not in sound.render(CALLED, TOOLS)
-    assert tool_instructions(odd) in sound.render([MORE], odd)
+    unusual = [Tool("f", "F.", '{"properties":{"a":{"enum":[1]}}}')]
+    valid = make_template(source)
+    assert tool_instructions(TOOLS) not in valid.render(CALLED, TOOLS)
+    assert tool_instructions(unusual) in valid.render([MORE], unusual)
 
 
-def test_alternating_roles_with_calls_in_words(make_template: MakeTemplate) -> None:
+def test_alternating_roles_with_calls_as_text(make_template: MakeTemplate) -> None:
     source = (
         "{% for m in messages %}{% if (m.role == 'user') != (loop.index0 % 2 == 0) %}"
         "{{ raise_exception('alternate!') }}{% endif %}{{ m.role }}:{{ m.content }};{% endfor %}"
@@ -150,46 +155,44 @@ def test_alternating_roles_with_calls_in_words(make_template: MakeTemplate) -> N
     assert text.endswith("user:Result of look_up:\nsunny\n\nResult of note:\ndone\n\nMore;")
 
 
-def test_empty_tools_for_a_template_that_needs_some(make_template: MakeTemplate) -> None:
-    source = "{% for t in tools %}{{ t.function | tojson }};{% endfor %}" + SAID
+def test_empty_tools_for_a_template_that_requires_a_list(make_template: MakeTemplate) -> None:
+    source = "{% for t in tools %}{{ t.function | tojson }};{% endfor %}" + MESSAGES_PART
     assert make_template(source).render([MORE]) == "user:More;"
 
 
-def test_thoughts_are_put_where_the_template_looks_for_them(make_template: MakeTemplate) -> None:
-    said = [ChatMessage("user", "a"), ChatMessage("assistant", "b", reasoning="why")]
+def test_reasoning_is_passed_in_the_field_the_template_reads(make_template: MakeTemplate) -> None:
+    messages = [ChatMessage("user", "a"), ChatMessage("assistant", "b", reasoning="why")]
     for name in ("reasoning_content", "thinking", "reasoning", "thought"):
         source = "{% for m in messages %}{{ m.content }}{{ m.NAME or '' }};{% endfor %}"
-        assert make_template(source.replace("NAME", name)).render(said) == "a;bwhy;"
+        assert make_template(source.replace("NAME", name)).render(messages) == "a;bwhy;"
 
 
 @pytest.mark.parametrize("value", [str(10**30), '"\\ud800"'], ids=["large", "surrogate"])
-def test_what_no_helper_can_be_told_is_refused(make_template: MakeTemplate, value: str) -> None:
-    sound = make_template(template())
+def test_unserializable_schema_is_rejected(make_template: MakeTemplate, value: str) -> None:
+    valid = make_template(template())
     tool = Tool("f", "", f'{{"properties":{{"a":{{"default":{value}}}}}}}')
     with pytest.raises(RequestRejected):
-        sound.render([MORE], [tool])
-    assert "look_up" in sound.render(CALLED, TOOLS)
+        valid.render([MORE], [tool])
+    assert "look_up" in valid.render(CALLED, TOOLS)
 
 
 class TestContinuing:
-    def test_the_prompt_ends_with_the_last_message(self, make_template: MakeTemplate) -> None:
-        said = [MORE, ChatMessage("assistant", "One, two,")]
-        text = make_template(CHATML).render(said, continues=True)
+    def test_prompt_ends_with_the_continued_message(self, make_template: MakeTemplate) -> None:
+        messages = [MORE, ChatMessage("assistant", "One, two,")]
+        text = make_template(CHATML).render(messages, continues=True)
         assert text == "<|im_start|>user\nMore<|im_end|>\n<|im_start|>assistant\nOne, two,"
 
-    def test_a_template_that_trims_takes_nothing_from_its_end(
-        self, make_template: MakeTemplate
-    ) -> None:
+    def test_trimming_template_keeps_trailing_whitespace(self, make_template: MakeTemplate) -> None:
         source = "{% for m in messages %}[{{ m.content | trim }}]{% endfor %}"
-        said = [MORE, ChatMessage("assistant", "One \n")]
-        assert make_template(source).render(said, continues=True) == "[More][One \n"
+        messages = [MORE, ChatMessage("assistant", "One \n")]
+        assert make_template(source).render(messages, continues=True) == "[More][One \n"
 
-    def test_an_empty_beginning(self, make_template: MakeTemplate) -> None:
-        said = [MORE, ChatMessage("assistant", "")]
-        text = make_template(CHATML).render(said, continues=True)
+    def test_continuing_an_empty_message(self, make_template: MakeTemplate) -> None:
+        messages = [MORE, ChatMessage("assistant", "")]
+        text = make_template(CHATML).render(messages, continues=True)
         assert text.endswith("<|im_start|>assistant\n")
 
-    def test_a_template_that_drops_it_refuses(self, make_template: MakeTemplate) -> None:
+    def test_template_that_drops_the_message_is_rejected(self, make_template: MakeTemplate) -> None:
         source = "{% for m in messages[:-1] %}{{ m.content }}{% endfor %}"
         with pytest.raises(TemplateRefused, match="leaves no trace"):
             make_template(source).render([MORE, ChatMessage("assistant", "x")], continues=True)

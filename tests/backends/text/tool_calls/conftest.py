@@ -1,4 +1,4 @@
-"""Reading whole answers through a parser, however they are cut."""
+"""Helpers that parse complete answers, in one piece and character by character."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from ingle.backends.text.tool_calls.call_sink import (
 
 
 class Answer(NamedTuple):
-    """What an answer was told apart into."""
+    """The parts of a parsed answer."""
 
     text: str
-    thought: str
+    reasoning: str
     calls: list[tuple[str, Any]]
     ids: list[str | None]
 
 
 def parameters(**properties: Any) -> str:
-    """The schema of an object; a bare word stands for a type."""
+    """The JSON schema of an object; a string stands for a type."""
     typed = {
         name: {"type": schema} if isinstance(schema, str) else schema
         for name, schema in properties.items()
@@ -47,19 +47,19 @@ TOOLS = [
 
 @pytest.fixture(scope="session")
 def tools() -> list[Tool]:
-    """Some tools."""
+    """The tools of these tests."""
     return TOOLS
 
 
-def gather(parts: Iterable[Part]) -> Answer:
-    """The whole of each kind; arguments must parse as objects."""
-    text, thought, names, arguments, ids = "", "", list[str](), list[str](), list[str | None]()
+def collect(parts: Iterable[Part]) -> Answer:
+    """Join the parts of each kind; arguments must parse as objects."""
+    text, reasoning, names, arguments, ids = "", "", list[str](), list[str](), list[str | None]()
     for part in parts:
         match part:
             case AnswerText(piece):
                 text += piece
             case AnswerReasoning(piece):
-                thought += piece
+                reasoning += piece
             case CallStart(name, call_id):
                 names.append(name)
                 ids.append(call_id)
@@ -68,13 +68,13 @@ def gather(parts: Iterable[Part]) -> Answer:
                 arguments[-1] += piece
     objects = [json.loads(piece) for piece in arguments]
     assert all(isinstance(each, dict) for each in objects), arguments
-    return Answer(text, thought, list(zip(names, objects, strict=True)), ids)
+    return Answer(text, reasoning, list(zip(names, objects, strict=True)), ids)
 
 
 def read(parser: AnswerParser, pieces: Sequence[str]) -> Answer:
-    """What a parser makes of an answer that comes in these pieces."""
+    """Parse an answer that arrives in these pieces."""
     parts = [part for piece in pieces for part in parser.push(piece)]
-    return gather([*parts, *parser.finish()])
+    return collect([*parts, *parser.finish()])
 
 
 ReadAll = Callable[[Callable[[], AnswerParser], str], Answer]
@@ -82,11 +82,11 @@ ReadAll = Callable[[Callable[[], AnswerParser], str], Answer]
 
 @pytest.fixture(scope="session")
 def read_all() -> ReadAll:
-    """Reads an answer at once and character by character, which must come to the same."""
+    """Parse an answer at once and character by character, and assert that the results are equal."""
 
     def read_both(new_parser: Callable[[], AnswerParser], text: str) -> Answer:
-        whole = read(new_parser(), [text])
-        assert read(new_parser(), list(text)) == whole
-        return whole
+        complete = read(new_parser(), [text])
+        assert read(new_parser(), list(text)) == complete
+        return complete
 
     return read_both

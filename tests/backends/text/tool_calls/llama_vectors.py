@@ -1,4 +1,4 @@
-"""Reads the answers that llama.cpp tests its own parsers with out of its C++ source."""
+"""Extracts the parser test vectors of llama.cpp from its C++ source."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ _TESTER = re.compile(
     r'peg_tester\("models/templates/([^"]+)\.jinja"|tst2?\.test\(|for \(const auto'
 )
 _METHOD = re.compile(r"\s*\.\s*(\w+)\(")
-# Broken-off answers, continued ones and forms of the text are tested elsewhere.
+# Truncated and continued answers and response formats are tested elsewhere.
 _OTHER_KINDS = {"is_partial", "continue_final_message", "json_schema", "messages"}
 
 
 class Vector(NamedTuple):
-    """An answer, and what it should be told apart into."""
+    """An answer, and its expected parts."""
 
     template: str
     line: int
     answer: str
     tools: list[Tool]
-    thinks: bool
+    enables_thinking: bool
     text: str
-    thought: str
+    reasoning: str
     calls: list[tuple[str, str]]
 
 
 def read_vectors(source: str) -> Iterator[Vector]:
-    """Every vector that is written out in full, and is of a whole answer."""
+    """All vectors that are complete answers and written out literally."""
     tools = dict(_tools(source))
     messages = dict(_messages(source))
     for template, line, answer, methods in _statements(source):
@@ -48,8 +48,10 @@ def read_vectors(source: str) -> Iterator[Vector]:
         expected = _expected(methods, messages)
         if expected is None or not all(name in tools for name in offered):
             continue
-        thinks = "true" in methods.get("enable_thinking", "true")
-        yield Vector(template, line, text, [tools[name] for name in offered], thinks, *expected)
+        enables_thinking = "true" in methods.get("enable_thinking", "true")
+        yield Vector(
+            template, line, text, [tools[name] for name in offered], enables_thinking, *expected
+        )
 
 
 Expected = tuple[str, str, list[tuple[str, str]]]
@@ -63,25 +65,25 @@ def _expected(methods: dict[str, str], messages: dict[str, Expected]) -> Expecte
         call = re.match(r"(\w+)\(", named)
         return _message(call[1], _strings(named[call.end() - 1 :])) if call else None
     calls: list[tuple[str, str]] = []
-    body, at = methods.get("expect_tool_calls", "").strip()[1:-1], 0
-    while (at := body.find("{", at)) >= 0:
-        end = _balanced(body, at)
-        found = _strings(body[at:end])
+    body, position = methods.get("expect_tool_calls", "").strip()[1:-1], 0
+    while (position := body.find("{", position)) >= 0:
+        end = _balanced(body, position)
+        found = _strings(body[position:end])
         if len(found) < 2:
             return None
         calls.append((found[0], found[1]))
-        at = end
-    said = "".join(_strings(methods.get("expect_content", ""))[:1])
-    thought = "".join(_strings(methods.get("expect_reasoning", ""))[:1])
-    return said, thought, calls
+        position = end
+    content = "".join(_strings(methods.get("expect_content", ""))[:1])
+    reasoning = "".join(_strings(methods.get("expect_reasoning", ""))[:1])
+    return content, reasoning, calls
 
 
 def _message(function: str, strings: list[str]) -> Expected | None:
-    """What one of the functions stands for that make messages."""
+    """The expected message of a helper function of the C++ tests."""
     padded = [*strings, "", "", "", "", ""]
     first, second, third, fourth, *_ = padded
     pairs = list(zip(strings[2::2], strings[3::2], strict=False))
-    made: dict[str, Expected] = {
+    call_format: dict[str, Expected] = {
         "simple_assist_msg": (first, second, [(third, fourth)] if third else []),
         "message_with_tool_calls": ("", "", [(first, second)]),
         "message_with_tool_calls_and_reasoning": ("", third, [(first, second)]),
@@ -89,11 +91,11 @@ def _message(function: str, strings: list[str]) -> Expected | None:
         "message_with_reasoning_and_tool_call": ("", first, [(second, third)]),
         "message_with_reasoning_content_and_multiple_tool_calls": (second, first, pairs),
     }
-    return made.get(function)
+    return call_format.get(function)
 
 
 def _statements(source: str) -> Iterator[tuple[str, int, str, dict[str, str]]]:
-    """Each `tst.test(…).method(…)…` with its template, its line and its methods' arguments."""
+    """Every `tst.test(…).method(…)…` with its template, line and method arguments."""
     template = ""
     for match in _TESTER.finditer(source):
         if match[1]:
@@ -128,35 +130,35 @@ def _messages(source: str) -> Iterator[tuple[str, Expected]]:
 
 
 def _strings(text: str) -> list[str]:
-    """The strings of a list, each of which may be several literals in a row."""
+    """The strings of a list, each possibly written as several adjacent literals."""
     found: list[str] = []
     joins = False
-    at = 0
-    while at < len(text):
-        literal = _LITERAL.match(text, at)
+    position = 0
+    while position < len(text):
+        literal = _LITERAL.match(text, position)
         if literal:
             raw = literal[3] is None
             value = literal[2] if raw else json.loads('"' + literal[3].replace("\\'", "'") + '"')
             found[-1:] = [found[-1] + value] if joins else [*found[-1:], value]
             joins = True
-            at = literal.end()
+            position = literal.end()
         else:
-            joins = joins and text[at].isspace()
-            at += 1
+            joins = joins and text[position].isspace()
+            position += 1
     return found
 
 
-def _balanced(text: str, at: int) -> int:
-    """Where the bracket that opens here is closed behind."""
+def _balanced(text: str, position: int) -> int:
+    """The position after the bracket that closes the one at this position."""
     depth = 0
     while True:
-        literal = _LITERAL.match(text, at)
+        literal = _LITERAL.match(text, position)
         if literal:
-            at = literal.end()
+            position = literal.end()
             continue
-        if text.startswith("//", at):
-            at = text.index("\n", at)
-        depth += (text[at] in "({") - (text[at] in ")}")
-        at += 1
+        if text.startswith("//", position):
+            position = text.index("\n", position)
+        depth += (text[position] in "({") - (text[position] in ")}")
+        position += 1
         if depth == 0:
-            return at
+            return position

@@ -1,4 +1,4 @@
-"""Forced answers of every format: what the grammar lets through, the reader takes as meant."""
+"""Forced tool calls in every format: generated answers are parsed as valid calls."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ TOOLS = [Tool(name, parameters=json.dumps(schema)) for name, schema in SCHEMAS.i
 
 
 def consume(constraint: Constraint, text: str) -> bool:
-    """Whether the whole text may come next; if so, it came."""
+    """Consume the text if the constraint accepts all of it; returns whether it does."""
     fork = constraint.fork()
     for byte in text.encode():
         if not fork.allows(byte):
@@ -62,50 +62,52 @@ def consume(constraint: Constraint, text: str) -> bool:
     return True
 
 
-def some_answer(constraint: Constraint, ends: list[str], chance: random.Random) -> str:
-    """An answer that the grammar lets through, which prefers to end what it has begun."""
+def random_answer(constraint: Constraint, ends: list[str], rng: random.Random) -> str:
+    """A random answer that the grammar accepts, with a preference for closing open constructs."""
     written = bytearray()
     while not constraint.complete:
-        if constraint.allows(EOS) and chance.random() < 0.5:
+        if constraint.allows(EOS) and rng.random() < 0.5:
             break
-        end = chance.choice(ends)
-        if chance.random() < 0.6 and consume(constraint, end):
+        end = rng.choice(ends)
+        if rng.random() < 0.6 and consume(constraint, end):
             written += end.encode()
             continue
         allowed = [byte for byte in range(32, 127) if constraint.allows(byte)]
         allowed = allowed or [byte for byte in range(256) if constraint.allows(byte)]
         assert allowed, written
-        byte = chance.choice(allowed)
+        byte = rng.choice(allowed)
         constraint.consume(byte)
         written.append(byte)
     return written.decode()
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("made", [*FORMATS, GENERIC], ids=lambda made: made.name)
+@pytest.mark.parametrize(
+    "call_format", [*FORMATS, GENERIC], ids=lambda call_format: call_format.name
+)
 @pytest.mark.parametrize("parallel", [True, False], ids=["several", "one"])
-def test_forced_calls_are_read_as_they_were_meant(
-    read_all: ReadAll, made: CallFormat, parallel: bool
+def test_generated_calls_are_parsed_and_match_their_schema(
+    read_all: ReadAll, call_format: CallFormat, parallel: bool
 ) -> None:
     tokenizer = ByteTokenizer()
     rules = AnswerRules(ControlTags(tokenizer))
-    grammar = rules.finish(rules.calls(made, TOOLS, parallel=parallel))
+    grammar = rules.finish(rules.calls(call_format, TOOLS, parallel=parallel))
     constraint = GrammarCompiler(tokenizer).compile(grammar)
-    chance = random.Random(made.name)
-    member = made.member or ""
-    closing = [member.partition("«value»")[2].strip(), *(made.quotes or ())]
+    rng = random.Random(call_format.name)
+    member = call_format.member or ""
+    closing = [member.partition("«value»")[2].strip(), *(call_format.quotes or ())]
     closing = [end.replace("«key»", key) for end in closing for key in ("path", "mode")]
-    ends = [*made.closers, *filter(None, closing), '"', "}", "]", ")", "\n"]
+    ends = [*call_format.closers, *filter(None, closing), '"', "}", "]", ")", "\n"]
     called: set[str] = set()
     for count in range(60):
         if count >= 6 and called == SCHEMAS.keys():
             break
-        answer = some_answer(constraint.fork(), ends, chance)
+        answer = random_answer(constraint.fork(), ends, rng)
 
         def new_parser() -> AnswerParser:
-            if made is HARMONY:
+            if call_format is HARMONY:
                 return HarmonyParser(TOOLS, parallel=parallel)
-            return TaggedAnswerParser(made, THINK, TOOLS, parallel=parallel)
+            return TaggedAnswerParser(call_format, THINK, TOOLS, parallel=parallel)
 
         found = read_all(new_parser, answer)
         assert found.text == "", answer

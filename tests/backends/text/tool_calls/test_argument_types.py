@@ -1,4 +1,4 @@
-"""The types of values that are written without quotes."""
+"""Types of argument values that are written without quotes."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ ROOT: dict[str, Any] = {
         ({"$ref": "#/$defs/a~1b"}, {"boolean"}),
     ],
 )
-def test_what_a_schema_allows(schema: Any, expected: set[str]) -> None:
+def test_types_allowed_by_a_schema(schema: Any, expected: set[str]) -> None:
     assert kinds(schema, ROOT) == expected
 
 
 @pytest.mark.parametrize("schema", [None, True, {}, {"$ref": "x"}, {"type": "strin"}, {"enum": []}])
-def test_what_does_not_say_allows_everything(schema: Any) -> None:
+def test_schema_without_a_type_allows_every_type(schema: Any) -> None:
     assert len(kinds(schema, ROOT)) == 7
 
 
@@ -61,12 +61,12 @@ def test_what_does_not_say_allows_everything(schema: Any) -> None:
         ('"x"', "integer", "x"),
     ],
 )
-def test_values_without_quotes(text: str, allowed: str, value: Any) -> None:
+def test_unquoted_values_are_typed_by_the_schema(text: str, allowed: str, value: Any) -> None:
     assert json.loads(typed(text, frozenset(allowed.split()))) == value
 
 
-def test_without_a_schema_a_value_is_what_it_looks_like() -> None:
-    everything = kinds(None, {})
-    assert json.loads(typed("5", everything)) == 5
-    assert json.loads(typed("five", everything)) == "five"
-    assert json.loads(typed('{"a": 1}', everything)) == {"a": 1}
+def test_unquoted_values_without_a_schema_are_typed_by_content() -> None:
+    any_type = kinds(None, {})
+    assert json.loads(typed("5", any_type)) == 5
+    assert json.loads(typed("five", any_type)) == "five"
+    assert json.loads(typed('{"a": 1}', any_type)) == {"a": 1}

@@ -1,4 +1,4 @@
-"""What models of each family write, told apart as their templates mean it."""
+"""Answers of each model family are parsed by the format detected from the template."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ JSON = '{"city": "Paris", "days": 2}'
 NAMED = f'{{"name": "get_weather", "arguments": {JSON}}}'
 USER = ChatMessage("user", "x")
 
-# The sign of a format in a template, the end of a prompt, an answer, and what it means.
+# A marker of the format in the template, the end of the prompt, an answer, and the expected parts.
 ANSWERS: list[tuple[str, str, str, Answer]] = [
     ("[CALL_ID]", "", f"Hi[TOOL_CALLS]get_weather[CALL_ID]abc123def[ARGS]{JSON}",
      Answer("Hi", "", [CALL], ["abc123def"])),
@@ -154,13 +154,13 @@ def read(read_all: ReadAll, template: str, tail: str, answer: str, **fields: Any
     return read_all(form.new_parser, answer)
 
 
-@pytest.mark.parametrize(("template", "tail", "answer", "meant"), ANSWERS)
-def test_answers_of_each_family(
-    read_all: ReadAll, template: str, tail: str, answer: str, meant: Answer
+@pytest.mark.parametrize(("template", "tail", "answer", "expected"), ANSWERS)
+def test_answers_of_each_model_family(
+    read_all: ReadAll, template: str, tail: str, answer: str, expected: Answer
 ) -> None:
-    assert read(read_all, template, tail, answer) == meant
-    if meant.calls and answer.endswith((">", "]", "}", "```")):
-        assert read(read_all, template, tail, answer + "\n") == meant
+    assert read(read_all, template, tail, answer) == expected
+    if expected.calls and answer.endswith((">", "]", "}", "```")):
+        assert read(read_all, template, tail, answer + "\n") == expected
 
 
 HARMONY = "<|channel|>analysis"
@@ -168,7 +168,7 @@ START = "<|start|>assistant"
 
 
 @pytest.mark.parametrize(
-    ("answer", "meant"),
+    ("answer", "expected"),
     [
         ("<|channel|>final<|message|>Hello", Answer("Hello", "", [], [])),
         ("<|channel|>commentary<|message|>Hello", Answer("Hello", "", [], [])),
@@ -186,11 +186,11 @@ START = "<|start|>assistant"
         ("assistants help", Answer("assistants help", "", [], [])),
     ],
 )  # fmt: skip
-def test_channels(read_all: ReadAll, answer: str, meant: Answer) -> None:
-    assert read(read_all, HARMONY, f"x{START}", answer) == meant
+def test_harmony_channels(read_all: ReadAll, answer: str, expected: Answer) -> None:
+    assert read(read_all, HARMONY, f"x{START}", answer) == expected
 
 
-def test_an_answer_goes_on_in_the_channel_where_it_broke_off(read_all: ReadAll) -> None:
+def test_continued_answer_stays_in_its_channel(read_all: ReadAll) -> None:
     tail = f"{START}<|channel|>analysis<|message|>I thi"
     answer = f"nk.<|end|>{START}<|channel|>final<|message|>So"
     assert read(read_all, HARMONY, tail, answer) == Answer("So", "nk.", [], [])
@@ -198,7 +198,7 @@ def test_an_answer_goes_on_in_the_channel_where_it_broke_off(read_all: ReadAll) 
     assert found == Answer(JSON, "", [], [])
 
 
-def test_every_format_has_a_name_of_its_own() -> None:
+def test_format_names_are_unique() -> None:
     names = [each.name for each in FORMATS]
     assert len(set(names)) == len(names)
 
@@ -224,42 +224,53 @@ WORDS = [
 
 
 @given(st.sampled_from(FORMATS), st.data(), st.booleans())
-def test_any_text_in_any_pieces(made: CallFormat, data: st.DataObject, parallel: bool) -> None:
-    tags = [tag for tag in (*made.tags, "<think>", "</think>", *made.signs) if tag]
+def test_result_does_not_depend_on_how_the_text_is_split(
+    call_format: CallFormat, data: st.DataObject, parallel: bool
+) -> None:
+    tags = [tag for tag in (*call_format.tags, "<think>", "</think>", *call_format.signs) if tag]
     text = "".join(data.draw(st.lists(st.sampled_from([*tags, *WORDS]), max_size=12)))
     cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=8)))
     pieces = [text[a:b] for a, b in zip([0, *cuts], [*cuts, len(text)], strict=True)]
 
     def new_parser() -> AnswerParser:
-        if made is HARMONY_FORMAT:
+        if call_format is HARMONY_FORMAT:
             return HarmonyParser(TOOLS, parallel=parallel)
-        return TaggedAnswerParser(made, THINK, TOOLS, parallel=parallel)
+        return TaggedAnswerParser(call_format, THINK, TOOLS, parallel=parallel)
 
     assert read_pieces(new_parser(), pieces) == read_pieces(new_parser(), [text])
 
 
 @pytest.mark.slow
-def test_a_long_answer_takes_time_in_proportion() -> None:
-    """Steps are counted by what the interpreter runs, not by a clock."""
-    for made in FORMATS:
-        for piece in ("<", made.openers[0].tag if made.openers else "x", '{"', "[", "a ", "\n"):
-            short, long = (steps_of(made, piece * count) for count in (200, 800))
-            assert long < 6 * short + 2000, (made.name, piece)
+def test_parsing_time_is_linear() -> None:
+    """Steps are counted as executed lines, not measured as time."""
+    for call_format in FORMATS:
+        for piece in (
+            "<",
+            call_format.openers[0].tag if call_format.openers else "x",
+            '{"',
+            "[",
+            "a ",
+            "\n",
+        ):
+            short, long = (
+                count_lines(call_format, piece * trace_line) for trace_line in (200, 800)
+            )
+            assert long < 6 * short + 2000, (call_format.name, piece)
 
 
-def steps_of(made: CallFormat, text: str) -> int:
-    """How many lines a parser runs for an answer in pieces of seven characters."""
-    parser = TaggedAnswerParser(made, THINK, TOOLS)
+def count_lines(call_format: CallFormat, text: str) -> int:
+    """The number of lines executed while parsing an answer in pieces of seven characters."""
+    parser = TaggedAnswerParser(call_format, THINK, TOOLS)
     lines = 0
 
-    def count(_frame: object, event: str, _argument: object) -> Any:
+    def trace_line(_frame: object, event: str, _argument: object) -> Any:
         nonlocal lines
         lines += event == "line"
-        return count
+        return trace_line
 
-    sys.settrace(count)
+    sys.settrace(trace_line)
     try:
-        read_pieces(parser, [text[at : at + 7] for at in range(0, len(text), 7)])
+        read_pieces(parser, [text[start : start + 7] for start in range(0, len(text), 7)])
     finally:
         sys.settrace(None)
     return lines

@@ -1,4 +1,4 @@
-"""The answers that llama.cpp tests its parsers with mean the same to ours."""
+"""Parsers agree with the test vectors of llama.cpp."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from .llama_vectors import Vector, read_vectors
 MakeTemplate = Callable[..., ChatTemplate]
 pytestmark = pytest.mark.slow
 
-# What is not the same, by the template and a piece of the answer, and why.
-OTHERWISE = {
+# Known differences: the template, a piece of the answer, and the reason.
+KNOWN_DIFFERENCES = {
     "deepseek-ai-DeepSeek-V4": ("Let me check the time\n\n<", "no tools: it is all a thought"),
     "inclusionai-ling-3.0-flash": ("<|role_end|>", "ends an answer, and is no text"),
     "muse-glimmer": ("<|eot|>", "ends an answer, and is no text"),
@@ -32,22 +32,26 @@ OTHERWISE = {
 }
 
 
-def test_every_vector(make_template: MakeTemplate, sources: Path, read_all: ReadAll) -> None:
+def test_parsers_agree_with_llama_cpp_vectors(
+    make_template: MakeTemplate, sources: Path, read_all: ReadAll
+) -> None:
     vectors = list(read_vectors((sources / "test-chat.cpp").read_text("utf-8")))
-    wrong: list[tuple[str, int, Answer]] = []
+    mismatches: list[tuple[str, int, Answer]] = []
     prompts: dict[tuple[str, bool, bool], str] = {}
     for vector in vectors:
         source = (sources / f"{vector.template}.jinja").read_text("utf-8")
-        kind = vector.template, vector.thinks, bool(vector.tools)
+        kind = vector.template, vector.enables_thinking, bool(vector.tools)
         if kind not in prompts:
             template = make_template(source)
             user = [ChatMessage("user", "x")]
-            prompts[kind] = template.render(user, vector.tools, enable_thinking=vector.thinks)
+            prompts[kind] = template.render(
+                user, vector.tools, enable_thinking=vector.enables_thinking
+            )
             template.close()
         found = answer_of(read_all, source, prompts[kind], vector)
-        if not same(found, vector) and not known(vector):
-            wrong.append((vector.template, vector.line, found))
-    assert wrong == []
+        if not matches(found, vector) and not is_known_difference(vector):
+            mismatches.append((vector.template, vector.line, found))
+    assert mismatches == []
     assert len(vectors) > 250
 
 
@@ -59,12 +63,12 @@ def answer_of(read_all: ReadAll, source: str, prompt: str, vector: Vector) -> An
     return read_all(form.new_parser, vector.answer)
 
 
-def same(found: Answer, vector: Vector) -> bool:
+def matches(found: Answer, vector: Vector) -> bool:
     calls = [(name, json.loads(arguments)) for name, arguments in vector.calls]
-    said = (found.text.strip(), found.thought.strip())
-    return found.calls == calls and said == (vector.text.strip(), vector.thought.strip())
+    texts = (found.text.strip(), found.reasoning.strip())
+    return found.calls == calls and texts == (vector.text.strip(), vector.reasoning.strip())
 
 
-def known(vector: Vector) -> bool:
-    piece, _ = OTHERWISE.get(vector.template, ("", ""))
+def is_known_difference(vector: Vector) -> bool:
+    piece, _ = KNOWN_DIFFERENCES.get(vector.template, ("", ""))
     return bool(piece) and piece in vector.answer

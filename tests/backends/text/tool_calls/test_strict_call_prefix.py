@@ -1,4 +1,4 @@
-"""When an answer has begun as something else than a call."""
+"""`StrictCallPrefix`: how early an answer is recognized as not being a tool call."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from ingle.backends.text.answers.answer_output import StrictCallPrefix
 NAMES = {"now", "get_weather"}
 
 
-def free_after(text: str) -> int | None:
-    """How many characters it takes until it is certain that this is no call."""
-    held = StrictCallPrefix(NAMES)
+def characters_until_free(text: str) -> int | None:
+    """The number of characters after which the text is certainly not a call."""
+    prefix = StrictCallPrefix(NAMES)
     for count, char in enumerate(text, 1):
-        held.push(char)
-        if held.is_free:
+        prefix.push(char)
+        if prefix.is_free:
             return count
     return None
 
@@ -36,12 +36,12 @@ def free_after(text: str) -> int | None:
         ("  ", None),
     ],
 )
-def test_it_is_certain_as_soon_as_it_can_be(text: str, characters: int | None) -> None:
-    assert free_after(text) == characters
+def test_non_calls_are_recognized_as_early_as_possible(text: str, characters: int | None) -> None:
+    assert characters_until_free(text) == characters
 
 
-def test_what_is_a_call_stays_one() -> None:
-    held = StrictCallPrefix(NAMES)
-    held.push('{"name": "now", ')
-    held.push("x" * 10_000)
-    assert not held.is_free
+def test_call_prefix_is_never_released() -> None:
+    prefix = StrictCallPrefix(NAMES)
+    prefix.push('{"name": "now", ')
+    prefix.push("x" * 10_000)
+    assert not prefix.is_free

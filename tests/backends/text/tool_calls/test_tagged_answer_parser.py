@@ -1,4 +1,4 @@
-"""Answers told apart, however they are cut and whatever is wrong with them."""
+"""`TaggedAnswerParser`: text, reasoning and tool calls, for any split and with malformed input."""
 
 from __future__ import annotations
 
@@ -96,15 +96,15 @@ CASES: list[tuple[str, str, str, list[Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(("answer", "text", "thought", "calls"), CASES)
-def test_what_answers_are_told_apart_into(
-    read_all: ReadAll, answer: str, text: str, thought: str, calls: list[Any]
+@pytest.mark.parametrize(("answer", "text", "reasoning", "calls"), CASES)
+def test_answers_are_split_into_text_reasoning_and_calls(
+    read_all: ReadAll, answer: str, text: str, reasoning: str, calls: list[Any]
 ) -> None:
-    assert read_all(hermes(), answer) == Answer(text, thought, calls, [None] * len(calls))
+    assert read_all(hermes(), answer) == Answer(text, reasoning, calls, [None] * len(calls))
 
 
 @pytest.mark.parametrize(
-    ("arguments", "meant"),
+    ("arguments", "expected"),
     [
         ('{"city": "Paris", "days": 2', {"city": "Paris", "days": 2}),
         ('{"city": "Par', {"city": "Par"}),
@@ -124,17 +124,17 @@ def test_what_answers_are_told_apart_into(
         ('{"days": ' + "9" * 5000 + "}", {"days": "9" * 5000}),
     ],
 )
-def test_arguments_are_always_an_object(
-    read_all: ReadAll, arguments: str, meant: dict[str, Any] | None
+def test_malformed_arguments_become_an_object(
+    read_all: ReadAll, arguments: str, expected: dict[str, Any] | None
 ) -> None:
     for end in ("", "}", "}\n</tool_call>"):
         answer = f'<tool_call>\n{{"name": "get_weather", "arguments": {arguments}{end}'
         found = read_all(hermes(), answer)
         assert (found.text, [name for name, _ in found.calls]) == ("", ["get_weather"])
-        assert end or meant is None or found.calls[0][1] == meant
+        assert end or expected is None or found.calls[0][1] == expected
 
 
-def test_arguments_stream_while_they_come() -> None:
+def test_arguments_are_streamed() -> None:
     parser = hermes()()
     assert parser.push('<tool_call>\n{"name": "write_file",') == []
     start, *arguments = parser.push(' "arguments": {"pa')
@@ -145,7 +145,7 @@ def test_arguments_stream_while_they_come() -> None:
     assert "".join(part[0] for part in arguments if part) == '":"line\\nlin'
 
 
-def test_only_what_may_be_a_tag_waits() -> None:
+def test_only_a_possible_tag_is_held_back() -> None:
     parser = hermes()()
     assert parser.push("a <tool") == [AnswerText("a")]
     assert "".join(part[0] or "" for part in parser.push("s of")) == " <tools of"
@@ -154,20 +154,20 @@ def test_only_what_may_be_a_tag_waits() -> None:
     assert "".join(part[0] or "" for part in parser.finish()) == " <tool_"
 
 
-def test_one_call_only_where_several_are_not_wanted(read_all: ReadAll) -> None:
+def test_parallel_calls_are_dropped_if_not_allowed(read_all: ReadAll) -> None:
     answer = f"Hm <tool_call>{WEATHER}</tool_call> <tool_call>{WEATHER}</tool_call> so"
     assert read_all(hermes(parallel=False), answer) == Answer("Hm", "", [CALL], [None])
 
 
-def test_without_tools_only_thoughts_are_told_apart(read_all: ReadAll) -> None:
+def test_without_tools_only_reasoning_is_parsed(read_all: ReadAll) -> None:
     answer = f"<think>Hm.</think> <tool_call>{WEATHER}</tool_call> "
     found = read_all(lambda: TaggedAnswerParser(HERMES, THINK), answer)
     assert found == Answer(f"<tool_call>{WEATHER}</tool_call> ", "Hm.", [], [])
     parser = TaggedAnswerParser(HERMES, THINK)
-    assert parser.push("x  ") == [AnswerText("x  ")], "nothing waits"
+    assert parser.push("x  ") == [AnswerText("x  ")], "nothing is held back"
 
 
-def test_an_answer_may_begin_within_a_thought(read_all: ReadAll) -> None:
+def test_answer_may_begin_inside_reasoning(read_all: ReadAll) -> None:
     answer = f"Hm.\n</think>\n<tool_call>{WEATHER}</tool_call>"
     assert read_all(hermes(thinking=True), answer) == Answer("", "Hm.", [CALL], [None])
     parser = hermes(thinking=True)()
@@ -178,7 +178,7 @@ def test_an_answer_may_begin_within_a_thought(read_all: ReadAll) -> None:
     assert not parser.thinking
 
 
-def test_a_strict_reader_takes_only_the_format_of_the_model(read_all: ReadAll) -> None:
+def test_strict_parser_accepts_only_the_format_of_the_model(read_all: ReadAll) -> None:
     for answer in (WEATHER, f"```json\n{WEATHER}\n```"):
         assert read_all(hermes(lenient=False), answer).text == answer
 
@@ -223,17 +223,17 @@ PIECES = st.sampled_from(
 
 
 @given(st.lists(PIECES, max_size=12), st.data(), st.booleans(), st.sampled_from([hermes, generic]))
-def test_any_text_in_any_pieces(
+def test_result_does_not_depend_on_how_the_text_is_split(
     pieces: list[str], data: st.DataObject, parallel: bool, make: Callable[..., Any]
 ) -> None:
     new_parser = make(parallel=parallel)
     text = "".join(pieces)
     cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=8)))
     parts = [text[a:b] for a, b in zip([0, *cuts], [*cuts, len(text)], strict=True)]
-    whole = read(new_parser(), [text])
-    assert read(new_parser(), parts) == whole
-    assert whole.calls or whole.thought or whole.text.strip() in text or not parallel
+    complete = read(new_parser(), [text])
+    assert read(new_parser(), parts) == complete
+    assert complete.calls or complete.reasoning or complete.text.strip() in text or not parallel
 
 
-def test_the_fixture_has_the_tools(tools: list[Tool]) -> None:
+def test_tools_fixture(tools: list[Tool]) -> None:
     assert [tool.name for tool in tools] == ["get_weather", "write_file", "search", "now"]

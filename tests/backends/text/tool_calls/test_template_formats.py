@@ -1,4 +1,4 @@
-"""The format of every template that llama.cpp tests itself with, and calls through each of them."""
+"""Call formats detected from llama.cpp's test templates, and round trips of calls through them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .conftest import ReadAll, parameters
 MakeTemplate = Callable[..., ChatTemplate]
 pytestmark = pytest.mark.slow
 
-TOLD = {
+EXPECTED_FORMATS = {
     "Apertus-8B-Instruct": "apertus",
     "Apriel-1.6-15b-Thinker-fixed": "apriel",
     "Bielik-11B-v3.0-Instruct": "hermes",
@@ -120,7 +120,7 @@ WITHOUT_REASONING = {
     "moonshotai-Kimi-K2",
     "unsloth-mistral-Devstral-Small-2507",
 }
-# Its prompts end before the token that begins an answer, which is no part of one.
+# The prompts of this template end before the token that begins an answer.
 INCOMPLETE = {"CohereForAI-c4ai-command-r-plus-tool_use"}
 ONE_BY_ONE = {
     "GigaChat3-10B-A1.8B",
@@ -152,42 +152,44 @@ CALLS = [
 ]
 
 
-def answer_of(template: ChatTemplate, calls: list[ToolCall]) -> tuple[str, str]:
-    """The end of a prompt, and what a model would answer behind it to make these calls."""
+def expected_answer(template: ChatTemplate, calls: list[ToolCall]) -> tuple[str, str]:
+    """The end of the prompt, and the answer that would make these calls."""
     prompt = template.render([USER], TOOLS)
-    said = ChatMessage("assistant", "", reasoning="", tool_calls=calls)
+    call_message = ChatMessage("assistant", "", reasoning="", tool_calls=calls)
     results = [ChatMessage("tool", f"RESULT{i}", tool_call_id=c.id) for i, c in enumerate(calls)]
-    whole = template.render([USER, said, *results], TOOLS)
-    pairs = zip(prompt, whole, strict=False)
-    common = next((at for at, (a, b) in enumerate(pairs) if a != b), len(prompt))
+    complete = template.render([USER, call_message, *results], TOOLS)
+    pairs = zip(prompt, complete, strict=False)
+    common = next((index for index, (a, b) in enumerate(pairs) if a != b), len(prompt))
     if common < len(prompt) and prompt.rfind("<", 0, common) > prompt.rfind(">", 0, common):
         common = prompt.rfind("<", 0, common)  # not in the middle of a tag
-    return prompt[:common], whole[common : whole.index("RESULT0")]
+    return prompt[:common], complete[common : complete.index("RESULT0")]
 
 
-def test_every_format_is_told(sources: Path) -> None:
+def test_format_of_every_template_is_detected(sources: Path) -> None:
     templates = {path.stem: path.read_text("utf-8") for path in sources.glob("*.jinja")}
     tokenizer = ByteTokenizer()
-    told = {name: detect_call_format(source, tokenizer).name for name, source in templates.items()}
-    assert told == TOLD
-    silent = {
+    detected = {
+        name: detect_call_format(source, tokenizer).name for name, source in templates.items()
+    }
+    assert detected == EXPECTED_FORMATS
+    without_tags = {
         name for name, source in templates.items() if not detect_reasoning_tags(source, tokenizer)
     }
-    assert silent == WITHOUT_REASONING
+    assert without_tags == WITHOUT_REASONING
 
 
-@pytest.mark.parametrize("name", sorted(TOLD.keys() - INCOMPLETE))
+@pytest.mark.parametrize("name", sorted(EXPECTED_FORMATS.keys() - INCOMPLETE))
 @pytest.mark.parametrize("count", [1, 2])
-def test_calls_come_back_from_what_a_template_writes(
+def test_calls_rendered_by_a_template_are_parsed_back(
     make_template: MakeTemplate, sources: Path, read_all: ReadAll, name: str, count: int
 ) -> None:
     source = (sources / f"{name}.jinja").read_text("utf-8")
     template = make_template(source, limits=RenderLimits(seconds=30))
-    tail, answer = answer_of(template, CALLS[:count])
+    tail, answer = expected_answer(template, CALLS[:count])
     request = GenerateRequest(id="r", messages=[USER], tools=TOOLS)
     form = AnswerFormats(ByteTokenizer(), source).of(request, tail)
     assert form.new_parser is not None
     found = read_all(form.new_parser, answer)
-    several = count if name not in ONE_BY_ONE else 1
-    expected = [("write_file", WRITE), ("list_files", LIST)][:several]
+    call_count = count if name not in ONE_BY_ONE else 1
+    expected = [("write_file", WRITE), ("list_files", LIST)][:call_count]
     assert found.calls == expected, answer

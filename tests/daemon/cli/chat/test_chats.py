@@ -1,4 +1,4 @@
-"""`ingle chats`: what it prints, writes and takes over."""
+"""`ingle chats`: list, search, export and import of stored chats."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ingle.tui.history.history_store import open_history
 
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A home of its own, with two chats in it."""
+    """A temporary ingle home with two chats."""
     for name in [name for name in os.environ if name.startswith("INGLE_")]:
         monkeypatch.delenv(name)
     home = tmp_path / "home"
@@ -32,7 +32,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return home
 
 
-def test_the_list(capsys: pytest.CaptureFixture[str]) -> None:
+def test_list_sanitizes_titles_and_honors_limit(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["chats"]) == 0
     out = capsys.readouterr().out
     assert "Why are there tides?" in out
@@ -43,7 +43,7 @@ def test_the_list(capsys: pytest.CaptureFixture[str]) -> None:
     assert [chat["id"] for chat in listed] == ["bb22"]
 
 
-def test_search(capsys: pytest.CaptureFixture[str]) -> None:
+def test_search_finds_chats_by_text_and_folder(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["chats", "search", "tide"]) == 0
     assert "aa11" in capsys.readouterr().out
     assert main(["chats", "search", "kyoto", "folder:travel", "--json"]) == 0
@@ -53,7 +53,9 @@ def test_search(capsys: pytest.CaptureFixture[str]) -> None:
     assert "Nothing found." in capsys.readouterr().err
 
 
-def test_export_and_import(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_importing_an_exported_chat_detects_the_duplicate(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     assert main(["chats", "export", "aa", "json"]) == 0
     written = Path(capsys.readouterr().out.strip())
     assert written == tmp_path / "Why-are-there-tides.json"
@@ -70,7 +72,7 @@ def test_export_and_import(capsys: pytest.CaptureFixture[str], tmp_path: Path) -
         (["import", "nothing.json"], "No such file"),
     ],
 )
-def test_what_does_not_work_is_said(
+def test_invalid_arguments_report_an_error(
     capsys: pytest.CaptureFixture[str], arguments: list[str], complaint: str
 ) -> None:
     assert main(["chats", *arguments]) == 1

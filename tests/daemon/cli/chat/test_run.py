@@ -1,4 +1,4 @@
-"""`ingle run` as a person types it: pipes, Ctrl-C, terminals."""
+"""`ingle run`: options, pipes, signals, streaming and terminal output."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ GENERATIONS = "/ingle/v1/generations"
 CANCEL = "/ingle/v1/generations/gen-1/cancel"
 
 
-def test_only_the_answer_is_on_standard_output(daemon: Any, ingle: Run) -> None:
+def test_stdout_contains_only_the_answer(daemon: Any, ingle: Run) -> None:
     done = ingle("run", "smollm2", "Say", "hello")
     assert (done.returncode, done.stdout, done.stderr) == (0, "Hello wörld.\n", "")
-    assert daemon.asked("POST", GENERATIONS) == [
+    assert daemon.requests_to("POST", GENERATIONS) == [
         {"model": "smollm2", "messages": [{"role": "user", "content": "Say hello"}]}
     ]
-    assert daemon.asked("POST", CANCEL) == []
+    assert daemon.requests_to("POST", CANCEL) == []
 
 
-def test_options_reach_the_daemon(daemon: Any, ingle: Run) -> None:
+def test_options_are_sent_to_the_daemon(daemon: Any, ingle: Run) -> None:
     ingle(
         "run", "--system", "Be brief.", "smollm2", "--temperature", "0.2", "Hi", "--seed", "-7",
         "--max-tokens", "5",
     )  # fmt: skip
-    assert daemon.asked("POST", GENERATIONS) == [
+    assert daemon.requests_to("POST", GENERATIONS) == [
         {
             "model": "smollm2",
             "messages": [
@@ -50,38 +50,40 @@ def test_options_reach_the_daemon(daemon: Any, ingle: Run) -> None:
 LOAD = "/ingle/v1/load"
 
 
-def test_load_options_load_the_model_first(daemon: Any, ingle: Run) -> None:
+def test_load_options_load_the_model_before_generating(daemon: Any, ingle: Run) -> None:
     daemon.warnings = ["A context of 20000 tokens was requested, but the model has 8192."]
     done = ingle(
         "run", "smollm2", "--context", "20000", "--kv-type", "q8_0", "--engine", "cuda", "Hi"
     )
     assert (done.returncode, done.stdout) == (0, "Hello wörld.\n")
     assert done.stderr == f"Warning: {daemon.warnings[0]}\n"
-    assert daemon.asked("POST", LOAD) == [
+    assert daemon.requests_to("POST", LOAD) == [
         {"model": "smollm2", "context": 20000, "engine": "cuda", "kv_type": "q8_0"}
     ]
     paths = [path for _, path, _ in daemon.requests if path in {LOAD, GENERATIONS}]
     assert paths == [LOAD, GENERATIONS]
 
 
-def test_load_options_survive_a_pull(daemon: Any, ingle: Run) -> None:
+def test_load_options_are_kept_after_a_pull(daemon: Any, ingle: Run) -> None:
     daemon.models = [{**daemon.models[0], "installed": False, "state": "available"}]
     daemon.missing = {"smollm2"}
     daemon.pull = [("done", daemon.models[0])]
     done = ingle("run", "smollm2", "--context", "512", "Hi")
     assert done.returncode == 0, done.stderr
-    assert daemon.asked("POST", LOAD)[-1] == {"model": "smollm2:135m", "context": 512}
+    assert daemon.requests_to("POST", LOAD)[-1] == {"model": "smollm2:135m", "context": 512}
 
 
 @pytest.mark.parametrize("arguments", [("--context", "0"), ("--kv-type", "q2_k")])
-def test_load_options_are_checked(daemon: Any, ingle: Run, arguments: tuple[str, str]) -> None:
+def test_invalid_load_options_are_rejected(
+    daemon: Any, ingle: Run, arguments: tuple[str, str]
+) -> None:
     assert ingle("run", *arguments, "smollm2", "Hi").returncode == 2
-    assert daemon.asked("POST", LOAD) == []
+    assert daemon.requests_to("POST", LOAD) == []
 
 
-def test_raw_sends_text(daemon: Any, ingle: Run) -> None:
+def test_raw_sends_the_prompt_without_a_chat(daemon: Any, ingle: Run) -> None:
     ingle("run", "smollm2", "--raw", "Once upon")
-    assert daemon.asked("POST", GENERATIONS) == [{"model": "smollm2", "prompt": "Once upon"}]
+    assert daemon.requests_to("POST", GENERATIONS) == [{"model": "smollm2", "prompt": "Once upon"}]
 
 
 @pytest.mark.parametrize(
@@ -95,7 +97,7 @@ def test_raw_sends_text(daemon: Any, ingle: Run) -> None:
         (["smollm2", "ünï"], b"\xff\xfe", "smollm2", "ünï\n\n��"),
     ],
 )
-def test_prompt(
+def test_prompt_combines_arguments_and_stdin(
     daemon: Any, ingle: Run, arguments: list[str], piped: str | bytes, model: str, prompt: str
 ) -> None:
     if isinstance(piped, bytes):
@@ -107,36 +109,38 @@ def test_prompt(
     else:
         done = ingle("run", *arguments, input=piped)
     assert done.returncode == 0, done.stderr
-    [body] = daemon.asked("POST", GENERATIONS)
+    [body] = daemon.requests_to("POST", GENERATIONS)
     assert body["model"] == model
     assert body["messages"] == [{"role": "user", "content": prompt}]
 
 
-def test_path_is_made_absolute(daemon: Any, ingle: Run, tmp_path: Any) -> None:
+def test_model_paths_are_made_absolute(daemon: Any, ingle: Run, tmp_path: Any) -> None:
     (tmp_path / "model.gguf").touch()
     for reference in ("model.gguf", "./model.gguf"):
         ingle("run", reference, "Hi")
-        assert daemon.asked("POST", GENERATIONS)[-1]["model"] == str(tmp_path / "model.gguf")
+        assert daemon.requests_to("POST", GENERATIONS)[-1]["model"] == str(tmp_path / "model.gguf")
     ingle("run", "hf.co/owner/repo:Q4_K_M", "Hi")
-    assert daemon.asked("POST", GENERATIONS)[-1]["model"] == "hf.co/owner/repo:Q4_K_M"
+    assert daemon.requests_to("POST", GENERATIONS)[-1]["model"] == "hf.co/owner/repo:Q4_K_M"
 
 
-def test_no_prompt_at_all(daemon: Any, ingle: Run) -> None:
+def test_missing_prompt_is_an_error(daemon: Any, ingle: Run) -> None:
     done = ingle("run", "smollm2")
     assert done.returncode == 2
     assert done.stderr.startswith("Error: There is no prompt.\n")
 
 
-def test_json(daemon: Any, ingle: Run, end_of_answer: Callable[..., Any]) -> None:
+def test_json_output_contains_answer_and_usage(
+    daemon: Any, ingle: Run, finished_event: Callable[..., Any]
+) -> None:
     done = ingle("run", "smollm2", "Hi", "--json")
     assert json.loads(done.stdout) == {
         "model": "smollm2:135m",
         "text": "Hello wörld.",
-        **end_of_answer()[1],
+        **finished_event()[1],
     }
 
 
-def test_verbose_counts_what_was_computed(daemon: Any, ingle: Run) -> None:
+def test_verbose_prints_token_counts_and_timings(daemon: Any, ingle: Run) -> None:
     done = ingle("run", "smollm2", "Hi", "--verbose")
     assert done.stdout == "Hello wörld.\n"
     assert done.stderr == (
@@ -147,9 +151,11 @@ def test_verbose_counts_what_was_computed(daemon: Any, ingle: Run) -> None:
     )
 
 
-def test_answer_streams(daemon: Any, command: list[str], end_of_answer: Callable[..., Any]) -> None:
+def test_answer_is_streamed_to_stdout(
+    daemon: Any, command: list[str], finished_event: Callable[..., Any]
+) -> None:
     gate = threading.Event()
-    daemon.answer = [("delta", {"text": "first", "tokens": 1}), gate, end_of_answer()]
+    daemon.answer = [("delta", {"text": "first", "tokens": 1}), gate, finished_event()]
     with subprocess.Popen(
         [*command, "run", "m", "x"],
         stdin=subprocess.DEVNULL,
@@ -182,10 +188,10 @@ def test_signals_cancel_the_generation(
         process.send_signal(number)
         assert process.communicate(timeout=10) == (b"\n", b"")
         assert process.returncode == status
-    assert daemon.asked("POST", CANCEL) == [{}]
+    assert daemon.requests_to("POST", CANCEL) == [{}]
 
 
-def test_reader_that_leaves_cancels_the_generation(daemon: Any, command: list[str]) -> None:
+def test_closed_stdout_cancels_the_generation(daemon: Any, command: list[str]) -> None:
     gate = threading.Event()
     more = ("delta", {"text": "x" * 100_000, "tokens": 1})
     daemon.answer = [("delta", {"text": "first", "tokens": 1}), gate, more, more, threading.Event()]
@@ -202,21 +208,21 @@ def test_reader_that_leaves_cancels_the_generation(daemon: Any, command: list[st
         gate.set()
         assert process.stderr.read() == b""
         assert process.wait(10) == 141
-    assert daemon.asked("POST", CANCEL) == [{}]
+    assert daemon.requests_to("POST", CANCEL) == [{}]
 
 
-def test_error_in_the_middle(daemon: Any, ingle: Run) -> None:
+def test_error_event_after_partial_output_is_reported(daemon: Any, ingle: Run) -> None:
     error = {"code": "worker_died", "message": "The model's process died.", "hint": "Try again."}
     daemon.answer = [("delta", {"text": "Half an", "tokens": 2}), ("error", {"error": error})]
     done = ingle("run", "smollm2", "Hi")
     assert done.returncode == 1
     assert done.stdout == "Half an\n"
     assert done.stderr == "Error: The model's process died.\nTry again.\n"
-    assert daemon.asked("POST", CANCEL) == []
+    assert daemon.requests_to("POST", CANCEL) == []
 
 
-def test_an_answer_from_elsewhere_says_so(
-    daemon: Any, ingle: Run, end_of_answer: Callable[..., Any]
+def test_remote_answer_is_announced_on_stderr(
+    daemon: Any, ingle: Run, finished_event: Callable[..., Any]
 ) -> None:
     route: dict[str, Any] = {
         "verdict": "cloud",
@@ -226,33 +232,35 @@ def test_an_answer_from_elsewhere_says_so(
         "model": "big",
         "redacted": [],
     }
-    daemon.answer = [("route", route), ("delta", {"text": "Hello", "tokens": 0}), end_of_answer()]
+    daemon.answer = [("route", route), ("delta", {"text": "Hello", "tokens": 0}), finished_event()]
     done = ingle("run", "auto", "Hi")
     assert done.stdout == "Hello\n"
     assert done.stderr == (
         "Answered by acme/big, not on this machine. Nothing sensitive was found.\n"
     )
-    told = json.loads(ingle("run", "auto", "Hi", "--json").stdout)
-    assert (told["model"], told["route"]) == ("acme/big", route)
-    daemon.answer = [("route", {**route, "verdict": "local", "provider": ""}), end_of_answer()]
+    output = json.loads(ingle("run", "auto", "Hi", "--json").stdout)
+    assert (output["model"], output["route"]) == ("acme/big", route)
+    daemon.answer = [("route", {**route, "verdict": "local", "provider": ""}), finished_event()]
     assert ingle("run", "auto", "Hi").stderr == ""
 
 
-def test_stream_that_ends_too_early(daemon: Any, ingle: Run) -> None:
+def test_truncated_stream_is_an_error(daemon: Any, ingle: Run) -> None:
     daemon.answer = [("delta", {"text": "Half", "tokens": 1})]
     done = ingle("run", "smollm2", "Hi")
     assert (done.returncode, done.stdout) == (1, "Half\n")
     assert "before the answer was complete" in done.stderr
 
 
-def test_somebody_else_cancels(daemon: Any, ingle: Run, end_of_answer: Callable[..., Any]) -> None:
-    daemon.answer = [("delta", {"text": "Half", "tokens": 1}), end_of_answer("cancelled")]
+def test_answer_cancelled_by_another_client_is_an_error(
+    daemon: Any, ingle: Run, finished_event: Callable[..., Any]
+) -> None:
+    daemon.answer = [("delta", {"text": "Half", "tokens": 1}), finished_event("cancelled")]
     done = ingle("run", "smollm2", "Hi")
     assert (done.returncode, done.stdout) == (1, "Half\n")
     assert done.stderr.startswith("Error: The answer was cancelled")
 
 
-def test_model_of_the_catalog_is_pulled_first(
+def test_catalog_model_is_pulled_before_generating(
     daemon: Any, ingle: Run, model_entry: Callable[..., Any]
 ) -> None:
     entry = model_entry(installed=False, state="available", path=None)
@@ -264,13 +272,13 @@ def test_model_of_the_catalog_is_pulled_first(
     assert done.stderr == (
         "smollm2:135m is not on this machine yet.\nsmollm2:135m is ready (98.4 MB).\n"
     )
-    assert [body["model"] for body in daemon.asked("POST", GENERATIONS)] == [
+    assert [body["model"] for body in daemon.requests_to("POST", GENERATIONS)] == [
         "smollm2",
         "smollm2:135m",
     ]
 
 
-def test_the_model_of_a_route_is_pulled_first(
+def test_local_model_of_a_route_is_pulled_before_generating(
     daemon: Any, ingle: Run, model_entry: Callable[..., Any]
 ) -> None:
     daemon.models = [model_entry(installed=False, state="available", path=None)]
@@ -280,10 +288,10 @@ def test_the_model_of_a_route_is_pulled_first(
     done = ingle("run", "auto", "Hi")
     assert (done.returncode, done.stdout) == (0, "Hello wörld.\n")
     assert done.stderr.startswith("smollm2:135m is not on this machine yet.\n")
-    assert [body["model"] for body in daemon.asked("POST", GENERATIONS)] == ["auto", "auto"]
+    assert [body["model"] for body in daemon.requests_to("POST", GENERATIONS)] == ["auto", "auto"]
 
 
-def test_a_model_that_makes_no_text_is_not_even_pulled(
+def test_embedding_model_is_rejected_without_a_pull(
     daemon: Any, ingle: Run, model_entry: Callable[..., Any]
 ) -> None:
     changes = {"installed": False, "state": "available", "path": None, "task": "embed"}
@@ -293,19 +301,19 @@ def test_a_model_that_makes_no_text_is_not_even_pulled(
     assert (done.returncode, done.stdout) == (1, "")
     assert "all-minilm:l6-v2 does not generate text" in done.stderr
     assert "POST /v1/embeddings" in done.stderr
-    assert not daemon.asked("POST", "/ingle/v1/pull")
+    assert not daemon.requests_to("POST", "/ingle/v1/pull")
 
 
-def test_model_that_nobody_knows(daemon: Any, ingle: Run) -> None:
+def test_unknown_model_is_an_error(daemon: Any, ingle: Run) -> None:
     daemon.missing = {"nothing"}
     done = ingle("run", "nothing", "Hi")
     assert done.returncode == 1
     assert done.stderr == "Error: There is no model 'nothing' here.\n`ingle list` shows all.\n"
-    assert daemon.asked("POST", "/ingle/v1/pull") == []
+    assert daemon.requests_to("POST", "/ingle/v1/pull") == []
 
 
 @pytest.mark.slow
-def test_silent_pipe_is_explained(daemon: Any, command: list[str]) -> None:
+def test_waiting_for_stdin_prints_a_notice(daemon: Any, command: list[str]) -> None:
     with subprocess.Popen(
         [*command, "run", "m", "x"],
         stdin=subprocess.PIPE,
@@ -320,20 +328,20 @@ def test_silent_pipe_is_explained(daemon: Any, command: list[str]) -> None:
         assert output.decode() == "Hello wörld.\n"
 
 
-def test_terminal_shows_no_escapes_and_takes_the_loading_line_back(
-    daemon: Any, command: list[str], end_of_answer: Callable[..., Any]
+def test_terminal_output_strips_escapes_and_clears_the_loading_line(
+    daemon: Any, command: list[str], finished_event: Callable[..., Any]
 ) -> None:
     daemon.answer = [
         ("loading", {"model": "m", "fraction": 0.5}),
         ("delta", {"text": "a\x1b]0;ti", "tokens": 1}),
         ("delta", {"text": "tle\x07b\x1b[31m", "tokens": 1}),
-        end_of_answer(),
+        finished_event(),
     ]
     shown = in_terminal([*command, "run", "m", "x"])
     assert shown == "\rLoading m 50%\x1b[K\r\x1b[Kab\r\n"
 
 
-def test_no_prompt_in_a_terminal_opens_the_chat(daemon: Any, command: list[str]) -> None:
+def test_run_without_prompt_in_a_terminal_opens_the_chat(daemon: Any, command: list[str]) -> None:
     program = """
 import sys, types
 stand_in = types.ModuleType("ingle.tui.main")
@@ -343,27 +351,27 @@ from ingle.daemon.main import main
 assert main(["run", "smollm2"]) == 0
 """
     assert in_terminal([*command[:2], "-c", program], stdin=True) == "chat with smollm2\r\n"
-    assert daemon.asked("POST", GENERATIONS) == []
+    assert daemon.requests_to("POST", GENERATIONS) == []
 
 
-def test_pipe_gets_the_answer_as_it_is(
-    daemon: Any, ingle: Run, end_of_answer: Callable[..., Any]
+def test_piped_output_keeps_escape_sequences(
+    daemon: Any, ingle: Run, finished_event: Callable[..., Any]
 ) -> None:
-    daemon.answer = [("delta", {"text": "\x1b[31mred", "tokens": 1}), end_of_answer()]
+    daemon.answer = [("delta", {"text": "\x1b[31mred", "tokens": 1}), finished_event()]
     assert ingle("run", "m", "x").stdout == "\x1b[31mred\n"
 
 
-def test_thoughts_are_counted_in_a_terminal_and_never_printed(
+def test_reasoning_tokens_are_counted_in_a_terminal_but_not_printed(
     daemon: Any,
     command: list[str],
     ingle: Callable[..., Any],
-    end_of_answer: Callable[..., Any],
+    finished_event: Callable[..., Any],
 ) -> None:
     daemon.answer = [
         ("reasoning", {"text": "Hm, ", "tokens": 2}),
         ("reasoning", {"text": "yes.", "tokens": 3}),
         ("delta", {"text": "Yes", "tokens": 1}),
-        end_of_answer(),
+        finished_event(),
     ]
     shown = in_terminal([*command, "run", "m", "x"])
     steps = "\rThinking, 2 tokens\x1b[K\rThinking, 5 tokens\x1b[K"
@@ -372,7 +380,7 @@ def test_thoughts_are_counted_in_a_terminal_and_never_printed(
 
 
 def in_terminal(arguments: list[str], *, stdin: bool = False) -> str:
-    """What a program shows whose output and errors, and input if asked for, are a terminal."""
+    """Run a program with stdout and stderr (optionally stdin) on a pty; returns its output."""
     master, slave = pty.openpty()
     given = slave if stdin else subprocess.DEVNULL
     process = subprocess.Popen(arguments, stdin=given, stdout=slave, stderr=slave)
@@ -381,7 +389,7 @@ def in_terminal(arguments: list[str], *, stdin: bool = False) -> str:
     try:
         while select.select([master], [], [], 10)[0]:
             shown += os.read(master, 65536)
-    except OSError:  # Linux says so when the last writer has closed
+    except OSError:  # Linux raises EIO once the last writer has closed
         assert process.wait(10) == 0
     finally:
         os.close(master)
@@ -391,14 +399,14 @@ def in_terminal(arguments: list[str], *, stdin: bool = False) -> str:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="arguments are text there")
-def test_bytes_that_are_no_text(daemon: Any, ingle: Run) -> None:
+def test_arguments_with_invalid_utf8(daemon: Any, ingle: Run) -> None:
     done = ingle("run", "./\udcff.gguf", "hi")
     assert done.returncode == 1
     assert (
         done.stderr == "Error: The name './�.gguf' is not UTF-8.\nRename the file, or link to it.\n"
     )
     assert ingle("run", "m", "--system", "a\udcff", "b\udcff").returncode == 0
-    [body] = daemon.asked("POST", "/ingle/v1/generations")
+    [body] = daemon.requests_to("POST", "/ingle/v1/generations")
     assert [message["content"] for message in body["messages"]] == ["a�", "b�"]
 
 
@@ -421,7 +429,9 @@ SEED = f"it must be a whole number from {-(2**63)} to {2**63 - 1}"
         ),
     ],
 )
-def test_wrong_options_are_explained(ingle: Run, option: str, value: str, complaint: str) -> None:
+def test_invalid_sampling_options_are_rejected(
+    ingle: Run, option: str, value: str, complaint: str
+) -> None:
     done = ingle("run", "m", "hi", option, value)
     assert done.returncode == 2
     assert done.stderr.splitlines()[0] == f"Error: Argument {option}: {complaint}."

@@ -1,4 +1,4 @@
-"""`ingle advise` on this machine, with the catalog alone."""
+"""`ingle advise` on this machine, using only the catalog."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ Run = Callable[..., subprocess.CompletedProcess[str]]
 
 
 @pytest.fixture(autouse=True)
-def no_models_of_others(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """What other programs keep on this machine has no part in it."""
+def isolated_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Hide models that other programs installed on this machine."""
     monkeypatch.setenv("HOME", str(tmp_path))
 
 
 @pytest.mark.slow
-def test_advice_needs_no_daemon(ingle: Run) -> None:
+def test_advise_does_not_start_the_daemon(ingle: Run) -> None:
     done = ingle("advise", "--json")
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
@@ -33,7 +33,7 @@ def test_advice_needs_no_daemon(ingle: Run) -> None:
 
 
 @pytest.mark.slow
-def test_it_can_be_read(ingle: Run) -> None:
+def test_text_output_explains_the_recommendation(ingle: Run) -> None:
     text = ingle("advise", "--task", "code", "--explain").stdout
     assert "qwen2.5-coder" in text
     assert "How the numbers were computed" in text
@@ -41,7 +41,7 @@ def test_it_can_be_read(ingle: Run) -> None:
 
 
 @pytest.mark.slow
-def test_it_can_be_applied(ingle: Run, ingle_home: Path) -> None:
+def test_apply_writes_the_default_model_to_the_config(ingle: Run, ingle_home: Path) -> None:
     done = ingle("advise", "--task", "code", "--apply")
     assert done.returncode == 0, done.stderr
     config = load_config({"INGLE_HOME": str(ingle_home)})
@@ -51,7 +51,7 @@ def test_it_can_be_applied(ingle: Run, ingle_home: Path) -> None:
 
 
 @pytest.mark.slow
-def test_embeddings_have_no_default(ingle: Run, ingle_home: Path) -> None:
+def test_apply_is_rejected_for_embedding_models(ingle: Run, ingle_home: Path) -> None:
     done = ingle("advise", "--task", "embed", "--apply")
     assert done.returncode == 1
     assert "every request names its model" in done.stderr
@@ -59,7 +59,7 @@ def test_embeddings_have_no_default(ingle: Run, ingle_home: Path) -> None:
 
 
 @pytest.mark.slow
-def test_one_model(ingle: Run) -> None:
+def test_named_model_is_the_only_recommendation(ingle: Run) -> None:
     found = json.loads(ingle("advise", "smollm2", "--json").stdout)
     assert (found["best"]["model"], found["alternatives"]) == ("smollm2:135m", [])
     unknown = ingle("advise", "nonsense")
@@ -68,7 +68,7 @@ def test_one_model(ingle: Run) -> None:
 
 
 @pytest.mark.slow
-def test_a_bench_corrects_predictions(ingle: Run, tmp_path: Path) -> None:
+def test_bench_report_calibrates_predicted_speed(ingle: Run, tmp_path: Path) -> None:
     before = json.loads(ingle("advise", "smollm2", "--json").stdout)["best"]
     speed = before["speed"]["decode"]
     report = BenchReport(
@@ -87,13 +87,13 @@ def test_a_bench_corrects_predictions(ingle: Run, tmp_path: Path) -> None:
     file = tmp_path / "bench.json"
     save_report(report, file)
     after = json.loads(ingle("advise", "smollm2", "--bench", str(file), "--json").stdout)["best"]
-    # The memory's speed is kept from the first call, so nothing else has changed.
+    # The measured memory bandwidth is cached from the first call, so nothing else has changed.
     assert after["speed"]["decode"] == pytest.approx(speed * 0.25, rel=0.02)
     file.write_text("{}")
     assert ingle("advise", "--bench", str(file)).returncode == 2
     assert ingle("advise", "--bench", str(tmp_path / "none")).returncode == 2
 
 
-def test_a_wrong_command_line(ingle: Run) -> None:
+def test_invalid_arguments_exit_with_2(ingle: Run) -> None:
     assert ingle("advise", "--for", "fame").returncode == 2
     assert ingle("advise", "--context", "-5").returncode == 2

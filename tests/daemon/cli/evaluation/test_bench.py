@@ -1,4 +1,4 @@
-"""`ingle bench` as a person meets it, on a small model of random weights."""
+"""`ingle bench` on a small model with random weights."""
 
 from __future__ import annotations
 
@@ -30,10 +30,12 @@ def model(tmp_path: Path, write_small_llama: WriteSmallLlama) -> str:
 
 
 @pytest.mark.slow
-def test_combinations_and_what_changed(model: str, tmp_path: Path, capsys: Capture) -> None:
-    kept = tmp_path / "kept.json"
+def test_measures_combinations_and_compares_with_a_saved_report(
+    model: str, tmp_path: Path, capsys: Capture
+) -> None:
+    report_file = tmp_path / "kept.json"
     vary = ["--only", "", "--only", "clients=2", "--only", "flash=off"]
-    assert main(["bench", model, *QUICK, *vary, "--save", str(kept), "--json"]) == 0
+    assert main(["bench", model, *QUICK, *vary, "--save", str(report_file), "--json"]) == 0
     values = json.loads(capsys.readouterr().out)
     found = {entry["name"]: entry for entry in values["measurements"]}
     assert set(found) == {"baseline", "clients=2", "flash=off"}
@@ -43,7 +45,7 @@ def test_combinations_and_what_changed(model: str, tmp_path: Path, capsys: Captu
         assert min(entry["decode"]["runs"]) > 0
         assert entry["memory_bytes"] > 1_000_000
         assert entry["reason"]
-    assert main(["bench", model, *QUICK, *vary, "--against", str(kept)]) == 0
+    assert main(["bench", model, *QUICK, *vary, "--against", str(report_file)]) == 0
     shown = capsys.readouterr().out
     assert "COMBINATION" in shown
     assert "Since 2" in shown
@@ -51,7 +53,7 @@ def test_combinations_and_what_changed(model: str, tmp_path: Path, capsys: Captu
 
 
 @pytest.mark.slow
-def test_the_next_call_says_what_changed(model: str, capsys: Capture) -> None:
+def test_next_run_is_compared_with_the_previous_one(model: str, capsys: Capture) -> None:
     assert main(["bench", model, *QUICK, "--only", ""]) == 0
     assert "Since 2" not in capsys.readouterr().out
     assert main(["bench", model, *QUICK, "--only", ""]) == 0
@@ -65,7 +67,7 @@ def test_the_next_call_says_what_changed(model: str, capsys: Capture) -> None:
 
 
 @pytest.mark.slow
-def test_a_combination_that_cannot_be_had_says_why(model: str, capsys: Capture) -> None:
+def test_unavailable_combination_reports_the_reason(model: str, capsys: Capture) -> None:
     combinations = ["--only", "kv=q8_0", "--only", "clients=2", "--only", "speculation=draft"]
     assert main(["bench", model, *QUICK, *combinations]) == 0
     shown = capsys.readouterr().out
@@ -75,7 +77,7 @@ def test_a_combination_that_cannot_be_had_says_why(model: str, capsys: Capture) 
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("arguments", "message"),
     [
         (["--vary", "speed"], "'speed' is not one of clients"),
         (["--only", "kv=9"], "kv is one of f16"),
@@ -84,12 +86,16 @@ def test_a_combination_that_cannot_be_had_says_why(model: str, capsys: Capture) 
         (["--against", "nowhere.json"], "cannot be read"),
     ],
 )
-def test_wrong_wishes(arguments: list[str], words: str, model: str, capsys: Capture) -> None:
+def test_invalid_arguments_are_rejected(
+    arguments: list[str], message: str, model: str, capsys: Capture
+) -> None:
     assert main(["bench", model, *arguments]) == 2
-    assert words in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
-def test_a_file_that_is_no_report(model: str, tmp_path: Path, capsys: Capture) -> None:
+def test_against_rejects_a_file_that_is_not_a_report(
+    model: str, tmp_path: Path, capsys: Capture
+) -> None:
     path = tmp_path / "x.json"
     path.write_text("{}")
     assert main(["bench", model, "--against", str(path)]) == 2
@@ -97,7 +103,7 @@ def test_a_file_that_is_no_report(model: str, tmp_path: Path, capsys: Capture) -
 
 
 @pytest.mark.slow
-def test_what_is_too_much_for_many_clients_goes_for_fewer(
+def test_memory_limit_skips_only_combinations_that_do_not_fit(
     tmp_path: Path,
     write_small_llama: WriteSmallLlama,
     monkeypatch: pytest.MonkeyPatch,
@@ -116,21 +122,21 @@ def test_what_is_too_much_for_many_clients_goes_for_fewer(
 
 
 @pytest.mark.slow
-def test_what_was_measured_is_shown_though_it_cannot_be_kept(
+def test_results_are_printed_when_the_report_cannot_be_saved(
     model: str, tmp_path: Path, capsys: Capture
 ) -> None:
-    kept = tmp_path / "kept"
-    assert main(["bench", model, "--save", str(kept / "x.json")]) == 2
+    folder = tmp_path / "kept"
+    assert main(["bench", model, "--save", str(folder / "x.json")]) == 2
     assert "is not a folder that can be written to" in capsys.readouterr().err
-    kept.mkdir()
-    assert main(["bench", model, *QUICK, "--only", "", "--save", str(kept)]) == 1
+    folder.mkdir()
+    assert main(["bench", model, *QUICK, "--only", "", "--save", str(folder)]) == 1
     found = capsys.readouterr()
     assert "baseline" in found.out
     assert "cannot be written" in found.err
 
 
-class _ForOne:
-    """A backend that ends when two ask it at the same time."""
+class _SingleRequestBackend:
+    """A backend whose worker dies on a second concurrent request."""
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
@@ -145,11 +151,11 @@ class _ForOne:
 
 
 @pytest.mark.slow
-def test_what_was_measured_stays_when_the_next_one_fails(
+def test_failed_measurement_does_not_discard_earlier_ones(
     model: str, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
-    def create(spec: LoadSpec) -> _ForOne:
-        return _ForOne(WorkerProcess(spec))
+    def create(spec: LoadSpec) -> _SingleRequestBackend:
+        return _SingleRequestBackend(WorkerProcess(spec))
 
     monkeypatch.setattr(worker_process, "WorkerProcess", create)
     arguments = ["--only", "", "--only", "clients=2", "--json"]

@@ -1,4 +1,4 @@
-"""`ingle eval` as a person meets it."""
+"""`ingle eval`: side-by-side comparison of two models, prompt files and stored chats."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def models(tmp_path: Path, write_small_llama: WriteSmallLlama) -> tuple[str, str
 
 
 @pytest.mark.slow
-def test_side_by_side(models: tuple[str, str], capsys: Capture) -> None:
+def test_side_by_side_report_fits_80_columns(models: tuple[str, str], capsys: Capture) -> None:
     small, full = models
     status = main(["eval", small, "--against", full, "--limit", "3", "--tokens", "12"])
     shown = capsys.readouterr().out
@@ -41,7 +41,7 @@ def test_side_by_side(models: tuple[str, str], capsys: Capture) -> None:
 
 
 @pytest.mark.slow
-def test_json_and_a_file_of_prompts(
+def test_json_output_for_a_prompt_file(
     models: tuple[str, str], tmp_path: Path, capsys: Capture
 ) -> None:
     small, full = models
@@ -56,7 +56,7 @@ def test_json_and_a_file_of_prompts(
 
 
 @pytest.mark.parametrize(
-    ("content", "words"),
+    ("content", "message"),
     [
         (b"", "contains no prompt"),
         (b"\xff\xfe", "not UTF-8 text"),
@@ -68,17 +68,17 @@ def test_json_and_a_file_of_prompts(
         (b"[" * 100_000, "line 1 is not JSON"),
     ],
 )
-def test_files_that_hold_no_prompts(
-    content: bytes, words: str, models: tuple[str, str], tmp_path: Path, capsys: Capture
+def test_invalid_prompt_files_are_rejected(
+    content: bytes, message: str, models: tuple[str, str], tmp_path: Path, capsys: Capture
 ) -> None:
     path = tmp_path / "x.jsonl"
     path.write_bytes(content)
     assert main(["eval", models[0], "--against", models[1], "--prompts", str(path)]) == 2
-    assert words in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
 @pytest.mark.slow
-def test_texts_between_empty_lines(
+def test_text_file_is_split_into_prompts_at_blank_lines(
     models: tuple[str, str], tmp_path: Path, capsys: Capture
 ) -> None:
     path = tmp_path / "x.txt"
@@ -89,7 +89,7 @@ def test_texts_between_empty_lines(
     assert [result["prompt"] for result in results] == ["the hen\nis thin", "in the inn"]
 
 
-def keep_a_chat(*texts: str) -> None:
+def store_chat(*texts: str) -> None:
     store = open_history(find_paths(os.environ).chats, lambda _: None)
     chat = Chat()
     store.add_chat(chat)
@@ -102,10 +102,10 @@ def keep_a_chat(*texts: str) -> None:
 
 
 @pytest.mark.slow
-def test_chats_are_read_only_with_consent(
+def test_chats_are_read_only_after_confirmation(
     models: tuple[str, str], capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    keep_a_chat("is the hen thin?")
+    store_chat("is the hen thin?")
     arguments = ["eval", models[0], "--against", models[1], "--chats", "--tokens", "3", "--json"]
     assert main(arguments) == 1
     assert "only with your consent" in capsys.readouterr().err
@@ -119,7 +119,7 @@ def test_chats_are_read_only_with_consent(
     assert main([*arguments, "--yes"]) == 0
 
 
-def test_what_is_asked_of_long_chats_begins_with_the_user() -> None:
+def test_truncated_chat_history_starts_with_a_user_message() -> None:
     store = open_history(find_paths(os.environ).chats, lambda _: None)
     chat, parent = Chat(), None
     store.add_chat(chat)
@@ -136,8 +136,8 @@ def test_what_is_asked_of_long_chats_begins_with_the_user() -> None:
 
 
 @pytest.mark.skipif(find_spec("sqlcipher3") is None, reason="SQLCipher is not installed")
-def test_chats_that_are_locked_are_said_to_be(models: tuple[str, str], capsys: Capture) -> None:
-    keep_a_chat("is the hen thin?")
+def test_encrypted_chats_are_reported_as_locked(models: tuple[str, str], capsys: Capture) -> None:
+    store_chat("is the hen thin?")
     store = open_history(find_paths(os.environ).chats, lambda _: None)
     store.encrypt("a passphrase")
     store.close()
@@ -154,7 +154,7 @@ def terminal(typed: str) -> io.StringIO:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("arguments", "message"),
     [
         (["--limit", "0"], "Argument --limit: it must be a whole number"),
         (["--tokens", "99999"], "Argument --tokens: it must be a whole number"),
@@ -162,20 +162,24 @@ def terminal(typed: str) -> io.StringIO:
         (["--prompts", "nowhere.txt"], "cannot be read"),
     ],
 )
-def test_wrong_wishes(
-    arguments: list[str], words: str, models: tuple[str, str], capsys: Capture
+def test_invalid_arguments_are_rejected(
+    arguments: list[str], message: str, models: tuple[str, str], capsys: Capture
 ) -> None:
     assert main(["eval", models[0], "--against", models[1], *arguments]) == 2
-    assert words in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
-def test_a_model_against_itself(models: tuple[str, str], capsys: Capture) -> None:
+def test_comparing_a_model_with_itself_is_rejected(
+    models: tuple[str, str], capsys: Capture
+) -> None:
     assert main(["eval", models[1], "--against", models[1]]) == 2
     assert "the same model" in capsys.readouterr().err
 
 
 @pytest.mark.slow
-def test_texts_that_json_can_say(models: tuple[str, str], tmp_path: Path, capsys: Capture) -> None:
+def test_prompts_with_line_separators_and_lone_surrogates(
+    models: tuple[str, str], tmp_path: Path, capsys: Capture
+) -> None:
     path = tmp_path / "x.jsonl"
     path.write_text('{"prompt": "the\u2028hen"}\r\n"thin \\ud800"\n')
     arguments = ["--prompts", str(path), "--tokens", "2", "--json"]
@@ -184,7 +188,7 @@ def test_texts_that_json_can_say(models: tuple[str, str], tmp_path: Path, capsys
     assert [result["prompt"] for result in values["results"]] == ["the\u2028hen", "thin ?"]
 
 
-def test_a_model_under_another_name_is_the_same(
+def test_symlink_to_the_same_model_is_rejected(
     models: tuple[str, str], tmp_path: Path, capsys: Capture
 ) -> None:
     other = tmp_path / "other.gguf"
@@ -194,7 +198,9 @@ def test_a_model_under_another_name_is_the_same(
 
 
 @pytest.mark.slow
-def test_one_prompt_is_too_little(models: tuple[str, str], capsys: Capture) -> None:
+def test_single_prompt_gives_no_confidence_interval(
+    models: tuple[str, str], capsys: Capture
+) -> None:
     assert main(["eval", models[0], "--against", models[1], "--limit", "1", "--tokens", "4"]) == 0
     shown = capsys.readouterr().out
     assert "one prompt is too few to tell" in shown

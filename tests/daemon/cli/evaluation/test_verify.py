@@ -1,4 +1,4 @@
-"""`ingle verify` as a person meets it; the comparison itself has tests of its own."""
+"""`ingle verify`: report, exit status, JSON output and model resolution (comparison faked)."""
 
 from __future__ import annotations
 
@@ -56,32 +56,33 @@ def report(
 def verified(
     monkeypatch: pytest.MonkeyPatch,
 ) -> Callable[[VerificationReport], list[VerificationSpec]]:
-    """Let the command get this report at once; returns what it asked for."""
+    """Replace the verification by one that returns this report; return the specs it was called
+    with."""
 
     def answer(result: VerificationReport) -> list[VerificationSpec]:
-        asked: list[VerificationSpec] = []
+        specs: list[VerificationSpec] = []
 
         def run(
             spec: VerificationSpec, on_progress: Callable[[VerificationProgress], None]
         ) -> VerificationReport:
-            asked.append(spec)
+            specs.append(spec)
             on_progress(VerificationProgress(compared=1, total=2))
             return result
 
         monkeypatch.setattr(verifier, "run_verification", run)
-        return asked
+        return specs
 
     return answer
 
 
-def test_a_report_of_80_columns(
+def test_report_fits_80_columns(
     daemon: Any, verified: Callable[[VerificationReport], list[VerificationSpec]], capsys: Capture
 ) -> None:
     first = LogitDivergence(position=16, token=1, reference_token=2, gap=0.021)
-    asked = verified(report(first=first))
+    specs = verified(report(first=first))
     assert main(["verify", "smollm2"]) == 0
-    assert asked[0].path == daemon.models[0]["path"]
-    assert len(asked[0].text) > 10_000
+    assert specs[0].path == daemon.models[0]["path"]
+    assert len(specs[0].text) > 10_000
     out = capsys.readouterr().out
     assert out == (
         "smollm2:135m: llama Q4_1 on CPU, 2 threads\n"
@@ -102,7 +103,7 @@ def test_a_report_of_80_columns(
     assert max(map(len, out.splitlines())) <= 80
 
 
-def test_too_far_is_status_1(
+def test_failed_verification_exits_with_1(
     daemon: Any, verified: Callable[[VerificationReport], list[VerificationSpec]], capsys: Capture
 ) -> None:
     verified(report(failures=("mean_kl",)))
@@ -113,7 +114,7 @@ def test_too_far_is_status_1(
     assert out.endswith("\nFAILED\n")
 
 
-def test_json(
+def test_json_output_contains_statistics(
     daemon: Any, verified: Callable[[VerificationReport], list[VerificationSpec]], capsys: Capture
 ) -> None:
     first = LogitDivergence(position=16, token=1, reference_token=2, gap=0.021)
@@ -135,15 +136,15 @@ def test_json(
     assert not {"type", "statistics", "first_choices"} & value.keys()
 
 
-def test_a_text_of_ones_own(
+def test_custom_text_and_reference_engine(
     daemon: Any, verified: Callable[[VerificationReport], list[VerificationSpec]], tmp_path: Path
 ) -> None:
-    asked = verified(report())
+    specs = verified(report())
     text = tmp_path / "text"
     text.write_text("Ein Satz über etwas.", encoding="utf-8")
     arguments = ["--text", str(text), "--tokens", "5", "--against", "transformers"]
     assert main(["verify", str(tmp_path / "some.gguf"), *arguments]) == 0
-    assert asked == [
+    assert specs == [
         VerificationSpec(
             path=str(tmp_path / "some.gguf"),
             text="Ein Satz über etwas.",
@@ -151,11 +152,11 @@ def test_a_text_of_ones_own(
             against=ReferenceEngine.TRANSFORMERS,
         )
     ]
-    assert daemon.requests == []  # a path needs no daemon
+    assert daemon.requests == []  # a path does not need the daemon
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("arguments", "message"),
     [
         (["--tokens", "1"], "must be a whole number, 2 or more, not '1'"),
         (["--against", "vllm"], "Argument --against: invalid choice: 'vllm'"),
@@ -164,17 +165,17 @@ def test_a_text_of_ones_own(
         ([], "The following arguments are required: MODEL"),
     ],
 )
-def test_a_wrong_command_line_is_status_2(
-    daemon: Any, capsys: Capture, arguments: list[str], words: str
+def test_invalid_arguments_exit_with_2(
+    daemon: Any, capsys: Capture, arguments: list[str], message: str
 ) -> None:
     model = ["smollm2"] if arguments else []
     assert main(["verify", *model, *arguments]) == 2
     error = capsys.readouterr().err
     assert error.startswith("Error: ")
-    assert words in error
+    assert message in error
 
 
-def test_models_that_write_no_text(daemon: Any, capsys: Capture) -> None:
+def test_embedding_and_unknown_models_are_rejected(daemon: Any, capsys: Capture) -> None:
     daemon.models[0] |= {"task": "embed", "chat": False}
     assert main(["verify", "smollm2"]) == 1
     assert "does not generate text" in capsys.readouterr().err
@@ -182,33 +183,33 @@ def test_models_that_write_no_text(daemon: Any, capsys: Capture) -> None:
     assert "Did you mean 'smollm2'?" in capsys.readouterr().err
 
 
-def test_a_model_of_the_catalog_is_pulled_first(
+def test_catalog_model_is_pulled_before_verification(
     daemon: Any,
     verified: Callable[[VerificationReport], list[VerificationSpec]],
     model_entry: Callable[..., dict[str, Any]],
 ) -> None:
-    asked = verified(report())
+    specs = verified(report())
     daemon.models = [model_entry(installed=False, state="available", path=None)]
     daemon.pull = [("done", model_entry(path="/models/pulled.gguf"))]
     assert main(["verify", "smollm2"]) == 0
-    assert daemon.asked("POST", "/ingle/v1/pull") == [{"model": "smollm2:135m"}]
-    assert asked[0].path == "/models/pulled.gguf"
+    assert daemon.requests_to("POST", "/ingle/v1/pull") == [{"model": "smollm2:135m"}]
+    assert specs[0].path == "/models/pulled.gguf"
 
 
-def test_hub_references_are_pulled(
+def test_hub_reference_is_pulled_before_verification(
     daemon: Any,
     verified: Callable[[VerificationReport], list[VerificationSpec]],
     model_entry: Callable[..., dict[str, Any]],
 ) -> None:
-    asked = verified(report())
+    specs = verified(report())
     daemon.pull = [("done", model_entry(path="/models/hub.gguf"))]
     assert main(["verify", "hf.co/owner/repo:Q4_K_M"]) == 0
-    assert daemon.asked("POST", "/ingle/v1/pull") == [{"model": "hf.co/owner/repo:Q4_K_M"}]
-    assert asked[0].path == "/models/hub.gguf"
+    assert daemon.requests_to("POST", "/ingle/v1/pull") == [{"model": "hf.co/owner/repo:Q4_K_M"}]
+    assert specs[0].path == "/models/hub.gguf"
 
 
 @pytest.mark.slow
-def test_a_missing_file_is_one_sentence(
+def test_missing_file_is_reported_without_traceback(
     paths: Any, ingle: Callable[..., subprocess.CompletedProcess[str]]
 ) -> None:
     done = ingle("verify", "./missing.gguf")
@@ -216,8 +217,3 @@ def test_a_missing_file_is_one_sentence(
     assert done.stdout == ""
     assert done.stderr.startswith("Error: There is no file /")
     assert len(done.stderr.splitlines()) <= 2
-
-
-def children(pid: int) -> list[int]:
-    path = Path(f"/proc/{pid}/task/{pid}/children")
-    return [int(child) for child in path.read_text().split()]

@@ -1,4 +1,4 @@
-"""`ingle quantize` as a person meets it, with a real model of random weights."""
+"""`ingle quantize` on a model with random weights."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def model(
 
 
 @pytest.mark.slow
-def test_a_smaller_file_beside_it(model: Path, capsys: Capture) -> None:
+def test_output_is_written_next_to_the_source_and_verified(model: Path, capsys: Capture) -> None:
     assert main(["quantize", str(model), "q8_0"]) == 0
     output = model.with_name("small-Q8_0.gguf")
     assert read_header(output).quantization == "Q8_0"
@@ -35,16 +35,14 @@ def test_a_smaller_file_beside_it(model: Path, capsys: Capture) -> None:
     assert all(len(line) <= 80 or str(output) in line for line in shown.splitlines())
 
 
-def test_a_model_in_several_files_gets_a_name_without_their_number(
-    model: Path, capsys: Capture
-) -> None:
+def test_output_name_of_a_split_model_has_no_part_number(model: Path, capsys: Capture) -> None:
     part = model.rename(model.with_name("small-f16-00001-of-00001.gguf"))
     assert main(["quantize", str(part), "Q8_0", "--no-verify"]) == 0
     assert str(model.with_name("small-Q8_0.gguf")) in capsys.readouterr().out
 
 
 @pytest.mark.slow
-def test_json(model: Path, capsys: Capture) -> None:
+def test_json_output_contains_sizes_and_verification(model: Path, capsys: Capture) -> None:
     wanted = model.with_name("x.gguf")
     assert main(["quantize", str(model), "Q4_0", "-o", str(wanted), "--json"]) == 0
     values = json.loads(capsys.readouterr().out)
@@ -55,13 +53,13 @@ def test_json(model: Path, capsys: Capture) -> None:
     assert 0 <= values["verified"]["mean_kl"] < 0.01
 
 
-def test_it_can_go_unverified(model: Path, capsys: Capture) -> None:
+def test_no_verify_skips_the_verification(model: Path, capsys: Capture) -> None:
     assert main(["quantize", str(model), "Q8_0", "--no-verify", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["verified"] is None
 
 
 @pytest.mark.slow
-def test_a_model_of_vectors_is_not_to_be_talked_to(
+def test_embedding_model_is_not_compared_and_gets_no_run_hint(
     make_bert: Callable[..., Path], tmp_path: Path, capsys: Capture
 ) -> None:
     output = tmp_path / "small.gguf"
@@ -72,7 +70,7 @@ def test_a_model_of_vectors_is_not_to_be_talked_to(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("arguments", "message"),
     [
         (["Q9_Z"], "Q9_Z is not a target."),
         (["nf4"], "NF4 is not a file format"),
@@ -83,10 +81,10 @@ def test_a_model_of_vectors_is_not_to_be_talked_to(
         (["Q8_0", "--threads", "-1"], "a whole number from 0 to"),
     ],
 )
-def test_what_cannot_be_done(
-    arguments: list[str], words: str, model: Path, capsys: Capture
+def test_invalid_arguments_are_rejected_and_leave_the_source_unchanged(
+    arguments: list[str], message: str, model: Path, capsys: Capture
 ) -> None:
     before = np.fromfile(model, np.uint8)
     assert main(["quantize", str(model), *arguments]) in (1, 2)
-    assert words in capsys.readouterr().err
+    assert message in capsys.readouterr().err
     assert np.array_equal(np.fromfile(model, np.uint8), before)

@@ -1,4 +1,4 @@
-"""`ingle route`: what it prints of a policy, of a text, and of what is in force."""
+"""`ingle route`: creating, checking and explaining policies, and the routing state."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ Run = Callable[..., Any]
 
 @pytest.fixture
 def home(ingle_home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A home of its own, where nothing is yet."""
+    """An empty temporary ingle home."""
     for name in [name for name in os.environ if name.startswith("INGLE_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("INGLE_HOME", str(ingle_home))
     return ingle_home
 
 
-def test_a_new_policy_is_right_and_changes_nothing(
+def test_new_policy_template_is_valid_and_equals_the_defaults(
     home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["route", "new"]) == 0
@@ -45,16 +45,16 @@ def test_a_new_policy_is_right_and_changes_nothing(
     assert main(["route", "new"]) == 1
     assert "already exists" in capsys.readouterr().err
     assert path.read_text() == "# mine"
-    # What it shows as possible is possible.
-    path.write_text("\n".join(_shown(written)))
+    # Every example in the template is valid.
+    path.write_text("\n".join(_uncomment_examples(written)))
     assert main(["route", "check"]) == 0, capsys.readouterr()
     out = capsys.readouterr().out
     assert "work" in out
     assert "person is 'never', and would be 'ask' by default" in out
 
 
-def _shown(template: str) -> list[str]:
-    """The lines of a template with every example in force."""
+def _uncomment_examples(template: str) -> list[str]:
+    """The lines of a template with every commented example enabled."""
     lines: list[str] = []
     for line in template.splitlines():
         bare = line.removeprefix("# ")
@@ -65,7 +65,7 @@ def _shown(template: str) -> list[str]:
     return lines
 
 
-def test_a_wrong_policy_is_told_with_its_line(
+def test_check_reports_the_line_of_a_policy_error(
     home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "mine.toml"
@@ -77,16 +77,16 @@ def test_a_wrong_policy_is_told_with_its_line(
     assert main(["route", "check", str(tmp_path / "none.toml")]) == 1
     path.write_text('[classes]\ncard = "allow"\n')
     assert main(["route", "check", str(path), "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert (told["valid"], told["loosened"]) == (True, ["card"])
+    output = json.loads(capsys.readouterr().out)
+    assert (output["valid"], output["loosened"]) == (True, ["card"])
 
 
-def test_the_schema_is_json(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_schema_is_valid_json(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["route", "schema"]) == 0
     assert "person_in_context" in json.dumps(json.loads(capsys.readouterr().out))
 
 
-async def test_a_text_is_explained(
+async def test_explain_reports_verdict_and_rule_of_a_text(
     home: Path,
     run_daemon: DaemonFactory,
     tmp_path: Path,
@@ -109,8 +109,8 @@ async def test_a_text_is_explained(
         assert "No provider is set up" in clean["reason"]
         path = tmp_path / "text"
         path.write_text("Write to anna@example.org, please.")
-        told = json.loads(await run("explain", "--file", str(path), "--json"))
-        assert told["verdict"] == "redact"
+        output = json.loads(await run("explain", "--file", str(path), "--json"))
+        assert output["verdict"] == "redact"
         piped = SimpleNamespace(buffer=io.BytesIO(path.read_bytes()), isatty=lambda: False)
         monkeypatch.setattr("sys.stdin", piped)
         assert json.loads(await run("explain", "-", "--json"))["verdict"] == "redact"

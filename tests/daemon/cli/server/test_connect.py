@@ -1,4 +1,4 @@
-"""`ingle connect` from the command line, with a real daemon and a home of its own."""
+"""`ingle connect` on the command line, with a real daemon and a temporary home."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Run = Callable[..., Awaitable[tuple[int, str, str]]]
 
 @pytest.fixture
 def home(tmp_path: Path, ingle_home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A home without anything, in an environment that names nothing else."""
+    """An empty home directory, and an environment that points to no other configuration."""
     for name in list(os.environ):
         if name.startswith(("INGLE_", "XDG_", "CODEX_", "CLAUDE_", "CLINE_", "CONTINUE_")):
             monkeypatch.delenv(name)
@@ -50,21 +50,21 @@ async def served(home: Path, run_daemon: DaemonFactory) -> AsyncGenerator[Runnin
 
 @pytest.fixture
 def run(capsys: pytest.CaptureFixture[str]) -> Run:
-    """Run `ingle connect …`: its exit status, and what it printed."""
+    """Run `ingle connect …`; returns exit status, stdout and stderr."""
 
-    async def go(*arguments: str) -> tuple[int, str, str]:
+    async def connect(*arguments: str) -> tuple[int, str, str]:
         status = await asyncio.to_thread(main, ["connect", *arguments])
         captured = capsys.readouterr()
         return status, captured.out, captured.err
 
-    return go
+    return connect
 
 
 def contents(folder: Path) -> list[Path]:
     return list(folder.iterdir())
 
 
-async def test_the_list_needs_no_daemon(home: Path, run: Run) -> None:
+async def test_list_does_not_need_the_daemon(home: Path, run: Run) -> None:
     status, out, _ = await run()
     assert status == 0
     lines = out.splitlines()
@@ -77,7 +77,7 @@ async def test_the_list_needs_no_daemon(home: Path, run: Run) -> None:
     assert facts["codex"]["connected"] is False
 
 
-async def test_shown_then_written_then_taken_back(
+async def test_settings_are_previewed_written_and_removed(
     home: Path, served: RunningDaemon, run: Run
 ) -> None:
     file = home / ".codex/config.toml"
@@ -100,7 +100,9 @@ async def test_shown_then_written_then_taken_back(
     assert "contain nothing of ingle's" in (await run("codex", "--remove"))[2]
 
 
-async def test_print_gives_the_settings_alone(home: Path, served: RunningDaemon, run: Run) -> None:
+async def test_print_outputs_settings_without_writing(
+    home: Path, served: RunningDaemon, run: Run
+) -> None:
     _, out, _ = await run("zed", "--print")
     assert json.loads(out) == {"language_models": {"ollama": {"api_url": served.base_url}}}
     _, out, err = await run("claude-code", "--print")
@@ -113,7 +115,9 @@ async def test_print_gives_the_settings_alone(home: Path, served: RunningDaemon,
     assert contents(home) == []
 
 
-async def test_check_proves_it(home: Path, served: RunningDaemon, run: Run) -> None:
+async def test_check_verifies_settings_and_connection(
+    home: Path, served: RunningDaemon, run: Run
+) -> None:
     status, out, _ = await run("aider", "--check")
     assert status == 1
     assert "failed  " in out
@@ -122,12 +126,12 @@ async def test_check_proves_it(home: Path, served: RunningDaemon, run: Run) -> N
     assert status == 0
     assert out.count("ok      ") == 4
     status, out, _ = await run("aider", "--check", "--json")
-    told = json.loads(out)
-    assert told["worked"] is True
-    assert [check["worked"] for check in told["checks"]] == [True] * 4
+    output = json.loads(out)
+    assert output["worked"] is True
+    assert [check["worked"] for check in output["checks"]] == [True] * 4
 
 
-async def test_the_model_that_was_chosen_stays_chosen(
+async def test_rewriting_keeps_the_selected_model(
     home: Path, served: RunningDaemon, run: Run
 ) -> None:
     assert (await run("aider", "--write", "--model", "echo"))[0] == 0
@@ -141,7 +145,7 @@ async def test_the_model_that_was_chosen_stays_chosen(
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
 @pytest.mark.parametrize(("answer", "written"), [("y", True), ("n", False), ("", False)])
-async def test_at_a_terminal_it_asks(
+async def test_terminal_asks_for_confirmation_before_writing(
     home: Path, served: RunningDaemon, answer: str, written: bool
 ) -> None:
     outer, inner = os.openpty()
@@ -161,7 +165,7 @@ async def test_at_a_terminal_it_asks(
     assert (home / ".config/zed/settings.json").exists() is written
 
 
-async def test_a_key_is_made_once_written_in_and_revoked(
+async def test_api_key_is_created_once_and_revoked_on_remove(
     home: Path, served: RunningDaemon, run: Run
 ) -> None:
     store = KeyStore(served.services.config.paths.keys)
@@ -182,7 +186,7 @@ async def test_a_key_is_made_once_written_in_and_revoked(
     assert store.list() == []
 
 
-async def test_what_cannot_be_edited_is_said_and_left(
+async def test_unparsable_settings_file_is_reported_and_left_unchanged(
     home: Path, served: RunningDaemon, run: Run
 ) -> None:
     file = home / ".claude/settings.json"
@@ -200,7 +204,7 @@ async def test_what_cannot_be_edited_is_said_and_left(
     assert (await run("claude-code", "--print"))[0] == 0
 
 
-async def test_a_key_that_ingle_cannot_write_is_shown(
+async def test_key_for_an_environment_variable_is_printed(
     home: Path, served: RunningDaemon, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = KeyStore(served.services.config.paths.keys)
@@ -213,7 +217,7 @@ async def test_a_key_that_ingle_cannot_write_is_shown(
     assert len(store.list()) == 1
 
 
-async def test_where_users_cannot_be_told_a_key_is_made(
+async def test_key_is_created_when_authentication_is_required(
     home: Path, served: RunningDaemon, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ingle.daemon.cli.server.connect._needs_key", lambda: True)
@@ -224,9 +228,7 @@ async def test_where_users_cannot_be_told_a_key_is_made(
     assert (await run("opencode", "--check"))[1].startswith("ok ")
 
 
-async def test_without_tcp_no_editor_can_connect(
-    home: Path, served: RunningDaemon, run: Run
-) -> None:
+async def test_connect_requires_a_tcp_address(home: Path, served: RunningDaemon, run: Run) -> None:
     object.__setattr__(served.services, "address", None)
     status, _, err = await run("zed")
     assert status == 1
@@ -234,7 +236,7 @@ async def test_without_tcp_no_editor_can_connect(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("arguments", "message"),
     [
         (["nobody"], "ingle does not know a program 'nobody'"),
         (["codx"], "Did you mean `ingle connect codex`?"),
@@ -242,13 +244,17 @@ async def test_without_tcp_no_editor_can_connect(
         (["--check"], "Name a program, too."),
     ],
 )
-async def test_wrong_command_lines(home: Path, run: Run, arguments: list[str], words: str) -> None:
+async def test_invalid_arguments_exit_with_2(
+    home: Path, run: Run, arguments: list[str], message: str
+) -> None:
     status, out, err = await run(*arguments)
     assert (status, out) == (2, "")
-    assert words in err
+    assert message in err
 
 
-def entry(name: str, parameters: int, *, installed: bool = True, chat: bool = True) -> ModelEntry:
+def model_entry(
+    name: str, parameters: int, *, installed: bool = True, chat: bool = True
+) -> ModelEntry:
     return ModelEntry(
         name=name, state="stopped", parameters=parameters, installed=installed, chat=chat
     )
@@ -262,27 +268,29 @@ def entry(name: str, parameters: int, *, installed: bool = True, chat: bool = Tr
         ("open-webui", "smollm2:135m", "smollm2:135m"),
     ],
 )
-def test_agents_get_a_model_for_code(client: str, default: str, chosen: str) -> None:
+def test_coding_agents_get_the_largest_installed_coding_model(
+    client: str, default: str, chosen: str
+) -> None:
     entries = [
-        entry("smollm2:135m", 1),
-        entry("qwen2.5-coder:0.5b", 5),
-        entry("qwen2.5-coder:1.5b", 15),
-        entry("starcoder:7b", 70, chat=False),
-        entry("devstral:24b", 240, installed=False),
+        model_entry("smollm2:135m", 1),
+        model_entry("qwen2.5-coder:0.5b", 5),
+        model_entry("qwen2.5-coder:1.5b", 15),
+        model_entry("starcoder:7b", 70, chat=False),
+        model_entry("devstral:24b", 240, installed=False),
     ]
-    model, said = choose_model(CLIENTS[client], entries, default)
+    model, notice = choose_model(CLIENTS[client], entries, default)
     assert model == chosen
-    assert (said is not None) is (model != default)
+    assert (notice is not None) is (model != default)
 
 
-def test_a_context_too_small_is_told() -> None:
+def test_small_context_is_warned_about_for_agents() -> None:
     codex: ClientProgram = CLIENTS["codex"]
     assert "8192" in (warn_of_context(codex, "smollm2", 8192) or "")
     assert warn_of_context(codex, "qwen", 32768) is None
     assert warn_of_context(CLIENTS["llama.vim"], "smollm2", 512) is None
 
 
-async def test_a_context_that_is_only_expected_changes_nothing(
+async def test_context_of_a_loaded_model_is_kept_after_unloading(
     home: Path, served: RunningDaemon, run: Run
 ) -> None:
     file = home / ".codex/config.toml"

@@ -1,4 +1,4 @@
-"""`ingle doctor` on this machine: without a daemon, with one, and with settings that are wrong."""
+"""`ingle doctor` on this machine: without a daemon, with one, and with invalid settings."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ Run = Callable[..., subprocess.CompletedProcess[str]]
 
 
 @pytest.fixture(autouse=True)
-def no_port(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Another ingle may run on this machine; no daemon is left behind."""
+def no_tcp_port(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Avoid port conflicts with another ingle on this machine; stop the daemon afterwards."""
     monkeypatch.setenv("INGLE_PORT", "-1")
     yield
     main(["stop"])
 
 
-def examine(ingle: Run, status: int) -> Any:
+def run_doctor(ingle: Run, status: int) -> Any:
     done = ingle("doctor", "--json")
     assert done.returncode == status, done.stderr
     return json.loads(done.stdout)
@@ -37,9 +37,9 @@ def codes(report: Any) -> list[str]:
 
 
 @pytest.mark.slow
-def test_without_a_daemon(ingle: Run) -> None:
-    """Nothing is started by looking."""
-    report = examine(ingle, 0)
+def test_reports_a_stopped_daemon_without_starting_it(ingle: Run) -> None:
+    """The doctor does not start a daemon."""
+    report = run_doctor(ingle, 0)
     assert report["situation"]["daemon"]["state"] == "stopped"
     assert report["situation"]["machine"]["software"]["llama_cpp"]["version"]
     text = ingle("doctor").stdout
@@ -50,40 +50,40 @@ def test_without_a_daemon(ingle: Run) -> None:
 
 
 @pytest.mark.slow
-def test_with_a_daemon(ingle: Run) -> None:
+def test_reports_a_running_daemon(ingle: Run) -> None:
     ingle("list")
-    report = examine(ingle, 0)
+    report = run_doctor(ingle, 0)
     assert report["situation"]["daemon"]["state"] == "running"
     assert "daemon" in report["fine"]
 
 
 @pytest.mark.slow
-def test_a_taken_port_is_broken(ingle: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_busy_port_is_a_finding(ingle: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         monkeypatch.setenv("INGLE_PORT", str(server.getsockname()[1]))
-        assert codes(examine(ingle, 1))[0] == "port-taken"
+        assert codes(run_doctor(ingle, 1))[0] == "port-taken"
 
 
-def test_settings_that_cannot_be_read(ingle: Run, paths: Paths) -> None:
-    """Whatever else is wrong, the doctor works."""
+def test_invalid_config_file_is_a_finding(ingle: Run, paths: Paths) -> None:
+    """Invalid settings are a finding and do not stop the doctor."""
     paths.config.mkdir(parents=True)
     paths.config_file.write_text("kontext = 4096\n")
-    report = examine(ingle, 1)
+    report = run_doctor(ingle, 1)
     assert report["findings"][0]["code"] == "settings-wrong"
     assert "kontext" in report["findings"][0]["what"]
 
 
 @pytest.mark.slow
-def test_a_socket_that_nobody_answers(ingle: Run, paths: Paths) -> None:
+def test_unresponsive_socket_is_a_finding(ingle: Run, paths: Paths) -> None:
     paths.make_private()
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(paths.socket))
         Path(paths.socket).chmod(0o600)
         listener.listen()
-        assert "daemon-silent" in codes(examine(ingle, 1))
+        assert "daemon-silent" in codes(run_doctor(ingle, 1))
 
 
-def test_colours_only_where_they_are_wanted() -> None:
+def test_colors_are_disabled_by_no_color_and_dumb_terminals() -> None:
     assert TerminalColors(enabled=True).bold("a") == "\x1b[1ma\x1b[0m"
     assert TerminalColors.for_output({"NO_COLOR": "1"}).bold("a") == "a"
     assert TerminalColors.for_output({"TERM": "dumb"}).colour("a", "red") == "a"

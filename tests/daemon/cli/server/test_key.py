@@ -1,4 +1,4 @@
-"""`ingle key`: what it prints and keeps."""
+"""`ingle key`: creating, listing and revoking API keys."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from ingle.daemon.settings.config import load_config
 
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> KeyStore:
-    """The keys of a home of its own."""
+    """The key store of a temporary ingle home."""
     for name in [name for name in os.environ if name.startswith("INGLE_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("INGLE_HOME", str(tmp_path))
     return KeyStore(load_config(os.environ).paths.keys)
 
 
-def test_a_new_key_stands_alone_on_standard_output(
+def test_new_key_is_the_only_line_on_stdout(
     store: KeyStore, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["key", "new", "zed"]) == 0
@@ -35,21 +35,25 @@ def test_a_new_key_stands_alone_on_standard_output(
     assert (record.name, record.expires) == ("zed", None)
 
 
-def test_json_of_all_three(store: KeyStore, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_output_of_new_list_and_revoke(
+    store: KeyStore, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["key", "new", "--expires", "90d", "--json"]) == 0
-    made = json.loads(capsys.readouterr().out)
-    assert made["key"].startswith("ingle-")
+    created = json.loads(capsys.readouterr().out)
+    assert created["key"].startswith("ingle-")
     record = store.list()[0]
     assert record.expires == record.created + 90 * 86400
     assert main(["key", "list", "--json"]) == 0
     listed = json.loads(capsys.readouterr().out)["keys"]
-    assert listed == [{name: value for name, value in made.items() if name != "key"}]
-    assert main(["key", "revoke", made["id"], "--json"]) == 0
+    assert listed == [{name: value for name, value in created.items() if name != "key"}]
+    assert main(["key", "revoke", created["id"], "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == {"revoked": listed}
     assert store.list() == []
 
 
-def test_the_table_never_shows_a_key(store: KeyStore, capsys: pytest.CaptureFixture[str]) -> None:
+def test_list_shows_names_and_expiry_but_no_keys(
+    store: KeyStore, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["key", "list"]) == 0
     assert "There are no keys" in capsys.readouterr().err
     _, key = store.create("zed")
@@ -63,7 +67,7 @@ def test_the_table_never_shows_a_key(store: KeyStore, capsys: pytest.CaptureFixt
 
 
 @pytest.mark.parametrize(
-    ("arguments", "status", "words"),
+    ("arguments", "status", "message"),
     [
         (["key"], 2, "A subcommand is missing"),
         (["key", "make"], 2, "There is no `ingle key make`."),
@@ -74,21 +78,21 @@ def test_the_table_never_shows_a_key(store: KeyStore, capsys: pytest.CaptureFixt
         (["key", "new", "--expires", "0"], 2, "not a valid lifetime"),
     ],
 )
-def test_what_is_wrong_is_said(
+def test_invalid_arguments_report_an_error(
     store: KeyStore,
     capsys: pytest.CaptureFixture[str],
     arguments: list[str],
     status: int,
-    words: str,
+    message: str,
 ) -> None:
     assert main(arguments) == status
     captured = capsys.readouterr()
     assert captured.out == ""
-    assert words in captured.err
+    assert message in captured.err
     assert store.list() == []
 
 
-def test_a_folder_that_cannot_be_written(
+def test_unwritable_config_folder_is_an_error(
     store: KeyStore, capsys: pytest.CaptureFixture[str]
 ) -> None:
     store.path.parent.parent.mkdir(exist_ok=True)

@@ -1,4 +1,4 @@
-"""Which statements a later one takes the place of, with and without words that say so."""
+"""Detection of corrections: which statements a later one replaces, with or without a cue."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from ingle.tui.compaction.extraction.corrections import corrections, valid_quote
 from ingle.tui.compaction.extraction.verbatim_quotes import find_quotes
 
 
-def said(*prompts: str) -> list[Message]:
+def prompts_of(*prompts: str) -> list[Message]:
     return [Message(role="user", content=prompt) for prompt in prompts]
 
 
-def left(*prompts: str, told: int | None = None) -> list[str]:
-    """What stands of the first `told` prompts."""
-    messages = said(*prompts)
-    names = {message.id for message in messages[:told]}
+def remaining(*prompts: str, count: int | None = None) -> list[str]:
+    """The quotes of the first `count` prompts that are still valid."""
+    messages = prompts_of(*prompts)
+    names = {message.id for message in messages[:count]}
     quotes = find_quotes(messages)
     return [quote.text for quote in valid_quotes(quotes, names, corrections(quotes))]
 
 
-def test_what_was_corrected_goes() -> None:
-    assert left(
+def test_corrected_statement_is_dropped() -> None:
+    assert remaining(
         "The dentist appointment is on 12 May.",
         "We need 14 chairs for the terrace.",
         "Actually, the dentist appointment moved to 19 May.",
@@ -34,13 +34,13 @@ def test_what_was_corrected_goes() -> None:
     ]
 
 
-def test_the_same_words_with_another_value_need_no_word_of_correction() -> None:
+def test_same_words_with_another_value_are_a_correction() -> None:
     later = "I looked again: the train leaves at 7:05."
-    assert left("The train leaves at 6:25.", later) == [later]
+    assert remaining("The train leaves at 6:25.", later) == [later]
 
 
-def test_what_the_last_turns_correct_goes() -> None:
-    assert left("The code is 4417.", "Correction: the code is 5526.", told=1) == []
+def test_correction_in_later_turns_drops_the_statement() -> None:
+    assert remaining("The code is 4417.", "Correction: the code is 5526.", count=1) == []
 
 
 @pytest.mark.parametrize(
@@ -80,11 +80,11 @@ def test_what_the_last_turns_correct_goes() -> None:
         ("My sister lives in Oslo.", "My sister, you know, lives in Bern.", "Oslo"),
     ],
 )
-def test_another_value_of_the_same_thing_is_told_as_the_latest(
+def test_another_value_of_the_same_subject_is_marked_as_latest(
     earlier: str, later: str, old: str
 ) -> None:
     masked = re.sub("|".join(old.split(", ")), "…", earlier)
-    assert left(earlier, later) == [
+    assert remaining(earlier, later) == [
         f"About “{masked}” the latest is: {later} (It was {old} before.)"
     ]
 
@@ -104,24 +104,24 @@ def test_another_value_of_the_same_thing_is_told_as_the_latest(
         ("The dentist is at 8:15.", "Could the dentist be open at 7:30?"),
     ],
 )
-def test_two_things_both_stand(one: str, other: str) -> None:
-    assert left(one, other)[0] == one
+def test_unrelated_statements_are_both_kept(one: str, other: str) -> None:
+    assert remaining(one, other)[0] == one
 
 
-def test_a_value_that_seems_corrected_in_the_last_turns_is_told_with_its_successor() -> None:
+def test_likely_correction_in_later_turns_keeps_both_values() -> None:
     earlier, later = "I see the dentist at 11:20.", "14:50 is when the dentist expects me."
-    assert left(earlier, "Hello there, friend.", later, told=2) == [
+    assert remaining(earlier, "Hello there, friend.", later, count=2) == [
         f"About “I see the dentist at ….” the latest is: {later} (It was 11:20 before.)"
     ]
 
 
-def test_an_old_value_is_told_behind_what_holds_after_two_corrections() -> None:
+def test_second_correction_replaces_both_earlier_values() -> None:
     first, second = "I see the dentist at 11:20.", "14:50 is when the dentist expects me."
     last = "Correction: the dentist expects me at 9:40."
-    assert left(first, second, last) == [last]
+    assert remaining(first, second, last) == [last]
 
 
-def test_of_three_values_the_last_holds() -> None:
-    assert left(
+def test_last_of_three_values_is_kept() -> None:
+    assert remaining(
         "The dentist is at 8:15.", "Correction: the dentist is at 9:40.", "The dentist is at 8:15."
     ) == ["The dentist is at 8:15."]

@@ -1,4 +1,4 @@
-"""What of a user's words is found worth keeping, without a model."""
+"""Extraction of verbatim quotes from user messages, without a model."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ingle.tui.chats.message import Message
 from ingle.tui.compaction.extraction.verbatim_quotes import find_quotes, missing, within
 
 
-def said(*prompts: str) -> list[Message]:
+def prompts_of(*prompts: str) -> list[Message]:
     return [Message(role="user", content=prompt) for prompt in prompts]
 
 
@@ -28,10 +28,10 @@ def said(*prompts: str) -> list[Message]:
         "Je préfère le train.",
     ],
 )
-def test_what_matters_is_kept(sentence: str) -> None:
-    assert [quote.text for quote in find_quotes(said(f"Hello. {sentence} Thanks a lot!"))] == [
-        sentence
-    ]
+def test_informative_sentence_is_quoted(sentence: str) -> None:
+    assert [
+        quote.text for quote in find_quotes(prompts_of(f"Hello. {sentence} Thanks a lot!"))
+    ] == [sentence]
 
 
 @pytest.mark.parametrize(
@@ -44,8 +44,8 @@ def test_what_matters_is_kept(sentence: str) -> None:
         "Oh, and one more thing.",
     ],
 )
-def test_small_talk_is_not(sentence: str) -> None:
-    assert find_quotes(said(sentence)) == []
+def test_small_talk_is_not_quoted(sentence: str) -> None:
+    assert find_quotes(prompts_of(sentence)) == []
 
 
 @pytest.mark.parametrize(
@@ -61,12 +61,14 @@ def test_small_talk_is_not(sentence: str) -> None:
         ("So that it fits, we need 40 cm.", "So that it fits, we need 40 cm."),
     ],
 )
-def test_only_what_leads_up_to_a_statement_is_left_out(written: str, kept: str) -> None:
-    assert [quote.text for quote in find_quotes(said(written))] == [kept]
+def test_lead_in_phrases_are_removed(written: str, kept: str) -> None:
+    assert [quote.text for quote in find_quotes(prompts_of(written))] == [kept]
 
 
-def test_a_code_may_end_a_sentence() -> None:
-    quotes = find_quotes(said("The spare part is FE-8846-R. The shop is in Graz. Ask Dr. Okafor."))
+def test_code_at_the_end_of_a_sentence_is_kept_whole() -> None:
+    quotes = find_quotes(
+        prompts_of("The spare part is FE-8846-R. The shop is in Graz. Ask Dr. Okafor.")
+    )
     assert [quote.text for quote in quotes] == [
         "The spare part is FE-8846-R.",
         "The shop is in Graz.",
@@ -74,8 +76,8 @@ def test_a_code_may_end_a_sentence() -> None:
     ]
 
 
-def test_what_is_said_again_is_said_later() -> None:
-    quotes = find_quotes(said("The code is 4417.", "The lock is new.", "The code is 4417."))
+def test_repeated_statement_moves_to_its_last_position() -> None:
+    quotes = find_quotes(prompts_of("The code is 4417.", "The lock is new.", "The code is 4417."))
     assert [quote.text for quote in quotes] == ["The lock is new.", "The code is 4417."]
 
 
@@ -88,13 +90,11 @@ def test_what_is_said_again_is_said_later() -> None:
         ("The parcel weighs 12 kg.", ("12 kg",)),
     ],
 )
-def test_values_are_found_whole_and_without_their_neighbours(
-    sentence: str, keys: tuple[str, ...]
-) -> None:
-    assert [quote.keys for quote in find_quotes(said(sentence))] == [keys]
+def test_values_are_extracted_whole(sentence: str, keys: tuple[str, ...]) -> None:
+    assert [quote.keys for quote in find_quotes(prompts_of(sentence))] == [keys]
 
 
-def test_a_short_reply_is_kept_with_its_question() -> None:
+def test_short_reply_is_quoted_with_its_question() -> None:
     messages = [
         Message(role="assistant", content="Nice. What is the code of the gate?"),
         Message(role="user", content="It's 7731."),
@@ -104,15 +104,15 @@ def test_a_short_reply_is_kept_with_its_question() -> None:
     ]
 
 
-def test_only_what_the_summary_lost_is_missing() -> None:
-    quotes = find_quotes(said("The door code is 48-KX-913.", "The locker has the code 5512."))
+def test_missing_finds_quotes_absent_from_the_summary() -> None:
+    quotes = find_quotes(prompts_of("The door code is 48-KX-913.", "The locker has the code 5512."))
     left = missing(quotes, "Facts:\n- the code of the door is 48-KX-913")
     assert [quote.text for quote in left] == ["The locker has the code 5512."]
 
 
-def test_those_that_say_most_fill_the_budget_in_their_order() -> None:
+def test_most_informative_quotes_fill_the_budget_in_order() -> None:
     quotes = find_quotes(
-        said(
+        prompts_of(
             "My coat is blue and warm and I have had it for ages, and I like it.",
             "The door code is 48-KX-913.",
             "Never ring the bell.",
@@ -126,13 +126,13 @@ def test_those_that_say_most_fill_the_budget_in_their_order() -> None:
     ]
 
 
-def test_pasted_text_is_no_statement() -> None:
-    assert find_quotes(said("ERROR 5512 at line 77 " * 60)) == []
+def test_pasted_text_is_not_quoted() -> None:
+    assert find_quotes(prompts_of("ERROR 5512 at line 77 " * 60)) == []
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "text", ["http://" * 20_000, "A. " * 50_000, "so " * 50_000, "a@" * 50_000]
 )
-def test_long_text_without_sense_takes_no_time(text: str) -> None:
-    assert find_quotes(said(text)) == []
+def test_long_nonsense_text_is_processed_quickly(text: str) -> None:
+    assert find_quotes(prompts_of(text)) == []

@@ -1,3 +1,5 @@
+"""Composing in the chat: attachments, templates, the external editor, paste, and the draft."""
+
 from __future__ import annotations
 
 import sys
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def folders(tmp_path: Path) -> ChatFolders:
-    """Folders with a template, and a working folder beside them."""
+    """The chat's folders, with a prompt template."""
     folders = ChatFolders(tmp_path / "chats", tmp_path / "config")
     (folders.config / "prompts").mkdir(parents=True)
     (folders.config / "prompts" / "review.md").write_text("Look at {{file}} for {{goal}}.\n")
@@ -34,7 +36,7 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-async def test_a_file_goes_along_and_the_model_reads_it(
+async def test_attached_file_is_sent_with_the_prompt(
     open_chat: OpenChat, fake_daemon: FakeDaemon, work: Path
 ) -> None:
     async with open_chat() as chat:
@@ -46,13 +48,13 @@ async def test_a_file_goes_along_and_the_model_reads_it(
     assert '<file name="a b.txt">\ninside\n</file>' in fake_daemon.prompts[0][-1]["content"]
 
 
-async def test_attaching_what_is_not_there_is_told(open_chat: OpenChat, work: Path) -> None:
+async def test_attaching_a_missing_file_is_reported(open_chat: OpenChat, work: Path) -> None:
     async with open_chat() as chat:
         await chat.send("/attach none.txt")
         await chat.until_shown("There is no file none.txt.")
 
 
-async def test_attach_alone_offers_the_files(open_chat: OpenChat, work: Path) -> None:
+async def test_attach_without_argument_completes_files(open_chat: OpenChat, work: Path) -> None:
     async with open_chat() as chat:
         await chat.until_shown("on disk")
         await chat.send("/attach")
@@ -61,7 +63,9 @@ async def test_attach_alone_offers_the_files(open_chat: OpenChat, work: Path) ->
 
 
 @pytest.mark.slow
-async def test_a_template_is_filled_in(open_chat: OpenChat, folders: ChatFolders) -> None:
+async def test_template_is_inserted_and_filled_in(
+    open_chat: OpenChat, folders: ChatFolders
+) -> None:
     async with open_chat(folders=folders) as chat:
         await chat.send("/template review")
         await chat.until(lambda: chat.draft == "Look at {{file}} for {{goal}}.")
@@ -79,7 +83,7 @@ async def test_templates_are_listed(open_chat: OpenChat, folders: ChatFolders) -
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="the editor is a shell script")
-async def test_the_draft_is_written_in_the_editor(
+async def test_draft_is_edited_in_the_external_editor(
     open_chat: OpenChat, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     editor = tmp_path / "editor"
@@ -94,7 +98,7 @@ async def test_the_draft_is_written_in_the_editor(
         assert chat.draft == "draft"
 
 
-async def test_an_editor_that_is_not_there_is_told(
+async def test_missing_editor_is_reported(
     open_chat: OpenChat, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("VISUAL", "no-such-editor")
@@ -104,7 +108,7 @@ async def test_an_editor_that_is_not_there_is_told(
         assert chat.draft == "draft"
 
 
-async def test_the_clipboard_is_pasted(
+async def test_paste_command_inserts_the_clipboard(
     open_chat: OpenChat, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     program = tmp_path / "xclip"
@@ -118,7 +122,7 @@ async def test_the_clipboard_is_pasted(
         await chat.until(lambda: chat.draft == "from outside")
 
 
-async def test_escape_twice_clears_a_draft(open_chat: OpenChat) -> None:
+async def test_escape_twice_clears_the_draft(open_chat: OpenChat) -> None:
     async with open_chat() as chat:
         await chat.until_shown("on disk")
         await chat.pilot.press(*"draft", "escape")
@@ -130,7 +134,7 @@ async def test_escape_twice_clears_a_draft(open_chat: OpenChat) -> None:
 
 
 @pytest.mark.slow
-async def test_the_draft_is_counted_when_the_model_is_loaded(
+async def test_draft_tokens_are_counted_when_the_model_is_loaded(
     open_chat: OpenChat, fake_daemon: FakeDaemon
 ) -> None:
     async with open_chat() as chat:
@@ -143,7 +147,7 @@ async def test_the_draft_is_counted_when_the_model_is_loaded(
         await chat.until(lambda: " tok" in chat.screen_text and "≈" not in chat.screen_text)
 
 
-async def test_up_finds_prompts_of_other_chats(open_chat: OpenChat, folders: ChatFolders) -> None:
+async def test_up_recalls_prompts_of_other_chats(open_chat: OpenChat, folders: ChatFolders) -> None:
     async with open_chat(folders=folders) as chat:
         await chat.until_shown("on disk")
         await chat.send("how do I bake bread?")
@@ -157,7 +161,7 @@ async def test_up_finds_prompts_of_other_chats(open_chat: OpenChat, folders: Cha
 
 
 @pytest.mark.slow
-async def test_another_chats_answer_goes_along(
+async def test_answer_of_another_chat_is_attached(
     open_chat: OpenChat, folders: ChatFolders, fake_daemon: FakeDaemon
 ) -> None:
     async with open_chat(folders=folders) as chat:
@@ -175,17 +179,17 @@ async def test_another_chats_answer_goes_along(
     assert "Hello there." in fake_daemon.prompts[1][-1]["content"]
 
 
-async def test_what_is_typed_behind_a_command_stays(open_chat: OpenChat) -> None:
+async def test_type_ahead_after_a_command_is_kept(open_chat: OpenChat) -> None:
     async with open_chat() as chat:
         await chat.until_shown("on disk")
         composer = chat.app.query_one(Composer)
         composer.replace_text("/temp")
-        for key in ("enter", "h", "i"):  # in one go, as a terminal hands over what was typed ahead
+        for key in ("enter", "h", "i"):  # at once, as terminals deliver type-ahead
             composer.post_message(events.Key(key, key if len(key) == 1 else None))
         await chat.until(lambda: chat.draft == "hi")
 
 
-async def test_letters_reach_the_draft_from_anywhere(
+async def test_letters_go_to_the_draft_regardless_of_focus(
     open_chat: OpenChat, fake_daemon: FakeDaemon
 ) -> None:
     fake_daemon.models = []

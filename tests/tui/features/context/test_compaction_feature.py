@@ -1,4 +1,4 @@
-"""Compacting from the chat: by command, by itself, when a prompt does not fit, and undone."""
+"""Compaction in the chat: by command, automatic, for a prompt that does not fit, and undo."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ def tree(*prompts: str) -> ChatTree:
     made = ChatTree()
     for prompt in prompts:
         leaf = made.leaf
-        said = made.add(
+        message = made.add(
             Message(role="user", content=prompt, parent=None if leaf is None else leaf.id)
         )
-        made.add(Message(role="assistant", content=FILLER, parent=said.id, ending="answered"))
+        made.add(Message(role="assistant", content=FILLER, parent=message.id, ending="answered"))
     return made
 
 
-async def begin(chat: Chat, *prompts: str) -> ChatTree:
-    """Show a chat once the daemon is there."""
+async def open_long_chat(chat: Chat, *prompts: str) -> ChatTree:
+    """Open a chat once the daemon is connected."""
     await chat.until(lambda: chat.screen.state.connected)
     made = tree(*prompts or ("The gate code is 4417.", "Tell me of tulips.", "What now?"))
     chat.screen.open_chat(made)
@@ -52,11 +52,11 @@ async def begin(chat: Chat, *prompts: str) -> ChatTree:
 
 
 @pytest.mark.slow
-async def test_a_summary_takes_the_place_of_the_first_turns(
+async def test_compaction_replaces_the_first_turns_by_a_summary(
     fake_daemon: FakeDaemon, open_chat: OpenChat
 ) -> None:
     async with open_chat(size=(100, 30)) as chat:
-        made = await begin(chat)
+        made = await open_long_chat(chat)
         before = request_messages(made)
         fake_daemon.script(NOTES)
         await chat.pilot.press("f6")
@@ -74,11 +74,11 @@ async def test_a_summary_takes_the_place_of_the_first_turns(
 
 
 @pytest.mark.slow
-async def test_escape_leaves_everything_as_it_was(
+async def test_escape_cancels_compaction_without_changes(
     fake_daemon: FakeDaemon, open_chat: OpenChat
 ) -> None:
     async with open_chat(size=(100, 30)) as chat:
-        made = await begin(chat)
+        made = await open_long_chat(chat)
         fake_daemon.script("User", NOTES, gate_before=1)
         await chat.pilot.press("f6")
         await chat.until_shown("Compacting: 1 token written")
@@ -89,11 +89,11 @@ async def test_escape_leaves_everything_as_it_was(
         assert "Compacting" not in chat.screen_text
 
 
-async def test_what_is_no_summary_is_refused_with_a_sentence(
+async def test_invalid_summary_is_refused_with_a_message(
     fake_daemon: FakeDaemon, open_chat: OpenChat
 ) -> None:
     async with open_chat(size=(100, 30)) as chat:
-        made = await begin(chat)
+        made = await open_long_chat(chat)
         fake_daemon.script("I would rather not.")
         await chat.pilot.press("f6")
         await chat.until_shown("The summary lacks")
@@ -101,11 +101,11 @@ async def test_what_is_no_summary_is_refused_with_a_sentence(
 
 
 @pytest.mark.slow
-async def test_a_question_waits_for_the_summary_it_was_asked_with(
+async def test_compact_with_question_sends_it_after_the_summary(
     fake_daemon: FakeDaemon, open_chat: OpenChat
 ) -> None:
     async with open_chat(size=(100, 30)) as chat:
-        made = await begin(chat)
+        made = await open_long_chat(chat)
         fake_daemon.script(NOTES)
         await chat.send("/compact+ What is the code?")
         await chat.until(lambda: made.path[-1].ending == "answered" and len(made.path) == 8)
@@ -116,11 +116,11 @@ async def test_a_question_waits_for_the_summary_it_was_asked_with(
 
 
 @pytest.mark.slow
-async def test_a_question_comes_back_where_its_summary_is_broken_off(
+async def test_cancelled_compaction_returns_the_question_to_the_draft(
     fake_daemon: FakeDaemon, open_chat: OpenChat
 ) -> None:
     async with open_chat(size=(100, 30)) as chat:
-        made = await begin(chat)
+        made = await open_long_chat(chat)
         before = request_messages(made)
         fake_daemon.script(NOTES, gate_before=0)
         await chat.send("/compact+ What is the code?")
@@ -133,11 +133,11 @@ async def test_a_question_comes_back_where_its_summary_is_broken_off(
 
 
 @pytest.mark.slow
-async def test_a_question_waits_for_a_summary_that_was_begun_by_itself(
+async def test_question_waits_for_a_running_automatic_compaction(
     fake_daemon: FakeDaemon, open_chat: OpenChat
 ) -> None:
     async with open_chat(size=(100, 30)) as chat:
-        made = await begin(chat)
+        made = await open_long_chat(chat)
         fake_daemon.script(NOTES, gate_before=0)
         chat.screen.feature(CompactionFeature).start(SummaryRequest(batch=True))
         await chat.send("/compact+ What is the code?")
@@ -148,12 +148,12 @@ async def test_a_question_waits_for_a_summary_that_was_begun_by_itself(
 
 
 @pytest.mark.slow
-async def test_a_branch_keeps_the_compactions_on_its_path(
+async def test_branch_keeps_the_compactions_on_its_path(
     fake_daemon: FakeDaemon, open_chat: OpenChat, tmp_path: Path
 ) -> None:
     folders = ChatFolders(tmp_path / "chats", tmp_path / "config")
     async with open_chat(size=(100, 30), folders=folders) as chat:
-        made = await compacted(chat, fake_daemon)
+        made = await compacted_chat(chat, fake_daemon)
         sent = request_messages(made)
         await chat.send("/branch")
         await chat.until(lambda: chat.screen.chat is not made)
@@ -173,12 +173,12 @@ async def test_a_branch_keeps_the_compactions_on_its_path(
 
 @pytest.fixture
 def brief_notice(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Announcements of no length."""
+    """Notices of zero duration."""
     monkeypatch.setattr(compaction_feature, "NOTICE_SECONDS", 0)
 
 
-async def full_answer(chat: Chat, fake_daemon: FakeDaemon, share: float) -> None:
-    """A turn after which so much of the context is full."""
+async def fill_context(chat: Chat, fake_daemon: FakeDaemon, share: float) -> None:
+    """Add a turn after which this share of the context is used."""
     fake_daemon.context = round(20 / share)
     await chat.send("And then?")
     await chat.until_shown("Hello there.")
@@ -186,26 +186,26 @@ async def full_answer(chat: Chat, fake_daemon: FakeDaemon, share: float) -> None
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("brief_notice")
-async def test_a_full_context_is_compacted_by_itself(
+async def test_full_context_is_compacted_automatically(
     fake_daemon: FakeDaemon, open_chat: OpenChat
 ) -> None:
     async with open_chat(size=(100, 30)) as chat:
-        made = await begin(chat)
+        made = await open_long_chat(chat)
         fake_daemon.script("Hello there.")
         fake_daemon.script(NOTES)
-        await full_answer(chat, fake_daemon, 0.95)
+        await fill_context(chat, fake_daemon, 0.95)
         await chat.until(lambda: made.compactions)
         bodies = [r.body for r in fake_daemon.requests if r.target == "/ingle/v1/generations"]
         assert bodies[1]["priority"] == "batch"
 
 
-async def test_it_is_announced_and_can_be_held_off(
+async def test_automatic_compaction_is_announced_and_can_be_cancelled(
     fake_daemon: FakeDaemon, open_chat: OpenChat
 ) -> None:
     async with open_chat(size=(100, 30)) as chat:
-        made = await begin(chat)
+        made = await open_long_chat(chat)
         fake_daemon.script("Hello there.")
-        await full_answer(chat, fake_daemon, 0.95)
+        await fill_context(chat, fake_daemon, 0.95)
         await chat.until_shown("esc holds it off")
         await chat.pilot.press("escape")
         await chat.until(lambda: "esc holds it off" not in chat.screen_text)
@@ -215,13 +215,13 @@ async def test_it_is_announced_and_can_be_held_off(
 
 
 @pytest.mark.slow
-async def test_a_prompt_that_does_not_fit_asks_what_to_do(
+async def test_prompt_that_does_not_fit_opens_the_compact_choice(
     fake_daemon: FakeDaemon, open_chat: OpenChat
 ) -> None:
     async with open_chat(size=(100, 30)) as chat:
-        made = await begin(chat)
+        made = await open_long_chat(chat)
         fake_daemon.script("Hello there.")
-        await full_answer(chat, fake_daemon, 0.95)
+        await fill_context(chat, fake_daemon, 0.95)
         fake_daemon.script(NOTES)
         await chat.send("One more question?")
         await chat.until(lambda: isinstance(chat.app.screen, CompactChoice))
@@ -233,13 +233,13 @@ async def test_a_prompt_that_does_not_fit_asks_what_to_do(
 
 
 @pytest.mark.slow
-async def test_a_daemon_that_is_back_does_not_ask_a_second_time(
+async def test_reconnection_does_not_open_a_second_compact_choice(
     fake_daemon: FakeDaemon, open_chat: OpenChat
 ) -> None:
     async with open_chat(size=(100, 30)) as chat:
-        await begin(chat)
+        await open_long_chat(chat)
         fake_daemon.script("Hello there.")
-        await full_answer(chat, fake_daemon, 0.95)
+        await fill_context(chat, fake_daemon, 0.95)
         await chat.send("One more question?")
         await chat.until(lambda: isinstance(chat.app.screen, CompactChoice))
         chat.screen.post_message(DaemonConnected(chat.screen.state.models))
@@ -251,22 +251,22 @@ async def test_a_daemon_that_is_back_does_not_ask_a_second_time(
 
 
 @pytest.mark.slow
-async def test_a_prompt_that_does_not_fit_can_come_back(
+async def test_escape_in_the_compact_choice_restores_the_draft(
     fake_daemon: FakeDaemon, open_chat: OpenChat
 ) -> None:
     async with open_chat(size=(100, 30)) as chat:
-        await begin(chat)
+        await open_long_chat(chat)
         fake_daemon.script("Hello there.")
-        await full_answer(chat, fake_daemon, 0.95)
+        await fill_context(chat, fake_daemon, 0.95)
         await chat.send("One more question?")
         await chat.until(lambda: isinstance(chat.app.screen, CompactChoice))
         await chat.pilot.press("escape")
         await chat.until(lambda: chat.draft == "One more question?")
 
 
-async def compacted(chat: Chat, fake_daemon: FakeDaemon) -> ChatTree:
+async def compacted_chat(chat: Chat, fake_daemon: FakeDaemon) -> ChatTree:
     """A chat with a summary."""
-    made = await begin(chat)
+    made = await open_long_chat(chat)
     fake_daemon.script(NOTES)
     await chat.pilot.press("f6")
     await chat.until(lambda: made.compactions and len(fake_daemon.prompts) == 2)
@@ -274,11 +274,11 @@ async def compacted(chat: Chat, fake_daemon: FakeDaemon) -> ChatTree:
 
 
 @pytest.mark.slow
-async def test_a_summary_can_be_read_and_edited(
+async def test_summary_can_be_viewed_and_edited(
     fake_daemon: FakeDaemon, open_chat: OpenChat
 ) -> None:
     async with open_chat(size=(100, 30)) as chat:
-        made = await compacted(chat, fake_daemon)
+        made = await compacted_chat(chat, fake_daemon)
         await chat.send("/summary")
         await chat.until(lambda: isinstance(chat.app.screen, SummaryScreen))
         area = chat.app.screen.query_one(TextArea)
@@ -292,11 +292,11 @@ async def test_a_summary_can_be_read_and_edited(
 
 
 @pytest.mark.slow
-async def test_a_summary_can_be_made_again_with_a_focus(
+async def test_summary_can_be_regenerated_with_a_focus(
     fake_daemon: FakeDaemon, open_chat: OpenChat
 ) -> None:
     async with open_chat(size=(100, 30)) as chat:
-        made = await compacted(chat, fake_daemon)
+        made = await compacted_chat(chat, fake_daemon)
         (first,) = made.compaction_chain()
         await chat.send("/summary")
         await chat.until(lambda: isinstance(chat.app.screen, SummaryScreen))
@@ -315,7 +315,7 @@ async def test_a_summary_can_be_made_again_with_a_focus(
 @pytest.mark.slow
 async def test_trimming_needs_no_model(fake_daemon: FakeDaemon, open_chat: OpenChat) -> None:
     async with open_chat(size=(100, 30)) as chat:
-        made = await begin(chat, "log " * 900, "What is wrong with it?", "And now?")
+        made = await open_long_chat(chat, "log " * 900, "What is wrong with it?", "And now?")
         await chat.send("/trim")
         await chat.until_shown("trimmed 2 turns")
         assert fake_daemon.prompts == []
@@ -325,9 +325,9 @@ async def test_trimming_needs_no_model(fake_daemon: FakeDaemon, open_chat: OpenC
 
 
 @pytest.mark.slow
-async def test_pins_are_listed_and_taken_back(open_chat: OpenChat) -> None:
+async def test_pins_are_listed_and_removed(open_chat: OpenChat) -> None:
     async with open_chat(size=(100, 30)) as chat:
-        made = await begin(chat)
+        made = await open_long_chat(chat)
         await chat.send("/pin")
         await chat.until_shown("◆ pinned")
         assert made.path[-1].pinned
@@ -340,8 +340,8 @@ async def test_pins_are_listed_and_taken_back(open_chat: OpenChat) -> None:
         assert "esc closes" in chat.screen_text
 
 
-async def test_there_is_nothing_to_undo_at_first(open_chat: OpenChat) -> None:
+async def test_undo_without_compaction_is_reported(open_chat: OpenChat) -> None:
     async with open_chat(size=(100, 30)) as chat:
-        await begin(chat)
+        await open_long_chat(chat)
         await chat.pilot.press("f7")
         await chat.until_shown("no compaction here to undo")

@@ -1,3 +1,5 @@
+"""The gauges in the chat: panel, page map, token counts, context table, and prefill costs."""
+
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
@@ -49,17 +51,17 @@ def gauges(**changes: object) -> dict[str, Any]:
     return {"memory": memory, "models": [model | changes], "devices": [gpu]}
 
 
-def events_asked(daemon: FakeDaemon) -> list[str]:
+def event_requests(daemon: FakeDaemon) -> list[str]:
     targets = [request.target for request in daemon.requests]
     return [target for target in targets if target.startswith("/ingle/v1/events")]
 
 
-def streams(daemon: FakeDaemon) -> list[str]:
-    return [target for target in events_asked(daemon) if "pages=" in target]
+def page_streams(daemon: FakeDaemon) -> list[str]:
+    return [target for target in event_requests(daemon) if "pages=" in target]
 
 
-async def told(chat: Chat, daemon: FakeDaemon, **changes: object) -> GaugesFeature:
-    """The feature once it has heard of figures."""
+async def feature_with_gauges(chat: Chat, daemon: FakeDaemon, **changes: object) -> GaugesFeature:
+    """The gauges feature, after a `gauges` event arrived."""
     feature = chat.screen.feature(GaugesFeature)
     await chat.until(lambda: chat.screen.state.connected)
     daemon.broadcast("gauges", gauges(**changes))
@@ -68,26 +70,26 @@ async def told(chat: Chat, daemon: FakeDaemon, **changes: object) -> GaugesFeatu
 
 
 @pytest.mark.slow
-async def test_the_panel_shows_memory_pages_and_models(
+async def test_panel_shows_memory_pages_and_models(
     open_chat: OpenChat, fake_daemon: FakeDaemon
 ) -> None:
     async with open_chat(size=(140, 45)) as chat:
-        await told(chat, fake_daemon)
+        await feature_with_gauges(chat, fake_daemon)
         await chat.until_shown("RTX 4070 · 12.0 GiB")
         assert "█ weights 5.0" in chat.screen_text
         assert "▒ other 1.0" in chat.screen_text
         assert "14.0 GiB of 32.0 GiB used" in chat.screen_text
         await chat.until_shown("◆ shared 4")
-        assert "▒ reusable 32" in chat.screen_text  # nobody in the test's map is this chat
+        assert "▒ reusable 32" in chat.screen_text  # the test's map has no pages of this chat
         assert "on disk 2 048 tok" in chat.screen_text
         assert "142 W" in chat.screen_text
         assert "● smollm2:135m" in chat.screen_text
         assert "sent to cloud: 0" in chat.screen_text
-    assert streams(fake_daemon) == [f"/ingle/v1/events?pages={MODEL.replace(':', '%3A')}"]
+    assert page_streams(fake_daemon) == [f"/ingle/v1/events?pages={MODEL.replace(':', '%3A')}"]
 
 
 @pytest.mark.slow
-async def test_pages_are_this_chats_when_its_name_is_on_them(
+async def test_pages_with_the_chats_label_are_this_chats(
     open_chat: OpenChat, fake_daemon: FakeDaemon
 ) -> None:
     async with open_chat(size=(140, 45)) as chat:
@@ -95,28 +97,28 @@ async def test_pages_are_this_chats_when_its_name_is_on_them(
         groups = fake_daemon.pages["groups"]
         groups[0]["conversations"] = [name, "other"]
         groups[1]["conversations"] = [name]
-        await told(chat, fake_daemon)
+        await feature_with_gauges(chat, fake_daemon)
         await chat.until_shown("█ this chat 22")
         assert "◆ shared 4" in chat.screen_text
 
 
-async def test_a_small_screen_has_no_panel_and_no_page_stream(
+async def test_small_screen_has_no_panel_and_no_page_stream(
     open_chat: OpenChat, fake_daemon: FakeDaemon
 ) -> None:
     async with open_chat(size=(80, 24)) as chat:
-        await told(chat, fake_daemon)
+        await feature_with_gauges(chat, fake_daemon)
         await chat.until_shown("0 / 8 192")
         assert "VRAM" not in chat.screen_text
         assert chat.app.screen.query_one(StatusLine).size.height == 1
-    assert streams(fake_daemon) == []
+    assert page_streams(fake_daemon) == []
 
 
 @pytest.mark.slow
-async def test_a_high_narrow_screen_has_a_second_line(
+async def test_tall_narrow_screen_has_a_second_status_line(
     open_chat: OpenChat, fake_daemon: FakeDaemon
 ) -> None:
     async with open_chat(size=(80, 30)) as chat:
-        await told(chat, fake_daemon)
+        await feature_with_gauges(chat, fake_daemon)
         await chat.until_shown("8.0/12.0 GiB")
         assert "kv █▒" in chat.screen_text
         assert "1 118/8 192" in chat.screen_text
@@ -128,11 +130,11 @@ async def test_a_high_narrow_screen_has_a_second_line(
 
 
 @pytest.mark.slow
-async def test_f4_goes_from_beside_to_the_whole_screen_to_off(
+async def test_f4_cycles_gauges_side_full_screen_off(
     open_chat: OpenChat, fake_daemon: FakeDaemon
 ) -> None:
     async with open_chat(size=(140, 45)) as chat:
-        feature = await told(chat, fake_daemon)
+        feature = await feature_with_gauges(chat, fake_daemon)
         await chat.until_shown("◆ shared 4")
         await chat.pilot.press("f4")
         await chat.until(lambda: isinstance(chat.app.screen, GaugesScreen))
@@ -145,7 +147,7 @@ async def test_f4_goes_from_beside_to_the_whole_screen_to_off(
         paged = f"/ingle/v1/events?pages={MODEL.replace(':', '%3A')}"
         plain = "/ingle/v1/events"
         await chat.until(lambda: chat.screen.link.connected)
-        await chat.until(lambda: events_asked(fake_daemon) == [plain, paged, plain])
+        await chat.until(lambda: event_requests(fake_daemon) == [plain, paged, plain])
         await chat.pilot.press("f4")
         await chat.until_shown("VRAM")
         assert feature.mode == "side"
@@ -153,11 +155,11 @@ async def test_f4_goes_from_beside_to_the_whole_screen_to_off(
 
 
 @pytest.mark.slow
-async def test_nothing_is_repainted_while_nothing_changes(
+async def test_unchanged_gauges_are_not_repainted(
     open_chat: OpenChat, fake_daemon: FakeDaemon
 ) -> None:
     async with open_chat(size=(140, 45)) as chat:
-        feature = await told(chat, fake_daemon)
+        feature = await feature_with_gauges(chat, fake_daemon)
         await chat.until_shown("◆ shared 4")
         feature.draw()
         await chat.pilot.pause()
@@ -175,13 +177,13 @@ async def test_nothing_is_repainted_while_nothing_changes(
 
 
 @pytest.mark.slow
-async def test_drawing_is_asked_for_often_and_done_twice_a_second(
+async def test_frequent_events_are_coalesced_into_one_draw(
     open_chat: OpenChat, fake_daemon: FakeDaemon
 ) -> None:
     async with open_chat(size=(140, 45)) as chat:
-        feature = await told(chat, fake_daemon)
+        feature = await feature_with_gauges(chat, fake_daemon)
         await chat.until_shown("VRAM")
-        feature.draw()  # nothing waits to be drawn any more
+        feature.draw()  # nothing is left to be drawn
         drawn = 0
         original = feature.draw
 
@@ -199,11 +201,11 @@ async def test_drawing_is_asked_for_often_and_done_twice_a_second(
 
 
 @pytest.mark.slow
-async def test_the_map_explains_its_cells(open_chat: OpenChat, fake_daemon: FakeDaemon) -> None:
+async def test_page_map_explains_its_cells(open_chat: OpenChat, fake_daemon: FakeDaemon) -> None:
     async with open_chat(size=(100, 30)) as chat:
         name = chat.screen.chat.id
         fake_daemon.pages["groups"][1]["conversations"] = [name]
-        await told(chat, fake_daemon)
+        await feature_with_gauges(chat, fake_daemon)
         await chat.send("/kv")
         await chat.until(lambda: isinstance(chat.app.screen, PageMapScreen))
         await chat.until_shown("KV PAGES")
@@ -223,11 +225,11 @@ async def test_the_map_explains_its_cells(open_chat: OpenChat, fake_daemon: Fake
 
 
 @pytest.mark.slow
-async def test_pages_that_give_way_flash_once_and_are_counted(
+async def test_evicted_pages_flash_once_and_are_counted(
     open_chat: OpenChat, fake_daemon: FakeDaemon
 ) -> None:
     async with open_chat(size=(140, 45)) as chat:
-        feature = await told(chat, fake_daemon)
+        feature = await feature_with_gauges(chat, fake_daemon)
         await chat.until_shown("◆ shared 4")
         runs = [[0, 4], [1, 22], [-1, 4], [2, 6], [-1, 220]]
         fake_daemon.broadcast("pages", fake_daemon.pages | {"runs": runs, "evicted_pages_total": 4})
@@ -242,26 +244,28 @@ async def test_pages_that_give_way_flash_once_and_are_counted(
 
 
 def add_turn(chat: Chat, prompt: str, answer: str, **facts: Any) -> None:
-    held = chat.screen.chat
-    parent = held.leaf.id if held.leaf else None
-    asked = held.add(Message(role="user", content=prompt, parent=parent))
-    said = Message(role="assistant", content=answer, parent=asked.id, ending="answered")
-    said.model = MODEL
-    said.facts = MessageFacts(**facts)
-    held.add(said)
+    tree = chat.screen.chat
+    parent = tree.leaf.id if tree.leaf else None
+    prompt_message = tree.add(Message(role="user", content=prompt, parent=parent))
+    answer_message = Message(
+        role="assistant", content=answer, parent=prompt_message.id, ending="answered"
+    )
+    answer_message.model = MODEL
+    answer_message.facts = MessageFacts(**facts)
+    tree.add(answer_message)
 
 
 @pytest.mark.slow
-async def test_counts_become_exact_when_it_is_quiet(
+async def test_token_counts_become_exact_when_idle(
     open_chat: OpenChat, fake_daemon: FakeDaemon
 ) -> None:
     async with open_chat(size=(100, 30)) as chat:
-        await told(chat, fake_daemon)
+        await feature_with_gauges(chat, fake_daemon)
         add_turn(chat, "one two three", "four five")
         chat.screen.show_path()
         feature = chat.screen.feature(GaugesFeature)
         await chat.until(lambda: feature.state.use.used and feature.state.use.exact)
-        # A word is a token to this daemon, and four stand around a message.
+        # This daemon counts a token for each word, and four more for each message.
         assert feature.state.use.used == 7 + 6
         await chat.until_shown("13 / 8 192")
         chat.screen.show_path()
@@ -271,9 +275,11 @@ async def test_counts_become_exact_when_it_is_quiet(
 
 
 @pytest.mark.slow
-async def test_counts_wait_for_the_model(open_chat: OpenChat, fake_daemon: FakeDaemon) -> None:
+async def test_exact_token_counts_wait_for_the_model(
+    open_chat: OpenChat, fake_daemon: FakeDaemon
+) -> None:
     async with open_chat(size=(100, 30)) as chat:
-        await told(chat, fake_daemon, state="starting")
+        await feature_with_gauges(chat, fake_daemon, state="starting")
         add_turn(chat, "one two three", "four five")
         chat.screen.show_path()
         feature = chat.screen.feature(GaugesFeature)
@@ -284,22 +290,22 @@ async def test_counts_wait_for_the_model(open_chat: OpenChat, fake_daemon: FakeD
         await chat.until(lambda: feature.state.use.exact)
 
 
-async def test_the_engines_own_count_is_shown_at_once(
+async def test_token_count_of_the_engine_is_shown_immediately(
     open_chat: OpenChat, fake_daemon: FakeDaemon
 ) -> None:
     async with open_chat(size=(100, 30)) as chat:
-        await told(chat, fake_daemon)
+        await feature_with_gauges(chat, fake_daemon)
         fake_daemon.script("The ", "answer.")
         await chat.send("A question?")
         await chat.until_shown("22 / 8 192")
         await chat.until_shown("last send: 40 % reused, 12 new")
 
 
-async def test_the_context_table_names_every_message(
+async def test_context_table_lists_every_message(
     open_chat: OpenChat, fake_daemon: FakeDaemon
 ) -> None:
     async with open_chat(size=(110, 34)) as chat:
-        await told(chat, fake_daemon)
+        await feature_with_gauges(chat, fake_daemon)
         chat.screen.chat.settings.system = "Be brief."
         add_turn(chat, "short", "a long answer " * 50)
         add_turn(chat, "another", "yes")
@@ -318,9 +324,9 @@ async def test_the_context_table_names_every_message(
         await chat.until(lambda: isinstance(chat.app.screen, ChatScreen))
 
 
-async def test_stats_tell_the_last_answer(open_chat: OpenChat, fake_daemon: FakeDaemon) -> None:
+async def test_stats_show_the_last_answer(open_chat: OpenChat, fake_daemon: FakeDaemon) -> None:
     async with open_chat(size=(100, 34)) as chat:
-        await told(chat, fake_daemon)
+        await feature_with_gauges(chat, fake_daemon)
         await chat.send("/stats")
         await chat.until_shown("There are no figures before the first answer.")
         add_turn(chat, "a", "b", prompt_tokens=100, cached_tokens=90, completion_tokens=7)
@@ -331,9 +337,11 @@ async def test_stats_tell_the_last_answer(open_chat: OpenChat, fake_daemon: Fake
 
 
 @pytest.mark.slow
-async def test_the_price_of_another_beginning(open_chat: OpenChat, fake_daemon: FakeDaemon) -> None:
+async def test_prefill_cost_of_a_changed_system_prompt(
+    open_chat: OpenChat, fake_daemon: FakeDaemon
+) -> None:
     async with open_chat(size=(100, 34)) as chat:
-        feature = await told(chat, fake_daemon, prompt_rate=100.0)
+        feature = await feature_with_gauges(chat, fake_daemon, prompt_rate=100.0)
         await chat.send("word " * 40)
         await chat.until(lambda: chat.screen.turn is None and chat.screen.chat.messages)
         sent = fake_daemon.prompts[0]
@@ -353,11 +361,11 @@ async def test_the_price_of_another_beginning(open_chat: OpenChat, fake_daemon: 
 
 
 @pytest.mark.slow
-async def test_a_dear_system_prompt_asks_first(
+async def test_expensive_system_prompt_change_is_confirmed(
     open_chat: OpenChat, fake_daemon: FakeDaemon
 ) -> None:
     async with open_chat(size=(100, 34)) as chat:
-        await told(chat, fake_daemon, prompt_rate=50.0)
+        await feature_with_gauges(chat, fake_daemon, prompt_rate=50.0)
         await chat.send("word " * 400)
         await chat.until(lambda: chat.screen.turn is None and chat.screen.chat.messages)
         await chat.send("/system Be brief.")
@@ -373,11 +381,11 @@ async def test_a_dear_system_prompt_asks_first(
         await chat.until_shown("The system prompt is set; this prefills")
 
 
-async def test_all_gauges_can_be_reached_on_a_small_screen(
+async def test_all_gauges_can_be_scrolled_to_on_a_small_screen(
     open_chat: OpenChat, fake_daemon: FakeDaemon
 ) -> None:
     async with open_chat(size=(60, 20)) as chat:
-        await told(chat, fake_daemon)
+        await feature_with_gauges(chat, fake_daemon)
         await chat.pilot.press("f4")
         await chat.until_shown("VRAM")
         assert "shared 4" not in chat.screen_text
@@ -388,11 +396,11 @@ async def test_all_gauges_can_be_reached_on_a_small_screen(
 
 
 @pytest.mark.slow
-async def test_a_map_beside_the_chat_explains_the_cell_under_the_pointer(
+async def test_page_map_in_the_panel_has_a_tooltip_for_each_cell(
     open_chat: OpenChat, fake_daemon: FakeDaemon
 ) -> None:
     async with open_chat(size=(140, 45)) as chat:
-        await told(chat, fake_daemon)
+        await feature_with_gauges(chat, fake_daemon)
         await chat.until_shown("◆ shared 4")
         await chat.pilot.hover("GaugePanel PageMapView", offset=(1, 0))
         side = chat.screen.query_one("GaugePanel PageMapView")
@@ -400,11 +408,11 @@ async def test_a_map_beside_the_chat_explains_the_cell_under_the_pointer(
 
 
 @pytest.mark.slow
-async def test_figures_go_with_the_daemon_and_come_back(
+async def test_gauges_disappear_with_the_daemon_and_return(
     open_chat: OpenChat, fake_daemon: FakeDaemon
 ) -> None:
     async with open_chat(size=(140, 45)) as chat:
-        feature = await told(chat, fake_daemon)
+        feature = await feature_with_gauges(chat, fake_daemon)
         await chat.until_shown("◆ shared 4")
         await fake_daemon.stop()
         await chat.until(lambda: not chat.screen.state.connected)
@@ -412,15 +420,15 @@ async def test_figures_go_with_the_daemon_and_come_back(
         assert feature.state.gauges is None
         await fake_daemon.start()
         chat.screen.link.wake()
-        await told(chat, fake_daemon)
+        await feature_with_gauges(chat, fake_daemon)
         await chat.until_shown("◆ shared 4")
 
 
-async def test_downloads_are_listed_until_they_end(
+async def test_panel_lists_downloads_until_they_end(
     open_chat: OpenChat, fake_daemon: FakeDaemon
 ) -> None:
     async with open_chat(size=(140, 45)) as chat:
-        await told(chat, fake_daemon)
+        await feature_with_gauges(chat, fake_daemon)
         pull = {"model": "gemma3:1b", "received": 41, "total": 100}
         fake_daemon.broadcast("pull", pull | {"status": "downloading"})
         await chat.until_shown("↓ gemma3:1b")

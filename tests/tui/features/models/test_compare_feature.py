@@ -1,4 +1,4 @@
-"""Two models side by side."""
+"""Comparing two models side by side."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _answers(chat: Chat) -> list[tuple[str, str]]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("size", [(60, 20), (80, 24), (160, 45)])
-async def test_both_are_asked_the_same_and_one_goes_on(
+async def test_both_models_get_the_prompt_and_one_is_chosen(
     open_chat: OpenChat, fake_daemon: FakeDaemon, size: tuple[int, int]
 ) -> None:
     fake_daemon.add_model("other:1b")
@@ -64,7 +64,9 @@ async def test_both_are_asked_the_same_and_one_goes_on(
 
 
 @pytest.mark.slow
-async def test_escape_stops_then_keeps_both(open_chat: OpenChat, fake_daemon: FakeDaemon) -> None:
+async def test_escape_stops_both_answers_then_keeps_them(
+    open_chat: OpenChat, fake_daemon: FakeDaemon
+) -> None:
     fake_daemon.add_model("other:1b")
     fake_daemon.script("Left ", "one.", gate_before=1)
     fake_daemon.script("Right ", "one.", gate_before=1)
@@ -73,7 +75,7 @@ async def test_escape_stops_then_keeps_both(open_chat: OpenChat, fake_daemon: Fa
         await _ask(chat, "Which?")
         await chat.until(lambda: "Left" in chat.screen_text and "Right" in chat.screen_text)
         await chat.pilot.press("alt+1")
-        await chat.until_told("still answering")
+        await chat.until_notified("still answering")
         await _ask(chat, "More")
         assert chat.app.screen.query_one(Composer).text == "More"
         await chat.pilot.press("escape")
@@ -84,7 +86,7 @@ async def test_escape_stops_then_keeps_both(open_chat: OpenChat, fake_daemon: Fa
         await chat.until_shown("⎇ 1/2")
 
 
-async def test_without_room_they_answer_in_turn(
+async def test_models_answer_in_turn_without_enough_memory(
     open_chat: OpenChat, fake_daemon: FakeDaemon
 ) -> None:
     fake_daemon.add_model("other:1b")
@@ -95,13 +97,13 @@ async def test_without_room_they_answer_in_turn(
         await _open(chat)
         await _ask(chat, "Which?")
         await chat.until_shown("Right one.")
-        await chat.until_told("one after the other")
+        await chat.until_notified("one after the other")
         await chat.until_shown("they answer in turn")
         assert "✗" not in chat.screen_text
         assert [text for _, text in _answers(chat)] == ["Left one.", "Right one."]
 
 
-async def test_leaving_unasked_changes_nothing(
+async def test_leaving_the_comparison_without_prompt_changes_nothing(
     open_chat: OpenChat, fake_daemon: FakeDaemon
 ) -> None:
     fake_daemon.add_model("other:1b")
@@ -117,22 +119,26 @@ async def test_leaving_unasked_changes_nothing(
 
 
 @pytest.mark.parametrize(
-    ("argument", "told"),
+    ("argument", "message"),
     [
         ("", "/compare NAME puts a second model beside"),
         ("nothing", "nothing is not on this machine"),
         ("smollm2", "cannot be compared with smollm2:135m"),
     ],
 )
-async def test_what_cannot_be_compared(open_chat: OpenChat, argument: str, told: str) -> None:
+async def test_invalid_comparison_is_reported(
+    open_chat: OpenChat, argument: str, message: str
+) -> None:
     async with open_chat() as chat:
         await chat.until_shown("smollm2:135m on disk")
         await chat.send(f"/compare {argument}")
-        await chat.until_told(told)
+        await chat.until_notified(message)
 
 
 @pytest.mark.slow
-async def test_the_picker_compares(open_chat: OpenChat, fake_daemon: FakeDaemon) -> None:
+async def test_model_picker_opens_the_comparison(
+    open_chat: OpenChat, fake_daemon: FakeDaemon
+) -> None:
     fake_daemon.add_model("other:1b")
     async with open_chat() as chat:
         await chat.until_shown("smollm2:135m on disk")

@@ -1,4 +1,4 @@
-"""Choosing a model, going over to another, its memory."""
+"""The model picker, switching models, eviction, unloading, and context size."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _fit(state: str = "fits", needs: int = GB, free: int = 8 * GB) -> dict[str, 
     }
 
 
-def _asked(daemon: FakeDaemon, method: str, target: str) -> list[Request]:
+def _requests(daemon: FakeDaemon, method: str, target: str) -> list[Request]:
     return [r for r in daemon.requests if (r.method, r.target) == (method, target)]
 
 
@@ -41,7 +41,7 @@ def _gauges(daemon: FakeDaemon, *models: dict[str, Any], available: int = 8 * GB
 
 @pytest.mark.slow
 @pytest.mark.parametrize("size", [(60, 20), (80, 24), (160, 45)])
-async def test_the_picker_groups_and_describes(
+async def test_picker_groups_and_describes_models(
     open_chat: OpenChat, fake_daemon: FakeDaemon, size: tuple[int, int]
 ) -> None:
     fake_daemon.add_model("smollm2:135m", state="ready", fit=_fit())
@@ -62,16 +62,16 @@ async def test_the_picker_groups_and_describes(
 
 
 @pytest.mark.slow
-async def test_the_picker_filters_as_one_types(
-    open_chat: OpenChat, fake_daemon: FakeDaemon
-) -> None:
+async def test_picker_filters_while_typing(open_chat: OpenChat, fake_daemon: FakeDaemon) -> None:
     fake_daemon.add_model("duck:1b")
     fake_daemon.add_model("puma:1b")
     async with open_chat() as chat:
         await chat.until_shown("smollm2:135m")
         await _pick(chat, *"duc")
         await chat.until(lambda: "puma" not in chat.screen_text)
-        assert fake_daemon.models  # letters of the filter are no keys: nothing was deleted
+        assert (
+            fake_daemon.models
+        )  # letters typed into the filter are not commands: nothing was deleted
         await chat.pilot.press(*"xyz")
         await chat.until_shown("nothing of that name")
         await chat.pilot.press("enter", *(["backspace"] * 3), "enter")
@@ -79,11 +79,13 @@ async def test_the_picker_filters_as_one_types(
 
 
 @pytest.mark.slow
-async def test_a_repository_can_be_typed(open_chat: OpenChat, fake_daemon: FakeDaemon) -> None:
+async def test_picker_accepts_a_repository_name(
+    open_chat: OpenChat, fake_daemon: FakeDaemon
+) -> None:
     async with open_chat() as chat:
         await chat.until_shown("smollm2:135m")
         await _pick(chat, *("hf.co/owner/repo".replace("/", "|").replace(".", "!")))
-        # Names of keys differ from letters: the text is set in one go.
+        # Some key names differ from their characters, so the text is set directly.
         from textual.widgets import Input
 
         chat.app.screen.query_one(Input).value = "hf.co/owner/repo"
@@ -94,14 +96,16 @@ async def test_a_repository_can_be_typed(open_chat: OpenChat, fake_daemon: FakeD
 
 
 @pytest.mark.slow
-async def test_letters_are_keys_in_the_list(open_chat: OpenChat, fake_daemon: FakeDaemon) -> None:
+async def test_letters_are_commands_in_the_picker_list(
+    open_chat: OpenChat, fake_daemon: FakeDaemon
+) -> None:
     fake_daemon.add_model("duck:1b", state="ready")
     async with open_chat(size=(100, 40), model="smollm2:135m") as chat:
         await chat.until_shown("smollm2:135m")
         await _pick(chat, *"duck", "tab")
         await chat.until_shown("u unload · d delete")
         await chat.pilot.press("u")
-        await chat.until_told("duck:1b is unloaded")
+        await chat.until_notified("duck:1b is unloaded")
         await _pick(chat, *"duck", "tab", "d")
         await chat.until_shown("Delete duck:1b?")
         assert "98 MB of the disk are free then" in chat.screen_text
@@ -109,13 +113,13 @@ async def test_letters_are_keys_in_the_list(open_chat: OpenChat, fake_daemon: Fa
         await _pick(chat, *"duck", "tab", "d")
         await chat.until_shown("Delete duck:1b?")
         await chat.pilot.press("enter")
-        await chat.until_told("duck:1b is deleted; 98 MB are free again.")
-    assert len(_asked(fake_daemon, "POST", "/ingle/v1/unload")) == 1
-    assert len(_asked(fake_daemon, "DELETE", "/ingle/v1/models/duck%3A1b")) == 1
+        await chat.until_notified("duck:1b is deleted; 98 MB are free again.")
+    assert len(_requests(fake_daemon, "POST", "/ingle/v1/unload")) == 1
+    assert len(_requests(fake_daemon, "DELETE", "/ingle/v1/models/duck%3A1b")) == 1
 
 
 @pytest.mark.slow
-async def test_what_does_not_fit_is_asked_about(
+async def test_download_of_a_model_that_does_not_fit_is_confirmed(
     open_chat: OpenChat, fake_daemon: FakeDaemon
 ) -> None:
     fake_daemon.add_model("big:70b", installed=False, state="available", fit=_fit("no", 45 * GB))
@@ -124,7 +128,7 @@ async def test_what_does_not_fit_is_asked_about(
         await _pick(chat, *"big", "enter")
         await chat.until_shown("Download big:70b all the same?")
         await chat.pilot.press("escape")
-        assert not _asked(fake_daemon, "POST", "/ingle/v1/pull")
+        assert not _requests(fake_daemon, "POST", "/ingle/v1/pull")
         await _pick(chat, *"big", "enter")
         await chat.until_shown("Download big:70b all the same?")
         await chat.pilot.press("enter")
@@ -132,7 +136,7 @@ async def test_what_does_not_fit_is_asked_about(
 
 
 @pytest.mark.slow
-async def test_going_over_in_mid_chat_reads_ahead(
+async def test_switching_models_prefills_the_chat(
     open_chat: OpenChat, fake_daemon: FakeDaemon
 ) -> None:
     fake_daemon.add_model("other:1b", fit=_fit())
@@ -141,16 +145,18 @@ async def test_going_over_in_mid_chat_reads_ahead(
         await chat.send("hello")
         await chat.until_shown("Hello there.")
         await chat.send("/model other")
-        await chat.until_told("other:1b will prefill 22 tokens")
-        await chat.until(lambda: len(_asked(fake_daemon, "POST", "/ingle/v1/generations")) == 2)
+        await chat.until_notified("other:1b will prefill 22 tokens")
+        await chat.until(lambda: len(_requests(fake_daemon, "POST", "/ingle/v1/generations")) == 2)
         assert chat.screen.chat.settings.model == "other:1b"
-    ahead = _asked(fake_daemon, "POST", "/ingle/v1/generations")[1].body
+    ahead = _requests(fake_daemon, "POST", "/ingle/v1/generations")[1].body
     assert (ahead["model"], ahead["max_tokens"], ahead["priority"]) == ("other:1b", 0, "batch")
     assert [message["role"] for message in ahead["messages"]] == ["user", "assistant"]
 
 
 @pytest.mark.slow
-async def test_an_eviction_is_asked_about(open_chat: OpenChat, fake_daemon: FakeDaemon) -> None:
+async def test_switch_that_evicts_a_model_is_confirmed(
+    open_chat: OpenChat, fake_daemon: FakeDaemon
+) -> None:
     fake_daemon.add_model("other:1b", fit=_fit(needs=3 * GB))
     held = {"name": "smollm2:135m", "state": "ready", "weights_bytes": 2 * GB}
     async with open_chat(size=(100, 40)) as chat:
@@ -168,18 +174,20 @@ async def test_an_eviction_is_asked_about(open_chat: OpenChat, fake_daemon: Fake
         await chat.until(lambda: chat.screen.state.model_name == "other:1b")
 
 
-async def test_unloading_tells_what_is_free(open_chat: OpenChat, fake_daemon: FakeDaemon) -> None:
+async def test_unload_reports_the_freed_memory(
+    open_chat: OpenChat, fake_daemon: FakeDaemon
+) -> None:
     held = {"name": "smollm2:135m", "state": "ready", "weights_bytes": 2 * GB}
     async with open_chat(size=(100, 40)) as chat:
         await chat.until_shown("smollm2:135m")
         _gauges(fake_daemon, held)
         await chat.until_shown("smollm2:135m ready")
         await chat.send("/unload")
-        await chat.until_told("smollm2:135m is unloaded; about 2.0 GB")
+        await chat.until_notified("smollm2:135m is unloaded; about 2.0 GB")
 
 
 @pytest.mark.slow
-async def test_another_context_has_a_price_and_is_told_as_it_is(
+async def test_context_change_is_confirmed_and_actual_size_reported(
     open_chat: OpenChat, fake_daemon: FakeDaemon
 ) -> None:
     held = {
@@ -205,20 +213,20 @@ async def test_another_context_has_a_price_and_is_told_as_it_is(
         ):
             assert text in chat.screen_text
         await chat.pilot.press("enter")
-        await chat.until_told("has 12 288 tokens of context, not the")
-    body = [r.body for r in _asked(fake_daemon, "POST", "/ingle/v1/load") if "context" in r.body]
+        await chat.until_notified("has 12 288 tokens of context, not the")
+    body = [r.body for r in _requests(fake_daemon, "POST", "/ingle/v1/load") if "context" in r.body]
     assert body == [{"model": "smollm2:135m", "context": 16384}]
 
 
 @pytest.mark.parametrize("argument", ["", "lots", "12", "-4"])
-async def test_a_context_is_a_number(open_chat: OpenChat, argument: str) -> None:
+async def test_invalid_context_size_is_reported(open_chat: OpenChat, argument: str) -> None:
     async with open_chat(size=(100, 40)) as chat:
         await chat.until_shown("smollm2:135m")
         await chat.send(f"/ctx {argument}")
-        await chat.until_told("/ctx takes a number of tokens")
+        await chat.until_notified("/ctx takes a number of tokens")
 
 
-async def test_the_model_of_a_chat_comes_back_with_it(
+async def test_opening_a_chat_restores_its_model(
     open_chat: OpenChat, fake_daemon: FakeDaemon
 ) -> None:
     fake_daemon.add_model("other:1b")

@@ -1,4 +1,4 @@
-"""Downloads that belong to the daemon."""
+"""Model downloads in the chat, which the daemon runs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def _progress(name: str, status: str = "downloading", received: int = 25) -> dic
     return {"model": name, "status": status, "source": "hub", "received": received, "total": 100}
 
 
-async def test_a_download_of_an_earlier_chat_is_found_again(
+async def test_running_download_is_shown_after_start(
     open_chat: OpenChat, fake_daemon: FakeDaemon
 ) -> None:
     fake_daemon.pulls = [_progress("far:2b")]
@@ -30,24 +30,24 @@ async def test_a_download_of_an_earlier_chat_is_found_again(
         fake_daemon.broadcast("pull", _progress("far:2b", "verifying", 100))
         await chat.until_shown("checking that it arrived whole")
         fake_daemon.broadcast("pull", _progress("far:2b", "done", 100))
-        await chat.until_told("far:2b is here")
+        await chat.until_notified("far:2b is here")
         assert chat.app.query_one(TitleBar).pulls == 0
-    # It was only watched: nobody began it again.
+    # The chat only follows the download and does not start it again.
     assert not [r for r in fake_daemon.requests if r.target == "/ingle/v1/pull"]
 
 
-async def test_somebody_else_s_download_can_fail(
+async def test_failure_of_another_clients_download_is_reported(
     open_chat: OpenChat, fake_daemon: FakeDaemon
 ) -> None:
     fake_daemon.pulls = [_progress("far:2b")]
     async with open_chat(size=(100, 30)) as chat:
         await chat.until_shown("↓ far:2b")
         fake_daemon.broadcast("pull", _progress("far:2b", "failed"))
-        await chat.until_told("ended without it")
+        await chat.until_notified("ended without it")
         assert "↓ far:2b" not in chat.screen_text
 
 
-async def test_a_download_beside_the_chat(open_chat: OpenChat, fake_daemon: FakeDaemon) -> None:
+async def test_download_runs_while_chatting(open_chat: OpenChat, fake_daemon: FakeDaemon) -> None:
     fake_daemon.add_model("far:2b", installed=False, state="available")
     async with open_chat(size=(100, 30)) as chat:
         await chat.until_shown("smollm2:135m on disk")
@@ -57,17 +57,19 @@ async def test_a_download_beside_the_chat(open_chat: OpenChat, fake_daemon: Fake
         await chat.until_shown("Hello there.")
         assert chat.screen.state.model_name == "smollm2:135m"
         fake_daemon.pull_gate.set()
-        await chat.until_told("far:2b is here; ctrl+o goes over to it.")
+        await chat.until_notified("far:2b is here; ctrl+o goes over to it.")
         await chat.until(lambda: "41 %" not in chat.screen_text)
 
 
 @pytest.mark.slow
-async def test_pull_asks_before_it_stops_one(open_chat: OpenChat, fake_daemon: FakeDaemon) -> None:
+async def test_pull_confirms_before_it_stops_a_download(
+    open_chat: OpenChat, fake_daemon: FakeDaemon
+) -> None:
     fake_daemon.add_model("far:2b", installed=False, state="available")
     async with open_chat(size=(100, 30)) as chat:
         await chat.until_shown("smollm2:135m on disk")
         await chat.send("/pull")
-        await chat.until_told("/pull NAME downloads a model")
+        await chat.until_notified("/pull NAME downloads a model")
         await chat.send("/pull far:2b")
         await chat.until_shown("41 %")
         await chat.send("/pull")
@@ -77,13 +79,13 @@ async def test_pull_asks_before_it_stops_one(open_chat: OpenChat, fake_daemon: F
         await chat.send("/pull")
         await chat.until_shown("Stop the download of far:2b?")
         await chat.pilot.press("enter")
-        await chat.until_told("what arrived is kept")
+        await chat.until_notified("what arrived is kept")
         await chat.until(lambda: "41 %" not in chat.screen_text)
     assert [r for r in fake_daemon.requests if r.target == "/ingle/v1/pull/cancel"]
 
 
 @pytest.mark.slow
-async def test_a_failed_download_tells_the_next_key(
+async def test_failed_download_names_the_retry_command(
     open_chat: OpenChat, fake_daemon: FakeDaemon
 ) -> None:
     error = {"code": "checksum", "message": "It arrived damaged.", "hint": "Pull it again."}
@@ -96,7 +98,7 @@ async def test_a_failed_download_tells_the_next_key(
         assert "/pull far:2b tries again" in chat.screen_text
 
 
-async def test_a_download_goes_on_after_the_daemon_came_back(
+async def test_download_resumes_after_a_daemon_restart(
     open_chat: OpenChat, fake_daemon: FakeDaemon
 ) -> None:
     fake_daemon.add_model("smollm2:135m", installed=False, state="available", path=None)
@@ -106,14 +108,16 @@ async def test_a_download_goes_on_after_the_daemon_came_back(
         await chat.until_shown("41 %")
         await fake_daemon.stop()
         await fake_daemon.start()
-        await chat.until_told("goes on where it stopped")
+        await chat.until_notified("goes on where it stopped")
         fake_daemon.pull_gate.set()
         await chat.until_shown("smollm2:135m on disk")
     assert fake_daemon.pull_done == ["smollm2:135m"]
 
 
 @pytest.mark.slow
-async def test_the_first_run_offers_what_fits(open_chat: OpenChat, fake_daemon: FakeDaemon) -> None:
+async def test_first_run_offers_models_that_fit(
+    open_chat: OpenChat, fake_daemon: FakeDaemon
+) -> None:
     def fit(state: str) -> dict[str, Any]:
         return {"device": "cpu", "state": state, "needs_bytes": 10**9, "free_bytes": 8 * 10**9}
 
@@ -146,9 +150,7 @@ async def test_the_first_run_offers_what_fits(open_chat: OpenChat, fake_daemon: 
     assert fake_daemon.pull_done == ["smollm2:135m"]
 
 
-async def test_a_short_name_becomes_the_full_one(
-    open_chat: OpenChat, fake_daemon: FakeDaemon
-) -> None:
+async def test_short_model_name_is_resolved(open_chat: OpenChat, fake_daemon: FakeDaemon) -> None:
     fake_daemon.full_names = {"far-2b": "far:2b"}
     fake_daemon.add_model("far:2b", installed=False, state="available")
     async with open_chat(size=(100, 30)) as chat:

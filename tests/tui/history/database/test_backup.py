@@ -1,4 +1,4 @@
-"""Damage of every kind costs what was said since the last copy, and nothing begins broken."""
+"""Backups of the chats: restore after damage, encryption, deletion, and the daily schedule."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ingle.tui.history.database.history_errors import HistoryError, WrongPassphr
 from ingle.tui.history.history_store import HistoryStore
 
 if TYPE_CHECKING:
-    from ..conftest import Keeper, MakeStore, NewKeeper, Troubles
+    from ..conftest import MakeStore, NewSavedChat, Problems, SavedChat
 
 PAGE = 4096
 PASSPHRASE = "it's a 'long' one"
@@ -36,13 +36,13 @@ ENCRYPTING = pytest.param(
 
 
 def make_copy(folder: Path, passphrase: str | None = None) -> bool:
-    """Back up the chats over a connection of the test's own; whether there is a copy now."""
-    original = folder / (PLAIN if passphrase is None else ENCRYPTED)
-    with closing(open_file(original, passphrase, timeout=5.0)) as connection:
+    """Back up the chats over a separate connection; returns whether there is a backup now."""
+    database_file = folder / (PLAIN if passphrase is None else ENCRYPTED)
+    with closing(open_file(database_file, passphrase, timeout=5.0)) as connection:
         return back_up(folder, passphrase, connection)
 
 
-def flip(path: Path) -> None:
+def flip_bits(path: Path) -> None:
     content = bytearray(path.read_bytes())
     chance = random.Random(3)
     for _ in range(200):
@@ -57,95 +57,97 @@ def zero_a_page(path: Path) -> None:
     path.write_bytes(content)
 
 
-def cut(path: Path) -> None:
+def truncate_to_half(path: Path) -> None:
     os.truncate(path, path.stat().st_size // 2)
 
 
-def scribble(path: Path) -> None:
+def overwrite_header(path: Path) -> None:
     path.write_bytes(b"not a database at all, but long enough" + path.read_bytes()[40:])
 
 
-def empty(path: Path) -> None:
+def truncate_to_zero(path: Path) -> None:
     os.truncate(path, 0)
 
 
 @pytest.fixture(params=[pytest.param(None, id="plain")])
 def passphrase(request: pytest.FixtureRequest) -> str | None:
-    """Of the chats; `both_ways` has tests run with and without one."""
+    """The passphrase of the chats; `with_and_without_passphrase` runs a test both ways."""
     return request.param
 
 
-both_ways = pytest.mark.parametrize(
+with_and_without_passphrase = pytest.mark.parametrize(
     "passphrase", [pytest.param(None, id="plain"), ENCRYPTING], indirect=True
 )
 
 
-def opened(make_store: MakeStore, passphrase: str | None) -> HistoryStore:
-    """Another program that opens the chats."""
+def open_store(make_store: MakeStore, passphrase: str | None) -> HistoryStore:
+    """Open and unlock the chats like another program."""
     store = make_store()
     if passphrase is not None:
         store.unlock(passphrase)
     return store
 
 
-def original(folder: Path, passphrase: str | None) -> Path:
+def database_file(folder: Path, passphrase: str | None) -> Path:
     return folder / (PLAIN if passphrase is None else ENCRYPTED)
 
 
 @pytest.fixture
-def said(make_store: MakeStore, new_keeper: NewKeeper, folder: Path, passphrase: str | None) -> str:
-    """A chat of two hundred messages that has a copy, and ten more since; its id."""
-    keeper = new_keeper(make_store())
+def backed_up_chat(
+    make_store: MakeStore, new_saved_chat: NewSavedChat, folder: Path, passphrase: str | None
+) -> str:
+    """The id of a chat with a backup of 200 messages and ten newer messages."""
+    saved_chat = new_saved_chat(make_store())
     if passphrase is not None:
-        keeper.store.encrypt(passphrase)
+        saved_chat.store.encrypt(passphrase)
     for number in range(200):
-        keeper.say(f"number {number} " * 20)
-    assert keeper.store.flush(10)
+        saved_chat.add_prompt(f"number {number} " * 20)
+    assert saved_chat.store.flush(10)
     assert make_copy(folder, passphrase)
     for number in range(10):
-        keeper.say(f"later {number}")
-    assert keeper.store.close()
-    return keeper.chat.id
+        saved_chat.add_prompt(f"later {number}")
+    assert saved_chat.store.close()
+    return saved_chat.chat.id
 
 
 @pytest.mark.slow
-@both_ways
-@pytest.mark.parametrize("break_", [flip, zero_a_page, cut, scribble])
-def test_what_was_copied_comes_back(
-    said: str,
+@with_and_without_passphrase
+@pytest.mark.parametrize("break_", [flip_bits, zero_a_page, truncate_to_half, overwrite_header])
+def test_damaged_database_is_restored_from_the_backup(
+    backed_up_chat: str,
     folder: Path,
     make_store: MakeStore,
-    new_keeper: NewKeeper,
-    troubles: Troubles,
+    new_saved_chat: NewSavedChat,
+    problems: Problems,
     passphrase: str | None,
     break_: Callable[[Path], None],
 ) -> None:
-    database = original(folder, passphrase)
+    database = database_file(folder, passphrase)
     break_(database)
-    store = opened(make_store, passphrase)
-    keeper = new_keeper(store)
-    keeper.say("a new beginning")
+    store = open_store(make_store, passphrase)
+    saved_chat = new_saved_chat(store)
+    saved_chat.add_prompt("a new beginning")
     assert store.flush(10)
     titles = [summary.title for summary in store.recent()]
     assert titles[0] == "A new beginning"
-    chat = store.load(said)
+    chat = store.load(backed_up_chat)
     assert chat is not None
     assert len(chat.messages) == 200
-    assert len(troubles) == 1
-    assert "are back in their place" in troubles[0]
+    assert len(problems) == 1
+    assert "are back in their place" in problems[0]
     aside = [path.name for path in folder.glob("history.*damaged-*.db")]
     assert len(aside) == 1
-    assert aside[0] in troubles[0]
-    assert len(store.load(keeper.chat.id).messages) == 1  # pyright: ignore[reportOptionalMemberAccess]
+    assert aside[0] in problems[0]
+    assert len(store.load(saved_chat.chat.id).messages) == 1  # pyright: ignore[reportOptionalMemberAccess]
     with closing(store.database.connect()) as connection:
         assert connection.execute("PRAGMA integrity_check").fetchone()[0] == "ok"
     assert store.close()
     assert database.stat().st_mode & 0o077 == 0
 
 
-@both_ways
-def test_nothing_of_an_encrypted_copy_can_be_read(
-    said: str, folder: Path, passphrase: str | None, bytes_on_disk: Callable[[], bytes]
+@with_and_without_passphrase
+def test_backup_of_encrypted_chats_is_unreadable(
+    backed_up_chat: str, folder: Path, passphrase: str | None, bytes_on_disk: Callable[[], bytes]
 ) -> None:
     in_the_clear = passphrase is None
     assert copy_of(folder, passphrase).exists()
@@ -154,10 +156,10 @@ def test_nothing_of_an_encrypted_copy_can_be_read(
 
 
 @pytest.mark.parametrize("passphrase", [ENCRYPTING], indirect=True)
-def test_another_passphrase_is_wrong_even_where_the_chats_are_damaged(
-    said: str, folder: Path, make_store: MakeStore, passphrase: str
+def test_wrong_passphrase_is_rejected_for_damaged_chats(
+    backed_up_chat: str, folder: Path, make_store: MakeStore, passphrase: str
 ) -> None:
-    scribble(folder / ENCRYPTED)
+    overwrite_header(folder / ENCRYPTED)
     store = make_store()
     with pytest.raises(WrongPassphrase):
         store.unlock("it's a wrong one")
@@ -167,10 +169,10 @@ def test_another_passphrase_is_wrong_even_where_the_chats_are_damaged(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("passphrase", [ENCRYPTING], indirect=True)
-def test_no_copy_outlasts_its_passphrase(
-    said: str, folder: Path, make_store: MakeStore, passphrase: str
+def test_backup_is_deleted_when_the_passphrase_changes(
+    backed_up_chat: str, folder: Path, make_store: MakeStore, passphrase: str
 ) -> None:
-    store = opened(make_store, passphrase)
+    store = open_store(make_store, passphrase)
     store.decrypt()
     assert not copy_of(folder, passphrase).exists()
     assert make_copy(folder)
@@ -181,40 +183,44 @@ def test_no_copy_outlasts_its_passphrase(
     with pytest.raises(WrongPassphrase):
         again.unlock(passphrase)
     again.unlock("quite another one")
-    chat = again.load(said)
+    chat = again.load(backed_up_chat)
     assert chat is not None
     assert len(chat.messages) == 210
 
 
-def test_a_log_that_was_deleted_costs_its_messages_only(
-    keeper: Keeper, folder: Path, make_store: MakeStore, tmp_path: Path, troubles: Troubles
+def test_deleted_wal_loses_only_its_messages(
+    saved_chat: SavedChat, folder: Path, make_store: MakeStore, tmp_path: Path, problems: Problems
 ) -> None:
-    keeper.say("first")
-    assert keeper.store.flush()
+    saved_chat.add_prompt("first")
+    assert saved_chat.store.flush()
     copy = tmp_path / "copy"
     copy.mkdir()
-    (copy / "history.db").write_bytes((folder / "history.db").read_bytes())  # without its log
-    assert keeper.store.close()
+    (copy / "history.db").write_bytes((folder / "history.db").read_bytes())  # without its WAL
+    assert saved_chat.store.close()
     (folder / "history.db").write_bytes((copy / "history.db").read_bytes())
     store = make_store()
     assert store.recent() == [] or len(store.recent()) == 1
-    assert troubles == []
+    assert problems == []
 
 
-def test_a_damaged_copy_is_not_put_in_anybodys_place(
-    said: str, folder: Path, make_store: MakeStore, new_keeper: NewKeeper, troubles: Troubles
+def test_damaged_backup_is_not_restored(
+    backed_up_chat: str,
+    folder: Path,
+    make_store: MakeStore,
+    new_saved_chat: NewSavedChat,
+    problems: Problems,
 ) -> None:
-    scribble(folder / "history.db")
-    flip(folder / BACKUP)
+    overwrite_header(folder / "history.db")
+    flip_bits(folder / BACKUP)
     store = make_store()
-    new_keeper(store).say("a new beginning")
+    new_saved_chat(store).add_prompt("a new beginning")
     assert store.flush(10)
     assert [summary.title for summary in store.recent()] == ["A new beginning"]
-    assert "new ones are kept" in troubles[0]
+    assert "new ones are kept" in problems[0]
     assert restore(folder) is None
 
 
-def test_a_copy_is_made_of_sound_chats_only(said: str, folder: Path) -> None:
+def test_damaged_chats_do_not_overwrite_the_backup(backed_up_chat: str, folder: Path) -> None:
     good = (folder / BACKUP).read_bytes()
     zero_a_page(folder / "history.db")
     with suppress(sqlite3.DatabaseError):
@@ -223,13 +229,16 @@ def test_a_copy_is_made_of_sound_chats_only(said: str, folder: Path) -> None:
     assert list(folder.glob("*.part")) == []
 
 
-def test_what_is_deleted_goes_from_the_copy(
-    make_store: MakeStore, new_keeper: NewKeeper, folder: Path, bytes_on_disk: Callable[[], bytes]
+def test_deleting_a_chat_deletes_it_from_the_backup(
+    make_store: MakeStore,
+    new_saved_chat: NewSavedChat,
+    folder: Path,
+    bytes_on_disk: Callable[[], bytes],
 ) -> None:
     store = make_store()
-    gone, kept = new_keeper(store), new_keeper(store)
-    gone.say("xylophone " * 50)
-    kept.say("marigold")
+    gone, kept = new_saved_chat(store), new_saved_chat(store)
+    gone.add_prompt("xylophone " * 50)
+    kept.add_prompt("marigold")
     assert store.flush()
     assert make_copy(folder)
     assert b"xylophone" in (folder / BACKUP).read_bytes()
@@ -240,50 +249,54 @@ def test_what_is_deleted_goes_from_the_copy(
     assert b"xylophone" not in bytes_on_disk()
 
 
-@both_ways
-def test_one_copy_a_day_is_made_while_chatting(
+@with_and_without_passphrase
+def test_backup_is_made_once_a_day_while_chatting(
     monkeypatch: pytest.MonkeyPatch,
     make_store: MakeStore,
-    new_keeper: NewKeeper,
+    new_saved_chat: NewSavedChat,
     folder: Path,
     passphrase: str | None,
 ) -> None:
     copy = copy_of(folder, passphrase)
     monkeypatch.setattr(history_writer, "BACKUP_AFTER", 0.0)
     monkeypatch.setattr(history_writer, "BACKUP_PAUSE", 0.0)
-    keeper = new_keeper(make_store())
+    saved_chat = new_saved_chat(make_store())
     if passphrase is not None:
-        keeper.store.encrypt(passphrase)
-    keeper.say("hello")
-    assert keeper.store.flush()
+        saved_chat.store.encrypt(passphrase)
+    saved_chat.add_prompt("hello")
+    assert saved_chat.store.flush()
     deadline = time.monotonic() + 10
     while not copy.exists():
         assert time.monotonic() < deadline
         time.sleep(0.01)
     made = copy.stat()
-    keeper.say("more")
-    assert keeper.store.close()
+    saved_chat.add_prompt("more")
+    assert saved_chat.store.close()
     assert copy.stat().st_ino == made.st_ino
     assert made.st_mode & 0o077 == 0
     assert not is_due(copy, made.st_mtime + DAY - 1)
     assert is_due(copy, made.st_mtime + DAY)
-    assert is_due(copy, made.st_mtime - 3600)  # the clock was wrong once
+    assert is_due(copy, made.st_mtime - 3600)  # the clock was set back
 
 
-def test_a_folder_that_is_read_only_is_told_and_read(
-    said: str, folder: Path, make_store: MakeStore, new_keeper: NewKeeper, troubles: Troubles
+def test_read_only_folder_is_reported_and_readable(
+    backed_up_chat: str,
+    folder: Path,
+    make_store: MakeStore,
+    new_saved_chat: NewSavedChat,
+    problems: Problems,
 ) -> None:
     if os.geteuid() == 0:
         pytest.skip("root may write everywhere")
     folder.chmod(0o500)
     try:
         store = make_store()
-        new_keeper(store).say("held in memory")
+        new_saved_chat(store).add_prompt("held in memory")
         store.flush()
-        assert "cannot be written" in troubles[0]
+        assert "cannot be written" in problems[0]
         try:
-            assert store.load(said) is not None
+            assert store.load(backed_up_chat) is not None
         except HistoryError:
-            assert "cannot be" in troubles[0]
+            assert "cannot be" in problems[0]
     finally:
         folder.chmod(0o700)

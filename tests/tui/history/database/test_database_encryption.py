@@ -1,4 +1,4 @@
-"""Chats encrypted at rest: nothing readable on the disk, and no moment in which they are lost."""
+"""Encryption of the chats at rest: unlocking, conversion, concurrency, and interruption."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ingle.tui.history.database import database_encryption
 from ingle.tui.history.database.history_errors import HistoryError, HistoryLocked, WrongPassphrase
 
 if TYPE_CHECKING:
-    from ..conftest import Keeper, MakeStore, NewKeeper, Troubles
+    from ..conftest import MakeStore, NewSavedChat, Problems, SavedChat
 
 StateOf = Callable[[Chat | None], object]
 
@@ -27,23 +27,26 @@ needs_sqlcipher = pytest.mark.skipif(
 )
 
 
-def fill(keeper: Keeper) -> None:
+def add_messages(saved_chat: SavedChat) -> None:
     for number in range(30):
-        keeper.say(f"a secret xylophone {number}")
-        keeper.answer("zither ", f"answer {number}")
-    keeper.store.save_draft(keeper.chat.id, "dulcimer draft")
+        saved_chat.add_prompt(f"a secret xylophone {number}")
+        saved_chat.answer("zither ", f"answer {number}")
+    saved_chat.store.save_draft(saved_chat.chat.id, "dulcimer draft")
 
 
 @needs_sqlcipher
-def test_no_word_is_readable_and_all_is_there(
-    keeper: Keeper, bytes_on_disk: Callable[[], bytes], make_store: MakeStore, state_of: StateOf
+def test_encrypted_chats_are_unreadable_and_complete(
+    saved_chat: SavedChat,
+    bytes_on_disk: Callable[[], bytes],
+    make_store: MakeStore,
+    state_of: StateOf,
 ) -> None:
-    fill(keeper)
-    store = keeper.store
-    before = state_of(store.load(keeper.chat.id))
+    add_messages(saved_chat)
+    store = saved_chat.store
+    before = state_of(store.load(saved_chat.chat.id))
     assert b"xylophone" in bytes_on_disk()
     store.encrypt(PASSPHRASE)
-    keeper.say("one more harmonica")
+    saved_chat.add_prompt("one more harmonica")
     assert store.flush()
     assert [hit.snippet.text for hit in store.search("harmonica")] == ["one more harmonica"]
     store.close()
@@ -54,28 +57,28 @@ def test_no_word_is_readable_and_all_is_there(
     again = make_store()
     assert again.database.is_locked
     with pytest.raises(HistoryLocked):
-        again.load(keeper.chat.id)
+        again.load(saved_chat.chat.id)
     with pytest.raises(WrongPassphrase):
         again.unlock("it's a wrong one")
     again.unlock(PASSPHRASE)
-    loaded = again.load(keeper.chat.id)
+    loaded = again.load(saved_chat.chat.id)
     assert loaded is not None
     assert loaded.path[-1].content == "one more harmonica"
     assert state_of(loaded) != before
     assert len(again.search("xylophone 7")) >= 1
-    assert again.draft(keeper.chat.id) == "dulcimer draft"
+    assert again.draft(saved_chat.chat.id) == "dulcimer draft"
 
 
 @needs_sqlcipher
-def test_what_is_said_before_unlocking_waits_in_memory(
-    keeper: Keeper, make_store: MakeStore, new_keeper: NewKeeper, troubles: Troubles
+def test_messages_before_unlocking_are_held_in_memory(
+    saved_chat: SavedChat, make_store: MakeStore, new_saved_chat: NewSavedChat, problems: Problems
 ) -> None:
-    fill(keeper)
-    keeper.store.encrypt(PASSPHRASE)
-    keeper.store.close()
+    add_messages(saved_chat)
+    saved_chat.store.encrypt(PASSPHRASE)
+    saved_chat.store.close()
     store = make_store()
-    early = new_keeper(store)
-    early.say("before the passphrase")
+    early = new_saved_chat(store)
+    early.add_prompt("before the passphrase")
     early.answer("still ", "in memory")
     assert not store.flush(0.2)
     store.unlock(PASSPHRASE)
@@ -84,28 +87,33 @@ def test_what_is_said_before_unlocking_waits_in_memory(
     assert loaded is not None
     assert [m.content for m in loaded.path] == ["before the passphrase", "still in memory"]
     assert len(store.recent()) == 2
-    assert troubles == []
+    assert problems == []
 
 
 @needs_sqlcipher
-def test_the_way_back(
-    keeper: Keeper, bytes_on_disk: Callable[[], bytes], make_store: MakeStore, state_of: StateOf
+def test_decrypting_restores_the_chats(
+    saved_chat: SavedChat,
+    bytes_on_disk: Callable[[], bytes],
+    make_store: MakeStore,
+    state_of: StateOf,
 ) -> None:
-    fill(keeper)
-    before = state_of(keeper.store.load(keeper.chat.id))
-    keeper.store.encrypt(PASSPHRASE)
-    keeper.store.decrypt()
-    keeper.store.close()
+    add_messages(saved_chat)
+    before = state_of(saved_chat.store.load(saved_chat.chat.id))
+    saved_chat.store.encrypt(PASSPHRASE)
+    saved_chat.store.decrypt()
+    saved_chat.store.close()
     assert b"xylophone" in bytes_on_disk()
     store = make_store()
     assert not store.database.is_encrypted
-    assert state_of(store.load(keeper.chat.id)) == before
+    assert state_of(store.load(saved_chat.chat.id)) == before
 
 
 @needs_sqlcipher
-def test_another_program_with_the_chats_open_is_not_cut_off(keeper: Keeper, folder: Path) -> None:
-    fill(keeper)
-    keeper.store.flush()
+def test_encryption_is_refused_while_another_program_writes(
+    saved_chat: SavedChat, folder: Path
+) -> None:
+    add_messages(saved_chat)
+    saved_chat.store.flush()
     code = (
         "import sys; from pathlib import Path;"
         "from ingle.tui.history.history_store import open_history;"
@@ -120,79 +128,79 @@ def test_another_program_with_the_chats_open_is_not_cut_off(keeper: Keeper, fold
         assert other.stdout is not None
         assert other.stdout.readline() == b"open\n"
         with pytest.raises(HistoryError, match="Another ingle"):
-            keeper.store.encrypt(PASSPHRASE)
+            saved_chat.store.encrypt(PASSPHRASE)
         other.kill()
-    keeper.say("still kept")
-    assert keeper.store.flush()
-    keeper.store.encrypt(PASSPHRASE)
+    saved_chat.add_prompt("still kept")
+    assert saved_chat.store.flush()
+    saved_chat.store.encrypt(PASSPHRASE)
 
 
 @needs_sqlcipher
-def test_a_program_that_only_reads_is_not_cut_off_either(
-    keeper: Keeper, make_store: MakeStore
+def test_encryption_is_refused_while_another_program_reads(
+    saved_chat: SavedChat, make_store: MakeStore
 ) -> None:
-    fill(keeper)
-    assert keeper.store.flush()
+    add_messages(saved_chat)
+    assert saved_chat.store.flush()
     reader = make_store()
     assert reader.recent()
     with pytest.raises(HistoryError, match="Another ingle"):
-        keeper.store.encrypt(PASSPHRASE)
+        saved_chat.store.encrypt(PASSPHRASE)
     reader.close()
-    keeper.store.encrypt(PASSPHRASE)
-    assert keeper.store.recent()
+    saved_chat.store.encrypt(PASSPHRASE)
+    assert saved_chat.store.recent()
     later = make_store()
     later.unlock(PASSPHRASE)
     with pytest.raises(HistoryError, match="Another ingle"):
-        keeper.store.decrypt()
+        saved_chat.store.decrypt()
 
 
 @pytest.mark.slow
 @needs_sqlcipher
-def test_who_opens_the_chats_while_they_are_encrypted_waits_and_loses_nothing(
-    keeper: Keeper,
+def test_program_opening_during_encryption_waits_and_loses_nothing(
+    saved_chat: SavedChat,
     make_store: MakeStore,
-    new_keeper: NewKeeper,
-    troubles: Troubles,
+    new_saved_chat: NewSavedChat,
+    problems: Problems,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    fill(keeper)
-    assert keeper.store.flush()
-    other = new_keeper(make_store())
+    add_messages(saved_chat)
+    assert saved_chat.store.flush()
+    other = new_saved_chat(make_store())
     replaced = database_encryption._put_in_place  # pyright: ignore[reportPrivateUsage]
 
-    def say_meanwhile(part: Path, target: Path) -> None:
-        # The copy is made: what is written into the old file from here on would be wiped with it.
-        other.say("in that very instant")
+    def prompt_meanwhile(part: Path, target: Path) -> None:
+        # The copy is complete: later writes to the old file would be lost with it.
+        other.add_prompt("in that very instant")
         assert not other.store.flush(0.5)
         replaced(part, target)
 
-    monkeypatch.setattr(database_encryption, "_put_in_place", say_meanwhile)
-    keeper.store.encrypt(PASSPHRASE)
+    monkeypatch.setattr(database_encryption, "_put_in_place", prompt_meanwhile)
+    saved_chat.store.encrypt(PASSPHRASE)
     deadline = time.monotonic() + 10
-    while not troubles and time.monotonic() < deadline:
+    while not problems and time.monotonic() < deadline:
         time.sleep(0.01)
-    assert "encrypted the chats" in troubles[0]
+    assert "encrypted the chats" in problems[0]
     other.store.unlock(PASSPHRASE)
     assert other.store.flush(5)
-    loaded = keeper.store.load(other.chat.id)
+    loaded = saved_chat.store.load(other.chat.id)
     assert loaded is not None
     assert [m.content for m in loaded.path] == ["in that very instant"]
 
 
 @needs_sqlcipher
-def test_a_passphrase_that_is_no_longer_needed_makes_no_empty_chats(
-    keeper: Keeper, make_store: MakeStore, state_of: StateOf
+def test_chats_decrypted_by_another_program_are_reopened(
+    saved_chat: SavedChat, make_store: MakeStore, state_of: StateOf
 ) -> None:
-    fill(keeper)
-    keeper.store.encrypt(PASSPHRASE)
-    before = state_of(keeper.store.load(keeper.chat.id))
-    keeper.store.close()
+    add_messages(saved_chat)
+    saved_chat.store.encrypt(PASSPHRASE)
+    before = state_of(saved_chat.store.load(saved_chat.chat.id))
+    saved_chat.store.close()
     other = make_store()
     other.unlock(PASSPHRASE)
     other.decrypt()
     other.close()
-    assert state_of(keeper.store.load(keeper.chat.id)) == before
-    assert keeper.store.database.path.name == "history.db"
+    assert state_of(saved_chat.store.load(saved_chat.chat.id)) == before
+    assert saved_chat.store.database.path.name == "history.db"
 
 
 CONVERT = """
@@ -218,13 +226,13 @@ print("done", flush=True)
         *(pytest.param(delay, marks=pytest.mark.slow) for delay in (0.05, 0.25, 0.35, 0.5)),
     ],
 )
-def test_a_conversion_cut_short_loses_nothing(
-    keeper: Keeper, folder: Path, make_store: MakeStore, state_of: StateOf, delay: float
+def test_interrupted_conversion_loses_nothing(
+    saved_chat: SavedChat, folder: Path, make_store: MakeStore, state_of: StateOf, delay: float
 ) -> None:
     for _ in range(10):
-        fill(keeper)
-    before = state_of(keeper.store.load(keeper.chat.id))
-    keeper.store.close()
+        add_messages(saved_chat)
+    before = state_of(saved_chat.store.load(saved_chat.chat.id))
+    saved_chat.store.close()
     with subprocess.Popen(
         [sys.executable, "-P", "-c", CONVERT, str(folder), PASSPHRASE], stdout=subprocess.PIPE
     ) as child:
@@ -235,27 +243,27 @@ def test_a_conversion_cut_short_loses_nothing(
     store = make_store()
     if store.database.is_encrypted:
         store.unlock(PASSPHRASE)
-    assert state_of(store.load(keeper.chat.id)) == before
+    assert state_of(store.load(saved_chat.chat.id)) == before
     if not store.database.is_encrypted:
         store.encrypt(PASSPHRASE)
-    assert state_of(store.load(keeper.chat.id)) == before
+    assert state_of(store.load(saved_chat.chat.id)) == before
     store.close()
     content = b"".join(path.read_bytes() for path in folder.iterdir())
     assert b"xylophone" not in content
 
 
-def test_without_sqlcipher_a_sentence_says_how_to_get_it(
-    keeper: Keeper, monkeypatch: pytest.MonkeyPatch
+def test_missing_sqlcipher_is_reported_with_a_hint(
+    saved_chat: SavedChat, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    keeper.say("hello")
+    saved_chat.add_prompt("hello")
     monkeypatch.setitem(sys.modules, "sqlcipher3", None)
     monkeypatch.setitem(sys.modules, "sqlcipher3.dbapi2", None)
     with pytest.raises(HistoryError) as caught:
-        keeper.store.encrypt(PASSPHRASE)
+        saved_chat.store.encrypt(PASSPHRASE)
     assert "ingle[encryption]" in (caught.value.hint or "")
-    assert len(keeper.store.recent()) == 1
+    assert len(saved_chat.store.recent()) == 1
 
 
-def test_short_passphrases_are_named() -> None:
+def test_short_passphrases_are_rejected() -> None:
     assert "8 characters" in (database_encryption.passphrase_problem("seven77") or "")
     assert database_encryption.passphrase_problem("eight888") is None

@@ -1,4 +1,4 @@
-"""Many share the chats, or one has them alone, until it ends."""
+"""The folder lock: shared by many programs, or exclusive to one, until the program ends."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Fold
         lock.release()
 
 
-def test_many_share_and_one_is_alone(locks: list[FolderLock]) -> None:
+def test_lock_is_shared_or_exclusive(locks: list[FolderLock]) -> None:
     first, second, third = locks
     first.share()
     second.share()
@@ -53,7 +53,7 @@ sys.stdin.read()
 
 
 @pytest.mark.parametrize("how", ["share", "take"])
-def test_it_holds_between_programs_and_ends_with_them(
+def test_lock_works_across_processes_and_ends_with_them(
     locks: list[FolderLock], tmp_path: Path, how: str
 ) -> None:
     with subprocess.Popen(

@@ -1,4 +1,4 @@
-"""Older databases become newer ones, whole or not at all."""
+"""Migration of older databases, which is atomic."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ingle.tui.history.database.history_errors import HistoryError
 from ingle.tui.history.database.schema import STEPS, migrate
 
 if TYPE_CHECKING:
-    from ..conftest import Keeper
+    from ..conftest import SavedChat
 
 
 def add_column(connection: sqlite3.Connection) -> None:
@@ -24,14 +24,14 @@ def fail(connection: sqlite3.Connection) -> None:
     raise sqlite3.OperationalError("no room")
 
 
-def test_an_older_database_becomes_a_newer_one(keeper: Keeper) -> None:
-    keeper.say("from the old days")
-    keeper.store.close()
-    path = keeper.store.database.path
+def test_older_database_is_migrated(saved_chat: SavedChat) -> None:
+    saved_chat.add_prompt("from the old days")
+    saved_chat.store.close()
+    path = saved_chat.store.database.path
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         with pytest.raises(sqlite3.OperationalError, match="no room"):
             migrate(connection, (*STEPS, fail))
-        migrate(connection, STEPS)  # as it was
+        migrate(connection, STEPS)  # unchanged by the failed migration
         migrate(connection, (*STEPS, add_column))
         assert connection.execute("SELECT content, mood FROM messages").fetchall() == [
             ("from the old days", None)
@@ -40,8 +40,8 @@ def test_an_older_database_becomes_a_newer_one(keeper: Keeper) -> None:
             migrate(connection, STEPS)
 
 
-def test_two_programs_may_make_the_tables_at_once(keeper: Keeper) -> None:
-    connection = keeper.store.database.connect()
+def test_repeated_migration_is_harmless(saved_chat: SavedChat) -> None:
+    connection = saved_chat.store.database.connect()
     with closing(connection):
         migrate(connection)
         version = connection.execute("PRAGMA user_version").fetchone()[0]

@@ -1,4 +1,4 @@
-"""Chats of other programs, read from samples in the form their programs write."""
+"""Import of chats from other programs, from samples in their export formats."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from ingle.tui.history.imports.imported_chat import seconds
 from ingle.tui.history.ingle_json import export_json
 
 if TYPE_CHECKING:
-    from ..conftest import Keeper, MakeStore
+    from ..conftest import MakeStore, SavedChat
 
 Json = dict[str, Any]
 
 
-def go_on(report: ImportReport) -> bool:
+def continue_import(report: ImportReport) -> bool:
     return True
 
 
@@ -98,14 +98,14 @@ def write(path: Path, value: object) -> Path:
 
 
 @pytest.mark.parametrize("packed", [False, True])
-def test_chatgpt(store: HistoryStore, tmp_path: Path, packed: bool) -> None:
+def test_import_from_chatgpt(store: HistoryStore, tmp_path: Path, packed: bool) -> None:
     path = write(tmp_path / "conversations.json", [chatgpt()])
     if packed:
         with zipfile.ZipFile(tmp_path / "export.zip", "w") as archive:
             archive.writestr("chat.html", "<html>")
             archive.write(path, "export/conversations.json")
         path = tmp_path / "export.zip"
-    report = store.import_file(path, go_on)
+    report = store.import_file(path, continue_import)
     assert (report.chats, report.messages) == (1, 4)
     chat = only_chat(store)
     assert (chat.title, chat.created) == ("Tides", 1700000000.0)
@@ -120,24 +120,22 @@ def test_chatgpt(store: HistoryStore, tmp_path: Path, packed: bool) -> None:
     assert store.search("moon")[0].chat == chat.id
 
 
-def test_importing_twice_adds_nothing_and_a_grown_chat_grows(
-    store: HistoryStore, tmp_path: Path
-) -> None:
+def test_repeated_import_adds_only_new_messages(store: HistoryStore, tmp_path: Path) -> None:
     grown = chatgpt()
     path = write(tmp_path / "c.json", [grown])
-    store.import_file(path, go_on)
+    store.import_file(path, continue_import)
     before = export_json(only_chat(store))
-    again = store.import_file(path, go_on)
+    again = store.import_file(path, continue_import)
     assert (again.chats, again.messages) == (0, 0)
     assert "here already" in again.sentence()
     assert export_json(only_chat(store)) == before
     grown["mapping"]["u9"] = node("u9", "a1", "user", "Go on.")
-    report = store.import_file(write(path, [grown]), go_on)
+    report = store.import_file(write(path, [grown]), continue_import)
     assert (report.chats, report.messages) == (0, 1)
     assert len(only_chat(store).messages) == 5
 
 
-def test_claude(store: HistoryStore, tmp_path: Path) -> None:
+def test_import_from_claude(store: HistoryStore, tmp_path: Path) -> None:
     conversation = {
         "uuid": "b6be860d",
         "name": "Rent",
@@ -168,7 +166,7 @@ def test_claude(store: HistoryStore, tmp_path: Path) -> None:
             },
         ],
     }
-    store.import_file(write(tmp_path / "conversations.json", [conversation]), go_on)
+    store.import_file(write(tmp_path / "conversations.json", [conversation]), continue_import)
     chat = only_chat(store)
     prompt, answer = chat.path
     assert prompt.content == "Read this.\n\n[file: photo.png]"
@@ -178,7 +176,7 @@ def test_claude(store: HistoryStore, tmp_path: Path) -> None:
     assert prompt.created == 1740823201.5
 
 
-def test_claude_with_branches(store: HistoryStore, tmp_path: Path) -> None:
+def test_import_from_claude_with_branches(store: HistoryStore, tmp_path: Path) -> None:
     def message(name: str, parent: str, sender: str) -> Json:
         return {"uuid": name, "parent_message_uuid": parent, "sender": sender, "text": name}
 
@@ -192,13 +190,13 @@ def test_claude_with_branches(store: HistoryStore, tmp_path: Path) -> None:
         ],
         "current_leaf_message_uuid": "two",
     }
-    store.import_file(write(tmp_path / "x.json", [conversation]), go_on)
+    store.import_file(write(tmp_path / "x.json", [conversation]), continue_import)
     chat = only_chat(store)
     assert [m.content for m in chat.path] == ["one", "two"]
     assert len(chat.children(chat.path[0].id)) == 2
 
 
-def test_open_webui(store: HistoryStore, tmp_path: Path) -> None:
+def test_import_from_open_webui(store: HistoryStore, tmp_path: Path) -> None:
     thoughts = (
         '<details type="reasoning" done="true" duration="3">\n<summary>Thought for 3 s</summary>\n'
         "&gt; Count them.\n&gt; Twice.\n</details>\nThree."
@@ -256,7 +254,7 @@ def test_open_webui(store: HistoryStore, tmp_path: Path) -> None:
             "timestamp": 1720000000123,
         },
     }
-    store.import_file(write(tmp_path / "chat-export.json", [entry]), go_on)
+    store.import_file(write(tmp_path / "chat-export.json", [entry]), continue_import)
     chat = only_chat(store)
     assert (chat.settings.pinned, chat.settings.system) == (True, "Be exact.")
     assert [m.content for m in chat.path] == ["How many?", "Three."]
@@ -265,7 +263,7 @@ def test_open_webui(store: HistoryStore, tmp_path: Path) -> None:
     assert [m.model for m in chat.children(chat.path[0].id)] == ["llama3.2:3b", "qwen3:8b"]
 
 
-def test_oterm(store: HistoryStore, tmp_path: Path) -> None:
+def test_import_from_oterm(store: HistoryStore, tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     with closing(sqlite3.connect(path)) as connection:
         connection.executescript(
@@ -281,8 +279,8 @@ def test_oterm(store: HistoryStore, tmp_path: Path) -> None:
             INSERT INTO message(chat_id, author, text) VALUES
                 (1, 'user', 'Lentils?'), (1, 'assistant', 'Twenty minutes.');"""
         )
-    assert store.import_file(path, go_on).messages == 2
-    assert store.import_file(path, go_on).messages == 0
+    assert store.import_file(path, continue_import).messages == 2
+    assert store.import_file(path, continue_import).messages == 0
     chat = only_chat(store)
     assert (chat.title, chat.settings.system) == ("Soup", "Cook.")
     assert [(m.role, m.content) for m in chat.path] == [
@@ -292,7 +290,7 @@ def test_oterm(store: HistoryStore, tmp_path: Path) -> None:
     assert chat.path[1].model == "llama3.2"
 
 
-def test_elia(store: HistoryStore, tmp_path: Path) -> None:
+def test_import_from_elia(store: HistoryStore, tmp_path: Path) -> None:
     path = tmp_path / "elia.sqlite"
     with closing(sqlite3.connect(path)) as connection:
         connection.executescript(
@@ -309,21 +307,21 @@ def test_elia(store: HistoryStore, tmp_path: Path) -> None:
                 (1, 'user', 'Hi, what is Elia?', '2024-06-01 08:00:01.250000', 'gpt-4o'),
                 (1, 'assistant', 'A program.', '2024-06-01 08:00:03', 'gpt-4o');"""
         )
-    store.import_file(path, go_on)
+    store.import_file(path, continue_import)
     chat = only_chat(store)
     assert (chat.title, chat.settings.system) == ("What is Elia?", "Be kind.")
     assert chat.path[0].created == 1717228801.25
     assert chat.path[1].model == "gpt-4o"
 
 
-def test_our_own_json_comes_back_whole(keeper: Keeper, make_store: MakeStore) -> None:
-    chat, store = keeper.chat, keeper.store
-    root = keeper.say("root")
-    keeper.answer("first", parent=root)
-    keeper.say("below the first")
-    second = keeper.answer("second", parent=root)
-    below = [keeper.say(text, parent=second) for text in ("left", "right")]
-    keeper.answer("third", parent=root)
+def test_exported_json_round_trips(saved_chat: SavedChat, make_store: MakeStore) -> None:
+    chat, store = saved_chat.chat, saved_chat.store
+    root = saved_chat.add_prompt("root")
+    saved_chat.answer("first", parent=root)
+    saved_chat.add_prompt("below the first")
+    second = saved_chat.answer("second", parent=root)
+    below = [saved_chat.add_prompt(text, parent=second) for text in ("left", "right")]
+    saved_chat.answer("third", parent=root)
     for message in (below[0], chat.children(root.id)[0]):
         chat.choose(message)
     text = export_json(chat)
@@ -332,7 +330,7 @@ def test_our_own_json_comes_back_whole(keeper: Keeper, make_store: MakeStore) ->
     file.write_text(text)
     store.delete_chat(chat.id)
     store.flush()
-    report = store.import_file(file, go_on)
+    report = store.import_file(file, continue_import)
     assert report.chats == 1
     loaded = store.load(chat.id)
     assert loaded is not None
@@ -355,19 +353,19 @@ def test_our_own_json_comes_back_whole(keeper: Keeper, make_store: MakeStore) ->
         (b"SQLite format 3\x00 but no database", "cannot be read"),
     ],
 )
-def test_malformed_files_are_named(
+def test_malformed_files_are_reported(
     store: HistoryStore, tmp_path: Path, content: bytes, complaint: str
 ) -> None:
     path = tmp_path / "broken.json"
     path.write_bytes(content)
     with pytest.raises(HistoryError) as caught:
-        store.import_file(path, go_on)
+        store.import_file(path, continue_import)
     assert complaint in caught.value.message
     assert store.recent() == []
 
 
-def own(*messages: dict[str, object], **changes: object) -> dict[str, object]:
-    """A chat as we export it, that somebody else may have written."""
+def ingle_export(*messages: dict[str, object], **changes: object) -> dict[str, object]:
+    """A chat in ingle's export format, possibly malformed."""
     hi: dict[str, object] = {"role": "user", "content": "hi", "id": "m", "created": 1.0}
     chat: dict[str, object] = {"format": "ingle chat", "version": 1, "id": "c", "created": 1.0}
     for name in ("chosen", "compactions", "undone"):
@@ -380,46 +378,51 @@ def own(*messages: dict[str, object], **changes: object) -> dict[str, object]:
 @pytest.mark.parametrize(
     ("chat", "complaint"),
     [
-        (own({}, {"content": "lost"}), "same id"),
-        (own({"parent": "m"}), "missing before"),
-        (own(compactions=[{"id": "k", "at": "m", "summary": "s", "after": "k"}]), "not before it"),
+        (ingle_export({}, {"content": "lost"}), "same id"),
+        (ingle_export({"parent": "m"}), "missing before"),
+        (
+            ingle_export(compactions=[{"id": "k", "at": "m", "summary": "s", "after": "k"}]),
+            "not before it",
+        ),
     ],
 )
-def test_what_cannot_be_one_of_our_chats_is_refused(
+def test_invalid_ingle_exports_are_refused(
     store: HistoryStore, tmp_path: Path, chat: dict[str, object], complaint: str
 ) -> None:
     with pytest.raises(HistoryError, match=complaint):
-        store.import_file(write(tmp_path / "c.json", [chat]), go_on)
+        store.import_file(write(tmp_path / "c.json", [chat]), continue_import)
     assert store.recent() == []
 
 
-def test_times_that_no_calendar_has_become_some_that_it_has(
-    store: HistoryStore, tmp_path: Path
-) -> None:
-    chat = own({"created": 1e300}, {"created": -1e300, "id": "n", "parent": "m"}, created=1e18)
-    store.import_file(write(tmp_path / "c.json", [chat]), go_on)
+def test_times_out_of_range_are_clamped(store: HistoryStore, tmp_path: Path) -> None:
+    chat = ingle_export(
+        {"created": 1e300}, {"created": -1e300, "id": "n", "parent": "m"}, created=1e18
+    )
+    store.import_file(write(tmp_path / "c.json", [chat]), continue_import)
     loaded = store.load("c")
     assert loaded is not None
     for stamp in (loaded.created, *(message.created for message in loaded.path)):
         assert time.localtime(stamp).tm_year in (1970, 9892)
 
 
-def test_a_broken_chat_does_not_stop_the_others(store: HistoryStore, tmp_path: Path) -> None:
-    report = store.import_file(write(tmp_path / "c.json", [{"mapping": 1}, chatgpt()]), go_on)
+def test_malformed_chat_does_not_stop_the_import(store: HistoryStore, tmp_path: Path) -> None:
+    report = store.import_file(
+        write(tmp_path / "c.json", [{"mapping": 1}, chatgpt()]), continue_import
+    )
     assert (report.chats, report.failed) == (1, 1)
     assert "chat 1: `mapping` is not an object" in report.sentence()
 
 
-def test_circles_and_missing_parents_are_survived(store: HistoryStore, tmp_path: Path) -> None:
+def test_cycles_and_missing_parents_are_tolerated(store: HistoryStore, tmp_path: Path) -> None:
     conversation = chatgpt()
     conversation["mapping"]["u1"]["parent"] = "nobody"
     conversation["mapping"]["x"] = node("x", "y", "user", "round")
     conversation["mapping"]["y"] = node("y", "x", "user", "and round")
-    store.import_file(write(tmp_path / "c.json", [conversation]), go_on)
+    store.import_file(write(tmp_path / "c.json", [conversation]), continue_import)
     assert len(only_chat(store).messages) == 4
 
 
-def test_archives_that_unpack_to_too_much_are_refused(
+def test_zip_bombs_are_refused(
     store: HistoryStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ingle.tui.history.imports.import_chats.MAX_BYTES", 1_000_000)
@@ -428,12 +431,12 @@ def test_archives_that_unpack_to_too_much_are_refused(
         archive.writestr("conversations.json", b"[" + b" " * 5_000_000 + b"]")
     assert path.stat().st_size < 10_000
     with pytest.raises(HistoryError, match="1 GiB"):
-        store.import_file(path, go_on)
+        store.import_file(path, continue_import)
 
 
-def test_a_missing_file_is_named(store: HistoryStore, tmp_path: Path) -> None:
+def test_missing_file_is_reported(store: HistoryStore, tmp_path: Path) -> None:
     with pytest.raises(HistoryError, match="No such file"):
-        store.import_file(tmp_path / "nothing.json", go_on)
+        store.import_file(tmp_path / "nothing.json", continue_import)
 
 
 @pytest.mark.parametrize(
@@ -451,7 +454,7 @@ def test_a_missing_file_is_named(store: HistoryStore, tmp_path: Path) -> None:
         (1e30, None),
     ],
 )
-def test_times(value: object, stamp: float | None) -> None:
+def test_times_are_parsed(value: object, stamp: float | None) -> None:
     assert seconds(value) == stamp
 
 
@@ -470,7 +473,7 @@ print("done", flush=True)
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGKILL")
-def test_an_import_cut_short_is_finished_by_the_next(
+def test_interrupted_import_is_completed_by_the_next(
     make_store: MakeStore, folder: Path, tmp_path: Path
 ) -> None:
     conversations = [chatgpt() | {"conversation_id": f"conv-{n}"} for n in range(1500)]
@@ -487,13 +490,13 @@ def test_an_import_cut_short_is_finished_by_the_next(
     store = make_store()
     before = store.recent(10_000)
     assert {summary.messages for summary in before} <= {4}
-    report = store.import_file(path, go_on)
+    report = store.import_file(path, continue_import)
     assert report.chats == 1500 - len(before)
     assert len(store.recent(10_000)) == 1500
 
 
 @pytest.mark.slow
-def test_an_import_can_be_stopped(store: HistoryStore, tmp_path: Path) -> None:
+def test_import_can_be_stopped(store: HistoryStore, tmp_path: Path) -> None:
     conversations = [chatgpt() | {"conversation_id": f"conv-{n}"} for n in range(2000)]
     path = write(tmp_path / "conversations.json", conversations)
     connection = store.database.connect()

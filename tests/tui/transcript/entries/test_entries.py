@@ -1,3 +1,5 @@
+"""Entries of the transcript as lines: prompts, answers, reasoning, notices, and folding."""
+
 from __future__ import annotations
 
 import time
@@ -26,13 +28,13 @@ SEAM = CompactionRecord(
 )
 
 
-def test_a_prompt_says_who_and_when(show: ShowLines) -> None:
+def test_prompt_header_has_role_and_time(show: ShowLines) -> None:
     entry = PromptEntry("Hello\nthere", id="m1", created=NINE)
     assert show(entry) == ["▌ you  09:12", "  Hello", "  there", ""]
     assert entry.id == "m1"
 
 
-def test_siblings_and_pins_show_in_the_header(show: ShowLines) -> None:
+def test_header_shows_branch_and_pin(show: ShowLines) -> None:
     entry = AnswerEntry("qwen3", "⌂ local · 61 tok/s", created=NINE, place=(2, 3), pinned=True)
     entry.complete("Yes.")
     assert show(entry, 70)[0] == ("▌ qwen3  09:12 · ⌂ local · 61 tok/s · 2/3 ‹alt+←→› · ◆ pinned")
@@ -42,7 +44,7 @@ def test_siblings_and_pins_show_in_the_header(show: ShowLines) -> None:
 
 
 @pytest.mark.parametrize("width", range(10, 80))
-def test_a_tight_header_loses_the_hint_then_the_note(show: ShowLines, width: int) -> None:
+def test_narrow_header_drops_the_hint_then_the_note(show: ShowLines, width: int) -> None:
     note = "⌂ local · 61 tok/s · first token 0.21 s"
     entry = AnswerEntry("qwen3", note, created=NINE, place=(2, 3)).complete("Yes.")
     head = show(entry, width)[0]
@@ -53,7 +55,7 @@ def test_a_tight_header_loses_the_hint_then_the_note(show: ShowLines, width: int
     assert ("‹alt+←→›" in head) == (width >= 71)
 
 
-def test_attachments_are_chips_that_unfold(show: ShowLines) -> None:
+def test_attachments_are_foldable_chips(show: ShowLines) -> None:
     file = Attachment("notes.md", "one\ntwo\n" + "x" * 2333)
     entry = PromptEntry("Read this", attachments=[file])
     assert show(entry) == ["▌ you", "  ⊞ notes.md · 2 341 characters", "  Read this", ""]
@@ -61,7 +63,7 @@ def test_attachments_are_chips_that_unfold(show: ShowLines) -> None:
     assert show(entry)[1:4] == ["  ⊞ notes.md · 2 341 characters ▾", "  ▏ one", "  ▏ two"]
 
 
-def test_thoughts_stream_apart_and_fold_when_the_answer_begins(show: ShowLines) -> None:
+def test_reasoning_streams_and_folds_when_the_answer_starts(show: ShowLines) -> None:
     entry = AnswerEntry("qwen3")
     entry.append_reasoning("The user\nwants ", tokens=4)
     assert show(entry) == ["▌ qwen3", "  ▾ thinking · 4 tokens", "  ▏ The user", "  ▏ wants",
@@ -79,7 +81,7 @@ def test_thoughts_stream_apart_and_fold_when_the_answer_begins(show: ShowLines) 
     assert show(entry)[2:4] == ["  ▏ The user", "  ▏ wants a word."]
 
 
-def test_an_answer_from_history_is_the_same_as_one_that_streamed(show: ShowLines) -> None:
+def test_loaded_answer_equals_the_streamed_one(show: ShowLines) -> None:
     text = "Some **bold**\n\n```python\nx = 1\n```\n\n| a | b |\n|---|---|\n| 1 | 2 |\n"
     streamed = AnswerEntry("m")
     for character in text:
@@ -90,14 +92,14 @@ def test_an_answer_from_history_is_the_same_as_one_that_streamed(show: ShowLines
     assert show(streamed) == show(loaded)
 
 
-def test_thoughts_from_history_are_one_line(show: ShowLines) -> None:
+def test_loaded_reasoning_is_folded(show: ShowLines) -> None:
     entry = AnswerEntry("m").complete("Yes.", "Long thoughts", reasoning_tokens=312)
     assert show(entry)[1:] == ["  ▸ thought · 312 tokens", "", "  Yes.", ""]
     only = AnswerEntry("m").complete("", "Long thoughts", "■ stopped")
     assert show(only)[1:] == ["  ▸ thought", "  ■ stopped", ""]
 
 
-def test_a_seam_says_what_was_saved(show: ShowLines) -> None:
+def test_compaction_entry_shows_the_saving(show: ShowLines) -> None:
     assert show(CompactionEntry(SEAM, "last 3 turns, 2 pins"), 100) == [
         "┄┄ compacted 14 turns · 6 912 → 611 tok (−91 %) · 3.1 s · kept: last 3 turns, 2 pins ┄┄",
         "   ▸ enter summary · u undo · o originals",
@@ -108,7 +110,7 @@ def test_a_seam_says_what_was_saved(show: ShowLines) -> None:
     )
 
 
-def test_the_system_prompt_is_one_line(show: ShowLines) -> None:
+def test_system_prompt_is_folded_to_one_line(show: ShowLines) -> None:
     entry = SystemEntry("Be brief.\nBe kind.")
     assert show(entry) == ["── system prompt · 18 characters ▸ ──", ""]
     entry.fold("system", False)
@@ -117,7 +119,7 @@ def test_the_system_prompt_is_one_line(show: ShowLines) -> None:
     ]  # fmt: skip
 
 
-def test_long_code_folds_unless_it_was_watched(show: ShowLines) -> None:
+def test_long_code_is_folded_unless_it_was_streamed(show: ShowLines) -> None:
     code = "\n".join(f"line {number}" for number in range(105))
     entry = AnswerEntry("m").complete(f"```text\n{code}\n```")
     lines = show(entry)
@@ -142,13 +144,13 @@ def test_long_code_folds_unless_it_was_watched(show: ShowLines) -> None:
     ],
 )
 @pytest.mark.parametrize("width", [10, 14, 30, 58, 100])
-def test_no_entry_is_wider_than_the_look(show: ShowLines, entry: Entry, width: int) -> None:
+def test_entries_fit_the_width(show: ShowLines, entry: Entry, width: int) -> None:
     for key in ("attachment:0", "thought", "system"):
         entry.fold(key, False)
     assert max(cell_len(line) for line in show(entry, width)) <= width
 
 
-def test_code_that_still_grows_can_be_copied(show: ShowLines) -> None:
+def test_unfinished_code_block_can_be_copied(show: ShowLines) -> None:
     entry = AnswerEntry("m")
     entry.append("Look:\n\n```python\nx = 1\ny = ")
     show(entry)
@@ -156,7 +158,7 @@ def test_code_that_still_grows_can_be_copied(show: ShowLines) -> None:
     assert stop.text == "x = 1\ny = "
 
 
-def test_what_is_said_beside_the_text_is_quiet(styles: TranscriptStyles) -> None:
+def test_secondary_text_has_muted_styles(styles: TranscriptStyles) -> None:
     options = RenderOptions(styles, 60)
     answer = AnswerEntry("m").complete("Yes.", "thoughts", "■ stopped")
     handle, ending = answer.lines(options)[1], answer.lines(options)[-2]
@@ -174,7 +176,5 @@ def test_what_is_said_beside_the_text_is_quiet(styles: TranscriptStyles) -> None
         ("org/model:7b", "org/model:7b"),
     ],
 )
-def test_a_model_named_by_its_file_goes_by_the_name_of_the_file(
-    show: ShowLines, model: str, name: str
-) -> None:
+def test_model_path_is_shown_as_file_name(show: ShowLines, model: str, name: str) -> None:
     assert show(AnswerEntry(model).complete("Yes."))[0] == f"▌ {name}"

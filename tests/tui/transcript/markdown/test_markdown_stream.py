@@ -1,3 +1,5 @@
+"""Streaming Markdown: equality with the whole document, unfinished markers, and rendering."""
+
 from __future__ import annotations
 
 import re
@@ -77,14 +79,14 @@ def _text(lines: list[RenderedLine]) -> str:
 
 
 def _without_addresses(text: str) -> str:
-    """The renderer itself adds a link's address in parentheses, once it is complete."""
+    """Remove the addresses that the renderer adds to complete links."""
     return re.sub(r"\(httpx?\w*\)", "", text.replace("\n", " "))
 
 
 @pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(document)
-def test_no_prefix_shows_an_unfinished_marker(source: str) -> None:
+def test_unfinished_markers_are_hidden(source: str) -> None:
     for end in range(1, len(source) + 1):
         stream = MarkdownStream(STYLES, 400)
         stream.append(source[:end])
@@ -95,7 +97,7 @@ def test_no_prefix_shows_an_unfinished_marker(source: str) -> None:
 @pytest.mark.slow
 @settings(max_examples=80, deadline=None)
 @given(document, st.data())
-def test_streaming_ends_like_the_whole_document(source: str, data: st.DataObject) -> None:
+def test_streamed_document_equals_the_whole(source: str, data: st.DataObject) -> None:
     stream = MarkdownStream(STYLES, WIDTH)
     position = 0
     while position < len(source):
@@ -108,7 +110,7 @@ def test_streaming_ends_like_the_whole_document(source: str, data: st.DataObject
 
 @settings(max_examples=150, deadline=None)
 @given(st.text("ab *_`~[]()|>#-+=.1:\\!<&\n\t", max_size=80), st.data())
-def test_any_text_streams_like_the_whole(source: str, data: st.DataObject) -> None:
+def test_any_streamed_text_equals_the_whole(source: str, data: st.DataObject) -> None:
     stream = MarkdownStream(STYLES, WIDTH)
     position = 0
     while position < len(source):
@@ -121,7 +123,7 @@ def test_any_text_streams_like_the_whole(source: str, data: st.DataObject) -> No
 
 @settings(max_examples=100, deadline=None)
 @given(st.text(max_size=200), st.integers(8, 40))
-def test_no_line_is_wider_than_asked(source: str, width: int) -> None:
+def test_lines_fit_the_width(source: str, width: int) -> None:
     for line in render_markdown(source, STYLES, width):
         assert sum(segment.cell_length for segment in line.segments) <= width
 
@@ -130,7 +132,7 @@ def test_no_line_is_wider_than_asked(source: str, width: int) -> None:
 @pytest.mark.parametrize(
     "source", ["*a " * 3000, "*a " * 3000 + "*" * 3000, "[" * 3000, "`*[" * 3000]
 )
-def test_no_depth_of_nesting_is_too_much(source: str) -> None:
+def test_deeply_nested_markers_are_rendered(source: str) -> None:
     stream = MarkdownStream(STYLES, WIDTH)
     stream.append(source + "end")
     stream.finish()
@@ -139,7 +141,7 @@ def test_no_depth_of_nesting_is_too_much(source: str) -> None:
 
 @pytest.mark.parametrize("depth", [18, 30, 3000])
 @pytest.mark.parametrize("marker", ["> ", "- ", "1. "])
-def test_no_depth_loses_text(marker: str, depth: int) -> None:
+def test_deep_nesting_loses_no_text(marker: str, depth: int) -> None:
     stream = MarkdownStream(STYLES, WIDTH)
     stream.append(f"before\n\n{marker * depth}deep\n\nafter")
     stream.finish()
@@ -148,7 +150,7 @@ def test_no_depth_loses_text(marker: str, depth: int) -> None:
     assert max(cell_len(line.text) for line in stream.lines) <= WIDTH
 
 
-def test_a_definition_below_completes_the_links_above() -> None:
+def test_link_definition_completes_earlier_links() -> None:
     stream = MarkdownStream(STYLES, WIDTH)
     for character in "See [this][a].\n\nMore.\n\n[a]: http://example.org\n":
         stream.append(character)
@@ -156,7 +158,7 @@ def test_a_definition_below_completes_the_links_above() -> None:
     assert "this (http://example.org)" in _text(stream.lines)
 
 
-def test_code_is_coloured_once_its_fence_closes() -> None:
+def test_code_is_highlighted_once_its_fence_closes() -> None:
     stream = MarkdownStream(STYLES, WIDTH)
     stream.append("```python\ndef f(): return 1\n")
     colours = {segment.style for line in stream.lines[1:] for segment in line.segments}
@@ -192,17 +194,17 @@ def test_code_is_coloured_once_its_fence_closes() -> None:
         ("\u05e9\u05dc\u05d5\u05dd (abc)", ["\u05e9\u05dc\u05d5\u05dd (abc)"]),
     ],
 )
-def test_blocks_as_they_look(source: str, shown: list[str]) -> None:
+def test_rendered_blocks(source: str, shown: list[str]) -> None:
     lines = render_markdown(source, STYLES, WIDTH)
     assert [line.text.rstrip() for line in lines] == shown
 
 
-def test_a_table_too_wide_shows_fields() -> None:
+def test_too_wide_table_is_shown_as_fields() -> None:
     source = "| name | city | age |\n|---|---|---|\n| Ann | Oslo | 31 |"
     assert _text(render_markdown(source, STYLES, 14)) == "name: Ann\ncity: Oslo\nage: 31"
 
 
-def test_the_lines_of_a_diff_have_colours() -> None:
+def test_diff_lines_are_coloured() -> None:
     lines = render_markdown("```diff\n-old\n+new\n same\n```", STYLES, WIDTH)
     colours = [line.segments[1].style for line in lines[1:]]
     assert colours == [
@@ -211,7 +213,7 @@ def test_the_lines_of_a_diff_have_colours() -> None:
 
 
 @pytest.mark.parametrize("text", ["漢字" * 60, "e\u0301" * 90, "\U0001f469\u200d\U0001f467" * 40])
-def test_wide_and_joined_characters_are_cut_where_they_end(text: str) -> None:
+def test_wide_and_joined_characters_are_not_split(text: str) -> None:
     for source in (text, f"```\n{text}\n```", f"| a | b |\n|---|---|\n| {text} | x |"):
         lines = render_markdown(source, STYLES, 31)
         assert max(cell_len(line.text) for line in lines) <= 31
@@ -219,7 +221,7 @@ def test_wide_and_joined_characters_are_cut_where_they_end(text: str) -> None:
         assert shown.count("\u200d") == text.count("\u200d")
 
 
-def test_a_task_shows_no_bracket_while_it_streams() -> None:
+def test_streamed_task_list_shows_no_brackets() -> None:
     source = "- [x] done\n- [ ] open"
     for end in range(1, len(source) + 1):
         stream = MarkdownStream(STYLES, WIDTH)
@@ -227,7 +229,7 @@ def test_a_task_shows_no_bracket_while_it_streams() -> None:
         assert not re.search(r"[\[\]]", _text(stream.lines)), source[:end]
 
 
-def test_a_growing_block_of_code_keeps_the_lines_that_are_done() -> None:
+def test_growing_code_block_reuses_finished_lines() -> None:
     stream = MarkdownStream(STYLES, WIDTH)
     stream.append("```python\n" + "x = 1\n" * 50)
     before = stream.lines
@@ -239,7 +241,7 @@ def test_a_growing_block_of_code_keeps_the_lines_that_are_done() -> None:
 @pytest.mark.slow
 @settings(max_examples=12, deadline=None)
 @given(st.lists(sentence, min_size=30, max_size=50).map(" ".join), st.integers(150, 400))
-def test_a_long_paragraph_streams_like_the_whole(source: str, step: int) -> None:
+def test_streamed_long_paragraph_equals_the_whole(source: str, step: int) -> None:
     stream = MarkdownStream(STYLES, WIDTH)
     for start in range(0, len(source), step):
         stream.append(source[start : start + step])

@@ -1,3 +1,5 @@
+"""Which link addresses are safe to show as links."""
+
 from __future__ import annotations
 
 import pytest
@@ -8,7 +10,7 @@ from ingle.tui.transcript.markdown.markdown_renderer import safe_link
 @pytest.mark.parametrize(
     "address", ["https://example.org/a?b=c#d", "http://x", "mailto:a@b.org", "HTTPS://X.ORG"]
 )
-def test_web_and_mail_are_links(address: str) -> None:
+def test_web_and_mail_addresses_are_safe(address: str) -> None:
     assert safe_link(address) == address
 
 
@@ -30,5 +32,5 @@ def test_web_and_mail_are_links(address: str) -> None:
         " https://x",
     ],
 )
-def test_nothing_else_is(address: str) -> None:
+def test_other_addresses_are_rejected(address: str) -> None:
     assert safe_link(address) is None

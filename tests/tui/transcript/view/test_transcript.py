@@ -1,3 +1,5 @@
+"""The transcript view: lazy rendering, scrolling, following, and reloading."""
+
 from __future__ import annotations
 
 import random
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def long_chat(messages: int) -> list[Entry]:
-    """A chat as people have them: prompts of a line, answers of some paragraphs, some code."""
+    """A typical chat: short prompts, answers of several paragraphs, some code."""
     chance = random.Random(1)
     entries: list[Entry] = []
     for number in range(messages):
@@ -35,7 +37,9 @@ def long_chat(messages: int) -> list[Entry]:
     return entries
 
 
-async def test_a_long_chat_renders_only_what_is_near(open_transcript: OpenTranscript) -> None:
+async def test_long_chat_renders_only_entries_near_the_view(
+    open_transcript: OpenTranscript,
+) -> None:
     entries = long_chat(2000)
     async with open_transcript() as shown:
         shown.transcript.load(entries)
@@ -45,7 +49,7 @@ async def test_a_long_chat_renders_only_what_is_near(open_transcript: OpenTransc
         await shown.pilot.pause()
         assert entries[-1].previous_lines[-2].text.rstrip() in shown.screen_text
         await shown.until(lambda: sum(1 for e in entries if e.previous_lines) >= 100)
-        # Then it is quiet: the rest stays guessed until the reader comes near.
+        # Then measuring stops: the other heights stay estimates until they are near the view.
         await shown.until(lambda: not shown.transcript.is_measuring)
         assert not entries[0].previous_lines
         assert not entries[1500].previous_lines
@@ -53,7 +57,7 @@ async def test_a_long_chat_renders_only_what_is_near(open_transcript: OpenTransc
 
 
 @pytest.mark.slow
-async def test_it_opens_at_a_message(open_transcript: OpenTranscript) -> None:
+async def test_transcript_opens_at_a_message(open_transcript: OpenTranscript) -> None:
     async with open_transcript(*long_chat(600), at="m300") as shown:
         assert shown.screen_lines[0].strip() == "▌ you"
         assert shown.screen_lines[1].startswith("   300 prompt")
@@ -63,7 +67,7 @@ async def test_it_opens_at_a_message(open_transcript: OpenTranscript) -> None:
 
 
 @pytest.mark.slow
-async def test_measuring_above_leaves_the_view_where_it_is(
+async def test_measuring_entries_above_does_not_move_the_view(
     open_transcript: OpenTranscript,
 ) -> None:
     async with open_transcript(*long_chat(400)) as shown:
@@ -77,7 +81,9 @@ async def test_measuring_above_leaves_the_view_where_it_is(
 
 
 @pytest.mark.slow
-async def test_scrolling_up_through_guesses_never_jumps(open_transcript: OpenTranscript) -> None:
+async def test_scrolling_up_through_estimates_does_not_jump(
+    open_transcript: OpenTranscript,
+) -> None:
     async with open_transcript(*long_chat(300)) as shown:
         transcript = shown.transcript
         for _ in range(40):
@@ -87,7 +93,7 @@ async def test_scrolling_up_through_guesses_never_jumps(open_transcript: OpenTra
             assert shown.screen_lines[10:16] == above
 
 
-async def test_a_line_of_an_entry_is_shown_below_the_top(open_transcript: OpenTranscript) -> None:
+async def test_scroll_to_a_line_of_an_entry(open_transcript: OpenTranscript) -> None:
     text = "\n\n".join(f"paragraph {number}" for number in range(100))
     entries = [*long_chat(50), AnswerEntry("m", id="long").complete(text), *long_chat(50)]
     async with open_transcript(*entries) as shown:
@@ -96,7 +102,7 @@ async def test_a_line_of_an_entry_is_shown_below_the_top(open_transcript: OpenTr
         assert shown.screen_lines[8].strip() == "paragraph 50"
 
 
-async def test_a_change_above_the_view_does_not_move_it(open_transcript: OpenTranscript) -> None:
+async def test_change_above_the_view_does_not_move_it(open_transcript: OpenTranscript) -> None:
     entries = long_chat(100)
     extra = AnswerEntry("m").complete("Yes.", "one\n" * 30)
     entries.insert(40, extra)
@@ -109,7 +115,7 @@ async def test_a_change_above_the_view_does_not_move_it(open_transcript: OpenTra
         assert shown.screen_lines == before
 
 
-async def test_the_end_is_followed_while_an_answer_grows(open_transcript: OpenTranscript) -> None:
+async def test_view_follows_a_growing_answer(open_transcript: OpenTranscript) -> None:
     entry = AnswerEntry("m")
     async with open_transcript(*long_chat(50), entry) as shown:
         for number in range(30):
@@ -124,21 +130,21 @@ async def test_the_end_is_followed_while_an_answer_grows(open_transcript: OpenTr
         assert [event.count for event in shown.app.new_lines] == [4]
 
 
-def test_lines_not_shown_for_longest_are_forgotten() -> None:
-    kept = RenderedLinesCache(max_lines=1000)
+def test_least_recently_shown_lines_are_evicted() -> None:
+    cache = RenderedLinesCache(max_lines=1000)
     entries = [PromptEntry("x") for _ in range(100)]
     for entry in entries:
-        kept.touch(entry, 100)
-    kept.touch(entries[60], 100)
-    assert kept.total == 48 * 100
-    kept.discard(entries[99])
-    assert kept.total == 47 * 100
-    kept.clear()
-    assert kept.total == 0
+        cache.touch(entry, 100)
+    cache.touch(entries[60], 100)
+    assert cache.total == 48 * 100
+    cache.discard(entries[99])
+    assert cache.total == 47 * 100
+    cache.clear()
+    assert cache.total == 0
 
 
 @pytest.mark.slow
-async def test_scrolling_through_a_long_chat_keeps_memory_bounded(
+async def test_scrolling_through_a_long_chat_bounds_cached_lines(
     open_transcript: OpenTranscript,
 ) -> None:
     entries = [
@@ -154,7 +160,7 @@ async def test_scrolling_through_a_long_chat_keeps_memory_bounded(
 
 
 @pytest.mark.slow
-async def test_drawing_the_same_chat_again_leaves_the_reader_where_they_are(
+async def test_reloading_the_same_chat_keeps_the_scroll_position(
     open_transcript: OpenTranscript,
 ) -> None:
     async with open_transcript(*long_chat(200), at="m100") as shown:
@@ -170,7 +176,7 @@ async def test_drawing_the_same_chat_again_leaves_the_reader_where_they_are(
         assert shown.transcript.following
 
 
-async def test_folds_and_the_cursor_outlive_drawing_again(open_transcript: OpenTranscript) -> None:
+async def test_reloading_keeps_folds_and_the_cursor(open_transcript: OpenTranscript) -> None:
     def entries() -> list[Entry]:
         return [
             PromptEntry("question", id="p"),
@@ -198,7 +204,7 @@ async def test_folds_and_the_cursor_outlive_drawing_again(open_transcript: OpenT
 
 
 @pytest.mark.parametrize("crop", [Region(0, 0, 80, 24), Region(7, 3, 30, 12)])
-async def test_lines_are_those_that_textual_would_draw(
+async def test_rendered_lines_equal_those_of_textual(
     open_transcript: OpenTranscript, crop: Region
 ) -> None:
     async with open_transcript(*long_chat(20)) as shown:
@@ -208,6 +214,6 @@ async def test_lines_are_those_that_textual_would_draw(
         own = transcript.render_lines(crop)
         assert [list(strip) for strip in own] == [list(strip) for strip in usual]
         assert any("answer" in strip.text for strip in own)
-        # A line that stays is the same strip, which still knows how it is written.
+        # An unchanged line is the same strip object, which has its rendering cached.
         again = transcript.render_lines(crop)
         assert all(before is after for before, after in zip(own, again, strict=True))

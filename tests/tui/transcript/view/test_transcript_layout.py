@@ -1,3 +1,5 @@
+"""The layout of the transcript: entry heights, estimates and positions."""
+
 from __future__ import annotations
 
 from hypothesis import given
@@ -7,7 +9,7 @@ from ingle.tui.transcript.view.line_view import TranscriptLayout
 
 
 @given(st.lists(st.tuples(st.integers(1, 9), st.integers(1, 9)), min_size=1))
-def test_positions_follow_the_heights(heights: list[tuple[int, int]]) -> None:
+def test_positions_follow_the_exact_heights(heights: list[tuple[int, int]]) -> None:
     layout = TranscriptLayout()
     for estimate, _ in heights:
         layout.append(estimate)
@@ -18,7 +20,7 @@ def test_positions_follow_the_heights(heights: list[tuple[int, int]]) -> None:
     assert layout.nearest_estimated(0, len(heights), len(heights)) is None
 
 
-def test_the_nearest_guess_comes_first() -> None:
+def test_nearest_estimated_entry_comes_first() -> None:
     layout = TranscriptLayout()
     layout.estimate([2] * 9)
     layout.set_exact(4, 5)
@@ -35,7 +37,7 @@ def test_the_nearest_guess_comes_first() -> None:
     st.lists(st.integers(1, 9), min_size=1),
     st.lists(st.tuples(st.integers(0, 30), st.integers(1, 9))),
 )
-def test_tops_follow_changes_in_any_order(
+def test_tops_follow_height_changes_in_any_order(
     heights: list[int], changes: list[tuple[int, int]]
 ) -> None:
     layout = TranscriptLayout()

@@ -1,3 +1,5 @@
+"""The composer: editing keys, chips, paste, attachments, prompt history, and token counts."""
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -9,275 +11,281 @@ from textual import events
 from ingle.tui.chats.message import Attachment
 
 if TYPE_CHECKING:
-    from ..conftest import OpenDesk
+    from ..conftest import OpenComposer
 
 LONG = "\n".join(f"line {number}" for number in range(120))
 
 
 @pytest.mark.slow
-async def test_it_grows_with_its_lines_to_a_third_of_the_screen(open_desk: OpenDesk) -> None:
-    async with open_desk(size=(80, 30)) as desk:
-        await desk.type("one\ntwo\nthree")
-        assert desk.text == "one\ntwo\nthree"
-        await desk.until(lambda: desk.composer.size.height == 3)
-        await desk.type("\n" * 20)
-        await desk.until(lambda: desk.composer.outer_size.height == 10)
-        dock = desk.app.query_one("#dock")
+async def test_composer_grows_to_a_third_of_the_screen(open_composer: OpenComposer) -> None:
+    async with open_composer(size=(80, 30)) as harness:
+        await harness.type("one\ntwo\nthree")
+        assert harness.text == "one\ntwo\nthree"
+        await harness.until(lambda: harness.composer.size.height == 3)
+        await harness.type("\n" * 20)
+        await harness.until(lambda: harness.composer.outer_size.height == 10)
+        dock = harness.app.query_one("#dock")
         assert dock.outer_size.height == 10
-        await desk.pilot.resize_terminal(80, 15)
-        await desk.until(lambda: dock.outer_size.height <= 5)
+        await harness.pilot.resize_terminal(80, 15)
+        await harness.until(lambda: dock.outer_size.height <= 5)
 
 
 @pytest.mark.parametrize("key", ["ctrl+j", "shift+enter", "alt+enter"])
-async def test_enter_sends_and_others_break_the_line(open_desk: OpenDesk, key: str) -> None:
-    async with open_desk() as desk:
-        await desk.press("a", key, "b", "enter")
-        await desk.until(lambda: desk.app.submitted)
-        assert desk.app.submitted[0].text == "a\nb"
-        assert desk.text == ""
-        desk.composer.enter_sends = False
-        await desk.press("a", "enter", "b", key)
-        await desk.until(lambda: len(desk.app.submitted) == 2)
-        assert desk.app.submitted[1].text == "a\nb"
+async def test_enter_sends_and_other_keys_insert_newlines(
+    open_composer: OpenComposer, key: str
+) -> None:
+    async with open_composer() as harness:
+        await harness.press("a", key, "b", "enter")
+        await harness.until(lambda: harness.app.submitted)
+        assert harness.app.submitted[0].text == "a\nb"
+        assert harness.text == ""
+        harness.composer.enter_sends = False
+        await harness.press("a", "enter", "b", key)
+        await harness.until(lambda: len(harness.app.submitted) == 2)
+        assert harness.app.submitted[1].text == "a\nb"
 
 
 @pytest.mark.slow
-async def test_keys_of_shells_edit(open_desk: OpenDesk) -> None:
-    async with open_desk() as desk:
-        await desk.type("one two three")
-        await desk.press("ctrl+w")
-        assert desk.text == "one two "
-        await desk.press("alt+y", "alt+b", "alt+b", "alt+d")
-        assert desk.text == "one  three"
-        await desk.press("ctrl+a", "ctrl+k")
-        assert desk.text == ""
-        await desk.press("alt+y")
-        assert desk.text == "one  three"
-        await desk.press("ctrl+u")
-        assert desk.text == ""
-        await desk.press("ctrl+underscore")
-        assert desk.text == "one  three"
-        await desk.press("alt+r")
-        assert desk.text == ""
+async def test_readline_keys_edit(open_composer: OpenComposer) -> None:
+    async with open_composer() as harness:
+        await harness.type("one two three")
+        await harness.press("ctrl+w")
+        assert harness.text == "one two "
+        await harness.press("alt+y", "alt+b", "alt+b", "alt+d")
+        assert harness.text == "one  three"
+        await harness.press("ctrl+a", "ctrl+k")
+        assert harness.text == ""
+        await harness.press("alt+y")
+        assert harness.text == "one  three"
+        await harness.press("ctrl+u")
+        assert harness.text == ""
+        await harness.press("ctrl+underscore")
+        assert harness.text == "one  three"
+        await harness.press("alt+r")
+        assert harness.text == ""
 
 
-async def test_alt_and_a_letter_that_nobody_bound_types_nothing(open_desk: OpenDesk) -> None:
-    async with open_desk() as desk:
-        await desk.press("a")
-        desk.composer.post_message(events.Key("alt+q", "q"))  # as terminals send it
-        await desk.press("b")
-        assert desk.text == "ab"
+async def test_unbound_alt_key_types_nothing(open_composer: OpenComposer) -> None:
+    async with open_composer() as harness:
+        await harness.press("a")
+        harness.composer.post_message(events.Key("alt+q", "q"))  # as terminals send it
+        await harness.press("b")
+        assert harness.text == "ab"
 
 
-async def test_escape_twice_clears_and_everything_comes_back(open_desk: OpenDesk) -> None:
-    async with open_desk() as desk:
-        await desk.type("precious")
-        assert desk.composer.escape(clears=True)
-        assert desk.text == "precious"
-        assert desk.composer.escape(clears=True)
-        assert desk.text == ""
-        await desk.press("ctrl+underscore")
-        assert desk.text == "precious"
-        desk.composer.replace_text("")
-        await desk.press("up")
-        assert desk.text == "precious"
-
-
-@pytest.mark.slow
-async def test_escape_leaves_the_draft_alone_while_an_answer_runs(open_desk: OpenDesk) -> None:
-    async with open_desk() as desk:
-        await desk.type("precious")
-        assert not desk.composer.escape(clears=False)
-        assert not desk.composer.escape(clears=False)
-        assert desk.text == "precious"
+async def test_escape_twice_clears_and_undo_restores(open_composer: OpenComposer) -> None:
+    async with open_composer() as harness:
+        await harness.type("precious")
+        assert harness.composer.escape(clears=True)
+        assert harness.text == "precious"
+        assert harness.composer.escape(clears=True)
+        assert harness.text == ""
+        await harness.press("ctrl+underscore")
+        assert harness.text == "precious"
+        harness.composer.replace_text("")
+        await harness.press("up")
+        assert harness.text == "precious"
 
 
 @pytest.mark.slow
-async def test_a_long_paste_is_a_chip_that_is_one_character(open_desk: OpenDesk) -> None:
-    async with open_desk() as desk:
-        await desk.type("see ")
-        await desk.paste(LONG)
-        assert desk.text == "see [pasted 120 lines #1]"
-        await desk.until_shown("+ pasted 120 lines #1 969 characters")
-        await desk.press("left")
-        assert desk.composer.cursor_location == (0, 4)
-        await desk.press("right")
-        assert desk.composer.cursor_location == (0, 25)
-        await desk.press("backspace")
-        assert desk.text == "see "
-        await desk.press("ctrl+underscore", "end", "enter")
-        await desk.until(lambda: desk.app.submitted)
-        assert desk.app.submitted[0].text == "see [pasted 120 lines #1]"
-        assert desk.app.submitted[0].attachments == (Attachment("pasted 120 lines #1", LONG),)
-
-
-async def test_a_chip_is_expanded_in_its_place(open_desk: OpenDesk) -> None:
-    async with open_desk() as desk:
-        await desk.type("a ")
-        await desk.paste(LONG)
-        await desk.type(" b")
-        await desk.press("left", "left", "ctrl+e")
-        assert desk.text == f"a {LONG} b"
-        await desk.press("ctrl+underscore")
-        assert desk.text == "a [pasted 120 lines #1] b"
-
-
-async def test_a_mouse_in_a_chip_falls_beside_it(open_desk: OpenDesk) -> None:
-    async with open_desk() as desk:
-        await desk.paste(LONG)
-        await desk.pilot.click("#composer", offset=(8, 1))
-        assert desk.composer.cursor_location in ((0, 0), (0, 21))
-
-
-async def test_a_short_paste_is_text_without_control_characters(open_desk: OpenDesk) -> None:
-    async with open_desk() as desk:
-        await desk.paste("\x1b[31mred\x1b[0m\r\nnext\x1b[201~")
-        assert desk.text == "red\nnext"
+async def test_escape_keeps_the_draft_during_an_answer(open_composer: OpenComposer) -> None:
+    async with open_composer() as harness:
+        await harness.type("precious")
+        assert not harness.composer.escape(clears=False)
+        assert not harness.composer.escape(clears=False)
+        assert harness.text == "precious"
 
 
 @pytest.mark.slow
-async def test_a_dropped_file_is_attached_and_undo_leaves_its_path(
-    open_desk: OpenDesk, tmp_path: Path
+async def test_long_paste_is_a_chip_edited_as_one_character(open_composer: OpenComposer) -> None:
+    async with open_composer() as harness:
+        await harness.type("see ")
+        await harness.paste(LONG)
+        assert harness.text == "see [pasted 120 lines #1]"
+        await harness.until_shown("+ pasted 120 lines #1 969 characters")
+        await harness.press("left")
+        assert harness.composer.cursor_location == (0, 4)
+        await harness.press("right")
+        assert harness.composer.cursor_location == (0, 25)
+        await harness.press("backspace")
+        assert harness.text == "see "
+        await harness.press("ctrl+underscore", "end", "enter")
+        await harness.until(lambda: harness.app.submitted)
+        assert harness.app.submitted[0].text == "see [pasted 120 lines #1]"
+        assert harness.app.submitted[0].attachments == (Attachment("pasted 120 lines #1", LONG),)
+
+
+async def test_chip_is_expanded_in_place(open_composer: OpenComposer) -> None:
+    async with open_composer() as harness:
+        await harness.type("a ")
+        await harness.paste(LONG)
+        await harness.type(" b")
+        await harness.press("left", "left", "ctrl+e")
+        assert harness.text == f"a {LONG} b"
+        await harness.press("ctrl+underscore")
+        assert harness.text == "a [pasted 120 lines #1] b"
+
+
+async def test_click_in_a_chip_moves_the_cursor_beside_it(open_composer: OpenComposer) -> None:
+    async with open_composer() as harness:
+        await harness.paste(LONG)
+        await harness.pilot.click("#composer", offset=(8, 1))
+        assert harness.composer.cursor_location in ((0, 0), (0, 21))
+
+
+async def test_short_paste_is_cleaned_text(open_composer: OpenComposer) -> None:
+    async with open_composer() as harness:
+        await harness.paste("\x1b[31mred\x1b[0m\r\nnext\x1b[201~")
+        assert harness.text == "red\nnext"
+
+
+@pytest.mark.slow
+async def test_dropped_file_is_attached_and_undo_restores_its_path(
+    open_composer: OpenComposer, tmp_path: Path
 ) -> None:
     file = tmp_path / "two words.txt"
     file.write_text("inside")
-    async with open_desk() as desk:
-        await desk.paste(f"'{file}'")
-        await desk.until(lambda: desk.text == '@"two words.txt" ')
-        await desk.until_shown("Attached two words.txt")
-        await desk.press("enter")
-        await desk.until(lambda: desk.app.submitted)
-        assert desk.app.submitted[0].attachments == (Attachment("two words.txt", "inside"),)
-        await desk.paste(f"'{file}'")
-        await desk.until(lambda: "@" in desk.text)
+    async with open_composer() as harness:
+        await harness.paste(f"'{file}'")
+        await harness.until(lambda: harness.text == '@"two words.txt" ')
+        await harness.until_shown("Attached two words.txt")
+        await harness.press("enter")
+        await harness.until(lambda: harness.app.submitted)
+        assert harness.app.submitted[0].attachments == (Attachment("two words.txt", "inside"),)
+        await harness.paste(f"'{file}'")
+        await harness.until(lambda: "@" in harness.text)
         for _ in range(2):
-            await desk.press("ctrl+underscore")
-        assert desk.text == f"'{file}'"
+            await harness.press("ctrl+underscore")
+        assert harness.text == f"'{file}'"
 
 
-async def test_files_are_read_when_they_are_sent(open_desk: OpenDesk, tmp_path: Path) -> None:
+async def test_files_are_read_when_the_prompt_is_sent(
+    open_composer: OpenComposer, tmp_path: Path
+) -> None:
     file = tmp_path / "notes.md"
     file.write_text("old")
-    async with open_desk() as desk:
-        desk.composer.replace_text("sum up @notes.md please")
-        await desk.until_shown("+ notes.md 3 B")
+    async with open_composer() as harness:
+        harness.composer.replace_text("sum up @notes.md please")
+        await harness.until_shown("+ notes.md 3 B")
         file.write_text("new")
-        await desk.press("enter", "m", "o", "r", "e")
-        await desk.until(lambda: desk.app.submitted)
-        assert desk.app.submitted[0].text == "sum up @notes.md please"
-        assert desk.app.submitted[0].attachments == (Attachment("notes.md", "new"),)
-        await desk.until(lambda: desk.text == "more")
+        await harness.press("enter", "m", "o", "r", "e")
+        await harness.until(lambda: harness.app.submitted)
+        assert harness.app.submitted[0].text == "sum up @notes.md please"
+        assert harness.app.submitted[0].attachments == (Attachment("notes.md", "new"),)
+        await harness.until(lambda: harness.text == "more")
 
 
-async def test_a_file_that_vanished_is_asked_about(open_desk: OpenDesk, tmp_path: Path) -> None:
+async def test_vanished_file_is_confirmed_before_sending(
+    open_composer: OpenComposer, tmp_path: Path
+) -> None:
     file = tmp_path / "notes.md"
     file.write_text("old")
-    async with open_desk(size=(100, 24)) as desk:
-        desk.composer.replace_text("sum up @notes.md")
-        await desk.until_shown("+ notes.md")
+    async with open_composer(size=(100, 24)) as harness:
+        harness.composer.replace_text("sum up @notes.md")
+        await harness.until_shown("+ notes.md")
         file.unlink()
-        await desk.press("enter")
-        await desk.until_shown("notes.md is not there any more.")
-        assert desk.text == "sum up @notes.md"
-        await desk.press("enter")
-        await desk.until(lambda: desk.app.submitted)
-        assert desk.app.submitted[0].attachments == ()
+        await harness.press("enter")
+        await harness.until_shown("notes.md is not there any more.")
+        assert harness.text == "sum up @notes.md"
+        await harness.press("enter")
+        await harness.until(lambda: harness.app.submitted)
+        assert harness.app.submitted[0].attachments == ()
 
 
 @pytest.mark.slow
-async def test_up_walks_prompts_that_contain_the_draft(open_desk: OpenDesk) -> None:
+async def test_up_recalls_prompts_that_contain_the_draft(open_composer: OpenComposer) -> None:
     async def earlier() -> list[str]:
         return ["run docker", "bake bread", "build docker"]
 
-    async with open_desk() as desk:
-        desk.composer.earlier_prompts = earlier
-        await desk.type("docker")
-        await desk.press("up")
-        assert desk.text == "run docker"
-        await desk.until_shown("earlier prompt 1/2 with “docker”")
-        await desk.press("up")
-        assert desk.text == "build docker"
-        await desk.press("up")
-        assert desk.text == "build docker"
-        await desk.press("down", "down")
-        assert desk.text == "docker"
+    async with open_composer() as harness:
+        harness.composer.earlier_prompts = earlier
+        await harness.type("docker")
+        await harness.press("up")
+        assert harness.text == "run docker"
+        await harness.until_shown("earlier prompt 1/2 with “docker”")
+        await harness.press("up")
+        assert harness.text == "build docker"
+        await harness.press("up")
+        assert harness.text == "build docker"
+        await harness.press("down", "down")
+        assert harness.text == "docker"
 
 
-async def test_up_takes_back_a_waiting_prompt_first(open_desk: OpenDesk) -> None:
+async def test_up_recalls_a_queued_prompt_first(open_composer: OpenComposer) -> None:
     async def earlier() -> list[str]:
         return ["earlier"]
 
-    async with open_desk() as desk:
-        desk.composer.earlier_prompts = earlier
+    async with open_composer() as harness:
+        harness.composer.earlier_prompts = earlier
         waiting = ["waiting"]
-        desk.composer.recall_queued = lambda: bool(waiting and waiting.pop())
-        await desk.press("up")
-        assert (waiting, desk.text) == ([], "")
-        await desk.press("up")
-        assert desk.text == "earlier"
+        harness.composer.recall_queued = lambda: bool(waiting and waiting.pop())
+        await harness.press("up")
+        assert (waiting, harness.text) == ([], "")
+        await harness.press("up")
+        assert harness.text == "earlier"
 
 
-async def test_ctrl_d_leaves_only_where_nothing_is_typed(open_desk: OpenDesk) -> None:
-    async with open_desk() as desk:
-        await desk.press("a", "left", "ctrl+d")
-        assert desk.text == ""
-        assert desk.app.commanded.commands == []
-        await desk.press("ctrl+d")
-        await desk.until(lambda: desk.app.commanded.commands == ["quit"])
+async def test_ctrl_d_quits_only_with_an_empty_draft(open_composer: OpenComposer) -> None:
+    async with open_composer() as harness:
+        await harness.press("a", "left", "ctrl+d")
+        assert harness.text == ""
+        assert harness.app.command_screen.commands == []
+        await harness.press("ctrl+d")
+        await harness.until(lambda: harness.app.command_screen.commands == ["quit"])
 
 
-async def test_the_draft_is_kept_with_what_its_chips_stand_for(open_desk: OpenDesk) -> None:
-    async with open_desk() as desk:
-        await desk.type("see ")
-        await desk.paste(LONG)
-        kept = desk.composer.kept_draft()
-    async with open_desk() as desk:
-        desk.composer.replace_text(kept)
-        assert desk.text == "see [pasted 120 lines #1]"
-        await desk.press("enter")
-        await desk.until(lambda: desk.app.submitted)
-        assert desk.app.submitted[0].attachments[0].text == LONG
+async def test_saved_draft_includes_its_chips(open_composer: OpenComposer) -> None:
+    async with open_composer() as harness:
+        await harness.type("see ")
+        await harness.paste(LONG)
+        kept = harness.composer.kept_draft()
+    async with open_composer() as harness:
+        harness.composer.replace_text(kept)
+        assert harness.text == "see [pasted 120 lines #1]"
+        await harness.press("enter")
+        await harness.until(lambda: harness.app.submitted)
+        assert harness.app.submitted[0].attachments[0].text == LONG
 
 
-async def test_a_prompt_is_loaded_with_its_attachments(open_desk: OpenDesk) -> None:
+async def test_prompt_is_loaded_with_its_attachments(open_composer: OpenComposer) -> None:
     sent = (Attachment("pasted 3 lines #1", "a\nb\nc"), Attachment("gone.py", "print()"))
-    async with open_desk() as desk:
-        desk.composer.load("[pasted 3 lines #1] in @gone.py", sent)
-        await desk.press("enter")
-        await desk.until(lambda: desk.app.submitted)
-        assert set(desk.app.submitted[0].attachments) == set(sent)
+    async with open_composer() as harness:
+        harness.composer.load("[pasted 3 lines #1] in @gone.py", sent)
+        await harness.press("enter")
+        await harness.until(lambda: harness.app.submitted)
+        assert set(harness.app.submitted[0].attachments) == set(sent)
 
 
 @pytest.mark.slow
-async def test_tab_walks_the_places_of_a_template(open_desk: OpenDesk) -> None:
-    async with open_desk() as desk:
-        desk.composer.replace_text("Review {{file}}\nfor {{goal}}.")
-        await desk.press("tab")
-        assert desk.composer.selected_text == "{{file}}"
-        await desk.type("app.py")
-        await desk.press("tab")
-        assert desk.composer.selected_text == "{{goal}}"
-        await desk.type("speed")
-        assert desk.text == "Review app.py\nfor speed."
+async def test_tab_moves_through_template_places(open_composer: OpenComposer) -> None:
+    async with open_composer() as harness:
+        harness.composer.replace_text("Review {{file}}\nfor {{goal}}.")
+        await harness.press("tab")
+        assert harness.composer.selected_text == "{{file}}"
+        await harness.type("app.py")
+        await harness.press("tab")
+        assert harness.composer.selected_text == "{{goal}}"
+        await harness.type("speed")
+        assert harness.text == "Review app.py\nfor speed."
 
 
 @pytest.mark.slow
-async def test_tokens_are_guessed_until_they_are_counted(open_desk: OpenDesk) -> None:
-    async with open_desk() as desk:
-        desk.composer.hints = "enter send"
-        await desk.type("hello world")
-        await desk.until_shown("≈ 3 tok · enter send")
-        desk.composer.show_count("hello world", 2)
-        await desk.until(lambda: " 2 tok · enter send" in desk.screen_text)
-        await desk.type("!")
-        await desk.until_shown("≈ 3 tok")
+async def test_tokens_are_estimated_until_they_are_counted(open_composer: OpenComposer) -> None:
+    async with open_composer() as harness:
+        harness.composer.hints = "enter send"
+        await harness.type("hello world")
+        await harness.until_shown("≈ 3 tok · enter send")
+        harness.composer.show_count("hello world", 2)
+        await harness.until(lambda: " 2 tok · enter send" in harness.screen_text)
+        await harness.type("!")
+        await harness.until_shown("≈ 3 tok")
 
 
-async def test_the_cursor_stays_in_sight(open_desk: OpenDesk) -> None:
-    async with open_desk(size=(80, 30)) as desk:
-        desk.composer.replace_text(LONG)
-        await desk.until_shown("line 119")
-        desk.composer.replace_text(f"{LONG}\nthe end")
-        await desk.until_shown("the end")
-        await desk.pilot.resize_terminal(70, 20)
-        await desk.until_shown("the end")
+async def test_cursor_stays_visible(open_composer: OpenComposer) -> None:
+    async with open_composer(size=(80, 30)) as harness:
+        harness.composer.replace_text(LONG)
+        await harness.until_shown("line 119")
+        harness.composer.replace_text(f"{LONG}\nthe end")
+        await harness.until_shown("the end")
+        await harness.pilot.resize_terminal(70, 20)
+        await harness.until_shown("the end")

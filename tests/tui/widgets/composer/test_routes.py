@@ -1,4 +1,4 @@
-"""Where messages of a chat may go: chosen, previewed, asked about, and told of afterwards."""
+"""Routes of a chat: selection, preview of the draft, consent, and the answering provider."""
 
 from __future__ import annotations
 
@@ -37,31 +37,31 @@ def cloud(fake_daemon: FakeDaemon) -> FakeDaemon:
     return fake_daemon
 
 
-def asked(daemon: FakeDaemon) -> dict[str, Any]:
-    """The body of the last generation."""
+def last_generation(daemon: FakeDaemon) -> dict[str, Any]:
+    """The body of the last generation request."""
     bodies = [r.body for r in daemon.requests if r.target == "/ingle/v1/generations"]
     return bodies[-1]
 
 
 @pytest.mark.slow
-async def test_a_chat_stays_here_until_somebody_says_otherwise(
+async def test_chat_is_local_until_a_route_is_selected(
     open_chat: OpenChat, cloud: FakeDaemon
 ) -> None:
     async with open_chat(size=(100, 40)) as chat:
         await chat.until_shown("smollm2:135m")
         await chat.send("hello")
         await chat.until_shown("Hello there.")
-        assert asked(cloud)["model"] == "smollm2:135m"
+        assert last_generation(cloud)["model"] == "smollm2:135m"
         assert not any("explain" in request.target for request in cloud.requests)
         await chat.send("/route")
-        await chat.until_told("what it lets go may be answered by acme")
+        await chat.until_notified("what it lets go may be answered by acme")
         await chat.until_shown("⇄ AUTO")
         await chat.send("/route moon")
-        await chat.until_told("/route takes auto, local, ask, acme/big.")
+        await chat.until_notified("/route takes auto, local, ask, acme/big.")
 
 
 @pytest.mark.parametrize(
-    ("key", "model", "said"),
+    ("key", "model", "expected"),
     [
         ("r", "auto", {"consent": "token-r"}),
         ("s", "auto", {"consent": "token-c"}),
@@ -69,8 +69,8 @@ async def test_a_chat_stays_here_until_somebody_says_otherwise(
         ("escape", "smollm2:135m", {"route": "local"}),
     ],
 )
-async def test_what_would_leave_is_shown_before(
-    open_chat: OpenChat, cloud: FakeDaemon, key: str, model: str, said: dict[str, str]
+async def test_consent_dialog_shows_what_would_be_sent(
+    open_chat: OpenChat, cloud: FakeDaemon, key: str, model: str, expected: dict[str, str]
 ) -> None:
     async with open_chat(size=(100, 40)) as chat:
         await chat.until_shown("smollm2:135m")
@@ -83,13 +83,15 @@ async def test_what_would_leave_is_shown_before(
         assert cloud.generations == {}
         await chat.pilot.press(key)
         await chat.until_shown("Hello there.")
-        body = asked(cloud)
+        body = last_generation(cloud)
         assert body["model"] == model
-        assert {name: body.get(name) for name in said} == said
-        assert ("consent" in body) == ("consent" in said)
+        assert {name: body.get(name) for name in expected} == expected
+        assert ("consent" in body) == ("consent" in expected)
 
 
-async def test_what_is_free_goes_without_a_question(open_chat: OpenChat, cloud: FakeDaemon) -> None:
+async def test_allowed_prompt_is_sent_without_consent(
+    open_chat: OpenChat, cloud: FakeDaemon
+) -> None:
     cloud.explanation = FREE
     cloud.routed = {"verdict": "cloud", "rule": "default", "provider": "acme", "model": "big"}
     async with open_chat(size=(100, 40)) as chat:
@@ -99,7 +101,7 @@ async def test_what_is_free_goes_without_a_question(open_chat: OpenChat, cloud: 
         await chat.send("What is 2 + 2?")
         await chat.until_shown("acme/big  ")
         await chat.until_shown("☁ elsewhere")
-        assert asked(cloud)["route"] == "auto"
+        assert last_generation(cloud)["route"] == "auto"
         leaf = chat.screen.chat.leaf
         assert leaf is not None
         await chat.until(lambda: leaf.facts.route == "acme/big")
@@ -109,23 +111,25 @@ async def test_what_is_free_goes_without_a_question(open_chat: OpenChat, cloud: 
             "providers": [{"name": "acme", "requests": 1, "bytes_out": 2048}],
         }
         await chat.send("/sent")
-        await chat.until_told("this month, once: 2 kB to acme")
+        await chat.until_notified("this month, once: 2 kB to acme")
 
 
-async def test_what_cannot_be_decided_stays_here(open_chat: OpenChat, cloud: FakeDaemon) -> None:
+async def test_prompt_without_explanation_stays_local(
+    open_chat: OpenChat, cloud: FakeDaemon
+) -> None:
     cloud.explanation = None
     async with open_chat(size=(100, 40)) as chat:
         await chat.until_shown("smollm2:135m")
         await chat.send("/route acme/big")
         await chat.until_shown("☁ ACME/BIG")
         await chat.send("hello")
-        await chat.until_told("Answered here")
+        await chat.until_notified("Answered here")
         await chat.until_shown("Hello there.")
-        assert asked(cloud)["route"] == "local"
-        assert asked(cloud)["model"] == "smollm2:135m"
+        assert last_generation(cloud)["route"] == "local"
+        assert last_generation(cloud)["model"] == "smollm2:135m"
 
 
-async def test_the_draft_says_where_it_would_go(open_chat: OpenChat, cloud: FakeDaemon) -> None:
+async def test_draft_shows_its_route(open_chat: OpenChat, cloud: FakeDaemon) -> None:
     async with open_chat(size=(100, 40)) as chat:
         await chat.until_shown("smollm2:135m")
         await chat.send("/route auto")
@@ -139,9 +143,7 @@ async def test_the_draft_says_where_it_would_go(open_chat: OpenChat, cloud: Fake
         await chat.until_shown("⇄ AUTO")
 
 
-async def test_a_model_elsewhere_is_a_route_of_its_own(
-    open_chat: OpenChat, cloud: FakeDaemon
-) -> None:
+async def test_remote_model_is_a_route(open_chat: OpenChat, cloud: FakeDaemon) -> None:
     cloud.add_model("acme/big")
     async with open_chat(size=(100, 40), model="acme/big") as chat:
         await chat.until_shown("☁ ACME/BIG")
@@ -149,4 +151,4 @@ async def test_a_model_elsewhere_is_a_route_of_its_own(
         await chat.until_shown("May acme/big see this?")
         await chat.pilot.press("escape")
         await chat.until_shown("Hello there.")
-        assert asked(cloud)["route"] == "local"
+        assert last_generation(cloud)["route"] == "local"

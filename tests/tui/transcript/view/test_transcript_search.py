@@ -1,3 +1,5 @@
+"""Searching in the open chat: hits, marks, and the find bar."""
+
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
@@ -13,7 +15,7 @@ from ingle.tui.transcript.lines import RenderedLine, wrap_plain
 from ingle.tui.transcript.view.transcript_search import TextSearch, folded, hit_spans
 
 if TYPE_CHECKING:
-    from ..conftest import FakeDaemon, OpenChat
+    from ...conftest import FakeDaemon, OpenChat
 
 
 def search(entries: list[Entry], *queries: str) -> TextSearch:
@@ -24,14 +26,14 @@ def search(entries: list[Entry], *queries: str) -> TextSearch:
     return found
 
 
-def marked(lines: list[RenderedLine], query: str) -> list[str]:
+def marked_texts(lines: list[RenderedLine], query: str) -> list[str]:
     return [
         "".join(lines[number].text[start:end] for number, start, end in hit)
         for hit in hit_spans(lines, query)
     ]
 
 
-def test_hits_are_counted_and_located() -> None:
+def test_hits_are_counted_and_located_in_entries() -> None:
     entries: list[Entry] = [PromptEntry("Red red"), PromptEntry("blue"), PromptEntry("a RED one")]
     found = search(entries, "red")
     assert found.total == 3
@@ -45,14 +47,14 @@ def test_hits_are_counted_and_located() -> None:
 
 
 @given(st.lists(st.text("ab ", max_size=20), max_size=9), st.text("ab", min_size=1, max_size=4))
-def test_typing_on_finds_what_typing_at_once_finds(texts: list[str], query: str) -> None:
+def test_incremental_search_equals_a_new_search(texts: list[str], query: str) -> None:
     entries: list[Entry] = [PromptEntry(text) for text in texts]
     prefixes = [query[:length] for length in range(1, len(query) + 1)]
     assert search(entries, *prefixes).total == search(entries, query).total
     assert search(entries, query).total == sum(text.count(query) for text in texts)
 
 
-def test_an_answer_that_grew_is_looked_through_again() -> None:
+def test_growing_answer_is_searched_again() -> None:
     entry = AnswerEntry("m")
     entry.append("red ")
     found = search([entry], "red")
@@ -62,28 +64,28 @@ def test_an_answer_that_grew_is_looked_through_again() -> None:
     assert found.total == 2
 
 
-def test_hits_go_on_after_a_soft_wrap() -> None:
+def test_hits_span_soft_wraps() -> None:
     lines = [line.prefixed("  ") for line in wrap_plain("one two three four five", 9)]
-    assert marked(lines, "three") == ["three"]
-    assert marked(lines, "two three") == ["twothree"]
-    assert marked(lines, "e") == ["e"] * 4
-    assert marked(lines, "nine") == []
+    assert marked_texts(lines, "three") == ["three"]
+    assert marked_texts(lines, "two three") == ["twothree"]
+    assert marked_texts(lines, "e") == ["e"] * 4
+    assert marked_texts(lines, "nine") == []
 
 
 @given(st.text("abc İ漢é\n", max_size=60), st.sampled_from(["a", "ab", "é", "漢", "c a"]))
-def test_every_hit_in_a_plain_text_is_marked(text: str, query: str) -> None:
+def test_every_hit_in_plain_text_is_marked(text: str, query: str) -> None:
     wide = wrap_plain(text, 1000)
     rows = [row.rstrip() for row in text.split("\n")]
-    assert len(marked(wide, query)) == sum(folded(row).count(query) for row in rows)
+    assert len(marked_texts(wide, query)) == sum(folded(row).count(query) for row in rows)
 
 
-def test_the_lower_case_is_as_long_as_the_text() -> None:
+def test_case_folding_keeps_the_length() -> None:
     assert folded("İSTANBUL") == "İstanbul"
     assert folded("ÄB") == "äb"
 
 
 @pytest.mark.slow
-async def test_find_walks_the_hits_of_the_chat(
+async def test_find_bar_moves_through_the_hits(
     open_chat: OpenChat, fake_daemon: FakeDaemon
 ) -> None:
     fake_daemon.script("A needle.\n\n" + "hay\n\n" * 60 + "Another **needle**.")
@@ -116,9 +118,7 @@ async def test_find_walks_the_hits_of_the_chat(
 
 
 @pytest.mark.slow
-async def test_find_takes_the_words_of_the_command(
-    open_chat: OpenChat, fake_daemon: FakeDaemon
-) -> None:
+async def test_find_command_takes_a_query(open_chat: OpenChat, fake_daemon: FakeDaemon) -> None:
     fake_daemon.script("A needle.")
     async with open_chat() as chat:
         await chat.send("hello")

@@ -1,3 +1,5 @@
+"""The block cursor of the transcript: keys, mouse, block actions and links."""
+
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
@@ -27,52 +29,52 @@ def entries() -> list[Entry]:
     ]
 
 
-def where(shown: Shown) -> tuple[str, str | None]:
+def cursor_position(shown: Shown) -> tuple[str, str | None]:
     stop = shown.transcript.cursor
     assert stop is not None
     return stop.entry.id, None if stop.block is None else stop.block.kind
 
 
-async def test_the_cursor_walks_all_blocks_and_is_left_below_the_last(
+async def test_cursor_visits_all_blocks_and_leaves_after_the_last(
     open_transcript: OpenTranscript,
 ) -> None:
     async with open_transcript(*entries(), size=(80, 40)) as shown:
-        way: list[tuple[str, str | None]] = []
+        visited: list[tuple[str, str | None]] = []
         for _ in range(9):
             shown.transcript.walk(-1)
             await shown.pilot.pause()
-            way.append(where(shown))
-        assert way == [
+            visited.append(cursor_position(shown))
+        assert visited == [
             ("p2", None), ("c1", "seam"), ("a1", "table"), ("a1", "fence"), ("a1", "thought"),
             ("a1", None), ("p1", "attachment"), ("p1", None), ("p1", None)
         ]  # fmt: skip
         assert shown.screen_lines[0] == "▌▌ you"
         await shown.pilot.press(*["down"] * 7)
-        assert where(shown) == ("p2", None)
+        assert cursor_position(shown) == ("p2", None)
         await shown.pilot.press("down")
         assert shown.transcript.cursor is None
         assert not shown.transcript.has_focus
 
 
 @pytest.mark.slow
-async def test_walking_scrolls_no_further_than_needed(open_transcript: OpenTranscript) -> None:
+async def test_cursor_scrolls_only_as_far_as_needed(open_transcript: OpenTranscript) -> None:
     many = [PromptEntry(f"prompt {number}", id=f"m{number}") for number in range(60)]
     async with open_transcript(*many, size=(60, 12)) as shown:
         for _ in range(30):
             shown.transcript.walk(-1)
             await shown.pilot.pause()
-            assert f"prompt {where(shown)[0][1:]}" in shown.screen_text
-        assert where(shown)[0] == "m30"
+            assert f"prompt {cursor_position(shown)[0][1:]}" in shown.screen_text
+        assert cursor_position(shown)[0] == "m30"
         assert shown.screen_lines[0] == "▌▌ you"
 
 
-async def test_keys_tell_what_to_do(open_transcript: OpenTranscript) -> None:
+async def test_keys_trigger_block_actions(open_transcript: OpenTranscript) -> None:
     async with open_transcript(*entries(), size=(80, 40)) as shown:
         for _ in range(4):
             shown.transcript.walk(-1)
         await shown.pilot.press("y", "r", "b", "p", "enter")
-        heard = [(event.action, event.at.entry.id) for event in shown.app.block_actions]
-        assert heard == [
+        actions = [(event.action, event.at.entry.id) for event in shown.app.block_actions]
+        assert actions == [
             ("copy", "a1"), ("again", "a1"), ("branch", "a1"), ("pin", "a1"), ("menu", "a1")
         ]  # fmt: skip
         assert shown.app.block_actions[0].at.text == "x = 1\ny = 2"
@@ -80,7 +82,7 @@ async def test_keys_tell_what_to_do(open_transcript: OpenTranscript) -> None:
         assert shown.transcript.cursor is None
 
 
-async def test_clicks_fold_copy_and_open(open_transcript: OpenTranscript) -> None:
+async def test_clicks_fold_copy_and_open_links(open_transcript: OpenTranscript) -> None:
     answer = AnswerEntry("m", id="a").complete(
         "see [this](https://example.org/x) word\n\n```py\nx = 1\n```\n", "deep thoughts"
     )
@@ -99,7 +101,9 @@ async def test_clicks_fold_copy_and_open(open_transcript: OpenTranscript) -> Non
         await shown.until(lambda: shown.app.links == ["https://example.org/x"])
 
 
-async def test_two_clicks_select_a_word_and_three_a_line(open_transcript: OpenTranscript) -> None:
+async def test_double_click_selects_a_word_and_triple_click_a_line(
+    open_transcript: OpenTranscript,
+) -> None:
     async with open_transcript(PromptEntry("one two-three four")) as shown:
         await shown.pilot.double_click(offset=(9, 1))
         await shown.until(lambda: shown.app.screen.get_selected_text() == "two-three")
@@ -108,7 +112,7 @@ async def test_two_clicks_select_a_word_and_three_a_line(open_transcript: OpenTr
 
 
 @pytest.mark.slow
-async def test_blocks_act_through_the_commands_of_the_chat(
+async def test_block_actions_run_chat_commands(
     open_chat: OpenChat, fake_daemon: FakeDaemon
 ) -> None:
     fake_daemon.script("Look:\n\n```python\nx = 1\n```\n")
@@ -134,7 +138,7 @@ async def test_blocks_act_through_the_commands_of_the_chat(
         await chat.until(lambda: chat.draft == "hello")
 
 
-async def test_escape_leaves_the_blocks_before_it_stops_anything(
+async def test_escape_leaves_the_cursor_before_it_stops_an_answer(
     open_chat: OpenChat, fake_daemon: FakeDaemon
 ) -> None:
     fake_daemon.script("Some ", "words", gate_before=1)
@@ -150,7 +154,7 @@ async def test_escape_leaves_the_blocks_before_it_stops_anything(
         await chat.until(lambda: chat.draft == "xx")
 
 
-async def test_links_are_shown_before_they_are_opened(
+async def test_link_address_is_shown_before_it_is_opened(
     open_chat: OpenChat,
     fake_daemon: FakeDaemon,
     monkeypatch: pytest.MonkeyPatch,

@@ -1,4 +1,4 @@
-"""All chats: found, opened, named, sorted, deleted."""
+"""Saved chats: search, chat list, rename, pin, folders, delete, export, import."""
 
 from __future__ import annotations
 
@@ -24,15 +24,19 @@ SIZES = [(60, 20), (80, 24), (160, 45)]
 @pytest.fixture
 def folders(tmp_path: Path) -> ChatFolders:
     store = open_history(tmp_path / "chats", pytest.fail)
-    fill(store)
+    add_chats(store)
     store.close()
     return ChatFolders(tmp_path / "chats", tmp_path / "config")
 
 
-def fill(store: HistoryStore) -> None:
-    add(store, "tides", ["Why are there tides?", "The moon \x1b[31mpulls\x1b[0m at the sea."])
-    add(store, "kyoto", ["京都の車椅子", "Take the flat lane."], ChatSettings(folder="travel"))
-    add(
+def add_chats(store: HistoryStore) -> None:
+    add_saved_chat(
+        store, "tides", ["Why are there tides?", "The moon \x1b[31mpulls\x1b[0m at the sea."]
+    )
+    add_saved_chat(
+        store, "kyoto", ["京都の車椅子", "Take the flat lane."], ChatSettings(folder="travel")
+    )
+    add_saved_chat(
         store,
         "soup",
         ["How long do lentils cook?", "Twenty minutes.", "And chickpeas?", "Two hours."],
@@ -40,13 +44,13 @@ def fill(store: HistoryStore) -> None:
     )
 
 
-def add(
-    store: HistoryStore, name: str, said: Sequence[str], settings: ChatSettings | None = None
+def add_saved_chat(
+    store: HistoryStore, name: str, texts: Sequence[str], settings: ChatSettings | None = None
 ) -> None:
     chat = Chat(settings, id=name)
     store.add_chat(chat)
     parent: str | None = None
-    for place, text in enumerate(said):
+    for place, text in enumerate(texts):
         message = Message(role="user", content=text, parent=parent, id=f"{name}-{place}")
         if place % 2:
             message.role, message.ending, message.model = "assistant", "answered", "smollm2:135m"
@@ -59,7 +63,7 @@ def bytes_under(folder: Path) -> bytes:
     return b"".join(path.read_bytes() for path in folder.rglob("*") if path.is_file())
 
 
-def kept(screen_store: HistoryStore | None) -> HistoryStore:
+def flushed(screen_store: HistoryStore | None) -> HistoryStore:
     assert screen_store is not None
     assert screen_store.flush(5)
     return screen_store
@@ -67,7 +71,7 @@ def kept(screen_store: HistoryStore | None) -> HistoryStore:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("size", SIZES)
-async def test_search_finds_while_one_types_and_opens_at_the_hit(
+async def test_search_as_you_type_opens_the_hit(
     open_chat: OpenChat, folders: ChatFolders, size: tuple[int, int]
 ) -> None:
     async with open_chat(folders=folders, size=size) as chat:
@@ -82,9 +86,7 @@ async def test_search_finds_while_one_types_and_opens_at_the_hit(
         await chat.until_shown("Two hours.")
 
 
-async def test_a_hit_on_another_branch_is_shown_and_stays_chosen(
-    open_chat: OpenChat, folders: ChatFolders
-) -> None:
+async def test_search_hit_selects_its_branch(open_chat: OpenChat, folders: ChatFolders) -> None:
     store = open_history(folders.chats, pytest.fail)
     other = Message(role="assistant", content="An otter did it.", parent="tides-0", id="other")
     other.ending = "answered"
@@ -97,13 +99,13 @@ async def test_a_hit_on_another_branch_is_shown_and_stays_chosen(
         await chat.pilot.press("enter")
         await chat.until(lambda: chat.screen.chat.id == "tides")
         await chat.until_shown("An otter did it.")
-        loaded = kept(chat.screen.store).load("tides")
+        loaded = flushed(chat.screen.store).load("tides")
     assert loaded is not None
     assert [message.id for message in loaded.path] == ["tides-0", "other"]
 
 
 @pytest.mark.slow
-async def test_search_with_a_text_and_without_hits(
+async def test_search_command_with_query_and_without_hits(
     open_chat: OpenChat, folders: ChatFolders
 ) -> None:
     async with open_chat(folders=folders) as chat:
@@ -116,7 +118,7 @@ async def test_search_with_a_text_and_without_hits(
         assert chat.screen.chat.messages == {}
 
 
-async def test_terminal_sequences_do_not_reach_the_lists(
+async def test_terminal_sequences_do_not_reach_the_lists_of_chats(
     open_chat: OpenChat, folders: ChatFolders
 ) -> None:
     async with open_chat(folders=folders, size=(100, 40)) as chat:
@@ -127,7 +129,7 @@ async def test_terminal_sequences_do_not_reach_the_lists(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("size", SIZES)
-async def test_the_list_shows_groups_and_opens(
+async def test_chat_list_shows_groups_and_opens_a_chat(
     open_chat: OpenChat, folders: ChatFolders, size: tuple[int, int]
 ) -> None:
     async with open_chat(folders=folders, size=size) as chat:
@@ -150,7 +152,7 @@ async def test_the_list_shows_groups_and_opens(
 
 
 @pytest.mark.slow
-async def test_the_list_filters_and_walks_folders(
+async def test_chat_list_filters_by_text_and_folder(
     open_chat: OpenChat, folders: ChatFolders
 ) -> None:
     async with open_chat(folders=folders) as chat:
@@ -167,12 +169,10 @@ async def test_the_list_filters_and_walks_folders(
 
 
 @pytest.mark.slow
-async def test_a_long_list_grows_when_one_walks_to_its_end(
-    open_chat: OpenChat, tmp_path: Path
-) -> None:
+async def test_chat_list_loads_more_at_its_end(open_chat: OpenChat, tmp_path: Path) -> None:
     store = open_history(tmp_path / "chats", pytest.fail)
     for number in range(120):
-        add(store, f"chat-{number:03}", [f"Question {number:03}"])
+        add_saved_chat(store, f"chat-{number:03}", [f"Question {number:03}"])
     store.close()
     async with open_chat(folders=ChatFolders(tmp_path / "chats", tmp_path / "config")) as chat:
         await chat.pilot.press("ctrl+g")
@@ -184,7 +184,7 @@ async def test_a_long_list_grows_when_one_walks_to_its_end(
 
 
 @pytest.mark.slow
-async def test_chats_are_named_pinned_moved_and_deleted_in_the_list(
+async def test_chat_list_renames_pins_moves_and_deletes(
     open_chat: OpenChat, folders: ChatFolders
 ) -> None:
     async with open_chat(folders=folders) as chat:
@@ -201,7 +201,7 @@ async def test_chats_are_named_pinned_moved_and_deleted_in_the_list(
         await chat.until_shown("empty takes it out")
         await chat.pilot.press(*"sea", "enter")
         await chat.until_shown("sea")
-        store = kept(chat.screen.store)
+        store = flushed(chat.screen.store)
         settings = store.settings("tides")
         assert (settings.title, settings.pinned, settings.folder) == (
             "The moon and the tides",
@@ -212,16 +212,16 @@ async def test_chats_are_named_pinned_moved_and_deleted_in_the_list(
         await chat.until_shown("It has 2 messages")
         await chat.pilot.press("escape")
         await chat.until(lambda: "It has 2" not in chat.screen_text)
-        assert kept(store).load("tides") is not None
+        assert flushed(store).load("tides") is not None
         await chat.pilot.press("f8")
         await chat.until_shown("It has 2 messages")
         await chat.pilot.press("y")
         await chat.until_shown("0 chats")
-        assert kept(store).load("tides") is None
+        assert flushed(store).load("tides") is None
 
 
 @pytest.mark.slow
-async def test_the_chat_on_the_screen_is_named_pinned_moved_and_deleted(
+async def test_open_chat_is_renamed_pinned_moved_and_deleted(
     open_chat: OpenChat, folders: ChatFolders
 ) -> None:
     async with open_chat(folders=folders) as chat:
@@ -230,22 +230,22 @@ async def test_the_chat_on_the_screen_is_named_pinned_moved_and_deleted(
         await chat.until_shown("Hello there.")
         await chat.until(lambda: chat.screen.turn is None)
         name = chat.screen.chat.id
-        store = kept(chat.screen.store)
+        store = flushed(chat.screen.store)
         assert store.settings(name).title == "Before the first word"
         await chat.send("/folder work")
         await chat.send("/keep")
         await chat.until(lambda: chat.screen.chat.settings.pinned)
-        settings = kept(store).settings(name)
+        settings = flushed(store).settings(name)
         assert (settings.folder, settings.pinned) == ("work", True)
         await chat.send("/delete")
         await chat.until_shown("It has 2 messages")
         await chat.pilot.press("y")
         await chat.until(lambda: chat.screen.chat.id != name)
-        await chat.until(lambda: kept(store).load(name) is None)
+        await chat.until(lambda: flushed(store).load(name) is None)
 
 
 @pytest.mark.slow
-async def test_a_temporary_chat_leaves_no_byte(open_chat: OpenChat, tmp_path: Path) -> None:
+async def test_temporary_chat_is_not_written_to_disk(open_chat: OpenChat, tmp_path: Path) -> None:
     folders = ChatFolders(tmp_path / "data" / "chats", tmp_path / "data" / "config")
     async with open_chat(folders=folders) as chat:
         await chat.send("a kept marigold")
@@ -259,7 +259,7 @@ async def test_a_temporary_chat_leaves_no_byte(open_chat: OpenChat, tmp_path: Pa
         await chat.pilot.press(*"xylophone draft")
         await chat.pilot.pause()
         await chat.pilot.press("ctrl+n")
-        store = kept(chat.screen.store)
+        store = flushed(chat.screen.store)
         assert store.prompts() == ["a kept marigold"]
         assert store.search("xylophone") == []
     content = bytes_under(tmp_path)
@@ -267,7 +267,7 @@ async def test_a_temporary_chat_leaves_no_byte(open_chat: OpenChat, tmp_path: Pa
     assert b"xylo" not in content
 
 
-async def test_nothing_is_shown_where_nothing_is_kept(open_chat: OpenChat) -> None:
+async def test_chat_list_without_a_store_shows_a_message(open_chat: OpenChat) -> None:
     async with open_chat() as chat:
         await chat.pilot.press("ctrl+g")
         await chat.until_shown("Chats are not kept here")
@@ -275,7 +275,7 @@ async def test_nothing_is_shown_where_nothing_is_kept(open_chat: OpenChat) -> No
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["md", "json", "html"])
-async def test_a_chat_is_exported_beside_others(
+async def test_chat_is_exported(
     open_chat: OpenChat,
     folders: ChatFolders,
     tmp_path: Path,
@@ -313,6 +313,6 @@ async def test_chats_are_imported(
         chat.app.screen.query_one(Input).value = f"'{exported}'"
         await chat.pilot.press("enter")
         await chat.until_shown("all its chats are here already")
-        assert [hit.snippet.text for hit in kept(chat.screen.store).search("quokka")] == [
+        assert [hit.snippet.text for hit in flushed(chat.screen.store).search("quokka")] == [
             "What is a quokka?"
         ]

@@ -1,4 +1,4 @@
-"""kill -9 at any moment loses nothing that is older than a second, and breaks nothing."""
+"""Crash safety of the history: SIGKILL while writing, deleting and migrating."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ while True:
 @pytest.mark.parametrize(
     "seed", [0, 1, 2, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(3, 100))]
 )
-def test_what_is_older_than_a_second_survives(
+def test_messages_older_than_a_second_survive_sigkill(
     folder: Path, make_store: MakeStore, seed: int
 ) -> None:
     with subprocess.Popen(
@@ -108,9 +108,7 @@ sys.stdin.read()
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGKILL")
 @pytest.mark.parametrize("delay", [0.0, 0.005, 0.02, 0.06])
-def test_a_deletion_cut_short_is_whole_or_not_begun(
-    folder: Path, make_store: MakeStore, delay: float
-) -> None:
+def test_interrupted_deletion_is_atomic(folder: Path, make_store: MakeStore, delay: float) -> None:
     child = subprocess.Popen(
         [sys.executable, "-P", "-c", DELETING, str(folder)],
         stdin=subprocess.PIPE,
@@ -158,7 +156,7 @@ sys.stdin.read()
     "delay",
     [0.005, 0.02, *(pytest.param(n / 1000, marks=pytest.mark.slow) for n in range(0, 100, 2))],
 )
-def test_a_migration_cut_short_is_whole_or_not_begun(tmp_path: Path, delay: float) -> None:
+def test_interrupted_migration_is_atomic(tmp_path: Path, delay: float) -> None:
     path = tmp_path / "history.db"
     child = subprocess.Popen(
         [sys.executable, "-P", "-c", MIGRATING, str(path)],

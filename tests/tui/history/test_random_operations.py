@@ -1,4 +1,4 @@
-"""Whatever happens in a chat, and in whatever order: what is read is what was noted."""
+"""Random sequences of operations on a chat: the stored state equals the state in memory."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 WORDS = ("tide", "京都の", "café", "x\x00y", "\n\n", "`code`", "🙂", "don't", "ไทย", "a" * 300)
 
 
-class Life:
-    """A chat to which things happen at random, in memory and in the store."""
+class RandomChat:
+    """A chat with random operations, applied in memory and in the store."""
 
     def __init__(self, store: HistoryStore, seed: int) -> None:
         self.removes = seed % 2 == 0
@@ -33,7 +33,7 @@ class Life:
         store.add_chat(self.chat)
 
     def step(self) -> None:
-        often = [self.say, self.answer, self.end] * 2 + [self.grow] * 3
+        often = [self.add_prompt, self.add_answer, self.end] * 2 + [self.grow] * 3
         act = self.random.choice(
             [*often, self.choose, self.pin, self.compact, self.remove, self.flush]
         )
@@ -42,17 +42,17 @@ class Life:
     def text(self) -> str:
         return " ".join(self.random.choices(WORDS, k=self.random.randint(1, 6)))
 
-    def any(self) -> Message | None:
+    def pick(self) -> Message | None:
         messages = list(self.chat.messages.values())
         return self.random.choice(messages) if messages else None
 
-    def say(self) -> None:
-        parent = self.any()
+    def add_prompt(self) -> None:
+        parent = self.pick()
         files = (Attachment("file", self.text()),) if self.random.random() < 0.3 else ()
         self._add(Message(role="user", content=self.text(), attachments=files), parent)
 
-    def answer(self) -> None:
-        parent = self.any()
+    def add_answer(self) -> None:
+        parent = self.pick()
         if parent is not None:
             self._add(Message(role="assistant", model="tiny"), parent)
 
@@ -62,7 +62,7 @@ class Life:
         self.store.add_message(self.chat.id, message)
 
     def grow(self) -> None:
-        message = self.any()
+        message = self.pick()
         if message is not None and message.role == "assistant":
             text, thought = self.text(), self.random.choice(["", self.text()])
             message.content += text
@@ -70,26 +70,26 @@ class Life:
             self.store.append(message.id, text, thought)
 
     def end(self) -> None:
-        message = self.any()
+        message = self.pick()
         if message is not None and message.role == "assistant":
             message.ending = self.random.choice(["answered", "stopped"])
             message.facts = MessageFacts(completion_tokens=self.random.randint(0, 9))
             self.store.end_message(message.id, message.ending, message.facts)
 
     def choose(self) -> None:
-        message = self.any()
+        message = self.pick()
         if message is not None:
             self.chat.choose(message)
             self.store.choose(self.chat.id, message.id)
 
     def pin(self) -> None:
-        message = self.any()
+        message = self.pick()
         if message is not None:
             message.pinned = not message.pinned
             self.store.pin(message.id, message.pinned)
 
     def compact(self) -> None:
-        message = self.any()
+        message = self.pick()
         if message is not None:
             compaction = CompactionRecord(at=message.id, summary=self.text())
             self.chat.add_compaction(compaction)
@@ -99,7 +99,7 @@ class Life:
                 self.store.undo_compaction(self.chat.id, compaction.id)
 
     def remove(self) -> None:
-        message = self.any() if self.removes else None
+        message = self.pick() if self.removes else None
         if message is not None and self.random.random() < 0.2:
             self.removed = True
             gone = {each.id for each in self.chat.remove(message)}
@@ -115,22 +115,22 @@ class Life:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_a_life(
+def test_random_operations_are_stored(
     make_store: MakeStore, state_of: Callable[[Chat | None], object], seed: int
 ) -> None:
     store = make_store()
-    life = Life(store, seed)
+    random_chat = RandomChat(store, seed)
     for _ in range(150):
-        life.step()
-    loaded = store.load(life.chat.id)
+        random_chat.step()
+    loaded = store.load(random_chat.chat.id)
     assert loaded is not None
-    assert list(loaded.messages.values()) == list(life.chat.messages.values())
-    assert loaded.compactions == life.chat.compactions
-    assert loaded.undone == life.chat.undone
-    # Where a chosen branch was deleted, which sibling takes its place may differ.
-    if not life.removed:
-        assert state_of(loaded) == state_of(life.chat)
-    store.delete_chat(life.chat.id)
+    assert list(loaded.messages.values()) == list(random_chat.chat.messages.values())
+    assert loaded.compactions == random_chat.chat.compactions
+    assert loaded.undone == random_chat.chat.undone
+    # If the selected branch was deleted, another sibling may be selected.
+    if not random_chat.removed:
+        assert state_of(loaded) == state_of(random_chat.chat)
+    store.delete_chat(random_chat.chat.id)
     store.close()
     with closing(sqlite3.connect(store.database.path)) as connection:
         connection.execute("INSERT INTO words(words) VALUES ('integrity-check')")
