@@ -44,7 +44,7 @@ class SamplingOption:
         return self.llama_bounds or self.bounds
 
     def is_active(self, value: float) -> bool:
-        """Return whether this value has an effect; never for a detail of another option."""
+        """Return whether this value has an effect by itself; never for a detail."""
         if self.off is None or value == self.off:
             return False
         return value > 0 or not self.is_off_below_zero

@@ -238,15 +238,24 @@ SAMPLING_OPTIONS: Mapping[str, SamplingOption] = MappingProxyType(
     }
 )
 """The options that are numbers, by name and in the order of `SamplingParams`."""
+_DEFAULTS = SamplingParams()
 _ADJUSTING = tuple(
     (name, option.off) for name, option in SAMPLING_OPTIONS.items() if option.stage == "adjust"
 )
 
 
 def active_options(params: SamplingParams) -> frozenset[str]:
-    """Return the names of the options that affect which token is sampled."""
-    return frozenset(
+    """Return the names of the options that affect which token is sampled.
+
+    A detail does if its option does, and if it has another value than by default.
+    """
+    active = frozenset(
         name for name, option in SAMPLING_OPTIONS.items() if option.is_active(getattr(params, name))
+    )
+    return active.union(
+        name
+        for name, option in SAMPLING_OPTIONS.items()
+        if option.detail_of in active and getattr(params, name) != getattr(_DEFAULTS, name)
     )
 
 

@@ -39,6 +39,7 @@ TENSOR_TYPES = GGML_FORMATS.keys()
 """The types of GGUF tensors that it computes with."""
 _FLOAT_TYPES = frozenset(form.name for form in GGML_FORMATS.values() if form.block_elements == 1)
 """Types that are fast on any GPU; the others need kernels, or are dequantised in every step."""
+_KERNEL_TYPES = frozenset(form.name for form in GGML_FORMATS.values() if form.has_kernels)
 _OTHER = "Let llama.cpp run it."
 
 
@@ -111,8 +112,11 @@ class CudaEngine(EngineDescriptor):
         whole = query.gpu_layers < 0 or query.gpu_layers >= header.block_count
         if not whole or self.refusal(query) is not None:
             return False
-        if all(tensor.type in _FLOAT_TYPES for tensor in header.tensors):
+        blocks = {tensor.type for tensor in header.tensors} - _FLOAT_TYPES
+        if not blocks:
             return True
+        if not blocks <= _KERNEL_TYPES:
+            return False
         known = why_no_kernels(config_from_gguf(header), query.kv_type) is None
         return known and machine.capability >= OLDEST_GPU
 

@@ -128,9 +128,12 @@ _IMPOSSIBLE = 1e-30
 _MIROSTAT_CANDIDATES = 100
 CHAIN_OPTIONS = frozenset(
     {
-        *("repeat_penalty", "frequency_penalty", "presence_penalty", "dry_multiplier"),
-        *("top_n_sigma", "top_k", "typical_p", "top_p", "min_p", "xtc_probability"),
-        *("temperature", "dynatemp_range", "mirostat"),
+        *("repeat_penalty", "frequency_penalty", "presence_penalty", "repeat_last_n"),
+        *("dry_multiplier", "dry_base", "dry_allowed_length", "dry_penalty_last_n"),
+        *("top_n_sigma", "top_k", "typical_p", "top_p", "min_p"),
+        *("xtc_probability", "xtc_threshold"),
+        *("temperature", "dynatemp_range", "dynatemp_exponent"),
+        *("mirostat", "mirostat_tau", "mirostat_eta"),
     }
 )
 """The sampling options for which a chain has a sampler; any other that is active is an error."""

@@ -24,7 +24,8 @@ Handler = TypeVar("Handler", bound=Callable[..., Awaitable[Response]])
 GENERATION_ERRORS = (404, 408, 413, 422, 429, 500, 503, 507)
 """Statuses of errors that a request to a generating model may end with."""
 
-_DECLARED = "declared_routes"
+DECLARED = "declared_routes"
+"""The attribute of a handler that holds its routes."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +93,7 @@ class RouteSpec:
 
     def __call__(self, handler: Handler) -> Handler:
         """Declare the decorated method of an API class as this route's handler."""
-        setattr(handler, _DECLARED, (self, *getattr(handler, _DECLARED, ())))
+        setattr(handler, DECLARED, (self, *getattr(handler, DECLARED, ())))
         return handler
 
 
@@ -104,7 +105,7 @@ def routes_of(api: object) -> list[RouteSpec]:
     return [
         replace(spec, endpoint=getattr(api, name), summary=_summary(handler))
         for name, handler in vars(type(api)).items()
-        for spec in getattr(handler, _DECLARED, ())
+        for spec in getattr(handler, DECLARED, ())
     ]
 
 

@@ -18,7 +18,9 @@ MakeQuantized = Callable[..., QuantizedTensor]
 
 # Where the 16-bit floats of a block begin: random bytes there would be infinities and NaN too.
 _SCALES = {
+    "F32": (),
     "F16": (0,),
+    "BF16": (),
     "Q4_0": (0,),
     "Q4_1": (0, 2),
     "Q5_0": (0,),
@@ -42,7 +44,7 @@ def make_quantized() -> MakeQuantized:
         blocks = random.integers(
             0, 256, (rows * columns // block.block_elements, block.block_bytes), dtype=np.uint8
         )
-        for place in _SCALES.get(kind, ()) if tame else ():
+        for place in _SCALES[kind] if tame else ():
             scales = random.normal(0, 1e-3, (len(blocks), 1)).astype(np.float16)
             blocks[:, place : place + 2] = scales.view(np.uint8)
         data = torch.as_tensor(blocks).view(rows, -1)

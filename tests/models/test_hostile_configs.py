@@ -9,24 +9,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ingle.models.errors import ModelError
+from ingle.models.families.family_registry import HF_MODEL_TYPES
 from ingle.models.families.hf_config import config_from_hf
 from ingle.models.layers.rotary_embedding import rotary_frequencies
 
-_TYPES = [
-    "llama",
-    "mistral",
-    "qwen2",
-    "qwen3",
-    "gemma2",
-    "gemma3_text",
-    "phi3",
-    "granite",
-    "smollm3",
-    "olmo2",
-    "olmo3",
-    "gemma3",
-    "bert",
-]
+_TYPES = [*HF_MODEL_TYPES, "gemma3", "bert"]
 _SANE: dict[str, object] = {
     "hidden_size": 64,
     "intermediate_size": 128,

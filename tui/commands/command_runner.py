@@ -23,7 +23,7 @@ def implementation(command: Command) -> Implementation:
     """The function of a shared command, imported on first use."""
     module = import_module(f"{__package__}.{command.group.lower()}_commands")
     # Names that Python has taken, such as `import`, have an underscore behind them.
-    function = getattr(module, command.name, None) or getattr(module, f"{command.name}_")
+    function = getattr(module, f"{command.name}_", None) or getattr(module, command.name)
     return cast(Implementation, function)
 
 

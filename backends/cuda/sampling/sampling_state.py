@@ -22,9 +22,14 @@ _SEEDS = 2**64
 FUSED_OPTIONS = frozenset({"temperature", "top_k", "top_p", "min_p"})
 """The options that the sampling kernel implements; with any other active, torch samples."""
 ADJUSTED_OPTIONS = frozenset(
-    {"repeat_penalty", "frequency_penalty", "presence_penalty", "dry_multiplier"}
+    {
+        *("repeat_penalty", "frequency_penalty", "presence_penalty", "repeat_last_n"),
+        *("dry_multiplier", "dry_base", "dry_allowed_length", "dry_penalty_last_n"),
+    }
 )
 """The options that `Adjustments` applies to the logits before either of them samples."""
+MIROSTAT_OPTIONS = frozenset({"mirostat", "mirostat_tau", "mirostat_eta"})
+"""The options of the draw that depends on the one before."""
 
 
 class SamplingState:
@@ -44,8 +49,7 @@ class SamplingState:
         numbers: list[float] = [getattr(params, name) for name in NUMBERS]
         self.numbers: NDArray[np.float64] = np.asarray(numbers, np.float64)
         active = active_options(params)
-        unknown = active - FUSED_OPTIONS - ADJUSTED_OPTIONS - set(NUMBERS) - {"mirostat"}
-        if unknown:
+        if unknown := active - FUSED_OPTIONS - ADJUSTED_OPTIONS - MIROSTAT_OPTIONS - set(NUMBERS):
             raise UnsupportedSampling(unknown)
         self.fused = _fused(params, active, self.seed)
         self.counts = GeneratedTokenCounts(params.repeat_last_n) if params.has_penalties else None

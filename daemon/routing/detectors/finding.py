@@ -21,7 +21,10 @@ class Sensitivity(StrEnum):
 
 
 class FindingKind(StrEnum):
-    """Kinds of findings; the policy maps each to a `Sensitivity`."""
+    """Kinds of findings; the policy maps each to a `Sensitivity`.
+
+    Of a finding within another one, the scanner keeps the earlier kind.
+    """
 
     API_KEY = "api_key"
     TOKEN = "token"  # noqa: S105 - a name

@@ -69,10 +69,10 @@ def test_bounds_are_checked(name: str) -> None:
             msgspec.json.decode(msgspec.json.encode({name: value}), type=SamplingOptions)
 
 
-@pytest.mark.parametrize("name", EFFECTS)
+@pytest.mark.parametrize("name", SAMPLING_OPTIONS)
 def test_every_sampler_knows_an_option(name: str) -> None:
     assert name in CHAIN_OPTIONS
-    known = {*NUMBERS, *sampling_state.ADJUSTED_OPTIONS, "mirostat"}
+    known = {*NUMBERS, *sampling_state.ADJUSTED_OPTIONS, *sampling_state.MIROSTAT_OPTIONS}
     assert name in known | sampling_state.FUSED_OPTIONS
     page = API_PAGE.read_text()
     assert re.search(rf"`{name}`", page[page.index("### Sampling") :])
@@ -105,6 +105,20 @@ def test_an_option_changes_what_is_sampled(name: str) -> None:
     without = msgspec.convert(NOTHING | {"temperature": 1.0}, SamplingParams)
     with_it = msgspec.convert(NOTHING | {"temperature": 1.0, name: inside(option)}, SamplingParams)
     assert not torch.allclose(probabilities(with_it), probabilities(without))
+
+
+def test_a_detail_is_active_with_its_option(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that it is neither lost in the kernel nor in a sampler that does not know it."""
+    assert "xtc_threshold" not in active_options(SamplingParams(xtc_threshold=0.3))
+    assert "xtc_threshold" not in active_options(SamplingParams(xtc_probability=1.0))
+    params = SamplingParams(xtc_probability=1.0, xtc_threshold=0.3)
+    assert "xtc_threshold" in active_options(params)
+    fused = sampling_state.FUSED_OPTIONS | {"xtc_probability"}
+    monkeypatch.setattr(sampling_state, "FUSED_OPTIONS", fused)
+    assert SamplingState(Sequence("r", 0, [1], params)).fused is None
+    monkeypatch.setattr(sampling_state, "NUMBERS", ("temperature",))
+    with pytest.raises(UnsupportedSampling, match="xtc_threshold"):
+        SamplingState(Sequence("r", 0, [1], params))
 
 
 def test_an_unknown_option_is_an_error_and_not_ignored(monkeypatch: pytest.MonkeyPatch) -> None:

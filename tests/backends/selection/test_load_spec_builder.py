@@ -14,6 +14,7 @@ import pytest
 
 from ingle.backends.base.errors import LoadFailed
 from ingle.backends.base.load_spec import LoadSpec
+from ingle.backends.cuda import descriptor
 from ingle.backends.cuda.descriptor import TENSOR_TYPES
 from ingle.backends.registry.cuda_availability import CudaAvailability
 from ingle.backends.registry.engine_descriptor import LoadQuery
@@ -21,6 +22,7 @@ from ingle.backends.selection.engine_choice import choose_engine
 from ingle.backends.selection.load_spec_builder import complete_spec, describe
 from ingle.kernels.formats.codecs import DEQUANTIZERS
 from ingle.models.errors import UnsupportedModel
+from ingle.models.gguf import ggml_types
 from ingle.models.gguf.gguf_header import GGUFHeader, read_header
 from ingle.models.kv_type import KVType
 from ingle.models.model_task import Pooling
@@ -118,6 +120,19 @@ def test_quantized_weights_use_llama_cpp_by_default(header: GGUFHeader) -> None:
     assert select_engine(quantised, own=GPU, wanted="cuda") == "cuda"
 
 
+def test_formats_without_kernels_use_llama_cpp_by_default(
+    header: GGUFHeader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ours would dequantise them in every step."""
+    ampere = CudaAvailability(has_torch=True, gpu_memory=2**33, capability=(8, 6))
+    blocks = replace(header.tensors[0], type="Q4_K")
+    quantised = replace(header, tensors=(*header.tensors, blocks))
+    assert select_engine(quantised, own=ampere) == "cuda"
+    monkeypatch.setattr(descriptor, "_KERNEL_TYPES", frozenset({"Q8_0"}))
+    assert select_engine(quantised, own=ampere) == "llama.cpp"
+    assert select_engine(quantised, own=ampere, wanted="cuda") == "cuda"
+
+
 @pytest.mark.model
 def test_quantized_weights_use_the_own_engine_on_supported_gpus(smollm2_path: Path) -> None:
     header = read_header(smollm2_path)
@@ -136,10 +151,12 @@ def test_cpu_layers_use_llama_cpp_by_default(header: GGUFHeader) -> None:
 
 
 def test_unsupported_types_and_architectures_use_llama_cpp(header: GGUFHeader) -> None:
-    unusual = replace(header.tensors[0], type="IQ4_NL")
+    names = (kind.name for kind in ggml_types.TENSOR_TYPES.values())
+    unread = next(name for name in names if name not in TENSOR_TYPES)
+    unusual = replace(header.tensors[0], type=unread)
     types = replace(header, tensors=(*header.tensors, unusual))
     family = replace(header, metadata={**header.metadata, "general.architecture": "mamba"})
-    for unknown, reason in ((types, "IQ4_NL"), (family, "mamba")):
+    for unknown, reason in ((types, unread), (family, "mamba")):
         assert select_engine(unknown, own=GPU) == "llama.cpp"
         with pytest.raises(UnsupportedModel, match=reason):
             select_engine(unknown, own=GPU, wanted="cuda")

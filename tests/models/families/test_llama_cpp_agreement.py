@@ -15,6 +15,7 @@ import pytest
 import torch
 
 from ingle.models.config.model_config import Activation
+from ingle.models.families.family_registry import FAMILIES, HF_MODEL_TYPES
 from ingle.models.families.gguf_config import config_from_gguf
 from ingle.models.weights.gguf_tensor_names import GGUFTensorNames
 from ingle.models.weights.gguf_weights import GGUFWeights
@@ -243,6 +244,10 @@ def _llama_cpp_logits(path: Path, tokens: torch.Tensor, context: int) -> torch.T
         llama_cpp.llama_batch_free(batch)
         llama_cpp.llama_free(handle)
         llama_cpp.llama_model_free(model)
+
+
+def test_every_family_is_compared() -> None:
+    assert {HF_MODEL_TYPES[kind][0].name for kind, *_ in _CASES.values()} == FAMILIES.keys()
 
 
 @pytest.mark.usefixtures("quiet_llama_cpp")

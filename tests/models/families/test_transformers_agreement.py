@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
 import pytest
 import torch
+
+from ingle.models.families.family_registry import HF_MODEL_TYPES
 
 _LLAMA3 = {
     "rope_type": "llama3",
@@ -74,6 +77,24 @@ _CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "olmo2": ("olmo2", {}),
     "olmo3": ("olmo3", {"sliding_window": 6, "num_hidden_layers": 4}),
 }
+
+
+def test_every_model_type_is_compared() -> None:
+    assert {kind for kind, _ in _CASES.values()} == HF_MODEL_TYPES.keys()
+
+
+@pytest.mark.parametrize("name", HF_MODEL_TYPES)
+def test_defaults_equal_those_of_transformers(name: str) -> None:
+    """The models above state all their settings; a file may leave some out."""
+    transformers: Any = import_module("transformers")
+    config = transformers.AutoConfig.for_model(name).to_dict()
+    rope = config["rope_parameters"]
+    kind = HF_MODEL_TYPES[name][1]
+    assert kind.context == config["max_position_embeddings"]
+    assert kind.epsilon == config["rms_norm_eps"]
+    assert kind.theta == rope.get("full_attention", rope)["rope_theta"]
+    assert kind.activation == config.get("hidden_activation", config.get("hidden_act"))
+    assert kind.tied == config["tie_word_embeddings"]
 
 
 @pytest.mark.parametrize("case", _CASES)

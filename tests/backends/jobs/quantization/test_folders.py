@@ -17,6 +17,8 @@ from ingle.backends.jobs.quantization.messages import (
 )
 from ingle.backends.jobs.quantization.quantization import QuantizeFailed, quantize
 from ingle.models.errors import UnsupportedModel
+from ingle.models.families import family_registry
+from ingle.models.families.family_registry import HF_MODEL_TYPES
 from ingle.models.families.gguf_config import config_from_gguf
 from ingle.models.gguf.gguf_header import read_header
 from ingle.models.safetensors.model_folder import read_folder
@@ -64,6 +66,10 @@ def run(folder: Path, target: QuantizationTarget = QuantizationTarget.F16) -> Pa
     spec = QuantizeSpec(source=str(folder), output=str(output), target=target, overwrite=True)
     quantize(spec, lambda _: None)
     return output
+
+
+def test_every_family_is_written() -> None:
+    assert {HF_MODEL_TYPES[kind][0].name for kind, _ in FAMILIES} == family_registry.FAMILIES.keys()
 
 
 @pytest.mark.parametrize(("kind", "settings"), FAMILIES)

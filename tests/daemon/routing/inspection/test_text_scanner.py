@@ -5,9 +5,12 @@ from __future__ import annotations
 import base64
 import threading
 from collections.abc import Iterator
+from importlib import import_module
+from pkgutil import iter_modules
 
 import pytest
 
+from ingle.daemon.routing import detectors
 from ingle.daemon.routing.detectors.finding import (
     Detector,
     FindingKind,
@@ -161,6 +164,23 @@ def test_everything_that_we_have_looks() -> None:
     scanner = make_scanner(OwnWords(words=("bluebird",)))
     kinds = {finding.kind for finding in scanner.scan([TextPart("a", text)])}
     assert {FindingKind.CARD, FindingKind.HEALTH, FindingKind.OWN_WORD} <= kinds
+
+
+def test_every_detector_has_its_row() -> None:
+    """A function that the scanner does not run would find nothing, without a word."""
+    rows = {detector.find for detector in structured_detectors(OwnWords())}
+    names = [f"{detectors.__name__}.{path}" for path in ("identifiers", "secrets")]
+    folders = [detectors, *map(import_module, names)]
+    found = {
+        function
+        for folder in folders
+        for module in iter_modules(folder.__path__, f"{folder.__name__}.")
+        if not module.ispkg
+        for name, function in vars(import_module(module.name)).items()
+        if name.startswith("find_") and function.__module__ == module.name
+    }
+    assert len(found) > 15
+    assert not {function.__name__ for function in found - rows}
 
 
 def test_sentences_in_code_are_read_for_what_they_are_about() -> None:
