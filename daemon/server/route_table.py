@@ -5,13 +5,10 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from starlette.requests import Request
-from starlette.responses import Response
-
 from ingle.backends.base.requests import Priority
 from ingle.models.store.model_copies import ModelCopier
 
-from ..http.bodies import NATIVE, JSONResponse
+from ..http.bodies import NATIVE
 from ..http.openapi import openapi_document
 from ..http.route_access import ANY
 from ..http.route_spec import RouteSpec, route, routes_of
@@ -102,9 +99,9 @@ class OpenAPIRoute:
         self.routes: list[RouteSpec] = []
         self._document: dict[str, Any] | None = None
 
-    @route("GET", "/openapi.json", access=ANY, error_format=NATIVE, response=dict[str, Any])
-    async def get(self, request: Request) -> Response:
+    @route("GET", "/openapi.json", access=ANY, error_format=NATIVE)
+    async def get(self) -> dict[str, Any]:
         """This document."""
         if self._document is None:
             self._document = openapi_document(self.routes, installed_version())
-        return JSONResponse(self._document)
+        return self._document

@@ -28,7 +28,6 @@ from ...http.bodies import (
     ANTHROPIC,
     JSONResponse,
     encode_event,
-    read_json,
     run_until_disconnect,
     translate,
 )
@@ -241,14 +240,12 @@ class MessagesApi:
 
     @_route(
         "/v1/messages",
-        request=MessagesRequest,
         response=MessageObject,
         stream=StreamSpec(dict(EVENTS), only_if="`stream` is true"),
         parameters=(PRIVATE_HEADER,),
     )
-    async def messages(self, request: Request) -> Response:
+    async def messages(self, request: Request, body: MessagesRequest) -> Response:
         """Answer a conversation, as Anthropic's API does."""
-        body = await read_json(request, MessagesRequest)
         job = await translate(request, partial(messages_job, body, _origin(request, body)))
         shows_reasoning = body.thinking is None or body.thinking.display != "omitted"
         if body.stream:
@@ -257,10 +254,9 @@ class MessagesApi:
         finish = partial(message, shows_reasoning=shows_reasoning)
         return _with_id(await self._runner.whole(request, job, finish))
 
-    @_route("/v1/messages/count_tokens", request=PromptRequest, response=TokenCount)
-    async def count_tokens(self, request: Request) -> Response:
+    @_route("/v1/messages/count_tokens", response=TokenCount)
+    async def count_tokens(self, request: Request, body: PromptRequest) -> Response:
         """Count the tokens of a conversation without answering it."""
-        body = await read_json(request, PromptRequest)
         prompt = await translate(request, partial(prompt_request, body))
         job = Job(model=body.model, request=prompt)
         count = await run_until_disconnect(request.receive, self._runner.count_tokens(job))

@@ -17,7 +17,7 @@ from ingle.backends.base.requests import TokenizeRequest
 from ingle.models.model_task import ModelTask
 
 from ...errors import LlamaCppError
-from ...http.bodies import LLAMA_CPP, JSONResponse, read_json, run_until_disconnect, translate
+from ...http.bodies import LLAMA_CPP, JSONResponse, run_until_disconnect, translate
 from ...http.route_access import INFERENCE
 from ...http.route_spec import GENERATION_ERRORS, AlternativeResponse, StreamSpec, route
 from ...http.sse_writer import StreamStyle
@@ -69,20 +69,18 @@ class LlamaCppCompletionsApi:
         self._runner = JobRunner(services)
         self._style = StreamStyle(on_error=LLAMA_CPP.frame)
 
-    @_route("/infill", request=InfillRequest)
-    async def infill(self, request: Request) -> Response:
+    @_route("/infill")
+    async def infill(self, request: Request, body: InfillRequest) -> Response:
         """Fill a gap in a text, as llama-server does."""
-        body = await read_json(request, InfillRequest)
         model = await asyncio.to_thread(infilling_model, self._services, self._facts, body.model)
         return await self._answer(
             request, body, infill_job(body, model, origin_of(request, body.ingle))
         )
 
-    @_route("/completion", request=CompletionRequest)
-    @_route("/completions", request=CompletionRequest)
-    async def completion(self, request: Request) -> Response:
+    @_route("/completion")
+    @_route("/completions")
+    async def completion(self, request: Request, body: CompletionRequest) -> Response:
         """Continue one or several prompts, as llama-server does."""
-        body = await read_json(request, CompletionRequest)
         model = chosen_model(self._services, body.model)
         prompts = await translate(request, partial(mixed_prompts, body))
         make = partial(completion_job, body, model, origin=origin_of(request, body.ingle))

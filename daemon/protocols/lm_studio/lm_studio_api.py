@@ -19,7 +19,7 @@ from ingle.models.metadata.stored_model import StoredModel
 from ingle.models.model_task import ModelTask
 
 from ...client.model_types import LoadedModel
-from ...http.bodies import OPENAI, JSONResponse, json_handler, read_json
+from ...http.bodies import OPENAI
 from ...http.route_access import INFERENCE, LISTS, MODELS
 from ...http.route_spec import GENERATION_ERRORS, StreamSpec, route
 from ...http.sse_writer import StreamStyle
@@ -76,14 +76,12 @@ class LMStudioCompletionsApi:
 
     @_route(
         "/api/v0/chat/completions",
-        request=ChatBody,
         response=MeasuredChat,
         stream=StreamSpec({"": ChatCompletionChunk}, only_if="`stream` is true"),
         parameters=(PRIVATE_HEADER,),
     )
-    async def chat(self, request: Request) -> Response:
+    async def chat(self, request: Request, body: ChatBody) -> Response:
         """Answer a conversation, with measurements."""
-        body = await read_json(request, ChatBody)
         job = chat_job(body, origin_of(request, body.ingle, body.user))
         job = replace(job, keep_alive=keep_alive_seconds(body.ttl))
         if body.stream:
@@ -97,14 +95,12 @@ class LMStudioCompletionsApi:
 
     @_route(
         "/api/v0/completions",
-        request=CompletionBody,
         response=MeasuredCompletion,
         stream=StreamSpec({"": TextCompletion}, only_if="`stream` is true"),
         parameters=(PRIVATE_HEADER,),
     )
-    async def complete(self, request: Request) -> Response:
+    async def complete(self, request: Request, body: CompletionBody) -> Response:
         """Continue a prompt, with measurements."""
-        body = await read_json(request, CompletionBody)
         job = completion_job(body, origin_of(request, body.ingle, body.user))
         job = replace(job, keep_alive=keep_alive_seconds(body.ttl))
         if body.stream:
@@ -116,8 +112,7 @@ class LMStudioCompletionsApi:
 
         return await self._runner.whole(request, job, finish)
 
-    @_route("/api/v0/embeddings", request=LMStudioEmbeddings, response=EmbeddingList)
-    @json_handler(LMStudioEmbeddings)
+    @_route("/api/v0/embeddings", cancellable=True)
     async def embed(self, body: LMStudioEmbeddings) -> EmbeddingList:
         """Turn texts into vectors."""
         return await self._embedder.embed(body, Priority.INTERACTIVE)
@@ -175,39 +170,31 @@ class LMStudioModelsApi:
         self._services = services
         self._facts = facts
 
-    @_models_route("GET", "/api/v0/models", access=LISTS, response=LMStudioModels)
-    async def list_models(self, request: Request) -> Response:
+    @_models_route("GET", "/api/v0/models", access=LISTS)
+    async def list_models(self) -> LMStudioModels:
         """The installed models and their aliases, in LM Studio's format."""
         named = await asyncio.to_thread(self._named)
         rows = [_listed(name, model, facts, self._run(model)) for name, model, facts in named]
-        return JSONResponse(LMStudioModels(data=rows))
+        return LMStudioModels(data=rows)
 
-    @_models_route(
-        "GET", "/api/v0/models/{id:path}", access=LISTS, response=LMStudioModel, errors=(404, 422)
-    )
-    async def get_model(self, request: Request) -> Response:
+    @_models_route("GET", "/api/v0/models/{id:path}", access=LISTS, errors=(404, 422))
+    async def get_model(self, request: Request) -> LMStudioModel:
         """One installed model, in LM Studio's format."""
         name: str = request.path_params["id"]
         model = await asyncio.to_thread(self._services.resolve, name)
         facts = await asyncio.to_thread(self._facts.read, model)
-        return JSONResponse(_listed(name, model, facts, self._run(model)))
+        return _listed(name, model, facts, self._run(model))
 
-    @_models_route("GET", "/api/v1/models", access=LISTS, response=KnownModels)
-    async def known_models(self, request: Request) -> Response:
+    @_models_route("GET", "/api/v1/models", access=LISTS)
+    async def known_models(self) -> KnownModels:
         """The installed models and their aliases, in LM Studio's newer format."""
         named = await asyncio.to_thread(self._named)
         rows = [_known(name, model, facts, self._run(model)) for name, model, facts in named]
-        return JSONResponse(KnownModels(rows))
+        return KnownModels(rows)
 
     @_models_route(
-        "POST",
-        "/api/v1/models/load",
-        access=MODELS,
-        request=LoadBody,
-        response=LoadedAnswer,
-        errors=LOAD_ERRORS,
+        "POST", "/api/v1/models/load", access=MODELS, errors=LOAD_ERRORS, cancellable=True
     )
-    @json_handler(LoadBody)
     async def load(self, body: LoadBody) -> LoadedAnswer:
         """Load a model, and answer once it is ready, in LM Studio's format."""
         began = time.monotonic()
@@ -224,23 +211,15 @@ class LMStudioModelsApi:
             load_config=_config(loaded) if body.echo_load_config else UNSET,
         )
 
-    @_models_route(
-        "POST",
-        "/api/v1/models/unload",
-        access=MODELS,
-        request=UnloadBody,
-        response=UnloadedAnswer,
-        errors=(404, 413, 422),
-    )
-    async def unload(self, request: Request) -> Response:
+    @_models_route("POST", "/api/v1/models/unload", access=MODELS, errors=(404, 413, 422))
+    async def unload(self, body: UnloadBody) -> UnloadedAnswer:
         """Let running answers finish, then unload a model, in LM Studio's format."""
-        body = await read_json(request, UnloadBody)
         if not await self._services.manager.unload(body.instance_id):
             raise ModelNotFound(
                 f"The model {body.instance_id[:200]!r} is not loaded.",
                 hint="`GET /api/v1/models` shows what is.",
             )
-        return JSONResponse(UnloadedAnswer(body.instance_id))
+        return UnloadedAnswer(body.instance_id)
 
     def _named(self) -> list[tuple[str, StoredModel, ModelFacts]]:
         return [

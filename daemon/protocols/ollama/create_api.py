@@ -19,7 +19,7 @@ from ingle.models.store.blob_folder import BlobWriter
 from ingle.models.store.model_copies import ModelCopier, ModelOverrides
 
 from ...errors import InvalidBody, NotFound, UnsupportedField
-from ...http.bodies import OLLAMA, JSONResponse, read_chunks, read_json, run_until_disconnect
+from ...http.bodies import OLLAMA, JSONResponse, read_chunks, run_until_disconnect
 from ...http.route_access import MODELS_UNRESTRICTED
 from ...http.route_spec import StreamSpec, route
 from ...http.sse_writer import EventStream, EventWriter
@@ -55,14 +55,12 @@ class OllamaCreateApi:
     @_route(
         "POST",
         "/api/create",
-        request=CreateRequest,
         response=Progress,
         stream=StreamSpec({"": Progress}, only_if="`stream` is not false", media_type=NDJSON_MEDIA),
         errors=(404, 409, 413, 422, 502, 507),
     )
-    async def create(self, request: Request) -> Response:
+    async def create(self, request: Request, body: CreateRequest) -> Response:
         """Make a model of another one or of an uploaded file."""
-        body = await read_json(request, CreateRequest)
         name = required_name(body.model, body.name)
         _refuse(body)
         self._maker.free_name(name)
@@ -77,9 +75,8 @@ class OllamaCreateApi:
         return EventStream(produce, style=LINES)
 
     @_route("HEAD", "/api/blobs/{digest}", response=str, errors=(404,))
-    async def has_blob(self, request: Request) -> Response:
+    async def has_blob(self, digest: str) -> Response:
         """Whether a file with this digest is here."""
-        digest: str = request.path_params["digest"]
         if await asyncio.to_thread(self._maker.find, digest) is None:
             raise NotFound(f"blob {digest[:80]!r} not found")
         return PlainTextResponse()
@@ -87,12 +84,11 @@ class OllamaCreateApi:
     @_route(
         "POST", "/api/blobs/{digest}", upload=True, response=str, status=201, errors=(408, 413, 507)
     )
-    async def receive_blob(self, request: Request) -> Response:
+    async def receive_blob(self, request: Request, digest: str) -> Response:
         """Upload a file with this digest.
 
         The file is written to disk as it arrives.
         """
-        digest: str = request.path_params["digest"]
         if await asyncio.to_thread(self._maker.find, digest) is not None:
             return PlainTextResponse(status_code=201)
         length = request.headers.get("content-length")

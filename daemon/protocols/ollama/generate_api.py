@@ -22,7 +22,6 @@ from ...errors import InvalidBody
 from ...http.bodies import (
     OLLAMA,
     JSONResponse,
-    json_handler,
     read_json,
     run_until_disconnect,
     translate,
@@ -231,31 +230,28 @@ class OllamaEmbedApi:
     def __init__(self, services: Services) -> None:
         self._services = services
 
-    @_embed_route("/api/embed", request=EmbedBody, response=Embeddings)
-    async def embed(self, request: Request) -> Response:
+    @_embed_route("/api/embed", request=EmbedBody)
+    async def embed(self, request: Request) -> Embeddings:
         """Turn texts into vectors, in Ollama's format."""
         began = time.monotonic()
         body = await read_json(request, EmbedBody)
         vectors = await run_until_disconnect(request.receive, self._vectors(body))
         rows, tokens, load_seconds = vectors
-        return JSONResponse(
-            Embeddings(
-                model=required_name(body.model),
-                embeddings=rows,
-                total_duration=round((time.monotonic() - began) * NANOSECONDS),
-                load_duration=round(load_seconds * NANOSECONDS),
-                prompt_eval_count=tokens,
-            )
+        return Embeddings(
+            model=required_name(body.model),
+            embeddings=rows,
+            total_duration=round((time.monotonic() - began) * NANOSECONDS),
+            load_duration=round(load_seconds * NANOSECONDS),
+            prompt_eval_count=tokens,
         )
 
-    @_embed_route("/api/embeddings", request=OldEmbedBody, response=OldEmbedding)
-    @json_handler(OldEmbedBody)
-    async def embeddings(self, old: OldEmbedBody) -> OldEmbedding:
+    @_embed_route("/api/embeddings", cancellable=True)
+    async def embeddings(self, body: OldEmbedBody) -> OldEmbedding:
         """Turn one text into a vector, as Ollama's older clients ask."""
-        body = EmbedBody(
-            model=old.model, input=old.prompt, keep_alive=old.keep_alive, options=old.options
+        texts = EmbedBody(
+            model=body.model, input=body.prompt, keep_alive=body.keep_alive, options=body.options
         )
-        rows, _, _ = await self._vectors(body)
+        rows, _, _ = await self._vectors(texts)
         return OldEmbedding(rows[0] if rows else [])
 
     async def _vectors(self, body: EmbedBody) -> tuple[list[Any], int, float]:

@@ -12,7 +12,7 @@ from ingle.backends.base.requests import EmbedRequest, Priority, RerankRequest
 from ingle.models.model_task import ModelTask
 
 from ...errors import InvalidBody, UnsupportedField
-from ...http.bodies import OPENAI, json_handler, parse
+from ...http.bodies import OPENAI, parse
 from ...http.route_access import INFERENCE
 from ...http.route_spec import route
 from ...lifecycle.lease import Lease
@@ -74,11 +74,9 @@ class EmbeddingsApi:
         "/v1/embeddings",
         access=INFERENCE,
         error_format=OPENAI,
-        request=EmbeddingsRequest,
-        response=EmbeddingList,
         errors=EMBEDDING_ERRORS,
+        cancellable=True,
     )
-    @json_handler(EmbeddingsRequest)
     async def embeddings(self, body: EmbeddingsRequest) -> EmbeddingList:
         """Turn texts into vectors."""
         return await self.embed(body, Priority.INTERACTIVE)
@@ -205,11 +203,9 @@ class RerankApi:
         "/v1/rerank",
         access=INFERENCE,
         error_format=OPENAI,
-        request=RerankBody,
-        response=RerankAnswer,
         errors=EMBEDDING_ERRORS,
+        cancellable=True,
     )
-    @json_handler(RerankBody)
     async def rerank(self, body: RerankBody) -> RerankAnswer:
         """Rank documents by how well they answer a query."""
         texts = [item if isinstance(item, str) else item.text for item in body.documents]

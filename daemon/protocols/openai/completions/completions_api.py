@@ -10,7 +10,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ....http.bodies import OPENAI, parse, read_json, translate
+from ....http.bodies import OPENAI, parse, translate
 from ....http.route_access import INFERENCE
 from ....http.route_spec import GENERATION_ERRORS, StreamSpec, route
 from ....http.sse_writer import StreamStyle
@@ -41,25 +41,21 @@ class CompletionsApi:
 
     @_route(
         "/v1/chat/completions",
-        request=ChatCompletionRequest,
         response=ChatCompletion,
         stream=StreamSpec({"": ChatCompletionChunk}, only_if="`stream` is true"),
     )
-    async def chat_completions(self, request: Request) -> Response:
+    async def chat_completions(self, request: Request, body: ChatCompletionRequest) -> Response:
         """Answer a conversation."""
-        body = await read_json(request, ChatCompletionRequest)
         job = await translate(request, partial(chat_job, body, _origin(request, body)))
         return await self._answer(request, body, job, ChatStream, chat_completion)
 
     @_route(
         "/v1/completions",
-        request=PlainCompletionRequest,
         response=TextCompletion,
         stream=StreamSpec({"": TextCompletion}, only_if="`stream` is true"),
     )
-    async def completions(self, request: Request) -> Response:
+    async def completions(self, request: Request, body: PlainCompletionRequest) -> Response:
         """Continue one or several prompts."""
-        body = await read_json(request, PlainCompletionRequest)
         job = await translate(request, partial(completion_job, body, _origin(request, body)))
         return await self._answer(request, body, job, CompletionStream, completion)
 
