@@ -28,8 +28,8 @@ from ..http.route_access import ANY, INFERENCE, READ
 from ..http.route_spec import Parameter, route
 from ..installed_version import installed_version
 from ..model_process.model_run import ModelState
-from ..services import Services
 from .native.types import Health, Readiness
+from .services_api import ServicesApi
 
 if TYPE_CHECKING:
     from prometheus_client import Metric
@@ -37,11 +37,8 @@ if TYPE_CHECKING:
 _route = partial(route, "GET", error_format=NATIVE)
 
 
-class HealthApi:
+class HealthApi(ServicesApi):
     """`/health` and `/health/ready`."""
-
-    def __init__(self, services: Services) -> None:
-        self._services = services
 
     @_route("/health", access=ANY)
     async def health(self) -> Health:
@@ -111,11 +108,8 @@ HELP = {
 """Each field of `Gauges`; totals count since the model's process started."""
 
 
-class MetricsApi:
+class MetricsApi(ServicesApi):
     """`/metrics`."""
-
-    def __init__(self, services: Services) -> None:
-        self._services = services
 
     @route("GET", "/metrics", access=READ, error_format=NATIVE, response=str)
     async def metrics(self) -> Response:

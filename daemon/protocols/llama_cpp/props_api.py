@@ -22,8 +22,8 @@ from ...installed_version import installed_version
 from ...load_planning.load_planner import LoadOptions
 from ...model_process.loaded_model import loaded_model
 from ...model_process.model_run import ModelState
-from ...services import Services
 from ..request_options import SamplingOptions, merge_sampling
+from ..services_api import ServicesApi
 from .completions_api import chosen_model
 
 _MODEL = Parameter("model", "query", str, "The model; left out, the one used last, or the default.")
@@ -83,11 +83,8 @@ class NoSlot(RequestError):
 _route = partial(route, "GET", error_format=LLAMA_CPP)
 
 
-class PropsApi:
+class PropsApi(ServicesApi):
     """`/props`, `/slots` and `/lora-adapters`, for reading."""
-
-    def __init__(self, services: Services) -> None:
-        self._services = services
 
     @_route("/props", access=LISTS, parameters=(_MODEL,), errors=(404, 422))
     async def props(self, request: Request) -> Props:

@@ -19,13 +19,13 @@ from ...http.bodies import LLAMA_CPP, OPENAI
 from ...http.route_access import INFERENCE
 from ...http.route_spec import GENERATION_ERRORS, route
 from ...lifecycle.lease import Lease
-from ...services import Services
 from ..answer_values import vector_rows
 from ..ingle_options import RequestOrigin
 from ..openai.completions.request_types import ChatCompletionRequest
 from ..openai.completions.requests import chat_job
 from ..openai.embeddings_api import RerankAnswer, embedding_inputs, rank
 from ..request_options import check_token_ids
+from ..services_api import ServicesApi
 from .completions_api import chosen_model, token_ids
 from .types import Content, DetokenizeBody, Piece, RenderedPrompt, TokenizeBody, TokenPiece, Tokens
 
@@ -49,11 +49,8 @@ _route = partial(
 )
 
 
-class TokenizeApi:
+class TokenizeApi(ServicesApi):
     """`/tokenize`, `/detokenize` and `/apply-template`."""
-
-    def __init__(self, services: Services) -> None:
-        self._services = services
 
     @_route("/tokenize")
     async def tokenize(self, body: TokenizeBody) -> Tokens:
@@ -164,11 +161,8 @@ class ScoredText(msgspec.Struct, frozen=True, kw_only=True):
     text: str | UnsetType = UNSET
 
 
-class LlamaCppEmbeddingsApi:
+class LlamaCppEmbeddingsApi(ServicesApi):
     """`/embedding`, `/embeddings`, `/rerank`, `/reranking` and `/v1/reranking`."""
-
-    def __init__(self, services: Services) -> None:
-        self._services = services
 
     @_route("/embedding")
     @_route("/embeddings")

@@ -22,7 +22,8 @@ from ...http.route_access import ADMIN, READ
 from ...http.route_spec import Parameter, StreamSpec
 from ...http.sse_writer import EventStream, EventWriter
 from ...installed_version import installed_version
-from .native_api import NATIVE_STREAM, NativeApi, native_route
+from ..services_api import ServicesApi
+from .native_api import NATIVE_STREAM, native_route
 
 HUB_EVENTS = StreamSpec(
     {"gauges": GaugesEvent, "model": LoadedModel, "pull": DownloadProgress, "pages": PagesEvent}
@@ -32,7 +33,7 @@ DEVICES_TIMEOUT = 2.0
 """Seconds to wait for the readings of all devices."""
 
 
-class DaemonApi(NativeApi):
+class DaemonApi(ServicesApi):
     """Routes about the daemon and its machine."""
 
     @native_route("GET", "/ingle/v1/status", access=READ)

@@ -9,10 +9,11 @@ from ...retention.data_inventory import DATA_INVENTORY, measure
 from ...retention.forget_request import ForgetRequest, Forgotten, KeptInMemory, KeptPlaces
 from ...retention.forgetter import Forgetter
 from ...services import Services
-from .native_api import NativeApi, native_route
+from ..services_api import ServicesApi
+from .native_api import native_route
 
 
-class ForgetApi(NativeApi):
+class ForgetApi(ServicesApi):
     """Routes about stored data."""
 
     def __init__(self, services: Services) -> None:

@@ -39,7 +39,8 @@ from ...routing.routed_backend import open_route
 from ...services import Services
 from ..ingle_options import PRIVATE_HEADER, origin_of, routing_preference_of
 from ..request_options import SamplingOptions, resampled
-from .native_api import NATIVE_STREAM, NativeApi, native_route
+from ..services_api import ServicesApi
+from .native_api import NATIVE_STREAM, native_route
 from .requests import conversation_request, generation_request
 from .types import GenerationRequest, TokensRequest
 
@@ -62,7 +63,7 @@ FOLLOW_PARAMETERS = (
 )
 
 
-class GenerationsApi(NativeApi):
+class GenerationsApi(ServicesApi):
     """`/ingle/v1/generations` and `/ingle/v1/tokens`."""
 
     @native_route(

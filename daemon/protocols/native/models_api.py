@@ -37,8 +37,9 @@ from ...library.pulls import Pull
 from ...library.remove_model import remove_model
 from ...load_planning.fit_report import FitReport, report_fit
 from ...load_planning.load_planner import LoadOptions
+from ..services_api import ServicesApi
 from .model_entries import list_entries, model_entry, removed
-from .native_api import NATIVE_STREAM, NativeApi, native_route
+from .native_api import NATIVE_STREAM, native_route
 from .types import AddRequest, LoadRequest, ModelRequest, UnloadRequest
 
 LOAD_ERRORS = (404, 409, 422, 500, 503, 507)
@@ -55,7 +56,7 @@ FIT_PARAMETERS = (
 )
 
 
-class NativeModelsApi(NativeApi):
+class NativeModelsApi(ServicesApi):
     """Routes about stored and loaded models, and downloads."""
 
     @native_route("GET", "/ingle/v1/models", access=LISTS, parameters=(COMPARE_PARAMETER,))

@@ -30,7 +30,8 @@ from ...routing.policy.policy import Policy
 from ...routing.policy.policy_file import PolicyError
 from ...routing.routing_explanation import explain
 from ..ingle_options import PRIVATE_HEADER, origin_of, routing_preference_of
-from .native_api import NativeApi, native_route
+from ..services_api import ServicesApi
+from .native_api import native_route
 from .requests import generation_request
 from .types import ExplainRequest
 
@@ -46,7 +47,7 @@ class LedgerEntries(msgspec.Struct, frozen=True):
     left_out: int
 
 
-class RoutingApi(NativeApi):
+class RoutingApi(ServicesApi):
     """Routes about routing, and about the record of outbound requests."""
 
     @native_route("GET", "/ingle/v1/routing", access=READ)

@@ -35,6 +35,7 @@ from ..answer_values import vector_rows
 from ..ingle_options import PRIVATE_HEADER, origin_of
 from ..job import Job
 from ..job_runner import JobRunner
+from ..services_api import ServicesApi
 from .answers import (
     LINES,
     NANOSECONDS,
@@ -224,11 +225,8 @@ _embed_route = partial(
 )
 
 
-class OllamaEmbedApi:
+class OllamaEmbedApi(ServicesApi):
     """`POST /api/embed` and `POST /api/embeddings`."""
-
-    def __init__(self, services: Services) -> None:
-        self._services = services
 
     @_embed_route("/api/embed", request=EmbedBody)
     async def embed(self, request: Request) -> Embeddings:

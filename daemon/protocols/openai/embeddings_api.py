@@ -19,6 +19,7 @@ from ...lifecycle.lease import Lease
 from ...services import Services
 from ..answer_values import vector_rows
 from ..request_options import LARGEST_TOKEN_ID
+from ..services_api import ServicesApi
 
 MAX_INPUTS = 2048
 
@@ -63,11 +64,8 @@ class EmbeddingList(msgspec.Struct, frozen=True, kw_only=True):
 EMBEDDING_ERRORS = (404, 408, 413, 422, 500, 503, 507)
 
 
-class EmbeddingsApi:
+class EmbeddingsApi(ServicesApi):
     """`POST /v1/embeddings`."""
-
-    def __init__(self, services: Services) -> None:
-        self._services = services
 
     @route(
         "POST",
@@ -192,11 +190,8 @@ class RerankAnswer(msgspec.Struct, frozen=True, kw_only=True):
     usage: PromptUsage
 
 
-class RerankApi:
+class RerankApi(ServicesApi):
     """`POST /v1/rerank`."""
-
-    def __init__(self, services: Services) -> None:
-        self._services = services
 
     @route(
         "POST",
