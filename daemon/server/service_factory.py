@@ -10,12 +10,14 @@ from ingle.backends.base.backend import Backend, stream_events
 from ingle.backends.base.load_spec import LoadSpec
 from ingle.models.catalog import Catalog
 from ingle.models.metadata.stored_model import StoredModel
+from ingle.models.store.model_copies import ModelCopier
 from ingle.models.store.model_store import ModelStore
 
 from ..batches.batch_manager import BatchManager
 from ..event_hub import EventHub
 from ..generations.generation_registry import GenerationRegistry
 from ..library.aliases import AliasTable
+from ..library.model_facts import FactsReader
 from ..library.model_places import model_places
 from ..library.pulls import PullManager
 from ..lifecycle.model_manager import ModelManager
@@ -85,6 +87,8 @@ def build_services(
         config=config,
         store=store,
         catalog=catalog,
+        copier=ModelCopier(store),
+        facts=FactsReader(),
         manager=manager,
         generations=GenerationRegistry(manager),
         # Twice the slots, so that no slot waits for the next request of a batch.

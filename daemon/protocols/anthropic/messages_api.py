@@ -34,10 +34,9 @@ from ...http.bodies import (
 from ...http.route_access import INFERENCE
 from ...http.route_spec import GENERATION_ERRORS, StreamSpec, route
 from ...http.sse_writer import StreamStyle
-from ...services import Services
 from ..ingle_options import PRIVATE_HEADER, RequestOrigin, origin_of
 from ..job import AnswerBuilder, Job
-from ..job_runner import JobRunner
+from ..job_runner import JobApi
 from .requests import messages_job, prompt_request
 from .types import (
     ContentBlockDelta,
@@ -232,11 +231,8 @@ EVENTS = {
 _route = partial(route, "POST", access=INFERENCE, error_format=ANTHROPIC, errors=GENERATION_ERRORS)
 
 
-class MessagesApi:
+class MessagesApi(JobApi):
     """The routes under `/v1/messages`."""
-
-    def __init__(self, services: Services) -> None:
-        self._runner = JobRunner(services)
 
     @_route(
         "/v1/messages",

@@ -26,7 +26,7 @@ from ...model_process.model_run import ModelRun
 from ...services import Services
 from ..ingle_options import PRIVATE_HEADER, origin_of
 from ..job import AnswerBuilder, Job
-from ..job_runner import JobRunner
+from ..job_runner import JobApi
 from .answers import (
     AnswerComplete,
     CompletionFrames,
@@ -58,21 +58,18 @@ _route = partial(
     parameters=(PRIVATE_HEADER,),
     errors=GENERATION_ERRORS,
 )
+_STYLE = StreamStyle(on_error=LLAMA_CPP.frame)
 
 
-class LlamaCppCompletionsApi:
+class LlamaCppCompletionsApi(JobApi):
     """`/infill`, and `/completion` under both of its names."""
-
-    def __init__(self, services: Services, facts: FactsReader) -> None:
-        self._services = services
-        self._facts = facts
-        self._runner = JobRunner(services)
-        self._style = StreamStyle(on_error=LLAMA_CPP.frame)
 
     @_route("/infill")
     async def infill(self, request: Request, body: InfillRequest) -> Response:
         """Fill a gap in a text, as llama-server does."""
-        model = await asyncio.to_thread(infilling_model, self._services, self._facts, body.model)
+        model = await asyncio.to_thread(
+            infilling_model, self._services, self._services.facts, body.model
+        )
         return await self._answer(
             request, body, infill_job(body, model, origin_of(request, body.ingle))
         )
@@ -95,7 +92,7 @@ class LlamaCppCompletionsApi:
     async def _answer(self, request: Request, body: GenerationFields, job: Job) -> Response:
         if body.stream:
             frames = partial(CompletionFrames, body=body)
-            return self._runner.stream(job, frames, self._style)
+            return self._runner.stream(job, frames, _STYLE)
         answers = await run_until_disconnect(request.receive, self._guarded(body, job))
         chosen = [only_fields(answer, body.response_fields) for answer in answers]
         return JSONResponse(chosen[0] if len(chosen) == 1 else chosen)

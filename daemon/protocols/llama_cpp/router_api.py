@@ -15,8 +15,8 @@ from ...http.route_access import LISTS, MODELS, READ
 from ...http.route_spec import GENERATION_ERRORS, StreamSpec, route
 from ...http.sse_writer import EventStream, EventWriter, StreamStyle
 from ...model_process.model_run import ModelState
-from ...services import Services
 from ..openai.models_api import ModelMeta, ModelsApi
+from ..services_api import ServicesApi
 
 Status = Literal["unloaded", "loading", "loaded"]
 
@@ -98,6 +98,7 @@ class _Changed(msgspec.Struct):
     fraction: float
 
 
+_changed_decoder = msgspec.json.Decoder(_Changed)
 _named_route = partial(
     route,
     "POST",
@@ -110,18 +111,13 @@ _named_route = partial(
 _route = partial(route, "GET", error_format=LLAMA_CPP)
 
 
-class RouterApi:
+class RouterApi(ServicesApi):
     """`/models` and the routes below it."""
-
-    def __init__(self, services: Services, models: ModelsApi) -> None:
-        self._services = services
-        self._models = models
-        self._changed = msgspec.json.Decoder(_Changed)
 
     @_route("/models", access=LISTS)
     async def list_models(self) -> RoutedModels:
         """The models and their states, in llama-server's format."""
-        models = await self._models.listed()
+        models = await ModelsApi(self._services).listed()
         names: dict[str, list[str]] = {}
         for model in models:
             if isinstance(model.root, str):
@@ -164,7 +160,7 @@ class RouterApi:
             out.write(b"")
             async for event in subscription:
                 if event.name == "model":
-                    await out.send(_frame(self._changed.decode(event.data)))
+                    await out.send(_frame(_changed_decoder.decode(event.data)))
 
 
 def _status(state: ModelState) -> Status:

@@ -24,20 +24,20 @@ from ...http.route_access import INFERENCE, LISTS, MODELS
 from ...http.route_spec import GENERATION_ERRORS, StreamSpec, route
 from ...http.sse_writer import StreamStyle
 from ...installed_version import installed_version
-from ...library.model_facts import FactsReader, ModelFacts
+from ...library.model_facts import ModelFacts
 from ...load_planning.load_planner import LoadOptions
 from ...model_process.loaded_model import loaded_model
 from ...model_process.model_run import ModelRun, ModelState
-from ...services import Services
 from ..ingle_options import PRIVATE_HEADER, origin_of
 from ..job import AnswerBuilder
-from ..job_runner import JobRunner
+from ..job_runner import JobApi
 from ..ollama.model_descriptions import human_number, named_models
 from ..ollama.requests import keep_alive_seconds
 from ..openai.completions.answers import ChatStream, CompletionStream, chat_completion, completion
 from ..openai.completions.requests import chat_job, completion_job
 from ..openai.completions.types import ChatCompletionChunk, TextCompletion
 from ..openai.embeddings_api import EmbeddingList, EmbeddingsApi
+from ..services_api import ServicesApi
 from .types import (
     ChatBody,
     CompletionBody,
@@ -67,12 +67,8 @@ _route = partial(route, "POST", access=INFERENCE, error_format=OPENAI, errors=GE
 _STYLE = StreamStyle(on_error=OPENAI.frame)
 
 
-class LMStudioCompletionsApi:
+class LMStudioCompletionsApi(JobApi):
     """`POST /api/v0/chat/completions`, `/api/v0/completions` and `/api/v0/embeddings`."""
-
-    def __init__(self, services: Services) -> None:
-        self._embedder = EmbeddingsApi(services)
-        self._runner = JobRunner(services)
 
     @_route(
         "/api/v0/chat/completions",
@@ -115,7 +111,7 @@ class LMStudioCompletionsApi:
     @_route("/api/v0/embeddings", cancellable=True)
     async def embed(self, body: LMStudioEmbeddings) -> EmbeddingList:
         """Turn texts into vectors."""
-        return await self._embedder.embed(body, Priority.INTERACTIVE)
+        return await EmbeddingsApi(self._services).embed(body, Priority.INTERACTIVE)
 
 
 def _measurements(collected: AnswerBuilder) -> dict[str, Any]:
@@ -163,12 +159,8 @@ LOAD_ERRORS = (404, 409, 413, 422, 500, 503, 507)
 _models_route = partial(route, error_format=OPENAI)
 
 
-class LMStudioModelsApi:
+class LMStudioModelsApi(ServicesApi):
     """LM Studio's lists of models, and loading and unloading them."""
-
-    def __init__(self, services: Services, facts: FactsReader) -> None:
-        self._services = services
-        self._facts = facts
 
     @_models_route("GET", "/api/v0/models", access=LISTS)
     async def list_models(self) -> LMStudioModels:
@@ -182,7 +174,7 @@ class LMStudioModelsApi:
         """One installed model, in LM Studio's format."""
         name: str = request.path_params["id"]
         model = await asyncio.to_thread(self._services.resolve, name)
-        facts = await asyncio.to_thread(self._facts.read, model)
+        facts = await asyncio.to_thread(self._services.facts.read, model)
         return _listed(name, model, facts, self._run(model))
 
     @_models_route("GET", "/api/v1/models", access=LISTS)
@@ -223,7 +215,7 @@ class LMStudioModelsApi:
 
     def _named(self) -> list[tuple[str, StoredModel, ModelFacts]]:
         return [
-            (name, model, self._facts.read(model))
+            (name, model, self._services.facts.read(model))
             for name, model in named_models(self._services)
             if model.task is not ModelTask.RERANK
         ]

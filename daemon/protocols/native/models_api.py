@@ -11,7 +11,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ingle.models.model_task import Pooling
-from ingle.models.store.model_copies import ModelCopier
 
 from ...access.permission import current_permission
 from ...client.generation_types import ErrorEvent
@@ -121,8 +120,7 @@ class NativeModelsApi(ServicesApi):
         services = self._services
         if not Path(body.path).is_absolute():
             raise InvalidBody("'path' must be absolute.", param="path")
-        copier = ModelCopier(services.store)
-        model = await asyncio.to_thread(copier.add, Path(body.path), body.name)
+        model = await asyncio.to_thread(services.copier.add, Path(body.path), body.name)
         return await asyncio.to_thread(model_entry, services, model)
 
     @native_route(

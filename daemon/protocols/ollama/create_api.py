@@ -16,18 +16,17 @@ from ingle.backends.base.sampling_params import SAMPLING_OPTIONS
 from ingle.models.errors import HashMismatch
 from ingle.models.metadata.stored_model import FirstMessage, StoredModel
 from ingle.models.store.blob_folder import BlobWriter
-from ingle.models.store.model_copies import ModelCopier, ModelOverrides
+from ingle.models.store.model_copies import ModelOverrides
 
 from ...errors import InvalidBody, NotFound, UnsupportedField
 from ...http.bodies import OLLAMA, JSONResponse, read_chunks, run_until_disconnect
 from ...http.route_access import MODELS_UNRESTRICTED
 from ...http.route_spec import StreamSpec, route
 from ...http.sse_writer import EventStream, EventWriter
-from ...library.model_facts import FactsReader
-from ...services import Services
+from ..services_api import ServicesApi
 from .answers import LINES, NDJSON_MEDIA
 from .messages import chat_messages
-from .model_descriptions import INSERT_NOTE, required_name, resolve_model
+from .model_descriptions import INSERT_NOTE, required_name, resolve_model, vacate
 from .requests import model_options
 from .types import CreateRequest, Progress
 
@@ -37,20 +36,8 @@ _PIECE = 4 * 2**20
 _route = partial(route, access=MODELS_UNRESTRICTED, error_format=OLLAMA)
 
 
-class OllamaCreateApi:
-    """`POST /api/create` and the uploads for it; `vacate` unloads a model to be replaced."""
-
-    def __init__(
-        self,
-        services: Services,
-        facts: FactsReader,
-        maker: ModelCopier,
-        vacate: Callable[[str], Awaitable[None]],
-    ) -> None:
-        self._services = services
-        self._facts = facts
-        self._maker = maker
-        self._vacate = vacate
+class OllamaCreateApi(ServicesApi):
+    """`POST /api/create` and the uploads for it."""
 
     @_route(
         "POST",
@@ -63,7 +50,7 @@ class OllamaCreateApi:
         """Make a model of another one or of an uploaded file."""
         name = required_name(body.model, body.name)
         _refuse(body)
-        self._maker.free_name(name)
+        self._services.copier.free_name(name)
         make = await self._plan(body, name)
         if body.stream is False:
             await run_until_disconnect(request.receive, make(None))
@@ -77,7 +64,7 @@ class OllamaCreateApi:
     @_route("HEAD", "/api/blobs/{digest}", response=str, errors=(404,))
     async def has_blob(self, digest: str) -> Response:
         """Whether a file with this digest is here."""
-        if await asyncio.to_thread(self._maker.find, digest) is None:
+        if await asyncio.to_thread(self._services.copier.find, digest) is None:
             raise NotFound(f"blob {digest[:80]!r} not found")
         return PlainTextResponse()
 
@@ -89,10 +76,10 @@ class OllamaCreateApi:
 
         The file is written to disk as it arrives.
         """
-        if await asyncio.to_thread(self._maker.find, digest) is not None:
+        if await asyncio.to_thread(self._services.copier.find, digest) is not None:
             return PlainTextResponse(status_code=201)
         length = request.headers.get("content-length")
-        with self._maker.blobs.receive(digest, int(length) if length else None) as writer:
+        with self._services.copier.blobs.receive(digest, int(length) if length else None) as writer:
             await self._receive(request, writer)
             try:
                 await asyncio.to_thread(writer.finish)
@@ -121,11 +108,11 @@ class OllamaCreateApi:
         template: str | None = body.template or None
         if body.from_:
             source = await resolve_model(self._services, body.from_)
-            facts = await asyncio.to_thread(self._facts.read, source)
+            facts = await asyncio.to_thread(self._services.facts.read, source)
             template = _own_template(template, facts.template)
         elif body.files:
             digest = _only_file(body.files)
-            if await asyncio.to_thread(self._maker.find, digest) is None:
+            if await asyncio.to_thread(self._services.copier.find, digest) is None:
                 raise NotFound(f"blob {digest[:80]!r} not found", hint="Upload it first.")
         else:
             raise InvalidBody("neither 'from' or 'files' was specified", param="from")
@@ -133,11 +120,11 @@ class OllamaCreateApi:
 
         async def make(out: EventWriter | None) -> None:
             await _tell(out, "parsing GGUF" if source is None else "using existing layer")
-            await self._vacate(name)
+            await vacate(self._services, name)
             if source is not None:
-                await asyncio.to_thread(self._maker.copy, source, name, changes)
+                await asyncio.to_thread(self._services.copier.copy, source, name, changes)
             else:
-                await asyncio.to_thread(self._maker.from_blob, digest, name, changes)
+                await asyncio.to_thread(self._services.copier.from_blob, digest, name, changes)
             await _tell(out, "writing manifest")
             await _tell(out, "success")
 

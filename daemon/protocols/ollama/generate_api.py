@@ -28,13 +28,11 @@ from ...http.bodies import (
 )
 from ...http.route_access import INFERENCE
 from ...http.route_spec import GENERATION_ERRORS, StreamSpec, route
-from ...library.model_facts import FactsReader
 from ...lifecycle.lease import Lease
-from ...services import Services
 from ..answer_values import vector_rows
 from ..ingle_options import PRIVATE_HEADER, origin_of
 from ..job import Job
-from ..job_runner import JobRunner
+from ..job_runner import JobApi
 from ..services_api import ServicesApi
 from .answers import (
     LINES,
@@ -76,13 +74,8 @@ _route = partial(
 )
 
 
-class OllamaGenerateApi:
+class OllamaGenerateApi(JobApi):
     """`POST /api/chat` and `POST /api/generate`."""
-
-    def __init__(self, services: Services, facts: FactsReader) -> None:
-        self._services = services
-        self._facts = facts
-        self._runner = JobRunner(services)
 
     @_route(
         "/api/chat",
@@ -160,7 +153,7 @@ class OllamaGenerateApi:
         run = self._services.manager.find(model)
         if run is not None and run.info is not None and run.info.reasons:
             return True
-        return (await asyncio.to_thread(self._facts.read, model)).capabilities.reasons
+        return (await asyncio.to_thread(self._services.facts.read, model)).capabilities.reasons
 
 
 class ContextTokens:

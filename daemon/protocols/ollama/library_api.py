@@ -12,8 +12,6 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
 from ingle.models.download.pull_progress import PullProgress
-from ingle.models.errors import ModelError
-from ingle.models.store.model_copies import ModelCopier
 
 from ...errors import InvalidBody, UnsupportedField
 from ...http.bodies import NATIVE, OLLAMA, JSONResponse, read_json, run_until_disconnect
@@ -21,11 +19,10 @@ from ...http.route_access import ANY, LISTS, MODELS, MODELS_UNRESTRICTED
 from ...http.route_spec import StreamSpec, route
 from ...http.sse_writer import EventStream, EventWriter
 from ...installed_version import installed_version
-from ...library.model_facts import FactsReader
 from ...library.pulls import Pull
 from ...library.remove_model import remove_model
 from ...model_process.model_run import ModelState
-from ...services import Services
+from ..services_api import ServicesApi
 from .answers import LINES, NDJSON_MEDIA
 from .model_descriptions import (
     listed,
@@ -35,6 +32,7 @@ from .model_descriptions import (
     resolve_model,
     running,
     shown,
+    vacate,
 )
 from .types import (
     CopyRequest,
@@ -56,13 +54,8 @@ COMPATIBLE = "0.32.1"
 _route = partial(route, error_format=OLLAMA)
 
 
-class OllamaLibraryApi:
+class OllamaLibraryApi(ServicesApi):
     """The routes that list, describe, copy, delete, pull and push models."""
-
-    def __init__(self, services: Services, facts: FactsReader, maker: ModelCopier) -> None:
-        self._services = services
-        self._facts = facts
-        self._maker = maker
 
     @route("GET", "/", access=ANY, error_format=NATIVE, response=str)
     async def root(self) -> Response:
@@ -90,7 +83,7 @@ class OllamaLibraryApi:
         manager = self._services.manager
         runs = [manager.find(model) for model in manager.models()]
         ready = [run for run in runs if run is not None and run.state is ModelState.READY]
-        facts = [await asyncio.to_thread(self._facts.read, run.model) for run in ready]
+        facts = [await asyncio.to_thread(self._services.facts.read, run.model) for run in ready]
         rows = [running(run, found) for run, found in zip(ready, facts, strict=True)]
         return RunningModels(sorted(rows, key=lambda row: row.expires_at, reverse=True))
 
@@ -99,7 +92,7 @@ class OllamaLibraryApi:
         """Everything about one model, in Ollama's format."""
         name = required_name(body.model, body.name)
         model = await resolve_model(self._services, name)
-        facts = await asyncio.to_thread(self._facts.read, model)
+        facts = await asyncio.to_thread(self._services.facts.read, model)
         answer = shown(name, model, facts, verbose=bool(body.verbose))
         if request.headers.get("user-agent", "").startswith("GitHubCopilotChat/"):
             # It shows this name to users, who know the model by the requested name.
@@ -118,8 +111,8 @@ class OllamaLibraryApi:
         if not body.source or not body.destination:
             raise InvalidBody("'source' and 'destination' must both name a model.", param="source")
         source = await resolve_model(self._services, body.source)
-        await self.vacate(body.destination)
-        await asyncio.to_thread(self._maker.copy, source, body.destination)
+        await vacate(self._services, body.destination)
+        await asyncio.to_thread(self._services.copier.copy, source, body.destination)
         return PlainTextResponse()
 
     @_route("DELETE", "/api/delete", access=MODELS, response=str, errors=(404, 409, 413, 422))
@@ -171,17 +164,9 @@ class OllamaLibraryApi:
             async for line in pull_lines(pull, digest):
                 await out.send(msgspec.json.encode(line) + b"\n")
 
-    async def vacate(self, name: str) -> None:
-        """Unload the model that is about to be replaced; raises `UnusableName`."""
-        full_name = self._maker.free_name(name)
-        try:
-            await self._services.manager.unload(full_name)
-        except ModelError:
-            return  # there is none yet
-
     def _list(self) -> list[ListedModel]:
         rows = [
-            listed(name, model, self._facts.read(model))
+            listed(name, model, self._services.facts.read(model))
             for name, model in named_models(self._services)
         ]
         return sorted(rows, key=lambda row: row.modified_at, reverse=True)

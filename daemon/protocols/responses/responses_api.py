@@ -23,7 +23,7 @@ from ...http.sse_writer import EventStream, EventWriter, StreamStyle
 from ...services import Services
 from ..ingle_options import PRIVATE_HEADER, RequestOrigin, origin_of
 from ..job import AnswerBuilder, Job
-from ..job_runner import JobRunner
+from ..job_runner import JobApi
 from ..openai.list_pages import Page, page_of
 from .item_reader import seal
 from .items import CompactionItem, MessageItem, id_of
@@ -108,12 +108,11 @@ PAGE_PARAMETERS = (
 _route = partial(route, access=INFERENCE, error_format=OPENAI)
 
 
-class ResponsesApi:
+class ResponsesApi(JobApi):
     """The routes under `/v1/responses`."""
 
     def __init__(self, services: Services) -> None:
-        self._services = services
-        self._runner = JobRunner(services)
+        super().__init__(services)
         self._store = services.responses
         self._runs = BackgroundRuns()
         self._state = ConversationState(self._store, self._runs)

@@ -14,10 +14,9 @@ from ....http.bodies import OPENAI, parse, translate
 from ....http.route_access import INFERENCE
 from ....http.route_spec import GENERATION_ERRORS, StreamSpec, route
 from ....http.sse_writer import StreamStyle
-from ....services import Services
 from ...ingle_options import PRIVATE_HEADER, RequestOrigin, origin_of
 from ...job import AnswerBuilder, Job
-from ...job_runner import AnswerEncoder, JobRunner
+from ...job_runner import AnswerEncoder, JobApi
 from .answers import ChatStream, CompletionStream, chat_completion, completion
 from .request_types import ChatCompletionRequest, CommonRequest, PlainCompletionRequest
 from .requests import chat_job, completion_job
@@ -33,11 +32,8 @@ _route = partial(
 )
 
 
-class CompletionsApi:
+class CompletionsApi(JobApi):
     """`POST /v1/chat/completions` and `POST /v1/completions`."""
-
-    def __init__(self, services: Services) -> None:
-        self._runner = JobRunner(services)
 
     @_route(
         "/v1/chat/completions",
