@@ -32,10 +32,11 @@ from typing import Literal
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from .client.client_errors import UserError
 from .client.error_types import ErrorDetail, NativeError
 
 
-class RequestError(Exception):
+class RequestError(UserError):
     """A failed request: HTTP status, stable code, message and, if possible, a hint."""
 
     status = 400
@@ -50,9 +51,7 @@ class RequestError(Exception):
         param: str | None = None,
         headers: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        super().__init__(message)
-        self.message = message
-        self.hint = hint
+        super().__init__(message, hint)
         self.param = param
         self.headers = headers
         if code is not None:

@@ -12,12 +12,14 @@ if TYPE_CHECKING:
 
     from ingle.models.catalog import Catalog
     from ingle.models.metadata.stored_model import StoredModel
+    from ingle.models.store.model_copies import ModelCopier
     from ingle.models.store.model_store import ModelStore
 
     from .batches.batch_manager import BatchManager
     from .event_hub import EventHub
     from .generations.generation_registry import GenerationRegistry
     from .library.aliases import AliasTable
+    from .library.model_facts import FactsReader
     from .library.pulls import PullManager
     from .lifecycle.model_manager import ModelManager
     from .load_planning.fit_forecast import FitForecaster
@@ -37,6 +39,8 @@ class Services:
     config: Config
     store: ModelStore
     catalog: Catalog
+    copier: ModelCopier
+    facts: FactsReader
     manager: ModelManager
     generations: GenerationRegistry
     pulls: PullManager

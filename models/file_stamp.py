@@ -22,13 +22,18 @@ class FileStamp(msgspec.Struct, frozen=True, array_like=True):
         """The stamp of a file with this `status`, best from its open descriptor."""
         return cls(str(path), status.st_size, status.st_mtime_ns, status.st_ino)
 
+    @classmethod
+    def find(cls, path: Path) -> FileStamp | None:
+        """The stamp of the file at this path; None if there is none."""
+        try:
+            return cls.of(path, path.stat())
+        except OSError:
+            return None
+
     @property
     def holds(self) -> bool:
         """Whether the file still exists, the same and unchanged."""
-        try:
-            return FileStamp.of(Path(self.path), Path(self.path).stat()) == self
-        except OSError:
-            return False
+        return FileStamp.find(Path(self.path)) == self
 
 
 def first_changed(stamps: Iterable[FileStamp]) -> str | None:

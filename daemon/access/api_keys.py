@@ -20,6 +20,7 @@ import msgspec
 from ingle.models.file_lock import FileLock
 from ingle.models.file_stamp import FileStamp
 
+from ..client.client_errors import UserError
 from ..http.route_access import Scope
 from ..stores.atomic_file import write_atomically
 from .permission import Permission
@@ -38,13 +39,8 @@ _USE_RESOLUTION = 3600
 _LOCK_SECONDS = 5.0
 
 
-class KeyFailure(Exception):
+class KeyFailure(UserError):
     """A key cannot be created, found or stored; the message is a sentence for the user."""
-
-    def __init__(self, message: str, hint: str | None = None) -> None:
-        super().__init__(message)
-        self.message = message
-        self.hint = hint
 
 
 class RequestRate(msgspec.Struct, frozen=True):

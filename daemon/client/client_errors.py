@@ -1,24 +1,29 @@
-"""Failures of a request to the daemon.
+"""Failures with a message for the user, and those of a request to the daemon.
 
-ClientError
-├── DaemonUnreachable     nothing listens at the daemon's address
-│   └── ConnectionLost    the connection broke before the answer was complete
-├── DaemonSilent          the daemon accepts connections but does not answer
-└── DaemonError           the daemon answered with an error
+UserError
+└── ClientError               a request to the daemon failed
+    ├── DaemonUnreachable     nothing listens at the daemon's address
+    │   └── ConnectionLost    the connection broke before the answer was complete
+    ├── DaemonSilent          the daemon accepts connections but does not answer
+    └── DaemonError           the daemon answered with an error
 """
 
 from __future__ import annotations
 
 
-class ClientError(Exception):
-    """A failed request: a message in one sentence, and maybe a hint on the next step."""
-
-    code = "client_error"
+class UserError(Exception):
+    """A failure: a message in one sentence, and maybe a hint on the next step."""
 
     def __init__(self, message: str, hint: str | None = None) -> None:
         super().__init__(message)
         self.message = message
         self.hint = hint
+
+
+class ClientError(UserError):
+    """A failed request."""
+
+    code = "client_error"
 
 
 class DaemonUnreachable(ClientError):

@@ -6,7 +6,7 @@ import asyncio
 import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import cache, wraps
+from functools import cache
 from typing import Any, TypeVar
 
 import msgspec
@@ -35,7 +35,6 @@ LARGE = 2**20
 """Bytes from which a body is translated in a thread, since it would delay other streams."""
 
 T = TypeVar("T")
-Api = TypeVar("Api")
 
 _PLACE = re.compile(r"^(?P<what>.*) - at `(?P<where>(?:key in )?\$.*)`$", re.DOTALL)
 _MISSING = re.compile(r"missing required field `(?P<field>[^`]+)`")
@@ -166,29 +165,6 @@ async def cancel_all(tasks: Iterable[asyncio.Future[Any]]) -> None:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
-
-
-def json_handler(
-    kind: type[T],
-) -> Callable[
-    [Callable[[Api, T], Awaitable[object]]], Callable[[Api, Request], Awaitable[Response]]
-]:
-    """Make a handler of a method that takes the body, of this type, and returns the answer.
-
-    The method is cancelled if the client disconnects.
-    """
-
-    def decorate(
-        method: Callable[[Api, T], Awaitable[object]],
-    ) -> Callable[[Api, Request], Awaitable[Response]]:
-        @wraps(method)
-        async def handle(self: Api, request: Request) -> Response:
-            body = await read_json(request, kind)
-            return JSONResponse(await run_until_disconnect(request.receive, method(self, body)))
-
-        return handle
-
-    return decorate
 
 
 @dataclass(frozen=True)

@@ -9,17 +9,24 @@ import re
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, get_type_hints
 
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import compile_path
 
-from .bodies import NATIVE, ErrorFormat
+from .bodies import (
+    NATIVE,
+    ErrorFormat,
+    JSONResponse,
+    parse,
+    read_body,
+    run_until_disconnect,
+)
 from .route_access import RouteAccess
 
 Endpoint = Callable[[Request], Awaitable[Response]]
-Handler = TypeVar("Handler", bound=Callable[..., Awaitable[Response]])
+Handler = TypeVar("Handler", bound=Callable[..., Awaitable[object]])
 
 GENERATION_ERRORS = (404, 408, 413, 422, 429, 500, 503, 507)
 """Statuses of errors that a request to a generating model may end with."""
@@ -67,8 +74,11 @@ async def _unbound(request: Request) -> Response:
 class RouteSpec:
     """One method and path: what it takes, returns and requires; a decorator of its handler.
 
-    `errors` are statuses in addition to those of all routes. `routes_of` sets `endpoint` and
-    `summary`, the first paragraph of the handler's docstring.
+    A handler takes any of `request`, `body` and the parameters of the path, by these names, and
+    returns a `Response` or a value to encode as JSON. The annotations of `body` and of the value
+    are `request` and `response`, which only other handlers set. `errors` are statuses in addition
+    to those of all routes. `routes_of` sets `endpoint` and `summary`, the first paragraph of the
+    handler's docstring.
     """
 
     method: Literal["GET", "HEAD", "POST", "DELETE"]
@@ -81,6 +91,9 @@ class RouteSpec:
     body_optional: bool = False
     upload: bool = False
     """Whether the body is written to a file as it arrives; `max_upload_bytes` limits it."""
+
+    cancellable: bool = False
+    """Whether the handler is cancelled when the client disconnects."""
 
     response: Any = None
     alternative: AlternativeResponse | None = None
@@ -103,10 +116,40 @@ route = RouteSpec
 def routes_of(api: object) -> list[RouteSpec]:
     """All routes declared on methods of `api`'s class, in order, bound to `api`."""
     return [
-        replace(spec, endpoint=getattr(api, name), summary=_summary(handler))
+        _bound(spec, handler, getattr(api, name))
         for name, handler in vars(type(api)).items()
         for spec in getattr(handler, DECLARED, ())
     ]
+
+
+def _bound(
+    spec: RouteSpec, handler: Callable[..., object], method: Callable[..., Awaitable[object]]
+) -> RouteSpec:
+    """The route with the endpoint that calls `method`, and the types of the handler's signature."""
+    hints = get_type_hints(handler, include_extras=True)
+    body_type, answer_type = hints.get("body"), hints["return"]
+    has_response = isinstance(answer_type, type) and issubclass(answer_type, Response)
+
+    async def endpoint(request: Request) -> Response:
+        arguments = {name: value for name, value in request.path_params.items() if name in hints}
+        if "request" in hints:
+            arguments["request"] = request
+        if body_type is not None:
+            body = await read_body(request)
+            arguments["body"] = parse(body or (b"{}" if spec.body_optional else b""), body_type)
+        answer = method(**arguments)
+        if spec.cancellable:
+            answer = run_until_disconnect(request.receive, answer)
+        answer = await answer
+        return answer if isinstance(answer, Response) else JSONResponse(answer, spec.status)
+
+    return replace(
+        spec,
+        request=body_type or spec.request,
+        response=spec.response if has_response else answer_type,
+        endpoint=endpoint,
+        summary=_summary(handler),
+    )
 
 
 def _summary(handler: object) -> str:

@@ -30,6 +30,7 @@ from ..routing.routed_backend import REMOTE, OpenLocal, open_route
 from ..services import Services
 from .job import AnswerBuilder, Job
 from .request_options import resampled
+from .services_api import ServicesApi
 
 QUIET_LOADING = 0.25
 """Seconds of loading after which a stream begins; earlier failures still get their status."""
@@ -190,6 +191,14 @@ class JobRunner:
         if before_end is not None:
             await before_end()
         out.write(translation.end())
+
+
+class JobApi(ServicesApi):
+    """Routes that run jobs."""
+
+    def __init__(self, services: Services) -> None:
+        super().__init__(services)
+        self._runner = JobRunner(services)
 
 
 def _renamed(error: Exception, job: Job) -> Exception:

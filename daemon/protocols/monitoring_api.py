@@ -23,13 +23,13 @@ from ingle.backends.base.sampling_params import SamplingParams
 from ingle.models.model_task import ModelTask
 
 from ..generations.generation_registry import new_generation_id
-from ..http.bodies import NATIVE, JSONResponse, run_until_disconnect
+from ..http.bodies import NATIVE
 from ..http.route_access import ANY, INFERENCE, READ
 from ..http.route_spec import Parameter, route
 from ..installed_version import installed_version
 from ..model_process.model_run import ModelState
-from ..services import Services
 from .native.types import Health, Readiness
+from .services_api import ServicesApi
 
 if TYPE_CHECKING:
     from prometheus_client import Metric
@@ -37,30 +37,24 @@ if TYPE_CHECKING:
 _route = partial(route, "GET", error_format=NATIVE)
 
 
-class HealthApi:
+class HealthApi(ServicesApi):
     """`/health` and `/health/ready`."""
 
-    def __init__(self, services: Services) -> None:
-        self._services = services
-
-    @_route("/health", access=ANY, response=Health)
-    async def health(self, request: Request) -> Response:
+    @_route("/health", access=ANY)
+    async def health(self) -> Health:
         """The daemon answers."""
-        return JSONResponse(Health())
+        return Health()
 
     @_route(
         "/health/ready",
         access=INFERENCE,
-        response=Readiness,
         parameters=(Parameter("model", "query", str, "The model; left out, the default one."),),
         errors=(404, 422, 429, 500, 503, 507),
+        cancellable=True,
     )
-    async def ready(self, request: Request) -> Response:
+    async def ready(self, request: Request) -> Readiness:
         """Load a model, and answer once it has produced output."""
-        model = request.query_params.get("model") or self._services.config.default_model
-        return JSONResponse(await run_until_disconnect(request.receive, self._probe(model)))
-
-    async def _probe(self, reference: str) -> Readiness:
+        reference = request.query_params.get("model") or self._services.config.default_model
         start = time.monotonic()
         async with self._services.manager.lease(reference, task=None) as lease:
             name = lease.model.name
@@ -114,14 +108,11 @@ HELP = {
 """Each field of `Gauges`; totals count since the model's process started."""
 
 
-class MetricsApi:
+class MetricsApi(ServicesApi):
     """`/metrics`."""
 
-    def __init__(self, services: Services) -> None:
-        self._services = services
-
     @route("GET", "/metrics", access=READ, error_format=NATIVE, response=str)
-    async def metrics(self, request: Request) -> Response:
+    async def metrics(self) -> Response:
         """Gauges and counters in Prometheus' text format."""
         # Imported here: most daemons are never scraped.
         from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest

@@ -11,6 +11,7 @@ import msgspec
 
 from ingle.models.file_lock import lock_open_file
 
+from ..client.client_errors import UserError
 from ..settings.paths import FolderUnusable
 
 _PATIENCE = 5.0
@@ -25,20 +26,21 @@ class LockHolder(msgspec.Struct, frozen=True):
     address: str | None
 
 
-class AlreadyRunning(Exception):
+class AlreadyRunning(UserError):
     """Another daemon holds this home; `holder` is None while that one is still starting."""
 
     exit_status = 3
 
     def __init__(self, holder: LockHolder | None) -> None:
         self.holder = holder
-        if holder is None:
-            self.message = "Another ingle daemon is starting on this home."
-        else:
+        message = "Another ingle daemon is starting on this home."
+        if holder is not None:
             places = " and ".join(place for place in (holder.socket, holder.address) if place)
-            self.message = f"ingle is already running as process {holder.pid}, on {places}."
-        self.hint = "Use that one, end it with `ingle stop`, or set INGLE_HOME to run a second one."
-        super().__init__(self.message)
+            message = f"ingle is already running as process {holder.pid}, on {places}."
+        super().__init__(
+            message,
+            "Use that one, end it with `ingle stop`, or set INGLE_HOME to run a second one.",
+        )
 
 
 class InstanceLock:

@@ -5,18 +5,13 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from starlette.requests import Request
-from starlette.responses import Response
-
 from ingle.backends.base.requests import Priority
-from ingle.models.store.model_copies import ModelCopier
 
-from ..http.bodies import NATIVE, JSONResponse
+from ..http.bodies import NATIVE
 from ..http.openapi import openapi_document
 from ..http.route_access import ANY
 from ..http.route_spec import RouteSpec, route, routes_of
 from ..installed_version import installed_version
-from ..library.model_facts import FactsReader
 from ..protocols.anthropic.messages_api import MessagesApi
 from ..protocols.ingle_options import RequestOrigin
 from ..protocols.llama_cpp.completions_api import LlamaCppCompletionsApi
@@ -57,15 +52,12 @@ def route_table(services: Services) -> list[RouteSpec]:
             "/v1/responses": partial(responses.answer, origin=BATCHED),
         }
     )
-    facts, copier = FactsReader(), ModelCopier(services.store)
-    models = ModelsApi(services, facts)
-    library = OllamaLibraryApi(services, facts, copier)
     description = OpenAPIRoute()
     apis = (
         HealthApi(services),
         MetricsApi(services),
-        models,
-        RouterApi(services, models),
+        ModelsApi(services),
+        RouterApi(services),
         openai,
         MessagesApi(services),
         embeddings,
@@ -73,7 +65,7 @@ def route_table(services: Services) -> list[RouteSpec]:
         BatchesApi(services),
         RerankApi(services),
         responses,
-        LlamaCppCompletionsApi(services, facts),
+        LlamaCppCompletionsApi(services),
         TokenizeApi(services),
         PropsApi(services),
         LlamaCppEmbeddingsApi(services),
@@ -83,11 +75,11 @@ def route_table(services: Services) -> list[RouteSpec]:
         ForgetApi(services),
         SamplingApi(),
         RoutingApi(services),
-        library,
-        OllamaGenerateApi(services, facts),
+        OllamaLibraryApi(services),
+        OllamaGenerateApi(services),
         OllamaEmbedApi(services),
-        OllamaCreateApi(services, facts, copier, library.vacate),
-        LMStudioModelsApi(services, facts),
+        OllamaCreateApi(services),
+        LMStudioModelsApi(services),
         LMStudioCompletionsApi(services),
         description,
     )
@@ -102,9 +94,9 @@ class OpenAPIRoute:
         self.routes: list[RouteSpec] = []
         self._document: dict[str, Any] | None = None
 
-    @route("GET", "/openapi.json", access=ANY, error_format=NATIVE, response=dict[str, Any])
-    async def get(self, request: Request) -> Response:
+    @route("GET", "/openapi.json", access=ANY, error_format=NATIVE)
+    async def get(self) -> dict[str, Any]:
         """This document."""
         if self._document is None:
             self._document = openapi_document(self.routes, installed_version())
-        return JSONResponse(self._document)
+        return self._document

@@ -10,12 +10,14 @@ from ingle.backends.base.backend import Backend, stream_events
 from ingle.backends.base.load_spec import LoadSpec
 from ingle.models.catalog import Catalog
 from ingle.models.metadata.stored_model import StoredModel
+from ingle.models.store.model_copies import ModelCopier
 from ingle.models.store.model_store import ModelStore
 
 from ..batches.batch_manager import BatchManager
 from ..event_hub import EventHub
 from ..generations.generation_registry import GenerationRegistry
 from ..library.aliases import AliasTable
+from ..library.model_facts import FactsReader
 from ..library.model_places import model_places
 from ..library.pulls import PullManager
 from ..lifecycle.model_manager import ModelManager
@@ -23,7 +25,7 @@ from ..load_planning.fit_forecast import FitForecaster
 from ..load_planning.load_planner import ModelLoadPlanner, Preparer
 from ..machine.device_meters import DeviceMeters
 from ..machine.memory_reader import MemoryMeter
-from ..routing.egress.egress_gateway import EgressGateway, NoEgress
+from ..routing.egress.egress_gateway import EgressGateway
 from ..routing.egress.provider_egress import ProviderEgress
 from ..routing.inspection.privacy_judge import Generate
 from ..routing.policy.conversation_taint import TaintStore
@@ -62,7 +64,8 @@ def build_services(
     """Build the services of one daemon; each of the last four replaces a default part."""
     catalog = Catalog.load()
     store = _open_store(config, catalog)
-    router = _router(config, egress)
+    providers = ProviderEgress(config)
+    router = _router(config, egress or providers)
     aliases = AliasTable(config.aliases, config.unknown_model, router.stand_in)
     resolve = partial(aliases.resolve, store=store)
     hub, memory = EventHub(), MemoryMeter()
@@ -84,6 +87,8 @@ def build_services(
         config=config,
         store=store,
         catalog=catalog,
+        copier=ModelCopier(store),
+        facts=FactsReader(),
         manager=manager,
         generations=GenerationRegistry(manager),
         # Twice the slots, so that no slot waits for the next request of a batch.
@@ -97,9 +102,7 @@ def build_services(
         fits=FitForecaster(planner),
         memory=memory,
         router=router,
-        egress=router.egress
-        if isinstance(router.egress, ProviderEgress)
-        else ProviderEgress(config),
+        egress=providers,
         responses=ResponseStore(config.paths.responses, keep_seconds=config.keep_responses),
         shutdown=shutdown,
         started_at=started_at,
@@ -118,13 +121,12 @@ def _open_store(config: Config, catalog: Catalog) -> ModelStore:
     )
 
 
-def _router(config: Config, egress: EgressGateway | None) -> Router:
-    """Return a router, by default with the configured providers, and none if ingle is offline."""
+def _router(config: Config, egress: EgressGateway) -> Router:
     policy = PolicySource(config.paths.config / FILE_NAME)
     return Router(
         policy=policy,
         names=RouteResolver(policy, config.default_model),
-        egress=egress or (NoEgress() if config.offline else ProviderEgress(config)),
+        egress=egress,
         taint=TaintStore(config.paths.state / "routing" / "taint.db"),
     )
 

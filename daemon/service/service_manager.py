@@ -12,6 +12,7 @@ from typing import ClassVar
 
 import msgspec
 
+from ..client.client_errors import UserError
 from ..stores.atomic_file import write_atomically
 from .launch_command import LaunchCommand
 
@@ -64,13 +65,8 @@ class ServiceStatus(msgspec.Struct, frozen=True, kw_only=True):
     trouble: str = ""
 
 
-class ServiceFailed(Exception):
+class ServiceFailed(UserError):
     """A file cannot be written, or the service manager reported a failure."""
-
-    def __init__(self, message: str, hint: str | None = None) -> None:
-        super().__init__(message)
-        self.message = message
-        self.hint = hint
 
 
 def run_command(command: Sequence[str]) -> subprocess.CompletedProcess[str]:

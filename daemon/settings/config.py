@@ -8,16 +8,12 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Literal
 
+from ..client.client_errors import UserError
 from .paths import Paths, find_paths
 
 
-class ConfigError(Exception):
+class ConfigError(UserError):
     """An invalid setting; the message names its origin."""
-
-    def __init__(self, message: str, hint: str | None = None) -> None:
-        super().__init__(message)
-        self.message = message
-        self.hint = hint
 
 
 @dataclass(frozen=True)

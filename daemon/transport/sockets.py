@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..client.client_errors import UserError
 from ..settings.paths import Paths, UnsafeFolder, make_private_folder
 
 BACKLOG = 256
@@ -21,13 +22,8 @@ NOT_OURS = 0
 LONGEST_PATH = 103 if sys.platform == "darwin" else 107
 
 
-class SocketError(Exception):
+class SocketError(UserError):
     """The daemon cannot listen at the configured address."""
-
-    def __init__(self, message: str, *, hint: str) -> None:
-        super().__init__(message)
-        self.message = message
-        self.hint = hint
 
 
 class PortInUse(SocketError):

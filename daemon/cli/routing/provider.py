@@ -104,7 +104,7 @@ def _list(arguments: Sequence[str]) -> int:
     parser = CommandParser("provider list", "List the providers.")
     options = parser.parse_args(arguments)
     egress = _egress()
-    providers = egress.providers()
+    providers = egress.store.providers()
     if options.json:
         print_json({"providers": [_facts(egress, provider) for provider in providers]})
     elif providers:

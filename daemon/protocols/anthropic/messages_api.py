@@ -28,17 +28,15 @@ from ...http.bodies import (
     ANTHROPIC,
     JSONResponse,
     encode_event,
-    read_json,
     run_until_disconnect,
     translate,
 )
 from ...http.route_access import INFERENCE
 from ...http.route_spec import GENERATION_ERRORS, StreamSpec, route
 from ...http.sse_writer import StreamStyle
-from ...services import Services
 from ..ingle_options import PRIVATE_HEADER, RequestOrigin, origin_of
 from ..job import AnswerBuilder, Job
-from ..job_runner import JobRunner
+from ..job_runner import JobApi
 from .requests import messages_job, prompt_request
 from .types import (
     ContentBlockDelta,
@@ -233,22 +231,17 @@ EVENTS = {
 _route = partial(route, "POST", access=INFERENCE, error_format=ANTHROPIC, errors=GENERATION_ERRORS)
 
 
-class MessagesApi:
+class MessagesApi(JobApi):
     """The routes under `/v1/messages`."""
-
-    def __init__(self, services: Services) -> None:
-        self._runner = JobRunner(services)
 
     @_route(
         "/v1/messages",
-        request=MessagesRequest,
         response=MessageObject,
         stream=StreamSpec(dict(EVENTS), only_if="`stream` is true"),
         parameters=(PRIVATE_HEADER,),
     )
-    async def messages(self, request: Request) -> Response:
+    async def messages(self, request: Request, body: MessagesRequest) -> Response:
         """Answer a conversation, as Anthropic's API does."""
-        body = await read_json(request, MessagesRequest)
         job = await translate(request, partial(messages_job, body, _origin(request, body)))
         shows_reasoning = body.thinking is None or body.thinking.display != "omitted"
         if body.stream:
@@ -257,10 +250,9 @@ class MessagesApi:
         finish = partial(message, shows_reasoning=shows_reasoning)
         return _with_id(await self._runner.whole(request, job, finish))
 
-    @_route("/v1/messages/count_tokens", request=PromptRequest, response=TokenCount)
-    async def count_tokens(self, request: Request) -> Response:
+    @_route("/v1/messages/count_tokens", response=TokenCount)
+    async def count_tokens(self, request: Request, body: PromptRequest) -> Response:
         """Count the tokens of a conversation without answering it."""
-        body = await read_json(request, PromptRequest)
         prompt = await translate(request, partial(prompt_request, body))
         job = Job(model=body.model, request=prompt)
         count = await run_until_disconnect(request.receive, self._runner.count_tokens(job))

@@ -17,7 +17,7 @@ from ingle.backends.base.requests import TokenizeRequest
 from ingle.models.model_task import ModelTask
 
 from ...errors import LlamaCppError
-from ...http.bodies import LLAMA_CPP, JSONResponse, read_json, run_until_disconnect, translate
+from ...http.bodies import LLAMA_CPP, JSONResponse, run_until_disconnect, translate
 from ...http.route_access import INFERENCE
 from ...http.route_spec import GENERATION_ERRORS, AlternativeResponse, StreamSpec, route
 from ...http.sse_writer import StreamStyle
@@ -26,7 +26,7 @@ from ...model_process.model_run import ModelRun
 from ...services import Services
 from ..ingle_options import PRIVATE_HEADER, origin_of
 from ..job import AnswerBuilder, Job
-from ..job_runner import JobRunner
+from ..job_runner import JobApi
 from .answers import (
     AnswerComplete,
     CompletionFrames,
@@ -58,31 +58,26 @@ _route = partial(
     parameters=(PRIVATE_HEADER,),
     errors=GENERATION_ERRORS,
 )
+_STYLE = StreamStyle(on_error=LLAMA_CPP.frame)
 
 
-class LlamaCppCompletionsApi:
+class LlamaCppCompletionsApi(JobApi):
     """`/infill`, and `/completion` under both of its names."""
 
-    def __init__(self, services: Services, facts: FactsReader) -> None:
-        self._services = services
-        self._facts = facts
-        self._runner = JobRunner(services)
-        self._style = StreamStyle(on_error=LLAMA_CPP.frame)
-
-    @_route("/infill", request=InfillRequest)
-    async def infill(self, request: Request) -> Response:
+    @_route("/infill")
+    async def infill(self, request: Request, body: InfillRequest) -> Response:
         """Fill a gap in a text, as llama-server does."""
-        body = await read_json(request, InfillRequest)
-        model = await asyncio.to_thread(infilling_model, self._services, self._facts, body.model)
+        model = await asyncio.to_thread(
+            infilling_model, self._services, self._services.facts, body.model
+        )
         return await self._answer(
             request, body, infill_job(body, model, origin_of(request, body.ingle))
         )
 
-    @_route("/completion", request=CompletionRequest)
-    @_route("/completions", request=CompletionRequest)
-    async def completion(self, request: Request) -> Response:
+    @_route("/completion")
+    @_route("/completions")
+    async def completion(self, request: Request, body: CompletionRequest) -> Response:
         """Continue one or several prompts, as llama-server does."""
-        body = await read_json(request, CompletionRequest)
         model = chosen_model(self._services, body.model)
         prompts = await translate(request, partial(mixed_prompts, body))
         make = partial(completion_job, body, model, origin=origin_of(request, body.ingle))
@@ -97,7 +92,7 @@ class LlamaCppCompletionsApi:
     async def _answer(self, request: Request, body: GenerationFields, job: Job) -> Response:
         if body.stream:
             frames = partial(CompletionFrames, body=body)
-            return self._runner.stream(job, frames, self._style)
+            return self._runner.stream(job, frames, _STYLE)
         answers = await run_until_disconnect(request.receive, self._guarded(body, job))
         chosen = [only_fields(answer, body.response_fields) for answer in answers]
         return JSONResponse(chosen[0] if len(chosen) == 1 else chosen)

@@ -8,7 +8,6 @@ from typing import Any, cast
 
 import msgspec
 from starlette.requests import Request
-from starlette.responses import Response
 
 from ingle.backends.base.model_info import ModelInfo
 from ingle.models.errors import ModelError
@@ -16,15 +15,15 @@ from ingle.models.gguf.gguf_header import read_header
 from ingle.models.metadata.stored_model import StoredModel
 
 from ...errors import RequestError
-from ...http.bodies import LLAMA_CPP, JSONResponse
+from ...http.bodies import LLAMA_CPP
 from ...http.route_access import LISTS, READ
 from ...http.route_spec import Parameter, route
 from ...installed_version import installed_version
 from ...load_planning.load_planner import LoadOptions
 from ...model_process.loaded_model import loaded_model
 from ...model_process.model_run import ModelState
-from ...services import Services
 from ..request_options import SamplingOptions, merge_sampling
+from ..services_api import ServicesApi
 from .completions_api import chosen_model
 
 _MODEL = Parameter("model", "query", str, "The model; left out, the one used last, or the default.")
@@ -84,33 +83,29 @@ class NoSlot(RequestError):
 _route = partial(route, "GET", error_format=LLAMA_CPP)
 
 
-class PropsApi:
+class PropsApi(ServicesApi):
     """`/props`, `/slots` and `/lora-adapters`, for reading."""
 
-    def __init__(self, services: Services) -> None:
-        self._services = services
-
-    @_route("/props", access=LISTS, response=Props, parameters=(_MODEL,), errors=(404, 422))
-    async def props(self, request: Request) -> Response:
+    @_route("/props", access=LISTS, parameters=(_MODEL,), errors=(404, 422))
+    async def props(self, request: Request) -> Props:
         """A model's properties and the defaults of its requests, in llama-server's format."""
         model = await self._model(request)
         run = self._services.manager.find(model)
         if run is not None and run.info is not None:
             info = run.info
-            return JSONResponse(_props(model, info.context, info.slots, info.chat_template, info))
-        return JSONResponse(await asyncio.to_thread(self._expected, model))
+            return _props(model, info.context, info.slots, info.chat_template, info)
+        return await asyncio.to_thread(self._expected, model)
 
     @_route(
         "/slots",
         access=READ,
-        response=list[Slot],
         parameters=(
             _MODEL,
             Parameter("fail_on_no_slot", "query", str, "503 where all slots are in use."),
         ),
         errors=(404, 422, 503),
     )
-    async def slots(self, request: Request) -> Response:
+    async def slots(self, request: Request) -> list[Slot]:
         """The slots of a loaded model, and which of them are in use.
 
         A model that is not loaded has none.
@@ -118,20 +113,18 @@ class PropsApi:
         model = await self._model(request)
         run = self._services.manager.find(model)
         if run is None or run.state is not ModelState.READY:
-            return JSONResponse([])
+            return []
         loaded = loaded_model(run)
         busy = min(loaded.running, loaded.slots)
         if request.query_params.get("fail_on_no_slot") and busy == loaded.slots:
             raise NoSlot("Every slot is in use.", headers={"retry-after": "1"})
         speculates = loaded.speculation != "off"
-        return JSONResponse(
-            [Slot(slot, loaded.context, speculates, slot < busy) for slot in range(loaded.slots)]
-        )
+        return [Slot(slot, loaded.context, speculates, slot < busy) for slot in range(loaded.slots)]
 
-    @_route("/lora-adapters", access=LISTS, response=list[dict[str, Any]])
-    async def lora_adapters(self, request: Request) -> Response:
+    @_route("/lora-adapters", access=LISTS)
+    async def lora_adapters(self) -> list[dict[str, Any]]:
         """No adapters."""
-        return JSONResponse(())
+        return []
 
     async def _model(self, request: Request) -> StoredModel:
         named = request.query_params.get("model")

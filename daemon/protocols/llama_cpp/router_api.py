@@ -7,17 +7,16 @@ from typing import Annotated, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
-from starlette.requests import Request
 from starlette.responses import Response
 
 from ...client.model_types import LoadedModel
-from ...http.bodies import LLAMA_CPP, JSONResponse, encode_event, json_handler, read_json
+from ...http.bodies import LLAMA_CPP, encode_event
 from ...http.route_access import LISTS, MODELS, READ
 from ...http.route_spec import GENERATION_ERRORS, StreamSpec, route
 from ...http.sse_writer import EventStream, EventWriter, StreamStyle
 from ...model_process.model_run import ModelState
-from ...services import Services
 from ..openai.models_api import ModelMeta, ModelsApi
+from ..services_api import ServicesApi
 
 Status = Literal["unloaded", "loading", "loaded"]
 
@@ -99,13 +98,12 @@ class _Changed(msgspec.Struct):
     fraction: float
 
 
+_changed_decoder = msgspec.json.Decoder(_Changed)
 _named_route = partial(
     route,
     "POST",
     access=MODELS,
     error_format=LLAMA_CPP,
-    request=ModelBody,
-    response=Success,
     errors=(*GENERATION_ERRORS, 409),
 )
 
@@ -113,56 +111,47 @@ _named_route = partial(
 _route = partial(route, "GET", error_format=LLAMA_CPP)
 
 
-class RouterApi:
+class RouterApi(ServicesApi):
     """`/models` and the routes below it."""
 
-    def __init__(self, services: Services, models: ModelsApi) -> None:
-        self._services = services
-        self._models = models
-        self._changed = msgspec.json.Decoder(_Changed)
-
-    @_route("/models", access=LISTS, response=RoutedModels)
-    async def list_models(self, request: Request) -> Response:
+    @_route("/models", access=LISTS)
+    async def list_models(self) -> RoutedModels:
         """The models and their states, in llama-server's format."""
-        models = await self._models.listed()
+        models = await ModelsApi(self._services).listed()
         names: dict[str, list[str]] = {}
         for model in models:
             if isinstance(model.root, str):
                 names.setdefault(model.root, []).append(model.id)
-        return JSONResponse(
-            RoutedModels(
-                [
-                    RoutedModel(
-                        id=model.id,
-                        aliases=names.get(model.id, []),
-                        created=model.created,
-                        status=StatusValue(_status(model.state)),
-                        meta=model.meta,
-                    )
-                    for model in models
-                    if model.root is UNSET
-                ]
-            )
+        return RoutedModels(
+            [
+                RoutedModel(
+                    id=model.id,
+                    aliases=names.get(model.id, []),
+                    created=model.created,
+                    status=StatusValue(_status(model.state)),
+                    meta=model.meta,
+                )
+                for model in models
+                if model.root is UNSET
+            ]
         )
 
     @_route("/models/sse", access=READ, stream=StreamSpec({"": ModelStatus}))
-    async def events(self, request: Request) -> Response:
+    async def events(self) -> Response:
         """Changes of models' states, as they happen, in llama-server's format."""
         return EventStream(self._follow, style=StreamStyle(on_error=LLAMA_CPP.frame))
 
-    @_named_route("/models/load")
-    @json_handler(ModelBody)
+    @_named_route("/models/load", cancellable=True)
     async def load(self, body: ModelBody) -> Success:
         """Load a model."""
         await self._services.manager.load(body.model)
         return Success()
 
     @_named_route("/models/unload")
-    async def unload(self, request: Request) -> Response:
+    async def unload(self, body: ModelBody) -> Success:
         """Unload a model."""
-        body = await read_json(request, ModelBody)
         await self._services.manager.unload(body.model)
-        return JSONResponse(Success())
+        return Success()
 
     async def _follow(self, out: EventWriter) -> None:
         with self._services.hub.subscribe() as subscription:
@@ -171,7 +160,7 @@ class RouterApi:
             out.write(b"")
             async for event in subscription:
                 if event.name == "model":
-                    await out.send(_frame(self._changed.decode(event.data)))
+                    await out.send(_frame(_changed_decoder.decode(event.data)))
 
 
 def _status(state: ModelState) -> Status:

@@ -15,17 +15,17 @@ from ingle.backends.base.requests import EmbedRequest, TokenizeRequest
 from ingle.models.model_task import ModelTask
 
 from ...errors import InvalidBody
-from ...http.bodies import LLAMA_CPP, OPENAI, json_handler
+from ...http.bodies import LLAMA_CPP, OPENAI
 from ...http.route_access import INFERENCE
 from ...http.route_spec import GENERATION_ERRORS, route
 from ...lifecycle.lease import Lease
-from ...services import Services
 from ..answer_values import vector_rows
 from ..ingle_options import RequestOrigin
 from ..openai.completions.request_types import ChatCompletionRequest
 from ..openai.completions.requests import chat_job
 from ..openai.embeddings_api import RerankAnswer, embedding_inputs, rank
 from ..request_options import check_token_ids
+from ..services_api import ServicesApi
 from .completions_api import chosen_model, token_ids
 from .types import Content, DetokenizeBody, Piece, RenderedPrompt, TokenizeBody, TokenPiece, Tokens
 
@@ -39,17 +39,20 @@ class TemplateBody(ChatCompletionRequest, kw_only=True):
     model: str = ""
 
 
-_route = partial(route, "POST", access=INFERENCE, error_format=LLAMA_CPP, errors=GENERATION_ERRORS)
+_route = partial(
+    route,
+    "POST",
+    access=INFERENCE,
+    error_format=LLAMA_CPP,
+    errors=GENERATION_ERRORS,
+    cancellable=True,
+)
 
 
-class TokenizeApi:
+class TokenizeApi(ServicesApi):
     """`/tokenize`, `/detokenize` and `/apply-template`."""
 
-    def __init__(self, services: Services) -> None:
-        self._services = services
-
-    @_route("/tokenize", request=TokenizeBody, response=Tokens)
-    @json_handler(TokenizeBody)
+    @_route("/tokenize")
     async def tokenize(self, body: TokenizeBody) -> Tokens:
         """Turn text into tokens."""
         content = body.content
@@ -68,8 +71,7 @@ class TokenizeApi:
             pieces = await _pieces(lease.backend, tokens)
         return Tokens(list(map(_piece, tokens, pieces)))
 
-    @_route("/detokenize", request=DetokenizeBody, response=Content)
-    @json_handler(DetokenizeBody)
+    @_route("/detokenize")
     async def detokenize(self, body: DetokenizeBody) -> Content:
         """Turn tokens into text."""
         tokens = body.tokens or []
@@ -79,8 +81,7 @@ class TokenizeApi:
         async with self._lease(body.model) as lease:
             return Content(b"".join(await _pieces(lease.backend, tokens)).decode(errors="replace"))
 
-    @_route("/apply-template", request=TemplateBody, response=RenderedPrompt)
-    @json_handler(TemplateBody)
+    @_route("/apply-template")
     async def apply_template(self, body: TemplateBody) -> RenderedPrompt:
         """The text of a conversation's prompt."""
         asked = TokenizeRequest(id=_new_id(), generate=chat_job(body, RequestOrigin()).request)
@@ -160,34 +161,11 @@ class ScoredText(msgspec.Struct, frozen=True, kw_only=True):
     text: str | UnsetType = UNSET
 
 
-_embedding_route = partial(
-    route,
-    "POST",
-    access=INFERENCE,
-    error_format=LLAMA_CPP,
-    request=EmbeddingRequest,
-    response=list[NativeEmbedding],
-    errors=GENERATION_ERRORS,
-)
-_rerank_route = partial(
-    route,
-    "POST",
-    access=INFERENCE,
-    request=RankRequest,
-    response=RerankAnswer | list[ScoredText],
-    errors=GENERATION_ERRORS,
-)
-
-
-class LlamaCppEmbeddingsApi:
+class LlamaCppEmbeddingsApi(ServicesApi):
     """`/embedding`, `/embeddings`, `/rerank`, `/reranking` and `/v1/reranking`."""
 
-    def __init__(self, services: Services) -> None:
-        self._services = services
-
-    @_embedding_route("/embedding")
-    @_embedding_route("/embeddings")
-    @json_handler(EmbeddingRequest)
+    @_route("/embedding")
+    @_route("/embeddings")
     async def embedding(self, body: EmbeddingRequest) -> list[NativeEmbedding]:
         """Turn texts into vectors, as llama-server does."""
         given = body.content if body.content is not None else body.input
@@ -205,10 +183,9 @@ class LlamaCppEmbeddingsApi:
             )
         return [NativeEmbedding(i, [row]) for i, row in enumerate(await vector_rows(embedded))]
 
-    @_rerank_route("/rerank", error_format=LLAMA_CPP)
-    @_rerank_route("/reranking", error_format=LLAMA_CPP)
-    @_rerank_route("/v1/reranking", error_format=OPENAI)
-    @json_handler(RankRequest)
+    @_route("/rerank")
+    @_route("/reranking")
+    @_route("/v1/reranking", error_format=OPENAI)
     async def rerank(self, body: RankRequest) -> RerankAnswer | list[ScoredText]:
         """Rank documents by how well they answer a query."""
         model = chosen_model(self._services, body.model, task=ModelTask.RERANK)

@@ -19,25 +19,25 @@ from ingle.models.metadata.stored_model import StoredModel
 from ingle.models.model_task import ModelTask
 
 from ...client.model_types import LoadedModel
-from ...http.bodies import OPENAI, JSONResponse, json_handler, read_json
+from ...http.bodies import OPENAI
 from ...http.route_access import INFERENCE, LISTS, MODELS
 from ...http.route_spec import GENERATION_ERRORS, StreamSpec, route
 from ...http.sse_writer import StreamStyle
 from ...installed_version import installed_version
-from ...library.model_facts import FactsReader, ModelFacts
+from ...library.model_facts import ModelFacts
 from ...load_planning.load_planner import LoadOptions
 from ...model_process.loaded_model import loaded_model
 from ...model_process.model_run import ModelRun, ModelState
-from ...services import Services
 from ..ingle_options import PRIVATE_HEADER, origin_of
 from ..job import AnswerBuilder
-from ..job_runner import JobRunner
+from ..job_runner import JobApi
 from ..ollama.model_descriptions import human_number, named_models
 from ..ollama.requests import keep_alive_seconds
 from ..openai.completions.answers import ChatStream, CompletionStream, chat_completion, completion
 from ..openai.completions.requests import chat_job, completion_job
 from ..openai.completions.types import ChatCompletionChunk, TextCompletion
 from ..openai.embeddings_api import EmbeddingList, EmbeddingsApi
+from ..services_api import ServicesApi
 from .types import (
     ChatBody,
     CompletionBody,
@@ -67,23 +67,17 @@ _route = partial(route, "POST", access=INFERENCE, error_format=OPENAI, errors=GE
 _STYLE = StreamStyle(on_error=OPENAI.frame)
 
 
-class LMStudioCompletionsApi:
+class LMStudioCompletionsApi(JobApi):
     """`POST /api/v0/chat/completions`, `/api/v0/completions` and `/api/v0/embeddings`."""
-
-    def __init__(self, services: Services) -> None:
-        self._embedder = EmbeddingsApi(services)
-        self._runner = JobRunner(services)
 
     @_route(
         "/api/v0/chat/completions",
-        request=ChatBody,
         response=MeasuredChat,
         stream=StreamSpec({"": ChatCompletionChunk}, only_if="`stream` is true"),
         parameters=(PRIVATE_HEADER,),
     )
-    async def chat(self, request: Request) -> Response:
+    async def chat(self, request: Request, body: ChatBody) -> Response:
         """Answer a conversation, with measurements."""
-        body = await read_json(request, ChatBody)
         job = chat_job(body, origin_of(request, body.ingle, body.user))
         job = replace(job, keep_alive=keep_alive_seconds(body.ttl))
         if body.stream:
@@ -97,14 +91,12 @@ class LMStudioCompletionsApi:
 
     @_route(
         "/api/v0/completions",
-        request=CompletionBody,
         response=MeasuredCompletion,
         stream=StreamSpec({"": TextCompletion}, only_if="`stream` is true"),
         parameters=(PRIVATE_HEADER,),
     )
-    async def complete(self, request: Request) -> Response:
+    async def complete(self, request: Request, body: CompletionBody) -> Response:
         """Continue a prompt, with measurements."""
-        body = await read_json(request, CompletionBody)
         job = completion_job(body, origin_of(request, body.ingle, body.user))
         job = replace(job, keep_alive=keep_alive_seconds(body.ttl))
         if body.stream:
@@ -116,11 +108,10 @@ class LMStudioCompletionsApi:
 
         return await self._runner.whole(request, job, finish)
 
-    @_route("/api/v0/embeddings", request=LMStudioEmbeddings, response=EmbeddingList)
-    @json_handler(LMStudioEmbeddings)
+    @_route("/api/v0/embeddings", cancellable=True)
     async def embed(self, body: LMStudioEmbeddings) -> EmbeddingList:
         """Turn texts into vectors."""
-        return await self._embedder.embed(body, Priority.INTERACTIVE)
+        return await EmbeddingsApi(self._services).embed(body, Priority.INTERACTIVE)
 
 
 def _measurements(collected: AnswerBuilder) -> dict[str, Any]:
@@ -168,46 +159,34 @@ LOAD_ERRORS = (404, 409, 413, 422, 500, 503, 507)
 _models_route = partial(route, error_format=OPENAI)
 
 
-class LMStudioModelsApi:
+class LMStudioModelsApi(ServicesApi):
     """LM Studio's lists of models, and loading and unloading them."""
 
-    def __init__(self, services: Services, facts: FactsReader) -> None:
-        self._services = services
-        self._facts = facts
-
-    @_models_route("GET", "/api/v0/models", access=LISTS, response=LMStudioModels)
-    async def list_models(self, request: Request) -> Response:
+    @_models_route("GET", "/api/v0/models", access=LISTS)
+    async def list_models(self) -> LMStudioModels:
         """The installed models and their aliases, in LM Studio's format."""
         named = await asyncio.to_thread(self._named)
         rows = [_listed(name, model, facts, self._run(model)) for name, model, facts in named]
-        return JSONResponse(LMStudioModels(data=rows))
+        return LMStudioModels(data=rows)
 
-    @_models_route(
-        "GET", "/api/v0/models/{id:path}", access=LISTS, response=LMStudioModel, errors=(404, 422)
-    )
-    async def get_model(self, request: Request) -> Response:
+    @_models_route("GET", "/api/v0/models/{id:path}", access=LISTS, errors=(404, 422))
+    async def get_model(self, request: Request) -> LMStudioModel:
         """One installed model, in LM Studio's format."""
         name: str = request.path_params["id"]
         model = await asyncio.to_thread(self._services.resolve, name)
-        facts = await asyncio.to_thread(self._facts.read, model)
-        return JSONResponse(_listed(name, model, facts, self._run(model)))
+        facts = await asyncio.to_thread(self._services.facts.read, model)
+        return _listed(name, model, facts, self._run(model))
 
-    @_models_route("GET", "/api/v1/models", access=LISTS, response=KnownModels)
-    async def known_models(self, request: Request) -> Response:
+    @_models_route("GET", "/api/v1/models", access=LISTS)
+    async def known_models(self) -> KnownModels:
         """The installed models and their aliases, in LM Studio's newer format."""
         named = await asyncio.to_thread(self._named)
         rows = [_known(name, model, facts, self._run(model)) for name, model, facts in named]
-        return JSONResponse(KnownModels(rows))
+        return KnownModels(rows)
 
     @_models_route(
-        "POST",
-        "/api/v1/models/load",
-        access=MODELS,
-        request=LoadBody,
-        response=LoadedAnswer,
-        errors=LOAD_ERRORS,
+        "POST", "/api/v1/models/load", access=MODELS, errors=LOAD_ERRORS, cancellable=True
     )
-    @json_handler(LoadBody)
     async def load(self, body: LoadBody) -> LoadedAnswer:
         """Load a model, and answer once it is ready, in LM Studio's format."""
         began = time.monotonic()
@@ -224,27 +203,19 @@ class LMStudioModelsApi:
             load_config=_config(loaded) if body.echo_load_config else UNSET,
         )
 
-    @_models_route(
-        "POST",
-        "/api/v1/models/unload",
-        access=MODELS,
-        request=UnloadBody,
-        response=UnloadedAnswer,
-        errors=(404, 413, 422),
-    )
-    async def unload(self, request: Request) -> Response:
+    @_models_route("POST", "/api/v1/models/unload", access=MODELS, errors=(404, 413, 422))
+    async def unload(self, body: UnloadBody) -> UnloadedAnswer:
         """Let running answers finish, then unload a model, in LM Studio's format."""
-        body = await read_json(request, UnloadBody)
         if not await self._services.manager.unload(body.instance_id):
             raise ModelNotFound(
                 f"The model {body.instance_id[:200]!r} is not loaded.",
                 hint="`GET /api/v1/models` shows what is.",
             )
-        return JSONResponse(UnloadedAnswer(body.instance_id))
+        return UnloadedAnswer(body.instance_id)
 
     def _named(self) -> list[tuple[str, StoredModel, ModelFacts]]:
         return [
-            (name, model, self._facts.read(model))
+            (name, model, self._services.facts.read(model))
             for name, model in named_models(self._services)
             if model.task is not ModelTask.RERANK
         ]

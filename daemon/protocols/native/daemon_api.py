@@ -17,12 +17,13 @@ from ...client.daemon_types import GaugesEvent, PagesEvent, ShuttingDownNotice, 
 from ...client.model_types import DownloadProgress, LoadedModel
 from ...doctor.diagnose import DoctorReport, diagnose
 from ...doctor.system_state import DaemonState
-from ...http.bodies import JSONResponse, encode_event
+from ...http.bodies import encode_event
 from ...http.route_access import ADMIN, READ
 from ...http.route_spec import Parameter, StreamSpec
 from ...http.sse_writer import EventStream, EventWriter
 from ...installed_version import installed_version
-from .native_api import NATIVE_STREAM, NativeApi, native_route
+from ..services_api import ServicesApi
+from .native_api import NATIVE_STREAM, native_route
 
 HUB_EVENTS = StreamSpec(
     {"gauges": GaugesEvent, "model": LoadedModel, "pull": DownloadProgress, "pages": PagesEvent}
@@ -32,11 +33,11 @@ DEVICES_TIMEOUT = 2.0
 """Seconds to wait for the readings of all devices."""
 
 
-class DaemonApi(NativeApi):
+class DaemonApi(ServicesApi):
     """Routes about the daemon and its machine."""
 
-    @native_route("GET", "/ingle/v1/status", access=READ, response=Status)
-    async def status(self, request: Request) -> Response:
+    @native_route("GET", "/ingle/v1/status", access=READ)
+    async def status(self) -> Status:
         """The daemon, its memory, and the loaded models."""
         services = self._services
         memory = await asyncio.to_thread(services.memory)
@@ -46,18 +47,16 @@ class DaemonApi(NativeApi):
             )
         except TimeoutError:
             devices = []  # a driver that hangs must not hide the rest
-        return JSONResponse(
-            Status(
-                version=installed_version(),
-                pid=os.getpid(),
-                uptime=time.monotonic() - services.started_at,
-                socket=str(services.config.socket),
-                address=services.address,
-                default_model=services.canonical(services.config.default_model),
-                memory=memory,
-                models=services.manager.loaded(),
-                devices=devices,
-            )
+        return Status(
+            version=installed_version(),
+            pid=os.getpid(),
+            uptime=time.monotonic() - services.started_at,
+            socket=str(services.config.socket),
+            address=services.address,
+            default_model=services.canonical(services.config.default_model),
+            memory=memory,
+            models=services.manager.loaded(),
+            devices=devices,
         )
 
     @native_route(
@@ -76,18 +75,16 @@ class DaemonApi(NativeApi):
             model = await asyncio.to_thread(self._services.resolve, reference)
         return EventStream(partial(self._follow_hub, model), style=NATIVE_STREAM)
 
-    @native_route("GET", "/ingle/v1/doctor", access=READ, response=DoctorReport)
-    async def doctor(self, request: Request) -> Response:
+    @native_route("GET", "/ingle/v1/doctor", access=READ)
+    async def doctor(self) -> DoctorReport:
         """The state of this machine, problems found in it, and how to fix them."""
-        return JSONResponse(await asyncio.to_thread(self._diagnose))
+        return await asyncio.to_thread(self._diagnose)
 
-    @native_route(
-        "POST", "/ingle/v1/shutdown", access=ADMIN, response=ShuttingDownNotice, status=202
-    )
-    async def shutdown(self, request: Request) -> Response:
+    @native_route("POST", "/ingle/v1/shutdown", access=ADMIN, status=202)
+    async def shutdown(self) -> ShuttingDownNotice:
         """End the daemon once running answers are finished."""
         self._services.shutdown()
-        return JSONResponse(ShuttingDownNotice(), 202)
+        return ShuttingDownNotice()
 
     async def _follow_hub(self, model: StoredModel | None, out: EventWriter) -> None:
         services = self._services

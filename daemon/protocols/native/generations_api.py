@@ -28,7 +28,7 @@ from ...client.generation_types import (
 )
 from ...errors import Conflict, InvalidBody
 from ...generations.generation import GenerationRoute, GenerationRun, GenerationStatus
-from ...http.bodies import JSONResponse, encode_event, json_handler, read_json
+from ...http.bodies import encode_event
 from ...http.route_access import INFERENCE
 from ...http.route_spec import Parameter, StreamSpec
 from ...http.sse_writer import EventStream, EventWriter
@@ -39,7 +39,8 @@ from ...routing.routed_backend import open_route
 from ...services import Services
 from ..ingle_options import PRIVATE_HEADER, origin_of, routing_preference_of
 from ..request_options import SamplingOptions, resampled
-from .native_api import NATIVE_STREAM, NativeApi, native_route
+from ..services_api import ServicesApi
+from .native_api import NATIVE_STREAM, native_route
 from .requests import conversation_request, generation_request
 from .types import GenerationRequest, TokensRequest
 
@@ -62,7 +63,7 @@ FOLLOW_PARAMETERS = (
 )
 
 
-class GenerationsApi(NativeApi):
+class GenerationsApi(ServicesApi):
     """`/ingle/v1/generations` and `/ingle/v1/tokens`."""
 
     @native_route(
@@ -70,27 +71,18 @@ class GenerationsApi(NativeApi):
         "/ingle/v1/generations",
         access=INFERENCE,
         parameters=(PRIVATE_HEADER,),
-        request=GenerationRequest,
-        response=GenerationStarted,
         status=202,
         errors=(403, 404, 409, 413, 422, 429),
     )
-    async def generate(self, request: Request) -> Response:
+    async def generate(self, request: Request, body: GenerationRequest) -> GenerationStarted:
         """Start a generation, which continues in the daemon even if no client follows it."""
-        body = await read_json(request, GenerationRequest)
         generation = await _start_generation(self._services, body, request)
-        return JSONResponse(GenerationStarted(generation.id, generation.model), 202)
+        return GenerationStarted(generation.id, generation.model)
 
-    @native_route(
-        "GET",
-        "/ingle/v1/generations/{id}",
-        access=INFERENCE,
-        response=GenerationStatus,
-        errors=(404,),
-    )
-    async def generation(self, request: Request) -> Response:
+    @native_route("GET", "/ingle/v1/generations/{id}", access=INFERENCE, errors=(404,))
+    async def generation(self, request: Request) -> GenerationStatus:
         """The current state of a generation."""
-        return JSONResponse(self._generation(request).status())
+        return self._generation(request).status()
 
     @native_route(
         "GET",
@@ -106,28 +98,20 @@ class GenerationsApi(NativeApi):
         after = _resume_point(request, generation)
         return EventStream(partial(_follow_generation, generation, after), style=NATIVE_STREAM)
 
-    @native_route(
-        "POST",
-        "/ingle/v1/generations/{id}/cancel",
-        access=INFERENCE,
-        response=GenerationStatus,
-        errors=(404,),
-    )
-    async def cancel(self, request: Request) -> Response:
+    @native_route("POST", "/ingle/v1/generations/{id}/cancel", access=INFERENCE, errors=(404,))
+    async def cancel(self, request: Request) -> GenerationStatus:
         """Stop a generation between two tokens."""
         generation = self._generation(request)
         await generation.cancel()
-        return JSONResponse(generation.status())
+        return generation.status()
 
     @native_route(
         "POST",
         "/ingle/v1/tokens",
         access=INFERENCE,
-        request=TokensRequest,
-        response=PromptTokenCounts,
         errors=(404, 409, 413, 422, 429, 500, 503, 507),
+        cancellable=True,
     )
-    @json_handler(TokensRequest)
     async def count(self, body: TokensRequest) -> PromptTokenCounts:
         """How many tokens a conversation takes, message by message."""
         services = self._services

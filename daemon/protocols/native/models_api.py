@@ -11,7 +11,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ingle.models.model_task import Pooling
-from ingle.models.store.model_copies import ModelCopier
 
 from ...access.permission import current_permission
 from ...client.generation_types import ErrorEvent
@@ -27,13 +26,8 @@ from ...client.model_types import (
 from ...errors import InvalidBody
 from ...http.bodies import (
     NATIVE,
-    JSONResponse,
     encode_event,
-    json_handler,
-    parse,
     query_flag,
-    read_body,
-    read_json,
 )
 from ...http.route_access import LISTS, MODELS, MODELS_UNRESTRICTED
 from ...http.route_spec import Parameter, StreamSpec
@@ -42,8 +36,9 @@ from ...library.pulls import Pull
 from ...library.remove_model import remove_model
 from ...load_planning.fit_report import FitReport, report_fit
 from ...load_planning.load_planner import LoadOptions
+from ..services_api import ServicesApi
 from .model_entries import list_entries, model_entry, removed
-from .native_api import NATIVE_STREAM, NativeApi, native_route
+from .native_api import NATIVE_STREAM, native_route
 from .types import AddRequest, LoadRequest, ModelRequest, UnloadRequest
 
 LOAD_ERRORS = (404, 409, 422, 500, 503, 507)
@@ -60,31 +55,24 @@ FIT_PARAMETERS = (
 )
 
 
-class NativeModelsApi(NativeApi):
+class NativeModelsApi(ServicesApi):
     """Routes about stored and loaded models, and downloads."""
 
-    @native_route(
-        "GET",
-        "/ingle/v1/models",
-        access=LISTS,
-        response=ModelEntries,
-        parameters=(COMPARE_PARAMETER,),
-    )
-    async def models(self, request: Request) -> Response:
+    @native_route("GET", "/ingle/v1/models", access=LISTS, parameters=(COMPARE_PARAMETER,))
+    async def models(self, request: Request) -> ModelEntries:
         """Installed models, then those of the catalog."""
         if query_flag(request, "compare"):
             await asyncio.to_thread(self._services.store.compare)
-        return JSONResponse(await asyncio.to_thread(list_entries, self._services))
+        return await asyncio.to_thread(list_entries, self._services)
 
     @native_route(
         "GET",
         "/ingle/v1/fit",
         access=LISTS,
-        response=FitReport,
         parameters=FIT_PARAMETERS,
         errors=(400, 404, 422, 500, 502),
     )
-    async def fit(self, request: Request) -> Response:
+    async def fit(self, request: Request) -> FitReport:
         """Whether and how a model would run here, installed or not."""
         reference = request.query_params.get("model", "")
         if not reference:
@@ -93,69 +81,51 @@ class NativeModelsApi(NativeApi):
         if text and not (text.isdecimal() and 0 < int(text) <= 2**24):
             raise InvalidBody("'context' must be a number of tokens.", param="context")
         context = int(text) if text else None
-        return JSONResponse(await asyncio.to_thread(report_fit, self._services, reference, context))
+        return await asyncio.to_thread(report_fit, self._services, reference, context)
 
-    @native_route(
-        "GET",
-        "/ingle/v1/models/{name:path}",
-        access=LISTS,
-        response=ModelEntry,
-        errors=(404, 422),
-    )
-    async def model(self, request: Request) -> Response:
+    @native_route("GET", "/ingle/v1/models/{name:path}", access=LISTS, errors=(404, 422))
+    async def model(self, name: str) -> ModelEntry:
         """An installed model, by any of its names or its path."""
-        services, reference = self._services, str(request.path_params["name"])
-        model = await asyncio.to_thread(services.resolve, reference)
-        return JSONResponse(await asyncio.to_thread(model_entry, services, model))
+        model = await asyncio.to_thread(self._services.resolve, name)
+        return await asyncio.to_thread(model_entry, self._services, model)
 
     @native_route(
         "DELETE",
         "/ingle/v1/models/{name:path}",
         access=MODELS,
-        response=Removed,
         parameters=REMOVAL_PARAMETERS,
         errors=(404, 409, 422),
     )
-    async def remove(self, request: Request) -> Response:
+    async def remove(self, request: Request, name: str) -> Removed:
         """Unload a model and remove its files, or report what would be removed."""
-        services, reference = self._services, str(request.path_params["name"])
+        services = self._services
         delete_file = query_flag(request, "delete_file")
         if query_flag(request, "dry_run"):
             plan = await asyncio.to_thread(
-                services.store.plan_removal, reference, delete_file=delete_file
+                services.store.plan_removal, name, delete_file=delete_file
             )
             current_permission().check_model(plan.name)
         else:
-            plan = await remove_model(services, reference, delete_file=delete_file)
-        return JSONResponse(removed(services, plan))
+            plan = await remove_model(services, name, delete_file=delete_file)
+        return removed(services, plan)
 
     @native_route(
         "POST",
         "/ingle/v1/models",
         access=MODELS_UNRESTRICTED,
-        request=AddRequest,
-        response=ModelEntry,
         errors=(400, 404, 409, 413, 422, 502, 507),
     )
-    async def add(self, request: Request) -> Response:
+    async def add(self, body: AddRequest) -> ModelEntry:
         """Give a name to a file or folder on this machine."""
         services = self._services
-        body = await read_json(request, AddRequest)
         if not Path(body.path).is_absolute():
             raise InvalidBody("'path' must be absolute.", param="path")
-        copier = ModelCopier(services.store)
-        model = await asyncio.to_thread(copier.add, Path(body.path), body.name)
-        return JSONResponse(await asyncio.to_thread(model_entry, services, model))
+        model = await asyncio.to_thread(services.copier.add, Path(body.path), body.name)
+        return await asyncio.to_thread(model_entry, services, model)
 
     @native_route(
-        "POST",
-        "/ingle/v1/load",
-        access=MODELS,
-        request=LoadRequest,
-        response=LoadedModel,
-        errors=(*LOAD_ERRORS, 413),
+        "POST", "/ingle/v1/load", access=MODELS, errors=(*LOAD_ERRORS, 413), cancellable=True
     )
-    @json_handler(LoadRequest)
     async def load(self, body: LoadRequest) -> LoadedModel:
         """Load a model, and answer once it is ready.
 
@@ -178,49 +148,32 @@ class NativeModelsApi(NativeApi):
         )
 
     @native_route(
-        "POST",
-        "/ingle/v1/unload",
-        access=MODELS,
-        request=UnloadRequest,
-        body_optional=True,
-        response=Unloaded,
-        errors=(404, 413, 422),
+        "POST", "/ingle/v1/unload", access=MODELS, body_optional=True, errors=(404, 413, 422)
     )
-    async def unload(self, request: Request) -> Response:
+    async def unload(self, body: UnloadRequest) -> Unloaded:
         """Let running answers finish, then end the model's process.
 
         No body is the same as an empty object.
         """
-        body = parse(await read_body(request) or b"{}", UnloadRequest)
-        return JSONResponse(Unloaded(await self._services.manager.unload(body.model)))
+        return Unloaded(await self._services.manager.unload(body.model))
 
     @native_route(
         "POST",
         "/ingle/v1/pull",
         access=MODELS,
-        request=ModelRequest,
         stream=StreamSpec({"progress": DownloadProgress, "done": ModelEntry, "error": ErrorEvent}),
         errors=(413, 503),
     )
-    async def pull(self, request: Request) -> Response:
+    async def pull(self, body: ModelRequest) -> Response:
         """Download a model, or join its download."""
-        body = await read_json(request, ModelRequest)
         pull = self._services.pulls.join(body.model)
         return EventStream(partial(self._follow_pull, pull), style=NATIVE_STREAM)
 
-    @native_route(
-        "POST",
-        "/ingle/v1/pull/cancel",
-        access=MODELS,
-        request=ModelRequest,
-        response=PullCancelling,
-        errors=(413,),
-    )
-    async def cancel_pull(self, request: Request) -> Response:
+    @native_route("POST", "/ingle/v1/pull/cancel", access=MODELS, errors=(413,))
+    async def cancel_pull(self, body: ModelRequest) -> PullCancelling:
         """Stop a download, and keep what was received."""
-        body = await read_json(request, ModelRequest)
         cancelled = await self._services.pulls.cancel(body.model)
-        return JSONResponse(PullCancelling(self._services.canonical(body.model), cancelled))
+        return PullCancelling(self._services.canonical(body.model), cancelled)
 
     async def _follow_pull(self, pull: Pull, out: EventWriter) -> None:
         async for progress in pull.follow():

@@ -7,7 +7,6 @@ import re
 
 import msgspec
 from starlette.requests import Request
-from starlette.responses import Response
 
 from ingle.backends.base.conversation import ChatMessage
 from ingle.backends.base.requests import GenerateRequest
@@ -21,7 +20,6 @@ from ...client.routing_types import (
 )
 from ...errors import Conflict, InvalidBody
 from ...generations.generation_registry import new_generation_id
-from ...http.bodies import JSONResponse, read_json
 from ...http.route_access import INFERENCE, READ
 from ...http.route_spec import Parameter
 from ...routing.ledger.egress_ledger import Ledger
@@ -32,7 +30,8 @@ from ...routing.policy.policy import Policy
 from ...routing.policy.policy_file import PolicyError
 from ...routing.routing_explanation import explain
 from ..ingle_options import PRIVATE_HEADER, origin_of, routing_preference_of
-from .native_api import NativeApi, native_route
+from ..services_api import ServicesApi
+from .native_api import native_route
 from .requests import generation_request
 from .types import ExplainRequest
 
@@ -48,11 +47,11 @@ class LedgerEntries(msgspec.Struct, frozen=True):
     left_out: int
 
 
-class RoutingApi(NativeApi):
+class RoutingApi(ServicesApi):
     """Routes about routing, and about the record of outbound requests."""
 
-    @native_route("GET", "/ingle/v1/routing", access=READ, response=RoutingState)
-    async def state(self, request: Request) -> Response:
+    @native_route("GET", "/ingle/v1/routing", access=READ)
+    async def state(self) -> RoutingState:
         """What may leave this machine: the policy, the routes and the providers."""
         router, config = self._services.router, self._services.config
         trouble = ""
@@ -84,17 +83,15 @@ class RoutingApi(NativeApi):
             for route in policy.routes.values()
             for target in [router.target(route.name)]
         ]
-        return JSONResponse(
-            RoutingState(
-                offline=config.offline,
-                enabled=not trouble and any(provider.ready for provider in providers),
-                policy=str(router.policy.path),
-                policy_exists=router.policy.path.exists(),
-                policy_trouble=trouble,
-                providers=providers,
-                routes=routes,
-                classes={kind: cls.value for kind, cls in policy.classes.items()},
-            )
+        return RoutingState(
+            offline=config.offline,
+            enabled=not trouble and any(provider.ready for provider in providers),
+            policy=str(router.policy.path),
+            policy_exists=router.policy.path.exists(),
+            policy_trouble=trouble,
+            providers=providers,
+            routes=routes,
+            classes={kind: cls.value for kind, cls in policy.classes.items()},
         )
 
     @native_route(
@@ -102,60 +99,42 @@ class RoutingApi(NativeApi):
         "/ingle/v1/routing/explain",
         access=INFERENCE,
         parameters=(PRIVATE_HEADER,),
-        request=ExplainRequest,
-        response=Explanation,
         errors=(409, 413, 422),
     )
-    async def explain(self, request: Request) -> Response:
+    async def explain(self, request: Request, body: ExplainRequest) -> Explanation:
         """What is sensitive in a text or a generation, and where it would be answered."""
-        body = await read_json(request, ExplainRequest)
         asked = _asked(body, request)
         try:
             self._services.router.policy.current()
         except PolicyError as error:
             raise Conflict(error.message, hint=error.hint, code="policy_is_wrong") from error
         name = self._services.routed_name(body.model or "auto")
-        explanation = await explain(
+        return await explain(
             self._services.router,
             name,
             asked,
             preference=routing_preference_of(body.ingle or body),
             override=body.override is not None,
         )
-        return JSONResponse(explanation)
 
-    @native_route(
-        "GET",
-        "/ingle/v1/ledger",
-        access=READ,
-        parameters=(MONTH,),
-        response=LedgerEntries,
-        errors=(400,),
-    )
-    async def entries(self, request: Request) -> Response:
+    @native_route("GET", "/ingle/v1/ledger", access=READ, parameters=(MONTH,), errors=(400,))
+    async def entries(self, request: Request) -> LedgerEntries:
         """What left this machine, without the content."""
         month = _month(request)
         found = await asyncio.to_thread(self._entries, month)
         kept = found[-MOST_ENTRIES:]
-        return JSONResponse(LedgerEntries(kept, len(found) - len(kept)))
+        return LedgerEntries(kept, len(found) - len(kept))
 
-    @native_route(
-        "GET",
-        "/ingle/v1/ledger/totals",
-        access=READ,
-        parameters=(MONTH,),
-        response=LedgerTotals,
-        errors=(400,),
-    )
-    async def totals(self, request: Request) -> Response:
+    @native_route("GET", "/ingle/v1/ledger/totals", access=READ, parameters=(MONTH,), errors=(400,))
+    async def totals(self, request: Request) -> LedgerTotals:
         """Requests, bytes, tokens and cost of one month, by provider."""
         month = _month(request) or this_month()
-        return JSONResponse(ledger_totals(month, await asyncio.to_thread(self._entries, month)))
+        return ledger_totals(month, await asyncio.to_thread(self._entries, month))
 
-    @native_route("GET", "/ingle/v1/ledger/verify", access=READ, response=LedgerCheck)
-    async def verify_ledger(self, request: Request) -> Response:
+    @native_route("GET", "/ingle/v1/ledger/verify", access=READ)
+    async def verify_ledger(self) -> LedgerCheck:
         """Whether the ledger is unchanged, as far as its hash chain can show."""
-        return JSONResponse(await asyncio.to_thread(lambda: verify(self._ledger())))
+        return await asyncio.to_thread(lambda: verify(self._ledger()))
 
     def _entries(self, month: str | None) -> list[LedgerEntry]:
         return self._ledger().entries(month)

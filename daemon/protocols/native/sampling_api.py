@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import msgspec
-from starlette.requests import Request
-from starlette.responses import Response
 
 from ingle.backends.base.sampling_params import SAMPLING_OPTIONS, SamplingParams
 
-from ...http.bodies import JSONResponse
 from ...http.route_access import READ
 from .native_api import native_route
 
@@ -39,10 +36,10 @@ class SamplingOptionList(msgspec.Struct, frozen=True):
 class SamplingApi:
     """The table of sampling options, for clients with settings for them."""
 
-    @native_route("GET", "/ingle/v1/sampling", access=READ, response=SamplingOptionList)
-    async def options(self, _request: Request) -> Response:
+    @native_route("GET", "/ingle/v1/sampling", access=READ)
+    async def options(self) -> SamplingOptionList:
         """The sampling options."""
-        return JSONResponse(list_sampling_options())
+        return list_sampling_options()
 
 
 def list_sampling_options() -> SamplingOptionList:

@@ -16,18 +16,17 @@ from ingle.backends.base.sampling_params import SAMPLING_OPTIONS
 from ingle.models.errors import HashMismatch
 from ingle.models.metadata.stored_model import FirstMessage, StoredModel
 from ingle.models.store.blob_folder import BlobWriter
-from ingle.models.store.model_copies import ModelCopier, ModelOverrides
+from ingle.models.store.model_copies import ModelOverrides
 
 from ...errors import InvalidBody, NotFound, UnsupportedField
-from ...http.bodies import OLLAMA, JSONResponse, read_chunks, read_json, run_until_disconnect
+from ...http.bodies import OLLAMA, JSONResponse, read_chunks, run_until_disconnect
 from ...http.route_access import MODELS_UNRESTRICTED
 from ...http.route_spec import StreamSpec, route
 from ...http.sse_writer import EventStream, EventWriter
-from ...library.model_facts import FactsReader
-from ...services import Services
+from ..services_api import ServicesApi
 from .answers import LINES, NDJSON_MEDIA
 from .messages import chat_messages
-from .model_descriptions import INSERT_NOTE, required_name, resolve_model
+from .model_descriptions import INSERT_NOTE, required_name, resolve_model, vacate
 from .requests import model_options
 from .types import CreateRequest, Progress
 
@@ -37,35 +36,21 @@ _PIECE = 4 * 2**20
 _route = partial(route, access=MODELS_UNRESTRICTED, error_format=OLLAMA)
 
 
-class OllamaCreateApi:
-    """`POST /api/create` and the uploads for it; `vacate` unloads a model to be replaced."""
-
-    def __init__(
-        self,
-        services: Services,
-        facts: FactsReader,
-        maker: ModelCopier,
-        vacate: Callable[[str], Awaitable[None]],
-    ) -> None:
-        self._services = services
-        self._facts = facts
-        self._maker = maker
-        self._vacate = vacate
+class OllamaCreateApi(ServicesApi):
+    """`POST /api/create` and the uploads for it."""
 
     @_route(
         "POST",
         "/api/create",
-        request=CreateRequest,
         response=Progress,
         stream=StreamSpec({"": Progress}, only_if="`stream` is not false", media_type=NDJSON_MEDIA),
         errors=(404, 409, 413, 422, 502, 507),
     )
-    async def create(self, request: Request) -> Response:
+    async def create(self, request: Request, body: CreateRequest) -> Response:
         """Make a model of another one or of an uploaded file."""
-        body = await read_json(request, CreateRequest)
         name = required_name(body.model, body.name)
         _refuse(body)
-        self._maker.free_name(name)
+        self._services.copier.free_name(name)
         make = await self._plan(body, name)
         if body.stream is False:
             await run_until_disconnect(request.receive, make(None))
@@ -77,26 +62,24 @@ class OllamaCreateApi:
         return EventStream(produce, style=LINES)
 
     @_route("HEAD", "/api/blobs/{digest}", response=str, errors=(404,))
-    async def has_blob(self, request: Request) -> Response:
+    async def has_blob(self, digest: str) -> Response:
         """Whether a file with this digest is here."""
-        digest: str = request.path_params["digest"]
-        if await asyncio.to_thread(self._maker.find, digest) is None:
+        if await asyncio.to_thread(self._services.copier.find, digest) is None:
             raise NotFound(f"blob {digest[:80]!r} not found")
         return PlainTextResponse()
 
     @_route(
         "POST", "/api/blobs/{digest}", upload=True, response=str, status=201, errors=(408, 413, 507)
     )
-    async def receive_blob(self, request: Request) -> Response:
+    async def receive_blob(self, request: Request, digest: str) -> Response:
         """Upload a file with this digest.
 
         The file is written to disk as it arrives.
         """
-        digest: str = request.path_params["digest"]
-        if await asyncio.to_thread(self._maker.find, digest) is not None:
+        if await asyncio.to_thread(self._services.copier.find, digest) is not None:
             return PlainTextResponse(status_code=201)
         length = request.headers.get("content-length")
-        with self._maker.blobs.receive(digest, int(length) if length else None) as writer:
+        with self._services.copier.blobs.receive(digest, int(length) if length else None) as writer:
             await self._receive(request, writer)
             try:
                 await asyncio.to_thread(writer.finish)
@@ -125,11 +108,11 @@ class OllamaCreateApi:
         template: str | None = body.template or None
         if body.from_:
             source = await resolve_model(self._services, body.from_)
-            facts = await asyncio.to_thread(self._facts.read, source)
+            facts = await asyncio.to_thread(self._services.facts.read, source)
             template = _own_template(template, facts.template)
         elif body.files:
             digest = _only_file(body.files)
-            if await asyncio.to_thread(self._maker.find, digest) is None:
+            if await asyncio.to_thread(self._services.copier.find, digest) is None:
                 raise NotFound(f"blob {digest[:80]!r} not found", hint="Upload it first.")
         else:
             raise InvalidBody("neither 'from' or 'files' was specified", param="from")
@@ -137,11 +120,11 @@ class OllamaCreateApi:
 
         async def make(out: EventWriter | None) -> None:
             await _tell(out, "parsing GGUF" if source is None else "using existing layer")
-            await self._vacate(name)
+            await vacate(self._services, name)
             if source is not None:
-                await asyncio.to_thread(self._maker.copy, source, name, changes)
+                await asyncio.to_thread(self._services.copier.copy, source, name, changes)
             else:
-                await asyncio.to_thread(self._maker.from_blob, digest, name, changes)
+                await asyncio.to_thread(self._services.copier.from_blob, digest, name, changes)
             await _tell(out, "writing manifest")
             await _tell(out, "success")
 

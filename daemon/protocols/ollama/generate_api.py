@@ -22,20 +22,18 @@ from ...errors import InvalidBody
 from ...http.bodies import (
     OLLAMA,
     JSONResponse,
-    json_handler,
     read_json,
     run_until_disconnect,
     translate,
 )
 from ...http.route_access import INFERENCE
 from ...http.route_spec import GENERATION_ERRORS, StreamSpec, route
-from ...library.model_facts import FactsReader
 from ...lifecycle.lease import Lease
-from ...services import Services
 from ..answer_values import vector_rows
 from ..ingle_options import PRIVATE_HEADER, origin_of
 from ..job import Job
-from ..job_runner import JobRunner
+from ..job_runner import JobApi
+from ..services_api import ServicesApi
 from .answers import (
     LINES,
     NANOSECONDS,
@@ -76,13 +74,8 @@ _route = partial(
 )
 
 
-class OllamaGenerateApi:
+class OllamaGenerateApi(JobApi):
     """`POST /api/chat` and `POST /api/generate`."""
-
-    def __init__(self, services: Services, facts: FactsReader) -> None:
-        self._services = services
-        self._facts = facts
-        self._runner = JobRunner(services)
 
     @_route(
         "/api/chat",
@@ -160,7 +153,7 @@ class OllamaGenerateApi:
         run = self._services.manager.find(model)
         if run is not None and run.info is not None and run.info.reasons:
             return True
-        return (await asyncio.to_thread(self._facts.read, model)).capabilities.reasons
+        return (await asyncio.to_thread(self._services.facts.read, model)).capabilities.reasons
 
 
 class ContextTokens:
@@ -225,37 +218,31 @@ _embed_route = partial(
 )
 
 
-class OllamaEmbedApi:
+class OllamaEmbedApi(ServicesApi):
     """`POST /api/embed` and `POST /api/embeddings`."""
 
-    def __init__(self, services: Services) -> None:
-        self._services = services
-
-    @_embed_route("/api/embed", request=EmbedBody, response=Embeddings)
-    async def embed(self, request: Request) -> Response:
+    @_embed_route("/api/embed", request=EmbedBody)
+    async def embed(self, request: Request) -> Embeddings:
         """Turn texts into vectors, in Ollama's format."""
         began = time.monotonic()
         body = await read_json(request, EmbedBody)
         vectors = await run_until_disconnect(request.receive, self._vectors(body))
         rows, tokens, load_seconds = vectors
-        return JSONResponse(
-            Embeddings(
-                model=required_name(body.model),
-                embeddings=rows,
-                total_duration=round((time.monotonic() - began) * NANOSECONDS),
-                load_duration=round(load_seconds * NANOSECONDS),
-                prompt_eval_count=tokens,
-            )
+        return Embeddings(
+            model=required_name(body.model),
+            embeddings=rows,
+            total_duration=round((time.monotonic() - began) * NANOSECONDS),
+            load_duration=round(load_seconds * NANOSECONDS),
+            prompt_eval_count=tokens,
         )
 
-    @_embed_route("/api/embeddings", request=OldEmbedBody, response=OldEmbedding)
-    @json_handler(OldEmbedBody)
-    async def embeddings(self, old: OldEmbedBody) -> OldEmbedding:
+    @_embed_route("/api/embeddings", cancellable=True)
+    async def embeddings(self, body: OldEmbedBody) -> OldEmbedding:
         """Turn one text into a vector, as Ollama's older clients ask."""
-        body = EmbedBody(
-            model=old.model, input=old.prompt, keep_alive=old.keep_alive, options=old.options
+        texts = EmbedBody(
+            model=body.model, input=body.prompt, keep_alive=body.keep_alive, options=body.options
         )
-        rows, _, _ = await self._vectors(body)
+        rows, _, _ = await self._vectors(texts)
         return OldEmbedding(rows[0] if rows else [])
 
     async def _vectors(self, body: EmbedBody) -> tuple[list[Any], int, float]:

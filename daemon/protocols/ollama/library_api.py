@@ -12,8 +12,6 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
 from ingle.models.download.pull_progress import PullProgress
-from ingle.models.errors import ModelError
-from ingle.models.store.model_copies import ModelCopier
 
 from ...errors import InvalidBody, UnsupportedField
 from ...http.bodies import NATIVE, OLLAMA, JSONResponse, read_json, run_until_disconnect
@@ -21,11 +19,10 @@ from ...http.route_access import ANY, LISTS, MODELS, MODELS_UNRESTRICTED
 from ...http.route_spec import StreamSpec, route
 from ...http.sse_writer import EventStream, EventWriter
 from ...installed_version import installed_version
-from ...library.model_facts import FactsReader
 from ...library.pulls import Pull
 from ...library.remove_model import remove_model
 from ...model_process.model_run import ModelState
-from ...services import Services
+from ..services_api import ServicesApi
 from .answers import LINES, NDJSON_MEDIA
 from .model_descriptions import (
     listed,
@@ -35,6 +32,7 @@ from .model_descriptions import (
     resolve_model,
     running,
     shown,
+    vacate,
 )
 from .types import (
     CopyRequest,
@@ -56,16 +54,11 @@ COMPATIBLE = "0.32.1"
 _route = partial(route, error_format=OLLAMA)
 
 
-class OllamaLibraryApi:
+class OllamaLibraryApi(ServicesApi):
     """The routes that list, describe, copy, delete, pull and push models."""
 
-    def __init__(self, services: Services, facts: FactsReader, maker: ModelCopier) -> None:
-        self._services = services
-        self._facts = facts
-        self._maker = maker
-
     @route("GET", "/", access=ANY, error_format=NATIVE, response=str)
-    async def root(self, request: Request) -> Response:
+    async def root(self) -> Response:
         """The sentence by which Ollama's clients recognise a running server.
 
         The header names ingle.
@@ -74,77 +67,57 @@ class OllamaLibraryApi:
             "Ollama is running", headers={"server": f"ingle/{installed_version()} (not Ollama)"}
         )
 
-    @_route("GET", "/api/version", access=ANY, response=Version)
-    async def version(self, request: Request) -> Response:
+    @_route("GET", "/api/version", access=ANY)
+    async def version(self) -> Version:
         """The version of Ollama that this daemon is compatible with."""
-        return JSONResponse(Version(COMPATIBLE, installed_version()))
+        return Version(COMPATIBLE, installed_version())
 
-    @_route("GET", "/api/tags", access=LISTS, response=ListedModels)
-    async def tags(self, request: Request) -> Response:
+    @_route("GET", "/api/tags", access=LISTS)
+    async def tags(self) -> ListedModels:
         """The installed models and their aliases, in Ollama's format."""
-        return JSONResponse(ListedModels(await asyncio.to_thread(self._list)))
+        return ListedModels(await asyncio.to_thread(self._list))
 
-    @_route("GET", "/api/ps", access=LISTS, response=RunningModels)
-    async def ps(self, request: Request) -> Response:
+    @_route("GET", "/api/ps", access=LISTS)
+    async def ps(self) -> RunningModels:
         """The loaded models, in Ollama's format."""
         manager = self._services.manager
         runs = [manager.find(model) for model in manager.models()]
         ready = [run for run in runs if run is not None and run.state is ModelState.READY]
-        facts = [await asyncio.to_thread(self._facts.read, run.model) for run in ready]
+        facts = [await asyncio.to_thread(self._services.facts.read, run.model) for run in ready]
         rows = [running(run, found) for run, found in zip(ready, facts, strict=True)]
-        return JSONResponse(
-            RunningModels(sorted(rows, key=lambda row: row.expires_at, reverse=True))
-        )
+        return RunningModels(sorted(rows, key=lambda row: row.expires_at, reverse=True))
 
-    @_route(
-        "POST",
-        "/api/show",
-        access=LISTS,
-        request=ShowRequest,
-        response=ShownModel,
-        errors=(404, 413, 422),
-    )
-    async def show(self, request: Request) -> Response:
+    @_route("POST", "/api/show", access=LISTS, errors=(404, 413, 422))
+    async def show(self, request: Request, body: ShowRequest) -> ShownModel:
         """Everything about one model, in Ollama's format."""
-        body = await read_json(request, ShowRequest)
         name = required_name(body.model, body.name)
         model = await resolve_model(self._services, name)
-        facts = await asyncio.to_thread(self._facts.read, model)
+        facts = await asyncio.to_thread(self._services.facts.read, model)
         answer = shown(name, model, facts, verbose=bool(body.verbose))
         if request.headers.get("user-agent", "").startswith("GitHubCopilotChat/"):
             # It shows this name to users, who know the model by the requested name.
             answer.model_info["general.basename"] = name
-        return JSONResponse(answer)
+        return answer
 
     @_route(
         "POST",
         "/api/copy",
         access=MODELS_UNRESTRICTED,
-        request=CopyRequest,
         response=str,
         errors=(404, 409, 413, 422, 502, 507),
     )
-    async def copy(self, request: Request) -> Response:
+    async def copy(self, body: CopyRequest) -> Response:
         """Give a model another name."""
-        body = await read_json(request, CopyRequest)
         if not body.source or not body.destination:
             raise InvalidBody("'source' and 'destination' must both name a model.", param="source")
         source = await resolve_model(self._services, body.source)
-        await self.vacate(body.destination)
-        await asyncio.to_thread(self._maker.copy, source, body.destination)
+        await vacate(self._services, body.destination)
+        await asyncio.to_thread(self._services.copier.copy, source, body.destination)
         return PlainTextResponse()
 
-    @_route(
-        "DELETE",
-        "/api/delete",
-        access=MODELS,
-        request=NamedModel,
-        response=str,
-        errors=(404, 409, 413, 422),
-    )
-    async def delete(self, request: Request) -> Response:
+    @_route("DELETE", "/api/delete", access=MODELS, response=str, errors=(404, 409, 413, 422))
+    async def delete(self, body: NamedModel) -> Response:
         """Unload a model and remove its files, in Ollama's format."""
-        body = await read_json(request, NamedModel)
         name = required_name(body.model, body.name)
         with ollama_not_found(name):
             await remove_model(self._services, name)
@@ -154,14 +127,12 @@ class OllamaLibraryApi:
         "POST",
         "/api/pull",
         access=MODELS,
-        request=PullRequest,
         response=Progress,
         stream=StreamSpec({"": Progress}, only_if="`stream` is not false", media_type=NDJSON_MEDIA),
         errors=(404, 409, 413, 422, 502, 503, 507),
     )
-    async def pull(self, request: Request) -> Response:
+    async def pull(self, request: Request, body: PullRequest) -> Response:
         """Download a model, or join its download, in Ollama's format."""
-        body = await read_json(request, PullRequest)
         name = required_name(body.model, body.name)
         wanted = self._services.aliases.target(name) or name
         pull = self._services.pulls.join(wanted)
@@ -193,17 +164,9 @@ class OllamaLibraryApi:
             async for line in pull_lines(pull, digest):
                 await out.send(msgspec.json.encode(line) + b"\n")
 
-    async def vacate(self, name: str) -> None:
-        """Unload the model that is about to be replaced; raises `UnusableName`."""
-        full_name = self._maker.free_name(name)
-        try:
-            await self._services.manager.unload(full_name)
-        except ModelError:
-            return  # there is none yet
-
     def _list(self) -> list[ListedModel]:
         rows = [
-            listed(name, model, self._facts.read(model))
+            listed(name, model, self._services.facts.read(model))
             for name, model in named_models(self._services)
         ]
         return sorted(rows, key=lambda row: row.modified_at, reverse=True)

@@ -206,6 +206,15 @@ async def resolve_model(services: Services, name: str) -> StoredModel:
         return await asyncio.to_thread(services.resolve, name)
 
 
+async def vacate(services: Services, name: str) -> None:
+    """Unload the model that is about to be replaced; raises `UnusableName`."""
+    full_name = services.copier.free_name(name)
+    try:
+        await services.manager.unload(full_name)
+    except ModelError:
+        return  # there is none yet
+
+
 @contextmanager
 def ollama_not_found(name: str) -> Generator[None]:
     """Give a `ModelNotFound` Ollama's message, on which some clients pull the model."""

@@ -15,7 +15,7 @@ from starlette.responses import FileResponse, Response
 from ...batches.batch_record import BatchFacts, BatchProblem, BatchRecord
 from ...batches.file_store import BATCH_LIFETIME, PURPOSES, FileStore, FileWriter, UploadedFile
 from ...errors import InvalidBody
-from ...http.bodies import OPENAI, JSONResponse, read_json
+from ...http.bodies import OPENAI
 from ...http.route_access import FILES, FILES_UNRESTRICTED
 from ...http.route_spec import Parameter, route
 from ...services import Services
@@ -90,17 +90,9 @@ class BatchesApi:
     def __init__(self, services: Services) -> None:
         self._batches = services.batches
 
-    @_route(
-        "POST",
-        "/v1/batches",
-        access=FILES_UNRESTRICTED,
-        request=BatchRequest,
-        response=BatchObject,
-        errors=(404, 408, 409, 413, 503, 507),
-    )
-    async def create(self, request: Request) -> Response:
+    @_route("POST", "/v1/batches", access=FILES_UNRESTRICTED, errors=(404, 408, 409, 413, 503, 507))
+    async def create(self, body: BatchRequest) -> BatchObject:
         """Create a batch of the requests in a file."""
-        body = await read_json(request, BatchRequest)
         lifetime = body.output_expires_after
         record = await self._batches.create(
             endpoint=body.endpoint,
@@ -109,39 +101,33 @@ class BatchesApi:
             metadata=body.metadata,
             output_lifetime=None if lifetime is None else lifetime.seconds,
         )
-        return JSONResponse(_batch(record))
+        return _batch(record)
 
     @_route(
         "GET",
         "/v1/batches",
         access=FILES,
-        response=Page[BatchObject],
         parameters=(
             Parameter("limit", "query", int, "How many, 1 to 100."),
             Parameter("after", "query", str, "Only batches after the one with this id."),
         ),
     )
-    async def list(self, request: Request) -> Response:
+    async def list(self, request: Request) -> Page[BatchObject]:
         """The batches, the newest first."""
         batches = [_batch(record) for record in await self._batches.list()]
-        page = page_of(batches, attrgetter("id"), request.query_params, most=100, usual=20)
-        return JSONResponse(page)
+        return page_of(batches, attrgetter("id"), request.query_params, most=100, usual=20)
 
-    @_route("GET", "/v1/batches/{batch_id}", access=FILES, response=BatchObject, errors=(404,))
-    async def get(self, request: Request) -> Response:
+    @_route("GET", "/v1/batches/{batch_id}", access=FILES, errors=(404,))
+    async def get(self, batch_id: str) -> BatchObject:
         """One batch."""
-        return JSONResponse(_batch(await self._batches.get(request.path_params["batch_id"])))
+        return _batch(await self._batches.get(batch_id))
 
     @_route(
-        "POST",
-        "/v1/batches/{batch_id}/cancel",
-        access=FILES_UNRESTRICTED,
-        response=BatchObject,
-        errors=(404, 409, 507),
+        "POST", "/v1/batches/{batch_id}/cancel", access=FILES_UNRESTRICTED, errors=(404, 409, 507)
     )
-    async def cancel(self, request: Request) -> Response:
+    async def cancel(self, batch_id: str) -> BatchObject:
         """Cancel a batch; its answers so far are kept."""
-        return JSONResponse(_batch(await self._batches.cancel(request.path_params["batch_id"])))
+        return _batch(await self._batches.cancel(batch_id))
 
 
 def _batch(record: BatchRecord) -> BatchObject:
@@ -207,10 +193,9 @@ class FilesApi:
         upload=True,
         request=FileForm,
         request_media="multipart/form-data",
-        response=FileObject,
         errors=(408, 413, 507),
     )
-    async def create(self, request: Request) -> Response:
+    async def create(self, request: Request) -> FileObject:
         """Upload a file: a form with the fields `file` and `purpose`."""
         form = await read_form(request, self._limit, self._files.begin)
         writer = form.file
@@ -225,7 +210,7 @@ class FilesApi:
             if writer is not None:
                 writer.discard()
             raise
-        return JSONResponse(_file_object(stored))
+        return _file_object(stored)
 
     def _keep(
         self, writer: FileWriter, filename: str, purpose: str, lifetime: int | None
@@ -236,7 +221,6 @@ class FilesApi:
     @_files_route(
         "GET",
         "/v1/files",
-        response=Page[FileObject],
         parameters=(
             Parameter("purpose", "query", str, "Only those for this purpose."),
             Parameter("limit", "query", int, "How many, 1 to 10000."),
@@ -244,33 +228,29 @@ class FilesApi:
             Parameter("order", "query", str, "`desc`, or `asc` for the oldest first."),
         ),
     )
-    async def list(self, request: Request) -> Response:
+    async def list(self, request: Request) -> Page[FileObject]:
         """The files, the newest first."""
         purpose = request.query_params.get("purpose")
         files = await asyncio.to_thread(self._files.list)
         wanted = [_file_object(stored) for stored in files if purpose in (None, stored.purpose)]
-        page = page_of(wanted, attrgetter("id"), request.query_params, most=10_000, usual=10_000)
-        return JSONResponse(page)
+        return page_of(wanted, attrgetter("id"), request.query_params, most=10_000, usual=10_000)
 
-    @_files_route("GET", "/v1/files/{file_id}", response=FileObject, errors=(404,))
-    async def get(self, request: Request) -> Response:
+    @_files_route("GET", "/v1/files/{file_id}", errors=(404,))
+    async def get(self, file_id: str) -> FileObject:
         """The description of a file."""
-        return JSONResponse(
-            _file_object(await asyncio.to_thread(self._files.get, request.path_params["file_id"]))
-        )
+        return _file_object(await asyncio.to_thread(self._files.get, file_id))
 
     @_files_route("GET", "/v1/files/{file_id}/content", response=bytes, errors=(404,))
-    async def content(self, request: Request) -> Response:
+    async def content(self, file_id: str) -> Response:
         """The content of a file."""
-        path = await asyncio.to_thread(self._files.path, request.path_params["file_id"])
+        path = await asyncio.to_thread(self._files.path, file_id)
         return FileResponse(path, media_type="application/octet-stream")
 
-    @_files_route("DELETE", "/v1/files/{file_id}", response=FileDeleted, errors=(404,))
-    async def delete(self, request: Request) -> Response:
+    @_files_route("DELETE", "/v1/files/{file_id}", errors=(404,))
+    async def delete(self, file_id: str) -> FileDeleted:
         """Remove a file."""
-        file_id: str = request.path_params["file_id"]
         await asyncio.to_thread(self._files.delete, file_id)
-        return JSONResponse(FileDeleted(id=file_id))
+        return FileDeleted(id=file_id)
 
 
 def _file_object(stored: UploadedFile) -> FileObject:

@@ -12,13 +12,14 @@ from ingle.backends.base.requests import EmbedRequest, Priority, RerankRequest
 from ingle.models.model_task import ModelTask
 
 from ...errors import InvalidBody, UnsupportedField
-from ...http.bodies import OPENAI, json_handler, parse
+from ...http.bodies import OPENAI, parse
 from ...http.route_access import INFERENCE
 from ...http.route_spec import route
 from ...lifecycle.lease import Lease
 from ...services import Services
 from ..answer_values import vector_rows
 from ..request_options import LARGEST_TOKEN_ID
+from ..services_api import ServicesApi
 
 MAX_INPUTS = 2048
 
@@ -63,22 +64,17 @@ class EmbeddingList(msgspec.Struct, frozen=True, kw_only=True):
 EMBEDDING_ERRORS = (404, 408, 413, 422, 500, 503, 507)
 
 
-class EmbeddingsApi:
+class EmbeddingsApi(ServicesApi):
     """`POST /v1/embeddings`."""
-
-    def __init__(self, services: Services) -> None:
-        self._services = services
 
     @route(
         "POST",
         "/v1/embeddings",
         access=INFERENCE,
         error_format=OPENAI,
-        request=EmbeddingsRequest,
-        response=EmbeddingList,
         errors=EMBEDDING_ERRORS,
+        cancellable=True,
     )
-    @json_handler(EmbeddingsRequest)
     async def embeddings(self, body: EmbeddingsRequest) -> EmbeddingList:
         """Turn texts into vectors."""
         return await self.embed(body, Priority.INTERACTIVE)
@@ -194,22 +190,17 @@ class RerankAnswer(msgspec.Struct, frozen=True, kw_only=True):
     usage: PromptUsage
 
 
-class RerankApi:
+class RerankApi(ServicesApi):
     """`POST /v1/rerank`."""
-
-    def __init__(self, services: Services) -> None:
-        self._services = services
 
     @route(
         "POST",
         "/v1/rerank",
         access=INFERENCE,
         error_format=OPENAI,
-        request=RerankBody,
-        response=RerankAnswer,
         errors=EMBEDDING_ERRORS,
+        cancellable=True,
     )
-    @json_handler(RerankBody)
     async def rerank(self, body: RerankBody) -> RerankAnswer:
         """Rank documents by how well they answer a query."""
         texts = [item if isinstance(item, str) else item.text for item in body.documents]

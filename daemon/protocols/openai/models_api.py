@@ -21,10 +21,9 @@ from ...errors import AnthropicError
 from ...http.bodies import OPENAI, JSONResponse
 from ...http.route_access import LISTS
 from ...http.route_spec import AlternativeResponse, route
-from ...library.model_facts import Capabilities, FactsReader, loaded_capabilities
+from ...library.model_facts import Capabilities, loaded_capabilities
 from ...load_planning.load_planner import NO_DRAFT, LoadOptions
 from ...model_process.model_run import ModelState
-from ...services import Services
 from ..anthropic.models import (
     HEADER,
     PAGING,
@@ -33,6 +32,7 @@ from ..anthropic.models import (
     is_anthropic,
     negotiates_error_format,
 )
+from ..services_api import ServicesApi
 
 Capability = Literal["completion", "tools", "thinking", "insert", "embedding", "rerank"]
 
@@ -92,12 +92,8 @@ class ModelList(msgspec.Struct, frozen=True, kw_only=True):
 _route = partial(route, "GET", access=LISTS, error_format=OPENAI)
 
 
-class ModelsApi:
+class ModelsApi(ServicesApi):
     """`GET /v1/models` and `GET /v1/models/{id}`."""
-
-    def __init__(self, services: Services, facts: FactsReader) -> None:
-        self._services = services
-        self._facts = facts
 
     @_route(
         "/v1/models",
@@ -190,7 +186,7 @@ class ModelsApi:
     async def _capabilities(self, model: StoredModel, info: ModelInfo | None) -> Capabilities:
         if info is not None:
             return loaded_capabilities(info)
-        return (await asyncio.to_thread(self._facts.read, model)).capabilities
+        return (await asyncio.to_thread(self._services.facts.read, model)).capabilities
 
     def _expected_context(self, model: StoredModel) -> int:
         """The context of a request if the model were loaded now."""

@@ -16,14 +16,14 @@ from starlette.responses import Response as HTTPResponse
 from ingle.backends.base.conversation import ChatMessage, Reasoning, ToolChoice
 
 from ...errors import InvalidBody
-from ...http.bodies import OPENAI, JSONResponse, parse, query_flag, read_json, run_until_disconnect
+from ...http.bodies import OPENAI, JSONResponse, parse, query_flag, run_until_disconnect
 from ...http.route_access import INFERENCE
 from ...http.route_spec import GENERATION_ERRORS, Parameter, StreamSpec, route
 from ...http.sse_writer import EventStream, EventWriter, StreamStyle
 from ...services import Services
 from ..ingle_options import PRIVATE_HEADER, RequestOrigin, origin_of
 from ..job import AnswerBuilder, Job
-from ..job_runner import JobRunner
+from ..job_runner import JobApi
 from ..openai.list_pages import Page, page_of
 from .item_reader import seal
 from .items import CompactionItem, MessageItem, id_of
@@ -108,12 +108,11 @@ PAGE_PARAMETERS = (
 _route = partial(route, access=INFERENCE, error_format=OPENAI)
 
 
-class ResponsesApi:
+class ResponsesApi(JobApi):
     """The routes under `/v1/responses`."""
 
     def __init__(self, services: Services) -> None:
-        self._services = services
-        self._runner = JobRunner(services)
+        super().__init__(services)
         self._store = services.responses
         self._runs = BackgroundRuns()
         self._state = ConversationState(self._store, self._runs)
@@ -121,15 +120,13 @@ class ResponsesApi:
     @_route(
         "POST",
         "/v1/responses",
-        request=ResponsesRequest,
         response=Response,
         stream=EVENTS,
         parameters=(PRIVATE_HEADER,),
         errors=GENERATION_ERRORS,
     )
-    async def create(self, request: Request) -> HTTPResponse:
+    async def create(self, request: Request, body: ResponsesRequest) -> HTTPResponse:
         """Answer a conversation of items."""
-        body = await read_json(request, ResponsesRequest)
         draft = await self._draft(request, body)
         if body.background:
             run = await self._start(draft)
@@ -151,33 +148,24 @@ class ResponsesApi:
         asked = msgspec.structs.replace(asked, background=None, store=asked.store is True)
         return await self._collect(await draft_response(asked, origin, self._state))
 
-    @_route(
-        "POST",
-        "/v1/responses/input_tokens",
-        request=ResponsesRequest,
-        response=InputTokens,
-        errors=GENERATION_ERRORS,
-    )
-    async def count(self, request: Request) -> HTTPResponse:
+    @_route("POST", "/v1/responses/input_tokens", errors=GENERATION_ERRORS)
+    async def count(self, request: Request, body: ResponsesRequest) -> InputTokens:
         """Count the tokens of an input without answering it."""
-        body = await read_json(request, ResponsesRequest)
         body.model = body.model or self._services.config.default_model
         body.background = None
         draft = await self._draft(request, body)
         found = await run_until_disconnect(request.receive, self._runner.count_tokens(draft.job))
-        return JSONResponse(InputTokens(input_tokens=found))
+        return InputTokens(input_tokens=found)
 
     @_route(
         "POST",
         "/v1/responses/compact",
-        request=ResponsesRequest,
         response=CompactedResponse,
         parameters=(PRIVATE_HEADER,),
         errors=GENERATION_ERRORS,
     )
-    async def compact(self, request: Request) -> HTTPResponse:
+    async def compact(self, request: Request, body: ResponsesRequest) -> HTTPResponse:
         """Compact a conversation: replace all but the user's messages by a summary."""
-        body = await read_json(request, ResponsesRequest)
         body.background = None
         draft = await self._draft(request, body)
         return await self._runner.whole(request, summary_job(draft), partial(compacted, draft))
@@ -211,8 +199,8 @@ class ResponsesApi:
             return JSONResponse(run.answer.response())
         return JSONResponse((await self._state.stored(response_id)).response)
 
-    @_route("DELETE", "/v1/responses/{id}", response=DeletedResponse, errors=(404,))
-    async def delete(self, request: Request) -> HTTPResponse:
+    @_route("DELETE", "/v1/responses/{id}", errors=(404,))
+    async def delete(self, request: Request) -> DeletedResponse:
         """Forget a response."""
         response_id: str = request.path_params["id"]
         await self._state.stored(response_id)
@@ -220,7 +208,7 @@ class ResponsesApi:
             await run.cancel()
             self._runs.runs.pop(response_id, None)
         self._store.delete(response_id)
-        return JSONResponse(DeletedResponse(id=response_id))
+        return DeletedResponse(id=response_id)
 
     @_route("POST", "/v1/responses/{id}/cancel", response=Response, errors=(404,))
     async def cancel(self, request: Request) -> HTTPResponse:
@@ -237,20 +225,14 @@ class ResponsesApi:
         await run.cancel()
         return JSONResponse(run.answer.response())
 
-    @_route(
-        "GET",
-        "/v1/responses/{id}/input_items",
-        response=Page[Any],
-        parameters=PAGE_PARAMETERS,
-        errors=(404,),
-    )
-    async def input_items(self, request: Request) -> HTTPResponse:
+    @_route("GET", "/v1/responses/{id}/input_items", parameters=PAGE_PARAMETERS, errors=(404,))
+    async def input_items(self, request: Request) -> Page[Any]:
         """The items of a response's own request."""
         stored = await self._state.stored(request.path_params["id"])
         page = page_of(stored.input[::-1], id_of, request.query_params, most=100, usual=20)
         # OpenAI's clients expect text here also for an empty page.
         first, last = page.first_id or "", page.last_id or ""
-        return JSONResponse(msgspec.structs.replace(page, first_id=first, last_id=last))
+        return msgspec.structs.replace(page, first_id=first, last_id=last)
 
     async def _draft(self, request: Request, body: ResponsesRequest) -> ResponseDraft:
         names = (body.user, body.safety_identifier, body.prompt_cache_key)

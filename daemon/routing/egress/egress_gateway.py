@@ -29,19 +29,3 @@ class EgressGateway(Protocol):
         `RequestError`.
         """
         ...
-
-
-class NoEgress:
-    """A gateway without providers: nothing leaves."""
-
-    def providers(self) -> Sequence[Provider]:
-        """Return no providers."""
-        return ()
-
-    def trouble(self, provider: Provider) -> str:
-        """Return that ingle is offline."""
-        return "ingle is offline."
-
-    async def backend(self, clearance: Clearance, request: GenerateRequest) -> RequestBackend:
-        """Never called, since there is no provider."""
-        raise AssertionError("there are no providers")

@@ -96,13 +96,6 @@ class PlaceholderMemories:
             self._memories.popitem(last=False)
         return memory
 
-    def forget(self, conversation: str | None = None) -> None:
-        """Forget one, or all."""
-        if conversation is None:
-            self._memories.clear()
-        else:
-            self._memories.pop(conversation, None)
-
 
 def canonical(match: re.Match[str]) -> str:
     """Return the placeholder's name for any of its spellings."""

@@ -39,8 +39,8 @@ class ProviderEgress:
         self._settling = ThreadPoolExecutor(1, thread_name_prefix="ledger")
 
     def providers(self) -> list[Provider]:
-        """Return all configured providers; raises `ProviderError` for an invalid file."""
-        return self.store.providers()
+        """Return the providers, none if offline; raises `ProviderError` for an invalid file."""
+        return [] if self.offline else self.store.providers()
 
     def trouble(self, provider: Provider) -> str:
         """Return why it cannot be used now, in a sentence; "" if it can."""

@@ -77,12 +77,9 @@ class ConsentStore:
             return None
         return agreement.verdict if agreement.kinds.issuperset(kinds) else None
 
-    def forget(self, conversation: str | None = None) -> None:
-        """Forget the consents of one conversation, or of all."""
-        if conversation is None:
-            self._conversations.clear()
-        else:
-            self._conversations.pop(conversation, None)
+    def forget(self) -> None:
+        """Forget the consents of all conversations."""
+        self._conversations.clear()
 
     def _sign(self, head: bytes, binding: bytes) -> bytes:
         return hmac.digest(self._key, head + binding, "sha256")

@@ -12,6 +12,7 @@ from typing import Any, TypeVar, cast
 
 import msgspec
 
+from ...client.client_errors import UserError
 from ..detectors.finding import FindingKind, Sensitivity
 from .policy import Policy
 from .policy_tables import AUTO, PolicyTable, RouteDefinition, RouteDefinitionTable
@@ -39,13 +40,8 @@ _PLAIN_WORDS = {
 Table = TypeVar("Table", bound=msgspec.Struct)
 
 
-class PolicyError(Exception):
+class PolicyError(UserError):
     """An invalid policy; the message names the file and the line."""
-
-    def __init__(self, message: str, hint: str | None = None) -> None:
-        super().__init__(message)
-        self.message = message
-        self.hint = hint
 
 
 def policy_template() -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 
 from ingle.backends.remote.providers import Provider
+from ingle.models.file_stamp import FileStamp
 
 from .policy import Policy
 from .policy_file import PolicyError, load_policy
@@ -40,13 +41,13 @@ class PolicySource:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._lock = threading.Lock()
-        self._seen: tuple[int, int, int] | None = None
+        self._seen: FileStamp | None = None
         self._policy: Policy | PolicyError | None = None
 
     def current(self) -> Policy:
         """Return the policy in force; raises `PolicyError` while the file is invalid."""
         with self._lock:
-            stamp = self._stamp()
+            stamp = FileStamp.find(self.path)
             if self._policy is None or stamp != self._seen:
                 self._seen = stamp
                 try:
@@ -56,13 +57,6 @@ class PolicySource:
             if isinstance(self._policy, PolicyError):
                 raise PolicyError(self._policy.message, self._policy.hint)
             return self._policy
-
-    def _stamp(self) -> tuple[int, int, int] | None:
-        try:
-            status = self.path.stat()
-        except OSError:
-            return None
-        return status.st_mtime_ns, status.st_size, status.st_ino
 
 
 class RouteResolver:

@@ -11,6 +11,7 @@ from typing import Any, cast
 import msgspec
 
 from ingle.backends.remote.providers import NAME, RESERVED_NAMES, Provider
+from ingle.models.file_stamp import FileStamp
 
 from ...stores.atomic_file import write_atomically
 from .provider_errors import ProviderError, UnknownProvider
@@ -26,12 +27,12 @@ class ProviderStore:
         """`config` is the folder of settings."""
         self.path = config / "providers.toml"
         self._own_prices = config / "prices.toml"
-        self._stamp: tuple[int, int, int] | None = None
+        self._stamp: FileStamp | None = None
         self._providers: list[Provider] = []
 
     def providers(self) -> list[Provider]:
         """Return all providers, in the file's order; raises `ProviderError` for an invalid file."""
-        stamp = _stamp(self.path)
+        stamp = FileStamp.find(self.path)
         if stamp != self._stamp or stamp is None:
             self._providers = _read(self.path)
             self._stamp = stamp
@@ -92,14 +93,6 @@ class ProviderStore:
                 f"{self.path} cannot be written: {error.strerror}.",
                 hint="The file is unchanged. Free space there, or change its permissions.",
             ) from error
-
-
-def _stamp(path: Path) -> tuple[int, int, int] | None:
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return (found.st_mtime_ns, found.st_ino, found.st_size)
 
 
 def _read(path: Path) -> list[Provider]:

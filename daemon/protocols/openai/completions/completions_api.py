@@ -10,14 +10,13 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ....http.bodies import OPENAI, parse, read_json, translate
+from ....http.bodies import OPENAI, parse, translate
 from ....http.route_access import INFERENCE
 from ....http.route_spec import GENERATION_ERRORS, StreamSpec, route
 from ....http.sse_writer import StreamStyle
-from ....services import Services
 from ...ingle_options import PRIVATE_HEADER, RequestOrigin, origin_of
 from ...job import AnswerBuilder, Job
-from ...job_runner import AnswerEncoder, JobRunner
+from ...job_runner import AnswerEncoder, JobApi
 from .answers import ChatStream, CompletionStream, chat_completion, completion
 from .request_types import ChatCompletionRequest, CommonRequest, PlainCompletionRequest
 from .requests import chat_job, completion_job
@@ -33,33 +32,26 @@ _route = partial(
 )
 
 
-class CompletionsApi:
+class CompletionsApi(JobApi):
     """`POST /v1/chat/completions` and `POST /v1/completions`."""
-
-    def __init__(self, services: Services) -> None:
-        self._runner = JobRunner(services)
 
     @_route(
         "/v1/chat/completions",
-        request=ChatCompletionRequest,
         response=ChatCompletion,
         stream=StreamSpec({"": ChatCompletionChunk}, only_if="`stream` is true"),
     )
-    async def chat_completions(self, request: Request) -> Response:
+    async def chat_completions(self, request: Request, body: ChatCompletionRequest) -> Response:
         """Answer a conversation."""
-        body = await read_json(request, ChatCompletionRequest)
         job = await translate(request, partial(chat_job, body, _origin(request, body)))
         return await self._answer(request, body, job, ChatStream, chat_completion)
 
     @_route(
         "/v1/completions",
-        request=PlainCompletionRequest,
         response=TextCompletion,
         stream=StreamSpec({"": TextCompletion}, only_if="`stream` is true"),
     )
-    async def completions(self, request: Request) -> Response:
+    async def completions(self, request: Request, body: PlainCompletionRequest) -> Response:
         """Continue one or several prompts."""
-        body = await read_json(request, PlainCompletionRequest)
         job = await translate(request, partial(completion_job, body, _origin(request, body)))
         return await self._answer(request, body, job, CompletionStream, completion)
 

@@ -72,5 +72,5 @@ def test_one_yes_is_enough_for_a_conversation() -> None:
     # Placeholders for one thing and the open word for another are not the open word for both.
     book.remember("c", ConsentScope(Verdict.REDACT, "p/m", person))
     assert book.recall("c", "p/m", work) is None
-    book.forget("c")
+    book.forget()
     assert book.recall("c", "p/m", person) is None
