@@ -84,7 +84,7 @@ GARBAGE = struct.pack("<I", 3) + b"\xc1\xc1\xc1"
     "code",
     [
         pytest.param(f"import os; os.write(1, {GARBAGE!r}); os._exit(0)", id="and ends"),
-        pytest.param(f"import os; os.write(1, {GARBAGE!r})", id="and goes on"),
+        pytest.param(f"import os; os.write(1, {GARBAGE!r})", id="and continues"),
         pytest.param("import os\nwhile True: os.write(1, b'\\xff' * 65536)", id="without end"),
     ],
 )

@@ -235,7 +235,7 @@ async def chat(worker: WorkerProcess, text: str, **fields: Any) -> tuple[str, in
             case Finished():
                 reason = event.reason
             case _:
-                pytest.fail(f"nobody asked for {event}")
+                pytest.fail(f"unexpected {event}")
     return answer, cached, reason
 
 

@@ -211,12 +211,12 @@ class NumberRunner:
         self.numbers[table[places // self.block_size], places % self.block_size] = numbers
         if not chunk.samples:
             return []
-        drawn: list[int] = []
+        sampled: list[int] = []
         for token, draft in zip(follow[chunk.count - 1 :], (*chunk.drafts, None), strict=True):
-            drawn.append(token)
+            sampled.append(token)
             if token != draft:
                 break
-        return [Sampled(drawn)]
+        return [Sampled(sampled)]
 
     def compute(self, tokens: list[int], before: NDArray[np.uint64]) -> tuple[list[int], list[int]]:
         """Return the KV data of `tokens` after tokens with data `before`, and the next token."""

@@ -44,11 +44,11 @@ class RandomSpeculator:
             length = self._random.randrange(max(min(room, left, 12), 0) + 1)
             if not length:
                 continue
-            guesses = self._runner.answer(sequence.token_ids, length)
+            draft = self._runner.answer(sequence.token_ids, length)
             if self._random.random() < 0.6:
-                guesses[self._random.randrange(len(guesses))] = 41
-            room -= len(guesses)
-            drafts[sequence] = tuple(guesses)
+                draft[self._random.randrange(len(draft))] = 41
+            room -= len(draft)
+            drafts[sequence] = tuple(draft)
         return drafts
 
     def waits(self, decoding: list[Sequence], room: int) -> bool:
@@ -140,7 +140,7 @@ class Workload:
         deadline = time.monotonic() + 60
         step, idle = 0, False
         while not (idle and step > 80):
-            assert time.monotonic() < deadline, "somebody starves"
+            assert time.monotonic() < deadline, "a request starves"
             for arrival, group in self.groups:
                 if arrival.at == step:
                     for sequence in group:

@@ -347,7 +347,7 @@ def test_random_load_completes_and_leaks_nothing(
         running = {sequence.slot for sequence in scheduler.running}
         assert len(running) == len(scheduler.running)
         step += 1
-        assert step < 200 + 4 * work, "somebody starves"
+        assert step < 200 + 4 * work, "a request starves"
     assert_empty(engine)
     for group, arrival in zip(groups, arrivals, strict=True):
         for sequence in group:

@@ -148,7 +148,7 @@ def test_unfinished_answer_is_saved_when_the_grace_period_ends(
     worker.until(lambda message: isinstance(message, Outputs))
     began = time.monotonic()
     worker.end(grace=1.0)
-    assert time.monotonic() - began < 5, "nobody waits for its 18 seconds"
+    assert time.monotonic() - began < 5, "the worker does not wait for its 18 seconds"
     assert files(tmp_path)
     later = start()
     assert later.ask("b", PROMPT).cached_tokens == len(PROMPT)  # and the token before it

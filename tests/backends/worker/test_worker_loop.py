@@ -196,7 +196,7 @@ def test_whole_context_is_used(scripted_spec: MakeSpec, prompt: int) -> None:
         assert (end.reason, end.completion_tokens) == ("length", 512 - prompt)
 
 
-@pytest.mark.parametrize("reply", ["x" * 600, ""], ids=["goes on", "ends at once"])
+@pytest.mark.parametrize("reply", ["x" * 600, ""], ids=["continues", "ends at once"])
 def test_max_tokens_zero_caches_the_prompt(scripted_spec: MakeSpec, reply: str) -> None:
     prompt = [1] * 300
     with running(scripted_spec(context=512, reply=reply), ScriptedPrompts()) as (inbox, sent):

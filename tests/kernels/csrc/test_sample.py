@@ -105,7 +105,7 @@ def sample_rows(
 ) -> list[int]:
     tokens = torch.full((len(logits),), -1)
     parameters = torch.as_tensor(rows.view(np.uint8)).view(-1, SAMPLE_ROW.itemsize)
-    sample.sample_tokens(logits, parameters, tokens, masks)
+    sample.draw(logits, parameters, tokens, masks)
     return [int(token) for token in tokens]
 
 
@@ -317,9 +317,9 @@ def test_invalid_arguments_are_rejected(sample: SamplingKernel) -> None:
     tokens = torch.zeros(1, dtype=torch.int64)
     for logits in (torch.zeros(1, 8).half(), torch.empty(1, MAX_VOCAB + 1), torch.zeros(8, 2).T):
         with pytest.raises(ValueError, match="cannot be drawn"):
-            sample.sample_tokens(logits, rows, tokens)
+            sample.draw(logits, rows, tokens)
     with pytest.raises(ValueError, match="not those of draws"):
-        sample.sample_tokens(torch.zeros(1, 8), rows[:, :32], tokens)
+        sample.draw(torch.zeros(1, 8), rows[:, :32], tokens)
     with pytest.raises(ValueError, match="not those of 40 tokens"):
-        sample.sample_tokens(torch.zeros(1, 40), rows, tokens, torch.zeros(1, 1, dtype=torch.int32))
-    sample.sample_tokens(torch.zeros(0, 8), rows[:0], tokens[:0])
+        sample.draw(torch.zeros(1, 40), rows, tokens, torch.zeros(1, 1, dtype=torch.int32))
+    sample.draw(torch.zeros(0, 8), rows[:0], tokens[:0])

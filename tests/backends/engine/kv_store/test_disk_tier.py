@@ -167,7 +167,7 @@ def test_disk_reserve_is_kept_free(tmp_path: Path) -> None:
     roomy = make_disk(tmp_path, reserve=free // 2)
     write(roomy, 1)
     assert not make_disk(tmp_path, reserve=2 * free).make_room(1)
-    assert keys(roomy) == set(), "all of it gives way first"
+    assert keys(roomy) == set(), "all of it is evicted first"
 
 
 def test_removed_folder_is_no_error(tmp_path: Path) -> None:

@@ -377,7 +377,7 @@ def test_request_cancelled_during_its_fetch_frees_its_cells(
     engine.engine.add(other)
     while engine.engine.has_work:
         engine.engine.step()
-    assert other.num_generated == 3, "nobody else waits"
+    assert other.num_generated == 3, "no other sequence waits"
     engine.engine.finish(cancelled, FinishReason.CANCELLED)
     assert not engine.engine.is_fetching
     gate.set()

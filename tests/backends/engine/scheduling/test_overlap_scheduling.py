@@ -117,7 +117,7 @@ def test_token_in_flight_after_eog_is_discarded(runner: Any, log: Log) -> None:
         engine.step()
     assert engine.has_work, "the token too many is on its way"
     assert engine.gauges().running == 0
-    assert sequence.slot >= 0, "and still written to pages that are nobody else's"
+    assert sequence.slot >= 0, "and still written to pages that no other sequence has"
     assert engine.step() == []
     assert not engine.has_work
     assert log.entries.count("+1") == length
@@ -187,7 +187,7 @@ def test_sequence_with_a_batch_in_flight_is_not_preempted(number_runner: MakeRun
     assert engine.admit() == []
     assert engine.gauges().preemptions_total == 0
     engine.step()
-    assert job.num_in_flight == 0, "nothing is launched ahead while somebody waits for that"
+    assert job.num_in_flight == 0, "no overlap while a request waits for the slot"
     assert engine.admit() == [question]
     assert engine.gauges().preemptions_total == 1
     run(engine)
@@ -213,7 +213,7 @@ def test_force_tokens_inserts_tokens_into_a_paused_sequence(
     while paused.num_generated < 9:
         engine.step()
     assert paused.num_awaited == 0
-    assert (other.num_in_flight > 0) is ahead, "nobody else waits"
+    assert (other.num_in_flight > 0) is ahead, "no other sequence waits"
     assert engine.force_tokens(paused, forced) == forced
     paused.pauses_at = None
     run(engine)
