@@ -101,7 +101,7 @@ def test_greedy_output_equals_the_reference(
     assert len(ours) == 48 or sequence.finish_reason is FinishReason.STOP
 
 
-def test_completion_is_sensible(runner: LlamaModelRunner) -> None:
+def test_greedy_completion_of_a_known_fact(runner: LlamaModelRunner) -> None:
     sequence = sequence_of(runner, PROMPTS[0])
     run(runner, sequence)
     answer = b"".join(map(runner.tokenizer.token_bytes, generated(sequence)))

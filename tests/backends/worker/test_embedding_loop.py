@@ -248,7 +248,7 @@ def test_drain_finishes_running_requests() -> None:
     assert late.code == "model_unloading"
 
 
-def test_gauges_count_tokens_and_batches_of_requests() -> None:
+def test_gauges_count_tokens_and_batches() -> None:
     with running(CountingEncoder()) as (inbox, sent):
         inbox.put(embed("r", "aaa", "b"))
         while True:

@@ -97,7 +97,7 @@ def test_every_number_of_columns(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_reference_agrees_with_gguf(
+def test_reference_agrees_with_gguf(
     make_gemv: MakeGemv, make_quantized: MakeQuantized, kind: str
 ) -> None:
     weight, gemv = make_quantized(kind, 24, 2304, tame=True), make_gemv()

@@ -168,7 +168,7 @@ def test_random_parameters(sample: SamplingKernel) -> None:
     assert found == [expected_token(*each) for each in zip(logits, numbers, fields, strict=True)]
 
 
-def test_a_large_vocabulary(sample: SamplingKernel) -> None:
+def test_large_vocabulary(sample: SamplingKernel) -> None:
     fields = [FIELDS[i] for i in (0, 1, 9, 13)]
     logits = rows_of("2", len(fields), 262_145)
     logits[0, -1] = 50.0

@@ -164,7 +164,7 @@ def test_every_truncation_is_detected(tiny: GGUFBuilder, tmp_path: Path) -> None
 
 
 @pytest.mark.model
-def test_the_real_file_truncated_at_ten_places(smollm2_path: Path, tmp_path: Path) -> None:
+def test_truncated_real_file_is_rejected(smollm2_path: Path, tmp_path: Path) -> None:
     # A sparse file of the right size stands in for the data.
     header_bytes = smollm2_path.read_bytes()[: read_header(smollm2_path).tensors[0].offset]
     size = smollm2_path.stat().st_size

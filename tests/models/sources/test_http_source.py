@@ -172,9 +172,7 @@ def test_redirect_to_another_host_drops_the_token(server: FileServer, partial_pa
     ]
 
 
-def test_a_redirect_on_the_same_host_keeps_the_token(
-    server: FileServer, partial_path: Path
-) -> None:
+def test_redirect_on_the_same_host_keeps_the_token(server: FileServer, partial_path: Path) -> None:
     server.serve("/there", CONTENT)
     url = server.serve("/f", b"", status=307, headers={"Location": "/there"})
     fetch(url, partial_path, headers={"Authorization": "Bearer secret"})

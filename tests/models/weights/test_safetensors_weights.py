@@ -53,7 +53,7 @@ def assert_same(folder: Path, expected: Tensors) -> None:
         assert torch.equal(found, tensor)
 
 
-def test_a_single_file(tmp_path: Path) -> None:
+def test_single_file(tmp_path: Path) -> None:
     tensors = some_tensors()
     safetensors.save_file(tensors, tmp_path / "model.safetensors", metadata={"format": "pt"})
     assert_same(tmp_path, tensors)

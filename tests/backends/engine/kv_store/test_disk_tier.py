@@ -1,4 +1,4 @@
-"""`DiskTier`: chunk files are private, written atomically, and bounded over all models."""
+"""`KVDisk`: chunk files are private, written atomically, and bounded over all models."""
 
 from __future__ import annotations
 
