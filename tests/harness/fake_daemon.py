@@ -1,4 +1,4 @@
-"""A daemon that speaks the native API over a real unix socket and says what a test scripts."""
+"""A scripted daemon that serves the native API over a real unix socket."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Json = dict[str, Any]
 
 
 def model_entry(name: str = "smollm2:135m", **changes: object) -> Json:
-    """One entry of `GET /ingle/v1/models`."""
+    """Return one entry of `GET /ingle/v1/models`."""
     entry: Json = {
         "name": name,
         "installed": True,
@@ -39,7 +39,7 @@ def model_entry(name: str = "smollm2:135m", **changes: object) -> Json:
 
 
 def page_map(**changes: object) -> Json:
-    """One `pages` event: a shared prefix, a chat that runs, one that is kept, and free pages."""
+    """Return a `pages` event with a shared prefix, a running chat, a kept chat and free pages."""
     event: Json = {
         "model": "smollm2:135m",
         "page_tokens": 32,
@@ -59,7 +59,7 @@ def page_map(**changes: object) -> Json:
 
 @dataclass
 class Answer:
-    """How the next generation goes: texts, with a gate before those that wait for a test."""
+    """The script of a generation: texts, and a gate before those that wait for a test."""
 
     texts: list[str] = field(default_factory=lambda: ["Hello ", "there."])
     thoughts: list[str] = field(default_factory=list[str])
@@ -72,7 +72,7 @@ class Answer:
 
 
 class Request:
-    """One request as it arrived, and the way to answer it."""
+    """One received request, and the means to answer it."""
 
     def __init__(
         self, event: h11.Request, body: bytes, machine: h11.Connection, writer: asyncio.StreamWriter
@@ -111,7 +111,7 @@ class Request:
 
 @dataclass
 class FakeGeneration:
-    """A generation the fake daemon owns."""
+    """A generation that the fake daemon owns."""
 
     answer: Answer
     events: list[tuple[str, Json]] = field(default_factory=list[tuple[str, Json]])
@@ -126,7 +126,7 @@ class FakeGeneration:
 
 
 class FakeDaemon:
-    """Serves the native API; what it was asked is kept for the tests."""
+    """Serves the native API and keeps all requests for the tests."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -156,11 +156,11 @@ class FakeDaemon:
         self._writers: set[asyncio.StreamWriter] = set()
 
     def script(self, *texts: str, **how: Any) -> None:
-        """Say how the next generation that has no script yet goes; see `Answer`."""
+        """Script the next generation that has no script yet; see `Answer`."""
         self.answers.append(Answer(texts=list(texts), **how))
 
     def add_model(self, name: str, **changes: object) -> None:
-        """Add to the models, or replace the one of this name."""
+        """Add a model, or replace the one of this name."""
         others = [model for model in self.models if model["name"] != name]
         self.models = [*others, model_entry(name, **changes)]
 
@@ -306,7 +306,7 @@ class FakeDaemon:
         await request.answer({"model": request.body["model"], "cancelled": True})
 
     async def _tokens(self, request: Request) -> None:
-        """A token a word, four around each message, and three that open the answer."""
+        """Count one token per word, four around each message, and three that open the answer."""
         texts = [message.get("content") or "" for message in request.body["messages"]]
         counts = [len(text.split()) + 4 for text in texts]
         total = sum(counts) + 3

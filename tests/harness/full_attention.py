@@ -9,7 +9,7 @@ from ingle.kernels.attention.paged_attention_reference import norm_rope_referenc
 from ingle.kernels.elementwise.activations import Activations
 from ingle.models.config.model_config import ModelConfig
 
-# Queries scored at a time, so that memory grows with the sequence, not its square.
+# Queries scored at a time, so that memory grows linearly with the sequence.
 _QUERIES = 256
 
 
@@ -20,7 +20,7 @@ class FullAttention:
         self._config = config
 
     def attend(self, layer: int, x: AttentionInput) -> Activations:
-        """Causal attention (tokens, heads * head_size), computed in fp32."""
+        """Compute causal attention (tokens, heads * head_size) in fp32."""
         config = self._config
         query, key, value = norm_rope_reference(x)
         output = full_attention(
@@ -43,9 +43,9 @@ def full_attention(
     window: int | None,
     soft_cap: float | None,
 ) -> torch.Tensor:
-    """Outputs (tokens, heads, size) of `query`; `key` and `value` are (tokens, kv_heads, size).
+    """Return (tokens, heads, size) of `query`; `key` and `value` are (tokens, kv_heads, size).
 
-    A query sees itself and what is before it, `window` tokens at most.
+    A query attends to itself and to tokens before it, `window` tokens at most.
     """
     tokens, heads, size = query.shape
     kv_heads = key.shape[1]

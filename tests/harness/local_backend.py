@@ -1,4 +1,4 @@
-"""A model in a thread of this process, for the scripted engine."""
+"""A worker's loop in a thread of this process, for the scripted engine."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ from ingle.backends.worker.worker_protocol import (
 
 
 class LocalBackend:
-    """A `Backend` without a process: what a worker does, minus the pipes.
+    """A `Backend` without a process: what a worker does, without the pipes.
 
-    A fault of its model is a fault of this process, so that it fits only engines that run no
-    native code.
+    A crash of its model would be a crash of this process, so use it only for engines without native
+    code.
     """
 
     def __init__(self, spec: LoadSpec) -> None:
@@ -58,7 +58,7 @@ class LocalBackend:
 
     @property
     def pid(self) -> int | None:
-        """None: there is no process of its own."""
+        """None: it has no process of its own."""
         return None
 
     async def start(self, on_progress: LoadProgress | None = None) -> ModelInfo:
@@ -72,7 +72,7 @@ class LocalBackend:
         try:
             info = await loading
         except BackendError:
-            await self._dead.wait()  # the thread still needs the loop to say so
+            await self._dead.wait()  # the thread still needs the loop to report its end
             raise
         self.state = "ready"
         return info
@@ -129,7 +129,7 @@ class LocalBackend:
             raise WorkerDied(self._cause or "The model is not running.", hint="Try again.")
 
     def _run(self, loop: asyncio.AbstractEventLoop, loading: asyncio.Future[ModelInfo]) -> None:
-        """The model's thread."""
+        """Run the model's thread."""
 
         def send(message: FromWorker) -> None:
             loop.call_soon_threadsafe(self._receive, message)

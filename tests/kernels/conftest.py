@@ -1,4 +1,4 @@
-"""Quantised matrices of random bytes."""
+"""Fixtures: quantised matrices of random bytes; reduction of large parameter grids."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .csrc.limits_record import SOURCES, changed
 
 MakeQuantized = Callable[..., QuantizedTensor]
 
-# Where the 16-bit floats of a block begin: random bytes there would be infinities and NaN too.
+# Offsets of the 16-bit floats of a block: random bytes there could be infinity or NaN.
 _SCALES = {
     "F32": (),
     "F16": (0,),
@@ -34,7 +34,7 @@ _SCALES = {
 
 @pytest.fixture
 def make_quantized() -> MakeQuantized:
-    """Makes a matrix of random blocks; `tame` gives it scales of the size that models have."""
+    """Return a factory of random matrices; `tame` gives them scales as large as real models'."""
 
     def make(
         kind: str, rows: int, columns: int, seed: int = 0, *, tame: bool = False
@@ -55,12 +55,12 @@ def make_quantized() -> MakeQuantized:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark as slow all but four cases of a test over a grid, spread evenly; nightly runs all.
+    """Mark all but four cases of a parameter grid as slow, spread evenly; nightly runs all.
 
-    Of attention, whose Triton kernels are interpreted, two are left.
+    For attention, whose Triton kernels are interpreted, two are kept.
 
-    Of the CUDA kernels, which g++ compiles for each format, the four are of two formats that stand
-    for the two sizes of blocks, and of those whose source changed since it was recorded.
+    For CUDA kernels, which g++ compiles per format, the kept ones are of two formats that represent
+    the two block sizes, and of formats whose source changed since it was recorded.
     """
     grids: dict[tuple[str, str], list[pytest.Item]] = {}
     for item in items:

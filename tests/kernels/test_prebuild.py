@@ -1,4 +1,4 @@
-"""What a package is given, and that it is found again."""
+"""Prebuilding kernels for a package, and finding the prebuilt cubins."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def no_compiler() -> Compiler:
 
 
 @pytest.mark.slow
-def test_what_was_built_is_found_without_a_compiler(tmp_path: Path) -> None:
+def test_prebuilt_cubins_are_found_without_a_compiler(tmp_path: Path) -> None:
     folder = tmp_path / "cubins"
     folder.mkdir()
     stale = prebuilt_path(folder, "quantize_q8.cuh", "of another time", "sm_90")
@@ -53,7 +53,7 @@ def test_what_was_built_is_found_without_a_compiler(tmp_path: Path) -> None:
     assert [path.stat().st_mtime_ns for path in files if path.name != MANIFEST] == before
 
 
-def test_everything_is_built_for_every_card() -> None:
+def test_every_kernel_is_built_for_every_architecture() -> None:
     jobs = list(all_jobs())
     assert len(set(jobs)) == len(jobs)
     assert {job.architecture for job in jobs} == {"sm_86", "sm_90", "sm_120"}
@@ -61,21 +61,21 @@ def test_everything_is_built_for_every_card() -> None:
     assert for_one == {*kernel_sources(), *attention_variants()}
 
 
-def test_sources_are_told_from_what_they_include() -> None:
+def test_kernel_sources_exclude_headers() -> None:
     sources = kernel_sources()
     assert {"q4_k.cuh", "nf4_exact.cuh", "quantize_q8.cuh", "dequantize_rows.cuh"} <= set(sources)
     assert not {"portable.cuh", "gemv.cuh", "conformance.cuh", "reduce.cuh"} & set(sources)
     assert all('extern "C"' in kernel_source(name) for name in sources)
 
 
-def test_another_variant_is_another_source() -> None:
+def test_every_variant_has_its_own_source() -> None:
     other = AttentionVariant("attend_split", 64, "bf16", "bf16", 16)
     longer = AttentionVariant("attend_split", 64, "f16", "f16", 32)
     sources = {CompilableAttention(each).source("sm_90") for each in (SMALL, other, longer)}
     assert len(sources) == 3
 
 
-def test_without_a_compiler_what_misses_is_told(tmp_path: Path) -> None:
+def test_missing_cubin_without_a_compiler_is_an_error(tmp_path: Path) -> None:
     finder = CubinFinder("sm_90", tmp_path, prebuilt=tmp_path, compiler=no_compiler)
     with pytest.raises(CompileFailed, match="Nothing may be compiled"):
         finder.cubin("quantize_q8.cuh")

@@ -1,4 +1,4 @@
-"""What is wrong with a device's kernels is found, whatever it is."""
+"""`SelfCheck` detects wrong kernels of a device and names them."""
 
 from __future__ import annotations
 
@@ -54,19 +54,19 @@ def failures(
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
-def test_plain_torch_is_right(dtype: torch.dtype) -> None:
+def test_plain_torch_passes(dtype: torch.dtype) -> None:
     assert failures(Operations(dtype)) == []
 
 
 @pytest.mark.parametrize("bits", [8, 4])
 @pytest.mark.parametrize("biased", [False, True])
-def test_quantised_pages_are_exact_enough(bits: int, *, biased: bool) -> None:
+def test_quantised_pages_pass(bits: int, *, biased: bool) -> None:
     pages = quantised_pages(bits, biased=biased)
     assert failures(Operations(torch.bfloat16), pages) == []
 
 
-class Forgetful(Operations):
-    """Wrong in one thing."""
+class FaultyOperations(Operations):
+    """Operations with one fault."""
 
     def __init__(self, wrong: str) -> None:
         super().__init__(torch.bfloat16)
@@ -117,22 +117,26 @@ class Forgetful(Operations):
         ("a slot", "attention of a prompt"),
     ],
 )
-def test_what_is_wrong_is_named(wrong: str, where: str) -> None:
-    found = failures(Forgetful(wrong))
+def test_faulty_operation_is_named(wrong: str, where: str) -> None:
+    found = failures(FaultyOperations(wrong))
     assert found
     assert found[0].startswith(f"{where} is off by ")
 
 
-def test_kinds_side_by_side_are_checked() -> None:
-    """Neighbours of different kinds may have a kernel that neither has alone."""
+def test_pairs_of_formats_are_checked() -> None:
+    """Adjacent layers of different formats may have a fused kernel."""
     kinds = [random_weight(kind, 96, 256, CPU) for kind in ("Q4_K", "Q6_K")]
     assert failures(Operations(torch.bfloat16), weights=kinds) == []
-    found = [each for each in failures(Forgetful("a neighbour"), weights=kinds) if " with " in each]
+    found = [
+        each
+        for each in failures(FaultyOperations("a neighbour"), weights=kinds)
+        if " with " in each
+    ]
     assert found[0].startswith("Q4_K with Q6_K by 1 rows is off by")
     assert len(found) == 6, "either first, by each number of rows"
 
 
-def test_kinds_have_names() -> None:
+def test_format_names() -> None:
     weight = random_weight("Q6_K", 8, 256, CPU)
     assert isinstance(weight, QuantizedTensor)
     assert format_name(weight) == format_name(repack(weight)) == "Q6_K"

@@ -1,4 +1,4 @@
-"""Tiny GGUF files and a file server that misbehaves on request."""
+"""Fixtures: tiny GGUF files, and a file server that misbehaves on request."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _CODES = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q
 
 @dataclass(frozen=True)
 class Typed:
-    """A metadata value with its wire type; for an array also that of its elements."""
+    """A metadata value with its type; for an array also that of its elements."""
 
     kind: int
     value: Any
@@ -34,7 +34,7 @@ class Typed:
 
 @dataclass(frozen=True)
 class Tensor:
-    """A tensor's entry; the offset is worked out unless given."""
+    """A tensor's entry; the offset is computed unless given."""
 
     name: str
     shape: Sequence[int]
@@ -59,7 +59,7 @@ def encode_value(kind: int, value: Any, element: int) -> bytes:
 
 @dataclass
 class GGUFBuilder:
-    """Writes a small llama model that is right in all parts, unless a test changes one."""
+    """Builds a small llama model, valid unless a test changes it."""
 
     metadata: dict[str, Typed] = field(default_factory=dict[str, Typed])
     tensors: list[Tensor] = field(default_factory=list[Tensor])
@@ -75,7 +75,7 @@ class GGUFBuilder:
         return self
 
     def header(self) -> bytes:
-        """Everything up to the tensor data, without the padding in front of that."""
+        """Return everything up to the tensor data, without the padding before it."""
         keys = len(self.metadata) if self.key_count is None else self.key_count
         tensors = len(self.tensors) if self.tensor_count is None else self.tensor_count
         parts = [self.magic, struct.pack("<IQQ", self.version, tensors, keys)]
@@ -90,7 +90,7 @@ class GGUFBuilder:
         return b"".join(parts)
 
     def build(self, seed: int = 0) -> bytes:
-        """The whole file; `seed` varies the weights."""
+        """Return the whole file; `seed` varies the weights."""
         header = self.header()
         header += bytes(-len(header) % self.alignment)
         size = sum(-(-self.data_bytes(t) // self.alignment) * self.alignment for t in self.tensors)
@@ -148,13 +148,13 @@ def tiny_model() -> GGUFBuilder:
 
 @pytest.fixture
 def tiny() -> GGUFBuilder:
-    """A valid model of a few kilobytes, to be changed and built."""
+    """Return a valid model of a few kilobytes, to be changed and built."""
     return tiny_model()
 
 
 @pytest.fixture
 def tiny_parts(tmp_path: Path) -> Callable[..., list[Path]]:
-    """Writes the tiny model in as many files as it has tensors; the first has the metadata."""
+    """Return a function that writes the tiny model as shards of one tensor each."""
 
     def write(folder: Path = tmp_path / "parts", name: str = "tiny-Q4_1") -> list[Path]:
         whole = tiny_model()
@@ -174,13 +174,13 @@ def tiny_parts(tmp_path: Path) -> Callable[..., list[Path]]:
 
 @pytest.fixture
 def new_tensor() -> Callable[..., Tensor]:
-    """Makes a tensor's entry for `GGUFBuilder.tensors`."""
+    """Return a factory of tensor entries for `GGUFBuilder.tensors`."""
     return Tensor
 
 
 @pytest.fixture
 def big_model() -> bytes:
-    """A valid model of two megabytes, for downloads with a middle."""
+    """Return a valid model of two megabytes, for interrupted downloads."""
     builder = tiny_model()
     builder.tensors.append(Tensor("output.weight", (1024, 512)))
     return builder.build()
@@ -209,7 +209,7 @@ class Behaviour:
 
 @dataclass(frozen=True)
 class Request:
-    """What a client asked."""
+    """A received request."""
 
     path: str
     headers: Mapping[str, str]
@@ -220,7 +220,7 @@ class Request:
 
 
 class QuietServer(ThreadingHTTPServer):
-    """Clients that leave in the middle are what these tests are about."""
+    """Prints no errors about clients that disconnect, as many tests do."""
 
     daemon_threads = True
 
@@ -254,7 +254,7 @@ class FileServer:
         return f"http://127.0.0.1:{self._server.server_address[1]}"
 
     def serve(self, path: str, content: bytes, **behaviour: Any) -> str:
-        """Serve `content` from now on; returns its address."""
+        """Serve `content` from now on; return its address."""
         self.paths[path] = Behaviour(content, **behaviour)
         return self.address + path
 
@@ -292,7 +292,7 @@ class FileServer:
 
     @staticmethod
     def _range(behaviour: Behaviour, headers: Mapping[str, str]) -> tuple[int, int | None]:
-        """The first byte that is sent, and the one behind the last where that was said."""
+        """Return the first byte to send, and the one after the last if requested."""
         asked = headers.get("range", "")
         condition = headers.get("if-range")
         if not asked or behaviour.ignores_range or behaviour.status != 200:
@@ -316,7 +316,7 @@ class FileServer:
                 for start in range(0, end, step):
                     handler.wfile.write(body[start : min(start + step, end)])
                     time.sleep(behaviour.pause)
-        except OSError:  # the client left, as some tests want
+        except OSError:  # the client disconnected, as some tests do
             handler.close_connection = True
         if end < len(body) or behaviour.lies_about_length:
             handler.close_connection = True
@@ -324,7 +324,7 @@ class FileServer:
 
 @pytest.fixture
 def server() -> Generator[FileServer]:
-    """A file server of this test alone."""
+    """Return a file server for this test only."""
     running = FileServer()
     yield running
     running.close()
@@ -335,7 +335,7 @@ ServeHub = Callable[..., None]
 
 @pytest.fixture
 def serve_hub(server: FileServer, monkeypatch: pytest.MonkeyPatch) -> ServeHub:
-    """Makes SERVER the hub: `serve_hub(repository, {path: content})`, changed by `serve`."""
+    """Return a function that makes SERVER the hub: `serve_hub(repository, {path: content})`."""
     monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", server.address)
     monkeypatch.setattr(
         "huggingface_hub.constants.HUGGINGFACE_CO_URL_TEMPLATE",
@@ -364,7 +364,7 @@ MakeStore = Callable[..., ModelStore]
 
 @pytest.fixture
 def make_store(tmp_path: Path) -> MakeStore:
-    """Makes a store in `tmp_path/store` whose catalog has one model, `tiny:1b`, in FILE."""
+    """Return a factory of stores with one catalog model, `tiny:1b`, in FILE."""
 
     def make(content: bytes, *urls: str, locations: Sequence[Location] = ()) -> ModelStore:
         entry = CatalogEntry(
@@ -397,7 +397,7 @@ def digest_of(content: bytes) -> str:
 
 @pytest.fixture
 def cached() -> Callable[..., Path]:
-    """Puts a file into a cache of the hub's client at HUB; returns its link in the snapshot."""
+    """Return a function that puts a file into a hub cache; it returns its link in the snapshot."""
 
     def put(hub: Path, repo: str, name: str, content: bytes) -> Path:
         folder = hub / f"models--{repo.replace('/', '--')}"
@@ -415,7 +415,7 @@ def cached() -> Callable[..., Path]:
 
 @pytest.fixture
 def in_ollama() -> Callable[..., Path]:
-    """Puts a model into a folder of Ollama's; layers are by kind; returns its manifest."""
+    """Return a function that puts a model into a folder of Ollama's; it returns its manifest."""
 
     def put(folder: Path, place: str, **layers: bytes) -> Path:
         (folder / "blobs").mkdir(parents=True, exist_ok=True)
@@ -439,5 +439,5 @@ def in_ollama() -> Callable[..., Path]:
 
 @pytest.fixture
 def model(tiny: GGUFBuilder) -> bytes:
-    """A model of a few kilobytes."""
+    """Return a model of a few kilobytes."""
     return tiny.build()

@@ -35,7 +35,7 @@ def catalog() -> Catalog:
     return Catalog.load()
 
 
-def test_the_default_comes_from_the_package_index_first(catalog: Catalog) -> None:
+def test_default_model_comes_from_the_package_index_first(catalog: Catalog) -> None:
     entry = catalog.default
     assert entry.full_name == "smollm2:135m"
     assert isinstance(entry.sources[0], PackageIndexLocation)
@@ -44,7 +44,7 @@ def test_the_default_comes_from_the_package_index_first(catalog: Catalog) -> Non
     assert entry.chat
 
 
-def test_every_entry_says_what_people_need(catalog: Catalog) -> None:
+def test_every_entry_is_complete(catalog: Catalog) -> None:
     assert len(catalog.entries) >= 4
     for entry in catalog.entries:
         assert entry.licence
@@ -53,14 +53,14 @@ def test_every_entry_says_what_people_need(catalog: Catalog) -> None:
     assert not catalog.entries[-1].chat
 
 
-def test_there_is_a_model_for_every_size_of_machine(catalog: Catalog) -> None:
+def test_catalog_has_a_model_for_every_memory_size(catalog: Catalog) -> None:
     chatting = [entry for entry in catalog.entries if entry.chat]
     for gigabytes in (1, 2, 4, 8, 12, 24):
         largest = max(entry.size for entry in chatting if entry.size < gigabytes * 1e9 * 0.85)
         assert largest > gigabytes * 1e9 * 0.4, f"nothing makes use of {gigabytes} GB"
 
 
-def test_what_is_said_of_a_file_can_be_true(catalog: Catalog) -> None:
+def test_file_sizes_are_plausible(catalog: Catalog) -> None:
     digests = [entry.sha256 for entry in catalog.entries]
     assert len(set(digests)) == len(digests)
     for entry in catalog.entries:
@@ -88,24 +88,24 @@ def test_what_is_said_of_a_file_can_be_true(catalog: Catalog) -> None:
         ("gemma3", "gemma3:270m"),
     ],
 )
-def test_find(catalog: Catalog, name: str, expected: str) -> None:
+def test_find_by_name(catalog: Catalog, name: str, expected: str) -> None:
     entry = catalog.find(name)
     assert entry is not None
     assert entry.full_name == expected
 
 
 @pytest.mark.parametrize("name", ["", "smol", "smollm2:1b", "smollm2:", "../smollm2"])
-def test_find_nothing(catalog: Catalog, name: str) -> None:
+def test_unknown_names_are_not_found(catalog: Catalog, name: str) -> None:
     assert catalog.find(name) is None
 
 
-def test_near_misses(catalog: Catalog) -> None:
+def test_suggestions_for_misspelled_names(catalog: Catalog) -> None:
     assert catalog.suggestions("smolm2") == ["smollm2:135m"]
     assert "qwen2.5-coder:1.5b" in catalog.suggestions("qwen-coder:1.5b")
     assert catalog.suggestions("zzzzzz") == []
 
 
-def test_a_small_catalog() -> None:
+def test_small_catalog() -> None:
     assert Catalog.parse(one()).default.full_name == "tiny:1b"
 
 
@@ -131,12 +131,12 @@ def test_a_small_catalog() -> None:
         b"not toml",
     ],
 )
-def test_a_wrong_catalog_is_refused(text: bytes) -> None:
+def test_invalid_catalog_is_rejected(text: bytes) -> None:
     with pytest.raises(ValueError, match=r".+"):
         Catalog.parse(text)
 
 
-def test_two_models_of_one_name_are_refused() -> None:
+def test_duplicate_names_are_rejected() -> None:
     entry = Catalog.parse(one()).default
     with pytest.raises(ValueError, match="two models"):
         Catalog([entry, entry], "tiny")

@@ -1,4 +1,4 @@
-"""Tests of the places where tests make the product fail."""
+"""Failpoints: places where tests make the product fail or wait."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ingle.models.failpoints import POINTS, BadFailpoint, Failpoints
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def test_every_failpoint_of_the_product_is_registered_and_every_registered_one_is_there() -> None:
+def test_registered_failpoints_equal_those_in_the_product() -> None:
     used: set[str] = set()
     for folder in ("backends", "daemon", "models"):
         for path in (ROOT / folder).rglob("*.py"):
@@ -26,7 +26,7 @@ def test_every_failpoint_of_the_product_is_registered_and_every_registered_one_i
     assert used == set(POINTS)
 
 
-def test_an_error_comes_at_the_hit_that_was_named() -> None:
+def test_error_is_raised_at_the_given_hit() -> None:
     points = Failpoints.parse("pull.write=error:ENOSPC@2; pull.sync=error:EIO@2+")
     points.hit("pull.write")
     points.hit("pull.rename")
@@ -40,14 +40,14 @@ def test_an_error_comes_at_the_hit_that_was_named() -> None:
             points.hit("pull.sync")
 
 
-def test_once_is_once_for_all_processes(tmp_path: Path) -> None:
+def test_once_applies_across_processes(tmp_path: Path) -> None:
     rule = f"pull.write=error:EIO,once:{tmp_path / 'x'}"
     with pytest.raises(OSError, match="failpoint"):
         Failpoints.parse(rule).hit("pull.write")
     Failpoints.parse(rule).hit("pull.write")
 
 
-def test_delays_take_their_time() -> None:
+def test_delay_waits() -> None:
     began = time.monotonic()
     Failpoints.parse("pull.write=delay:0.05").hit("pull.write")
     assert time.monotonic() - began >= 0.05
@@ -66,14 +66,14 @@ def test_delays_take_their_time() -> None:
         "pull.write=error:EIO@x",
     ],
 )
-def test_what_makes_no_sense_is_refused(text: str) -> None:
+def test_invalid_specifications_are_rejected(text: str) -> None:
     with pytest.raises(BadFailpoint):
         Failpoints.parse(text)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGKILL")
 @pytest.mark.parametrize(("action", "status"), [("signal:KILL", -9), ("exit:7", 7), ("", 0)])
-def test_the_variable_is_read_at_the_start(action: str, status: int) -> None:
+def test_environment_variable_is_read_at_start(action: str, status: int) -> None:
     code = "from ingle.models.failpoints import failpoint; failpoint('pull.write')"
     environ = {"INGLE_TEST_FAILPOINTS": f"pull.write={action}"} if action else {}
     done = subprocess.run([sys.executable, "-P", "-c", code], env=environ, check=False)

@@ -19,7 +19,7 @@ time.sleep(60)
 """
 
 
-def test_only_one_at_a_time(tmp_path: Path) -> None:
+def test_lock_is_exclusive(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "x.lock"
     with FileLock(path) as first, FileLock(path) as second:
         assert first.try_acquire()
@@ -28,13 +28,13 @@ def test_only_one_at_a_time(tmp_path: Path) -> None:
         assert second.try_acquire()
 
 
-def test_leaving_the_block_releases(tmp_path: Path) -> None:
+def test_leaving_the_block_releases_the_lock(tmp_path: Path) -> None:
     with FileLock(tmp_path / "x") as lock:
         assert lock.try_acquire()
     assert FileLock(tmp_path / "x").try_acquire()
 
 
-def test_the_lock_ends_with_its_process(tmp_path: Path) -> None:
+def test_lock_ends_with_its_process(tmp_path: Path) -> None:
     script = tmp_path / "holder.py"
     script.write_text(HOLDER)
     path = tmp_path / "x.lock"
@@ -50,7 +50,7 @@ def test_the_lock_ends_with_its_process(tmp_path: Path) -> None:
             assert lock.try_acquire()
 
 
-def test_a_place_where_no_lock_can_be(tmp_path: Path) -> None:
+def test_unlockable_path_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "x").mkdir()
     with pytest.raises(OSError, match="directory"):
         FileLock(tmp_path / "x").try_acquire()

@@ -39,7 +39,7 @@ def test_names(text: str, expected: ModelReference) -> None:
         (PathReference(Path("/x/y.gguf")), "/x/y.gguf"),
     ],
 )
-def test_a_reference_prints_as_it_is_written(reference: ModelReference, text: str) -> None:
+def test_reference_prints_as_written(reference: ModelReference, text: str) -> None:
     assert str(reference) == text
     assert parse_reference(text) == reference
 
@@ -72,7 +72,7 @@ def test_a_reference_prints_as_it_is_written(reference: ModelReference, text: st
         "ümlaut",
     ],
 )
-def test_what_is_no_name(text: str) -> None:
+def test_invalid_names_are_rejected(text: str) -> None:
     with pytest.raises(ModelNotFound) as caught:
         parse_reference(text)
     assert caught.value.hint
@@ -88,15 +88,15 @@ def test_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert parse_reference("~/here.gguf") == here
     assert parse_reference(str(tmp_path / "here.gguf")) == here
     assert parse_reference("some/where.gguf") == PathReference(tmp_path / "some/where.gguf")
-    # Without a separator a missing file is taken for a name.
+    # Without a separator, a missing file is taken for a name.
     assert parse_reference("gone.gguf") == CatalogReference("gone.gguf")
 
 
-def test_a_folder_is_named_like_a_file(tmp_path: Path) -> None:
+def test_folder_path_is_parsed_like_a_file_path(tmp_path: Path) -> None:
     (tmp_path / "model.safetensors").touch()
     assert parse_reference(f"{tmp_path}/") == PathReference(tmp_path)
 
 
-def test_a_home_that_nobody_has() -> None:
+def test_home_of_an_unknown_user_is_an_error() -> None:
     with pytest.raises(ModelNotFound):
         parse_reference("~nobody-has-this-name/x.gguf")

@@ -38,7 +38,7 @@ def header(tmp_path: Path) -> Header:
     return write_and_read
 
 
-def test_a_language_model(tiny: GGUFBuilder, header: Header) -> None:
+def test_language_model_generates(tiny: GGUFBuilder, header: Header) -> None:
     model = header(tiny)
     assert task_of(model) is ModelTask.GENERATE
     assert is_causal(model)
@@ -54,7 +54,7 @@ def test_a_language_model(tiny: GGUFBuilder, header: Header) -> None:
         (4, ModelTask.RERANK, Pooling.RANK),
     ],
 )
-def test_a_declared_pooling_decides(
+def test_declared_pooling_determines_the_task(
     tiny: GGUFBuilder, header: Header, number: int, task: ModelTask, pooling: Pooling
 ) -> None:
     model = header(tiny.set("llama.pooling_type", UINT32, number))
@@ -62,27 +62,27 @@ def test_a_declared_pooling_decides(
     assert choose_pooling(model, task) is pooling
 
 
-def test_a_model_that_sees_all_tokens_embeds(tiny: GGUFBuilder, header: Header) -> None:
+def test_bidirectional_model_embeds(tiny: GGUFBuilder, header: Header) -> None:
     model = header(tiny.set("llama.attention.causal", BOOL, False))
     assert task_of(model) is ModelTask.EMBED
     assert choose_pooling(model, ModelTask.EMBED) is Pooling.MEAN
 
 
-def test_an_encoder(make_bert: Callable[..., Path]) -> None:
+def test_encoder_embeds(make_bert: Callable[..., Path]) -> None:
     bert = read_header(make_bert())
     assert is_encoder(bert)
     assert task_of(bert) is ModelTask.EMBED
     assert task_of(read_header(make_bert("ranks.gguf", ranks=True))) is ModelTask.RERANK
 
 
-def test_a_classifier_s_head_without_a_declared_pooling_ranks(
+def test_classifier_head_without_declared_pooling_ranks(
     tiny: GGUFBuilder, header: Header, new_tensor: Callable[..., object]
 ) -> None:
     tiny.tensors.append(new_tensor("cls.output.weight", (64,)))  # pyright: ignore[reportArgumentType]
     assert task_of(header(tiny)) is ModelTask.RERANK
 
 
-def test_a_classifier_of_several_classes_is_refused(tiny: GGUFBuilder, header: Header) -> None:
+def test_classifier_with_several_classes_is_rejected(tiny: GGUFBuilder, header: Header) -> None:
     tiny.set("llama.pooling_type", UINT32, 4)
     tiny.set("llama.classifier.output_labels", ARRAY, ["yes"])
     check_supported(header(tiny))

@@ -1,4 +1,4 @@
-"""Downloads that are killed, lied to, or wanted twice; servers and processes are real."""
+"""Downloads that are killed, shared, or served by hostile servers, with real processes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals and unix sockets")
 
-# Pulls once for every line of its input, each time in a child of its own, which somebody may kill.
+# Pulls once for every line of its input, each time in a child process, which a test may kill.
 PULLS = """
 import os, sys
 import httpx
@@ -59,7 +59,7 @@ def quick_retries(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def content(tiny: GGUFBuilder, new_tensor: Callable[..., Any]) -> bytes:
-    """A model of four megabytes, sent in about sixty pieces."""
+    """Return a model of four megabytes, sent in about sixty pieces."""
     tiny.tensors.append(new_tensor("output.weight", (1024, 1024)))
     return tiny.build()
 
@@ -86,7 +86,7 @@ def pulls(tmp_path: Path, content: bytes) -> Generator[Callable[[str], subproces
 
 
 def pull_once(process: subprocess.Popen[str]) -> int:
-    """Begin one more pull; returns its process."""
+    """Start one more pull; return its process."""
     assert process.stdin is not None
     assert process.stdout is not None
     process.stdin.write("go\n")
@@ -100,7 +100,7 @@ def status_of(process: subprocess.Popen[str]) -> int:
 
 
 @pytest.mark.slow
-def test_killed_at_twenty_random_points_the_file_is_right(
+def test_download_killed_at_twenty_random_points_completes(
     server: FileServer,
     content: bytes,
     pulls: Callable[[str], subprocess.Popen[str]],
@@ -120,12 +120,12 @@ def test_killed_at_twenty_random_points_the_file_is_right(
         killed += os.WIFSIGNALED(status_of(process))
     pull_once(process)
     assert status_of(process) == 0
-    assert killed >= 19  # the last point may lie so late that the file was done first
+    assert killed >= 19  # the last point may be after the end of the download
     assert target.read_bytes() == content
     assert {path.name for path in target.parent.iterdir()} == {"tiny.gguf", "manifest.json"}
     resumed = [request.range for request in server.log if request.range is not None]
     starts = [int(text.removeprefix("bytes=").rstrip("-")) for text in resumed]
-    assert starts == sorted(starts)  # nothing that had arrived was given up
+    assert starts == sorted(starts)  # no received byte was discarded
     assert starts[-1] >= points[-2]
 
 
@@ -140,24 +140,24 @@ def test_two_processes_share_one_download(
     assert [request.range for request in server.log] == [None]
 
 
-Lie = Callable[["FileServer", bytes], str]
-LIES: dict[str, tuple[Lie, type[ModelError], str]] = {
-    "a longer file than it should be": (
+Fault = Callable[["FileServer", bytes], str]
+FAULTS: dict[str, tuple[Fault, type[ModelError], str]] = {
+    "a too long file": (
         lambda server, content: server.serve("/t", content + b"more"),
         SourceUnavailable,
         "another file, of",
     ),
-    "a shorter file than it should be": (
+    "a too short file": (
         lambda server, content: server.serve("/t", content[:-1]),
         SourceUnavailable,
         "another file, of",
     ),
-    "less than it announces": (
+    "less than announced": (
         lambda server, content: server.serve("/t", content, cuts=[1000, 0, 0, 0, 0, 0, 0]),
         SourceUnavailable,
         "could not be fetched",
     ),
-    "a range that was not asked for": (
+    "another range": (
         lambda server, content: server.serve("/t", content, cuts=[1000] * 9, shifts_range=5),
         SourceUnavailable,
         "could not be fetched",
@@ -172,7 +172,7 @@ LIES: dict[str, tuple[Lie, type[ModelError], str]] = {
         HashMismatch,
         "not what it should be: its SHA-256",
     ),
-    "other bytes behind the place where it was cut": (
+    "other bytes after the interruption": (
         lambda server, content: server.serve("/t", content[:9000] + content[8999:-1]),
         HashMismatch,
         "not what it should be: its SHA-256",
@@ -194,7 +194,7 @@ LIES: dict[str, tuple[Lie, type[ModelError], str]] = {
         SourceUnavailable,
         "encoding not asked for",
     ),
-    "itself for ever": (
+    "a redirect loop": (
         lambda server, content: server.serve("/t", b"", status=302, headers={"Location": "/t"}),
         SourceUnavailable,
         "redirects without end",
@@ -202,11 +202,11 @@ LIES: dict[str, tuple[Lie, type[ModelError], str]] = {
 }
 
 
-@pytest.mark.parametrize("lie", list(LIES))
-def test_a_server_that_sends(
-    server: FileServer, make_store: MakeStore, content: bytes, lie: str
+@pytest.mark.parametrize("fault", list(FAULTS))
+def test_hostile_server_response_is_rejected(
+    server: FileServer, make_store: MakeStore, content: bytes, fault: str
 ) -> None:
-    serve, error, words = LIES[lie]
+    serve, error, words = FAULTS[fault]
     store = make_store(content, serve(server, content))
     with pytest.raises(error) as caught:
         store.pull("tiny")
@@ -218,8 +218,8 @@ def test_a_server_that_sends(
     assert store.pull("tiny").path.read_bytes() == content
 
 
-def test_a_hub_that_lists_what_is_no_model(serve_hub: ServeHub, tmp_path: Path) -> None:
-    """With a digest that is right: it is the file itself that is of another kind."""
+def test_hub_file_that_is_not_a_model_is_rejected(serve_hub: ServeHub, tmp_path: Path) -> None:
+    """Its digest is right, but the file is of another kind."""
     serve_hub("own/repo", {"m-Q8_0.gguf": b"PK\x03\x04 a zip archive" * 100})
     store = ModelStore(tmp_path / "store", Catalog.load())
     with pytest.raises(InvalidModel, match="is not a GGUF file"):
@@ -246,7 +246,7 @@ def daemon_pid(home: Path, hub: str) -> int:
 
 @pytest.fixture
 def daemons_home(ingle_home: Path, server: FileServer) -> Generator[Path]:
-    """A home whose daemon ends with the test, whatever becomes of that."""
+    """Return a home whose daemon ends with the test, whatever happens."""
     yield ingle_home
     with ingle(ingle_home, "stop", hub=server.address) as stopping:
         stopping.communicate(timeout=30)
@@ -274,9 +274,9 @@ def test_clients_of_one_daemon_share_a_download_that_survives_its_death(
     both = [ingle(daemons_home, "pull", name, hub=hub) for name in names]
     ends = [process.communicate(timeout=60) for process in both]
     assert [process.returncode for process in both] == [0, 0, 0], ends
-    assert all("hf.co/own/repo:Q8_0 is ready" in said for _, said in ends)
-    asked = [request.range for request in server.log if request.path == address]
-    assert asked == [f"bytes={kept}-"]
+    assert all("hf.co/own/repo:Q8_0 is ready" in output for _, output in ends)
+    ranges = [request.range for request in server.log if request.path == address]
+    assert ranges == [f"bytes={kept}-"]
     assert partial.with_suffix("").read_bytes() == content
 
 

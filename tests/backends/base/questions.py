@@ -1,4 +1,4 @@
-"""Tools of many shapes, and questions of our own that each of them is of use for."""
+"""Tools of many shapes, and questions that each of them answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Workers that do what no worker should, each in a real child."""
+"""Misbehaving worker processes: garbage output, early death, failing start, rejected requests."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ INFO = ModelInfo(
 
 @pytest.fixture(params=["asyncio", "uvloop"])
 def runner(request: pytest.FixtureRequest) -> Iterator[asyncio.Runner]:
-    """The loops differ in what they do with a child that is gone; the daemon runs on the second."""
+    """Both event loops: they treat an exited child differently; the daemon uses the second."""
     if request.param == "asyncio":
         factory = asyncio.new_event_loop
     elif sys.platform == "win32":
@@ -55,7 +55,7 @@ def runner(request: pytest.FixtureRequest) -> Iterator[asyncio.Runner]:
 
 @pytest.fixture
 def at_start_up(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> StartUp:
-    """Makes workers run some code before their own."""
+    """Return a function that makes workers run some code before their own."""
 
     def run(code: str) -> None:
         (tmp_path / "sitecustomize.py").write_text(code)
@@ -84,11 +84,11 @@ GARBAGE = struct.pack("<I", 3) + b"\xc1\xc1\xc1"
     "code",
     [
         pytest.param(f"import os; os.write(1, {GARBAGE!r}); os._exit(0)", id="and ends"),
-        pytest.param(f"import os; os.write(1, {GARBAGE!r})", id="and goes on"),
+        pytest.param(f"import os; os.write(1, {GARBAGE!r})", id="and continues"),
         pytest.param("import os\nwhile True: os.write(1, b'\\xff' * 65536)", id="without end"),
     ],
 )
-def test_garbage_on_stdout_ends_the_start(
+def test_garbage_on_stdout_fails_the_start(
     scripted_spec: MakeSpec, at_start_up: StartUp, runner: asyncio.Runner, code: str
 ) -> None:
     at_start_up(code)
@@ -104,7 +104,7 @@ def test_garbage_on_stdout_ends_the_start(
     runner.run(start())
 
 
-async def test_a_worker_that_dies_when_it_is_ready_stays_dead(
+async def test_worker_that_dies_when_ready_is_reported_dead(
     scripted_spec: MakeSpec, at_start_up: StartUp
 ) -> None:
     at_start_up(f"import os; os.write(1, {encode_frame(Ready(INFO))!r}); os._exit(7)")
@@ -116,7 +116,7 @@ async def test_a_worker_that_dies_when_it_is_ready_stays_dead(
         await collect(worker, ask())
 
 
-async def test_a_stop_while_the_child_is_made_leaves_no_child(scripted_spec: MakeSpec) -> None:
+async def test_stop_during_spawn_leaves_no_child(scripted_spec: MakeSpec) -> None:
     worker = WorkerProcess(scripted_spec(load_seconds=60))
     start = asyncio.create_task(worker.start())
     await asyncio.sleep(0)
@@ -129,7 +129,7 @@ async def test_a_stop_while_the_child_is_made_leaves_no_child(scripted_spec: Mak
     assert not psutil.pid_exists(worker.pid)
 
 
-async def test_a_failing_progress_callback_fails_the_start(scripted_spec: MakeSpec) -> None:
+async def test_failing_progress_callback_fails_the_start(scripted_spec: MakeSpec) -> None:
     def fail(_fraction: float) -> None:
         raise KeyError("the daemon's own mistake")
 
@@ -140,8 +140,8 @@ async def test_a_failing_progress_callback_fails_the_start(scripted_spec: MakeSp
     assert not psutil.pid_exists(worker.pid)
 
 
-async def test_the_epitaph_is_the_exception() -> None:
-    """A regular exit would abort, for the reader thread holds stdin, and bury the cause."""
+async def test_death_message_contains_the_exception() -> None:
+    """A regular exit would abort, because the reader thread holds stdin, and hide the cause."""
     spec = LoadSpec(engine="scripted", path="", context=64, script="{broken")
     worker = WorkerProcess(spec)
     with pytest.raises(WorkerDied, match=r"ended with status 3: msgspec\.DecodeError") as caught:
@@ -149,7 +149,7 @@ async def test_the_epitaph_is_the_exception() -> None:
     assert "Traceback" in caught.value.stderr_tail
 
 
-async def test_the_epitaph_is_short_and_steers_no_terminal(
+async def test_death_message_is_short_and_without_control_characters(
     scripted_spec: MakeSpec, at_start_up: StartUp
 ) -> None:
     at_start_up("import os; os.write(2, b'\\x1b[31mred' + b'!' * 9000 + b'\\n'); os._exit(1)")
@@ -160,7 +160,7 @@ async def test_the_epitaph_is_short_and_steers_no_terminal(
     assert len(caught.value.message) < 600
 
 
-async def test_a_worker_that_cannot_read_its_stdin_ends(scripted_spec: MakeSpec) -> None:
+async def test_worker_exits_when_stdin_is_invalid(scripted_spec: MakeSpec) -> None:
     worker = WorkerProcess(scripted_spec())
     await worker.start()
     stdin = worker._process.stdin  # pyright: ignore[reportPrivateUsage, reportOptionalMemberAccess]
@@ -184,7 +184,7 @@ async def test_a_worker_that_cannot_read_its_stdin_ends(scripted_spec: MakeSpec)
         ({"prompt": []}, "prompt"),
     ],
 )
-async def test_a_wrong_request_costs_itself_only(
+async def test_invalid_request_is_rejected_without_affecting_others(
     scripted_spec: MakeSpec, fields: dict[str, object], param: str | None
 ) -> None:
     worker = WorkerProcess(scripted_spec(reply="x" * 50, step_seconds=0.002))
@@ -198,7 +198,7 @@ async def test_a_wrong_request_costs_itself_only(
     await worker.stop()
 
 
-async def test_an_id_in_use_is_refused(scripted_spec: MakeSpec) -> None:
+async def test_duplicate_request_id_is_rejected(scripted_spec: MakeSpec) -> None:
     worker = WorkerProcess(scripted_spec(reply="x" * 50, step_seconds=0.002))
     await worker.start()
     first = asyncio.create_task(collect(worker, ask("same")))

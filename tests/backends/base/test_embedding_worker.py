@@ -1,4 +1,4 @@
-"""Embedding and ranking in a real worker process."""
+"""Embedding and reranking in a real worker process."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ async def start_file() -> AsyncIterator[StartFile]:
         await worker.stop(grace=0)
 
 
-async def test_texts_become_vectors(make_bert: MakeBert, start_file: StartFile) -> None:
+async def test_embed_returns_vectors(make_bert: MakeBert, start_file: StartFile) -> None:
     worker = await start_file(make_bert())
     assert worker.spec.task is ModelTask.EMBED
     assert worker.spec.context == 64
@@ -60,7 +60,7 @@ async def test_texts_become_vectors(make_bert: MakeBert, start_file: StartFile) 
     assert refusal.value.code == "wrong_task"
 
 
-async def test_documents_get_scores(make_bert: MakeBert, start_file: StartFile) -> None:
+async def test_rerank_returns_scores(make_bert: MakeBert, start_file: StartFile) -> None:
     worker = await start_file(make_bert(ranks=True))
     asked = RerankRequest(id="r", query="kitten", documents=["cat", "dog", "sea"])
     answer = await worker.rerank(asked)
@@ -70,7 +70,9 @@ async def test_documents_get_scores(make_bert: MakeBert, start_file: StartFile) 
         await worker.embed(EmbedRequest(id="e", inputs=["cat"]))
 
 
-async def test_a_cancelled_call_ends_the_work(make_bert: MakeBert, start_file: StartFile) -> None:
+async def test_cancelled_call_stops_the_computation(
+    make_bert: MakeBert, start_file: StartFile
+) -> None:
     worker = await start_file(make_bert())
     long = asyncio.create_task(
         worker.embed(EmbedRequest(id="long", inputs=["cat dog sea " * 15] * 20_000))
@@ -81,15 +83,13 @@ async def test_a_cancelled_call_ends_the_work(make_bert: MakeBert, start_file: S
         long.cancel()
         with pytest.raises(asyncio.CancelledError):
             await long
-        await worker.embed(EmbedRequest(id="long", inputs=["cat"]))  # the id is free again
+        await worker.embed(EmbedRequest(id="long", inputs=["cat"]))  # the id can be used again
         while worker.gauges.running or worker.gauges.waiting:
             await asyncio.sleep(0.01)
     assert worker.gauges.prompt_tokens_total < 20_000 * 47
 
 
-async def test_a_death_is_told_to_those_who_wait(
-    make_bert: MakeBert, start_file: StartFile
-) -> None:
+async def test_worker_death_fails_waiting_calls(make_bert: MakeBert, start_file: StartFile) -> None:
     worker = await start_file(make_bert())
     waiting = asyncio.create_task(
         worker.embed(EmbedRequest(id="r", inputs=["cat dog sea " * 15] * 20_000))
@@ -100,7 +100,7 @@ async def test_a_death_is_told_to_those_who_wait(
         await waiting
 
 
-async def test_a_model_that_writes_embeds_nothing(scripted_spec: MakeSpec) -> None:
+async def test_generating_model_rejects_embedding(scripted_spec: MakeSpec) -> None:
     worker = WorkerProcess(scripted_spec())
     await worker.start()
     try:

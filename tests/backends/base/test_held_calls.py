@@ -1,4 +1,4 @@
-"""Answers that may begin as a call, through a worker's loop."""
+"""Answers that may begin as a tool call: the schema applies only if they do."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def _holding(tokenizer: Tokenizer, template: str | None, **_: bool) -> AnswerFor
 
 
 @pytest.fixture
-def dropped(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """Grows whenever a sequence's constraint is set while it runs; True where it is dropped."""
+def constraint_changes(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Records each change of a constraint during generation; True where it is dropped."""
     seen: list[bool] = []
     plain = Sequence.__setattr__
 
@@ -43,7 +43,7 @@ def dropped(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
 
 
 @pytest.mark.parametrize(
-    ("reply", "text", "calls", "drops"),
+    ("reply", "text", "calls", "expected_changes"),
     [
         ("Hello, world!", "Hello, world!", [], [True]),
         ('{"name": "Ada", "x": 1}', '{"name": "Ada", "x": 1}', [], [True]),
@@ -51,14 +51,14 @@ def dropped(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
         (f"```json\n{CALL}\n```", "", ["now"], []),
     ],
 )
-async def test_only_what_begins_as_a_call_is_held_to_its_schema(
+async def test_schema_applies_only_to_answers_that_begin_as_a_call(
     scripted_spec: MakeSpec,
     monkeypatch: pytest.MonkeyPatch,
-    dropped: list[bool],
+    constraint_changes: list[bool],
     reply: str,
     text: str,
     calls: list[str],
-    drops: list[bool],
+    expected_changes: list[bool],
 ) -> None:
     monkeypatch.setattr(model_loader, "AnswerFormats", _holding)
     backend = LocalBackend(scripted_spec(reply=reply, context=2048))
@@ -68,8 +68,8 @@ async def test_only_what_begins_as_a_call_is_held_to_its_schema(
     await backend.stop()
     assert "".join(event.text for event in events if isinstance(event, Delta)) == text
     assert [event.name for event in events if isinstance(event, ToolCallStarted)] == calls
-    said = "".join(event.arguments for event in events if isinstance(event, ToolCallDelta))
-    assert not calls or json.loads(said) == {}
+    arguments = "".join(event.arguments for event in events if isinstance(event, ToolCallDelta))
+    assert not calls or json.loads(arguments) == {}
     (end,) = (event for event in events if isinstance(event, Finished))
     assert end.reason == ("tool_calls" if calls else "stop")
-    assert dropped == drops
+    assert constraint_changes == expected_changes

@@ -1,4 +1,4 @@
-"""Thoughts that are ended when they have become too long, from the request to the events."""
+"""Reasoning budget: reasoning is ended after the budget, from the request to the events."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ END = "\n</think>\n\n"
 
 
 class Answer(msgspec.Struct):
-    """What came of one sequence."""
+    """The events of one choice, joined."""
 
-    thought: str = ""
+    reasoning: str = ""
     text: str = ""
     tokens: list[int] = []
     end: Finished | None = None
@@ -47,14 +47,14 @@ async def serving(spec: LoadSpec) -> AsyncGenerator[LocalBackend]:
 
 
 async def ask(backend: LocalBackend, **fields: Any) -> list[Answer]:
-    """The answers to one request, in order."""
+    """Return the choices of one request, in order."""
     fields = {"messages": [ChatMessage("user", "Hi")], **fields}
     request = GenerateRequest(id="r", **fields)
     answers = [Answer() for _ in range(request.n)]
     async for event in stream_events(backend, request):
         match event:
             case ReasoningDelta(_, index, text, token_ids):
-                answers[index].thought += text
+                answers[index].reasoning += text
                 answers[index].tokens += token_ids
             case Delta(_, index, text, token_ids):
                 answers[index].text += text
@@ -68,7 +68,7 @@ async def ask(backend: LocalBackend, **fields: Any) -> list[Answer]:
 
 @pytest.mark.parametrize("speculation", ["off", "ngram"])
 @pytest.mark.parametrize("n", [1, 3])
-async def test_a_thought_is_ended_and_the_answer_begins(
+async def test_reasoning_is_ended_at_the_budget_and_the_answer_begins(
     scripted_spec: MakeSpec, n: int, speculation: Any
 ) -> None:
     reply = "hm " * 20 + "The answer."
@@ -76,8 +76,8 @@ async def test_a_thought_is_ended_and_the_answer_begins(
     spec = msgspec.structs.replace(spec, chat_template=OPENS, speculation=speculation)
     async with serving(spec) as backend:
         for answer in await ask(backend, reasoning=Reasoning(budget=30), n=n):
-            assert answer.thought.rstrip() == ("hm " * 10).rstrip()
-            # The script goes on behind what was put into its mouth.
+            assert answer.reasoning.rstrip() == ("hm " * 10).rstrip()
+            # The script continues after the forced end of reasoning.
             assert answer.text == reply[30 + len(END) :].lstrip()
             assert answer.end is not None
             assert answer.end.reason == "stop"
@@ -85,32 +85,32 @@ async def test_a_thought_is_ended_and_the_answer_begins(
             assert len(answer.tokens) <= len(reply)
 
 
-async def test_a_short_thought_is_left_alone(scripted_spec: MakeSpec) -> None:
+async def test_reasoning_within_the_budget_is_unchanged(scripted_spec: MakeSpec) -> None:
     spec = msgspec.structs.replace(scripted_spec(reply="hm</think>Yes."), chat_template=OPENS)
     async with serving(spec) as backend:
         for budget in (11, 12, 1000):
             (answer,) = await ask(backend, reasoning=Reasoning(budget=budget))
-            assert (answer.thought, answer.text) == ("hm", "Yes.")
+            assert (answer.reasoning, answer.text) == ("hm", "Yes.")
 
 
-async def test_a_thought_that_the_model_begins_itself(scripted_spec: MakeSpec) -> None:
+async def test_budget_applies_to_reasoning_opened_by_the_model(scripted_spec: MakeSpec) -> None:
     reply = "<think>" + "hm " * 20 + "<think>again" + " and again" * 9 + "</think>Yes."
     spec = msgspec.structs.replace(scripted_spec(reply=reply), chat_template=WAITS)
     async with serving(spec) as backend:
         (answer,) = await ask(backend, reasoning=Reasoning(budget=30))
-    assert answer.thought.startswith("hm hm ")
-    assert len(answer.thought) <= 30
+    assert answer.reasoning.startswith("hm hm ")
+    assert len(answer.reasoning) <= 30
     assert answer.text.endswith("Yes.")
 
 
-async def test_no_thoughts_at_all(scripted_spec: MakeSpec) -> None:
+async def test_budget_of_zero_disables_reasoning(scripted_spec: MakeSpec) -> None:
     spec = msgspec.structs.replace(scripted_spec(reply="Yes."), chat_template=OPENS)
     async with serving(spec) as backend:
         (answer,) = await ask(backend, reasoning=Reasoning(budget=0))
-    assert (answer.thought, answer.text) == ("", "Yes.")
+    assert (answer.reasoning, answer.text) == ("", "Yes.")
 
 
-async def test_a_form_holds_behind_the_thought_only(scripted_spec: MakeSpec) -> None:
+async def test_grammar_applies_only_after_reasoning(scripted_spec: MakeSpec) -> None:
     schema = '{"type":"object","properties":{"a":{"type":"integer"}},"required":["a"]}'
     grammar = Grammar(GrammarKind.JSON_SCHEMA, schema)
     reply = "x" * 20 + "?" * len(END) + '{"a": 31}'
@@ -118,14 +118,14 @@ async def test_a_form_holds_behind_the_thought_only(scripted_spec: MakeSpec) -> 
     async with serving(spec) as backend:
         answers = await ask(backend, reasoning=Reasoning(budget=20), grammar=grammar, n=2)
     for answer in answers:
-        assert answer.thought.strip() == "x" * 20
+        assert answer.reasoning.strip() == "x" * 20
         assert answer.text == '{"a": 31}'
         assert answer.end is not None
         assert answer.end.reason == "stop"
 
 
 @pytest.mark.parametrize("most", [10, 30, 31, 35, 41, 42])
-async def test_the_most_tokens_hold_within_the_end_of_a_thought(
+async def test_max_tokens_applies_within_the_forced_end_of_reasoning(
     scripted_spec: MakeSpec, most: int
 ) -> None:
     spec = msgspec.structs.replace(scripted_spec(reply="x" * 99), chat_template=OPENS)
@@ -136,7 +136,7 @@ async def test_the_most_tokens_hold_within_the_end_of_a_thought(
     assert answer.end.completion_tokens == most
 
 
-async def test_log_probabilities_stay_with_their_tokens(scripted_spec: MakeSpec) -> None:
+async def test_logprobs_match_tokens_across_the_forced_end(scripted_spec: MakeSpec) -> None:
     spec = msgspec.structs.replace(scripted_spec(reply="x" * 60), chat_template=OPENS)
     request = GenerateRequest(
         id="r",
@@ -154,7 +154,7 @@ async def test_log_probabilities_stay_with_their_tokens(scripted_spec: MakeSpec)
 @pytest.mark.slow
 @pytest.mark.model
 @pytest.mark.parametrize("engine", ["llama.cpp", "cuda"])
-async def test_a_real_model_goes_on_as_if_it_had_ended_the_thought_itself(
+async def test_real_model_continues_as_if_it_had_ended_the_reasoning(
     fetch_model: FetchModel, engine: str
 ) -> None:
     path = fetch_model("qwen2.5-coder:0.5b")
@@ -182,12 +182,12 @@ async def test_a_real_model_goes_on_as_if_it_had_ended_the_thought_itself(
         )
         end = await backend.tokenize(TokenizeRequest(id="e", text=END))
         answers = await ask(backend, n=2, max_tokens=20, **fields)
-        said = [*answers[0].tokens[:6], *end.token_ids]
-        fields |= {"messages": None, "prompt": prompt.token_ids + said, "max_tokens": 4}
+        forced = [*answers[0].tokens[:6], *end.token_ids]
+        fields |= {"messages": None, "prompt": prompt.token_ids + forced, "max_tokens": 4}
         (expected,) = await ask(backend, **fields)
     for answer in answers:
         assert answer.end is not None
         assert answer.end.reasoning_tokens == 6
-        assert answer.tokens[: len(said)] == said
-        # A near-tie may go either way a few tokens later: the batches are of another shape.
-        assert answer.tokens[len(said) :][:2] == expected.tokens[:2]
+        assert answer.tokens[: len(forced)] == forced
+        # A near-tie may resolve differently a few tokens later: batches have other shapes.
+        assert answer.tokens[len(forced) :][:2] == expected.tokens[:2]

@@ -1,4 +1,4 @@
-"""Every row of the table of sampling options reaches the protocols, the samplers and the docs."""
+"""The table of sampling options: every row reaches the protocols, the samplers and the docs."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ NOTHING: dict[str, Any] = {
 API_PAGE = Path(__file__).parents[3] / "docs" / "api.md"
 
 
-def inside(option: SamplingOption) -> float:
-    """A value within the bounds, neither the default nor off."""
+def valid_value(option: SamplingOption) -> float:
+    """Return a value within the bounds that is neither the default nor off."""
     low, high = option.bounds
     value = 2 if option.is_integer else low + (min(high, 2.0) - low) * 0.4
     return int(value) if option.is_integer else float(value)
 
 
-def test_every_number_has_a_row() -> None:
+def test_every_sampling_parameter_has_a_row() -> None:
     others = {"dry_sequence_breakers", "logit_bias", "seed"}
     fields = {field.name for field in msgspec.structs.fields(SamplingParams)}
     assert fields == SAMPLING_OPTIONS.keys() | others
@@ -47,9 +47,9 @@ def test_every_number_has_a_row() -> None:
 
 
 @pytest.mark.parametrize("name", SAMPLING_OPTIONS)
-def test_every_protocol_takes_an_option(name: str) -> None:
+def test_every_protocol_accepts_the_option(name: str) -> None:
     option = SAMPLING_OPTIONS[name]
-    value = inside(option)
+    value = valid_value(option)
     body = msgspec.json.encode({name: value})
     assert (
         getattr(merge_sampling(msgspec.json.decode(body, type=SamplingOptions), {}), name) == value
@@ -70,7 +70,7 @@ def test_bounds_are_checked(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", SAMPLING_OPTIONS)
-def test_every_sampler_knows_an_option(name: str) -> None:
+def test_every_sampler_supports_the_option(name: str) -> None:
     assert name in CHAIN_OPTIONS
     known = {*NUMBERS, *sampling_state.ADJUSTED_OPTIONS, *sampling_state.MIROSTAT_OPTIONS}
     assert name in known | sampling_state.FUSED_OPTIONS
@@ -79,10 +79,10 @@ def test_every_sampler_knows_an_option(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", EFFECTS)
-def test_an_option_changes_what_is_sampled(name: str) -> None:
-    """And what the kernel cannot do is left to torch."""
+def test_option_changes_the_distribution(name: str) -> None:
+    """Options that the kernel does not support are left to torch."""
     option = SAMPLING_OPTIONS[name]
-    values: dict[str, Any] = NOTHING | {"temperature": 0.9, name: inside(option)}
+    values: dict[str, Any] = NOTHING | {"temperature": 0.9, name: valid_value(option)}
     params = msgspec.convert(values, SamplingParams)
     assert name in active_options(params)
     state = SamplingState(Sequence("r", 0, [1], params))
@@ -103,7 +103,9 @@ def test_an_option_changes_what_is_sampled(name: str) -> None:
         return found
 
     without = msgspec.convert(NOTHING | {"temperature": 1.0}, SamplingParams)
-    with_it = msgspec.convert(NOTHING | {"temperature": 1.0, name: inside(option)}, SamplingParams)
+    with_it = msgspec.convert(
+        NOTHING | {"temperature": 1.0, name: valid_value(option)}, SamplingParams
+    )
     assert not torch.allclose(probabilities(with_it), probabilities(without))
 
 
@@ -121,7 +123,7 @@ def test_a_detail_is_active_with_its_option(monkeypatch: pytest.MonkeyPatch) -> 
         SamplingState(Sequence("r", 0, [1], params))
 
 
-def test_an_unknown_option_is_an_error_and_not_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unknown_option_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sampling_state, "ADJUSTED_OPTIONS", frozenset[str]())
     with pytest.raises(UnsupportedSampling, match="repeat_penalty"):
         SamplingState(Sequence("r", 0, [1], SamplingParams(repeat_penalty=1.5)))

@@ -1,4 +1,4 @@
-"""Calls that are forced, with real models in a real worker: each parses and matches its schema."""
+"""Forced tool calls of real models in a worker: each parses and matches its schema."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ async def worker(path: Path, engine: str) -> WorkerProcess:
 
 
 async def calls_of(model: WorkerProcess, request: GenerateRequest) -> list[tuple[str, Any]]:
-    """The calls of an answer that is nothing else."""
+    """Return the calls of an answer that contains nothing else."""
     names: list[str] = []
     arguments: list[str] = []
     async for event in stream_events(model, request):
@@ -57,7 +57,7 @@ async def calls_of(model: WorkerProcess, request: GenerateRequest) -> list[tuple
 
 
 def check(calls: list[tuple[str, Any]], *, several: bool) -> None:
-    """At least one call, and each as its tool wants it."""
+    """Check that there is at least one call, and that each matches its tool."""
     assert calls
     assert several or len(calls) == 1
     for name, arguments in calls:
@@ -67,7 +67,7 @@ def check(calls: list[tuple[str, Any]], *, several: bool) -> None:
 
 
 def request(number: int, question: str, **fields: Any) -> GenerateRequest:
-    """Greedy and sampled in turns, one call and several in turns."""
+    """Alternate greedy and sampled requests, and one call and several calls."""
     asked: dict[str, Any] = {
         "messages": [ChatMessage("user", question)],
         "tools": TOOLS,
@@ -81,7 +81,7 @@ def request(number: int, question: str, **fields: Any) -> GenerateRequest:
 
 
 async def ask_all(model: WorkerProcess, numbers: range, **fields: Any) -> Counter[str]:
-    """Ask some of the questions, four at a time; how often each tool was called."""
+    """Ask some of the questions, four at a time; count the calls of each tool."""
     called: Counter[str] = Counter()
     asking = asyncio.Semaphore(4)
 
@@ -99,8 +99,8 @@ async def ask_all(model: WorkerProcess, numbers: range, **fields: Any) -> Counte
 
 @pytest.mark.slow
 @pytest.mark.model
-async def test_a_small_model_makes_the_calls_it_must(smollm2_path: Path) -> None:
-    """One call each: asked for several, this model goes on until its tokens are used up."""
+async def test_small_model_makes_the_forced_call(smollm2_path: Path) -> None:
+    """One call each: asked for several, this model continues until its tokens are used up."""
     model = await worker(smollm2_path, "llama.cpp")
     try:
         few = TOOLS[8:10]
@@ -118,7 +118,7 @@ async def test_a_small_model_makes_the_calls_it_must(smollm2_path: Path) -> None
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("name", ["qwen2.5-coder:0.5b", "qwen2.5-coder:1.5b"])
 @pytest.mark.parametrize("part", range(4))
-async def test_every_answer_is_a_call_that_matches_its_schema(
+async def test_forced_calls_match_their_schemas(
     fetch_model: FetchModel,
     engine: str,
     name: str,

@@ -1,4 +1,4 @@
-"""A tiny model with the shape of a real one, and runners for it."""
+"""Fixtures: a tiny Llama model file, and CUDA runners for it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MakeModel = Callable[..., Path]
 
 @pytest.fixture(scope="session")
 def make_model(tmp_path_factory: pytest.TempPathFactory) -> MakeModel:
-    """Writes a tiny Llama of random weights; equal seeds are equal models."""
+    """Return a factory of tiny random Llama files; equal seeds give equal models."""
     folder = tmp_path_factory.mktemp("tiny-models")
 
     def make(seed: int = 0, *, vocab: int = VOCAB, odd: str = "", layers: int = LAYERS) -> Path:
@@ -37,13 +37,13 @@ def make_model(tmp_path_factory: pytest.TempPathFactory) -> MakeModel:
 
 @pytest.fixture(scope="session")
 def tiny_path(make_model: MakeModel) -> Path:
-    """The tiny model."""
+    """Return the path of the tiny model."""
     return make_model()
 
 
 @pytest.fixture(scope="module")
 def load_model() -> Iterator[LoadModel]:
-    """Makes runners that live as long as the test's module.
+    """Return a factory of runners, which are closed after the test's module.
 
     `backend` is what they compute with; other keywords are fields of `LoadSpec`.
     """
@@ -108,7 +108,7 @@ def _write(path: Path, seed: int, vocab: int, odd: str, layers: int) -> None:
     for name, shape in tensors.items():
         weights = random.normal(0, 1.5 / np.sqrt(shape[-1]), shape)
         if name == "output":
-            weights *= 3  # so that a draft model is sure of something
+            weights *= 3  # so that the draft model is confident about some tokens
         if name.endswith("norm"):
             weights = random.uniform(0.5, 1.5, shape)
         writer.add_tensor(f"{name}.weight", weights.astype(np.float32))

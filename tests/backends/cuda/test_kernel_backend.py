@@ -1,4 +1,4 @@
-"""The whole engine on its own kernels, which run on the CPU: csrc by g++, Triton interpreted."""
+"""The engine on its own kernels, run on the CPU: csrc compiled by g++, Triton interpreted."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ PROMPT = [5, 250, 3, 17, 99, 201, 44, 8, 123, 7, 66, 31, 285, 12, 190, 2]
 
 
 def mixed(name: str) -> str:
-    """The types whose blocks have 32 weights, all in one model, and one super-block's."""
+    """All types with blocks of 32 weights in one model, and one with super-blocks."""
     kinds = ("Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q5_K")
     return kinds[sum(name.encode()) % len(kinds)]
 
@@ -57,7 +57,7 @@ def backend(pytestconfig: pytest.Config) -> ComputeBackend:
 
 @pytest.fixture(scope="module")
 def load(backend: ComputeBackend) -> Iterator[Callable[..., CudaModelRunner]]:
-    """A random model on kernels or on plain torch, each loaded once."""
+    """Return a factory of random models on kernels or plain torch, each loaded once."""
     made: dict[tuple[object, ...], CudaModelRunner] = {}
 
     def load(
@@ -86,7 +86,7 @@ def load(backend: ComputeBackend) -> Iterator[Callable[..., CudaModelRunner]]:
 
 
 def logits(runner: CudaModelRunner, parts: list[tuple[int, int]]) -> torch.Tensor:
-    """Behind every part of the prompt: tokens that were computed before, and new ones."""
+    """Return the logits at the end of each part of the prompt, given as computed and new tokens."""
     found: list[torch.Tensor] = []
     for start, count in parts:
         sequence = Sequence("text", 0, PROMPT[: start + count], SamplingParams())
@@ -99,17 +99,17 @@ def logits(runner: CudaModelRunner, parts: list[tuple[int, int]]) -> torch.Tenso
     "kind",
     [q4_k_m, *(pytest.param(kind, marks=pytest.mark.slow) for kind in (all_nf4, all_bf16, mixed))],
 )
-def test_logits_are_those_of_plain_torch(
+def test_logits_equal_those_of_plain_torch(
     load: Callable[..., CudaModelRunner], kind: Callable[[str], str]
 ) -> None:
-    """A prompt in rows for each kind of product, then tokens, then drafts to verify."""
+    """Prefill with rows for each kind of product, then decoding, then verification of drafts."""
     parts = [(0, 10), (10, 1), (11, 5)]
     found, expected = logits(load(kind), parts), logits(load(kind, plain=True), parts)
     divergence = (expected.exp() * (expected - found)).sum(-1)
     assert divergence.max() < 0.01, divergence
 
 
-def test_norms_of_heads_are_numbers_where_layers_read_bytes(backend: ComputeBackend) -> None:
+def test_head_norms_stay_dense_when_layers_read_quantised_inputs(backend: ComputeBackend) -> None:
     assert backend.library is not None
     compiled = InterpretedTritonLibrary([], num_sms=8)
     operations = KernelOperations(backend.library, compiled, dtype=torch.bfloat16, device=CPU)
@@ -123,7 +123,9 @@ def test_norms_of_heads_are_numbers_where_layers_read_bytes(backend: ComputeBack
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kv_type", [KVType.Q8_0, KVType.Q4_0, KVType.F16])
-def test_pages_of_other_types(load: Callable[..., CudaModelRunner], kv_type: KVType) -> None:
+def test_logits_with_other_kv_cache_types(
+    load: Callable[..., CudaModelRunner], kv_type: KVType
+) -> None:
     parts = [(0, 12), (12, 1), (13, 3)]
     found, expected = logits(load(q4_k_m, kv_type), parts), logits(load(q4_k_m, plain=True), parts)
     divergence = (expected.exp() * (expected - found)).sum(-1)
@@ -131,7 +133,7 @@ def test_pages_of_other_types(load: Callable[..., CudaModelRunner], kv_type: KVT
 
 
 @pytest.mark.slow
-def test_together_they_say_what_each_says_alone(load: Callable[..., CudaModelRunner]) -> None:
+def test_batched_output_equals_each_sequence_alone(load: Callable[..., CudaModelRunner]) -> None:
     runner = load(q4_k_m)
 
     def texts(count: int) -> list[Sequence]:
@@ -153,8 +155,8 @@ def test_together_they_say_what_each_says_alone(load: Callable[..., CudaModelRun
     assert run(texts(3)) == alone
 
 
-class Counting(CPUKernelLibrary):
-    """Remembers which kernels were started."""
+class CountingLibrary(CPUKernelLibrary):
+    """Records which kernels were started."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder, num_sms=8)
@@ -178,7 +180,7 @@ class Counting(CPUKernelLibrary):
 
 
 class Recordable(TorchDispatchMode):
-    """Lets a step do only what a graph can record, and counts what torch computes in it."""
+    """Allows only operations that a graph can capture, and records what torch computes."""
 
     quiet = frozenset(
         (
@@ -207,15 +209,15 @@ class Recordable(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-def unchecked(*_: object) -> None:
-    """That the kernels are right is seen elsewhere."""
+def skip_self_check(*_: object) -> None:
+    """Skip the kernels' self-check, which has its own tests."""
 
 
-def test_a_step_is_few_launches_and_never_asks_the_device(
+def test_decoding_step_launches_few_kernels_without_synchronising(
     pytestconfig: pytest.Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert pytestconfig.cache is not None
-    library = Counting(pytestconfig.cache.mkdir("kernels"))
+    library = CountingLibrary(pytestconfig.cache.mkdir("kernels"))
     compiled = InterpretedTritonLibrary(list(attention_variants()), num_sms=8)
     operations = KernelOperations(library, compiled, dtype=torch.bfloat16, device=CPU)
     counts: dict[int, tuple[list[str], list[str], list[str]]] = {}
@@ -224,7 +226,7 @@ def test_a_step_is_few_launches_and_never_asks_the_device(
         spec = LoadSpec(engine="cuda", path="random", context=64, slots=1, batch=8, device="cpu")
         model = source(config, CPU, q4_k_m)
         backend = ComputeBackend(operations, library=library)
-        monkeypatch.setattr(KernelOperations, "check", unchecked)
+        monkeypatch.setattr(KernelOperations, "check", skip_self_check)
         runner = CudaModelRunner(spec, backend=backend, source=model)
         sequence = Sequence("text", 0, PROMPT, SamplingParams())
         sequence.slot, sequence.num_computed, sequence.block_table = 0, 15, [1]
@@ -255,7 +257,7 @@ def test_a_step_is_few_launches_and_never_asks_the_device(
 
 @pytest.mark.slow
 @pytest.mark.model
-def test_a_real_models_logits(
+def test_logits_of_a_real_model(
     load_model: LoadModel, backend: ComputeBackend, smollm2_path: Path
 ) -> None:
     size = {"context": 128, "slots": 2, "batch": 16}
@@ -267,7 +269,7 @@ def test_a_real_models_logits(
     assert divergence.max() < 0.02, divergence
 
 
-def test_a_part_of_a_prompt_gives_no_logits(load: Callable[..., CudaModelRunner]) -> None:
+def test_partial_prefill_computes_no_logits(load: Callable[..., CudaModelRunner]) -> None:
     runner = load(q4_k_m)
     sequence = Sequence("text", 0, PROMPT, SamplingParams())
     sequence.slot, sequence.block_table = 0, [1]

@@ -1,4 +1,4 @@
-"""Pages of every type, moved byte for byte."""
+"""`KVPool`: pages of every KV type are sized, copied, read and written byte for byte."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LAYERS, KV_HEADS, PAGES = 3, 2, 7
 
 
 def make_pool(kv_type: KVType, head_size: int = 64, seed: int | None = None) -> KVPool:
-    """With random bytes in all its pages, or zeros."""
+    """Make a pool with random bytes in all its pages, or zeros."""
     pool = KVPool(
         layers=LAYERS,
         kv_heads=KV_HEADS,
@@ -33,7 +33,7 @@ def make_pool(kv_type: KVType, head_size: int = 64, seed: int | None = None) -> 
 
 @pytest.mark.parametrize("head_size", [64, 80, 96, 128, 256])
 @pytest.mark.parametrize("kv_type", KVType)
-def test_memory_is_what_was_predicted(kv_type: KVType, head_size: int) -> None:
+def test_pool_size_equals_the_estimate(kv_type: KVType, head_size: int) -> None:
     pool = make_pool(kv_type, head_size)
     assert pool.token_bytes == 2 * LAYERS * KV_HEADS * kv_type.paged_bytes(head_size)
     assert pool.nbytes == pool.token_bytes * PAGE_SIZE * (PAGES + 1)
@@ -44,7 +44,7 @@ def test_memory_is_what_was_predicted(kv_type: KVType, head_size: int) -> None:
 
 @pytest.mark.parametrize("head_size", [64, 80])
 @pytest.mark.parametrize("kv_type", KVType)
-def test_copies_of_a_page_begin_alike(kv_type: KVType, head_size: int) -> None:
+def test_copied_page_shares_its_first_tokens(kv_type: KVType, head_size: int) -> None:
     pool = make_pool(kv_type, head_size, seed=1)
     before = [pool.read([page], PAGE_SIZE) for page in range(PAGES)]
     pool.copy_page(2, 5, 13)
@@ -56,7 +56,7 @@ def test_copies_of_a_page_begin_alike(kv_type: KVType, head_size: int) -> None:
 
 @pytest.mark.parametrize("kv_type", KVType)
 @pytest.mark.parametrize("count", [1, 31, 32, 33, 70, 96])
-def test_what_is_read_can_be_written_elsewhere(kv_type: KVType, count: int) -> None:
+def test_read_pages_can_be_written_to_other_pages(kv_type: KVType, count: int) -> None:
     pool, other = make_pool(kv_type, seed=2), make_pool(kv_type)
     data = pool.read([4, 1, 6], count)
     assert len(data) == count * pool.token_bytes
@@ -72,7 +72,7 @@ def test_what_is_read_can_be_written_elsewhere(kv_type: KVType, count: int) -> N
 
 
 @pytest.mark.parametrize("kv_type", KVType)
-def test_a_part_of_what_was_read_is_enough(kv_type: KVType) -> None:
+def test_prefix_of_read_data_can_be_written(kv_type: KVType) -> None:
     pool, other = make_pool(kv_type, seed=3), make_pool(kv_type)
     data = memoryview(pool.read([4, 1, 6], 70))
     assert other.write([2, 3], 40, data)
@@ -80,7 +80,7 @@ def test_a_part_of_what_was_read_is_enough(kv_type: KVType) -> None:
 
 
 @pytest.mark.parametrize("kv_type", KVType)
-def test_other_data_is_refused(kv_type: KVType) -> None:
+def test_data_of_the_wrong_size_is_rejected(kv_type: KVType) -> None:
     pool = make_pool(kv_type)
     for wrong in (b"", bytes(pool.token_bytes * 3 - 1), bytes(pool.token_bytes * 3 + 1)):
         assert not pool.write([1], 3, wrong)

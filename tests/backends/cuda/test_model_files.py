@@ -1,4 +1,4 @@
-"""Model files as the engine opens them: folders, and weights that are quantised on the way."""
+"""Opening model files: safetensors folders, and quantisation while loading."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def folder(make_folder: Callable[..., Path]) -> Path:
     return make_folder()
 
 
-def test_a_folder_is_opened(folder: Path) -> None:
+def test_safetensors_folder_is_opened(folder: Path) -> None:
     files = open_model(folder)
     assert files.parameters == LINEAR_WEIGHTS + OTHERS
     assert files.config.num_layers == LAYERS
@@ -45,9 +45,7 @@ def never(_files: ModelFiles) -> bool:
     return False
 
 
-def test_weights_are_quantised_while_they_are_loaded(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_weights_are_quantised_while_loading(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files = open_model(folder)
     plain = files.load(CPU, EXACT)
     floats = files.load(CPU, EXACT, quantize="nf4")

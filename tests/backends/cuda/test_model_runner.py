@@ -1,4 +1,4 @@
-"""The runner under the real scheduler and cache: one text, however it is computed."""
+"""`CudaModelRunner` under the real scheduler: output does not depend on how it is computed."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def prompt(seed: int, length: int) -> list[int]:
 
 
 def sequences(length: int = 40, count: int = 16, tokens: int = 24) -> list[Sequence]:
-    """Prompts of different lengths, for every kind of sampling."""
+    """Return prompts of different lengths, for every kind of sampling."""
     return [
         Sequence(
             "r",
@@ -74,17 +74,17 @@ def run(engine: Engine, together: list[Sequence]) -> list[list[int]]:
 
 
 def run_alone(runner: CudaModelRunner, each: list[Sequence]) -> list[list[int]]:
-    """Each in a cache of its own."""
+    """Run each with an empty cache."""
     return [run(Engine(runner), [sequence])[0] for sequence in each]
 
 
 @pytest.fixture(scope="module")
 def alone(runner: CudaModelRunner) -> list[list[int]]:
-    """What sixteen sequences say when nobody else is there."""
+    """Return the outputs of sixteen sequences that run alone."""
     return run_alone(runner, sequences())
 
 
-def test_sixteen_at_once_say_what_each_says_alone(
+def test_batched_output_equals_each_sequence_alone(
     runner: CudaModelRunner, alone: list[list[int]]
 ) -> None:
     assert run(Engine(runner), sequences()) == alone
@@ -93,7 +93,7 @@ def test_sixteen_at_once_say_what_each_says_alone(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("batch", [1, 5, 33, 64])
-def test_prompts_may_be_read_in_any_chunks(
+def test_prefill_chunk_size_does_not_change_output(
     load_model: LoadModel, tiny_path: Path, alone: list[list[int]], batch: int
 ) -> None:
     runner = load_model(tiny_path, batch=max(batch, 16))
@@ -101,7 +101,7 @@ def test_prompts_may_be_read_in_any_chunks(
     assert run(Engine(runner), sequences()[:8]) == alone[:8]
 
 
-def test_a_prefix_that_is_cached_changes_nothing(
+def test_prefix_caching_does_not_change_output(
     load_model: LoadModel, tiny_path: Path, alone: list[list[int]]
 ) -> None:
     engine = Engine(load_model(tiny_path, kv_capacity=8192))
@@ -111,8 +111,8 @@ def test_a_prefix_that_is_cached_changes_nothing(
     assert all(sequence.cached_tokens >= 32 for sequence in again)
 
 
-class Guesser:
-    """Drafts for everybody: what will come, or what will not."""
+class FixedSpeculator:
+    """Drafts the known continuation of every sequence, with probability `right` per token."""
 
     def __init__(self, texts: dict[int, list[int]], *, right: float) -> None:
         self._texts = texts
@@ -142,13 +142,13 @@ class Guesser:
 
 @pytest.mark.parametrize("right", [0.0, 0.6, 1.0])
 @pytest.mark.parametrize("count", [1, 3])
-def test_drafts_change_nothing_but_the_steps(
+def test_drafts_change_only_the_number_of_steps(
     runner: CudaModelRunner, alone: list[list[int]], right: float, count: int
 ) -> None:
     for first in range(0, 8, count):
         chosen = sequences()[first : first + count]
-        guesser = Guesser(dict(enumerate(alone)), right=right)
-        engine = Engine(runner, guesser)
+        speculator = FixedSpeculator(dict(enumerate(alone)), right=right)
+        engine = Engine(runner, speculator)
         assert run(engine, chosen) == alone[first : first + count]
         gauges = engine.gauges()
         assert gauges.drafted_tokens_total > 0
@@ -158,7 +158,7 @@ def test_drafts_change_nothing_but_the_steps(
 
 
 @pytest.mark.slow
-def test_who_was_preempted_goes_on_with_the_same_text(
+def test_preempted_sequence_resumes_with_the_same_output(
     load_model: LoadModel, tiny_path: Path
 ) -> None:
     long = {"length": 150, "count": 6, "tokens": 60}
@@ -173,7 +173,7 @@ def test_who_was_preempted_goes_on_with_the_same_text(
     assert engine.gauges().kv_used == 0
 
 
-def test_cancelling_one_leaves_the_others_alone(
+def test_cancelling_a_sequence_does_not_affect_others(
     runner: CudaModelRunner, alone: list[list[int]]
 ) -> None:
     engine = Engine(runner)
@@ -192,20 +192,20 @@ def test_cancelling_one_leaves_the_others_alone(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kv_type", [KVType.F32, KVType.Q8_0, KVType.Q4_0])
-def test_unused_places_are_never_read(
+def test_unused_cache_slots_are_never_read(
     load_model: LoadModel, tiny_path: Path, kv_type: KVType
 ) -> None:
-    """Full of NaNs, one of which in an output would spread to everything behind it."""
+    """They are filled with NaN, which would spread to every later output."""
     runner = load_model(tiny_path, kv_type=kv_type)
     for plane in runner._pool._planes:  # pyright: ignore[reportPrivateUsage]
         plane.fill_(torch.nan if plane.is_floating_point() else 99)
-    engine = Engine(runner, Guesser({i: [7] * 24 for i in range(16)}, right=1.0))
+    engine = Engine(runner, FixedSpeculator({i: [7] * 24 for i in range(16)}, right=1.0))
     texts = run(engine, sequences(count=5))
     assert texts == run_alone(load_model(tiny_path, kv_type=kv_type), sequences(count=5))
 
 
 @pytest.mark.parametrize("kv_type", [KVType.F32, KVType.Q8_0, KVType.Q4_0])
-def test_pages_can_be_copied_read_and_written(
+def test_pages_are_copied_read_and_written(
     load_model: LoadModel, tiny_path: Path, kv_type: KVType
 ) -> None:
     runner, other = (load_model(tiny_path, kv_type=kv_type) for _ in range(2))
@@ -234,7 +234,7 @@ def test_pages_can_be_copied_read_and_written(
         assert not other.write_pages([1, 0, 3], 69, wrong)
 
 
-def test_a_table_that_is_too_short_is_noticed(runner: CudaModelRunner) -> None:
+def test_too_short_block_table_raises_kv_cache_full(runner: CudaModelRunner) -> None:
     sequence = Sequence("r", 0, prompt(1, 40), SamplingParams())
     sequence.slot, sequence.block_table = 0, [3]
     batch = Batch()
@@ -247,7 +247,9 @@ def test_a_table_that_is_too_short_is_noticed(runner: CudaModelRunner) -> None:
     ("kv_type", "head"),
     [(KVType.F16, 32), (KVType.BF16, 32), (KVType.Q8_0, 16 + 2), (KVType.Q4_0, 8 + 2)],
 )
-def test_smaller_pages(load_model: LoadModel, tiny_path: Path, kv_type: KVType, head: int) -> None:
+def test_kv_types_with_smaller_pages(
+    load_model: LoadModel, tiny_path: Path, kv_type: KVType, head: int
+) -> None:
     runner = load_model(tiny_path, kv_type=kv_type)
     assert runner.info().kv_bytes == 1056 * 3 * 2 * 2 * head
     assert runner.info().kv_type is kv_type
@@ -255,10 +257,10 @@ def test_smaller_pages(load_model: LoadModel, tiny_path: Path, kv_type: KVType, 
     assert run(Engine(runner), sequences(count=4)) == texts
 
 
-def test_what_was_computed_survives_the_process(
+def test_restarted_runner_restores_its_kv_cache_from_disk(
     load_model: LoadModel, tiny_path: Path, tmp_path: Path
 ) -> None:
-    """Each with a store on the same disk, as two lives of one worker have it."""
+    """Two runners with a store on the same disk, as successive workers have."""
     spec = KVStoreSpec(folder=str(tmp_path), model="ab" * 32, disk_bytes=2**30, memory_bytes=2**28)
     texts: list[list[int]] = []
     for life in range(2):
@@ -280,7 +282,7 @@ def test_what_was_computed_survives_the_process(
     assert texts[0] == texts[1]
 
 
-def test_text_and_logits_are_llama_cpps(runner: CudaModelRunner, tiny_path: Path) -> None:
+def test_text_and_logits_equal_those_of_llama_cpp(runner: CudaModelRunner, tiny_path: Path) -> None:
     theirs = LlamaModelRunner(
         LoadSpec(engine="llama.cpp", path=str(tiny_path), context=512, threads=1)
     )
@@ -311,10 +313,10 @@ def test_text_and_logits_are_llama_cpps(runner: CudaModelRunner, tiny_path: Path
 
 
 @pytest.mark.parametrize("seed", [0, 1])
-def test_a_draft_model_changes_nothing(
+def test_draft_model_does_not_change_output(
     runner: CudaModelRunner, make_model: MakeModel, alone: list[list[int]], seed: int
 ) -> None:
-    """The same model guesses right whenever nothing is left to chance, another one hardly ever."""
+    """The same model as its own draft is right for greedy sequences, another one hardly ever."""
     spec = LoadSpec(
         engine="cuda",
         path=str(make_model()),
@@ -339,7 +341,7 @@ def test_a_draft_model_changes_nothing(
     drafter.close()
 
 
-def test_a_draft_model_says_how_sure_it_is(make_model: MakeModel) -> None:
+def test_draft_model_reports_its_probabilities(make_model: MakeModel) -> None:
     spec = LoadSpec(engine="cuda", path=str(make_model()), context=64, threads=1, device="cpu")
     runner = CudaDraftRunner(spec, vocab_size=30)
     cache = runner.open_cache()
@@ -358,7 +360,7 @@ def test_a_draft_model_says_how_sure_it_is(make_model: MakeModel) -> None:
     runner.close()
 
 
-def test_a_draft_of_another_family_is_refused(
+def test_draft_model_with_another_vocabulary_is_rejected(
     runner: CudaModelRunner, make_model: MakeModel
 ) -> None:
     for path, reason in ((make_model(odd="odd"), "token 20"), (make_model(vocab=300), "300")):
@@ -375,7 +377,7 @@ def test_a_draft_of_another_family_is_refused(
             open_drafter(spec, runner, StepCosts())
 
 
-def test_it_says_what_it_got(runner: CudaModelRunner, tiny_path: Path) -> None:
+def test_info_reports_what_was_loaded(runner: CudaModelRunner, tiny_path: Path) -> None:
     info = runner.info()
     assert (info.engine, info.device) == ("cuda", "CPU, 1 thread")
     assert (info.layers, info.layers_on_gpu, info.vocab_size) == (3, 0, 96)
@@ -384,7 +386,7 @@ def test_it_says_what_it_got(runner: CudaModelRunner, tiny_path: Path) -> None:
     assert info.warnings == []
 
 
-def test_a_gpu_that_is_not_there_is_a_warning(
+def test_missing_gpu_is_a_warning(
     load_model: LoadModel, tiny_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
@@ -392,7 +394,7 @@ def test_a_gpu_that_is_not_there_is_a_warning(
     assert "runs on the CPU" in warning
 
 
-def test_what_the_engine_does_not_do_is_told(load_model: LoadModel, tiny_path: Path) -> None:
+def test_unsupported_options_are_warnings(load_model: LoadModel, tiny_path: Path) -> None:
     asked: dict[str, Any] = {"mlock": True, "gpu_layers": 1, "flash_attention": "off"}
     layers, locked, flash = load_model(tiny_path, **asked).info().warnings
     assert "all 3 layers" in layers
@@ -400,12 +402,12 @@ def test_what_the_engine_does_not_do_is_told(load_model: LoadModel, tiny_path: P
     assert "flash attention" in flash
 
 
-def test_what_is_stored_is_for_pages_of_one_type(load_model: LoadModel, tiny_path: Path) -> None:
+def test_state_key_depends_on_the_kv_type(load_model: LoadModel, tiny_path: Path) -> None:
     keys = {load_model(tiny_path, kv_type=kv_type).state_key for kv_type in KVType}
     assert len(keys) == len(KVType)
 
 
-def test_a_file_that_is_no_model_is_refused(tmp_path: Path) -> None:
+def test_invalid_model_file_is_rejected(tmp_path: Path) -> None:
     path = tmp_path / "broken.gguf"
     path.write_bytes(b"GGUF" + bytes(100))
     with pytest.raises(LoadFailed, match="broken"):

@@ -11,7 +11,7 @@ from ingle.backends.text.tokenization.hf_tokenizer import HFTokenizer
 from ingle.models.errors import InvalidModel
 
 
-def test_a_folder_has_its_own(tmp_path: Path) -> None:
+def test_safetensors_folder_uses_its_own_tokenizer(tmp_path: Path) -> None:
     with pytest.raises(InvalidModel, match=r"tokenizer\.json is not there"):
         open_tokenizer(tmp_path, 8)
     model: dict[str, object] = {"type": "BPE", "vocab": {"a": 0, "b": 1}, "merges": []}
@@ -29,7 +29,7 @@ def test_a_folder_has_its_own(tmp_path: Path) -> None:
     assert opened.encode("ab", add_special=True, parse_special=True) == [0, 1]
 
 
-def test_a_file_is_read_by_llama_cpp(tmp_path: Path, vocabularies: Path) -> None:
+def test_gguf_tokenizer_is_read_by_llama_cpp(tmp_path: Path, vocabularies: Path) -> None:
     opened = open_tokenizer(vocabularies / "ggml-vocab-gpt-2.gguf", 50257)
     assert opened.vocab_size == 50257
     assert opened.eos_text == "<|endoftext|>"

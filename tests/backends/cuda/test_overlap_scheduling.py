@@ -1,4 +1,4 @@
-"""Steps that are launched before the ones before them are known change nothing."""
+"""Overlap scheduling on the CUDA engine does not change output, usage or the KV cache."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def prompt(seed: int, length: int) -> list[int]:
     return np.random.default_rng(seed).integers(2, 90, length).tolist()
 
 
-class Answers:
-    """What an engine said, and what it knows in the end."""
+class RecordingEngine:
+    """An engine that records logprobs and how many steps overlapped."""
 
     def __init__(self, runner: CudaModelRunner, *, ahead: bool) -> None:
         runner.can_run_ahead = ahead
@@ -47,13 +47,13 @@ class Answers:
         self.flown = 0
 
     def run(self, sequences: list[Sequence], *, cancel: dict[int, int]) -> None:
-        """Until all ended; who is in `cancel` is cancelled with so many tokens."""
+        """Run all to completion; those in `cancel` are cancelled after that many tokens."""
         for sequence in sequences:
             self.engine.add(sequence)
         while self.engine.has_work:
             for output in self.engine.step():
-                said = self.logprobs.setdefault(output.sequence, [])
-                said += output.logprobs or ()
+                logprobs = self.logprobs.setdefault(output.sequence, [])
+                logprobs += output.logprobs or ()
                 number = sequences.index(output.sequence)
                 if output.sequence.num_generated >= cancel.get(number, 999):
                     self.engine.finish(output.sequence, FinishReason.CANCELLED)
@@ -92,8 +92,8 @@ def outcome(sequence: Sequence) -> tuple[Any, ...]:
     return sequence.token_ids, sequence.finish_reason, sequence.cached_tokens
 
 
-def same(some: list[TokenLogprobs], others: list[TokenLogprobs]) -> bool:
-    """But for the last bits, which are those of other batches."""
+def same_logprobs(some: list[TokenLogprobs], others: list[TokenLogprobs]) -> bool:
+    """Compare up to rounding, which depends on the batch."""
     return [one.token_id for one in some] == [one.token_id for one in others] and all(
         one.logprob == pytest.approx(other.logprob, abs=1e-4)
         and [token for token, _ in one.top] == [token for token, _ in other.top]
@@ -102,7 +102,7 @@ def same(some: list[TokenLogprobs], others: list[TokenLogprobs]) -> bool:
 
 
 @pytest.mark.parametrize("way", ["greedy", "sampled", "kernels"])
-def test_what_is_said_kept_and_counted_is_the_same(
+def test_overlap_scheduling_does_not_change_output_usage_or_cache(
     load_model: LoadModel, tiny_path: Path, pytestconfig: pytest.Config, way: str
 ) -> None:
     kinds = KINDS[:1] if way == "greedy" else KINDS
@@ -112,7 +112,7 @@ def test_what_is_said_kept_and_counted_is_the_same(
         runner = load_model(tiny_path, kv_capacity=4096)
         if way == "kernels":
             use_kernels(runner, pytestconfig)
-        answers = Answers(runner, ahead=ahead)
+        answers = RecordingEngine(runner, ahead=ahead)
         first, second = ask(10, kinds), ask(10, kinds, shared=40)
         answers.run(first, cancel={3: 7, 4: 1})
         answers.run(second, cancel={0: 12})
@@ -127,4 +127,4 @@ def test_what_is_said_kept_and_counted_is_the_same(
         found.append(([outcome(sequence) for sequence in (*first, *second, *turn)], totals))
         scores.append([answers.logprobs[sequence] for sequence in (*first, *second)])
     assert found[0] == found[1]
-    assert all(same(some, others) for some, others in zip(*scores, strict=True))
+    assert all(same_logprobs(some, others) for some, others in zip(*scores, strict=True))

@@ -1,4 +1,4 @@
-"""What a real model says when it reads its own past from quantised pages."""
+"""A quantised KV cache hardly changes a real model's output distribution."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ EXACT = Operations(torch.float32)
 
 
 def read(model: Transformer, text: list[int], kv_type: KVType) -> torch.Tensor:
-    """Log-probabilities behind every token of a text that is read in chunks, off shuffled pages."""
+    """Return logprobs at every token of a text, prefilled in chunks into shuffled pages."""
     config, pages = model.config, -(-len(text) // PAGE_SIZE)
     pool = KVPool(
         layers=config.num_layers,
@@ -48,9 +48,9 @@ def read(model: Transformer, text: list[int], kv_type: KVType) -> torch.Tensor:
     for start in range(0, len(text), CHUNK):
         sequence = Sequence("text", 0, text[: start + 1], SamplingParams())
         sequence.slot, sequence.num_computed, sequence.block_table = 0, start, order
-        # Guesses get logits each, which is what is wanted of every token here.
-        guesses = tuple(text[start + 1 : start + CHUNK])
-        inputs.fill(Batch([ScheduledChunk(sequence, 1, True, guesses)], CHUNK))
+        # Draft positions get logits, which are wanted for every token here.
+        drafts = tuple(text[start + 1 : start + CHUNK])
+        inputs.fill(Batch([ScheduledChunk(sequence, 1, True, drafts)], CHUNK))
         inputs.upload()
         logits = model.forward(inputs.token_ids, inputs.positions, context, inputs.output_rows)
         rows.append(logits.log_softmax(-1))
@@ -58,8 +58,8 @@ def read(model: Transformer, text: list[int], kv_type: KVType) -> torch.Tensor:
 
 
 @pytest.mark.slow
-def test_smollm2_hardly_notices(smollm2_path: Path) -> None:
-    """The smallest model notices most; llama.cpp's activations of 8 bits cost it 3e-3."""
+def test_quantised_kv_cache_of_smollm2_has_low_divergence(smollm2_path: Path) -> None:
+    """The smallest model is affected most; llama.cpp's 8-bit activations cost it 3e-3."""
     files = open_model(smollm2_path)
     tokenizer = open_tokenizer(smollm2_path, files.config.vocab_size)
     text = tokenizer.encode(default_text(), add_special=True, parse_special=False)[:TOKENS]

@@ -1,4 +1,4 @@
-"""SmolLM2 on our own engine: llama.cpp's text, alone and in company, and through a worker."""
+"""SmolLM2 on ingle's own engine: llama.cpp's text, alone, batched, cached, and through a worker."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def ours(spec: LoadSpec) -> Iterator[CudaModelRunner]:
 
 @pytest.fixture(scope="module")
 def asked(ours: CudaModelRunner) -> list[list[int]]:
-    """The questions in tokens, as a chat writes them."""
+    """Return the questions as chat prompts in tokens."""
     return [
         ours.tokenizer.encode(
             f"<|im_start|>user\n{question}<|im_end|>\n<|im_start|>assistant\n",
@@ -92,7 +92,7 @@ def asked(ours: CudaModelRunner) -> list[list[int]]:
 
 
 def ask(engine: Engine, prompts: list[list[int]]) -> list[tuple[list[int], list[TokenLogprobs]]]:
-    """What is said to each, all at once, and how likely it was."""
+    """Return the answers to all prompts at once, and their logprobs."""
     params = SamplingParams(temperature=0)
     sequences = [
         Sequence("r", i, list(prompt), params, TOKENS, ignore_eos=True, logprobs=20)
@@ -109,7 +109,7 @@ def ask(engine: Engine, prompts: list[list[int]]) -> list[tuple[list[int], list[
 
 @pytest.fixture(scope="module")
 def together(ours: CudaModelRunner, asked: list[list[int]]) -> list[tuple[list[int], Any]]:
-    """What our engine says to all questions at once."""
+    """Return our engine's answers to all questions at once."""
     return ask(Engine(ours), asked)
 
 
@@ -120,7 +120,7 @@ def assert_tied(scores: TokenLogprobs, other: int) -> None:
 
 
 @pytest.mark.slow
-def test_greedy_text_is_llama_cpps_but_for_ties(
+def test_greedy_text_equals_llama_cpps_except_for_ties(
     spec: LoadSpec, asked: list[list[int]], together: list[tuple[list[int], list[TokenLogprobs]]]
 ) -> None:
     theirs = LlamaModelRunner(msgspec.structs.replace(spec, engine="llama.cpp", kv_type=KVType.F16))
@@ -137,16 +137,16 @@ def test_greedy_text_is_llama_cpps_but_for_ties(
     assert same >= len(QUESTIONS) // 2
 
 
-class Guesser:
-    """Drafts what was said before to the same prompt, but for every fourth token."""
+class MostlyRightSpeculator:
+    """Drafts a known answer to the prompt, with every fourth token wrong."""
 
     def __init__(self, text: list[int]) -> None:
         self._text = text
 
     def propose(self, decoding: list[Sequence], room: int) -> dict[Sequence, tuple[int, ...]]:
         (sequence,) = decoding
-        said = sequence.num_generated
-        places = range(said, min(said + 5, len(self._text) - 1))
+        generated = sequence.num_generated
+        places = range(generated, min(generated + 5, len(self._text) - 1))
         return {sequence: tuple(self._text[i] + (i % 4 == 3) for i in places)}
 
     def waits(self, decoding: list[Sequence], room: int) -> bool:
@@ -158,24 +158,26 @@ class Guesser:
 
 
 @pytest.mark.slow
-def test_alone_cached_or_guessed_it_is_the_same_text(
+def test_batching_caching_and_drafts_do_not_change_greedy_text(
     ours: CudaModelRunner,
     asked: list[list[int]],
     together: list[tuple[list[int], list[TokenLogprobs]]],
 ) -> None:
-    """As it was in a batch of twenty."""
+    """Compared with the text in a batch of twenty."""
     prompt, expected = asked[7], together[7][0]
     engine = Engine(ours)
     assert ask(engine, [prompt])[0][0] == expected
     assert ask(engine, [prompt])[0][0] == expected, "with the prompt in the cache"
-    engine = Engine(ours, Guesser(expected))
+    engine = Engine(ours, MostlyRightSpeculator(expected))
     assert ask(engine, [prompt])[0][0] == expected
     assert 0 < engine.gauges().accepted_tokens_total < engine.gauges().drafted_tokens_total
 
 
 @pytest.mark.slow
-def test_running_ahead_changes_nothing(ours: CudaModelRunner, asked: list[list[int]]) -> None:
-    """Some greedy, some drawn by a seed, one cancelled in the middle, one that ends by itself."""
+def test_overlap_scheduling_does_not_change_output(
+    ours: CudaModelRunner, asked: list[list[int]]
+) -> None:
+    """Greedy and seeded sequences, one cancelled in the middle, and one that ends at EOG."""
     outcomes: list[list[tuple[list[int], FinishReason | None, int]]] = []
     scores: list[list[TokenLogprobs]] = []
     prompts = [asked[0], *([*asked[i], *asked[i + 7]] for i in range(1, 6))]
@@ -214,8 +216,8 @@ def test_running_ahead_changes_nothing(ours: CudaModelRunner, asked: list[list[i
         assert one.logprob == pytest.approx(other.logprob, abs=1e-3)
 
 
-async def say(worker: WorkerProcess, text: str, **fields: Any) -> tuple[str, int, FinishReason]:
-    """The answer to a message, the cached tokens of its prompt, and why it ended."""
+async def chat(worker: WorkerProcess, text: str, **fields: Any) -> tuple[str, int, FinishReason]:
+    """Return the answer to a message, the cached prompt tokens, and the finish reason."""
     values: dict[str, Any] = {
         "id": text,
         "sampling": SamplingParams(temperature=0),
@@ -233,13 +235,13 @@ async def say(worker: WorkerProcess, text: str, **fields: Any) -> tuple[str, int
             case Finished():
                 reason = event.reason
             case _:
-                pytest.fail(f"nobody asked for {event}")
+                pytest.fail(f"unexpected {event}")
     return answer, cached, reason
 
 
 @pytest.mark.slow
-async def test_a_worker_answers_and_remembers(spec: LoadSpec, tmp_path: Path) -> None:
-    """Text, a grammar, a seed, what is private, and a second life of the worker."""
+async def test_worker_answers_and_reuses_its_kv_cache(spec: LoadSpec, tmp_path: Path) -> None:
+    """Text, a grammar, a seed, a private request, and a restarted worker."""
     store = KVStoreSpec(folder=str(tmp_path), model="cd" * 32, disk_bytes=2**30, memory_bytes=2**28)
     spec = msgspec.structs.replace(spec, kv_store=store, slots=4, kv_type=KVType.F16)
     story = (
@@ -250,19 +252,19 @@ async def test_a_worker_answers_and_remembers(spec: LoadSpec, tmp_path: Path) ->
         worker = WorkerProcess(spec)
         info = await worker.start()
         assert (info.engine, info.architecture, info.layers) == ("cuda", "llama", 30)
-        answer, cached, reason = await say(worker, story)
+        answer, cached, reason = await chat(worker, story)
         assert (cached > 250) is (life == 1)
         texts.append(answer)
         if life == 0:
-            answer, cached, reason = await say(worker, QUESTIONS[0])
+            answer, cached, reason = await chat(worker, QUESTIONS[0])
             assert (answer, reason) == ("The capital of France is Paris.", FinishReason.STOP)
             hot = SamplingParams(temperature=1.5, seed=4)
-            dreams = [await say(worker, QUESTIONS[2], sampling=hot) for _ in range(2)]
+            dreams = [await chat(worker, QUESTIONS[2], sampling=hot) for _ in range(2)]
             assert dreams[0][0] == dreams[1][0]
             grammar = Grammar(GrammarKind.REGEX, "[0-9]{3}")
-            answer, _, reason = await say(worker, "Any number?", grammar=grammar)
+            answer, _, reason = await chat(worker, "Any number?", grammar=grammar)
             assert (answer.isdigit(), len(answer), reason) == (True, 3, FinishReason.STOP)
-            await say(worker, SECRET, private=True, max_tokens=2)
+            await chat(worker, SECRET, private=True, max_tokens=2)
         await worker.stop(grace=30)
     assert texts[0] == texts[1]
     chunks = [file for _, _, files in os.walk(tmp_path) for file in files if file.endswith(".kv")]

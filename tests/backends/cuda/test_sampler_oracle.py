@@ -1,4 +1,4 @@
-"""What our samplers leave over, and with which chances, is what llama.cpp's chains do."""
+"""Our samplers against llama.cpp's chains: the same candidates with the same probabilities."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def upload(array: NDArray[Any]) -> torch.Tensor:
 
 
 class Samplers:
-    """Both kinds for one vocabulary."""
+    """Both implementations for one vocabulary."""
 
     def __init__(self, path: Path) -> None:
         self.log = NativeLog()
@@ -53,10 +53,10 @@ class Samplers:
         self.model.close()
         self.log.close()
 
-    def left_by_llama_cpp(
-        self, params: SamplingParams, logits: Logits, prompt: list[int], said: list[int]
+    def llama_cpp_probabilities(
+        self, params: SamplingParams, logits: Logits, prompt: list[int], generated: list[int]
     ) -> NDArray[np.float64]:
-        """Probabilities of all tokens when only the draw is left to do."""
+        """Return the probabilities of all tokens just before the final sampling step."""
         chain = SamplerChain(
             params,
             vocab=self.model.vocab,
@@ -70,7 +70,7 @@ class Samplers:
             draw = llama_cpp.llama_sampler_chain_remove(native, last)
             assert llama_cpp.llama_sampler_name(draw) == b"dist"
             llama_cpp.llama_sampler_free(draw)
-        for token in said:
+        for token in generated:
             llama_cpp.llama_sampler_accept(native, token)
         candidates = np.zeros(len(logits), [("id", np.int32), ("logit", np.float32), ("p", "f4")])
         candidates["id"], candidates["logit"] = np.arange(len(logits)), logits
@@ -88,11 +88,11 @@ class Samplers:
         chain.close()
         return found
 
-    def left_by_us(
-        self, params: SamplingParams, logits: Logits, prompt: list[int], said: list[int]
+    def our_probabilities(
+        self, params: SamplingParams, logits: Logits, prompt: list[int], generated: list[int]
     ) -> NDArray[np.float64]:
         sequence = Sequence("r", 0, list(prompt), params)
-        sequence.token_ids += said
+        sequence.token_ids += generated
         state = SamplingState(sequence)
         rows = upload(logits[None].copy())
         Adjustments([ScheduledChunk(sequence, 1, True)], [state], self.ours).apply(rows)
@@ -110,15 +110,15 @@ class Samplers:
         logits: Logits,
         *,
         prompt: list[int] | None = None,
-        said: list[int] | None = None,
+        generated: list[int] | None = None,
         **fields: Any,
     ) -> int:
-        """See that both leave the same over; returns how many tokens that is."""
+        """Check that both keep the same tokens; return how many."""
         values: dict[str, Any] = {**OFF, "seed": 1, **fields}
         params = SamplingParams(**values)
-        expected = self.left_by_llama_cpp(params, logits, prompt or [], said or [])
-        got = self.left_by_us(params, logits, prompt or [], said or [])
-        # What has no chance left may be a candidate or not.
+        expected = self.llama_cpp_probabilities(params, logits, prompt or [], generated or [])
+        got = self.our_probabilities(params, logits, prompt or [], generated or [])
+        # A token of negligible probability may be a candidate or not.
         possible = expected > 1e-30
         assert np.array_equal(got > 1e-30, possible), fields
         np.testing.assert_allclose(got, expected, rtol=2e-4, atol=1e-9)
@@ -180,10 +180,12 @@ def test_biases_and_penalties(samplers: Samplers, temperature: float) -> None:
         {"repeat_penalty": 2.0, "repeat_last_n": 0},
     ]
     for fields in penalties:
-        said = random.integers(0, 60, 40).tolist()
+        generated = random.integers(0, 60, 40).tolist()
         prompt = random.integers(0, 60, 20).tolist()
         logits = random_logits(len(fields), 60)
-        samplers.compare(logits, prompt=prompt, said=said, temperature=temperature, **fields)
+        samplers.compare(
+            logits, prompt=prompt, generated=generated, temperature=temperature, **fields
+        )
 
 
 @pytest.mark.parametrize("breakers", [(), ("\n", ":", '"', "*"), ("the", "; "), ("xyzzy",)])
@@ -199,8 +201,8 @@ def test_biases_and_penalties(samplers: Samplers, temperature: float) -> None:
         {"dry_base": 0.5},
     ],
 )
-def test_dry(samplers: Samplers, fields: dict[str, Any], breakers: tuple[str, ...]) -> None:
-    """On texts of few words, which repeat themselves in every way there is."""
+def test_dry_penalty(samplers: Samplers, fields: dict[str, Any], breakers: tuple[str, ...]) -> None:
+    """On texts of few words, which repeat in every possible way."""
     words = samplers.tokenizer.encode(
         ' one two; three: four\n "the" cat xyz', add_special=False, parse_special=False
     )
@@ -212,7 +214,7 @@ def test_dry(samplers: Samplers, fields: dict[str, Any], breakers: tuple[str, ..
             samplers.compare(
                 logits,
                 prompt=text[: length // 2],
-                said=text[length // 2 :],
+                generated=text[length // 2 :],
                 dry_multiplier=0.8,
                 dry_sequence_breakers=breakers,
                 top_k=50,
@@ -220,14 +222,14 @@ def test_dry(samplers: Samplers, fields: dict[str, Any], breakers: tuple[str, ..
             )
 
 
-def test_all_at_once(samplers: Samplers) -> None:
+def test_all_samplers_combined(samplers: Samplers) -> None:
     random = np.random.default_rng(8)
     for seed in range(20):
-        said = random.integers(0, 30, 60).tolist()
+        generated = random.integers(0, 30, 60).tolist()
         samplers.compare(
             random_logits(seed, 49152, 2.0),
-            prompt=said[:10],
-            said=said,
+            prompt=generated[:10],
+            generated=generated,
             logit_bias={3: 1.0},
             repeat_penalty=1.1,
             frequency_penalty=0.1,
@@ -246,8 +248,8 @@ def test_all_at_once(samplers: Samplers) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("version", [1, 2])
-def test_mirostat_draws_as_often(samplers: Samplers, version: int) -> None:
-    """Fresh chains, each with a seed of its own, against the chances of our first draw."""
+def test_mirostat_samples_with_the_same_frequencies(samplers: Samplers, version: int) -> None:
+    """Fresh chains with different seeds, against the probabilities of our first sample."""
     fields: dict[str, Any] = {**OFF, "mirostat": version, "mirostat_tau": 4.0, "temperature": 0.9}
     params = SamplingParams(**fields)
     logits = np.full(49152, -np.inf, np.float32)  # version 1 counts the whole vocabulary
@@ -267,8 +269,8 @@ def test_mirostat_draws_as_often(samplers: Samplers, version: int) -> None:
     rows, grid = upload(logits), (np.arange(500) + 0.5) / 500
     ours = np.zeros(len(logits))
     for number in grid.tolist():
-        drawn = mirostat_draw(rows, params, mu, torch.tensor(number, dtype=torch.float64), -1)
-        ours[int(drawn.token)] += 1 / len(grid)
+        sampled = mirostat_draw(rows, params, mu, torch.tensor(number, dtype=torch.float64), -1)
+        ours[int(sampled.token)] += 1 / len(grid)
     assert 5 < (ours > 0).sum() < 300
     sigma = np.sqrt(ours * (1 - ours) / count)
     assert (np.abs(theirs / count - ours) <= 5 * sigma + 3e-3).all()

@@ -1,4 +1,4 @@
-"""Engines over runners that check in every step what their caches hold."""
+"""Fixtures for engine tests: engines with a KV store, and a paged runner that checks its cache."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _POISON = 0xDEAD_BEEF_DEAD_BEEF
 
 
 class StoringEngine:
-    """An engine with a store behind its KV cache, and what a worker's loop does with it."""
+    """An engine with a store behind its KV cache, driven as the worker loop drives it."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class StoringEngine:
         self.engine = Engine(self.runner, store=self.store)
 
     def run(self) -> None:
-        """Until nobody runs, waits, or is being read for."""
+        """Step until no sequence runs, waits, or has a pending fetch."""
         deadline = time.monotonic() + 20
         while self.engine.has_work or self.engine.is_fetching:
             assert time.monotonic() < deadline, "a sequence is stuck"
@@ -76,7 +76,7 @@ class StoringEngine:
         return sequence
 
     def save(self) -> None:
-        """Save all there is, as an idle worker does."""
+        """Save all cached tokens, as an idle worker does."""
         deadline = time.monotonic() + 20
         while self.engine.has_unsaved:
             assert time.monotonic() < deadline, "saving has no end"
@@ -84,7 +84,7 @@ class StoringEngine:
             time.sleep(0.001)
 
     def files(self) -> list[Path]:
-        """The chunks on disk."""
+        """Return the chunk files on disk."""
         return sorted(self.folder.glob("*.kv"))
 
 
@@ -93,7 +93,7 @@ MakeEngine = Callable[..., StoringEngine]
 
 @pytest.fixture
 def storing(tmp_path: Path) -> Generator[MakeEngine]:
-    """Makes engines that share a folder, each as another life of the same worker."""
+    """Return a factory of engines that share a folder, as successive workers of one model do."""
     engines: list[StoringEngine] = []
 
     def make(root: Path = tmp_path / "kv", **settings: int) -> StoringEngine:
@@ -107,7 +107,7 @@ def storing(tmp_path: Path) -> Generator[MakeEngine]:
 
 @pytest.fixture
 def chat() -> Callable[[int, int], list[int]]:
-    """Makes `length` tokens of a conversation that no other `seed` has."""
+    """Return a factory of `length` prompt tokens that are unique to `seed`."""
 
     def make(seed: int, length: int) -> list[int]:
         return [(seed * 31 + i * 7 + i * i * seed) % 251 for i in range(length)]
@@ -116,8 +116,8 @@ def chat() -> Callable[[int, int], list[int]]:
 
 
 @dataclass
-class Work:
-    """What a chunk asked for when it was launched."""
+class ChunkWork:
+    """What a chunk requested when it was launched."""
 
     chunk: ScheduledChunk
     start: int
@@ -125,7 +125,7 @@ class Work:
     table: list[int]
 
     @classmethod
-    def of(cls, chunk: ScheduledChunk) -> Work:
+    def of(cls, chunk: ScheduledChunk) -> ChunkWork:
         sequence, start = chunk.sequence, chunk.sequence.num_launched
         tokens = [*sequence.token_ids[start : start + chunk.count], *chunk.drafts]
         assert len(tokens) == (chunk.num_tokens if chunk.awaits is None else 0)
@@ -134,17 +134,17 @@ class Work:
 
 @dataclass
 class Launch:
-    """A batch, and what was sampled from it once it is computed."""
+    """A launched batch, and its sampled tokens once it is computed."""
 
-    works: list[Work]
+    works: list[ChunkWork]
     sampled: list[Sampled] | None = None
 
 
 class NumberRunner:
-    """A paged model of numbers: what it keeps for a token depends on all it reads of those before.
+    """A scripted paged model whose KV data of a token depends on the data of all tokens before it.
 
-    So one wrong number anywhere in a sequence's pages changes every token that follows. Where it
-    runs `ahead` it computes as late as it may: when a batch is collected, or pages are touched.
+    One wrong value anywhere in a sequence's pages therefore changes every token that follows. With
+    `ahead`, it computes as late as possible: when a batch is collected, or when pages are accessed.
     """
 
     can_fork = True
@@ -183,15 +183,15 @@ class NumberRunner:
         assert len(set(rows)) == len(rows)
         assert all(0 <= row < self.slots for row in rows)
         if not self.can_run_ahead:
-            self._launched.clear()  # who only asked what is likeliest collects nothing
+            self._launched.clear()  # a caller of `likeliest` collects nothing
         assert len(self._launched) <= self.can_run_ahead
         assert self._launched or all(chunk.awaits is None for chunk in batch.chunks)
-        self._launched.append(Launch([Work.of(chunk) for chunk in batch.chunks]))
+        self._launched.append(Launch([ChunkWork.of(chunk) for chunk in batch.chunks]))
         if not self.can_run_ahead:
             self._catch_up()
 
     def _catch_up(self) -> None:
-        """Compute all that was launched, in order."""
+        """Compute all launched batches, in order."""
         for launch in self._launched:
             self._run(launch)
 
@@ -201,7 +201,7 @@ class NumberRunner:
             self._drawn = [sampled.token_ids[-1] for sampled in launch.sampled]
         return launch.sampled
 
-    def _compute(self, work: Work) -> list[Sampled]:
+    def _compute(self, work: ChunkWork) -> list[Sampled]:
         chunk, start = work.chunk, work.start
         known = work.tokens if chunk.awaits is None else [self._drawn[chunk.awaits]]
         table = np.array(work.table)
@@ -211,15 +211,15 @@ class NumberRunner:
         self.numbers[table[places // self.block_size], places % self.block_size] = numbers
         if not chunk.samples:
             return []
-        drawn: list[int] = []
+        sampled: list[int] = []
         for token, draft in zip(follow[chunk.count - 1 :], (*chunk.drafts, None), strict=True):
-            drawn.append(token)
+            sampled.append(token)
             if token != draft:
                 break
-        return [Sampled(drawn)]
+        return [Sampled(sampled)]
 
     def compute(self, tokens: list[int], before: NDArray[np.uint64]) -> tuple[list[int], list[int]]:
-        """The numbers of tokens that follow the ones with these numbers, and what follows each."""
+        """Return the KV data of `tokens` after tokens with data `before`, and the next token."""
         weights = 2 * np.arange(len(before), dtype=np.uint64) + np.uint64(1)
         state = int((before * weights).sum())
         numbers: list[int] = []
@@ -233,7 +233,7 @@ class NumberRunner:
         return numbers, follow
 
     def answer(self, prompt: list[int], most: int) -> list[int]:
-        """What it says to the prompt, without pages."""
+        """Return the expected answer to the prompt, computed without pages."""
         nothing = np.empty(0, np.uint64)
         numbers, follow = self.compute(prompt, nothing)
         answer = [follow[-1]]
@@ -244,13 +244,13 @@ class NumberRunner:
         return answer
 
     def read(self, sequence: Sequence) -> NDArray[np.uint64]:
-        """What the sequence sees in its pages."""
+        """Return the KV data that the sequence sees in its pages."""
         return self.numbers[sequence.block_table].reshape(-1)[: sequence.num_computed]
 
     def poison(self, pages: Iterable[int]) -> None:
-        """Make sure that nobody reads these pages, but for batches that are yet to be computed.
+        """Overwrite pages so that any later read of them changes the output.
 
-        Nor do these write there.
+        Batches that are launched but not computed may still read them, but must not write there.
         """
         free = set(pages)
         assert free.isdisjoint(self.targets)
@@ -261,7 +261,7 @@ class NumberRunner:
 
     @property
     def targets(self) -> set[int]:
-        """The pages that batches in flight write to."""
+        """Return the pages that batches in flight write to."""
         pages: set[int] = set()
         for launch in self._launched:
             for work in launch.works:
@@ -273,7 +273,7 @@ class NumberRunner:
         return self._run(self._launched.popleft())
 
     def collect_likeliest(self) -> list[tuple[int, float]]:
-        """What a draft model says: sometimes wrong, and not always sure."""
+        """Return the tokens of a draft model: sometimes wrong, with varying confidence."""
         chance = self._chance
         return [
             (token if chance.random() < 0.8 else 41, chance.choice([0.2, 0.9, 0.99]))
@@ -317,5 +317,5 @@ class NumberRunner:
 
 @pytest.fixture(scope="session")
 def number_runner() -> Callable[..., NumberRunner]:
-    """Makes paged models of numbers."""
+    """Return a factory of scripted paged models (`NumberRunner`)."""
     return NumberRunner

@@ -1,4 +1,4 @@
-"""Drafts in the step loop: whatever is guessed, the text, the cells and the counts stay."""
+"""Speculative decoding in the step loop: drafts change neither text, cells nor counts."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from ingle.backends.testing.scripted_model_runner import ScriptedModelRunner
 REPLY = "the cat sat on the mat and the cat sat on the hat and " * 6
 
 
-class GuessingRunner(ScriptedModelRunner):
-    """A scripted draft model that is wrong now and then, and not always sure."""
+class DraftRunner(ScriptedModelRunner):
+    """A scripted draft model that is sometimes wrong, with varying confidence."""
 
     def __init__(self, spec: LoadSpec, seed: int, wrong: float) -> None:
         super().__init__(spec)
@@ -32,16 +32,16 @@ class GuessingRunner(ScriptedModelRunner):
         self._wrong = wrong
 
     def collect_likeliest(self) -> list[tuple[int, float]]:
-        guesses: list[tuple[int, float]] = []
+        draft: list[tuple[int, float]] = []
         for (token,) in (sampled.token_ids for sampled in self.collect()):
             if self._random.random() < self._wrong:
                 token = self._random.randrange(256)
-            guesses.append((token, self._random.choice([0.2, 0.9, 0.99])))
-        return guesses
+            draft.append((token, self._random.choice([0.2, 0.9, 0.99])))
+        return draft
 
 
 class RandomSpeculator:
-    """Right, wrong, long, short and no guesses, as they come."""
+    """Proposes right, wrong, long, short and no drafts at random."""
 
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)
@@ -51,11 +51,11 @@ class RandomSpeculator:
         for sequence in decoding:
             length = self._random.randrange(min(room, 12) + 1)
             known = sequence.num_generated
-            guesses = list(REPLY.encode()[known : known + length])
-            if guesses and self._random.random() < 0.6:
-                guesses[self._random.randrange(len(guesses))] = self._random.randrange(256)
-            room -= len(guesses)
-            drafts[sequence] = tuple(guesses)
+            draft = list(REPLY.encode()[known : known + length])
+            if draft and self._random.random() < 0.6:
+                draft[self._random.randrange(len(draft))] = self._random.randrange(256)
+            room -= len(draft)
+            drafts[sequence] = tuple(draft)
         return drafts
 
     def waits(self, decoding: list[Sequence], room: int) -> bool:
@@ -66,8 +66,8 @@ class RandomSpeculator:
     def forget(self, sequence: Sequence) -> None: ...
 
 
-class AlwaysAsking(RandomSpeculator):
-    """Proposes all that a draft model says, whether it pays or not."""
+class AlwaysDrafting(RandomSpeculator):
+    """Proposes all tokens of a draft model, whether it pays or not."""
 
     def __init__(self, seed: int, drafter: ModelDrafter) -> None:
         super().__init__(seed)
@@ -103,19 +103,19 @@ def text(sequence: Sequence) -> str:
 Load = list[tuple[int, int, int, int, int | None]]
 LOADS = st.lists(
     st.tuples(
-        st.integers(0, 60),  # tokens the prompts have in common
+        st.integers(0, 60),  # tokens the prompts share
         st.integers(1, 30),  # tokens of its own
         st.integers(1, 80),  # max_tokens
-        st.integers(0, 20),  # arrives after so many steps
-        st.one_of(st.none(), st.integers(0, 30)),  # cancelled after so many steps
+        st.integers(0, 20),  # arrives after this many steps
+        st.one_of(st.none(), st.integers(0, 30)),  # cancelled after this many steps
     ),
     min_size=1,
     max_size=7,
 )
 
 
-def play(runner: ScriptedModelRunner, speculator: Speculator | None, load: Load) -> Engine:
-    """Run the load to its end, and see that every sequence got what it would get alone."""
+def run_load(runner: ScriptedModelRunner, speculator: Speculator | None, load: Load) -> Engine:
+    """Run the load to completion and check each output against a run alone."""
     engine = Engine(runner, speculator)
     capacity = runner.kv_capacity
     sequences: list[Sequence] = []
@@ -151,8 +151,8 @@ def play(runner: ScriptedModelRunner, speculator: Speculator | None, load: Load)
 
 
 @given(load=LOADS, seed=st.integers(0, 2**32), batch=st.integers(1, 40), slots=st.integers(1, 6))
-def test_random_guesses_change_nothing(load: Load, seed: int, batch: int, slots: int) -> None:
-    play(ScriptedModelRunner(spec_of(batch=batch, slots=slots)), RandomSpeculator(seed), load)
+def test_random_drafts_do_not_change_output(load: Load, seed: int, batch: int, slots: int) -> None:
+    run_load(ScriptedModelRunner(spec_of(batch=batch, slots=slots)), RandomSpeculator(seed), load)
 
 
 @settings(deadline=None)
@@ -163,37 +163,41 @@ def test_random_guesses_change_nothing(load: Load, seed: int, batch: int, slots:
     slots=st.integers(1, 5),
     room=st.integers(40, 128),
 )
-def test_a_draft_model_reads_along_and_changes_nothing(
+def test_draft_model_does_not_change_output(
     load: Load, seed: int, wrong: float, slots: int, room: int
 ) -> None:
-    """The scripted caches of both models compare every token in them in every step."""
-    drafts = GuessingRunner(spec_of(slots=slots), seed, wrong)
-    drafts.lose_cells(128 - room)  # it has less room than it thinks, and may guess for some only
+    """The scripted caches of both models compare all their tokens in every step."""
+    drafts = DraftRunner(spec_of(slots=slots), seed, wrong)
+    drafts.lose_cells(128 - room)  # fewer cells than announced: some sequences get no drafts
     drafter = ModelDrafter(drafts)
-    play(ScriptedModelRunner(spec_of(slots=slots)), AlwaysAsking(seed, drafter), load)
+    run_load(ScriptedModelRunner(spec_of(slots=slots)), AlwaysDrafting(seed, drafter), load)
 
 
 @settings(deadline=None, max_examples=40)
 @given(load=LOADS, seed=st.integers(0, 2**32), wrong=st.sampled_from([0.0, 0.3]))
-def test_both_kinds_together_change_nothing(load: Load, seed: int, wrong: float) -> None:
+def test_ngram_and_model_drafts_together_do_not_change_output(
+    load: Load, seed: int, wrong: float
+) -> None:
     speculation = AdaptiveSpeculator(
         context=128,
         ngrams=NgramDrafter(128),
-        model=ModelDrafter(GuessingRunner(spec_of(), seed, wrong)),
+        model=ModelDrafter(DraftRunner(spec_of(), seed, wrong)),
     )
-    play(ScriptedModelRunner(spec_of()), speculation, load)
+    run_load(ScriptedModelRunner(spec_of()), speculation, load)
 
 
-def test_right_guesses_save_steps() -> None:
-    plain = play(ScriptedModelRunner(spec_of()), None, [(0, 20, 60, 0, None)])
-    drafter = ModelDrafter(GuessingRunner(spec_of(), 1, 0.0))
-    guessed = play(ScriptedModelRunner(spec_of()), AlwaysAsking(1, drafter), [(0, 20, 60, 0, None)])
-    assert guessed.gauges().steps_total < plain.gauges().steps_total * 0.7
+def test_accepted_drafts_save_steps() -> None:
+    plain = run_load(ScriptedModelRunner(spec_of()), None, [(0, 20, 60, 0, None)])
+    drafter = ModelDrafter(DraftRunner(spec_of(), 1, 0.0))
+    drafting = run_load(
+        ScriptedModelRunner(spec_of()), AlwaysDrafting(1, drafter), [(0, 20, 60, 0, None)]
+    )
+    assert drafting.gauges().steps_total < plain.gauges().steps_total * 0.7
 
 
-def test_the_next_turn_is_known_to_the_draft_model_too() -> None:
-    """Kept by both models: of a second turn only what is new has to be read."""
-    runner = GuessingRunner(spec_of(), 0, 0.0)
+def test_draft_model_reuses_its_cache_for_the_next_turn() -> None:
+    """Both models cache the first turn: of a second turn only new tokens are prefilled."""
+    runner = DraftRunner(spec_of(), 0, 0.0)
     drafter = ModelDrafter(runner)
     first = Sequence("a", 0, list(range(60)), SamplingParams())
     while not drafter.catch_up(first):
@@ -207,9 +211,9 @@ def test_the_next_turn_is_known_to_the_draft_model_too() -> None:
     assert drafter.lag(stranger) == 60
 
 
-def test_preempted_sequences_keep_their_guesses_out_of_the_cache() -> None:
-    """Four sequences that need more cells than there are, all drafting."""
-    engine = play(
+def test_drafts_of_preempted_sequences_are_not_cached() -> None:
+    """Four drafting sequences need more cells than exist."""
+    engine = run_load(
         ScriptedModelRunner(spec_of(context=96, slots=4)),
         RandomSpeculator(5),
         [(0, 20, 60, 0, None)] * 4,
@@ -219,25 +223,27 @@ def test_preempted_sequences_keep_their_guesses_out_of_the_cache() -> None:
 
 
 @pytest.mark.parametrize("max_tokens", range(1, 12))
-def test_the_last_token_may_be_a_guess_or_not(max_tokens: int) -> None:
-    class Knowing(RandomSpeculator):
+def test_drafts_end_at_max_tokens(max_tokens: int) -> None:
+    class PerfectSpeculator(RandomSpeculator):
         def propose(self, decoding: list[Sequence], room: int) -> dict[Sequence, tuple[int, ...]]:
             known = decoding[0].num_generated
             return {decoding[0]: tuple(REPLY.encode()[known : known + 4])}
 
-    engine = play(ScriptedModelRunner(spec_of()), Knowing(0), [(0, 5, max_tokens, 0, None)])
+    engine = run_load(
+        ScriptedModelRunner(spec_of()), PerfectSpeculator(0), [(0, 5, max_tokens, 0, None)]
+    )
     assert engine.gauges().completion_tokens_total == max_tokens
 
 
-def test_no_guess_while_a_prompt_is_read() -> None:
+def test_no_drafts_during_prefill() -> None:
     asked: list[int] = []
 
-    class Asked(RandomSpeculator):
+    class RecordingSpeculator(RandomSpeculator):
         def propose(self, decoding: list[Sequence], room: int) -> dict[Sequence, tuple[int, ...]]:
             asked.append(len(decoding))
             return {}
 
-    engine = Engine(ScriptedModelRunner(spec_of(batch=16)), Asked(0))
+    engine = Engine(ScriptedModelRunner(spec_of(batch=16)), RecordingSpeculator(0))
     engine.add(Sequence("a", 0, [1] * 4, SamplingParams(), max_tokens=30))
     engine.step()
     engine.add(Sequence("b", 0, [2] * 60, SamplingParams(), max_tokens=3))

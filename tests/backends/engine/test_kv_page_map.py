@@ -1,4 +1,4 @@
-"""The page map is what the books of the caches say, at every step of whatever happens."""
+"""The page map (`engine.page_map()`) matches the state of the KV caches at every step."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ _LABELS = ("", "a", "b", "b@1", "c")
 _FREE = KVPageGroup(conversations=[], running=False, tokens=0, idle_seconds=0.0)
 
 
-class Recording:
-    """An engine, requests that come and go between its steps, and who computed which prefix."""
+class Recorder:
+    """An engine under random requests, recording which sequence computed which prefix."""
 
     def __init__(self, engine: Engine, seed: int) -> None:
         self.engine = engine
@@ -58,11 +58,11 @@ class Recording:
 
     @property
     def present(self) -> list[Sequence]:
-        """Those with room in the cache, also where they ended and something is in flight."""
+        """Return sequences that hold cells, including ended ones with a batch in flight."""
         return [sequence for sequence in self.requests if sequence.slot >= 0]
 
     def run(self, arrivals: int) -> Iterator[KVPageMap]:
-        """The map after every step."""
+        """Yield the map after every step."""
         while arrivals or self.engine.has_work:
             if arrivals and self.chance.random() < 0.3:
                 arrivals -= 1
@@ -81,7 +81,7 @@ class Recording:
             yield self.engine.page_map()
 
     def _arrive(self) -> Iterator[Sequence]:
-        """A new chat, the next turn of one, a branch of it, or one from another conversation."""
+        """Add a new chat, the next turn or a branch of one, or a turn of another conversation."""
         chance, context = self.chance, self.engine.runner.context
         ended = [s for s in self.requests if s.finish_reason is not None]
         label = chance.choice(_LABELS)
@@ -103,7 +103,7 @@ class Recording:
 
 
 def expanded(page_map: KVPageMap) -> list[KVPageGroup]:
-    """The group of each page; `_FREE` for free ones."""
+    """Return the group of each page; `_FREE` for free ones."""
     groups = [
         _FREE if number < 0 else page_map.groups[number]
         for number, count in page_map.runs
@@ -119,20 +119,20 @@ def expanded(page_map: KVPageMap) -> list[KVPageGroup]:
 
 
 def tree_of(page: Block, before: Prefix = ()) -> Iterator[tuple[Block, Prefix]]:
-    """All pages behind this one, each with the tokens up to its end."""
+    """Return all pages below this one, each with the tokens up to its end."""
     for child in page.children.values():
         tokens = (*before, *memoryview(child.tokens).cast("i").tolist())
         yield child, tokens
         yield from tree_of(child, tokens)
 
 
-def check_pages(recording: Recording, page_map: KVPageMap) -> None:
-    """Every page of a pool, one by one."""
+def check_pages(recording: Recorder, page_map: KVPageMap) -> None:
+    """Check every page of a pool."""
     cache, running = recording.cache, recording.present
     assert isinstance(cache, PagedCache)
     size, groups = cache.pages.block_size, expanded(page_map)
     assert page_map.page_tokens * page_map.pages == cache.capacity
-    told: Counter[int] = Counter()
+    totals: Counter[int] = Counter()
     free = set(cache.pages.free_blocks)
     in_tree: set[int] = set()
     for page, tokens in tree_of(cache.pages.root):
@@ -141,29 +141,29 @@ def check_pages(recording: Recording, page_map: KVPageMap) -> None:
         users = {s.conversation for s in running if page.index in s.block_table}
         assert group.running == bool(users)
         assert users <= set(group.conversations)
-        # Who went through all of it is remembered; who began it, and left it to another, may be.
+        # A conversation that used the whole page is in its trace; one that used a part may be.
         started = set[str]().union(*(recording.passed[tokens[:end]] for end in ends(page, size)))
         assert set(group.conversations) <= started
         if page.count == size:
             assert recording.passed[tokens] & set(group.conversations)
-        told[id(group)] += page.count
+        totals[id(group)] += page.count
     for sequence in running:
         own = [p for p in sequence.block_table if p not in in_tree]
         for index in own:
             assert groups[index].running
             assert groups[index].conversations[0] == sequence.conversation
         if own:
-            told[id(groups[own[0]])] += sequence.num_computed % size
+            totals[id(groups[own[0]])] += sequence.num_computed % size
             in_tree.update(own)
     assert all(group is _FREE for index, group in enumerate(groups) if index in free)
     assert free.isdisjoint(in_tree)
     assert len(free) + len(in_tree) == page_map.pages
-    assert all(group.tokens == told[id(group)] for group in page_map.groups)
+    assert all(group.tokens == totals[id(group)] for group in page_map.groups)
     assert page_map.evicted_pages_total == cache.pages.num_evicted
 
 
 def ends(page: Block, size: int) -> range:
-    """The lengths of prefixes that end in the page."""
+    """Return the lengths of prefixes that end in the page."""
     first = (page.end - 1) // size * size
     return range(first + 1, page.end + 1)
 
@@ -171,11 +171,13 @@ def ends(page: Block, size: int) -> range:
 @pytest.mark.parametrize(
     "seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 6))]
 )
-def test_the_map_is_the_page_table_at_every_step(number_runner: MakeRunner, seed: int) -> None:
+def test_page_map_matches_the_paged_cache_at_every_step(
+    number_runner: MakeRunner, seed: int
+) -> None:
     ahead = seed % 2 == 0
     runner = number_runner(block_size=8, num_blocks=40, context=200, slots=4, batch=32, ahead=ahead)
     engine = Engine(runner)
-    recording = Recording(engine, seed)
+    recording = Recorder(engine, seed)
     for page_map in recording.run(40):
         check_pages(recording, page_map)
     assert recording.frames > 100
@@ -183,8 +185,8 @@ def test_the_map_is_the_page_table_at_every_step(number_runner: MakeRunner, seed
     assert engine.page_map().evicted_pages_total > 0
 
 
-def check_cells(recording: Recording, page_map: KVPageMap) -> None:
-    """Every page of cells, one by one, cell by cell."""
+def check_cells(recording: Recorder, page_map: KVPageMap) -> None:
+    """Check every page of cells, cell by cell."""
     assert isinstance(recording.cache, CellCache)
     cache: Any = recording.cache
     groups = expanded(page_map)
@@ -218,8 +220,8 @@ def check_cells(recording: Recording, page_map: KVPageMap) -> None:
         assert group is _FREE or (tuple(group.conversations), group.running) in most
     counted = Counter(kinds)
     del counted[nothing]
-    told = [(tuple(g.conversations), g.running, g.tokens) for g in page_map.groups]
-    assert Counter(told) == Counter((*kind[:2], count) for kind, count in counted.items())
+    totals = [(tuple(g.conversations), g.running, g.tokens) for g in page_map.groups]
+    assert Counter(totals) == Counter((*kind[:2], count) for kind, count in counted.items())
     assert sum(g.tokens for g in page_map.groups if g.running) == cache.used
     assert sum(g.tokens for g in page_map.groups if not g.running) == cache.kept
 
@@ -233,7 +235,7 @@ def check_cells(recording: Recording, page_map: KVPageMap) -> None:
         (4, False),
     ],
 )
-def test_the_map_is_the_book_of_the_cells_at_every_step(seed: int, can_fork: bool) -> None:
+def test_page_map_matches_the_cell_cache_at_every_step(seed: int, can_fork: bool) -> None:
     spec = LoadSpec(
         engine="scripted",
         path="",
@@ -245,11 +247,11 @@ def test_the_map_is_the_book_of_the_cells_at_every_step(seed: int, can_fork: boo
     )
     runner = ScriptedModelRunner(spec)
     runner.can_fork = can_fork
-    guesses = AdaptiveSpeculator(
+    speculator = AdaptiveSpeculator(
         context=200, costs=StepCosts(), ngrams=NgramDrafter(200), model=None
     )
-    engine = Engine(runner, guesses if can_fork else None)
-    recording = Recording(engine, seed)
+    engine = Engine(runner, speculator if can_fork else None)
+    recording = Recorder(engine, seed)
     for page_map in recording.run(40):
         check_cells(recording, page_map)
     assert recording.frames > 100
@@ -257,7 +259,7 @@ def test_the_map_is_the_book_of_the_cells_at_every_step(seed: int, can_fork: boo
     assert engine.page_map().evicted_pages_total > 0
 
 
-def test_an_empty_cache_is_free() -> None:
+def test_page_map_of_an_empty_cache_is_one_free_run() -> None:
     spec = LoadSpec(engine="scripted", path="", context=70, script='{"reply": "a"}')
     page_map = Engine(ScriptedModelRunner(spec)).page_map()
     assert page_map == KVPageMap(
@@ -271,7 +273,7 @@ def test_an_empty_cache_is_free() -> None:
     )
 
 
-def test_what_is_shared_names_all_who_share_it() -> None:
+def test_shared_group_lists_all_conversations() -> None:
     spec = LoadSpec(engine="scripted", path="", context=512, script='{"reply": "abc"}')
     engine = Engine(ScriptedModelRunner(spec))
     stem = list(range(64))
@@ -281,8 +283,8 @@ def test_what_is_shared_names_all_who_share_it() -> None:
         while engine.has_work:
             engine.step()
     groups = engine.page_map().groups
-    told = {tuple(sorted(g.conversations)): g.tokens for g in groups}
-    assert told == {
+    totals = {tuple(sorted(g.conversations)): g.tokens for g in groups}
+    assert totals == {
         ("first", "first@1", "second"): 64,
         ("first",): 32,
         ("second",): 32,
@@ -292,7 +294,7 @@ def test_what_is_shared_names_all_who_share_it() -> None:
     assert shared.conversations[0] == "first@1"
 
 
-def test_the_last_conversations_are_remembered() -> None:
+def test_trace_keeps_the_most_recent_conversations() -> None:
     trace = ("b", "a")
     assert remember(trace, "b") is trace
     assert remember(trace, "a") == ("a", "b")

@@ -8,7 +8,7 @@ import pytest
 from ingle.backends.engine.logprobs import token_logprobs
 
 
-def test_they_are_the_log_of_the_softmax() -> None:
+def test_logprobs_are_the_log_softmax() -> None:
     logits = np.log(np.array([0.1, 0.6, 0.3], np.float32)) + 4
     scored = token_logprobs(logits, 0, 2)
     assert scored.token_id == 0
@@ -17,7 +17,7 @@ def test_they_are_the_log_of_the_softmax() -> None:
     assert [p for _, p in scored.top] == pytest.approx([math.log(0.6), math.log(0.3)], abs=1e-6)
 
 
-def test_a_large_vocabulary_loses_no_precision() -> None:
+def test_large_vocabulary_keeps_precision() -> None:
     rng = np.random.default_rng(1)
     logits = (rng.standard_normal(150_000) * 2 + 20).astype(np.float32)
     exact = logits.astype(np.float64)
@@ -29,12 +29,12 @@ def test_a_large_vocabulary_loses_no_precision() -> None:
     assert [p for _, p in scored.top] == pytest.approx(exact[order].tolist(), abs=1e-6)
 
 
-def test_what_cannot_come_has_a_number_that_json_can_carry() -> None:
+def test_impossible_tokens_have_a_finite_logprob() -> None:
     logits = np.array([0.0, -np.inf, 90.0], np.float32)
     scored = token_logprobs(logits, 1, 5)
     assert scored.logprob == -9999.0
     assert [token for token, _ in scored.top] == [2, 0, 1]
 
 
-def test_only_the_chosen_one() -> None:
+def test_no_top_logprobs_without_request() -> None:
     assert token_logprobs(np.zeros(4, np.float32), 3, 0).top == []

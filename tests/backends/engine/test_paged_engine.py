@@ -1,4 +1,4 @@
-"""The whole step loop over pages: whatever comes, every text is what it would be alone."""
+"""The step loop over a paged KV cache under random load: every text equals that of a run alone."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ MODEL = "ab" * 32
 
 
 class RandomSpeculator:
-    """Right, wrong, long, short and no guesses, as they come."""
+    """Proposes right, wrong, long, short and no drafts at random."""
 
     def __init__(self, runner: Any, seed: int) -> None:
         self._runner = runner
@@ -44,11 +44,11 @@ class RandomSpeculator:
             length = self._random.randrange(max(min(room, left, 12), 0) + 1)
             if not length:
                 continue
-            guesses = self._runner.answer(sequence.token_ids, length)
+            draft = self._runner.answer(sequence.token_ids, length)
             if self._random.random() < 0.6:
-                guesses[self._random.randrange(len(guesses))] = 41
-            room -= len(guesses)
-            drafts[sequence] = tuple(guesses)
+                draft[self._random.randrange(len(draft))] = 41
+            room -= len(draft)
+            drafts[sequence] = tuple(draft)
         return drafts
 
     def waits(self, decoding: list[Sequence], room: int) -> bool:
@@ -60,8 +60,8 @@ class RandomSpeculator:
     def forget(self, sequence: Sequence) -> None: ...
 
 
-class AlwaysAsking:
-    """Proposes all that a draft model says, whether it pays or not."""
+class AlwaysDrafting:
+    """Proposes all tokens of a draft model, whether it pays or not."""
 
     def __init__(self, drafter: ModelDrafter, seed: int) -> None:
         self._drafter = drafter
@@ -85,7 +85,7 @@ class AlwaysAsking:
 
 @dataclass(frozen=True)
 class Arrival:
-    """One request: a choice of stem and how much of it, tokens of its own, and what else it has."""
+    """One request: a shared stem and how much of it is used, its own tokens, and its options."""
 
     at: int
     stem: int
@@ -114,8 +114,8 @@ ARRIVALS = st.builds(
 )
 
 
-class Play:
-    """An engine over pages, and requests that come and go between its steps."""
+class Workload:
+    """An engine over pages, with requests that arrive and leave between its steps."""
 
     def __init__(self, engine: Engine, arrivals: list[Arrival]) -> None:
         self.engine = engine
@@ -140,7 +140,7 @@ class Play:
         deadline = time.monotonic() + 60
         step, idle = 0, False
         while not (idle and step > 80):
-            assert time.monotonic() < deadline, "somebody starves"
+            assert time.monotonic() < deadline, "a request starves"
             for arrival, group in self.groups:
                 if arrival.at == step:
                     for sequence in group:
@@ -171,23 +171,23 @@ class Play:
         self.runner.poison(free)
         self.flown += any(s.num_in_flight for s in present)
 
-    def judge(self) -> None:
-        """See that everybody got what they would get alone, and that no page is left."""
-        everybody = [sequence for _, group in self.groups for sequence in group]
-        generated = sum(sequence.num_generated for sequence in everybody)
+    def check_results(self) -> None:
+        """Check each output against a run alone, and that no page is leaked."""
+        sequences = [sequence for _, group in self.groups for sequence in group]
+        generated = sum(sequence.num_generated for sequence in sequences)
         assert self.engine.gauges().completion_tokens_total == generated
-        assert not any(s.num_in_flight or s.num_awaited for s in everybody)
+        assert not any(s.num_in_flight or s.num_awaited for s in sequences)
         assert self.engine.drain() == []
         for _, group in self.groups:
             prompt = group[0].token_ids[: group[0].prompt_length]
             most = min(group[0].max_tokens or 0, self.runner.context - len(prompt))
             expected = self.runner.answer(prompt, most)
             for sequence in group:
-                said = sequence.token_ids[len(prompt) :]
+                generated = sequence.token_ids[len(prompt) :]
                 if sequence.finish_reason is FinishReason.CANCELLED:
-                    assert said == expected[: len(said)]
+                    assert generated == expected[: len(generated)]
                 else:
-                    assert said == expected
+                    assert generated == expected
         assert self.engine.scheduler.kv.used == 0
         while self.engine.scheduler.kv.evict_oldest():
             pass
@@ -197,7 +197,7 @@ class Play:
 @pytest.mark.parametrize(
     "examples", [60, pytest.param(10_000, marks=pytest.mark.slow)], ids=["some", "many"]
 )
-def test_whatever_comes_every_text_is_what_it_would_be_alone(
+def test_output_under_random_load_equals_each_request_alone(
     number_runner: MakeRunner, examples: int
 ) -> None:
     @settings(max_examples=examples, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -212,7 +212,7 @@ def test_whatever_comes_every_text_is_what_it_would_be_alone(
         tier=st.booleans(),
         ahead=st.booleans(),
     )
-    def play(
+    def run_load(
         arrivals: list[Arrival],
         size: int,
         room: int,
@@ -232,19 +232,19 @@ def test_whatever_comes_every_text_is_what_it_would_be_alone(
             speculator = RandomSpeculator(runner, seed)
         elif drafts == "model":
             drafter = ModelDrafter(number_runner(**sizes, slots=slots, batch=batch))
-            speculator = AlwaysAsking(drafter, seed)
+            speculator = AlwaysDrafting(drafter, seed)
         store = _memory_store() if tier else None
         try:
-            game = Play(Engine(runner, speculator, store), arrivals)
+            game = Workload(Engine(runner, speculator, store), arrivals)
             game.run()
-            game.judge()
+            game.check_results()
             assert ahead or not game.flown
             assert drafter is None or drafter._kv.used == 0
         finally:
             if store is not None:
                 store.close(5)
 
-    play()
+    run_load()
 
 
 def _memory_store() -> KVStore:
@@ -256,8 +256,8 @@ MakeLife = Callable[[], tuple[Engine, KVStore]]
 
 
 @pytest.fixture
-def life(number_runner: MakeRunner, tmp_path: Path) -> Generator[MakeLife]:
-    """Makes engines that share a folder, each as another life of the same worker."""
+def restart(number_runner: MakeRunner, tmp_path: Path) -> Generator[MakeLife]:
+    """Return a factory of engines that share a folder, as successive workers of one model do."""
     stores: list[KVStore] = []
 
     def make() -> tuple[Engine, KVStore]:
@@ -288,8 +288,8 @@ def _save(engine: Engine) -> None:
         time.sleep(0.001)
 
 
-def test_another_life_goes_on_from_the_disk(life: MakeLife, tmp_path: Path) -> None:
-    engine, store = life()
+def test_restarted_engine_restores_from_disk(restart: MakeLife, tmp_path: Path) -> None:
+    engine, store = restart()
     runner: Any = engine.runner
     prompt = [i * i % 40 for i in range(700)]
     first = _ask(engine, prompt)
@@ -298,7 +298,7 @@ def test_another_life_goes_on_from_the_disk(life: MakeLife, tmp_path: Path) -> N
     _save(engine)
     assert len(list((tmp_path / MODEL).glob("*.kv"))) == 3, "256, 256 and 192 tokens"
     store.close(5)
-    engine, _ = life()
+    engine, _ = restart()
     turn = [*first.token_ids, 1, 2, 3]
     second = _ask(engine, turn)
     assert second.cached_tokens == 704
@@ -306,5 +306,5 @@ def test_another_life_goes_on_from_the_disk(life: MakeLife, tmp_path: Path) -> N
     assert second.token_ids[len(turn) :][: len(expected)] == expected
     assert _ask(engine, secret.token_ids).cached_tokens == 0
     edited = turn[:600] + [7] * 9
-    engine, _ = life()
+    engine, _ = restart()
     assert _ask(engine, edited).cached_tokens == 600, "part of a chunk is enough"

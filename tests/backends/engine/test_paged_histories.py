@@ -1,4 +1,4 @@
-"""Whatever happens to sequences, each sees in its pages what its own tokens put there."""
+"""Stateful test of the paged cache: each sequence sees only its own tokens' KV data."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ _SECRET = 1000
 
 
 class Histories(RuleBasedStateMachine):
-    """A cache, and the part of a scheduler in which anything may come next.
+    """A cache, and a scheduler that takes its actions in any order.
 
-    Two batches may be in flight at a time, the second of which awaits what the first one draws.
+    Two batches may be in flight at a time; the second awaits the tokens sampled by the first.
     """
 
     def __init__(self, make_runner: MakeRunner) -> None:
@@ -70,7 +70,7 @@ class Histories(RuleBasedStateMachine):
 
     @rule(seed=SEEDS, private=st.booleans())
     def arrive(self, seed: int, private: bool) -> None:
-        """A prompt that begins as others do."""
+        """Add a prompt that shares a prefix with others."""
         chance = random.Random(seed)
         stem = chance.choice(_STEMS)[: chance.randrange(self.runner.context)]
         self._arrive(stem + self._own(chance, private=private), private=private)
@@ -78,7 +78,7 @@ class Histories(RuleBasedStateMachine):
     @precondition(lambda self: self.ended)
     @rule(seed=SEEDS)
     def come_back(self, seed: int) -> None:
-        """The next turn of something that ended, or an edit of it."""
+        """Add the next turn of an ended sequence, or an edit of it."""
         chance = random.Random(seed)
         before = chance.choice(self.ended)
         private = before.private or chance.random() < 0.3
@@ -94,7 +94,7 @@ class Histories(RuleBasedStateMachine):
     @precondition(lambda self: self.running)
     @rule(seed=SEEDS)
     def branch(self, seed: int) -> None:
-        """Another answer to a prompt that is being read or answered."""
+        """Add another choice for a prompt that is being prefilled or answered."""
         parent = random.Random(seed).choice(self.running)
         prompt = parent.token_ids[: parent.prompt_length]
         self._arrive(prompt, private=parent.private, parent=parent)
@@ -129,7 +129,7 @@ class Histories(RuleBasedStateMachine):
     def present(self) -> list[Sequence]:
         return [*self.running, *self.leaving]
 
-    def _may_go_on(self, sequence: Sequence) -> bool:
+    def _may_continue(self, sequence: Sequence) -> bool:
         if not sequence.num_awaited:
             return True
         known = len(sequence.token_ids) + sequence.num_awaited
@@ -143,19 +143,19 @@ class Histories(RuleBasedStateMachine):
     )
     @rule(seed=SEEDS)
     def launch(self, seed: int) -> None:
-        """Some of those who run compute something, as far as there is room for it."""
+        """Launch some of the running sequences, as far as there is room."""
         chance = random.Random(seed)
         batch, room = Batch(), self.cache.available
-        for sequence in filter(self._may_go_on, self.running):
+        for sequence in filter(self._may_continue, self.running):
             most = self.cache.most([sequence], room)
             count = min(chance.choice([0, 1, 30, 300, 300]), sequence.num_pending, most)
             if not count:
                 continue
-            guesses: tuple[int, ...] = ()
+            draft: tuple[int, ...] = ()
             if count == sequence.num_pending and not self.flights:
-                guesses = self._guess(chance, sequence, most - count)
-            room -= self.cache.growth(sequence, count + len(guesses))
-            batch.add(sequence, count, guesses)
+                draft = self._draft(chance, sequence, most - count)
+            room -= self.cache.growth(sequence, count + len(draft))
+            batch.add(sequence, count, draft)
         assert room >= 0
         self.cache.reserve(batch)
         self._check_targets(batch)
@@ -165,34 +165,34 @@ class Histories(RuleBasedStateMachine):
 
     @precondition(lambda self: self.flights)
     @rule(seed=SEEDS)
-    def land(self, seed: int) -> None:
-        """What was launched first is known now."""
+    def collect(self, seed: int) -> None:
+        """Collect the oldest launched batch."""
         chance, batch = random.Random(seed), self.flights.popleft()
         results = iter(self.runner.collect())
         batch.complete()
         for chunk in batch.chunks:
-            drawn: list[int] = next(results).token_ids if chunk.samples else []
+            sampled: list[int] = next(results).token_ids if chunk.samples else []
             if chunk.sequence in self.leaving:
                 if chunk.awaits is None:
                     self.cache.grow(chunk.sequence, chunk.count)
-                self._let_go(chunk.sequence)
+                self._release(chunk.sequence)
             else:
-                self._book(chance, chunk, drawn)
+                self._record(chance, chunk, sampled)
 
-    def _guess(self, chance: random.Random, sequence: Sequence, most: int) -> tuple[int, ...]:
+    def _draft(self, chance: random.Random, sequence: Sequence, most: int) -> tuple[int, ...]:
         left = self.runner.context - len(sequence.token_ids) - 1
         length = min(chance.randrange(10), most, left)
         if length < 1:
             return ()
-        guesses = self.runner.answer(sequence.token_ids, length)
+        draft = self.runner.answer(sequence.token_ids, length)
         if chance.random() < 0.6:
-            guesses[chance.randrange(len(guesses))] = 41
-        return tuple(guesses)
+            draft[chance.randrange(len(draft))] = 41
+        return tuple(draft)
 
-    def _book(self, chance: random.Random, chunk: ScheduledChunk, drawn: list[int]) -> None:
+    def _record(self, chance: random.Random, chunk: ScheduledChunk, sampled: list[int]) -> None:
         sequence = chunk.sequence
-        # An answer may end in the midst of what was drawn.
-        kept = drawn[: chance.randint(1, len(drawn))] if drawn else []
+        # An answer may end in the middle of the sampled tokens.
+        kept = sampled[: chance.randint(1, len(sampled))] if sampled else []
         if kept and sequence.private:  # the last one is not computed yet
             kept[-1] += _SECRET
         sequence.token_ids += kept
@@ -210,10 +210,10 @@ class Histories(RuleBasedStateMachine):
     def _end(self, sequence: Sequence) -> None:
         self.running.remove(sequence)
         self.leaving.append(sequence)
-        self._let_go(sequence)
+        self._release(sequence)
         self.ended = [*self.ended[-5:], sequence]
 
-    def _let_go(self, sequence: Sequence) -> None:
+    def _release(self, sequence: Sequence) -> None:
         if not sequence.num_in_flight:
             self.leaving.remove(sequence)
             self.cache.keep(sequence)
@@ -238,7 +238,7 @@ class Histories(RuleBasedStateMachine):
             assert self.cache.evict_oldest() == (kept > 0)
 
     @invariant()
-    def every_sequence_sees_its_own(self) -> None:
+    def every_sequence_sees_its_own_tokens(self) -> None:
         if not hasattr(self, "cache"):
             return
         self.runner.poison(self.cache.pages.free_blocks)
@@ -247,7 +247,7 @@ class Histories(RuleBasedStateMachine):
             assert self.runner.read(sequence).tolist() == expected
 
     @invariant()
-    def every_page_is_in_one_place(self) -> None:
+    def every_page_has_one_owner(self) -> None:
         if not hasattr(self, "cache"):
             return
         pages = self.cache.pages
@@ -257,9 +257,9 @@ class Histories(RuleBasedStateMachine):
         own: list[int] = []
         for sequence in self.present:
             full = sequence.num_computed // self.size
-            guesses = [c.drafts for b in self.flights for c in b.chunks if c.sequence is sequence]
-            covered = -(-(sequence.num_launched + sum(map(len, guesses))) // self.size)
-            if sequence in self.leaving:  # what lands then is not booked
+            draft = [c.drafts for b in self.flights for c in b.chunks if c.sequence is sequence]
+            covered = -(-(sequence.num_launched + sum(map(len, draft))) // self.size)
+            if sequence in self.leaving:  # its sampled tokens are not recorded
                 assert len(sequence.block_table) >= covered
             else:
                 assert len(sequence.block_table) == covered
@@ -281,13 +281,13 @@ class Histories(RuleBasedStateMachine):
         assert self.runner.targets.isdisjoint([*free, *(page.index for page in tree)])
 
     @invariant()
-    def what_is_private_is_not_stored(self) -> None:
+    def private_tokens_are_not_stored(self) -> None:
         store: Any = self.store
         if store is not None:
             assert all(int(chunk.tokens.max()) < _SECRET for chunk in store._tree)
 
     def _check_targets(self, batch: Batch) -> None:
-        """Nothing is computed into a page that anybody else has, or may get."""
+        """Check that no batch writes to a page that another sequence has or may get."""
         shared = {page.index for page in _walk(self.cache.pages.root)}
         shared.update(self.cache.pages.free_blocks)
         for chunk in batch.chunks:
@@ -306,20 +306,20 @@ class Histories(RuleBasedStateMachine):
             for sequence in list(self.running):
                 self._end(sequence)
             while self.flights:
-                self.land(0)
+                self.collect(0)
             assert not self.present
             while self.cache.evict_oldest():
                 pass
             assert self.cache.used == self.cache.kept == 0
             assert sorted(self.cache.pages.free_blocks) == list(range(self.runner.num_blocks))
         if self.store is not None:
-            self.what_is_private_is_not_stored()
+            self.private_tokens_are_not_stored()
             self.store.close(5)
 
 
 def _walk(root: Block) -> list[Block]:
     pages = list(root.children.values())
-    for page in pages:  # grows while it is walked
+    for page in pages:  # grows during the loop
         pages.extend(page.children.values())
     return pages
 
@@ -327,7 +327,7 @@ def _walk(root: Block) -> list[Block]:
 @pytest.mark.parametrize(
     "examples", [150, pytest.param(10_000, marks=pytest.mark.slow)], ids=["some", "many"]
 )
-def test_any_history_leaves_every_page_in_its_place(
+def test_random_histories_keep_every_page_consistent(
     number_runner: MakeRunner, examples: int
 ) -> None:
     class Bound(Histories):

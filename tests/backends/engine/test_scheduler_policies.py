@@ -1,4 +1,4 @@
-"""Who is served before whom, on the scripted engine."""
+"""Scheduling policies on the scripted engine: fairness, priorities, preemption, overtaking."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def add_all(engine: Engine, *sequences: Sequence) -> None:
 
 
 def run_until(engine: Engine, *sequences: Sequence, limit: int = 20_000) -> int:
-    """Steps until all of them ended."""
+    """Step until all of them ended."""
     for step in range(limit):
         if all(sequence.finish_reason is not None for sequence in sequences):
             return step
@@ -78,7 +78,7 @@ def assert_empty(engine: Engine) -> None:
     assert len(engine.scheduler.waiting) == 0
 
 
-def test_one_request_is_not_held_up_by_a_hundred_of_another_client() -> None:
+def test_request_is_not_delayed_by_many_of_another_client() -> None:
     engine = make_engine(slots=2)
     flood = [interactive(10, 10, "a") for _ in range(100)]
     add_all(engine, *flood)
@@ -89,18 +89,18 @@ def test_one_request_is_not_held_up_by_a_hundred_of_another_client() -> None:
     engine.add(single)
     run_until(engine, single)
     passed = sum(sequence.finish_reason is not None for sequence in flood) - done
-    # Those who ran, and the ones of equal claim.
+    # The running ones, and those of equal claim.
     assert passed <= 4
     run_until(engine, *flood)
     assert_empty(engine)
 
 
-def test_nobody_begins_unseen() -> None:
+def test_step_without_admission_starts_no_sequence() -> None:
     engine = make_engine(slots=2)
     first, second = interactive(5, 5), interactive(5, 5)
     engine.add(first)
     assert engine.admit() == [first]
-    engine.add(second)  # as one whose cache was read meanwhile
+    engine.add(second)  # like one whose cache fetch completed meanwhile
     engine.step(admits=False)
     assert second.slot < 0
     assert engine.admit() == [second]
@@ -108,7 +108,7 @@ def test_nobody_begins_unseen() -> None:
     assert_empty(engine)
 
 
-def test_an_interactive_request_takes_the_slot_of_a_batch_one() -> None:
+def test_interactive_request_preempts_a_batch_sequence_for_its_slot() -> None:
     engine = make_engine(slots=2, capacity=512)
     jobs = [batch(40, 30, token=token) for token in (2, 3, 4)]
     add_all(engine, *jobs)
@@ -122,13 +122,13 @@ def test_an_interactive_request_takes_the_slot_of_a_batch_one() -> None:
     prompts = engine.gauges().prompt_tokens_total
     run_until(engine, question, *jobs)
     assert engine.scheduler.preemptions == 1
-    # Two more prompts and the question: what the displaced one had computed was found again.
+    # Two more prompts and the question: the preempted one reused its cached tokens.
     assert engine.gauges().prompt_tokens_total - prompts <= 5 + 40 + 1
     assert all(job.num_generated == 30 for job in jobs)
     assert_empty(engine)
 
 
-def test_an_interactive_request_takes_the_cells_of_batch_ones() -> None:
+def test_interactive_request_preempts_batch_sequences_for_cells() -> None:
     engine = make_engine(slots=4)
     jobs = [batch(40, 20, token=token) for token in (2, 3)]
     add_all(engine, *jobs)
@@ -144,7 +144,7 @@ def test_an_interactive_request_takes_the_cells_of_batch_ones() -> None:
     assert_empty(engine)
 
 
-def test_nobody_is_displaced_where_it_would_not_help() -> None:
+def test_no_preemption_when_it_would_not_free_enough_cells() -> None:
     engine = make_engine(slots=4)
     chat, job = interactive(60, 20, token=3), batch(10, 20)
     add_all(engine, chat, job)
@@ -156,7 +156,7 @@ def test_nobody_is_displaced_where_it_would_not_help() -> None:
     run_until(engine, chat, job, large)
 
 
-def test_further_choices_begin_as_soon_as_the_prompt_is_read() -> None:
+def test_further_choices_start_when_the_prompt_is_prefilled() -> None:
     engine = make_engine(slots=4)
     first = interactive(60, 40)
     second = interactive(60, 40)
@@ -169,7 +169,7 @@ def test_further_choices_begin_as_soon_as_the_prompt_is_read() -> None:
     run_until(engine, first, second)
 
 
-def test_batch_never_displaces_and_waits_for_interactive() -> None:
+def test_batch_never_preempts_and_waits_for_interactive() -> None:
     engine = make_engine(slots=1)
     add_all(engine, interactive(5, 20), batch(5, 5))
     job = batch(5, 5)
@@ -181,7 +181,7 @@ def test_batch_never_displaces_and_waits_for_interactive() -> None:
     run_until(engine, job)
 
 
-def test_batch_advances_in_the_gaps_between_interactive_requests() -> None:
+def test_batch_advances_between_interactive_requests() -> None:
     engine = make_engine(slots=1)
     job = batch(60, 20)
     engine.add(job)
@@ -194,7 +194,7 @@ def test_batch_advances_in_the_gaps_between_interactive_requests() -> None:
     assert job.num_generated == 20
 
 
-def test_preemption_for_room_takes_batch_before_interactive() -> None:
+def test_preemption_for_cells_takes_batch_before_interactive() -> None:
     engine = make_engine(slots=3)
     job = batch(30, 60)
     engine.add(job)
@@ -211,7 +211,7 @@ def test_preemption_for_room_takes_batch_before_interactive() -> None:
     assert_empty(engine)
 
 
-def test_small_requests_pass_a_large_one_but_not_for_ever() -> None:
+def test_small_requests_overtake_a_large_one_a_bounded_number_of_times() -> None:
     engine = make_engine(slots=4)
     add_all(engine, running := interactive(50, 70, token=3))
     engine.step()
@@ -229,7 +229,7 @@ def test_small_requests_pass_a_large_one_but_not_for_ever() -> None:
     assert_empty(engine)
 
 
-def test_a_question_is_read_beside_a_document() -> None:
+def test_short_prompt_is_prefilled_beside_a_long_one() -> None:
     engine = make_engine(context=4096, capacity=8192, slots=4, batch=64)
     document = interactive(2000, 5, token=3)
     engine.add(document)
@@ -242,18 +242,18 @@ def test_a_question_is_read_beside_a_document() -> None:
     run_until(engine, document)
 
 
-def test_a_question_does_not_wait_for_much_of_a_document() -> None:
+def test_short_prompt_waits_for_a_bounded_part_of_a_long_one() -> None:
     engine = make_engine(context=4096, capacity=8192, slots=4, batch=512)
     document = interactive(2000, 5, token=3)
     question = interactive(30, 5, token=4)
     add_all(engine, document, question)
     engine.step()
     assert question.num_generated == 1
-    # What a step reads beside running answers, as long as nothing was measured.
+    # The prefill budget beside running answers before anything is measured.
     assert document.num_computed + 30 == 64
 
 
-def test_a_document_is_read_although_questions_keep_coming() -> None:
+def test_long_prompt_advances_while_short_ones_keep_arriving() -> None:
     engine = make_engine(context=4096, capacity=8192, slots=8, batch=64)
     document = interactive(1000, 1, token=3)
     engine.add(document)
@@ -267,7 +267,7 @@ def test_a_document_is_read_although_questions_keep_coming() -> None:
         assert steps < 1000 / 16 + 10
 
 
-def test_the_cache_is_not_searched_again_for_who_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cache_lookup_is_not_repeated_for_waiting_requests(monkeypatch: pytest.MonkeyPatch) -> None:
     engine = make_engine(slots=4)
     searches = 0
     search = CellCache.match
@@ -322,7 +322,7 @@ ARRIVALS = st.builds(
     capacity=st.integers(CONTEXT, 3 * CONTEXT),
     can_fork=st.booleans(),
 )
-def test_whatever_comes_everybody_is_served_and_nothing_leaks(
+def test_random_load_completes_and_leaks_nothing(
     arrivals: list[Arrival], slots: int, batch_tokens: int, capacity: int, can_fork: bool
 ) -> None:
     engine = make_engine(slots=slots, batch=batch_tokens, capacity=capacity)
@@ -347,7 +347,7 @@ def test_whatever_comes_everybody_is_served_and_nothing_leaks(
         running = {sequence.slot for sequence in scheduler.running}
         assert len(running) == len(scheduler.running)
         step += 1
-        assert step < 200 + 4 * work, "somebody starves"
+        assert step < 200 + 4 * work, "a request starves"
     assert_empty(engine)
     for group, arrival in zip(groups, arrivals, strict=True):
         for sequence in group:

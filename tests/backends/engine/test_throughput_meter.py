@@ -1,4 +1,4 @@
-"""Tests of how fast prompts and answers are said to go."""
+"""`ThroughputMeter`: measured prefill and decode speed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def prompt_of(length: int) -> Sequence:
     return Sequence("r", 0, list(range(length)), SamplingParams())
 
 
-def test_what_was_measured_of_late_counts_most() -> None:
+def test_recent_measurements_weigh_most() -> None:
     rate = TokenRate(memory=1.0)
     assert rate.per_second == 0.0
     for _ in range(100):
@@ -28,7 +28,7 @@ def test_what_was_measured_of_late_counts_most() -> None:
     assert rate.per_second == pytest.approx(10, rel=0.01)
 
 
-def test_prompts_and_answers_are_told_apart() -> None:
+def test_prefill_and_decode_rates_are_separate() -> None:
     rates = ThroughputMeter()
     reading = Batch()
     reading.add(prompt_of(64), 64)
@@ -41,7 +41,7 @@ def test_prompts_and_answers_are_told_apart() -> None:
     both = Batch()
     both.add(prompt_of(1), 1)
     both.add(prompt_of(1), 1)
-    rates.observe(both, 0, 2, 9.0)  # two answers at once say nothing about one alone
+    rates.observe(both, 0, 2, 9.0)  # two concurrent answers say nothing about a single one
     mixed = Batch()
     mixed.add(prompt_of(40), 40)
     mixed.add(prompt_of(1), 1)
@@ -53,7 +53,7 @@ def test_prompts_and_answers_are_told_apart() -> None:
     assert rates.answer.per_second == pytest.approx(30.0)
 
 
-def test_gauges_tell_the_rates() -> None:
+def test_gauges_report_the_rates() -> None:
     script = '{"reply": "an answer", "step_seconds": 0.001}'
     spec = LoadSpec(engine="scripted", path="", context=256, script=script)
     engine = Engine(ScriptedModelRunner(spec))

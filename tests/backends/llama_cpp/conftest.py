@@ -1,4 +1,4 @@
-"""Runners of real models, and their logits."""
+"""Fixtures: llama.cpp runners of real models, and their logits."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LoadModel = Callable[..., LlamaModelRunner]
 
 @pytest.fixture(scope="module")
 def load_model() -> Iterator[LoadModel]:
-    """Makes runners that live as long as the test's module; keywords are fields of `LoadSpec`."""
+    """Return a factory of runners, closed after the module; keywords are fields of `LoadSpec`."""
     made: list[LlamaModelRunner] = []
 
     def load(path: Path, **fields: Any) -> LlamaModelRunner:
@@ -38,20 +38,20 @@ def load_model() -> Iterator[LoadModel]:
 
 
 def last_logits(runner: LlamaModelRunner) -> Logits:
-    """The logits of the latest step, in which one sequence sampled."""
+    """Return the logits of the latest step, in which one sequence sampled."""
     raw = llama_cpp.llama_get_logits(runner._ctx)  # pyright: ignore[reportPrivateUsage]
     return np.ctypeslib.as_array(raw, (runner.tokenizer.vocab_size,)).copy()
 
 
 @pytest.fixture(scope="session")
 def read_logits() -> Callable[[LlamaModelRunner], Logits]:
-    """Copies the logits of the latest step."""
+    """Return a function that copies the logits of the latest step."""
     return last_logits
 
 
 @pytest.fixture(scope="session")
 def compute() -> Callable[..., Logits]:
-    """Computes tokens in a slot, in chunks of exactly these sizes; returns the last logits."""
+    """Return a function that computes tokens in chunks of given sizes, for the last logits."""
 
     def compute(
         runner: LlamaModelRunner, slot: int, tokens: list[int], *sizes: int, start: int = 0

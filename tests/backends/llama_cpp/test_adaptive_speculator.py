@@ -1,9 +1,9 @@
-"""Speculation on real models: the greedy text is the one without it.
+"""Speculation on real models does not change greedy text.
 
-Steps of another shape have slightly other logits, so that two tokens that are nearly tied may
-change places. Where texts differ, the test proves such a tie: it computes the logits of that place
-in steps of several shapes, and the two tokens must be the likeliest in each, no further apart than
-the shape of the step moves them.
+Steps of another shape give slightly different logits, so two nearly tied tokens may swap. Where
+texts differ, the test proves such a tie: it computes the logits at that position in steps of
+several shapes. The two tokens must be the likeliest in each, and no further apart than the shape of
+the step moves them.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ CODE = '''class Inventory:
 
 
 class OpenRunner(LlamaModelRunner):
-    """Shows the logits of the last step."""
+    """Exposes the logits of the last step."""
 
     def logits(self, rows: int) -> NDArray[np.float32]:
         shape = (rows, self.tokenizer.vocab_size)
@@ -77,8 +77,8 @@ def runner(smollm2_path: Path) -> Iterator[OpenRunner]:
     runner.close()
 
 
-class Eager:
-    """Proposes what another one looks up, whether it pays or not."""
+class AlwaysDrafting:
+    """Proposes n-gram drafts, whether they pay or not."""
 
     def __init__(self, context: int, length: int) -> None:
         self._drafter = NgramDrafter(context)
@@ -112,26 +112,26 @@ def generate(
 def assert_same_but_for_ties(runner: OpenRunner, one: Sequence, other: Sequence) -> None:
     assert len(one.token_ids) == len(other.token_ids)
     pairs = enumerate(zip(one.token_ids, other.token_ids, strict=True))
-    place = next((place for place, (a, b) in pairs if a != b), None)
-    if place is None:
+    position = next((position for position, (a, b) in pairs if a != b), None)
+    if position is None:
         return
-    candidates = {one.token_ids[place], other.token_ids[place]}
+    candidates = {one.token_ids[position], other.token_ids[position]}
     shapes = [(512, 0, 0), (512, 3, 0), (512, 7, 0), (33, 0, 0), (1, 0, 1), (1, 0, 7), (3, 5, 40)]
-    rows = np.stack([_logits(runner, one.token_ids[:place], *shape) for shape in shapes])
+    rows = np.stack([_logits(runner, one.token_ids[:position], *shape) for shape in shapes])
     for row in rows:
-        assert set(np.argsort(-row)[:2].tolist()) == candidates, f"no tie at token {place}"
-    gaps = [float(row[one.token_ids[place]] - row[other.token_ids[place]]) for row in rows]
+        assert set(np.argsort(-row)[:2].tolist()) == candidates, f"no tie at token {position}"
+    gaps = [float(row[one.token_ids[position]] - row[other.token_ids[position]]) for row in rows]
     moved = max(gaps) - min(gaps)
-    assert min(map(abs, gaps)) <= moved, f"{gaps} at token {place}: the shape moves only {moved}"
+    assert min(map(abs, gaps)) <= moved, f"{gaps} at token {position}: the shape moves only {moved}"
 
 
 def _logits(
     runner: OpenRunner, tokens: list[int], most: int, drafts: int, between: int
 ) -> NDArray[np.float32]:
-    """Of what follows the tokens, read in pieces of `most`, the last one beside so many guesses.
+    """Return the logits after the tokens, prefilled in chunks of `most` with so many `drafts`.
 
-    Another sequence has so many cells `between` those of two pieces: attention adds up in the order
-    of cells, and rounds.
+    Another sequence holds `between` cells between two chunks: attention sums in the order of cells,
+    and rounds.
     """
     CellCache(runner)  # empties it
     sequence, other = (Sequence("r", slot, tokens * 40, GREEDY) for slot in (0, 1))
@@ -158,28 +158,28 @@ def _compute(runner: OpenRunner, sequence: Sequence, count: int, drafts: int = 0
 @pytest.mark.slow
 @pytest.mark.model
 @pytest.mark.parametrize("length", [3, 12])
-def test_copied_text_is_the_same_and_takes_fewer_steps(runner: OpenRunner, length: int) -> None:
+def test_copied_text_is_unchanged_and_takes_fewer_steps(runner: OpenRunner, length: int) -> None:
     prompt = chat(f"Copy this text exactly:\n\n{PARAGRAPH}\n\n{PARAGRAPH}")
     plain = generate(runner, prompt, None)
-    drafted = generate(runner, prompt, Eager(1024, length))
+    drafted = generate(runner, prompt, AlwaysDrafting(1024, length))
     assert_same_but_for_ties(runner, plain, drafted)
     assert drafted.accepted_tokens > 8
 
 
 @pytest.mark.slow
 @pytest.mark.model
-def test_a_story_is_the_same(runner: OpenRunner) -> None:
+def test_text_without_repetition_is_unchanged(runner: OpenRunner) -> None:
     prompt = "Once upon a time, in a small village by the sea,"
     plain = generate(runner, prompt, None)
-    assert_same_but_for_ties(runner, plain, generate(runner, prompt, Eager(1024, 4)))
+    assert_same_but_for_ties(runner, plain, generate(runner, prompt, AlwaysDrafting(1024, 4)))
     speculation = AdaptiveSpeculator(context=1024, ngrams=NgramDrafter(1024))
     assert_same_but_for_ties(runner, plain, generate(runner, prompt, speculation))
 
 
 @pytest.mark.slow
 @pytest.mark.model
-def test_several_at_once_are_the_same(runner: OpenRunner) -> None:
-    """Drafts of one sequence beside those of others, of other lengths, and none."""
+def test_batched_texts_are_unchanged(runner: OpenRunner) -> None:
+    """Drafts of one sequence beside others with drafts of other lengths, and none."""
     prompts = [chat(f"Copy this text:\n\n{PARAGRAPH}"), "one two three " * 20, chat("Hello!")]
     tokens = [runner.tokenizer.encode(p, add_special=True, parse_special=True) for p in prompts]
 
@@ -195,14 +195,14 @@ def test_several_at_once_are_the_same(runner: OpenRunner) -> None:
             engine.step()
         return sequences
 
-    for one, other in zip(together(None), together(Eager(1024, 5)), strict=True):
+    for one, other in zip(together(None), together(AlwaysDrafting(1024, 5)), strict=True):
         assert_same_but_for_ties(runner, one, other)
 
 
 @pytest.mark.model
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["draft", "auto"])
-def test_the_coder_pair_writes_what_the_larger_one_writes(
+def test_draft_model_does_not_change_code_and_edits(
     fetch_model: FetchModel, kind: SpeculationKind
 ) -> None:
     """Edits and new code, with a real draft model; "auto" may find that it does not pay."""
@@ -225,7 +225,9 @@ def test_the_coder_pair_writes_what_the_larger_one_writes(
             drafted = generate(runner, chat(text), speculation, max_tokens=96)
             assert_same_but_for_ties(runner, plain, drafted)
         if model is not None:
-            always = generate(runner, chat("Write a quicksort."), Asking(model), max_tokens=48)
+            always = generate(
+                runner, chat("Write a quicksort."), AlwaysDraftingModel(model), max_tokens=48
+            )
             plain = generate(runner, chat("Write a quicksort."), None, max_tokens=48)
             assert_same_but_for_ties(runner, plain, always)
             assert always.accepted_tokens > 16
@@ -234,8 +236,8 @@ def test_the_coder_pair_writes_what_the_larger_one_writes(
         runner.close()
 
 
-class Asking(Eager):
-    """Proposes what a draft model guesses, whether it pays or not."""
+class AlwaysDraftingModel(AlwaysDrafting):
+    """Proposes all tokens of a draft model, whether they pay or not."""
 
     def __init__(self, model: ModelDrafter) -> None:
         super().__init__(1024, 4)

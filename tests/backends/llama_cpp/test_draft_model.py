@@ -1,4 +1,4 @@
-"""Draft models: pairs that match and pairs that do not, made here of random weights."""
+"""Draft models of llama.cpp: matching and mismatched pairs of random models."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ MakeModel = Callable[..., Path]
 
 @pytest.fixture(scope="module")
 def make_model(tmp_path_factory: pytest.TempPathFactory) -> MakeModel:
-    """Writes a tiny Llama; equal seeds are equal models."""
+    """Return a factory of tiny Llama files; equal seeds give equal models."""
     folder = tmp_path_factory.mktemp("models")
 
     def make(name: str, *, seed: int = 0, vocab: int = VOCAB, bos: int = 1, odd: str = "") -> Path:
@@ -116,8 +116,8 @@ def generate(
     return [sequence.token_ids for sequence in sequences], engine
 
 
-class Asking:
-    """Proposes whatever the draft model guesses: what pays is for real machines to find out."""
+class AlwaysDrafting:
+    """Proposes all tokens of the draft model, whether they pay or not."""
 
     def __init__(self, model: ModelDrafter) -> None:
         self._model = model
@@ -141,14 +141,14 @@ class Asking:
     "sampling",
     [SamplingParams(temperature=0), SamplingParams(temperature=0.3, seed=3, repeat_penalty=1.1)],
 )
-def test_a_draft_model_changes_nothing(
+def test_draft_model_does_not_change_output(
     target: LlamaModelRunner, make_model: MakeModel, sampling: SamplingParams, seed: int
 ) -> None:
-    """The same model as its own draft is mostly right, another of the same tokenizer seldom."""
+    """The same model as its own draft is mostly right; another with the same tokenizer seldom."""
     plain, _ = generate(target, None, sampling)
     draft = make_model(f"draft{seed}", seed=seed)
     drafter = open_drafter(spec_of(make_model("target"), draft), target, StepCosts())
-    drafted, engine = generate(target, Asking(drafter), sampling)
+    drafted, engine = generate(target, AlwaysDrafting(drafter), sampling)
     drafter.close()
     assert drafted == plain
     gauges = engine.gauges()
@@ -166,7 +166,7 @@ def test_a_draft_model_changes_nothing(
         ({"odd": "other"}, "token 20 is not the same text"),
     ],
 )
-def test_tokenizers_that_differ_are_no_pair(
+def test_draft_model_with_another_tokenizer_is_rejected(
     target: LlamaModelRunner, make_model: MakeModel, fields: dict[str, int | str], reason: str
 ) -> None:
     draft = make_model(f"odd-{'-'.join(fields)}", **fields)
@@ -175,18 +175,18 @@ def test_tokenizers_that_differ_are_no_pair(
     assert "same family" in str(caught.value.hint)
 
 
-def test_padding_of_the_vocabulary_is_no_difference(
+def test_vocabulary_padding_is_not_a_mismatch(
     target: LlamaModelRunner, make_model: MakeModel
 ) -> None:
-    """The longer one's tokens do not exist for the other, and are never guessed."""
+    """The additional tokens of the larger vocabulary are never drafted."""
     draft = make_model("padded", vocab=VOCAB + 24)
     costs = StepCosts()
     drafter = open_drafter(spec_of(make_model("target"), draft), target, costs)
     sequence = Sequence("r", 0, [1, 3, 7], SamplingParams(temperature=0))
     for _ in range(10):
         assert drafter.catch_up(sequence)
-        for guessed in drafter.draft([sequence], 4).values():
-            assert all(token < VOCAB for token in guessed.tokens)
+        for draft in drafter.draft([sequence], 4).values():
+            assert all(token < VOCAB for token in draft.tokens)
         sequence.token_ids.append(len(sequence.token_ids) % VOCAB)
     drafter.close()
 
@@ -196,7 +196,7 @@ def info_of(spec: LoadSpec) -> ModelInfo:
         return info
 
 
-def test_a_model_loads_without_a_draft_that_cannot_be_had(
+def test_model_loads_without_an_unusable_draft_model(
     make_model: MakeModel, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     target, good = make_model("target"), make_model("draft0")
@@ -218,16 +218,16 @@ def test_a_model_loads_without_a_draft_that_cannot_be_had(
 @pytest.mark.parametrize(
     ("kind", "used"), [("auto", "ngram"), ("ngram", "ngram"), ("off", "off"), ("draft", "off")]
 )
-def test_what_is_used_without_a_draft(
+def test_speculation_kind_without_a_draft_model(
     make_model: MakeModel, kind: SpeculationKind, used: SpeculationKind
 ) -> None:
     assert info_of(spec_of(make_model("target"), None, kind)).speculation == used
 
 
-def test_the_log_stays_with_the_model_that_runs(
+def test_closed_draft_model_leaves_the_log_to_the_target(
     target: LlamaModelRunner, make_model: MakeModel
 ) -> None:
-    """A draft model that comes and goes leaves errors where they are read."""
+    """Later errors are still read by the target's log."""
     drafter = open_drafter(spec_of(make_model("target"), make_model("draft0")), target, StepCosts())
     drafter.close()
     target.listen()
@@ -237,7 +237,7 @@ def test_the_log_stays_with_the_model_that_runs(
         )
 
 
-def test_a_spec_goes_over_the_wire(make_model: MakeModel) -> None:
+def test_load_spec_with_a_draft_survives_serialisation(make_model: MakeModel) -> None:
     spec = spec_of(make_model("target"), make_model("draft0"))
     encoded = msgspec.msgpack.encode(spec)
     assert msgspec.msgpack.decode(encoded, type=LoadSpec) == spec

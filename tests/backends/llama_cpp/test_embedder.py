@@ -1,4 +1,4 @@
-"""Embedding and ranking models through llama.cpp, against llama-cpp-python's own `Llama`."""
+"""Embedding and reranking models through llama.cpp, against llama-cpp-python's own `Llama`."""
 
 from __future__ import annotations
 
@@ -63,13 +63,13 @@ def minilm(minilm_path: Path) -> Iterator[LlamaEmbedder]:
 
 
 @pytest.mark.model
-def test_vectors_equal_the_references(minilm: LlamaEmbedder, minilm_path: Path) -> None:
+def test_vectors_equal_the_reference(minilm: LlamaEmbedder, minilm_path: Path) -> None:
     expected = reference_vectors(minilm_path, *TEXTS, n_ctx=512, n_batch=512, n_ubatch=512)
     assert np.abs(one_by_one(minilm, *TEXTS) - expected).max() < 1e-5
 
 
 @pytest.mark.model
-def test_vectors_mean_something(minilm: LlamaEmbedder) -> None:
+def test_similar_texts_have_similar_vectors(minilm: LlamaEmbedder) -> None:
     cat, kitten, physics, pet, mechanics = one_by_one(
         minilm,
         "cat",
@@ -84,19 +84,19 @@ def test_vectors_mean_something(minilm: LlamaEmbedder) -> None:
 
 
 @pytest.mark.model
-def test_a_text_is_the_same_alone_and_in_a_batch(minilm: LlamaEmbedder) -> None:
-    """Flash attention rounds otherwise in another layout, and this file's three bits amplify it."""
+def test_vector_of_a_text_does_not_depend_on_the_batch(minilm: LlamaEmbedder) -> None:
+    """Flash attention rounds differently in another layout; this file's three bits amplify it."""
     alone = one_by_one(minilm, *TEXTS)
     together = normalized(minilm.compute(tokens_of(minilm, *TEXTS)))
     turned = normalized(minilm.compute(tokens_of(minilm, *reversed(TEXTS))))[::-1]
     assert (alone * together).sum(axis=1).min() > 0.999
     assert (alone * turned).sum(axis=1).min() > 0.999
     near = np.abs(alone @ alone.T - np.eye(len(TEXTS))).max()
-    assert near < 0.9  # so that a mix-up of two texts would show
+    assert near < 0.9  # so that swapped texts would fail
 
 
 @pytest.mark.model
-def test_the_longest_text_and_the_most_texts(minilm: LlamaEmbedder) -> None:
+def test_longest_text_and_largest_batch(minilm: LlamaEmbedder) -> None:
     longest = minilm.text_inputs().build("word " * 2000, 0, truncate=True)
     assert len(longest) == minilm.context == 512
     assert longest[0] == 101
@@ -107,7 +107,7 @@ def test_the_longest_text_and_the_most_texts(minilm: LlamaEmbedder) -> None:
 
 
 @pytest.mark.model
-def test_what_it_says_of_itself(minilm: LlamaEmbedder) -> None:
+def test_info_reports_the_embedding_model(minilm: LlamaEmbedder) -> None:
     info = minilm.info()
     assert (info.task, info.dimensions, info.context) == (ModelTask.EMBED, 384, 512)
     assert info.kv_bytes == info.kv_capacity == 0
@@ -131,10 +131,10 @@ def test_nomic_equals_the_reference(nomic_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.model
-def test_a_causal_model_embeds_by_its_last_token(smollm2_path: Path) -> None:
-    """The model was not trained for it: what is tested is that all tokens but the last count too.
+def test_causal_model_uses_last_token_pooling(smollm2_path: Path) -> None:
+    """Checks that all tokens count, not only the last; the model was not trained for embeddings.
 
-    Reading in pieces shifts a quantised model's numbers a little, so vectors are near, not equal.
+    Chunked prefill changes a quantised model's numbers a little, so vectors are near, not equal.
     """
     texts = [*TEXTS[:4], "x " * 700, "y " * 700]
     embedder = make_embedder(smollm2_path, context=2048, pooling=Pooling.LAST)
@@ -155,7 +155,7 @@ def test_a_causal_model_embeds_by_its_last_token(smollm2_path: Path) -> None:
 
 
 @pytest.mark.parametrize("pooling", [Pooling.MEAN, Pooling.CLS, Pooling.LAST])
-def test_pooling_can_be_chosen(make_bert: MakeBert, pooling: Pooling) -> None:
+def test_pooling_option(make_bert: MakeBert, pooling: Pooling) -> None:
     path = make_bert()
     embedder = make_embedder(path, context=64, pooling=pooling)
     try:
@@ -167,8 +167,8 @@ def test_pooling_can_be_chosen(make_bert: MakeBert, pooling: Pooling) -> None:
     assert np.abs(ours - expected).max() < 1e-5
 
 
-def test_mechanics_of_ranking_with_random_weights(make_bert: MakeBert) -> None:
-    """No real ranking model can be fetched: order and range are tested, not the quality."""
+def test_reranking_with_random_weights(make_bert: MakeBert) -> None:
+    """No real reranking model can be fetched: order and range are tested, not the quality."""
     embedder = make_embedder(make_bert(ranks=True), context=64, task=ModelTask.RERANK)
     try:
         pairs = embedder.text_pairs()
@@ -186,7 +186,7 @@ def test_mechanics_of_ranking_with_random_weights(make_bert: MakeBert) -> None:
     assert len(set(together.tolist())) == 4
 
 
-def test_a_pair_that_is_too_long(make_bert: MakeBert) -> None:
+def test_too_long_pair_is_rejected(make_bert: MakeBert) -> None:
     embedder = make_embedder(make_bert(ranks=True), context=64, task=ModelTask.RERANK)
     try:
         pairs = embedder.text_pairs()

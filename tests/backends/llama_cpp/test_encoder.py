@@ -1,4 +1,4 @@
-"""A model that embeds text and writes none, loaded as if it did."""
+"""Loading an encoder-only embedding model for generation."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ingle.backends.base.load_spec import LoadSpec
 from ingle.backends.llama_cpp.model_runner import LlamaModelRunner
 
 
-def test_an_encoder_is_refused_with_a_sentence(make_bert: Callable[..., Path]) -> None:
+def test_encoder_is_rejected_for_generation(make_bert: Callable[..., Path]) -> None:
     spec = LoadSpec(engine="llama.cpp", path=str(make_bert()), context=64)
     with pytest.raises(LoadFailed, match=r"bert\.gguf .* does not write text"):
         LlamaModelRunner(spec)

@@ -15,7 +15,7 @@ BLOCKS, EXPERTS, WIDTH, INSIDE, VOCAB = 2, 4, 64, 32, 32
 
 @pytest.fixture
 def mixture(tmp_path: Path) -> Path:
-    """A tiny mixture of experts."""
+    """Return the path of a tiny mixture of experts."""
     writer = gguf.GGUFWriter(tmp_path / "mixture.gguf", "qwen3moe")
     writer.add_block_count(BLOCKS)
     writer.add_context_length(256)
@@ -59,7 +59,7 @@ def mixture(tmp_path: Path) -> Path:
     return tmp_path / "mixture.gguf"
 
 
-def test_llama_cpp_takes_the_list_of_experts(mixture: Path) -> None:
+def test_llama_cpp_accepts_the_expert_overrides(mixture: Path) -> None:
     for blocks in (0, 1, BLOCKS):
         log = NativeLog()
         model = LlamaModel(mixture, gpu_layers=0, cpu_experts=blocks, log=log)
@@ -69,7 +69,7 @@ def test_llama_cpp_takes_the_list_of_experts(mixture: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "stays"),
+    ("name", "on_cpu"),
     [
         ("blk.0.ffn_up_exps.weight", True),
         ("blk.2.ffn_down_exps.bias", True),
@@ -80,5 +80,5 @@ def test_llama_cpp_takes_the_list_of_experts(mixture: Path) -> None:
         ("output.weight", False),
     ],
 )
-def test_only_the_experts_of_the_first_blocks_stay(name: str, stays: bool) -> None:
-    assert (re.search(experts_pattern(3), name) is not None) is stays
+def test_only_experts_of_the_first_blocks_stay_on_the_cpu(name: str, on_cpu: bool) -> None:
+    assert (re.search(experts_pattern(3), name) is not None) is on_cpu

@@ -1,6 +1,6 @@
-"""A model with recurrent layers beside attention: its state cannot be cut, but gone back to.
+"""Prefix reuse by checkpoints in a hybrid model, whose recurrent state cannot be truncated.
 
-No real one is to be had from a package index, so that this one is made here, of random weights.
+The model has random weights, because no real one is available from a package index.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ WIDTH, HEADS, WIDER, VOCAB, LAYERS = 32, 2, 64, 64, 4
 
 @pytest.fixture(scope="module")
 def lfm2(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two layers of short convolutions and two of attention, in turn."""
+    """Return the path of a model with two short-convolution and two attention layers."""
     path = tmp_path_factory.mktemp("lfm2") / "lfm2.gguf"
     writer = gguf.GGUFWriter(path, "lfm2")
     writer.add_block_count(LAYERS)
@@ -104,7 +104,7 @@ def runner(lfm2: Path) -> Iterator[LlamaModelRunner]:
 
 @pytest.fixture(scope="module")
 def cold(lfm2: Path) -> Iterator[LlamaModelRunner]:
-    """Another one of the same model, which remembers nothing between two questions."""
+    """Return another runner of the same model, whose cache is cleared between prompts."""
     yield from _opened(lfm2)
 
 
@@ -121,7 +121,7 @@ def chat(seed: int, length: int) -> list[int]:
     return np.random.default_rng(seed).integers(2, VOCAB, length).tolist()
 
 
-def ask_anew(runner: LlamaModelRunner, sequence: Sequence) -> Sequence:
+def ask_without_cache(runner: LlamaModelRunner, sequence: Sequence) -> Sequence:
     again = ask(Engine(runner), sequence.token_ids[: sequence.prompt_length])
     assert again.cached_tokens == 0
     return again
@@ -131,7 +131,7 @@ def answer(sequence: Sequence) -> list[int]:
     return sequence.token_ids[sequence.prompt_length :]
 
 
-def test_an_edit_goes_on_from_the_checkpoint_before_it(
+def test_edit_resumes_from_the_checkpoint_before_it(
     runner: LlamaModelRunner, cold: LlamaModelRunner
 ) -> None:
     assert not runner.can_fork
@@ -145,7 +145,7 @@ def test_an_edit_goes_on_from_the_checkpoint_before_it(
         assert edited.cached_tokens == turn.prompt_length - 4
 
 
-def test_asking_again_computes_the_end_of_the_prompt_only(runner: LlamaModelRunner) -> None:
+def test_repeated_prompt_computes_only_its_end(runner: LlamaModelRunner) -> None:
     engine = Engine(runner)
     first = ask(engine, chat(1, 300))
     again = ask(engine, chat(1, 300))
@@ -153,7 +153,7 @@ def test_asking_again_computes_the_end_of_the_prompt_only(runner: LlamaModelRunn
     assert answer(again) == answer(first)
 
 
-def test_parallel_conversations_do_not_disturb_each_other(
+def test_parallel_conversations_do_not_interfere(
     runner: LlamaModelRunner, cold: LlamaModelRunner
 ) -> None:
     engine = Engine(runner)
@@ -161,4 +161,4 @@ def test_parallel_conversations_do_not_disturb_each_other(
     for turn in turns:
         following = ask(engine, turn.token_ids + chat(7, 30))
         assert following.cached_tokens == len(turn.token_ids) - 1
-        assert answer(following) == answer(ask_anew(cold, following))
+        assert answer(following) == answer(ask_without_cache(cold, following))

@@ -1,4 +1,4 @@
-"""Quantized KV caches and flash attention, against the plain f16 cache of the same model."""
+"""Quantised KV caches and flash attention against the f16 cache of the same model."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PROMPT, MEASURED = 256, 96
 
 @pytest.fixture(scope="module")
 def text(smollm2_path: Path, load_model: LoadModel) -> list[int]:
-    """Tokens of prose."""
+    """Return tokens of prose."""
     encode = load_model(smollm2_path).tokenizer.encode
     prose = LICENCE.read_text()[2000:]
     return encode(prose, add_special=True, parse_special=False)[: PROMPT + MEASURED]
@@ -36,7 +36,7 @@ def text(smollm2_path: Path, load_model: LoadModel) -> list[int]:
 
 @pytest.fixture(scope="module")
 def follow(text: list[int], compute: Compute) -> Callable[[LlamaModelRunner], Logits]:
-    """The logits along the text, token by token, so that each step reads the cache."""
+    """Return a function that computes logits along the text, one token per step."""
 
     def follow(runner: LlamaModelRunner) -> Logits:
         compute(runner, 0, text[:PROMPT], 64, 64, 64, 64)
@@ -49,12 +49,12 @@ def follow(text: list[int], compute: Compute) -> Callable[[LlamaModelRunner], Lo
 
 @pytest.fixture(scope="module")
 def plain(smollm2_path: Path, load_model: LoadModel, follow: Callable[..., Logits]) -> Logits:
-    """What the f16 cache gives."""
+    """Return the logits with the f16 cache."""
     return follow(load_model(smollm2_path))
 
 
 def agreement(left: Logits, right: Logits) -> float:
-    """The share of positions with the same likeliest token."""
+    """Return the share of positions with the same likeliest token."""
     return float((left.argmax(1) == right.argmax(1)).mean())
 
 
@@ -70,7 +70,7 @@ def perplexity(logits: Logits, tokens: list[int]) -> float:
     ("kv_type", "largest", "mean", "agreeing", "perplexity_ratio"),
     [(KVType.Q8_0, 4.0, 0.4, 0.9, 1.05), (KVType.Q4_0, 20.0, 1.5, 0.7, 1.2)],
 )
-def test_a_quantized_cache_says_nearly_the_same(
+def test_quantized_cache_hardly_changes_the_logits(
     smollm2_path: Path,
     load_model: LoadModel,
     follow: Callable[[LlamaModelRunner], Logits],
@@ -82,7 +82,7 @@ def test_a_quantized_cache_says_nearly_the_same(
     agreeing: float,
     perplexity_ratio: float,
 ) -> None:
-    """Other order of summation alone moves these logits by 0.2 on average, 1.6 at most."""
+    """Another order of summation alone moves these logits by 0.2 on average, 1.6 at most."""
     logits = follow(load_model(smollm2_path, kv_type=kv_type))
     difference = np.abs(logits - plain)
     assert 0.01 < difference.mean() < mean
@@ -95,10 +95,10 @@ def test_a_quantized_cache_says_nearly_the_same(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kv_type", QUANTIZED)
-def test_shared_cut_and_restored_prefixes_are_exact(
+def test_forked_truncated_and_restored_prefixes_are_exact(
     smollm2_path: Path, load_model: LoadModel, compute: Compute, text: list[int], kv_type: KVType
 ) -> None:
-    """What is in the cache was quantized once; it is not read and written again."""
+    """Cached values are quantised once, and not again when copied."""
     runner = load_model(smollm2_path, kv_type=kv_type)
     cold = compute(runner, 1, text, 128, 128, MEASURED)
     runner.release(1)
@@ -120,7 +120,7 @@ def test_shared_cut_and_restored_prefixes_are_exact(
 
 
 @pytest.mark.slow
-def test_flash_attention_computes_the_same(
+def test_flash_attention_does_not_change_the_logits(
     smollm2_path: Path,
     load_model: LoadModel,
     follow: Callable[[LlamaModelRunner], Logits],
@@ -142,7 +142,7 @@ def test_flash_attention_computes_the_same(
 
 
 @pytest.mark.parametrize(("kv_type", "share"), [(KVType.Q8_0, 34 / 64), (KVType.Q4_0, 18 / 64)])
-def test_a_quantized_cache_is_smaller_and_says_so(
+def test_quantized_cache_is_smaller_and_reported_in_info(
     smollm2_path: Path, load_model: LoadModel, kv_type: KVType, share: float
 ) -> None:
     plain, info = (load_model(smollm2_path, kv_type=t).info() for t in (KVType.F16, kv_type))
@@ -152,7 +152,7 @@ def test_a_quantized_cache_is_smaller_and_says_so(
 
 
 @pytest.mark.parametrize("kv_type", QUANTIZED)
-def test_a_quantized_cache_needs_flash_attention(kv_type: KVType) -> None:
+def test_quantized_cache_requires_flash_attention(kv_type: KVType) -> None:
     fields: dict[str, Any] = {"kv_type": kv_type, "flash_attention": "off"}
     spec = LoadSpec(engine="llama.cpp", path="/nowhere.gguf", context=512, **fields)
     with pytest.raises(LoadFailed, match=f"{kv_type} KV cache needs flash attention") as caught:

@@ -1,4 +1,4 @@
-"""What a load specification changes about a real model's process."""
+"""Effect of load options on a real model's process: threads, mmap, mlock, layers, context."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LoadModel = Callable[..., LlamaModelRunner]
 linux_only = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
 
-def test_the_device_tells_the_threads(smollm2_path: Path, load_model: LoadModel) -> None:
+def test_info_reports_the_number_of_threads(smollm2_path: Path, load_model: LoadModel) -> None:
     runner = load_model(smollm2_path, threads=1)
     assert runner.info().device == "CPU, 1 thread"
     context = runner._ctx  # pyright: ignore[reportPrivateUsage]
@@ -32,10 +32,10 @@ def test_the_device_tells_the_threads(smollm2_path: Path, load_model: LoadModel)
 
 
 @linux_only
-def test_a_hybrid_processor_computes_on_its_fast_cores(
+def test_hybrid_processor_uses_its_fast_cores(
     smollm2_path: Path, load_model: LoadModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Here one core of the machine plays the fast one."""
+    """One core of this machine stands in for the fast ones."""
     before = os.sched_getaffinity(0)
     if len(before) < 2:
         pytest.skip("there is one CPU only")
@@ -54,7 +54,7 @@ def test_a_hybrid_processor_computes_on_its_fast_cores(
 
 @linux_only
 @pytest.mark.parametrize("mapped", [True, False])
-def test_weights_are_mapped_or_read(
+def test_mmap_option_maps_or_reads_the_weights(
     smollm2_path: Path, load_model: LoadModel, mapped: bool
 ) -> None:
     def mappings() -> int:
@@ -90,7 +90,7 @@ print(json.dumps([locked, runner.info().weights_bytes, runner.info().warnings]))
 
 @linux_only
 @pytest.mark.parametrize("limit", [2**20, 0])
-def test_weights_are_locked_or_a_warning_says_why_not(smollm2_path: Path, limit: int) -> None:
+def test_mlock_locks_the_weights_or_warns(smollm2_path: Path, limit: int) -> None:
     done = subprocess.run(
         [sys.executable, "-P", "-c", LOAD_LOCKED, str(smollm2_path), str(limit)],
         capture_output=True,
@@ -103,9 +103,7 @@ def test_weights_are_locked_or_a_warning_says_why_not(smollm2_path: Path, limit:
         assert warning.startswith("The weights are not locked in memory (Cannot allocate memory)")
 
 
-def test_layers_for_a_gpu_that_is_not_there_are_told(
-    smollm2_path: Path, load_model: LoadModel
-) -> None:
+def test_gpu_layers_without_a_gpu_are_a_warning(smollm2_path: Path, load_model: LoadModel) -> None:
     if llama_cpp.llama_supports_gpu_offload():
         pytest.skip("this build of llama.cpp has a GPU")
     info = load_model(smollm2_path, gpu_layers=5).info()
@@ -115,7 +113,7 @@ def test_layers_for_a_gpu_that_is_not_there_are_told(
     assert "finds no GPU" in info.warnings[0]
 
 
-def test_the_context_is_what_was_asked_for(smollm2_path: Path, load_model: LoadModel) -> None:
-    """The cache is rounded up to whole blocks, which a request does not get to see."""
+def test_info_reports_the_requested_context(smollm2_path: Path, load_model: LoadModel) -> None:
+    """The cache is rounded up to whole blocks, which requests cannot use."""
     info = load_model(smollm2_path, context=1000).info()
     assert (info.context, info.kv_capacity) == (1000, 1024)

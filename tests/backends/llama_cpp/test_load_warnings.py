@@ -23,12 +23,12 @@ def spec(**fields: Any) -> LoadSpec:
     return LoadSpec(engine="llama.cpp", path="/model.gguf", context=512, **fields)
 
 
-@pytest.mark.parametrize("asked", [-1, 0])
-def test_the_cpu_is_as_good_as_any(log: NativeLog, asked: int) -> None:
-    assert load_warnings(spec(gpu_layers=asked), log, LAYERS) == []
+@pytest.mark.parametrize("requested", [-1, 0])
+def test_no_warning_without_requested_gpu_layers(log: NativeLog, requested: int) -> None:
+    assert load_warnings(spec(gpu_layers=requested), log, LAYERS) == []
 
 
-def test_layers_for_a_gpu_that_is_not_there(log: NativeLog) -> None:
+def test_gpu_layers_without_a_gpu_are_a_warning(log: NativeLog) -> None:
     [warning] = load_warnings(spec(gpu_layers=20), log, LAYERS)
     assert warning == (
         "gpu_layers is 20, but llama.cpp finds no GPU it can use; all layers run on the CPU."
@@ -36,16 +36,18 @@ def test_layers_for_a_gpu_that_is_not_there(log: NativeLog) -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "placed", "warned"), [(20, 20, 0), (99, 31, 0), (20, 12, 1), (99, 30, 1)]
+    ("requested", "placed", "warned"), [(20, 20, 0), (99, 31, 0), (20, 12, 1), (99, 30, 1)]
 )
-def test_layers_on_a_gpu(log: NativeLog, asked: int, placed: int, warned: int) -> None:
+def test_warning_when_fewer_layers_are_on_the_gpu(
+    log: NativeLog, requested: int, placed: int, warned: int
+) -> None:
     log.gpus, log.layers_on_gpu = ["CUDA0"], placed
-    warnings = load_warnings(spec(gpu_layers=asked), log, LAYERS)
+    warnings = load_warnings(spec(gpu_layers=requested), log, LAYERS)
     assert len(warnings) == warned
     assert all(f"{placed} are on a GPU" in warning for warning in warnings)
 
 
-def test_locked_memory_is_missed_only_where_it_was_asked_for(log: NativeLog) -> None:
+def test_failed_mlock_is_a_warning_only_when_requested(log: NativeLog) -> None:
     log.lock_failure = "Cannot allocate memory"
     assert load_warnings(spec(), log, LAYERS) == []
     [warning] = load_warnings(spec(mlock=True), log, LAYERS)
@@ -53,7 +55,7 @@ def test_locked_memory_is_missed_only_where_it_was_asked_for(log: NativeLog) -> 
     assert "ulimit -l" in warning
 
 
-def test_flash_attention_is_missed_only_where_it_was_asked_for(log: NativeLog) -> None:
+def test_missing_flash_attention_is_a_warning_only_when_requested(log: NativeLog) -> None:
     log.flash_attention = False
     assert load_warnings(spec(flash_attention="auto"), log, LAYERS) == []
     assert len(load_warnings(spec(flash_attention="on"), log, LAYERS)) == 1

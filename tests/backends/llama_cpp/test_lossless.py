@@ -1,8 +1,7 @@
-"""Sampling with drafts draws from the same distribution as sampling without.
+"""Speculative decoding is lossless: sampling with drafts has the distribution of sampling without.
 
-The model is made here: its attention is silenced, so that the next token depends on the last one
-alone and every distribution it can ever draw from is known exactly. Drafts, verification, sampler
-chains and scheduler are the real ones.
+The test's model has its attention silenced: the next token depends only on the last one, so every
+distribution is known exactly. Drafts, verification, sampler chains and scheduler are the real ones.
 """
 
 from __future__ import annotations
@@ -30,11 +29,11 @@ SAMPLING = SamplingParams(temperature=0.9, top_k=10, top_p=1.0, min_p=0.0, seed=
 """With one seed, each sequence still has its own: its index is added."""
 
 Probabilities = NDArray[np.float64]
-Guess = Callable[[int], int]
+DraftRule = Callable[[int], int]
 
 
 class OpenRunner(LlamaModelRunner):
-    """Shows the logits of the last step."""
+    """Exposes the logits of the last step."""
 
     def logits(self) -> Probabilities:
         shape = (1, VOCAB)
@@ -62,7 +61,7 @@ def runner(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OpenRunner]:
 
 @pytest.fixture(scope="module")
 def transitions(runner: OpenRunner) -> Probabilities:
-    """Row t holds the probabilities of what follows token t, worked out here from the logits."""
+    """Return the probabilities of the tokens after token t in row t, from the logits."""
     matrix = np.zeros((VOCAB, VOCAB))
     for token in range(VOCAB):
         sequence = Sequence("r", 0, [token], SamplingParams(temperature=0))
@@ -79,11 +78,11 @@ def transitions(runner: OpenRunner) -> Probabilities:
     return matrix
 
 
-class Guesser:
-    """Drafts two tokens for everybody, by a rule that knows the last one."""
+class FixedSpeculator:
+    """Drafts two tokens for every sequence by a rule that sees the last token."""
 
-    def __init__(self, guess: Guess) -> None:
-        self._guess = guess
+    def __init__(self, draft_rule: DraftRule) -> None:
+        self._draft_rule = draft_rule
 
     def propose(self, decoding: list[Sequence], room: int) -> dict[Sequence, tuple[int, ...]]:
         drafts: dict[Sequence, tuple[int, ...]] = {}
@@ -91,7 +90,7 @@ class Guesser:
             most = min(2, room // len(decoding), LENGTH - sequence.num_generated - 1)
             tokens = [sequence.token_ids[-1]]
             for _ in range(most):
-                tokens.append(self._guess(tokens[-1]))
+                tokens.append(self._draft_rule(tokens[-1]))
             drafts[sequence] = tuple(tokens[1:])
         return drafts
 
@@ -103,9 +102,11 @@ class Guesser:
     def forget(self, sequence: Sequence) -> None: ...
 
 
-def draw(runner: LlamaModelRunner, guess: Guess) -> tuple[NDArray[np.int64], Engine]:
-    """How often each token followed each other one, over all sequences."""
-    engine = Engine(runner, Guesser(guess))
+def count_transitions(
+    runner: LlamaModelRunner, draft_rule: DraftRule
+) -> tuple[NDArray[np.int64], Engine]:
+    """Return how often each token followed each other one, over all sequences."""
+    engine = Engine(runner, FixedSpeculator(draft_rule))
     sequences = [
         Sequence("r", index, [2 + index % 20], SAMPLING, max_tokens=LENGTH, ignore_eos=True)
         for index in range(SEQUENCES)
@@ -121,9 +122,9 @@ def draw(runner: LlamaModelRunner, guess: Guess) -> tuple[NDArray[np.int64], Eng
 
 
 def deviation(counts: NDArray[np.int64], transitions: Probabilities) -> float:
-    """Pearson's chi-square of all rows, in standard deviations (Wilson and Hilferty 1931)."""
+    """Return Pearson's chi-square of all rows in standard deviations (Wilson and Hilferty 1931)."""
     expected = counts.sum(axis=1, keepdims=True) * transitions
-    assert not counts[transitions == 0].any(), "a token was drawn that cannot be"
+    assert not counts[transitions == 0].any(), "an impossible token was sampled"
     tested = expected >= 5
     square = float((((counts - expected) ** 2)[tested] / expected[tested]).sum())
     freedom = int((tested.sum(axis=1) - 1).clip(min=0).sum())
@@ -134,17 +135,17 @@ def deviation(counts: NDArray[np.int64], transitions: Probabilities) -> float:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("adversary", ["likeliest", "unlikeliest", "random"])
-def test_drafts_leave_the_distribution_alone(
+def test_drafts_do_not_change_the_distribution(
     runner: OpenRunner, transitions: Probabilities, adversary: str
 ) -> None:
     rng = np.random.default_rng(11)
     possible = np.where(transitions > 0, transitions, 2)
-    guesses: dict[str, Guess] = {
+    rules: dict[str, DraftRule] = {
         "likeliest": lambda last: int(transitions[last].argmax()),
         "unlikeliest": lambda last: int(possible[last].argmin()),
         "random": lambda _: int(rng.integers(VOCAB)),
     }
-    counts, engine = draw(runner, guesses[adversary])
+    counts, engine = count_transitions(runner, rules[adversary])
     assert counts.sum() == SEQUENCES * LENGTH > 100_000
     assert deviation(counts, transitions) < 3.5
     gauges = engine.gauges()
@@ -155,8 +156,8 @@ def test_drafts_leave_the_distribution_alone(
     assert low < rate < high
 
 
-def test_the_test_would_notice(transitions: Probabilities) -> None:
-    """A verifier that draws again from everything after a refusal favours what was guessed."""
+def test_deviation_detects_a_wrong_verifier(transitions: Probabilities) -> None:
+    """A verifier that resamples from the full distribution after a rejection favours drafts."""
     rng = np.random.default_rng(3)
     counts = np.zeros((VOCAB, VOCAB), np.int64)
     for token in range(VOCAB):
@@ -174,14 +175,14 @@ def test_the_test_would_notice(transitions: Probabilities) -> None:
     "penalties",
     [{"repeat_penalty": 1.3}, {"presence_penalty": 0.8, "frequency_penalty": 0.4}],
 )
-def test_penalties_count_accepted_guesses_and_no_others(
+def test_penalties_count_only_accepted_draft_tokens(
     runner: OpenRunner, transitions: Probabilities, penalties: dict[str, float]
 ) -> None:
-    """Each draft position is penalised for the guesses before it, which a refusal takes back."""
+    """Draft positions are penalised for the drafts before them, which a rejection takes back."""
     sampling = SamplingParams(temperature=0.9, top_k=0, top_p=1.0, min_p=0.0, seed=5, **penalties)  # pyright: ignore[reportArgumentType]
 
-    def generate(guess: Guess | None) -> tuple[list[int], Engine]:
-        engine = Engine(runner, Guesser(guess) if guess else None)
+    def generate(draft_rule: DraftRule | None) -> tuple[list[int], Engine]:
+        engine = Engine(runner, FixedSpeculator(draft_rule) if draft_rule else None)
         sequence = Sequence("r", 0, [3], sampling, max_tokens=LENGTH, ignore_eos=True)
         engine.add(sequence)
         while engine.has_work:
@@ -189,8 +190,8 @@ def test_penalties_count_accepted_guesses_and_no_others(
         return sequence.token_ids, engine
 
     plain, _ = generate(None)
-    guessed, engine = generate(lambda last: int(transitions[last].argmax()))
-    assert guessed == plain
+    drafted, engine = generate(lambda last: int(transitions[last].argmax()))
+    assert drafted == plain
     gauges = engine.gauges()
     assert 5 < gauges.accepted_tokens_total < gauges.drafted_tokens_total
 

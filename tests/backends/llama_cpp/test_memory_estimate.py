@@ -1,4 +1,4 @@
-"""What `models.fit` predicts from a header, against what llama.cpp takes."""
+"""`models.fit` estimates from a header against what llama.cpp allocates."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def path(request: pytest.FixtureRequest, fetch_model: Callable[[str], Path]) -> 
 
 @pytest.fixture
 def load(path: Path, load_model: Callable[..., LlamaModelRunner]) -> Callable[..., ModelInfo]:
-    """Loads the model for a moment."""
+    """Return a context manager that loads the model."""
 
     def load(**fields: Any) -> ModelInfo:
         runner = load_model(path, slots=SLOTS, **fields)
@@ -40,7 +40,7 @@ def load(path: Path, load_model: Callable[..., LlamaModelRunner]) -> Callable[..
 @pytest.mark.slow
 @pytest.mark.parametrize("context", [1000, 4096])
 @pytest.mark.parametrize("kv_type", KVType)
-def test_cache_and_buffers(
+def test_estimated_cache_and_buffers_match_llama_cpp(
     path: Path, load: Callable[..., ModelInfo], context: int, kv_type: KVType
 ) -> None:
     info = load(context=context, kv_type=kv_type)
@@ -52,7 +52,7 @@ def test_cache_and_buffers(
 
 
 @pytest.mark.parametrize("context", [1024, 4096])
-def test_scores_take_memory_without_flash_attention(
+def test_estimate_without_flash_attention_includes_the_scores(
     path: Path, load: Callable[..., ModelInfo], context: int
 ) -> None:
     info = load(context=context, flash_attention="off")

@@ -78,7 +78,7 @@ def generated(sequence: Sequence) -> list[int]:
     return sequence.token_ids[sequence.prompt_length :]
 
 
-def test_tokens_equal_the_references(runner: LlamaModelRunner, reference: llama_cpp.Llama) -> None:
+def test_tokens_equal_the_reference(runner: LlamaModelRunner, reference: llama_cpp.Llama) -> None:
     for text in [*PROMPTS, "naïve 🙂 <|im_end|> \u0000x", "  two  spaces\n\n"]:
         ours = runner.tokenizer.encode(text, add_special=True, parse_special=True)
         assert ours == reference.tokenize(text.encode(), add_bos=True, special=True)
@@ -101,14 +101,14 @@ def test_greedy_output_equals_the_reference(
     assert len(ours) == 48 or sequence.finish_reason is FinishReason.STOP
 
 
-def test_the_capital_of_france(runner: LlamaModelRunner) -> None:
+def test_greedy_completion_of_a_known_fact(runner: LlamaModelRunner) -> None:
     sequence = sequence_of(runner, PROMPTS[0])
     run(runner, sequence)
     answer = b"".join(map(runner.tokenizer.token_bytes, generated(sequence)))
     assert answer == b"The capital of France is Paris."
 
 
-def test_forks_of_one_prompt_draw_what_they_would_alone(runner: LlamaModelRunner) -> None:
+def test_choices_of_one_prompt_equal_separate_requests(runner: LlamaModelRunner) -> None:
     """With a peaked distribution and fixed seeds, sharing the prompt changes nothing."""
     sampling = SamplingParams(temperature=0.3, seed=7)
     first = sequence_of(runner, PROMPTS[0], sampling)
@@ -122,15 +122,15 @@ def test_forks_of_one_prompt_draw_what_they_would_alone(runner: LlamaModelRunner
 
 
 @pytest.mark.slow
-def test_a_seed_repeats_and_another_differs(runner: LlamaModelRunner) -> None:
-    def draw(seed: int) -> list[int]:
+def test_equal_seeds_repeat_and_others_differ(runner: LlamaModelRunner) -> None:
+    def sample(seed: int) -> list[int]:
         sequence = sequence_of(runner, PROMPTS[3], SamplingParams(temperature=1.5, seed=seed))
         run(runner, sequence)
         return generated(sequence)
 
     for seed in (1, -1, 2**32 - 1):
-        assert draw(seed) == draw(seed)
-    assert draw(1) != draw(2)
+        assert sample(seed) == sample(seed)
+    assert sample(1) != sample(2)
 
 
 def test_logit_bias_forbids_and_forces(runner: LlamaModelRunner) -> None:
@@ -149,14 +149,14 @@ def test_logit_bias_forbids_and_forces(runner: LlamaModelRunner) -> None:
 
 @pytest.mark.slow
 def test_penalties_count_generated_tokens_only(runner: LlamaModelRunner) -> None:
-    """A token of the prompt costs nothing; each one generated makes its repetition dearer."""
+    """Prompt tokens are not penalised; generated tokens are, at each repetition."""
     plain = sequence_of(runner, PROMPTS[3], max_tokens=48)
     penalised = sequence_of(
         runner, PROMPTS[3], SamplingParams(temperature=0, presence_penalty=2.0), max_tokens=48
     )
     run(runner, plain)
     run(runner, penalised)
-    # The first token follows from the prompt alone, whatever the prompt repeats.
+    # The first token depends on the prompt alone, whatever the prompt repeats.
     assert generated(penalised)[0] == generated(plain)[0]
     assert len(set(generated(penalised))) > len(set(generated(plain)))
 
@@ -176,7 +176,7 @@ def test_preempted_sequences_resume(smollm2_path: Path) -> None:
         runner.close()
 
 
-def test_info_tells_what_was_allocated(runner: LlamaModelRunner) -> None:
+def test_info_reports_what_was_allocated(runner: LlamaModelRunner) -> None:
     info = runner.info()
     assert info.architecture == "llama"
     assert (info.parameters, info.vocab_size) == (134515008, 49152)
@@ -201,7 +201,7 @@ def test_all_slots_may_sample_in_one_step(smollm2_path: Path) -> None:
 
 
 @pytest.mark.parametrize("keep", [0.001, 0.01, 0.05, 0.1, 0.3, 0.5, 0.7, 0.9, 0.99, 0.99999])
-def test_a_truncated_file_does_not_load(smollm2_path: Path, tmp_path: Path, keep: float) -> None:
+def test_truncated_file_is_a_load_error(smollm2_path: Path, tmp_path: Path, keep: float) -> None:
     size = int(smollm2_path.stat().st_size * keep)
     broken = tmp_path / "broken.gguf"
     with smollm2_path.open("rb") as source:
@@ -213,10 +213,10 @@ def test_a_truncated_file_does_not_load(smollm2_path: Path, tmp_path: Path, keep
 
 
 @pytest.mark.slow
-def test_a_warm_turn_goes_on_as_the_reference_does(
+def test_turn_with_a_cached_prefix_equals_the_reference(
     runner: LlamaModelRunner, reference: llama_cpp.Llama
 ) -> None:
-    """What was kept or cut is what the same tokens in the same chunks would compute anew."""
+    """Kept or truncated cells equal those of the same tokens computed again in the same chunks."""
     encode = runner.tokenizer.encode
     text = "The lighthouse keeper counted the ships every evening. " * 12
     story = encode(text, add_special=True, parse_special=True)
@@ -240,8 +240,8 @@ def test_a_warm_turn_goes_on_as_the_reference_does(
         assert generated(asked) == list(itertools.islice(stream, 24))
 
 
-class Oracle:
-    """A speculator that knows the answer, and lies in every other step."""
+class AlternatingSpeculator:
+    """Drafts the known answer, with a wrong last token in every other step."""
 
     def __init__(self, truth: list[int]) -> None:
         self._truth = truth
@@ -249,10 +249,10 @@ class Oracle:
     def propose(self, decoding: list[Sequence], room: int) -> dict[Sequence, tuple[int, ...]]:
         (sequence,) = decoding
         known = sequence.num_generated
-        guesses = self._truth[known : known + 3]
+        draft = self._truth[known : known + 3]
         if known % 2:
-            guesses[-1:] = [17]
-        return {sequence: tuple(guesses)}
+            draft[-1:] = [17]
+        return {sequence: tuple(draft)}
 
     def waits(self, decoding: list[Sequence], room: int) -> bool:
         return True
@@ -266,12 +266,12 @@ class Oracle:
 @pytest.mark.parametrize(
     "sampling", [GREEDY, SamplingParams(temperature=0.9, seed=5, repeat_penalty=1.2)]
 )
-def test_drafts_change_nothing(runner: LlamaModelRunner, sampling: SamplingParams) -> None:
-    """Right guesses stay; wrong ones leave no trace in cells, text or random stream."""
+def test_drafts_do_not_change_output(runner: LlamaModelRunner, sampling: SamplingParams) -> None:
+    """Rejected drafts affect neither cells, text nor the random stream."""
     plain = sequence_of(runner, PROMPTS[2], sampling, max_tokens=24)
     run(runner, plain)
     drafted = sequence_of(runner, PROMPTS[2], sampling, max_tokens=24)
-    engine = Engine(runner, Oracle(generated(plain)))
+    engine = Engine(runner, AlternatingSpeculator(generated(plain)))
     engine.add(drafted)
     while engine.has_work:
         engine.step()
@@ -284,8 +284,8 @@ def test_drafts_change_nothing(runner: LlamaModelRunner, sampling: SamplingParam
 
 
 @pytest.mark.slow
-def test_a_snapshot_is_what_it_was_taken_of(runner: LlamaModelRunner) -> None:
-    """Taken in two parts and put into another slot, it goes on as the sequence would."""
+def test_restored_snapshot_continues_like_the_original(runner: LlamaModelRunner) -> None:
+    """Taken in two parts and restored into another slot."""
     encode = runner.tokenizer.encode
     text = "The lighthouse keeper counted the ships every evening. " * 12
     tokens = encode(text, add_special=True, parse_special=True)
@@ -299,7 +299,7 @@ def test_a_snapshot_is_what_it_was_taken_of(runner: LlamaModelRunner) -> None:
         runner.launch(batch)
         return runner.collect()[0].token_ids
 
-    def go_on(slot: int) -> list[int]:
+    def decode(slot: int) -> list[int]:
         answer = list(tokens)
         while len(answer) < len(tokens) + 24:
             sequence = Sequence("r", 0, answer, GREEDY)
@@ -313,35 +313,35 @@ def test_a_snapshot_is_what_it_was_taken_of(runner: LlamaModelRunner) -> None:
     CellCache(runner)  # empties it
     compute(1, 0, end)
     parts = [runner.snapshot(1, 0, cut), runner.snapshot(1, cut, end)]
-    expected = go_on(1)
+    expected = decode(1)
     CellCache(runner)
     assert runner.restore(2, 0, cut, parts[0])
     assert runner.restore(2, cut, end, memoryview(parts[1]))
-    assert go_on(2) == expected
-    # A part of a snapshot can be had too, and the rest computed.
+    assert decode(2) == expected
+    # A prefix of a snapshot can be restored, and the rest computed.
     CellCache(runner)
     assert runner.restore(3, 0, 20, parts[0])
     compute(3, 20, end)
-    assert go_on(3) == expected
+    assert decode(3) == expected
     assert not runner.restore(4, 0, cut, parts[0][:-1]), "a torn one is refused"
     CellCache(runner)
 
 
 @pytest.mark.slow
-def test_a_seed_draws_the_same_whoever_else_is_in_the_batch(runner: LlamaModelRunner) -> None:
-    """Where no two tokens are nearly as likely: other batches move logits in their last digits."""
+def test_seeded_samples_do_not_depend_on_the_rest_of_the_batch(runner: LlamaModelRunner) -> None:
+    """Unless two tokens are nearly tied: other batches change the last digits of logits."""
     sampling = SamplingParams(temperature=0.3, top_k=5, repeat_penalty=1.1, seed=7)
     alone = sequence_of(runner, PROMPTS[0], sampling)
     run(runner, alone)
     other = SamplingParams(temperature=1.2, seed=1)
-    company = [sequence_of(runner, prompt, other) for prompt in PROMPTS[1:]]
-    among = sequence_of(runner, PROMPTS[0], sampling)
-    run(runner, company[0], among, *company[1:])
-    assert generated(among) == generated(alone)
-    assert all(sequence.num_generated for sequence in company)
+    others = [sequence_of(runner, prompt, other) for prompt in PROMPTS[1:]]
+    batched = sequence_of(runner, PROMPTS[0], sampling)
+    run(runner, others[0], batched, *others[1:])
+    assert generated(batched) == generated(alone)
+    assert all(sequence.num_generated for sequence in others)
 
 
-def test_logprobs_are_the_log_softmax_of_the_references_logits(
+def test_logprobs_are_the_log_softmax_of_the_reference_logits(
     runner: LlamaModelRunner, reference: llama_cpp.Llama
 ) -> None:
     sampling = SamplingParams(temperature=0.8, seed=3, repeat_penalty=1.3)
@@ -365,8 +365,8 @@ def test_logprobs_are_the_log_softmax_of_the_references_logits(
 
 
 @pytest.mark.slow
-def test_drafted_tokens_have_logprobs_too(runner: LlamaModelRunner) -> None:
-    def scored(speculator: Oracle | None) -> list[tuple[int, float]]:
+def test_accepted_draft_tokens_have_logprobs(runner: LlamaModelRunner) -> None:
+    def scored(speculator: AlternatingSpeculator | None) -> list[tuple[int, float]]:
         sequence = sequence_of(runner, PROMPTS[2], max_tokens=12)
         sequence.logprobs = 0
         engine = Engine(runner, speculator)
@@ -380,7 +380,7 @@ def test_drafted_tokens_have_logprobs_too(runner: LlamaModelRunner) -> None:
         return scores
 
     plain = scored(None)
-    drafted = scored(Oracle([token for token, _ in plain]))
+    drafted = scored(AlternatingSpeculator([token for token, _ in plain]))
     assert [token for token, _ in drafted] == [token for token, _ in plain]
-    # Other batch shapes move logits a little.
+    # Other batch shapes change logits slightly.
     assert [p for _, p in drafted] == pytest.approx([p for _, p in plain], abs=0.5)

@@ -1,4 +1,4 @@
-"""llama.cpp's own words, and who hears them."""
+"""`NativeLog`: what is parsed from llama.cpp's log lines."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ def log() -> Iterator[NativeLog]:
     log.close()
 
 
-def say(log: NativeLog, *lines: str, level: int = ERROR) -> None:
-    """Lines as llama.cpp would send them."""
+def emit(log: NativeLog, *lines: str, level: int = ERROR) -> None:
+    """Pass lines to the callback as llama.cpp does."""
     for line in lines:
         log._callback(level, f"{line}\n".encode(), ctypes.c_void_p(None))  # pyright: ignore[reportPrivateUsage]
 
 
-def test_the_reason_is_not_that_it_failed(log: NativeLog) -> None:
+def test_last_error_skips_the_summary_line(log: NativeLog) -> None:
     assert log.last_error == "llama.cpp gave no reason"
-    say(
+    emit(
         log,
         "llama_model_load: error loading model: tensor 'a.weight' is missing",
         "llama_model_load_from_file_impl: failed to load model",
@@ -38,8 +38,8 @@ def test_the_reason_is_not_that_it_failed(log: NativeLog) -> None:
     assert not log.is_out_of_memory
 
 
-def test_the_reason_may_stand_before_the_summary(log: NativeLog) -> None:
-    say(
+def test_last_error_may_precede_the_summary_line(log: NativeLog) -> None:
+    emit(
         log,
         "gguf_init_from_file: failed to read magic",
         "llama_model_load: error loading model: llama_model_loader: failed to load model from /m",
@@ -59,13 +59,13 @@ def test_the_reason_may_stand_before_the_summary(log: NativeLog) -> None:
         "out of device memory",
     ],
 )
-def test_a_lack_of_memory_is_known_as_such(log: NativeLog, line: str) -> None:
-    say(log, line, "llama_model_load_from_file_impl: failed to load model")
+def test_out_of_memory_is_detected(log: NativeLog, line: str) -> None:
+    emit(log, line, "llama_model_load_from_file_impl: failed to load model")
     assert log.is_out_of_memory
 
 
-def test_sizes_are_read(log: NativeLog) -> None:
-    say(
+def test_buffer_sizes_and_offloaded_layers_are_parsed(log: NativeLog) -> None:
+    emit(
         log,
         "llama_kv_cache:        CPU KV buffer size =    45.00 MiB",
         "load_tensors: offloaded 12/31 layers to GPU",
@@ -107,14 +107,14 @@ def test_sizes_are_read(log: NativeLog) -> None:
         ),
     ],
 )
-def test_what_came_of_flash_attention(log: NativeLog, lines: list[str], on: bool) -> None:
-    say(log, *lines, level=INFO)
+def test_flash_attention_state_is_parsed(log: NativeLog, lines: list[str], on: bool) -> None:
+    emit(log, *lines, level=INFO)
     assert log.flash_attention is on
 
 
-def test_the_devices_that_take_layers_are_read(log: NativeLog) -> None:
+def test_gpu_devices_are_parsed(log: NativeLog) -> None:
     source = "llama_model_load_from_file_impl"
-    say(
+    emit(
         log,
         f"{source}: using device CUDA0 (NVIDIA GeForce RTX 3090) (0000:01:00.0) - 23306 MiB free",
         f"{source}: using device CUDA1 (NVIDIA GeForce RTX 3060) (0000:02:00.0) - 11906 MiB free",
@@ -134,9 +134,9 @@ def test_the_devices_that_take_layers_are_read(log: NativeLog) -> None:
         ("warning: mlock not supported on this system", "not supported on this system"),
     ],
 )
-def test_why_memory_is_not_locked(log: NativeLog, line: str, reason: str) -> None:
+def test_mlock_failure_reason_is_parsed(log: NativeLog, line: str, reason: str) -> None:
     assert log.lock_failure is None
-    say(log, line, level=WARN)
+    emit(log, line, level=WARN)
     assert log.lock_failure == reason
 
 
@@ -154,7 +154,7 @@ assert llama_cpp.llama_model_load_from_file(b"/nowhere/model.gguf", params) is N
 """
 
 
-def test_llama_cpp_calls_no_log_that_is_gone() -> None:
+def test_closed_log_is_not_called_by_llama_cpp() -> None:
     done = subprocess.run(
         [sys.executable, "-P", "-c", USE_AFTER_CLOSE], capture_output=True, check=False
     )

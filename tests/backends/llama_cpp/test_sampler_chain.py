@@ -1,4 +1,4 @@
-"""Sampler chains: what each sampler leaves over, and that the order is llama.cpp's own."""
+"""llama.cpp sampler chains: which tokens each sampler keeps, and llama-server's sampler order."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ingle.backends.llama_cpp.native_log import NativeLog
 
 pytestmark = pytest.mark.model
 
-# Nothing but the temperature of 1 and the draw.
+# Only the temperature of 1 and the final sampling.
 OFF: dict[str, Any] = {"temperature": 1.0, "top_p": 1.0, "top_k": 0, "min_p": 0.0}
 TOKENS = 64
 SEED = 11
@@ -64,7 +64,7 @@ def make_chain(model: LlamaModel) -> Iterator[MakeChain]:
 
 
 def logits_of(probabilities: NDArray[np.float64], vocab_size: int = 49152) -> Logits:
-    """Logits whose first tokens have these probabilities; the others cannot come."""
+    """Return logits that give the first tokens these probabilities; others are impossible."""
     logits = np.full(vocab_size, -np.inf, np.float32)
     logits[: len(probabilities)] = np.log(probabilities)
     return logits
@@ -75,7 +75,7 @@ def zipf(count: int = TOKENS) -> NDArray[np.float64]:
     return weights / weights.sum()
 
 
-def draws(chain: SamplerChain, logits: Logits, count: int = 3000) -> list[int]:
+def sample(chain: SamplerChain, logits: Logits, count: int = 3000) -> list[int]:
     allowed = np.flatnonzero(np.isfinite(logits))
     return [chain.sample_among(allowed, logits) for _ in range(count)]
 
@@ -84,10 +84,10 @@ def frequencies(tokens: list[int]) -> NDArray[np.float64]:
     return np.bincount(tokens, minlength=TOKENS)[:TOKENS] / len(tokens)
 
 
-def assert_drawn(chain: SamplerChain, logits: Logits, expected: NDArray[np.float64]) -> None:
-    """All draws are among those expected, and as often as expected (five sigmas)."""
+def assert_distribution(chain: SamplerChain, logits: Logits, expected: NDArray[np.float64]) -> None:
+    """Check that all samples are expected ones, with expected frequencies (five sigmas)."""
     count = 4000
-    seen = frequencies(draws(chain, logits, count))
+    seen = frequencies(sample(chain, logits, count))
     assert not seen[expected == 0].any()
     sigma = np.sqrt(expected * (1 - expected) / count)
     assert (np.abs(seen - expected) <= 5 * sigma + 1e-9).all()
@@ -98,58 +98,58 @@ def normalised(weights: NDArray[np.float64], keep: NDArray[np.bool_]) -> NDArray
     return kept / kept.sum()
 
 
-def test_the_plain_draw(make_chain: MakeChain) -> None:
+def test_plain_sampling(make_chain: MakeChain) -> None:
     p = zipf()
-    assert_drawn(make_chain(), logits_of(p), p)
+    assert_distribution(make_chain(), logits_of(p), p)
 
 
-def test_temperature_sharpens(make_chain: MakeChain) -> None:
+def test_temperature_sharpens_the_distribution(make_chain: MakeChain) -> None:
     p = zipf()
-    assert_drawn(make_chain(temperature=0.5), logits_of(p), p**2 / (p**2).sum())
+    assert_distribution(make_chain(temperature=0.5), logits_of(p), p**2 / (p**2).sum())
 
 
 def test_top_k(make_chain: MakeChain) -> None:
     p = zipf()
-    assert_drawn(make_chain(top_k=5), logits_of(p), normalised(p, np.arange(TOKENS) < 5))
+    assert_distribution(make_chain(top_k=5), logits_of(p), normalised(p, np.arange(TOKENS) < 5))
 
 
-def test_top_p_keeps_the_smallest_set_that_reaches_it(make_chain: MakeChain) -> None:
+def test_top_p_keeps_the_smallest_sufficient_set(make_chain: MakeChain) -> None:
     p = zipf()
     keep = np.concatenate(([True], np.cumsum(p)[:-1] < 0.6))
-    assert_drawn(make_chain(top_p=0.6), logits_of(p), normalised(p, keep))
+    assert_distribution(make_chain(top_p=0.6), logits_of(p), normalised(p, keep))
 
 
-def test_min_p_is_relative_to_the_likeliest(make_chain: MakeChain) -> None:
+def test_min_p_is_relative_to_the_likeliest_token(make_chain: MakeChain) -> None:
     p = zipf()
-    assert_drawn(make_chain(min_p=0.1), logits_of(p), normalised(p, p >= 0.1 * p[0]))
+    assert_distribution(make_chain(min_p=0.1), logits_of(p), normalised(p, p >= 0.1 * p[0]))
 
 
-def test_typical_p_keeps_what_surprises_as_much_as_expected(make_chain: MakeChain) -> None:
+def test_typical_p_keeps_tokens_near_the_expected_surprise(make_chain: MakeChain) -> None:
     p = zipf()
     entropy = -(p * np.log(p)).sum()
     order = np.argsort(np.abs(-np.log(p) - entropy), kind="stable")
     count = int(np.flatnonzero(np.cumsum(p[order]) > 0.4)[0]) + 1
     keep = np.isin(np.arange(TOKENS), order[:count])
     assert not keep[0], "the likeliest one surprises too little here"
-    assert_drawn(make_chain(typical_p=0.4), logits_of(p), normalised(p, keep))
+    assert_distribution(make_chain(typical_p=0.4), logits_of(p), normalised(p, keep))
 
 
-def test_top_n_sigma_counts_in_standard_deviations_of_logits(make_chain: MakeChain) -> None:
+def test_top_n_sigma_is_in_standard_deviations_of_logits(make_chain: MakeChain) -> None:
     p = zipf()
     logits = np.log(p)
     keep = logits >= logits.max() - 1.5 * logits.std()
-    assert_drawn(make_chain(top_n_sigma=1.5), logits_of(p), normalised(p, keep))
+    assert_distribution(make_chain(top_n_sigma=1.5), logits_of(p), normalised(p, keep))
 
 
-def test_xtc_drops_the_likeliest_but_the_last_above_the_threshold(make_chain: MakeChain) -> None:
+def test_xtc_drops_all_but_the_last_token_above_the_threshold(make_chain: MakeChain) -> None:
     p = np.array([0.4, 0.3, 0.2, 0.06, 0.04])
     keep = np.array([False, False, True, True, True])
     expected = np.zeros(TOKENS)
     expected[:5] = normalised(p, keep)
     chain = make_chain(xtc_probability=1.0, xtc_threshold=0.1)
-    assert_drawn(chain, logits_of(p), expected)
+    assert_distribution(chain, logits_of(p), expected)
     never = make_chain(xtc_probability=1.0, xtc_threshold=0.6)
-    assert draws(never, logits_of(p), 50).count(0) > 5
+    assert sample(never, logits_of(p), 50).count(0) > 5
 
 
 def test_dynamic_temperature_follows_the_entropy(make_chain: MakeChain) -> None:
@@ -158,57 +158,55 @@ def test_dynamic_temperature_follows_the_entropy(make_chain: MakeChain) -> None:
     temperature = 0.5 + (1.5 - 0.5) * entropy**2
     expected = p ** (1 / temperature)
     chain = make_chain(temperature=1.0, dynatemp_range=0.5, dynatemp_exponent=2.0)
-    assert_drawn(chain, logits_of(p), expected / expected.sum())
+    assert_distribution(chain, logits_of(p), expected / expected.sum())
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("version", [1, 2])
-def test_mirostat_holds_the_surprise_at_its_target(make_chain: MakeChain, version: int) -> None:
+def test_mirostat_keeps_the_surprise_at_its_target(make_chain: MakeChain, version: int) -> None:
     p = zipf(20000)
     p = p**0.9 / (p**0.9).sum()
     logits = logits_of(p)
-    free = -np.log2(p[draws(make_chain(), logits, 400)]).mean()
+    free = -np.log2(p[sample(make_chain(), logits, 400)]).mean()
     chain = make_chain(mirostat=version, mirostat_tau=4.0, mirostat_eta=0.1, top_k=1)
-    tokens = draws(chain, logits, 400)
+    tokens = sample(chain, logits, 400)
     assert len(set(tokens)) > 1, "top-k has no part in it"
-    # Mirostat measures the surprise among the tokens that it leaves over.
+    # Mirostat measures the surprise among the tokens that it keeps.
     assert -np.log2(p[tokens[100:]]).mean() < free - 1
 
 
-def test_penalties_count_what_was_drawn_within_the_window(make_chain: MakeChain) -> None:
+def test_penalties_count_sampled_tokens_within_the_window(make_chain: MakeChain) -> None:
     logits = logits_of(np.array([0.5, 0.3, 0.2]))
     once = make_chain(temperature=0, presence_penalty=2.0, prompt=[0, 0, 0])
-    assert draws(once, logits, 4) == [0, 1, 2, 0], "the prompt costs nothing"
+    assert sample(once, logits, 4) == [0, 1, 2, 0], "the prompt costs nothing"
     short = make_chain(temperature=0, presence_penalty=2.0, repeat_last_n=1)
-    assert draws(short, logits, 4) == [0, 1, 0, 1]
+    assert sample(short, logits, 4) == [0, 1, 0, 1]
     off = make_chain(temperature=0, presence_penalty=2.0, repeat_last_n=0)
-    assert draws(off, logits, 3) == [0, 0, 0]
+    assert sample(off, logits, 3) == [0, 0, 0]
     often = make_chain(temperature=0, frequency_penalty=0.3)
-    assert draws(often, logits, 5) == [0, 0, 1, 0, 1]
+    assert sample(often, logits, 5) == [0, 0, 1, 0, 1]
     # Negative logits are multiplied, so that a penalty never helps.
     divided = make_chain(temperature=0, repeat_penalty=2.0)
-    assert draws(divided, logits, 2) == [0, 1]
+    assert sample(divided, logits, 2) == [0, 1]
 
 
-def test_dry_breaks_a_repetition_and_counts_the_prompt(
+def test_dry_prevents_repetition_including_the_prompt(
     make_chain: MakeChain, model: LlamaModel
 ) -> None:
     logits = logits_of(np.full(200, 1 / 200)).copy()
-    logits[101] += 0.5  # what would follow the same words again
+    logits[101] += 0.5  # what would continue the repetition
     story = [100, 102, 103, 101, 110, 100, 102, 103]
     plain = make_chain(temperature=0, prompt=story)
-    assert draws(plain, logits, 1) == [101]
+    assert sample(plain, logits, 1) == [101]
     dry = make_chain(temperature=0, prompt=story, dry_multiplier=1.0, dry_sequence_breakers=())
-    assert draws(dry, logits, 1) != [101]
+    assert sample(dry, logits, 1) != [101]
     near = make_chain(temperature=0, prompt=story, dry_multiplier=1.0, dry_penalty_last_n=3)
-    assert draws(near, logits, 1) == [101], "the repeated words are too far back"
+    assert sample(near, logits, 1) == [101], "the repeated words are too far back"
     long = make_chain(temperature=0, prompt=story, dry_multiplier=1.0, dry_allowed_length=4)
-    assert draws(long, logits, 1) == [101], "three words in common are allowed"
+    assert sample(long, logits, 1) == [101], "three words in common are allowed"
 
 
-def test_a_sequence_breaker_ends_what_dry_compares(
-    make_chain: MakeChain, model: LlamaModel
-) -> None:
+def test_sequence_breaker_ends_a_dry_match(make_chain: MakeChain, model: LlamaModel) -> None:
     def encode(text: str) -> list[int]:
         return LlamaTokenizer(model).encode(text, add_special=False, parse_special=False)
 
@@ -224,13 +222,13 @@ def test_a_sequence_breaker_ends_what_dry_compares(
             dry_allowed_length=2,
             dry_sequence_breakers=breakers,
         )
-        assert (draws(chain, logits, 1) == [follows]) is free, breakers
+        assert (sample(chain, logits, 1) == [follows]) is free, breakers
 
 
-def test_logit_bias_adds(make_chain: MakeChain) -> None:
+def test_logit_bias_is_added(make_chain: MakeChain) -> None:
     logits = logits_of(np.array([0.5, 0.3, 0.2]))
-    assert set(draws(make_chain(logit_bias={0: -100.0}), logits, 200)) == {1, 2}
-    assert draws(make_chain(temperature=0, logit_bias={2: 2.0}), logits, 1) == [2]
+    assert set(sample(make_chain(logit_bias={0: -100.0}), logits, 200)) == {1, 2}
+    assert sample(make_chain(temperature=0, logit_bias={2: 2.0}), logits, 1) == [2]
 
 
 ALL: dict[str, Any] = {
@@ -249,7 +247,7 @@ ALL: dict[str, Any] = {
 }
 
 
-def names(chain: SamplerChain) -> list[str]:
+def sampler_names(chain: SamplerChain) -> list[str]:
     native = chain._chain  # pyright: ignore[reportPrivateUsage]
     return [
         llama_cpp.llama_sampler_name(llama_cpp.llama_sampler_chain_get(native, i)).decode()
@@ -257,19 +255,19 @@ def names(chain: SamplerChain) -> list[str]:
     ]
 
 
-def test_the_order_is_llama_servers(make_chain: MakeChain) -> None:
-    """Of its default `samplers`; the one guard, a `min-p`, takes only what nobody could draw."""
+def test_sampler_order_equals_llama_servers(make_chain: MakeChain) -> None:
+    """That of its default `samplers`; the additional `min-p` removes only impossible tokens."""
     cuts = ["top-n-sigma", "top-k", "min-p", "typical", "top-p", "min-p", "xtc", "temp-ext", "dist"]
-    assert names(make_chain(**ALL)) == ["logit-bias", "penalties", "dry", *cuts]
+    assert sampler_names(make_chain(**ALL)) == ["logit-bias", "penalties", "dry", *cuts]
     fixed = ["logit-bias", "penalties", "dry", "min-p", "temp"]
-    assert names(make_chain(**ALL, mirostat=1)) == [*fixed, "mirostat"]
-    assert names(make_chain(**ALL, mirostat=2)) == [*fixed, "mirostat-v2"]
-    assert names(make_chain(**{**ALL, "temperature": 0.0})) == [*fixed[:3], "greedy"]
-    assert names(make_chain()) == ["?temp-ext", "dist"], "a temperature of 1 does nothing"
+    assert sampler_names(make_chain(**ALL, mirostat=1)) == [*fixed, "mirostat"]
+    assert sampler_names(make_chain(**ALL, mirostat=2)) == [*fixed, "mirostat-v2"]
+    assert sampler_names(make_chain(**{**ALL, "temperature": 0.0})) == [*fixed[:3], "greedy"]
+    assert sampler_names(make_chain()) == ["?temp-ext", "dist"], "a temperature of 1 does nothing"
 
 
 def reference_chain(vocab: llama_cpp.llama_vocab_p, *, swapped: bool) -> llama_cpp.llama_sampler_p:
-    """The same built by hand, as llama-server would; `swapped` has the temperature first."""
+    """Build the same chain by hand, as llama-server does; `swapped` puts the temperature first."""
     chain = llama_cpp.llama_sampler_chain_init(llama_cpp.llama_sampler_chain_default_params())
     bias = (llama_cpp.llama_logit_bias * 1)(llama_cpp.llama_logit_bias(3, 1.0))
     breakers = (ctypes.c_char_p * 4)(b"\n", b":", b'"', b"*")
@@ -291,9 +289,7 @@ def reference_chain(vocab: llama_cpp.llama_vocab_p, *, swapped: bool) -> llama_c
     return chain
 
 
-def test_the_whole_chain_draws_what_llama_servers_would(
-    make_chain: MakeChain, model: LlamaModel
-) -> None:
+def test_whole_chain_samples_like_llama_servers(make_chain: MakeChain, model: LlamaModel) -> None:
     random = np.random.default_rng(5)
     count = 4000
     rows = [(random.standard_normal(count) * 3).astype(np.float32) for _ in range(60)]
@@ -301,7 +297,7 @@ def test_the_whole_chain_draws_what_llama_servers_would(
     ours = make_chain(**ALL)
     expected = [ours.sample_among(allowed, row) for row in rows]
 
-    def drawn(*, swapped: bool) -> list[int]:
+    def samples(*, swapped: bool) -> list[int]:
         chain = reference_chain(model.vocab, swapped=swapped)
         tokens: list[int] = []
         for row in rows:
@@ -315,20 +311,20 @@ def test_the_whole_chain_draws_what_llama_servers_would(
         llama_cpp.llama_sampler_free(chain)
         return tokens
 
-    assert drawn(swapped=False) == expected
-    assert drawn(swapped=True) != expected
+    assert samples(swapped=False) == expected
+    assert samples(swapped=True) != expected
 
 
-def test_seeds_and_indices_tell_streams_apart(make_chain: MakeChain) -> None:
+def test_random_streams_depend_on_seed_and_index(make_chain: MakeChain) -> None:
     logits = logits_of(zipf())
-    first = draws(make_chain(), logits, 30)
-    assert draws(make_chain(), logits, 30) == first
-    assert draws(make_chain(index=1), logits, 30) != first
-    assert draws(make_chain(seed=SEED - 1, index=1), logits, 30) == first
-    assert draws(make_chain(seed=None), logits, 30) != draws(make_chain(seed=None), logits, 30)
+    first = sample(make_chain(), logits, 30)
+    assert sample(make_chain(), logits, 30) == first
+    assert sample(make_chain(index=1), logits, 30) != first
+    assert sample(make_chain(seed=SEED - 1, index=1), logits, 30) == first
+    assert sample(make_chain(seed=None), logits, 30) != sample(make_chain(seed=None), logits, 30)
 
 
-def test_tokens_that_cannot_come_do_no_harm(make_chain: MakeChain) -> None:
+def test_tokens_of_zero_probability_are_handled(make_chain: MakeChain) -> None:
     """Typical-p and mirostat take logarithms; a probability of zero must not reach them."""
     logits = np.full(49152, -300.0, np.float32)
     logits[:4] = (3.0, 2.0, 1.0, 0.0)
@@ -338,8 +334,8 @@ def test_tokens_that_cannot_come_do_no_harm(make_chain: MakeChain) -> None:
         assert {chain.sample_among(allowed, logits) for _ in range(30)} <= {0, 1, 2, 3}, fields
 
 
-def test_only_the_allowed_tokens_are_drawn(make_chain: MakeChain) -> None:
-    """Cuts work on what is allowed: the likeliest of those, not of all."""
+def test_only_allowed_tokens_are_sampled(make_chain: MakeChain) -> None:
+    """Truncating samplers apply to the allowed tokens, not to all."""
     logits = logits_of(zipf())
     before = logits.copy()
     allowed = np.array([40, 50, 60])
@@ -349,7 +345,7 @@ def test_only_the_allowed_tokens_are_drawn(make_chain: MakeChain) -> None:
     assert make_chain().sample_among(np.array([7]), logits) == 7
 
 
-def test_dry_samplers_are_made_once_and_given_up_in_turn(model: LlamaModel) -> None:
+def test_dry_samplers_are_cached_and_evicted(model: LlamaModel) -> None:
     samplers = DrySamplers(model.vocab, window=CONTEXT)
     for length in range(20):
         samplers.prepare(SamplingParams(dry_multiplier=1.0, dry_allowed_length=length))

@@ -1,4 +1,4 @@
-"""A model with local attention, whose cache keeps what lies behind the window."""
+"""A model with sliding-window attention, whose cache keeps tokens outside the window."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def ask(engine: Engine, tokens: list[int]) -> Sequence:
 
 
 @pytest.mark.slow
-def test_an_edit_far_behind_the_window_reuses_up_to_it(
+def test_edit_outside_the_window_reuses_the_prefix_before_it(
     runner: LlamaModelRunner,
     conversation: list[int],
     compute: Callable[..., Logits],
@@ -70,7 +70,7 @@ def test_an_edit_far_behind_the_window_reuses_up_to_it(
 
 
 @pytest.mark.slow
-def test_no_cell_is_recycled(
+def test_cells_outside_the_window_are_kept(
     runner: LlamaModelRunner, conversation: list[int], compute: Callable[..., Logits]
 ) -> None:
     for slot in range(runner.cache_slots):
@@ -79,7 +79,7 @@ def test_no_cell_is_recycled(
     memory = llama_cpp.llama_get_memory(runner._ctx)  # pyright: ignore[reportPrivateUsage]
     assert memory is not None
     assert llama_cpp.llama_memory_seq_pos_min(memory, 0) == 0
-    # 18 layers with keys and values of 256 elements, whatever they see of them.
+    # 18 layers with keys and values of 256 elements, whatever their window.
     assert runner.info().kv_bytes == pytest.approx(
         4096 * 18 * 2 * runner.info().kv_type.bytes_of(256), rel=0.002
     )

@@ -1,4 +1,4 @@
-"""A restored conversation goes on as if it had never left: the same tokens, greedy."""
+"""A conversation restored from the KV store continues with the same greedy tokens."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ QUESTION = "He asked himself why"
 BYTES_PER_TOKEN = 30 * 2 * 192 * 2
 
 
-class Life:
-    """One life of a worker: a runner, a store and an engine."""
+class Worker:
+    """A runner, a store and an engine, as one worker process has."""
 
     def __init__(self, runner: LlamaModelRunner, store: KVStore) -> None:
         self.runner = runner
@@ -60,13 +60,15 @@ class Life:
 
 
 @contextmanager
-def life(path: Path, folder: Path, *, disk: int = 2**30, context: int = 2048) -> Generator[Life]:
+def worker(
+    path: Path, folder: Path, *, disk: int = 2**30, context: int = 2048
+) -> Generator[Worker]:
     spec = LoadSpec(engine="llama.cpp", path=str(path), context=context)
     runner = LlamaModelRunner(spec)
     wanted = KVStoreSpec(folder=str(folder), model="ab" * 32, disk_bytes=disk, memory_bytes=2**30)
     store = KVStore(wanted, runner.state_key)
     try:
-        yield Life(runner, store)
+        yield Worker(runner, store)
     finally:
         store.close(5)
         runner.close()
@@ -78,41 +80,43 @@ def generated(sequence: Sequence) -> list[int]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kept", [None, 600], ids=["next turn", "edit"])
-def test_another_life_says_the_same(smollm2_path: Path, tmp_path: Path, kept: int | None) -> None:
-    with life(smollm2_path, tmp_path) as first:
-        told = first.ask(first.encode(TEXT), 40)
-        assert len(told.token_ids) > 700
+def test_restarted_worker_gives_the_same_answer(
+    smollm2_path: Path, tmp_path: Path, kept: int | None
+) -> None:
+    with worker(smollm2_path, tmp_path) as first:
+        first_turn = first.ask(first.encode(TEXT), 40)
+        assert len(first_turn.token_ids) > 700
         first.save()
-        turn = told.token_ids[:kept] + first.encode(QUESTION)
-        stayed = first.ask(turn, 32)
+        turn = first_turn.token_ids[:kept] + first.encode(QUESTION)
+        before = first.ask(turn, 32)
         assert first.engine.gauges().restored_tokens_total == 0
-    with life(smollm2_path, tmp_path) as second:
+    with worker(smollm2_path, tmp_path) as second:
         came_back = second.ask(turn, 32)
         assert second.engine.gauges().restored_tokens_total == came_back.cached_tokens
-        assert came_back.cached_tokens == stayed.cached_tokens > 500
-        assert generated(came_back) == generated(stayed)
+        assert came_back.cached_tokens == before.cached_tokens > 500
+        assert generated(came_back) == generated(before)
 
 
 @pytest.mark.slow
-def test_what_had_to_go_comes_back_from_memory(smollm2_path: Path, tmp_path: Path) -> None:
-    with life(smollm2_path, tmp_path, disk=0, context=1280) as alive:
-        told = alive.ask(alive.encode(TEXT), 40)
-        turn = told.token_ids + alive.encode(QUESTION)
-        stayed = alive.ask(turn, 32)
-        alive.ask(alive.encode("Ships. " * 450), 4)
-        gauges = alive.engine.gauges()
+def test_evicted_conversation_is_restored_from_memory(smollm2_path: Path, tmp_path: Path) -> None:
+    with worker(smollm2_path, tmp_path, disk=0, context=1280) as running:
+        first_turn = running.ask(running.encode(TEXT), 40)
+        turn = first_turn.token_ids + running.encode(QUESTION)
+        before = running.ask(turn, 32)
+        running.ask(running.encode("Ships. " * 450), 4)
+        gauges = running.engine.gauges()
         assert gauges.kv_memory_bytes > 700 * BYTES_PER_TOKEN
-        again = alive.ask(turn, 32)
-        assert alive.engine.gauges().restored_tokens_total > 700
-        # What was generated in the meantime is known as well, but the last token is computed.
+        again = running.ask(turn, 32)
+        assert running.engine.gauges().restored_tokens_total > 700
+        # Tokens generated before are cached too, but the last prompt token is computed.
         assert again.cached_tokens == len(turn) - 1
-        assert generated(again)[:8] == generated(stayed)[:8]
+        assert generated(again)[:8] == generated(before)[:8]
 
 
 @pytest.mark.slow
-def test_a_token_takes_what_its_keys_and_values_take(smollm2_path: Path, tmp_path: Path) -> None:
-    with life(smollm2_path, tmp_path) as alive:
-        told = alive.ask(alive.encode(TEXT), 4)
-        alive.save()
-        per_token = alive.engine.gauges().kv_disk_bytes / (len(told.token_ids) - 1)
+def test_stored_bytes_per_token_match_keys_and_values(smollm2_path: Path, tmp_path: Path) -> None:
+    with worker(smollm2_path, tmp_path) as running:
+        first_turn = running.ask(running.encode(TEXT), 4)
+        running.save()
+        per_token = running.engine.gauges().kv_disk_bytes / (len(first_turn.token_ids) - 1)
         assert BYTES_PER_TOKEN < per_token < 1.01 * BYTES_PER_TOKEN

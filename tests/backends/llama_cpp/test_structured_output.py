@@ -1,4 +1,4 @@
-"""A small model held to schemas and grammars: whatever it would say, the answer matches."""
+"""Structured output of a small model: answers match their schemas and grammars."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ Ask = Callable[..., Sequence]
 
 @pytest.fixture
 def ask(runner: LlamaModelRunner, compiler: GrammarCompiler) -> Ask:
-    """Makes a sequence that follows a grammar."""
+    """Return a factory of sequences that follow a grammar."""
 
     def make(
         grammar: Grammar,
@@ -84,15 +84,15 @@ def answer(runner: LlamaModelRunner, sequence: Sequence) -> str:
     return b"".join(map(runner.tokenizer.token_bytes, tokens)).decode()
 
 
-class Schemas:
-    """Draws schemas whose values are short, from everything that is supported."""
+class SchemaGenerator:
+    """Generates random schemas with short values, from all supported keywords."""
 
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)
         self._defs: dict[str, Any] = {}
 
-    def draw(self) -> dict[str, Any]:
-        """One with an object, an array or a choice at its root."""
+    def generate(self) -> dict[str, Any]:
+        """Return a schema with an object, an array or a choice at its root."""
         self._defs = {}
         root = self._random.choice([self._object, self._array, self._any_of, self._all_of])(2)
         return {**root, "$defs": self._defs} if self._defs else root
@@ -192,7 +192,7 @@ class Schemas:
 
 
 def closed(*required: str, **properties: Any) -> dict[str, Any]:
-    """An object with these properties and no others."""
+    """Return an object schema with these properties and no others."""
     return {
         "type": "object",
         "properties": properties,
@@ -222,11 +222,11 @@ BY_HAND: list[dict[str, Any]] = [
 
 
 def schemas(count: int) -> list[dict[str, Any]]:
-    """As many different ones."""
-    drawn = Schemas(20)
+    """Return `count` different schemas."""
+    generator = SchemaGenerator(20)
     found = {json.dumps(value): value for value in BY_HAND}
     while len(found) < count:
-        value = drawn.draw()
+        value = generator.generate()
         found[json.dumps(value)] = value
     return list(found.values())
 
@@ -237,7 +237,7 @@ def assert_valid(value: dict[str, Any], text: str) -> None:
 
 
 @pytest.mark.slow
-def test_two_hundred_schemas_all_validate(runner: LlamaModelRunner, ask: Ask) -> None:
+def test_answers_to_two_hundred_schemas_validate(runner: LlamaModelRunner, ask: Ask) -> None:
     """Sixteen at a time, half of them greedy and half at temperature 1."""
     values = schemas(200)
     sequences: list[Sequence] = []
@@ -261,8 +261,8 @@ TREE = closed(
 
 
 @pytest.mark.slow
-def test_recursion_follows_the_schema_to_any_depth(runner: LlamaModelRunner, ask: Ask) -> None:
-    """Some answers end, others are cut off, but none leaves the schema."""
+def test_recursive_schema_is_followed_to_any_depth(runner: LlamaModelRunner, ask: Ask) -> None:
+    """Some answers are cut off, but none violates the schema."""
     value = {"$ref": "#/$defs/tree", "$defs": {"tree": TREE}}
     ends = runner.tokenizer.encode("}", add_special=False, parse_special=False)
     brief = dict.fromkeys(ends, 4.0)
@@ -288,7 +288,9 @@ def test_recursion_follows_the_schema_to_any_depth(runner: LlamaModelRunner, ask
         (Grammar(GrammarKind.REGEX, ""), ""),
     ],
 )
-def test_other_grammars(runner: LlamaModelRunner, ask: Ask, grammar: Grammar, pattern: str) -> None:
+def test_regex_and_other_grammars(
+    runner: LlamaModelRunner, ask: Ask, grammar: Grammar, pattern: str
+) -> None:
     sequences = [ask(grammar), *(ask(grammar, SamplingParams(seed=seed)) for seed in range(2))]
     run(runner, *sequences)
     for sequence in sequences:
@@ -297,7 +299,7 @@ def test_other_grammars(runner: LlamaModelRunner, ask: Ask, grammar: Grammar, pa
         assert re.fullmatch(pattern, text), text
 
 
-def test_max_tokens_breaks_an_answer_off(runner: LlamaModelRunner, ask: Ask) -> None:
+def test_max_tokens_truncates_a_constrained_answer(runner: LlamaModelRunner, ask: Ask) -> None:
     sequence = ask(schema({"type": "string", "minLength": 200}), max_tokens=10)
     run(runner, sequence)
     assert sequence.finish_reason is FinishReason.LENGTH
@@ -307,7 +309,7 @@ def test_max_tokens_breaks_an_answer_off(runner: LlamaModelRunner, ask: Ask) -> 
 
 @pytest.mark.slow
 def test_samplers_work_within_a_grammar(runner: LlamaModelRunner, ask: Ask) -> None:
-    """Seeds repeat, bias decides, and penalties count what was generated."""
+    """Seeds repeat, bias applies, and penalties count generated tokens."""
     digits = Grammar(GrammarKind.REGEX, "[0-9]{12}")
 
     def write(**fields: Any) -> str:
@@ -328,8 +330,8 @@ def test_samplers_work_within_a_grammar(runner: LlamaModelRunner, ask: Ask) -> N
 
 
 @pytest.mark.slow
-def test_an_allowed_answer_is_the_one_given_anyway(runner: LlamaModelRunner, ask: Ask) -> None:
-    """A grammar that forbids nothing the model wants to say changes nothing."""
+def test_permissive_grammar_does_not_change_output(runner: LlamaModelRunner, ask: Ask) -> None:
+    """A grammar that forbids nothing the model would generate changes nothing."""
     free = ask(Grammar(GrammarKind.REGEX, r"(?s:.*)"), max_tokens=24)
     plain = ask(Grammar(GrammarKind.REGEX, "x"), max_tokens=24)
     plain.constraint = None
@@ -338,8 +340,8 @@ def test_an_allowed_answer_is_the_one_given_anyway(runner: LlamaModelRunner, ask
     assert free.token_ids == plain.token_ids
 
 
-class Liar:
-    """Guesses the truth, and in every other step something that no grammar allows."""
+class AlternatingSpeculator:
+    """Drafts the known answer, with a token that no grammar allows in every other step."""
 
     def __init__(self, truth: list[int]) -> None:
         self._truth = truth
@@ -348,11 +350,11 @@ class Liar:
     def propose(self, decoding: list[Sequence], room: int) -> Any:
         (sequence,) = decoding
         known = sequence.num_generated
-        guesses = self._truth[known : known + 3]
-        if known % 2 and guesses:
+        draft = self._truth[known : known + 3]
+        if known % 2 and draft:
             self.wrong += 1
-            guesses[-1] = 0
-        return {sequence: tuple(guesses)}
+            draft[-1] = 0
+        return {sequence: tuple(draft)}
 
     def waits(self, decoding: list[Sequence], room: int) -> bool:
         return True
@@ -363,25 +365,25 @@ class Liar:
 
 
 @pytest.mark.parametrize("sampling", [GREEDY, SamplingParams(temperature=1, seed=5)])
-def test_guesses_are_masked_too(
+def test_draft_tokens_are_checked_against_the_grammar(
     runner: LlamaModelRunner, ask: Ask, sampling: SamplingParams
 ) -> None:
     value = schema(closed("a", "b", a=SHORT, b=SMALL))
     plain = ask(value, sampling)
     run(runner, plain)
     drafted = ask(value, sampling)
-    liar = Liar(plain.token_ids[plain.prompt_length :])
-    engine = Engine(runner, liar)
+    speculator = AlternatingSpeculator(plain.token_ids[plain.prompt_length :])
+    engine = Engine(runner, speculator)
     engine.add(drafted)
     while engine.has_work:
         engine.step()
     assert answer(runner, drafted) == answer(runner, plain)
-    assert liar.wrong
+    assert speculator.wrong
     assert drafted.accepted_tokens
 
 
 @pytest.mark.slow
-def test_a_preempted_sequence_goes_on_where_its_grammar_was(
+def test_preempted_sequence_resumes_its_grammar(
     smollm2_path: Path, runner: LlamaModelRunner, ask: Ask
 ) -> None:
     spec = LoadSpec(engine="llama.cpp", path=str(smollm2_path), context=160, slots=4)
@@ -401,8 +403,8 @@ def test_a_preempted_sequence_goes_on_where_its_grammar_was(
         small.close()
 
 
-def test_logprobs_are_the_models_own(runner: LlamaModelRunner, ask: Ask) -> None:
-    """The grammar forbids what the model likes best, and they still say so."""
+def test_logprobs_ignore_the_grammar(runner: LlamaModelRunner, ask: Ask) -> None:
+    """They include tokens that the grammar forbids."""
     forbidden = ask(Grammar(GrammarKind.REGEX, "[0-9]{3}"), logprobs=3)
     engine = Engine(runner)
     engine.add(forbidden)

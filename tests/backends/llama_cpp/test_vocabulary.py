@@ -1,4 +1,4 @@
-"""Vocabularies without weights, against llama.cpp's own vectors and against the loaded model."""
+"""Vocabularies without weights, against llama.cpp's test vectors and the loaded model."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ WITH_VECTORS = [
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", WITH_VECTORS)
-def test_every_text_has_the_tokens_that_llama_cpp_expects(
+def test_tokens_equal_llama_cpps_vectors(
     vocabularies: Path, read_vectors: ReadVectors, name: str
 ) -> None:
     vocabulary = LlamaVocabulary(vocabularies / f"ggml-vocab-{name}.gguf")
@@ -41,10 +41,10 @@ def test_every_text_has_the_tokens_that_llama_cpp_expects(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", WITH_VECTORS)
-def test_long_texts_have_the_tokens_of_whole_ones(
+def test_long_texts_are_tokenised_like_whole_ones(
     vocabularies: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    """Though they are cut where control tokens are, which costs far less."""
+    """They are split at control tokens, which is much faster."""
     vocabulary = LlamaVocabulary(vocabularies / f"ggml-vocab-{name}.gguf")
     ids = range(vocabulary.vocab_size)
     special = [
@@ -68,7 +68,7 @@ def test_all_vocabularies_with_vectors_are_tested(vocabularies: Path) -> None:
 
 
 @pytest.mark.model
-def test_it_is_the_tokenizer_of_the_loaded_model(
+def test_vocabulary_equals_the_loaded_models_tokenizer(
     smollm2_path: Path, load_model: Callable[..., LlamaModelRunner]
 ) -> None:
     loaded = load_model(smollm2_path, context=256, slots=1).tokenizer
@@ -86,15 +86,15 @@ def test_it_is_the_tokenizer_of_the_loaded_model(
     vocabulary.close()
 
 
-def test_a_file_that_is_none_is_refused(tmp_path: Path) -> None:
+def test_invalid_file_is_rejected(tmp_path: Path) -> None:
     path = tmp_path / "noise.gguf"
     path.write_bytes(b"GGUF" + bytes(100))
     with pytest.raises(LoadFailed, match=r"noise\.gguf"):
         LlamaVocabulary(path)
 
 
-def test_grammars_lead_through_a_vocabulary_that_puts_a_space_in_front(vocabularies: Path) -> None:
-    """What a grammar forces is written without that space: it stands in the midst of a text."""
+def test_grammar_with_a_vocabulary_that_prepends_a_space(vocabularies: Path) -> None:
+    """Text forced by a grammar has no such space, because it is within a text."""
     vocabulary = LlamaVocabulary(vocabularies / "ggml-vocab-llama-spm.gguf")
     spaced = vocabulary.encode("hello", add_special=False, parse_special=False)
     assert b"".join(map(vocabulary.token_bytes, spaced)) == b" hello"

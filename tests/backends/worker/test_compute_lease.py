@@ -1,4 +1,4 @@
-"""Two models on one machine: locks of one process first, then real workers."""
+"""`ComputeLease`: models on one machine compute in turns; locks first, then real workers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ StartWorker = Callable[[LoadSpec], Awaitable[WorkerProcess]]
 
 @pytest.fixture
 def open_lease(tmp_path: Path) -> Iterator[OpenLease]:
-    """Makes leases of one machine; each has files of its own, as those of two processes have."""
+    """Return a factory of leases of one machine, each with its own files as in other processes."""
     with ExitStack() as leases:
 
         def open_one(longest_wait: float = 30.0) -> ComputeLease:
@@ -61,7 +61,7 @@ async def answer(worker: WorkerProcess) -> str:
     return "".join([e.text async for e in stream_events(worker, request) if isinstance(e, Delta)])
 
 
-def test_alone_nobody_waits(open_lease: OpenLease) -> None:
+def test_lone_lease_does_not_wait(open_lease: OpenLease) -> None:
     lease, idle = open_lease(), open_lease()
     for _ in range(3):
         assert not lease.acquire()
@@ -69,7 +69,7 @@ def test_alone_nobody_waits(open_lease: OpenLease) -> None:
     assert not idle.acquire()
 
 
-def test_whoever_waits_is_told_so_and_gets_the_turn(open_lease: OpenLease) -> None:
+def test_waiting_lease_is_acquired_after_release(open_lease: OpenLease) -> None:
     first, second = open_lease(), open_lease()
     assert not first.acquire()
     waited: list[bool] = []
@@ -83,7 +83,7 @@ def test_whoever_waits_is_told_so_and_gets_the_turn(open_lease: OpenLease) -> No
 
 
 @pytest.mark.slow
-def test_one_who_waits_is_not_overtaken(open_lease: OpenLease) -> None:
+def test_waiting_lease_is_not_overtaken(open_lease: OpenLease) -> None:
     turns: list[str] = []
     leases = {name: open_lease() for name in "ab"}
     wants = {name: threading.Event() for name in "ab"}
@@ -94,7 +94,7 @@ def test_one_who_waits_is_not_overtaken(open_lease: OpenLease) -> None:
             leases[name].acquire()
             wants[name].clear()
             turns.append(name)
-            # Between its wish and its place in line the other one needs a moment.
+            # The other thread needs a moment between setting its event and queueing.
             wants[other].wait(0.5)
             time.sleep(0.005)
             leases[name].release()
@@ -108,7 +108,7 @@ def test_one_who_waits_is_not_overtaken(open_lease: OpenLease) -> None:
     assert sum(left == right for left, right in pairwise(turns)) <= 10
 
 
-def test_one_who_never_gives_it_back_is_waited_for_once(open_lease: OpenLease) -> None:
+def test_stuck_holder_is_waited_for_only_once(open_lease: OpenLease) -> None:
     stuck, patient = open_lease(), open_lease(longest_wait=0.05)
     stuck.acquire()
     for _ in range(100):
@@ -121,30 +121,28 @@ def test_one_who_never_gives_it_back_is_waited_for_once(open_lease: OpenLease) -
     assert third.acquire(), "the patient one computes under the lock again"
 
 
-def test_a_lease_closed_while_its_holder_computes_is_free(
-    open_lease: OpenLease, tmp_path: Path
-) -> None:
-    gone, other = ComputeLease(tmp_path / "lease"), open_lease()
-    gone.acquire()
-    gone.close()
+def test_closed_lease_is_free(open_lease: OpenLease, tmp_path: Path) -> None:
+    closed, other = ComputeLease(tmp_path / "lease"), open_lease()
+    closed.acquire()
+    closed.close()
     assert not other.acquire()
 
 
-def test_the_files_are_private(open_lease: OpenLease, tmp_path: Path) -> None:
+def test_lease_files_are_private(open_lease: OpenLease, tmp_path: Path) -> None:
     open_lease()
     assert {path.name for path in tmp_path.iterdir() if path.is_file()} == {"lease", "lease.next"}
     assert all(path.stat().st_mode & 0o777 == 0o600 for path in tmp_path.glob("lease*"))
 
 
-def test_a_silent_worker_has_time_to_lose_patience() -> None:
-    """The watchdog must not take one that waits for its turn for one that hangs."""
+def test_lease_timeout_is_shorter_than_the_stall_timeout() -> None:
+    """A worker that waits for its turn must not count as stuck."""
     from ingle.backends.worker.supervisor import worker_process
 
     assert worker_process._WATCH_INTERVAL > 2 * LONGEST_WAIT  # pyright: ignore[reportPrivateUsage]
 
 
 @pytest.mark.slow
-async def test_two_workers_compute_in_turns(
+async def test_two_workers_alternate_steps(
     scripted_spec: MakeSpec, start_worker: StartWorker, tmp_path: Path
 ) -> None:
     trace = tmp_path / "trace"
@@ -166,7 +164,7 @@ async def test_two_workers_compute_in_turns(
 async def hung_worker(
     scripted_spec: MakeSpec, start_worker: StartWorker, tmp_path: Path
 ) -> AsyncIterator[WorkerProcess]:
-    """A worker that never ends its step."""
+    """Return a worker whose step never ends."""
     trace = tmp_path / "trace"
     worker = await start_worker(scripted_spec(hang_at=0, trace=str(trace)))
     stuck = asyncio.create_task(answer(worker))
@@ -179,7 +177,7 @@ async def hung_worker(
         await stuck
 
 
-async def test_a_worker_that_dies_in_its_step_frees_the_machine(
+async def test_worker_killed_in_its_step_releases_the_lease(
     scripted_spec: MakeSpec, start_worker: StartWorker, hung_worker: WorkerProcess
 ) -> None:
     waiting = await start_worker(scripted_spec(reply="fine"))
@@ -192,7 +190,7 @@ async def test_a_worker_that_dies_in_its_step_frees_the_machine(
 
 
 @pytest.mark.slow
-async def test_a_worker_answers_although_another_never_ends_its_step(
+async def test_worker_answers_while_another_is_stuck_in_a_step(
     scripted_spec: MakeSpec, start_worker: StartWorker, hung_worker: WorkerProcess
 ) -> None:
     patient = await start_worker(scripted_spec(reply="in spite of it"))

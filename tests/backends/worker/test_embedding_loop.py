@@ -1,4 +1,4 @@
-"""The loop of an embedding worker: who comes next, who leaves, and what is refused."""
+"""The loop of an embedding worker: batching, fairness, cancellation, rejection and drain."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ CONTEXT = 64
 
 @dataclass
 class CountingEncoder:
-    """Its vector of a text is the number of each of the letters a, b, c, d in it.
+    """Its vector of a text counts the letters a, b, c and d.
 
     Each batch waits for its `gate`.
     """
@@ -99,7 +99,7 @@ def rows(message: object) -> NDArray[np.float32]:
     return np.frombuffer(message.vectors, "<f4").reshape(-1, message.dimensions)
 
 
-def test_vectors_come_in_the_order_of_the_inputs_at_length_one() -> None:
+def test_vectors_are_normalised_and_in_input_order() -> None:
     encoder = CountingEncoder()
     with running(encoder) as (inbox, sent):
         inbox.put(embed("r", *["a", "bb", "aab", "", "cd"] * 5))
@@ -113,7 +113,7 @@ def test_vectors_come_in_the_order_of_the_inputs_at_length_one() -> None:
         assert sum(map(len, batch)) <= 32
 
 
-def test_a_text_longer_than_a_batch_goes_alone() -> None:
+def test_text_longer_than_a_batch_is_computed_alone() -> None:
     encoder = CountingEncoder()
     with running(encoder) as (inbox, sent):
         inbox.put(embed("r", "a", "b" * 60, "c"))
@@ -121,7 +121,7 @@ def test_a_text_longer_than_a_batch_goes_alone() -> None:
     assert [len(text) for text in encoder.batches[1]] == [61]
 
 
-def test_a_short_request_waits_for_its_turn_only() -> None:
+def test_short_request_does_not_wait_for_all_of_a_long_one() -> None:
     encoder = CountingEncoder(gate=threading.Semaphore(0))
     with running(encoder) as (inbox, sent):
         inbox.put(embed("long", *["a" * 30] * 50))
@@ -131,21 +131,21 @@ def test_a_short_request_waits_for_its_turn_only() -> None:
         inbox.put(embed("short", "bbb"))
         encoder.gate.release(3)
         assert next_answer(sent).id == "short"
-    # Two batches had begun when it came, and a text of the long request fills each alone.
+    # Two batches had begun when it arrived, and each text of the long request fills a batch.
     assert [256, 98, 98, 98] in [text for batch in encoder.batches[:4] for text in batch]
 
 
-def test_equal_requests_share_the_batches() -> None:
+def test_concurrent_requests_share_batches() -> None:
     encoder = CountingEncoder(gate=threading.Semaphore(0))
     with running(encoder) as (inbox, sent):
         for name in ("x", "y", "z"):
             inbox.put(embed(name, *["aaa"] * 16))
         encoder.gate.release(100)
         assert {next_answer(sent).id for _ in range(3)} == {"x", "y", "z"}
-    assert len(encoder.batches) <= 8  # 48 texts, 8 in a batch, and what came before the others
+    assert len(encoder.batches) <= 8  # 48 texts, 8 per batch, and those before the others arrived
 
 
-def test_a_cancelled_request_is_computed_no_further() -> None:
+def test_cancelled_request_is_not_computed_further() -> None:
     encoder = CountingEncoder(gate=threading.Semaphore(0))
     with running(encoder) as (inbox, sent):
         inbox.put(embed("gone", *["a" * 30] * 50))
@@ -163,7 +163,7 @@ def test_a_cancelled_request_is_computed_no_further() -> None:
     assert len(encoder.batches) <= 3
 
 
-def test_texts_are_tokenised_while_a_batch_waits() -> None:
+def test_texts_are_tokenised_while_a_batch_computes() -> None:
     encoder = CountingEncoder(gate=threading.Semaphore(0))
     with running(encoder) as (inbox, sent):
         inbox.put(TokenizeRequest(id="t", text="a\ud800<|end|>", add_special=True))
@@ -173,7 +173,7 @@ def test_texts_are_tokenised_while_a_batch_waits() -> None:
     assert b"".join(message.pieces) == b"<|begin|>a?<|end|>"
 
 
-def test_what_is_refused_says_why() -> None:
+def test_rejected_requests_contain_the_reason() -> None:
     asked = TokenizeRequest(id="i", generate=GenerateRequest(id="i", prompt="x"))
     cases: list[tuple[WorkerRequest, str, str]] = [
         (embed("a", "x" * 64), "context_length_exceeded", "Input 0 is 65 tokens long, 1 too many"),
@@ -197,10 +197,10 @@ def test_what_is_refused_says_why() -> None:
             assert words in answer.message
         inbox.put(embed("h", "a"))
         assert isinstance(next_answer(sent), Embedded)
-    assert len(encoder.batches) == 1  # nothing of a refused request was computed
+    assert len(encoder.batches) == 1  # no rejected request was computed
 
 
-def test_truncating_is_for_those_who_ask() -> None:
+def test_texts_are_truncated_only_on_request() -> None:
     encoder = CountingEncoder()
     with running(encoder) as (inbox, sent):
         inbox.put(embed("r", "a" * 100 + "b" * 3_000_000, [97] * 100, truncate=True))
@@ -210,13 +210,13 @@ def test_truncating_is_for_those_who_ask() -> None:
     assert np.allclose(rows(answer), [[1, 0, 0, 0]] * 2)
 
 
-def test_vectors_can_be_cut() -> None:
+def test_dimensions_option_shortens_vectors() -> None:
     with running(CountingEncoder()) as (inbox, sent):
         inbox.put(embed("r", "aabbccdd", "cd", dimensions=2))
         assert np.allclose(rows(next_answer(sent)), [[0.5**0.5] * 2, [0, 0]])
 
 
-def test_documents_are_scored_in_their_order() -> None:
+def test_scores_are_in_document_order() -> None:
     encoder = CountingEncoder(task=ModelTask.RERANK, width=1)
     with running(encoder) as (inbox, sent):
         inbox.put(RerankRequest(id="r", query="q", documents=["", "aaa", "a"]))
@@ -231,7 +231,7 @@ def test_documents_are_scored_in_their_order() -> None:
         assert "The query with document 0 is 66 tokens long" in refusal.message
 
 
-def test_draining_finishes_what_runs() -> None:
+def test_drain_finishes_running_requests() -> None:
     encoder = CountingEncoder(gate=threading.Semaphore(0))
     with running(encoder) as (inbox, sent):
         inbox.put(embed("r", *["a" * 30] * 3))

@@ -1,4 +1,4 @@
-"""What a loaded model says of itself."""
+"""Loading a model in a worker: templates, progress, rejected settings, engine fallback."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ def load(spec: LoadSpec) -> tuple[ModelInfo, list[FromWorker]]:
         return info, sent
 
 
-def test_a_model_without_any_template_says_so(
+def test_info_reports_a_missing_chat_template(
     scripted_spec: MakeSpec, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A template counts wherever it comes from: the file, the load specification, our default."""
+    """A template may come from the file, the load specification or our default."""
     spec = scripted_spec()
     assert load(spec)[0].has_chat_template
     monkeypatch.setattr(ByteTokenizer, "chat_template", None)
@@ -40,23 +40,23 @@ def test_a_model_without_any_template_says_so(
     assert load(given)[0].has_chat_template
 
 
-def test_progress_comes_in_whole_percents(scripted_spec: MakeSpec) -> None:
+def test_progress_is_in_whole_percents(scripted_spec: MakeSpec) -> None:
     _, sent = load(scripted_spec())
     assert sent == [Loading(fraction) for fraction in (0.0, 0.25, 0.5, 0.75, 1.0)]
 
 
 @pytest.mark.parametrize("field", ["context", "slots", "batch"])
-def test_settings_below_one_are_refused(scripted_spec: MakeSpec, field: str) -> None:
+def test_settings_below_one_are_rejected(scripted_spec: MakeSpec, field: str) -> None:
     spec = msgspec.structs.replace(scripted_spec(), **{field: 0})
     with pytest.raises(LoadFailed, match=f"with {field} 0"):
         load(spec)
 
 
 @pytest.mark.model
-def test_llama_cpp_takes_over_where_our_engine_cannot_load_and_may_not_be_meant(
+def test_llama_cpp_is_the_fallback_only_if_allowed(
     smollm2_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As without PyTorch: its import fails when the runner is wanted."""
+    """Like without PyTorch: the import fails when the runner is needed."""
     monkeypatch.setitem(sys.modules, "ingle.backends.cuda.model_runner", None)
     spec = LoadSpec(engine="cuda", path=str(smollm2_path), context=256, slots=1)
     with pytest.raises(LoadFailed, match="packages that are not installed"):

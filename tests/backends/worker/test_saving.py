@@ -1,4 +1,4 @@
-"""A worker saves what it computed while it rests and before it ends, and goes on with it later."""
+"""A worker saves its KV cache while idle and before it exits, and a later worker restores it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ PROMPT = "The lighthouse keeper counted the ships every evening. " * 8
 
 
 class Worker:
-    """One life of a worker, in a thread."""
+    """A worker loop in a thread."""
 
     def __init__(self, spec: LoadSpec) -> None:
         self._inbox: Inbox = queue.SimpleQueue()
@@ -51,7 +51,7 @@ class Worker:
         self._inbox.put(message)
 
     def until(self, condition: Callable[[FromWorker], bool]) -> None:
-        """Receive until a message is so."""
+        """Receive messages until one meets the condition."""
         while True:
             message = self._sent.get(timeout=20)
             if isinstance(message, GaugesReport):
@@ -60,7 +60,7 @@ class Worker:
                 return
 
     def ask(self, name: str, prompt: str, *, private: bool = False) -> Started:
-        """Run one request to its end."""
+        """Run one request to completion."""
         events: list[Started] = []
 
         def ended(message: FromWorker) -> bool:
@@ -101,7 +101,7 @@ def _workers(make_spec: MakeSpec, folder: Path) -> Generator[MakeWorker]:
 
 @pytest.fixture
 def start(scripted_spec: MakeSpec, tmp_path: Path) -> Generator[MakeWorker]:
-    """Starts workers that share a folder."""
+    """Return a factory of workers that share a folder."""
     with _workers(scripted_spec, tmp_path / "kv") as make:
         yield make
 
@@ -110,7 +110,7 @@ def files(folder: Path) -> list[Path]:
     return sorted(folder.glob("kv/*/*"))
 
 
-def test_the_next_life_goes_on(start: MakeWorker, tmp_path: Path) -> None:
+def test_next_worker_restores_the_saved_cache(start: MakeWorker, tmp_path: Path) -> None:
     worker = start()
     assert worker.ask("a", PROMPT).cached_tokens == 0
     worker.end()
@@ -120,7 +120,7 @@ def test_the_next_life_goes_on(start: MakeWorker, tmp_path: Path) -> None:
     later.end()
 
 
-def test_a_rest_is_used_for_saving(
+def test_idle_worker_saves_its_cache(
     start: MakeWorker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ingle.backends.worker.worker_loop, "_SAVE_AFTER", 0.05)
@@ -131,7 +131,7 @@ def test_a_rest_is_used_for_saving(
     assert files(tmp_path)
 
 
-def test_a_private_request_leaves_nothing(start: MakeWorker, tmp_path: Path) -> None:
+def test_private_request_is_not_saved(start: MakeWorker, tmp_path: Path) -> None:
     worker = start()
     worker.ask("a", PROMPT, private=True)
     worker.end()
@@ -140,7 +140,7 @@ def test_a_private_request_leaves_nothing(start: MakeWorker, tmp_path: Path) -> 
     assert later.ask("b", PROMPT).cached_tokens == 0
 
 
-def test_an_answer_that_takes_too_long_is_saved_as_far_as_it_came(
+def test_unfinished_answer_is_saved_when_the_grace_period_ends(
     start: MakeWorker, tmp_path: Path
 ) -> None:
     worker = start(reply="x" * 900, step_seconds=0.02)
@@ -148,14 +148,14 @@ def test_an_answer_that_takes_too_long_is_saved_as_far_as_it_came(
     worker.until(lambda message: isinstance(message, Outputs))
     began = time.monotonic()
     worker.end(grace=1.0)
-    assert time.monotonic() - began < 5, "nobody waits for its 18 seconds"
+    assert time.monotonic() - began < 5, "the worker does not wait for its 18 seconds"
     assert files(tmp_path)
     later = start()
     assert later.ask("b", PROMPT).cached_tokens == len(PROMPT)  # and the token before it
 
 
 @pytest.mark.slow
-def test_without_a_disk_an_answer_may_take_all_its_time(start: MakeWorker) -> None:
+def test_drain_without_disk_store_lets_answers_finish(start: MakeWorker) -> None:
     worker = start(disk=0, reply="x" * 100, step_seconds=0.01)
     worker.send(GenerateRequest(id="a", prompt="Hi"))
     worker.until(lambda message: isinstance(message, Outputs))
@@ -168,7 +168,7 @@ def test_without_a_disk_an_answer_may_take_all_its_time(start: MakeWorker) -> No
     )
 
 
-def test_while_it_saves_it_takes_no_requests(start: MakeWorker) -> None:
+def test_draining_worker_rejects_requests(start: MakeWorker) -> None:
     worker = start()
     worker.ask("a", PROMPT)
     worker.send(Drain())
@@ -176,7 +176,7 @@ def test_while_it_saves_it_takes_no_requests(start: MakeWorker) -> None:
     worker.until(lambda message: isinstance(message, Rejected) and message.id == "late")
 
 
-def test_memory_is_given_back_when_the_daemon_asks(start: MakeWorker) -> None:
+def test_trim_releases_the_memory_tier(start: MakeWorker) -> None:
     worker = start(disk=0)
     for number in range(4):
         worker.ask(str(number), f"{number}" + PROMPT)

@@ -1,4 +1,4 @@
-"""Which files and folders a worker may read, list and write."""
+"""File system access that a worker's confinement grants."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ingle.backends.base.load_spec import KVStoreSpec, LoadSpec
 from ingle.backends.worker.worker_access import worker_access
 
 
-def test_a_worker_writes_to_its_stores_only(tmp_path: Path) -> None:
+def test_worker_may_write_only_to_its_stores(tmp_path: Path) -> None:
     model, lease, kernels = (tmp_path / name for name in ("model.gguf", "lease", "kernels"))
     kv_store = KVStoreSpec(
         folder=str(tmp_path / "kv"), model="own", disk_bytes=1 << 20, memory_bytes=0

@@ -1,4 +1,4 @@
-"""The two threads of a worker, with prompts that fail or take long."""
+"""`WorkerLoop`: preparation thread and step thread, with failing and slow prompts."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ from ingle.backends.worker.worker_protocol import (
 MakeSpec = Callable[..., LoadSpec]
 
 
-class Prompts(PromptBuilder):
-    """Takes long for a prompt that says so, and fails at others."""
+class ScriptedPrompts(PromptBuilder):
+    """Is slow for prompts that say so, and fails for others."""
 
     def __init__(self, *, fails_to_prepare: bool = False) -> None:
         super().__init__(ByteTokenizer(), None, context=512)
@@ -65,7 +65,7 @@ class Prompts(PromptBuilder):
 
 @contextmanager
 def running(
-    spec: LoadSpec, prompts: Prompts, engine: Engine | None = None
+    spec: LoadSpec, prompts: ScriptedPrompts, engine: Engine | None = None
 ) -> Generator[tuple[Inbox, queue.Queue[FromWorker]]]:
     inbox: Inbox = queue.SimpleQueue()
     sent: queue.Queue[FromWorker] = queue.Queue()
@@ -96,10 +96,10 @@ def wait_for_end(
 
 
 @pytest.mark.parametrize("fails_to_prepare", [False, True])
-def test_a_failure_of_the_text_pipeline_ends_one_request(
+def test_text_pipeline_error_ends_only_its_request(
     scripted_spec: MakeSpec, capfd: pytest.CaptureFixture[str], fails_to_prepare: bool
 ) -> None:
-    prompts = Prompts(fails_to_prepare=fails_to_prepare)
+    prompts = ScriptedPrompts(fails_to_prepare=fails_to_prepare)
     with running(scripted_spec(), prompts) as (inbox, sent):
         inbox.put(GenerateRequest(id="a", prompt="fail"))
         failed = wait_for_end(sent, "a")
@@ -111,8 +111,8 @@ def test_a_failure_of_the_text_pipeline_ends_one_request(
     assert "no process can be started" in capfd.readouterr().err
 
 
-def test_queueing_counts_from_the_arrival(scripted_spec: MakeSpec) -> None:
-    with running(scripted_spec(), Prompts()) as (inbox, sent):
+def test_queue_time_counts_from_arrival(scripted_spec: MakeSpec) -> None:
+    with running(scripted_spec(), ScriptedPrompts()) as (inbox, sent):
         inbox.put(GenerateRequest(id="a", prompt="slow"))
         inbox.put(GenerateRequest(id="b", prompt="behind it"))
         end = wait_for_end(sent, "b")
@@ -121,19 +121,17 @@ def test_queueing_counts_from_the_arrival(scripted_spec: MakeSpec) -> None:
 
 
 @pytest.mark.slow
-def test_a_new_prompt_does_not_miss_the_next_long_step(
-    scripted_spec: MakeSpec, tmp_path: Path
-) -> None:
+def test_prepared_prompt_joins_the_next_step(scripted_spec: MakeSpec, tmp_path: Path) -> None:
     trace = tmp_path / "trace"
 
     def steps() -> int:
-        """Beginnings and ends of steps so far."""
+        """Return the number of step starts and ends so far."""
         return len(trace.read_text().split()) if trace.exists() else 0
 
     spec = scripted_spec(step_seconds=0.2, trace=str(trace))
-    with running(msgspec.structs.replace(spec, batch=64), Prompts()) as (inbox, sent):
+    with running(msgspec.structs.replace(spec, batch=64), ScriptedPrompts()) as (inbox, sent):
         inbox.put(GenerateRequest(id="long", prompt="x" * 400))
-        while steps() != 3:  # the second step has begun
+        while steps() != 3:  # the second step has started
             time.sleep(0.005)
         inbox.put(GenerateRequest(id="a", prompt="quick"))
         while not _started(sent.get(timeout=10), "a"):
@@ -148,8 +146,8 @@ def _started(message: FromWorker, request_id: str) -> bool:
     return any(isinstance(event, Started) and event.id == request_id for event in events)
 
 
-def test_what_was_cancelled_while_it_was_prepared_never_starts(scripted_spec: MakeSpec) -> None:
-    with running(scripted_spec(), Prompts()) as (inbox, sent):
+def test_request_cancelled_during_preparation_never_starts(scripted_spec: MakeSpec) -> None:
+    with running(scripted_spec(), ScriptedPrompts()) as (inbox, sent):
         inbox.put(GenerateRequest(id="a", prompt="slow"))
         inbox.put(Cancel("a"))
         inbox.put(GenerateRequest(id="b", prompt="fine"))
@@ -158,8 +156,8 @@ def test_what_was_cancelled_while_it_was_prepared_never_starts(scripted_spec: Ma
     assert not [event for event in events if event.id == "a"]
 
 
-def test_draining_lets_what_is_prepared_finish(scripted_spec: MakeSpec) -> None:
-    with running(scripted_spec(), Prompts()) as (inbox, sent):
+def test_drain_finishes_requests_in_preparation(scripted_spec: MakeSpec) -> None:
+    with running(scripted_spec(), ScriptedPrompts()) as (inbox, sent):
         inbox.put(GenerateRequest(id="a", prompt="slow"))
         inbox.put(Drain())
         inbox.put(GenerateRequest(id="b", prompt="late"))
@@ -169,8 +167,8 @@ def test_draining_lets_what_is_prepared_finish(scripted_spec: MakeSpec) -> None:
         assert isinstance(wait_for_end(sent, "a"), Finished)
 
 
-def test_a_stop_string_at_the_last_token_is_a_stop(scripted_spec: MakeSpec) -> None:
-    with running(scripted_spec(reply="abcdef"), Prompts()) as (inbox, sent):
+def test_stop_string_at_the_last_token_has_finish_reason_stop(scripted_spec: MakeSpec) -> None:
+    with running(scripted_spec(reply="abcdef"), ScriptedPrompts()) as (inbox, sent):
         request = GenerateRequest(id="a", prompt="x", max_tokens=3, stop=["bc"])
         inbox.put(request)
         end = wait_for_end(sent, "a")
@@ -178,8 +176,8 @@ def test_a_stop_string_at_the_last_token_is_a_stop(scripted_spec: MakeSpec) -> N
         assert (end.reason, end.completion_tokens) == ("stop", 3)
 
 
-def test_more_choices_than_slots(scripted_spec: MakeSpec) -> None:
-    with running(scripted_spec(slots=2, reply="ab"), Prompts()) as (inbox, sent):
+def test_more_choices_than_slots_complete(scripted_spec: MakeSpec) -> None:
+    with running(scripted_spec(slots=2, reply="ab"), ScriptedPrompts()) as (inbox, sent):
         inbox.put(GenerateRequest(id="a", prompt="xyz", n=9))
         ends: list[int] = []
         while len(ends) < 9:
@@ -190,20 +188,18 @@ def test_more_choices_than_slots(scripted_spec: MakeSpec) -> None:
 
 
 @pytest.mark.parametrize("prompt", [1, 510, 511])
-def test_the_last_cell_of_the_context_is_used(scripted_spec: MakeSpec, prompt: int) -> None:
-    with running(scripted_spec(context=512, reply="x" * 600), Prompts()) as (inbox, sent):
+def test_whole_context_is_used(scripted_spec: MakeSpec, prompt: int) -> None:
+    with running(scripted_spec(context=512, reply="x" * 600), ScriptedPrompts()) as (inbox, sent):
         inbox.put(GenerateRequest(id="a", prompt=[1] * prompt))
         end = wait_for_end(sent, "a")
         assert isinstance(end, Finished)
         assert (end.reason, end.completion_tokens) == ("length", 512 - prompt)
 
 
-@pytest.mark.parametrize("reply", ["x" * 600, ""], ids=["goes on", "ends at once"])
-def test_no_tokens_at_all_keep_the_prompt_for_the_next_request(
-    scripted_spec: MakeSpec, reply: str
-) -> None:
+@pytest.mark.parametrize("reply", ["x" * 600, ""], ids=["continues", "ends at once"])
+def test_max_tokens_zero_caches_the_prompt(scripted_spec: MakeSpec, reply: str) -> None:
     prompt = [1] * 300
-    with running(scripted_spec(context=512, reply=reply), Prompts()) as (inbox, sent):
+    with running(scripted_spec(context=512, reply=reply), ScriptedPrompts()) as (inbox, sent):
         inbox.put(GenerateRequest(id="warm", prompt=prompt, max_tokens=0, n=2))
         events = events_of(sent, "warm")
         while len([event for event in events if isinstance(event, Finished)]) < 2:
@@ -216,8 +212,8 @@ def test_no_tokens_at_all_keep_the_prompt_for_the_next_request(
         assert (started.prompt_tokens, started.cached_tokens) == (301, 300)
 
 
-def test_a_request_may_use_less_context_than_the_model_has(scripted_spec: MakeSpec) -> None:
-    with running(scripted_spec(context=512, reply="x" * 600), Prompts()) as (inbox, sent):
+def test_request_context_limits_the_answer(scripted_spec: MakeSpec) -> None:
+    with running(scripted_spec(context=512, reply="x" * 600), ScriptedPrompts()) as (inbox, sent):
         inbox.put(GenerateRequest(id="a", prompt=[1] * 60, max_context=100))
         end = wait_for_end(sent, "a")
         assert isinstance(end, Finished)
@@ -232,9 +228,9 @@ def test_a_request_may_use_less_context_than_the_model_has(scripted_spec: MakeSp
         assert (end.reason, end.completion_tokens) == ("length", 12)
 
 
-def test_an_answer_ends_when_its_time_is_up(scripted_spec: MakeSpec) -> None:
+def test_answer_ends_at_its_time_limit(scripted_spec: MakeSpec) -> None:
     spec = scripted_spec(context=512, reply="x" * 600, step_seconds=0.01)
-    with running(spec, Prompts()) as (inbox, sent):
+    with running(spec, ScriptedPrompts()) as (inbox, sent):
         inbox.put(GenerateRequest(id="a", prompt="x", max_seconds=0.1))
         end = wait_for_end(sent, "a")
         assert isinstance(end, Finished)
@@ -247,7 +243,7 @@ def test_an_answer_ends_when_its_time_is_up(scripted_spec: MakeSpec) -> None:
 
 
 def frames_until(sent: queue.Queue[FromWorker], last: Callable[[Event], bool]) -> list[list[Event]]:
-    """The events of each frame, up to the one that ends with such an event."""
+    """Return the events of each frame, up to the one that ends with such an event."""
     frames: list[list[Event]] = []
     while not (frames and last(frames[-1][-1])):
         message = sent.get(timeout=10)
@@ -256,28 +252,28 @@ def frames_until(sent: queue.Queue[FromWorker], last: Callable[[Event], bool]) -
     return frames
 
 
-@pytest.mark.parametrize(("join_seconds", "joined"), [(0.0, False), (60.0, True)])
-def test_short_steps_share_a_frame_but_for_the_first_token_and_the_end(
+@pytest.mark.parametrize(("join_seconds", "merged"), [(0.0, False), (60.0, True)])
+def test_short_steps_share_a_frame_except_first_token_and_end(
     scripted_spec: MakeSpec,
     monkeypatch: pytest.MonkeyPatch,
     join_seconds: float,
-    joined: bool,
+    merged: bool,
 ) -> None:
     monkeypatch.setattr("ingle.backends.worker.worker_loop._JOIN_SECONDS", join_seconds)
-    with running(scripted_spec(reply="abcdef"), Prompts()) as (inbox, sent):
+    with running(scripted_spec(reply="abcdef"), ScriptedPrompts()) as (inbox, sent):
         inbox.put(GenerateRequest(id="a", prompt="x"))
         frames = frames_until(sent, lambda event: isinstance(event, Finished))
     texts = ["".join(e.text for e in events if isinstance(e, Delta)) for events in frames]
-    assert texts == (["", "a", "bcdef"] if joined else ["", *"abcdef", ""])
+    assert texts == (["", "a", "bcdef"] if merged else ["", *"abcdef", ""])
     assert isinstance(frames[0][0], Started)
 
 
-def test_what_waits_leaves_before_a_prompt_is_read(
+def test_pending_events_are_sent_before_a_prefill(
     scripted_spec: MakeSpec, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ingle.backends.worker.worker_loop._JOIN_SECONDS", 60.0)
     spec = scripted_spec(reply="x" * 300, step_seconds=0.002)
-    with running(spec, Prompts()) as (inbox, sent):
+    with running(spec, ScriptedPrompts()) as (inbox, sent):
         inbox.put(GenerateRequest(id="a", prompt="x"))
         assert len(frames_until(sent, lambda event: isinstance(event, Delta))) == 2
         time.sleep(0.02)
@@ -290,9 +286,9 @@ def test_what_waits_leaves_before_a_prompt_is_read(
 
 
 def speculating(spec: LoadSpec) -> Engine:
-    """An engine that drafts whatever repeats itself."""
+    """Return an engine that drafts repetitions."""
 
-    class Copier:
+    class RepeatingSpeculator:
         def propose(self, decoding: list[Sequence], room: int) -> dict[Sequence, tuple[int, ...]]:
             drafter = NgramDrafter(512)
             return {s: drafter.propose(s, min(6, room)).cut(6) for s in decoding}
@@ -304,20 +300,20 @@ def speculating(spec: LoadSpec) -> Engine:
 
         def forget(self, sequence: Sequence) -> None: ...
 
-    return Engine(ScriptedModelRunner(spec), Copier())
+    return Engine(ScriptedModelRunner(spec), RepeatingSpeculator())
 
 
 @pytest.mark.parametrize("stop", ["bc", "cab", "d", "xyz"])
 @pytest.mark.parametrize("max_tokens", [1, 7, 12, 40])
-def test_stop_strings_and_limits_within_guesses(
+def test_stop_strings_and_limits_within_drafts(
     scripted_spec: MakeSpec, stop: str, max_tokens: int
 ) -> None:
-    """Text and counts are those without drafts, whichever token of a draft ends the answer."""
+    """Text and counts equal those without drafts, whichever draft token ends the answer."""
     spec = scripted_spec(reply="abcabcabcabcabcdabcabc" * 3)
     request = GenerateRequest(id="a", prompt="x", max_tokens=max_tokens, stop=[stop])
 
     def ask(engine: Engine | None) -> tuple[str, Finished]:
-        with running(spec, Prompts(), engine) as (inbox, sent):
+        with running(spec, ScriptedPrompts(), engine) as (inbox, sent):
             inbox.put(request)
             end = wait_for_end(sent, "a", texts := [])
             assert isinstance(end, Finished)
@@ -332,7 +328,7 @@ def test_stop_strings_and_limits_within_guesses(
         assert drafted.accepted_tokens > 3
 
 
-def test_a_request_may_do_without_guesses(scripted_spec: MakeSpec) -> None:
+def test_request_can_disable_speculation(scripted_spec: MakeSpec) -> None:
     spec = msgspec.structs.replace(scripted_spec(reply="abc" * 60), speculation="ngram")
     inbox: Inbox = queue.SimpleQueue()
     sent: queue.Queue[FromWorker] = queue.Queue()
@@ -349,7 +345,7 @@ def test_a_request_may_do_without_guesses(scripted_spec: MakeSpec) -> None:
 
 
 def events_of(sent: queue.Queue[FromWorker], request_id: str) -> list[Event | Rejected]:
-    """Everything said about one request, to its end."""
+    """Return all events of one request."""
     events: list[Event | Rejected] = []
     while not events or not isinstance(events[-1], Finished | Rejected):
         message = sent.get(timeout=10)
@@ -360,8 +356,8 @@ def events_of(sent: queue.Queue[FromWorker], request_id: str) -> list[Event | Re
     return events
 
 
-def test_logprobs_and_the_bytes_of_their_tokens_come_with_the_text(scripted_spec: MakeSpec) -> None:
-    with running(scripted_spec(reply="né!"), Prompts()) as (inbox, sent):
+def test_logprobs_and_token_bytes_are_sent_with_the_text(scripted_spec: MakeSpec) -> None:
+    with running(scripted_spec(reply="né!"), ScriptedPrompts()) as (inbox, sent):
         inbox.put(GenerateRequest(id="a", prompt="x", logprobs=2))
         deltas = [event for event in events_of(sent, "a") if isinstance(event, Delta)]
     assert "".join(delta.text for delta in deltas) == "né!"
@@ -372,47 +368,47 @@ def test_logprobs_and_the_bytes_of_their_tokens_come_with_the_text(scripted_spec
     assert [token for delta in deltas for token in delta.token_ids] == list("né!".encode())
 
 
-def test_nobody_who_did_not_ask_gets_logprobs(scripted_spec: MakeSpec) -> None:
-    with running(scripted_spec(), Prompts()) as (inbox, sent):
+def test_no_logprobs_without_request(scripted_spec: MakeSpec) -> None:
+    with running(scripted_spec(), ScriptedPrompts()) as (inbox, sent):
         inbox.put(GenerateRequest(id="a", prompt="x"))
         deltas = [event for event in events_of(sent, "a") if isinstance(event, Delta)]
     assert {(delta.logprobs, delta.token_bytes) for delta in deltas} == {(None, None)}
 
 
-def test_an_answer_ends_where_its_grammar_does(scripted_spec: MakeSpec) -> None:
-    """The rest of the script is cut off, and nothing is taken for a token that ends the answer."""
+def test_answer_ends_when_its_grammar_is_complete(scripted_spec: MakeSpec) -> None:
+    """The rest of the script is cut off, and no token is taken for EOG."""
     grammar = Grammar(GrammarKind.REGEX, "[a-z]{3}[0-9]")
-    with running(scripted_spec(reply="abc1 and more"), Prompts()) as (inbox, sent):
+    with running(scripted_spec(reply="abc1 and more"), ScriptedPrompts()) as (inbox, sent):
         inbox.put(GenerateRequest(id="a", prompt="x", grammar=grammar, n=2))
-        said = events_of(sent, "a")
-    end = said[-1]
+        events = events_of(sent, "a")
+    end = events[-1]
     assert isinstance(end, Finished)
     assert (end.reason, end.completion_tokens) == (FinishReason.STOP, 4)
-    text = "".join(e.text for e in said if isinstance(e, Delta) and e.index == end.index)
+    text = "".join(e.text for e in events if isinstance(e, Delta) and e.index == end.index)
     assert text == "abc1"
 
 
-def test_a_prompt_that_is_only_computed_has_nothing_to_match(scripted_spec: MakeSpec) -> None:
+def test_grammar_is_ignored_when_no_tokens_are_generated(scripted_spec: MakeSpec) -> None:
     # Any single character completes it.
     grammar = Grammar(GrammarKind.REGEX, "[a-z]")
-    with running(scripted_spec(reply="x"), Prompts()) as (inbox, sent):
+    with running(scripted_spec(reply="x"), ScriptedPrompts()) as (inbox, sent):
         inbox.put(GenerateRequest(id="a", prompt="x", grammar=grammar, max_tokens=0))
         end = wait_for_end(sent, "a")
         assert isinstance(end, Finished)
         assert (end.reason, end.completion_tokens) == ("length", 0)
 
 
-def test_a_grammar_that_cannot_be_followed_ends_one_request(scripted_spec: MakeSpec) -> None:
+def test_grammar_error_ends_only_its_request(scripted_spec: MakeSpec) -> None:
     replies = {"bad": "ab?", "good": "abc"}
     grammar = Grammar(GrammarKind.REGEX, "[a-z]{3,9}")
-    with running(scripted_spec(replies=replies), Prompts()) as (inbox, sent):
+    with running(scripted_spec(replies=replies), ScriptedPrompts()) as (inbox, sent):
         inbox.put(GenerateRequest(id="a", prompt="bad", grammar=grammar, n=3))
-        said = events_of(sent, "a")
-        failed = said[-1]
+        events = events_of(sent, "a")
+        failed = events[-1]
         assert isinstance(failed, Rejected)
         assert failed.code == "grammar_failed"
         assert "the script says something else" in failed.message
-        texts = [event.text for event in said if isinstance(event, Delta)]
+        texts = [event.text for event in events if isinstance(event, Delta)]
         assert set("".join(texts)) <= set("ab"), "what was right before came out"
         inbox.put(GenerateRequest(id="b", prompt="good", grammar=grammar))
         end = events_of(sent, "b")[-1]
@@ -420,9 +416,9 @@ def test_a_grammar_that_cannot_be_followed_ends_one_request(scripted_spec: MakeS
         assert end.completion_tokens == 4, "three letters, and the token that ends them"
 
 
-def test_an_impossible_grammar_is_refused_before_anything_runs(scripted_spec: MakeSpec) -> None:
+def test_impossible_grammar_is_rejected_before_generation(scripted_spec: MakeSpec) -> None:
     grammar = Grammar(GrammarKind.JSON_SCHEMA, '{"enum": []}', param="response_format")
-    with running(scripted_spec(), Prompts()) as (inbox, sent):
+    with running(scripted_spec(), ScriptedPrompts()) as (inbox, sent):
         inbox.put(GenerateRequest(id="a", prompt="x", grammar=grammar))
         (refused,) = events_of(sent, "a")
     assert isinstance(refused, Rejected)
@@ -430,14 +426,14 @@ def test_an_impossible_grammar_is_refused_before_anything_runs(scripted_spec: Ma
 
 
 def pages_until(sent: queue.Queue[FromWorker], wanted: Callable[[KVPageMap], bool]) -> KVPageMap:
-    """The first map that is so."""
+    """Return the first page map that meets the condition."""
     while True:
         message = sent.get(timeout=10)
         if isinstance(message, PagesReport) and wanted(message.pages):
             return message.pages
 
 
-def test_pages_are_told_to_who_looks(scripted_spec: MakeSpec) -> None:
+def test_page_map_is_sent_only_while_watched(scripted_spec: MakeSpec) -> None:
     made = 0
     engine = Engine(ScriptedModelRunner(scripted_spec(reply="x" * 40, step_seconds=0.002)))
     make = engine.page_map
@@ -449,7 +445,7 @@ def test_pages_are_told_to_who_looks(scripted_spec: MakeSpec) -> None:
 
     engine.page_map = count_and_make
     text = "a prompt that is long enough to be kept for the next one"
-    with running(scripted_spec(), Prompts(), engine) as (inbox, sent):
+    with running(scripted_spec(), ScriptedPrompts(), engine) as (inbox, sent):
         inbox.put(GenerateRequest(id="a", prompt=text, conversation="first"))
         wait_for_end(sent, "a")
         assert made == 0

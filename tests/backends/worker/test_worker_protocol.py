@@ -1,4 +1,4 @@
-"""Frames of the worker protocol."""
+"""Worker protocol: encoding and decoding of frames."""
 
 from __future__ import annotations
 
@@ -35,28 +35,28 @@ def body_of(frame: bytes) -> bytes:
 
 
 @given(EVENTS)
-def test_events_survive_the_pipe(events: list[Started | Delta | Finished]) -> None:
+def test_events_round_trip(events: list[Started | Delta | Finished]) -> None:
     message = Outputs(list(events))
     assert decode_from_worker(body_of(encode_frame(message))) == message
 
 
-def test_a_request_survives_the_pipe() -> None:
+def test_request_round_trip() -> None:
     message = GenerateRequest(id="a", prompt=[1, 2, 3], stop=["\n"], n=2)
     assert decode_to_worker(body_of(encode_frame(message))) == message
 
 
-def test_directions_do_not_mix() -> None:
+def test_message_of_the_other_direction_is_rejected() -> None:
     with pytest.raises(msgspec.ValidationError):
         decode_to_worker(body_of(encode_frame(Rejected("a", "code", "message"))))
 
 
 @given(st.binary(max_size=200))
-def test_garbage_is_a_decoding_error(body: bytes) -> None:
+def test_garbage_is_a_decode_error(body: bytes) -> None:
     with pytest.raises(msgspec.MsgspecError):
         decode_from_worker(b"\xc1" + body)
 
 
-def test_a_message_beyond_the_bound_is_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_oversized_message_is_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(framing, "MAX_FRAME", 1000)
     encode_frame(GenerateRequest(id="a", prompt="x" * 900))
     with pytest.raises(ValueError, match="longer than 1000"):

@@ -1,4 +1,4 @@
-"""Attention over pages against attention written out in float64."""
+"""The reference of paged attention against dense attention in float64."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SCALE = 1 / math.sqrt(SIZE)
 
 @dataclass
 class Problem:
-    """Sequences whose keys and values lie in shuffled pages; every other place holds a NaN."""
+    """Sequences with keys and values in shuffled pages; all other slots hold NaN."""
 
     query: torch.Tensor
     keys: list[torch.Tensor]
@@ -80,7 +80,7 @@ def make(
     dtype: torch.dtype = torch.float32,
     seed: int = 0,
 ) -> Problem:
-    """`chunks` are pairs of new tokens and all tokens."""
+    """Make a problem; `chunks` are pairs of new tokens and all tokens."""
     generator = torch.Generator().manual_seed(seed)
     needed = [-(-length // PAGE) for _, length in chunks]
     spare = 3
@@ -88,7 +88,7 @@ def make(
     shape = (len(order), PAGE, kv_heads, SIZE)
     key_pages = torch.full(shape, torch.nan, dtype=dtype)
     value_pages = torch.full(shape, torch.nan, dtype=dtype)
-    # Unused places of a table name pages full of NaNs.
+    # Unused entries of a block table name pages full of NaN.
     tables = torch.full(
         (len(chunks), max(needed, default=0) + 2), int(order[-1]), dtype=torch.int32
     )
@@ -121,35 +121,35 @@ def assert_close(problem: Problem, **options: float | None) -> None:
 
 
 @pytest.mark.parametrize("tokens", [1, 2, 3, 5, 8, 15, 16])
-def test_decoding_and_verifying(tokens: int) -> None:
+def test_decoding_and_verification_steps(tokens: int) -> None:
     assert_close(make([(tokens, length) for length in LENGTHS if length >= tokens], seed=tokens))
 
 
 @pytest.mark.parametrize("group", [1, 2, 3, 4, 7, 8])
-def test_query_heads_share_keys(group: int) -> None:
+def test_grouped_query_attention(group: int) -> None:
     assert_close(make([(1, 33), (4, 40), (33, 33)], group=group))
 
 
-def test_prompts_and_decoding_in_one_batch() -> None:
+def test_prefill_and_decoding_in_one_batch() -> None:
     assert_close(make([(1, 70), (96, 96), (1, 1), (17, 81), (0, 0), (5, 37), (0, 64)]))
 
 
 @pytest.mark.parametrize("window", [1, 2, 16, 32, 33, 64, 1000])
-def test_a_window_counts_the_query_itself(window: int) -> None:
+def test_sliding_window_includes_the_query_itself(window: int) -> None:
     assert_close(make([(1, 100), (7, 64), (70, 130), (1, 2)]), window=window)
 
 
 @pytest.mark.parametrize("window", [None, 20])
-def test_scores_are_bounded(window: int | None) -> None:
+def test_soft_cap(window: int | None) -> None:
     assert_close(make([(1, 100), (7, 64), (40, 70)]), soft_cap=0.7, window=window)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_pages_of_16_bits_are_read_exactly(dtype: torch.dtype) -> None:
+def test_16_bit_pages_are_read_exactly(dtype: torch.dtype) -> None:
     assert_close(make([(1, 100), (7, 64), (40, 70)], dtype=dtype))
 
 
-def test_the_output_has_the_type_of_the_query() -> None:
+def test_output_has_the_dtype_of_the_query() -> None:
     problem = make([(1, 40), (3, 33)])
     problem.query = problem.query.bfloat16()
     got = problem.attend()
@@ -157,7 +157,7 @@ def test_the_output_has_the_type_of_the_query() -> None:
     torch.testing.assert_close(got.double(), problem.expected(), rtol=1e-2, atol=1e-2)
 
 
-def test_queries_of_nobody_get_zeros() -> None:
+def test_padding_queries_get_zeros() -> None:
     problem = make([(2, 40)])
     problem.query = torch.cat((problem.query, torch.full((3, 4, SIZE), torch.nan)))
     got = problem.attend()
@@ -166,8 +166,8 @@ def test_queries_of_nobody_get_zeros() -> None:
 
 
 @pytest.mark.parametrize("window", [None, 40])
-def test_no_sequence_sees_who_else_is_there(window: int | None) -> None:
-    """To the last bit, in whatever company."""
+def test_output_does_not_depend_on_the_rest_of_the_batch(window: int | None) -> None:
+    """Bit for bit."""
     chunks = [(1, 70), (33, 64), (1, 1), (9, 81)]
     together = make(chunks)
     all_of_them = together.attend(window=window)

@@ -1,4 +1,4 @@
-"""The attention kernels, in Triton's interpreter, against attention in float32 over the same pages.
+"""The Triton attention kernels, interpreted, against float32 attention over the same pages.
 
 Tolerances are those of FlashInfer's tests: 1e-3 for float16, 1e-2 for bfloat16.
 """
@@ -33,12 +33,12 @@ FLOATS = {"f16": torch.float16, "bf16": torch.bfloat16}
 
 @pytest.fixture
 def single_thread() -> None:
-    """Tensors are small; numpy's and torch's threads would only wait for one another."""
+    """Use one thread: tensors are small, and threads of numpy and torch would only wait."""
     torch.set_num_threads(1)
 
 
 class Recorder(InterpretedTritonLibrary):
-    """Remembers what was launched."""
+    """Records what was launched."""
 
     def __init__(self, num_sms: int) -> None:
         super().__init__(list(attention_variants()), num_sms)
@@ -51,9 +51,9 @@ class Recorder(InterpretedTritonLibrary):
 
 @dataclass(frozen=True)
 class Problem:
-    """Sequences in shuffled pages; what is in no sequence is NaN, what is in no table is far off.
+    """Sequences in shuffled pages; unused slots hold NaN, unused table entries are out of range.
 
-    Of quantised pages the queries are rotated.
+    With quantised pages the queries are rotated.
     """
 
     query: torch.Tensor
@@ -78,7 +78,7 @@ class Problem:
         soft_cap: float | None = None,
         workspace_bytes: int = 4 << 20,
     ) -> tuple[torch.Tensor, AttentionPartials, Recorder]:
-        """The whole output, its parts, and what was launched."""
+        """Return the combined output, its partials, and what was launched."""
         library = Recorder(num_sms)
         attention = TritonAttention(
             library, torch.device("cpu"), workspace_bytes=workspace_bytes, fill=math.nan
@@ -123,7 +123,7 @@ class Problem:
 
 
 def make_pages(kind: str, shape: tuple[int, int, int, int], bias: KeyBias | None = None) -> KVPages:
-    """Full of what nobody may read."""
+    """Make pages full of values that must not be read."""
     if kind in FLOATS:
         return torch.full(shape, torch.nan, dtype=FLOATS[kind])
     form = KVPageFormat({"q8_0": 8, "q4_0": 4}[kind], shape[-1])
@@ -134,7 +134,7 @@ def make_pages(kind: str, shape: tuple[int, int, int, int], bias: KeyBias | None
 
 
 def make_bias(kv_heads: int, head_size: int, positions: int) -> KeyBias:
-    """As large as those of Qwen2's first layers, with tables that have a factor."""
+    """Return a bias as large as in Qwen2's first layers, with tables scaled by a factor."""
     pairs = head_size // 2
     bias = torch.randn(kv_heads, head_size, generator=torch.Generator().manual_seed(7)) * 20
     bias[:, 3] = 150
@@ -143,7 +143,7 @@ def make_bias(kv_heads: int, head_size: int, positions: int) -> KeyBias:
 
 
 def make_bias_query(query: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
-    """What `TritonAttention.attend` calls so, of queries that are not rotated."""
+    """Return the bias query of `TritonAttention.attend` for queries that are not rotated."""
     spread = bias.repeat_interleave(query.shape[1] // bias.shape[0], 0)
     (q1, q2), (b1, b2) = query.float().chunk(2, -1), spread.chunk(2, -1)
     return torch.cat((q1 * b1 + q2 * b2, q2 * b1 - q1 * b2), -1)
@@ -160,7 +160,7 @@ def make(
     is_biased: bool = False,
     seed: int = 0,
 ) -> Problem:
-    """`chunks` are pairs of new tokens and all tokens."""
+    """Make a problem; `chunks` are pairs of new tokens and all tokens."""
     random = torch.Generator().manual_seed(seed)
     needed = [-(-length // PAGE) for _, length in chunks]
     order = torch.randperm(sum(needed) + 2, generator=random)
@@ -181,7 +181,7 @@ def make(
         kv_append_reference(key, value, key_pages, value_pages, slots, places)
     starts = torch.tensor([0, *(tokens for tokens, _ in chunks)]).cumsum(0).int()
     heads = group * kv_heads
-    # A part of wider rows, as projections of queries, keys and values together leave it.
+    # A slice of wider rows, as in the output of a fused QKV projection.
     wide = torch.randn(int(starts[-1]), heads + 2, head_size, generator=random)
     rows = wide.to(FLOATS[query])
     bias_query = None if bias is None else make_bias_query(rows[:, :heads], bias.bias)
@@ -202,7 +202,7 @@ def make(
 
 
 @pytest.mark.parametrize("tokens", [1, 2, 3, 7, 16])
-def test_queries_of_few_tokens(tokens: int) -> None:
+def test_few_query_tokens(tokens: int) -> None:
     lengths = (1, 31, 32, 33, 64, 95, 96, 160)
     chunks = [(tokens, length) for length in lengths if length >= tokens]
     library = make([*chunks, (0, 40), (0, 0)], seed=tokens).check()
@@ -210,31 +210,31 @@ def test_queries_of_few_tokens(tokens: int) -> None:
 
 
 @pytest.mark.parametrize("group", [1, 3, 4, 7, 8, 16])
-def test_query_heads_share_keys(group: int) -> None:
+def test_grouped_query_attention(group: int) -> None:
     make([(1, 33), (5, 40)], group=group).check()
     make([(37, 37), (1, 70)], group=group, kv_heads=1).check()
 
 
 @pytest.mark.parametrize("head_size", [64, 80, 96, 128, 256])
 @pytest.mark.parametrize("pages", ["f16", "bf16", "q8_0", "q4_0"])
-def test_heads_of_all_sizes_in_pages_of_all_types(head_size: int, pages: str) -> None:
+def test_head_sizes_and_page_types(head_size: int, pages: str) -> None:
     make([(2, 70), (1, 33)], head_size=head_size, pages=pages).check()
     make([(35, 70)], head_size=head_size, pages=pages, kv_heads=1).check()
 
 
 @pytest.mark.parametrize("pages", ["f16", "bf16", "q8_0", "q4_0"])
-def test_queries_in_bfloat16(pages: str) -> None:
+def test_bfloat16_queries(pages: str) -> None:
     make([(2, 70), (1, 33)], query="bf16", pages=pages).check()
     make([(35, 70)], query="bf16", pages=pages).check()
 
 
 @pytest.mark.parametrize("window", [1, 2, 32, 33, 64, 1000])
-def test_a_window_counts_the_query_itself(window: int) -> None:
+def test_sliding_window_includes_the_query_itself(window: int) -> None:
     make([(1, 200), (7, 164), (1, 2)]).check(window=window)
     make([(70, 230), (20, 20)]).check(window=window)
 
 
-def test_scores_are_bounded() -> None:
+def test_soft_cap() -> None:
     make([(1, 100), (7, 64)]).check(soft_cap=0.7)
     make([(40, 70)], pages="q8_0").check(soft_cap=0.7, window=20)
 
@@ -242,30 +242,30 @@ def test_scores_are_bounded() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("pages", ["q8_0", "q4_0"])
 @pytest.mark.parametrize("head_size", [64, 128])
-def test_biases_that_keys_are_stored_without(head_size: int, pages: str) -> None:
+def test_key_bias_that_is_not_stored_with_the_keys(head_size: int, pages: str) -> None:
     make([(1, 300), (3, 45)], head_size=head_size, pages=pages, is_biased=True, group=7).check()
     make([(35, 70)], head_size=head_size, pages=pages, is_biased=True).check()
 
 
-def test_biases_far_from_the_beginning() -> None:
-    """Rotations to where a tile begins and from there on make those of the tables."""
+def test_key_bias_at_large_positions() -> None:
+    """The rotation to the start of a tile, composed with that within it, equals the tables."""
     make([(2, 20_000)], pages="q8_0", is_biased=True, kv_heads=1).check(window=90)
     make([(35, 20_000)], pages="q4_0", is_biased=True, kv_heads=1).check(window=90)
 
 
-def test_a_chunk_behind_what_was_there() -> None:
-    """Tiles before the chunk have no mask, those of the chunk have one."""
+def test_chunk_after_a_cached_prefix() -> None:
+    """Tiles before the chunk have no mask, those within it have one."""
     library = make([(150, 400)], kv_heads=1).check()
     assert [name.split("-")[0] for name, _ in library.launches] == ["attend_chunk"]
 
 
-def test_many_chunks_are_found_in_the_grid() -> None:
+def test_many_chunks_in_one_grid() -> None:
     lengths = [(17, 17), (1, 90), (64, 64), (0, 5), (33, 100), (65, 65), (2, 2), (0, 0), (129, 130)]
     make(lengths, kv_heads=1, group=4).check()
 
 
-def test_chunks_and_single_queries_in_one_step() -> None:
-    """Where contexts are long, each kind has its own kernel, and rows of chunks are marked."""
+def test_prefill_chunks_and_decoding_in_one_step() -> None:
+    """With long contexts, each kind has its own kernel, and rows of chunks are marked."""
     problem = make([(1, 1200), (40, 80), (16, 50), (17, 17)], kv_heads=1)
     library = problem.check()
     kernels = [name.split("-")[0] for name, _ in library.launches]
@@ -276,7 +276,7 @@ def test_chunks_and_single_queries_in_one_step() -> None:
     assert torch.equal(partials.log_sums[0, :, 0] == torch.inf, whole)
 
 
-def test_chunks_and_single_queries_in_one_step_without_splits() -> None:
+def test_prefill_chunks_and_decoding_without_splits() -> None:
     problem = make([(1, 1200), (40, 80)], kv_heads=1)
     library = problem.check(num_sms=1)
     assert [grid[2] for _, grid in library.launches] == [1, 1]
@@ -294,7 +294,7 @@ def test_splits_do_not_change_the_output(pages: str) -> None:
         torch.testing.assert_close(some, one, rtol=1e-3, atol=1e-3)
 
 
-def test_logarithms_of_sums_are_natural() -> None:
+def test_log_sums_are_natural_logarithms() -> None:
     problem = make([(1, 256)], kv_heads=1, group=1)
     _, partials, _ = problem.attend()
     assert partials.log_sums is not None
@@ -305,8 +305,8 @@ def test_logarithms_of_sums_are_natural() -> None:
     torch.testing.assert_close(partials.log_sums.flatten(), expected, rtol=1e-3, atol=1e-3)
 
 
-def test_a_grid_for_longer_contexts_is_right_for_shorter_ones() -> None:
-    """As a recorded launch has it: splits without keys say so, and write nothing."""
+def test_grid_for_longer_contexts_is_correct_for_shorter_ones() -> None:
+    """As in a CUDA graph: splits without keys are marked as empty and write nothing."""
     problem = make([(1, 40), (2, 70)])
     longer = replace(problem.step, longest_query=3, longest_context=4000)
     wide = replace(problem, step=longer)
@@ -317,7 +317,7 @@ def test_a_grid_for_longer_contexts_is_right_for_shorter_ones() -> None:
     assert (partials.log_sums[3:] == -torch.inf).all()
 
 
-def test_sequences_that_only_fill_a_batch() -> None:
+def test_padding_sequences() -> None:
     """They may have a query, but no keys."""
     problem = make([(1, 40), (1, 1)])
     problem.step.context_lengths[1] = 0
@@ -341,8 +341,8 @@ def test_large_scores_do_not_overflow() -> None:
     assert found.isfinite().all()
 
 
-def test_pages_beyond_two_to_the_31() -> None:
-    """Offsets of elements that 32 bits have no room for; only the pages in use exist in memory."""
+def test_page_offsets_beyond_2_to_the_31() -> None:
+    """Element offsets exceed 32 bits; only the pages in use exist in memory."""
     problem = make([(1, 40), (20, 20)], pages="q8_0", head_size=128)
     assert isinstance(problem.key_pages, QuantizedKVPages)
     assert isinstance(problem.value_pages, QuantizedKVPages)
@@ -366,7 +366,7 @@ def test_pages_beyond_two_to_the_31() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(12))
-def test_anything(seed: int) -> None:
+def test_random_problems(seed: int) -> None:
     random = torch.Generator().manual_seed(seed)
 
     def pick(*choices: int) -> int:

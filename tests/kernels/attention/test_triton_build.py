@@ -1,4 +1,4 @@
-"""The attention kernels, compiled for every architecture, within the limits of a table."""
+"""The attention kernels, compiled for every architecture: resource limits and launch data."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ Report = Callable[[str, str], Facts]
 
 @pytest.fixture
 def report(request: pytest.FixtureRequest) -> Report:
-    """Of a variant on an architecture, and its shared memory; kept until its source changes."""
+    """Return a compiled kernel's report and shared memory, cached until the source changes."""
     assert request.config.cache is not None
     folder = request.config.cache.mkdir("attention")
     reader = Path(cubin_report.__code__.co_filename).read_text()
@@ -58,7 +58,7 @@ def report(request: pytest.FixtureRequest) -> Report:
     return of
 
 
-# Code for sm_86 is that for sm_89, almost to the last instruction.
+# Code for sm_86 is nearly identical to that for sm_89.
 @pytest.mark.parametrize(
     "architecture",
     [
@@ -67,7 +67,7 @@ def report(request: pytest.FixtureRequest) -> Report:
     ],
 )
 @pytest.mark.parametrize("name", LIMITS)
-def test_limits(report: Report, name: str, architecture: str) -> None:
+def test_kernel_stays_within_its_limits(report: Report, name: str, architecture: str) -> None:
     limits = LIMITS[name]
     facts, shared = report(name, architecture)
     assert facts.stack == 0
@@ -84,7 +84,7 @@ def test_limits(report: Report, name: str, architecture: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 @pytest.mark.parametrize("name", VARIANTS)
-def test_nothing_is_spilled(report: Report, name: str, architecture: str) -> None:
+def test_no_register_spills(report: Report, name: str, architecture: str) -> None:
     facts, shared = report(name, architecture)
     assert facts.stack == 0
     assert shared <= SHARED_BYTES[architecture]
@@ -95,7 +95,7 @@ def compiled() -> CompiledKernel:
     return compile_attention(VARIANTS["attend_split-bf16-f16-64-r16"], "sm_90")
 
 
-def test_what_a_launch_has_to_know(compiled: CompiledKernel) -> None:
+def test_compiled_kernel_describes_its_launch(compiled: CompiledKernel) -> None:
     assert compiled.kernel == "attend_split"
     assert compiled.threads == 128
     assert compiled.overlap
@@ -107,21 +107,21 @@ def test_what_a_launch_has_to_know(compiled: CompiledKernel) -> None:
     assert compiled.compiler == triton_version()
 
 
-def test_it_waits_for_the_kernel_before_it(compiled: CompiledKernel) -> None:
-    """And lets the next begin: only then may launches overlap."""
+def test_kernel_waits_for_the_previous_kernel(compiled: CompiledKernel) -> None:
+    """It also lets the next one start: both are needed for overlapping launches."""
     report = cubin_report(compiled.cubin)["attend_split"]
     assert report.opcodes["ACQBULK"] == 1
     assert report.opcodes["PREEXIT"] == 1
     assert not any(name.startswith(("LDG", "STG", "REDG", "ATOM")) for name in report.early)
 
 
-def test_no_overlap_where_a_gpu_has_none() -> None:
+def test_no_overlap_before_hopper() -> None:
     compiled = compile_attention(VARIANTS["attend_split-bf16-f16-64-r16"], "sm_89")
     assert not compiled.overlap
 
 
-def test_too_much_shared_memory_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Triton itself would give a cubin that no GPU of the architecture can start."""
+def test_too_much_shared_memory_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Triton alone would compile a cubin that no GPU of the architecture can launch."""
 
     def huge(self: AttentionVariant, architecture: str) -> LaunchShape:
         return LaunchShape(tile=128, warps=8, stages=6, registers=255)

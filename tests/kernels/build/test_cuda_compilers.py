@@ -9,7 +9,7 @@ from ingle.kernels.errors import CompileFailed
 
 
 class CountingCompiler:
-    """A compiler that says what it was given."""
+    """A compiler that returns its arguments and counts its calls."""
 
     def __init__(self, version: str = "counting-1") -> None:
         self.version = version
@@ -20,7 +20,7 @@ class CountingCompiler:
         return f"{architecture} {len(source)}".encode()
 
 
-def test_nothing_is_compiled_twice(tmp_path: Path) -> None:
+def test_cached_cubin_is_not_compiled_again(tmp_path: Path) -> None:
     compiler = CountingCompiler()
     first = CubinCache(tmp_path / "new", compiler).cubin("quantize_q8.cuh", "sm_90")
     again = CubinCache(tmp_path / "new", compiler).cubin("quantize_q8.cuh", "sm_90")
@@ -28,7 +28,7 @@ def test_nothing_is_compiled_twice(tmp_path: Path) -> None:
     assert compiler.calls == 1
 
 
-def test_another_architecture_define_source_or_compiler_is_another_cubin(tmp_path: Path) -> None:
+def test_cache_key_includes_all_inputs_of_a_compilation(tmp_path: Path) -> None:
     compiler = CountingCompiler()
     cache = CubinCache(tmp_path, compiler)
     cache.cubin("quantize_q8.cuh", "sm_90")
@@ -47,6 +47,6 @@ def test_nvrtc_needs_no_gpu(architecture: str) -> None:
     assert NvrtcCompiler().compile(source, architecture).startswith(b"\x7fELF")
 
 
-def test_what_nvrtc_says_is_told() -> None:
+def test_nvrtc_errors_are_reported() -> None:
     with pytest.raises(CompileFailed, match=r"(?s)refused a kernel for sm_90.*undeclared"):
         NvrtcCompiler().compile("__global__ void k() { undeclared(); }", "sm_90")

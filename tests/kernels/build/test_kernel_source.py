@@ -8,7 +8,7 @@ from ingle.kernels.build.kernel_source import CSRC, kernel_source
 
 
 @pytest.mark.parametrize("path", sorted(CSRC.glob("*.cuh")), ids=lambda path: path.name)
-def test_one_text_has_every_include_once(path: Path) -> None:
+def test_every_header_is_included_once(path: Path) -> None:
     text = kernel_source(path.name)
     for other in CSRC.glob("*.cuh"):
         first = next(line for line in other.read_text().splitlines() if line.startswith("// "))
@@ -20,7 +20,7 @@ def test_one_text_has_every_include_once(path: Path) -> None:
     )
 
 
-def test_defines_come_first_and_lines_keep_their_numbers(tmp_path: Path) -> None:
+def test_defines_come_first_and_line_numbers_are_kept(tmp_path: Path) -> None:
     source = tmp_path / "own.cuh"
     source.write_text('#include "portable.cuh"\nlast\n')
     lines = kernel_source(str(source), {"A": "1", "B": "x(2)"}).splitlines()

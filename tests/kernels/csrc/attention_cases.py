@@ -1,4 +1,4 @@
-"""Launches of the kernels around attention for the sanitizers; arrays end where their data does."""
+"""Sanitizer cases of the kernels around attention; arrays end where their data ends."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FLOATS = (np.float32, np.float16, np.uint16)
 
 
 def rope_append_cases() -> list[Case]:
-    """All that a launch can do, for plain pages and those of codes, in heads of any size."""
+    """Return all variants of a launch, with plain and quantised pages and heads of any size."""
     return [
         _rope_append(64, 32, 0),
         _rope_append(80, 10, 1),
@@ -55,7 +55,7 @@ def _rope_append(size: int, pairs: int, pages: int) -> Case:
 
 
 def attention_combine_cases() -> list[Case]:
-    """Few and many parts, in heads that are whole groups of 32 and such that are not."""
+    """Return cases with few and many partials, and head sizes with and without a partial group."""
     return [_attention_combine(*case) for case in ((1, 64, 1, 1), (40, 80, 2, 6), (128, 72, 4, 3))]
 
 
@@ -72,7 +72,7 @@ def _attention_combine(splits: int, size: int, bundle: int, slices: int) -> Case
 
 
 def rotary_tables_cases() -> list[Case]:
-    """Tokens that fill no block, pairs that fill no warp."""
+    """Return token counts that fill no block, and pair counts that fill no warp."""
     positions, frequencies = np.array([0, 7, 10**6, 3, 9]), np.ones(37, np.float32)
     cosine, sine = np.zeros((2, 5, 37), np.float32)
     arguments = (positions, frequencies, cosine, sine, 5, 37, 1.5)

@@ -1,4 +1,4 @@
-"""Kernels compiled for the CPU, once for each state of their sources."""
+"""Fixtures: CUDA kernels compiled for the CPU, cached until their sources change."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LoadHost = Callable[..., HostModule]
 MakeLibrary = Callable[..., CPUKernelLibrary]
 MakeGemv = Callable[..., QuantizedGemv]
 
-# All numbers of columns; of warps for a row both, where the columns are of every kind.
+# All numbers of columns; for kinds of columns also all numbers of warps per row.
 CHOSEN = [
     (columns, split)
     for columns in range(1, 9)
@@ -34,7 +34,7 @@ VARIANTS = {
 
 @pytest.fixture(scope="session")
 def build_folder(pytestconfig: pytest.Config) -> Path:
-    """Outlives the session: g++ takes seconds for what rarely changes."""
+    """Return a build cache that outlives the session, because g++ takes seconds."""
     if shutil.which("g++") is None:
         pytest.skip("g++ is not installed")
     assert pytestconfig.cache is not None
@@ -43,13 +43,13 @@ def build_folder(pytestconfig: pytest.Config) -> Path:
 
 @pytest.fixture(scope="session")
 def fake(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The driver's library, as it would be without a GPU."""
+    """Return the path of a fake CUDA driver library."""
     return build_fake_driver(tmp_path_factory.mktemp("driver"))
 
 
 @pytest.fixture(scope="session")
 def load_host(build_folder: Path) -> LoadHost:
-    """A source's kernels on the CPU; `seed` shuffles the order of threads."""
+    """Return a loader of a source's kernels on the CPU; `seed` shuffles the order of threads."""
 
     def load(name: str, *, seed: int = 0, defines: Mapping[str, str] = NO_DEFINES) -> HostModule:
         return HostModule(build_host_library(name, build_folder, defines=defines), seed=seed)
@@ -59,7 +59,7 @@ def load_host(build_folder: Path) -> LoadHost:
 
 @pytest.fixture(scope="session")
 def make_library(build_folder: Path) -> MakeLibrary:
-    """All kernels on the CPU; `variants` and `gemm` are what products are compiled for."""
+    """Return a factory of all kernels on the CPU, for given `variants` of products and `gemm`."""
 
     def make(
         seed: int = 0,
@@ -79,7 +79,7 @@ def make_library(build_folder: Path) -> MakeLibrary:
 
 @pytest.fixture(scope="session")
 def make_gemv(make_library: MakeLibrary) -> MakeGemv:
-    """The operation on kernels that run on the CPU."""
+    """Return a factory of the GEMV operation on kernels that run on the CPU."""
 
     def make(
         seed: int = 0, num_sms: int = 132, variants: Mapping[str, str] = VARIANTS

@@ -1,4 +1,4 @@
-"""Launches of csrc/dense_gemv.cuh for the sanitizers: rows, inputs and columns that fit nothing."""
+"""Sanitizer cases of csrc/dense_gemv.cuh: rows, inputs and columns that fill no block."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _ROWS, _INPUTS = 21, 344
 
 
 def dense_gemv_cases() -> list[Case]:
-    """Every way to share rows, for each number of columns that there are fragments for."""
+    """Return every way to split rows, for each number of columns that has fragments."""
     random = np.random.default_rng(0)
     weight = random.normal(size=(_ROWS, _INPUTS)).astype(np.float16)
     bias, cases = np.ones(_ROWS, np.float32), list[Case]()
@@ -26,7 +26,7 @@ def dense_gemv_cases() -> list[Case]:
 
 
 def dense_gated_cases() -> list[Case]:
-    """The same for gate and up."""
+    """Return the same for fused gate and up projections."""
     random = np.random.default_rng(1)
     gate, up = random.normal(size=(2, _ROWS, _INPUTS)).astype(np.float16)
     bias, cases = np.ones(_ROWS, np.float32), list[Case]()

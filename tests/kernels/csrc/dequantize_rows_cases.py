@@ -1,4 +1,4 @@
-"""Launches of csrc/dequantize_rows.cuh for the sanitizers; arrays end where their data does."""
+"""Sanitizer cases of csrc/dequantize_rows.cuh; arrays end where their data ends."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ ROW_BYTES = {
 
 
 def dequantize_rows_cases() -> list[Case]:
-    """Each format by place and by id, of which two are none of a row's."""
+    """Return each format by range and by id, with two invalid ids."""
     random = np.random.default_rng(0)
     ids = np.array([2, -1, 0, ROWS])
     cases: list[Case] = []
     for name, size in ROW_BYTES.items():
-        # Below 0x40, bytes are no part of an infinite scale wherever they lie.
+        # Bytes below 0x40 are never part of an infinite scale.
         data = random.integers(0, 64, (ROWS, size), dtype=np.uint8)
         extra: tuple[NDArray[np.float32], ...] = ()
         if name == "nf4":

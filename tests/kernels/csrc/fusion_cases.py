@@ -1,4 +1,4 @@
-"""Launches of norms and gates for the sanitizers; arrays end where their data does."""
+"""Sanitizer cases of norms and gates; arrays end where their data ends."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TOKENS = 3
 
 
 def rms_norm_cases() -> list[Case]:
-    """Both norms, in each variant, of sizes that fill no block and no tile."""
+    """Return both norms in each variant, with sizes that fill no block and no tile."""
     return [_rms_norm(*each) for each in ((1, 1056, 288), (2, 2080, 288), (4, 4128, 288))]
 
 
@@ -35,7 +35,7 @@ def _rms_norm(vectors: int, size: int, threads: int) -> Case:
 
 
 def gated_activation_cases() -> list[Case]:
-    """Both activations of halves of wider rows."""
+    """Return both activations of halves of wider rows."""
     size = 544
     both = np.random.default_rng(0).normal(size=(TOKENS, 2 * size)).astype(np.float32)
     gate, up = both[:, :size].copy(), both[:, size:].copy()
@@ -52,7 +52,7 @@ def gated_activation_cases() -> list[Case]:
 
 
 def gated_gemv_cases() -> list[Case]:
-    """Two groups of outputs, by one warp a row and by four."""
+    """Return two groups of outputs, by one warp per row and by four."""
     rows, inputs = 64, 1280
     blocks = np.random.default_rng(1).integers(0, 256, (2, rows * 5, 144), dtype=np.uint8)
     blocks[:, :, :4] = np.full(2, 0.01, np.float16).view(np.uint8)

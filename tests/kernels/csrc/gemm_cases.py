@@ -1,4 +1,4 @@
-"""Launches of the products on tensor cores for the sanitizers."""
+"""Sanitizer cases of the tensor core products."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from ingle.kernels.matmul.quantized_gemm import GEMM_SHAPES
 
 from .replay import Case
 
-# What is compiled for them: the smallest blocks.
+# The compiled variants: the smallest blocks.
 GEMM_VARIANTS = "VARIANT(8, 1, 1, 4)"
 _ROWS, _INPUTS, _COLUMNS, _WIDE, _BLOCKS = 37, 1280, 11, 8, 3
 
 
 def _cases(kind: str, inputs: int) -> Sequence[Case]:
-    """Arrays that end where their last byte does; three blocks share two tiles of the output."""
+    """Return cases with arrays that end at their last byte; three blocks share two output tiles."""
     packed = repacked(random_weight(kind, _ROWS, inputs, torch.device("cpu")))
     generator = torch.Generator().manual_seed(0)
     tiles = quantize_q8_reference(torch.randn(_COLUMNS, inputs, generator=generator))

@@ -1,4 +1,4 @@
-"""Which kernel sources are known to be within limits.toml on every architecture.
+"""Records which kernel sources are known to be within limits.toml on every architecture.
 
 Compiling all kernels for all architectures takes minutes, so by default only sources that changed
 since they were recorded are compiled; scripts/nightly compiles all. To record:
@@ -22,14 +22,14 @@ RECORD = Path(__file__).with_name("limits_record.json")
 
 
 def state(source: str) -> str:
-    """The digest of what decides the outcome: the source, its limits and the compiler's version."""
+    """Return a digest of what determines the result: source, limits and compiler version."""
     limits = json.dumps([LIMITS[source], LIMITS["shared_bytes"]], sort_keys=True)
     return digest(kernel_source(source), limits, version("nvidia-cuda-nvrtc"))
 
 
 @functools.cache
 def changed(source: str) -> bool:
-    """Whether a source, its limits or the compiler changed since the record."""
+    """Return whether a source, its limits or the compiler changed since the record."""
     return json.loads(RECORD.read_text()).get(source) != state(source)
 
 

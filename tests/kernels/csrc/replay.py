@@ -1,6 +1,6 @@
-"""Launches read from a file, so that a process without torch can make them under sanitizers.
+"""Runs launches from a file, so that sanitizers can check them in a process without torch.
 
-`replay.py LIBRARY CASES RESULTS` runs all cases of one library and writes what they computed.
+`replay.py LIBRARY CASES RESULTS` runs all cases of one library and writes the resulting arrays.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ingle.kernels.launch.cuda_driver import Argument, CudaModule, Grid
 
 
 class Case(NamedTuple):
-    """One launch: arrays are given by address, and all of them are read back."""
+    """One launch; arrays are passed by address, and all of them are read back."""
 
     kernel: str
     grid: Grid
@@ -30,7 +30,7 @@ class Case(NamedTuple):
 
 
 def run_cases(module: HostModule | CudaModule, cases: Sequence[Case]) -> list[NDArray[np.generic]]:
-    """Every array of every case, after its launch."""
+    """Return every array of every case after its launch."""
     results: list[NDArray[np.generic]] = []
     for case in cases:
         arrays = [each.copy() for each in case.arguments if not isinstance(each, int | float)]
@@ -52,7 +52,7 @@ def _argument(
 
 
 def write_cases(path: Path, cases: Sequence[Case]) -> None:
-    """For `read_cases`."""
+    """Write cases for `read_cases`."""
     arrays: list[NDArray[np.generic]] = []
     shapes: list[object] = []
     for case in cases:
@@ -64,7 +64,7 @@ def write_cases(path: Path, cases: Sequence[Case]) -> None:
 
 
 def read_cases(path: Path) -> list[Case]:
-    """What `write_cases` wrote."""
+    """Read what `write_cases` wrote."""
     with np.load(path) as stored:
         arrays = iter([stored[name] for name in stored.files[1:]])
         shapes = json.loads(str(stored["arr_0"]))
@@ -81,7 +81,7 @@ def read_cases(path: Path) -> list[Case]:
 
 
 def main() -> None:
-    """See the module."""
+    """Run as described in the module."""
     library, cases, results = map(Path, sys.argv[1:])
     outputs = run_cases(HostModule(library, seed=5, threads=1), read_cases(cases))
     with results.open("wb") as file:

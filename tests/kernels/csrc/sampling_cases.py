@@ -1,4 +1,4 @@
-"""Launches of the kernels that draw, for the sanitizers: arrays without a byte to spare."""
+"""Sanitizer cases of the sampling kernels; arrays end where their data ends."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ VOCAB, STRIDE = 397, 401
 
 
 def sample_cases() -> list[Case]:
-    """All ways to draw, with masks and without, by one block a row and by several."""
+    """Return all kinds of sampling, with and without masks, by one block per row and by several."""
     kinds = [
         sample_row(temperature=0.0, row=1, mask=0),
         sample_row(row=2),
@@ -32,7 +32,7 @@ def sample_cases() -> list[Case]:
     room = np.full((len(rows), groups, 2), -1, np.int32)
     counters, tokens = np.zeros(len(rows), np.int32), np.zeros(3, np.int64)
     arguments = logits, rows.view(np.uint8), masks, room, counters, tokens, VOCAB, STRIDE
-    # Draws of one row of logits would overwrite each other: which comes last is not said.
+    # Each sample needs a row of its own, or their results would overwrite each other in any order.
     return [
         Case(
             "sample_rows",
@@ -47,14 +47,14 @@ def sample_cases() -> list[Case]:
 
 
 def adjust_logits_cases() -> list[Case]:
-    """Two rows, of which one has entries of all kinds; both await the last token."""
+    """Return two rows, one with entries of all kinds; both await the last token."""
     logits = np.linspace(-3, 3, 2 * STRIDE, dtype=np.float32)[: STRIDE + VOCAB]
     offsets = np.array([[0, 0, 2], [2, 2, 3], [3, 4, 5]], np.int32)
     tokens = np.array([0, VOCAB - 1, VOCAB - 1, 3, VOCAB - 1], np.int32)
     values = np.arange(15, dtype=np.float32).reshape(5, 3) + 1
     awaited, first = np.array([2, 2], np.int32), np.array([[2, 0.5], [3, 0.25]], np.float32)
-    drawn = np.array([-9, -9, VOCAB - 1], np.int64)
-    arguments = logits, offsets, tokens, values, awaited, first, drawn, STRIDE
+    sampled = np.array([-9, -9, VOCAB - 1], np.int64)
+    arguments = logits, offsets, tokens, values, awaited, first, sampled, STRIDE
     return [Case("adjust_logits", (2, 1, 1), (128, 1, 1), arguments)]
 
 

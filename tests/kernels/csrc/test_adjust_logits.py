@@ -18,7 +18,7 @@ ROWS, VOCAB = 5, 301
 
 
 def tables(entries: Entries) -> LogitEntries:
-    """Of entries (kind, row, token, numbers)."""
+    """Build tables from entries (kind, row, token, numbers)."""
     ordered = sorted(entries)
     keys = [kind * (ROWS + 1) + row for kind, row, _, _ in ordered]
     offsets = np.searchsorted(keys, np.arange(ENTRY_KINDS * (ROWS + 1))).astype(np.int32)
@@ -36,15 +36,15 @@ def random_entries(random: np.random.Generator) -> Entries:
     return entries
 
 
-def expected(logits: Logits, entries: Entries, said: dict[int, int]) -> Logits:
-    """One by one; `said` has tokens that rows said once more."""
+def expected(logits: Logits, entries: Entries, repeated: dict[int, int]) -> Logits:
+    """Apply entries one by one; `repeated` has tokens that rows generated once more."""
     found = logits.copy()
     for kind, row, token, numbers in sorted(entries):
         number, taken, again = np.array(numbers, np.float32)
         old = found[row, token]
         if kind == 1:
             kept = old * number if old <= 0 else old / number
-            found[row, token] = kept - (again if said.get(row) == token else taken)
+            found[row, token] = kept - (again if repeated.get(row) == token else taken)
         else:
             found[row, token] = old + number if kind == 0 else old - number
     return found
@@ -57,7 +57,7 @@ def random_logits(random: np.random.Generator) -> Logits:
 
 
 @pytest.mark.parametrize("seed", [0, 1])
-def test_logits_change_as_one_by_one(make_library: MakeLibrary, seed: int) -> None:
+def test_entries_equal_sequential_application(make_library: MakeLibrary, seed: int) -> None:
     random = np.random.default_rng(seed)
     logits, entries = random_logits(random), random_entries(random)
     found = torch.as_tensor(logits.copy())
@@ -66,15 +66,18 @@ def test_logits_change_as_one_by_one(make_library: MakeLibrary, seed: int) -> No
 
 
 @pytest.mark.parametrize("seed", [0, 1])
-def test_a_token_that_only_the_device_knows(make_library: MakeLibrary, seed: int) -> None:
+def test_penalty_of_a_token_known_only_to_the_device(make_library: MakeLibrary, seed: int) -> None:
     """Row 1 has no entries, row 2 one for the token, row 4 others; row 0 awaits nothing."""
     random = np.random.default_rng(seed)
     logits, entries = random_logits(random), random_entries(random)
     penalised = {row: [t for k, r, t, _ in entries if (k, r) == (1, row)] for row in range(ROWS)}
-    said = {1: 7, 2: penalised[2][3], 4: min(set(range(VOCAB)) - set(penalised[4]))}
+    repeated = {1: 7, 2: penalised[2][3], 4: min(set(range(VOCAB)) - set(penalised[4]))}
     first = random.uniform(0.5, 2, (ROWS, 2)).astype(np.float32)
-    unknown = [(1, row, said[row], [*first[row].tolist(), 0.0]) for row in (1, 4)]
-    places, drawn = np.array([-1, 3, 0, -1, 1]), np.array([said[2], said[4], -5, said[1]])
+    unknown = [(1, row, repeated[row], [*first[row].tolist(), 0.0]) for row in (1, 4)]
+    places, sampled = (
+        np.array([-1, 3, 0, -1, 1]),
+        np.array([repeated[2], repeated[4], -5, repeated[1]]),
+    )
     known = tables(entries)
     awaiting = LogitEntries(
         known.offsets,
@@ -82,14 +85,14 @@ def test_a_token_that_only_the_device_knows(make_library: MakeLibrary, seed: int
         known.values,
         torch.as_tensor(places.astype(np.int32)),
         torch.as_tensor(first),
-        torch.as_tensor(drawn),
+        torch.as_tensor(sampled),
     )
     found = torch.as_tensor(logits.copy())
     launch_adjust_logits(make_library(seed), found[:, :VOCAB], awaiting)
-    assert np.array_equal(found.numpy(), expected(logits, [*entries, *unknown], {2: said[2]}))
+    assert np.array_equal(found.numpy(), expected(logits, [*entries, *unknown], {2: repeated[2]}))
 
 
-def test_what_does_not_fit_is_refused(make_library: MakeLibrary) -> None:
+def test_invalid_shapes_are_rejected(make_library: MakeLibrary) -> None:
     library = make_library()
     entries = tables([(0, 1, 3, [1.0, 0.0, 0.0])])
     with pytest.raises(ValueError, match="not those of 3 rows"):

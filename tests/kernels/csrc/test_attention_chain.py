@@ -1,4 +1,4 @@
-"""All of a layer's attention by kernels, appended to, attended to, put together, beside torch."""
+"""A layer's attention by kernels (append, attend, combine) against plain torch."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MakeLibrary = Callable[..., CPUKernelLibrary]
 
 PAGE, HEADS, KV_HEADS = 32, 4, 2
 PROMPT, CONTEXT = 70, 200
-# Of the mean squared error: of 16-bit queries, values and outputs; of 8-bit ones.
+# Mean squared errors: of 16-bit queries, values and outputs; of 8-bit ones.
 NMSE, NMSE_OF_BYTES = 1e-6, 1e-4
 
 
@@ -57,10 +57,10 @@ def step(table: torch.Tensor, first: int, tokens: int) -> AttentionMetadata:
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["f16", "q8_0", "q4_0"])
 @pytest.mark.parametrize(("size", "rotated", "bias"), [(64, 64, True), (80, 32, False)])
-def test_a_prompt_and_its_continuation(
+def test_prefill_and_continuation_equal_plain_torch(
     make_library: MakeLibrary, kind: str, size: int, rotated: int, bias: bool
 ) -> None:
-    """Two chunks of a prompt, five tokens at once as for verification, and one."""
+    """Two chunks of a prompt, five tokens at once as in verification, and one."""
     random = torch.Generator().manual_seed(size)
     rates = 1e4 ** (-torch.arange(rotated // 2) / (rotated // 2))
     library = make_library(seed=1)

@@ -1,4 +1,4 @@
-"""csrc/attention_combine.cuh on the CPU beside sums in float64."""
+"""csrc/attention_combine.cuh on the CPU against float64."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def combine(make_library: MakeLibrary) -> Combine:
 def make(
     splits: int, tokens: int = 3, heads: int = 4, size: int = 64, dtype: torch.dtype = torch.float32
 ) -> AttentionPartials:
-    """Parts of which some saw nothing, whose outputs are NaN; one row that nobody saw."""
+    """Make partials, some of them empty with NaN outputs, and one row without any keys."""
     random = torch.Generator().manual_seed(splits * size)
     outputs = torch.randn(splits, tokens, heads, size, generator=random)
     log_sums = 5 * torch.randn(splits, tokens, heads, generator=random)
@@ -47,7 +47,7 @@ def make(
 
 
 def exact(partials: AttentionPartials) -> torch.Tensor:
-    """In float64, by the definition; rotated as the parts are."""
+    """Combine in float64 by the definition; rotated like the partials."""
     assert partials.outputs is not None
     assert partials.log_sums is not None
     weights = partials.log_sums.double().exp().unsqueeze(-1)
@@ -56,7 +56,7 @@ def exact(partials: AttentionPartials) -> torch.Tensor:
 
 
 def groups(tiles: torch.Tensor, inputs: int) -> torch.Tensor:
-    """Without what lies behind the last input, which nobody writes."""
+    """Return the groups of inputs, without unwritten padding."""
     count, columns, _ = tiles.shape
     parts = tiles.view(count, columns, 3, 32, 16).permute(1, 0, 3, 2, 4)
     return parts.reshape(columns, count * 32, 48)[:, : inputs // 32]
@@ -64,7 +64,7 @@ def groups(tiles: torch.Tensor, inputs: int) -> torch.Tensor:
 
 @pytest.mark.parametrize("size", [8, 64, 72, 80, 96, 128, 248, 256])
 @pytest.mark.parametrize("splits", [1, 2, 7, 33, 128])
-def test_parts_of_any_number_and_size(combine: Combine, splits: int, size: int) -> None:
+def test_any_number_of_splits_and_head_size(combine: Combine, splits: int, size: int) -> None:
     for rotated in (False, True):
         partials = make(splits, size=size)
         expected = exact(partials)
@@ -82,7 +82,7 @@ def test_parts_of_any_number_and_size(combine: Combine, splits: int, size: int) 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("tiles", [False, True])
 @pytest.mark.parametrize("dense", [False, True])
-def test_what_is_wanted_is_what_is_written(
+def test_only_requested_outputs_are_written(
     combine: Combine, dtype: torch.dtype, tiles: bool, dense: bool
 ) -> None:
     partials = make(3, size=80, dtype=dtype)
@@ -103,13 +103,13 @@ def test_what_is_wanted_is_what_is_written(
 
 
 @pytest.mark.parametrize("rotated", [False, True])
-def test_rows_that_are_whole_come_from_where_they_are(combine: Combine, rotated: bool) -> None:
+def test_unsplit_rows_are_read_from_the_output(combine: Combine, rotated: bool) -> None:
     partials = make(5, tokens=4, heads=2, size=80)
     assert partials.log_sums is not None
     whole = torch.randn(2, 80)
     partials.dense[1, 0], partials.dense[2, 1] = whole
     for token, head in ((1, 0), (2, 1)):
-        partials.log_sums[:, token, head] = torch.nan  # what is behind the mark is nobody's
+        partials.log_sums[:, token, head] = torch.nan  # entries after the mark are unused
         partials.log_sums[0, token, head] = torch.inf
     before = partials.dense.clone()
     found = combine()(partials, rotated=rotated, tiles=True)
@@ -125,7 +125,7 @@ def test_rows_that_are_whole_come_from_where_they_are(combine: Combine, rotated:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_all_rows_may_be_whole(combine: Combine, dtype: torch.dtype) -> None:
+def test_all_rows_may_be_unsplit(combine: Combine, dtype: torch.dtype) -> None:
     rows = torch.randn(3, 4, 64).to(dtype)
     partials = AttentionPartials(rows.clone())
     found = combine()(partials, rotated=False, tiles=True)
@@ -141,14 +141,14 @@ def test_all_rows_may_be_whole(combine: Combine, dtype: torch.dtype) -> None:
 
 
 @pytest.mark.parametrize("num_sms", [1, 132])
-def test_many_tokens_get_fewer_threads(combine: Combine, num_sms: int) -> None:
+def test_many_tokens_use_fewer_threads_each(combine: Combine, num_sms: int) -> None:
     partials = make(9, tokens=40, heads=2, size=128)
     found = combine(num_sms)(partials, rotated=False)
     assert found.dense is not None
     assert float((found.dense - exact(partials).flatten(1)).abs().max()) < 2e-6
 
 
-def test_large_and_wrong_sums(combine: Combine) -> None:
+def test_large_and_nan_log_sums(combine: Combine) -> None:
     partials = make(2, tokens=1, heads=3, size=8)
     assert partials.log_sums is not None
     assert partials.outputs is not None
@@ -156,10 +156,10 @@ def test_large_and_wrong_sums(combine: Combine) -> None:
     partials.log_sums[:] = torch.tensor([[[300.0, -300.0, 1.0]], [[290.0, -320.0, torch.nan]]])
     combine()(partials, rotated=False)
     assert torch.allclose(partials.dense[0, :2], partials.outputs[0, 0, :2], atol=2e-4)
-    assert bool(partials.dense[0, 2].isnan().all())  # it stays visible
+    assert bool(partials.dense[0, 2].isnan().all())  # NaN stays visible
 
 
-def test_the_reference_by_the_definition() -> None:
+def test_reference_equals_the_definition() -> None:
     partials = make(7, size=80)
     found = attention_combine_reference(partials, rotated=True, tiles=True)
     assert found.dense is not None
@@ -186,8 +186,8 @@ class FewHeads(CPUKernelLibrary):
         super().launch(source, kernel, (grid[0], 3, 1), block, arguments)
 
 
-def test_rows_behind_two_billion_elements(build_folder: Path) -> None:
-    """Memory that is reserved but for a few pages never touched."""
+def test_row_offsets_beyond_2_to_the_31(build_folder: Path) -> None:
+    """Memory is reserved, but only a few pages are touched."""
     splits, tokens, heads, size = 128, 3, 23000, 256
     try:
         outputs = torch.empty(splits, tokens, heads, size)
@@ -205,7 +205,7 @@ def test_rows_behind_two_billion_elements(build_folder: Path) -> None:
     assert not partials.dense[:2, :3].any()
 
 
-def test_shapes_that_do_not_fit(combine: Combine) -> None:
+def test_invalid_shapes_are_rejected(combine: Combine) -> None:
     partials = make(3)
     assert partials.log_sums is not None
     assert partials.outputs is not None

@@ -30,16 +30,16 @@ def reversed_by(module: HostModule, kernel: str) -> bool:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_barriers_hold_in_any_order(load_host: LoadHost, seed: int) -> None:
+def test_barriers_hold_in_any_thread_order(load_host: LoadHost, seed: int) -> None:
     assert reversed_by(load_host(MISUSE, seed=seed), "reverse")
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_a_missing_barrier_is_seen(load_host: LoadHost, seed: int) -> None:
+def test_missing_barrier_is_detected(load_host: LoadHost, seed: int) -> None:
     assert not reversed_by(load_host(MISUSE, seed=seed), "reverse_without_barrier")
 
 
-def test_a_copy_that_nobody_waited_for_has_not_happened(load_host: LoadHost) -> None:
+def test_async_copy_without_wait_is_not_visible(load_host: LoadHost) -> None:
     x, y = np.arange(128, dtype=np.uint32), np.zeros(128, np.uint32)
     run(load_host(MISUSE), "reverse_without_waiting", 32, x, y)
     assert (y == 0xFFFFFFFF).all()
@@ -54,21 +54,21 @@ def test_a_copy_that_nobody_waited_for_has_not_happened(load_host: LoadHost) -> 
         ("one_barrier_too_few", 128, "__syncwarp: lane [0-9]+ is not in its own mask 0000ffff"),
     ],
 )
-def test_threads_that_part_are_reported(
+def test_diverging_threads_are_reported(
     load_host: LoadHost, seed: int, kernel: str, threads: int, report: str
 ) -> None:
     with pytest.raises(LaunchFailed, match=f"{kernel}: block 0: {report}"):
         run(load_host(MISUSE, seed=seed), kernel, threads, np.zeros(128, np.int32))
 
 
-def test_after_a_failure_all_is_as_before(load_host: LoadHost) -> None:
+def test_launches_work_after_a_failed_one(load_host: LoadHost) -> None:
     module = load_host(MISUSE)
     with pytest.raises(LaunchFailed):
         run(module, "different_operations", 32, np.zeros(128, np.int32))
     assert reversed_by(module, "reverse")
 
 
-def test_values_of_lanes_that_ended_are_nan(load_host: LoadHost) -> None:
+def test_shuffles_from_exited_lanes_are_nan(load_host: LoadHost) -> None:
     y = np.zeros(24, np.float32)
     run(load_host(MISUSE), "lanes_that_left", 32, y)
     assert np.isnan(y[16:]).all()
@@ -76,7 +76,7 @@ def test_values_of_lanes_that_ended_are_nan(load_host: LoadHost) -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_parts_of_a_warp_meet_apart(load_host: LoadHost, seed: int) -> None:
+def test_half_warps_synchronise_separately(load_host: LoadHost, seed: int) -> None:
     y = np.zeros(32, np.int32)
     run(load_host(MISUSE, seed=seed), "half_warps", 32, y)
     assert (y == (np.arange(32) ^ 1)).all()
@@ -103,7 +103,7 @@ def test_misaligned_addresses_are_reported(load_host: LoadHost) -> None:
         run(load_host(MISUSE), "past_the_end", 32, x[shift:], y)
 
 
-def test_what_the_compiler_says_is_told(tmp_path: Path) -> None:
+def test_compiler_errors_are_reported(tmp_path: Path) -> None:
     source = tmp_path / "wrong.cuh"
     source.write_text('#include "portable.cuh"\nint wrong() { return undeclared; }\n')
     with pytest.raises(CompileFailed, match=r"wrong\.cuh:2:.*undeclared"):
@@ -113,7 +113,7 @@ def test_what_the_compiler_says_is_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("grid", "threads"), [((0, 1, 1), 32), ((1, 65536, 1), 32), ((1, 1, 1), 1056)]
 )
-def test_what_no_gpu_starts_is_refused(
+def test_invalid_launch_configuration_is_rejected(
     load_host: LoadHost, grid: tuple[int, int, int], threads: int
 ) -> None:
     with pytest.raises(LaunchFailed, match="no GPU starts"):

@@ -1,4 +1,4 @@
-"""Gate and up with 16-bit weights on the CPU, beside float64."""
+"""Fused gate and up projections with 16-bit weights on the CPU against float64."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_both_matrices_in_one_launch(
     assert float(difference) < 5e-6**2
 
 
-def test_results_of_the_type_that_is_wanted(make_library: MakeLibrary) -> None:
+def test_output_has_the_requested_dtype(make_library: MakeLibrary) -> None:
     gate, up, x = normal(40, 96), normal(40, 96).roll(1, 1), normal(2, 96)
     layer, library = GatedLayer(gate, up.contiguous(), "silu"), make_library()
     full = launch_dense_gated(library, layer, x, torch.empty(2, 40))
@@ -52,7 +52,7 @@ def test_results_of_the_type_that_is_wanted(make_library: MakeLibrary) -> None:
     )
 
 
-def test_what_has_no_kernel(make_library: MakeLibrary) -> None:
+def test_unsupported_shapes_have_no_kernel(make_library: MakeLibrary) -> None:
     gate, x = normal(8, 64), normal(2, 64)
     assert can_gate_dense(gate, gate, x)
     assert not can_gate_dense(gate, normal(16, 64), x)

@@ -1,4 +1,4 @@
-"""The products of csrc/dense_gemv.cuh on the CPU, beside float64."""
+"""csrc/dense_gemv.cuh on the CPU against float64."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TYPES = [torch.float16, torch.bfloat16]
 def operands(
     rows: int, inputs: int, columns: int, dtype: torch.dtype
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Weights, vectors, and what their products are."""
+    """Return weights, vectors, and their exact products."""
     generator = torch.Generator().manual_seed(rows + columns)
     weight = (torch.randn(rows, inputs, generator=generator) * 0.02).to(dtype)
     x = torch.randn(columns, inputs, generator=generator).to(dtype)
@@ -25,7 +25,7 @@ def operands(
 
 
 def error(found: torch.Tensor, expected: torch.Tensor) -> float:
-    """The relative error in the Euclidean norm; NaN if anything is missing."""
+    """Return the relative error in the Euclidean norm; NaN if a value is missing."""
     return float(((found.double() - expected) ** 2).sum().sqrt() / (expected**2).sum().sqrt())
 
 
@@ -43,14 +43,12 @@ def test_products_of_any_shape(
     gemv = DenseGemv(make_library(seed=rows + variant.split))
     out = torch.full((columns, rows), float("nan"))
     gemv.multiply(weight, x, out, variant=variant)
-    # Weights and vectors are what they are: nothing but sums is rounded.
+    # Weights and vectors are exact: only sums are rounded.
     assert error(out, expected) < 5e-6
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, *TYPES])
-def test_outputs_of_any_type_as_parts_of_wider_rows(
-    make_library: MakeLibrary, dtype: torch.dtype
-) -> None:
+def test_outputs_of_any_dtype_in_wider_rows(make_library: MakeLibrary, dtype: torch.dtype) -> None:
     weight, x, expected = operands(21, 256, 11, torch.bfloat16)
     wide, bias = torch.full((11, 30), -7.0, dtype=dtype), torch.randn(21)
     DenseGemv(make_library(seed=3)).multiply(weight, x, wide[:, 4:25], bias=bias)
@@ -69,8 +67,8 @@ def test_products_are_added_to_a_residual(make_library: MakeLibrary, variant: De
     assert error(residual, wanted) < 5e-6
 
 
-def test_only_the_columns_that_there_are_count(make_library: MakeLibrary) -> None:
-    """What is not a number stays in its column."""
+def test_nan_stays_in_its_column(make_library: MakeLibrary) -> None:
+    """One column of NaN does not affect the others."""
     weight, x, _ = operands(24, 128, 6, torch.float16)
     x[0] = float("nan")
     out = DenseGemv(make_library()).multiply(weight, x, torch.empty(6, 24))
@@ -78,13 +76,13 @@ def test_only_the_columns_that_there_are_count(make_library: MakeLibrary) -> Non
     assert bool(out[1:].isfinite().all())
 
 
-def test_fewer_rows_take_more_warps(make_library: MakeLibrary) -> None:
+def test_fewer_rows_use_more_warps_each(make_library: MakeLibrary) -> None:
     gemv = DenseGemv(make_library(num_sms=132))
     variants = [gemv.variant(rows) for rows in (128256, 14336, 4096, 1024)]
     assert variants == [(16, 1), (16, 4), (8, 8), (8, 8)]
 
 
-def test_what_has_no_kernel(make_library: MakeLibrary) -> None:
+def test_unsupported_shapes_have_no_kernel(make_library: MakeLibrary) -> None:
     gemv, out = DenseGemv(make_library()), torch.empty(2, 4)
     weight, x, _ = operands(4, 64, 2, torch.float16)
     with pytest.raises(ValueError, match=r"torch.float16 by vectors of torch.bfloat16"):

@@ -1,4 +1,4 @@
-"""Rows as numbers, by kernels that run on the CPU: bit for bit what plain torch makes of them."""
+"""csrc/dequantize_rows.cuh on the CPU, bit for bit against plain torch."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MakeQuantized = Callable[..., QuantizedTensor]
 MakeWeight = Callable[..., tuple[torch.Tensor, RepackedTensor]]
 
 KINDS = [*sorted(PACKERS), "NF4"]
-# A part of a tile; whole tiles; whole tiles and a part; more than one block of threads.
+# A part of a tile; whole tiles; whole tiles and a part; more than one thread block.
 WIDTHS = {"NF4": (64, 1024, 1216, 4160)}
 SUPER, SMALL = (256, 1024, 1280, 4352), (32, 1024, 1184, 4128)
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
@@ -32,7 +32,7 @@ def widths(kind: str) -> tuple[int, ...]:
 
 @pytest.fixture
 def make_weight(make_quantized: MakeQuantized) -> MakeWeight:
-    """Values that plain torch finds, and the same weights for the kernels."""
+    """Return a factory of weights for the kernels, and their values in plain torch."""
 
     def make(kind: str, rows: int, columns: int) -> tuple[torch.Tensor, RepackedTensor]:
         if kind == "NF4":
@@ -46,12 +46,12 @@ def make_weight(make_quantized: MakeQuantized) -> MakeWeight:
 
 
 def same(found: torch.Tensor, expected: torch.Tensor) -> bool:
-    """Also of the signs of zeros."""
+    """Compare bits, including the signs of zeros."""
     return torch.equal(found.view(torch.uint8), expected.contiguous().view(torch.uint8))
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_following_rows(make_library: MakeLibrary, make_weight: MakeWeight, kind: str) -> None:
+def test_consecutive_rows(make_library: MakeLibrary, make_weight: MakeWeight, kind: str) -> None:
     dequantize_rows = DequantizeRows(make_library(seed=3))
     for columns in widths(kind):
         values, weight = make_weight(kind, 7, columns)
@@ -84,7 +84,7 @@ def test_rows_of_a_plain_matrix(make_library: MakeLibrary, dtype: torch.dtype) -
 
 
 @pytest.mark.parametrize("kind", ["Q4_K", "NF4"])
-def test_ids_of_no_row_are_zeros(
+def test_invalid_row_ids_give_zeros(
     make_library: MakeLibrary, make_weight: MakeWeight, kind: str
 ) -> None:
     values, weight = make_weight(kind, 3, 256)
@@ -94,11 +94,9 @@ def test_ids_of_no_row_are_zeros(
     assert (found[[0, 1, 3, 4]] == 0).all()
 
 
-def test_what_a_block_holds_wrongly_stays_visible(
-    make_library: MakeLibrary, make_quantized: MakeQuantized
-) -> None:
+def test_nan_scale_stays_visible(make_library: MakeLibrary, make_quantized: MakeQuantized) -> None:
     plain = make_quantized("Q4_K", 1, 512, tame=True)
-    plain.data[0, 144:146] = torch.tensor([0, 0x7E], dtype=torch.uint8)  # a scale that is no number
+    plain.data[0, 144:146] = torch.tensor([0, 0x7E], dtype=torch.uint8)  # a NaN scale
     out = DequantizeRows(make_library()).following(
         repack(plain), 0, torch.empty(1, 512, dtype=torch.float16)
     )
@@ -115,7 +113,7 @@ def test_large_values_become_infinite_in_half_precision(make_library: MakeLibrar
 
 
 def test_offsets_of_large_matrices(make_library: MakeLibrary) -> None:
-    """The end of 3 GiB, of which the system gives only the pages that are touched."""
+    """The end of 3 GiB, of which only the touched pages are allocated."""
     rows, columns = 12_000_000, 256
     table = torch.empty(rows, columns, dtype=torch.uint8).view(torch.bfloat16)
     table[-1] = torch.arange(columns // 2)
@@ -124,7 +122,7 @@ def test_offsets_of_large_matrices(make_library: MakeLibrary) -> None:
     assert same(found, table[-1:].float())
 
 
-def test_what_does_not_fit_is_refused(make_library: MakeLibrary, make_weight: MakeWeight) -> None:
+def test_invalid_shapes_are_rejected(make_library: MakeLibrary, make_weight: MakeWeight) -> None:
     dequantize_rows = DequantizeRows(make_library())
     _, weight = make_weight("Q4_K", 4, 256)
     with pytest.raises(ValueError, match="no 3 rows from 2 on among 4"):

@@ -57,7 +57,7 @@ def test_gates_of_any_size(make_library: MakeLibrary, activation: GateActivation
     assert torch.allclose(found, exact, rtol=3e-6, atol=1e-35)
 
 
-def test_what_is_no_number_stays_none(make_library: MakeLibrary) -> None:
+def test_nan_stays_nan(make_library: MakeLibrary) -> None:
     gate, up = torch.ones(1, 64), torch.ones(1, 64)
     gate[0, 3], up[0, 40] = float("nan"), float("nan")
     found = launch_gated_activation(make_library(), gate, up, "silu", BOTH).dense
@@ -67,7 +67,7 @@ def test_what_is_no_number_stays_none(make_library: MakeLibrary) -> None:
     assert torch.equal(found.isnan(), expected)
 
 
-def test_rows_that_do_not_fit(make_library: MakeLibrary) -> None:
+def test_invalid_row_sizes_are_rejected(make_library: MakeLibrary) -> None:
     operation, rows = partial(launch_gated_activation, make_library()), torch.ones(2, 64)
     with pytest.raises(ValueError, match=r"\(2, 32\) torch.float32 is no partner"):
         operation(rows, rows[:, :32], "silu", BOTH)

@@ -54,7 +54,7 @@ def error(found: torch.Tensor, wanted: torch.Tensor) -> float:
 @pytest.mark.parametrize("kind", ["Q4_K", "Q6_K"])
 @pytest.mark.parametrize(("rows", "inputs"), [(32, 256), (96, 1280), (1056, 512)])
 @pytest.mark.parametrize(("columns", "split"), [(1, 1), (1, 4), (3, 4), (8, 1), (8, 4)])
-def test_one_launch_gates_and_quantises(
+def test_fused_gate_and_quantisation_in_one_launch(
     make_library: MakeLibrary, make_quantized: MakeQuantized,
     activation: GateActivation, kind: str, rows: int, inputs: int, columns: int, split: int,
 ) -> None:  # fmt: skip
@@ -62,7 +62,7 @@ def test_one_launch_gates_and_quantises(
     tiles, gemv = tiles_of(columns, inputs), GatedGemv(make_library(seed=columns + split))
     layer = GatedLayer(repack(gate), repack(up), activation)
     assert can_fuse(layer.gate, layer.up)
-    for _ in range(2):  # counts begin anew
+    for _ in range(2):  # counters are reset
         found = gemv.multiply(layer, tiles, BOTH, split=split)
         assert found.dense is not None
         assert found.tiles is not None
@@ -103,7 +103,7 @@ def test_every_number_of_columns(
 
 
 @pytest.mark.parametrize("split", [1, 4])
-def test_numbers_alone_of_any_count(
+def test_dense_outputs_of_any_size(
     make_library: MakeLibrary, make_quantized: MakeQuantized, split: int
 ) -> None:
     gate, up = pair(make_quantized, "Q4_K", 37, 768)
@@ -129,7 +129,7 @@ def test_biases(make_library: MakeLibrary, make_quantized: MakeQuantized) -> Non
     assert error(found, gated_activation_reference(sums[0], sums[1], "silu")) < 2e-6
 
 
-def test_types_without_a_common_kernel_are_refused(
+def test_formats_without_a_common_kernel_are_rejected(
     make_library: MakeLibrary, make_quantized: MakeQuantized
 ) -> None:
     gate, up = (repack(make_quantized(kind, 64, 512, tame=True)) for kind in ("Q4_K", "Q6_K"))
@@ -139,7 +139,7 @@ def test_types_without_a_common_kernel_are_refused(
 
 
 def rounded(weight: NF4Tensor) -> torch.Tensor:
-    """The matrix with the sixteen values as bytes; float64."""
+    """Return the matrix with the sixteen values rounded to bytes, in float64."""
     ones = torch.ones(weight.absmax.numel())
     codes = dequantize_nf4_blocks(weight.codes, ones, weight.codes.numel() * 2).double()
     values = (codes * 112.03).round() / 112.03
@@ -149,7 +149,7 @@ def rounded(weight: NF4Tensor) -> torch.Tensor:
 @pytest.mark.parametrize(("rows", "inputs"), [(32, 64), (96, 1344), (352, 1088)])
 @pytest.mark.parametrize(("columns", "split"), [(1, 1), (3, 4), (8, 1)])
 def test_nf4(make_library: MakeLibrary, rows: int, inputs: int, columns: int, split: int) -> None:
-    """Scales of scales are each matrix's own."""
+    """Nested scales are specific to each matrix."""
     generator = torch.Generator().manual_seed(rows)
     gate, up = (
         quantize_nf4(torch.randn(rows, inputs, generator=generator) * size) for size in (0.05, 0.2)
@@ -167,7 +167,9 @@ def test_nf4(make_library: MakeLibrary, rows: int, inputs: int, columns: int, sp
     assert torch.equal(q8_groups(found.tiles, rows), q8_groups(quantised, rows))
 
 
-def test_shapes_that_do_not_fit(make_library: MakeLibrary, make_quantized: MakeQuantized) -> None:
+def test_invalid_shapes_are_rejected(
+    make_library: MakeLibrary, make_quantized: MakeQuantized
+) -> None:
     gemv = GatedGemv(make_library())
     weight, other = (repack(make_quantized("Q4_K", rows, 512, tame=True)) for rows in (36, 32))
     with pytest.raises(ValueError, match=r"A gate \(36, 512\) has no partner \(32, 512\)"):

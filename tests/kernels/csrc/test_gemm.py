@@ -1,4 +1,4 @@
-"""The products of csrc/gemm.cuh on the CPU, beside exact integer arithmetic and plain floats."""
+"""csrc/gemm.cuh on the CPU against exact integer arithmetic and plain floats."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ MakeLibrary = Callable[..., CPUKernelLibrary]
 MakeQuantized = Callable[..., QuantizedTensor]
 
 KINDS = ["Q4_K", "Q6_K"]
-# Rows and columns that fill no block, super-blocks that fill no tile; a block for each tile,
-# blocks that share tiles, blocks that have parts of two.
+# Rows and columns that fill no block, super-blocks that fill no tile; one block for each tile,
+# blocks that share tiles, blocks with parts of two tiles.
 CASES = [
     (1, 256, 1, GemmPlan(8, 1)),
     (37, 2816, 7, GemmPlan(8, 5)),
@@ -39,7 +39,7 @@ CASES = [
 
 
 class OneModule:
-    """A library with one source, whatever it is called."""
+    """A library with a single module, used for every source."""
 
     architecture, num_sms = "host", 132
 
@@ -63,7 +63,7 @@ class OneModule:
 
 
 def error(found: torch.Tensor, expected: torch.Tensor) -> float:
-    """The relative error in the Euclidean norm; NaN if anything is missing."""
+    """Return the relative error in the Euclidean norm; NaN if a value is missing."""
     return float(((found.double() - expected) ** 2).sum().sqrt() / (expected**2).sum().sqrt())
 
 
@@ -72,7 +72,7 @@ def vectors(columns: int, inputs: int) -> torch.Tensor:
 
 
 def poisoned_tiles(x: torch.Tensor) -> torch.Tensor:
-    """Quantised, with NaN in the last tile where there are no inputs."""
+    """Quantise, with NaN in the last tile beyond the inputs."""
     columns, inputs = x.shape
     tiles = quantize_q8_reference(x)
     groups = inputs % TILE // 32
@@ -97,7 +97,7 @@ def test_products_of_any_shape(
     found = gemm.multiply(repack(weight), tiles, products(rows, columns), plan=plan)
     assert error(found, quantized_gemv_reference(weight, tiles)) < 1e-6
     exact = x.double() @ dequantize(weight).double().T
-    if rows > 1:  # of a single product it says nothing: its terms may cancel
+    if rows > 1:  # the terms of a single product may cancel
         assert error(found, exact) ** 2 < 5e-4
 
 
@@ -108,7 +108,7 @@ def test_products_of_any_shape(
 def test_other_types(
     make_library: MakeLibrary, make_quantized: MakeQuantized, kind: str, inputs: int
 ) -> None:
-    """Blocks of 32 fill no slab, and leave an odd number of scales behind."""
+    """Blocks of 32 fill no slab and leave an odd number of scales."""
     library = make_library(seed=inputs, gemm="VARIANT(8, 1, 1, 4) VARIANT(32, 4, 1, 3)")
     for rows, columns, plan in ((37, 5, GemmPlan(8, 3)), (130, 30, GemmPlan(32, 1))):
         weight, x = make_quantized(kind, rows, inputs, tame=True), vectors(columns, inputs)
@@ -123,7 +123,7 @@ def test_other_types(
 def test_any_number_of_blocks(
     make_library: MakeLibrary, make_quantized: MakeQuantized, blocks: int
 ) -> None:
-    """Two tiles of ten slabs: shares begin and end everywhere, and nothing is left behind."""
+    """Two tiles of ten slabs: shares begin and end everywhere, and nothing is left over."""
     weight, tiles = make_quantized("Q4_K", 150, 1280, tame=True), poisoned_tiles(vectors(6, 1280))
     gemm, packed = QuantizedGemm(make_library()), repack(weight)
     first = gemm.multiply(packed, tiles, products(150, 6), plan=GemmPlan(8, blocks))
@@ -133,7 +133,7 @@ def test_any_number_of_blocks(
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_parts_of_rows_and_biases(
+def test_outputs_in_wider_rows_with_biases(
     make_library: MakeLibrary, make_quantized: MakeQuantized, dtype: torch.dtype
 ) -> None:
     weight, tiles = make_quantized("Q4_K", 70, 512, tame=True), poisoned_tiles(vectors(18, 512))
@@ -145,7 +145,7 @@ def test_parts_of_rows_and_biases(
     assert bool(wide[:, :20].isnan().all() and wide[:, 90:].isnan().all())
 
 
-def test_products_are_added_to_a_residual_stream(
+def test_products_are_added_to_a_residual(
     make_library: MakeLibrary, make_quantized: MakeQuantized
 ) -> None:
     weight, tiles = make_quantized("Q6_K", 140, 768, tame=True), poisoned_tiles(vectors(11, 768))
@@ -159,7 +159,7 @@ def test_products_are_added_to_a_residual_stream(
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_extreme_blocks(make_library: MakeLibrary, kind: str) -> None:
-    """The largest quants, scales and activations at once: no sum of integers leaves its float."""
+    """The largest quants, scales and activations at once: integer sums stay exact as floats."""
     size = {"Q4_K": 144, "Q6_K": 210}[kind]
     for byte in (0xFF, 0x80, 0x7F, 0x00):
         blocks = torch.full((4, 4 * size), byte, dtype=torch.uint8)
@@ -174,9 +174,7 @@ def test_extreme_blocks(make_library: MakeLibrary, kind: str) -> None:
         assert float((found - expected).abs().max()) <= 1e-6 * float(expected.abs().max())
 
 
-def test_what_is_no_number_stays_in_its_column(
-    make_library: MakeLibrary, make_quantized: MakeQuantized
-) -> None:
+def test_nan_stays_in_its_column(make_library: MakeLibrary, make_quantized: MakeQuantized) -> None:
     x = vectors(9, 512)
     x[4, 100] = float("nan")
     weight, tiles = make_quantized("Q4_K", 20, 512, tame=True), quantize_q8_reference(x)
@@ -191,7 +189,7 @@ def normal(rows: int, inputs: int) -> NF4Tensor:
 
 
 def with_rounded_values(weight: NF4Tensor, tiles: torch.Tensor) -> torch.Tensor:
-    """As the kernel has it, with a byte for each of the sixteen values."""
+    """Return the kernel's weights, with a byte for each of the sixteen values."""
     ones = torch.ones(weight.absmax.numel())
     codes = dequantize_nf4_blocks(weight.codes, ones, weight.codes.numel() * 2).double()
     values = (codes * 112.03).round() / 112.03
@@ -225,21 +223,23 @@ def test_plans(make_library: MakeLibrary, make_quantized: MakeQuantized) -> None
     weight = repack(make_quantized("Q4_K", 512, 4096))
     chosen = {columns: gemm.plan(weight, columns).columns for columns in (5, 9, 16, 17, 40, 70)}
     assert chosen == {5: 8, 9: 16, 16: 16, 17: 32, 40: 64, 70: 32}
-    # No block has fewer than four slabs; no more blocks than run at a time.
+    # Every block has at least four slabs; there are no more blocks than run concurrently.
     assert gemm.plan(weight, 64) == GemmPlan(64, 32)
     assert gemm.plan(weight, 4096).blocks == 128 * GEMM_SHAPES[128].blocks
     dear = QuantizedGemm(make_library(), costs={16: 1, 64: 3})
     assert dear.plan(weight, 40) == GemmPlan(16, 96)
 
 
-def test_blocks_fit_into_every_processor() -> None:
+def test_blocks_fit_into_every_sm() -> None:
     for source in (form.kernel for form in WEIGHT_FORMATS.values() if form.has_kernels):
         for shape in GEMM_SHAPES.values():
             assert shape.resident_blocks(source, "sm_89") >= 1
             assert shape.resident_blocks(source, "sm_90") >= min(shape.blocks, 2)
 
 
-def test_shapes_that_do_not_fit(make_library: MakeLibrary, make_quantized: MakeQuantized) -> None:
+def test_invalid_shapes_are_rejected(
+    make_library: MakeLibrary, make_quantized: MakeQuantized
+) -> None:
     gemm, weight = QuantizedGemm(make_library()), repack(make_quantized("Q4_K", 4, 512, tame=True))
     tiles = quantize_q8_reference(vectors(9, 512))
     with pytest.raises(ValueError, match=r"do not fit \(9, 5\)"):
@@ -258,10 +258,10 @@ def test_shapes_that_do_not_fit(make_library: MakeLibrary, make_quantized: MakeQ
         ("__syncthreads();  // this slab is there", "// this slab is there"),
     ],
 )
-def test_waiting_for_less_would_be_seen(
+def test_missing_wait_or_barrier_is_detected(
     build_folder: Path, make_quantized: MakeQuantized, tmp_path: Path, right: str, wrong: str
 ) -> None:
-    """Copies happen as late as they may, and threads go on in any order."""
+    """Copies complete as late as allowed, and threads run in any order."""
     text = kernel_source("q4_k_gemm.cuh", {"GEMM_VARIANTS": "VARIANT(16, 2, 1, 4)"})
     assert text.count(right) == 1
     broken = tmp_path / "broken_gemm.cuh"

@@ -1,4 +1,4 @@
-"""The products of csrc/gemv.cuh on the CPU, beside exact integer arithmetic and plain floats."""
+"""csrc/gemv.cuh on the CPU against exact integer arithmetic and plain floats."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MakeQuantized = Callable[..., QuantizedTensor]
 KINDS = sorted(PACKERS)
 SUPER_BLOCKS = [kind for kind in KINDS if kind.endswith("K")]
 SMALL_BLOCKS = [kind for kind in KINDS if kind not in SUPER_BLOCKS]
-# Rows that are no multiple of what a block takes; blocks that fill tiles, and that do not.
+# Numbers of rows that are no multiple of a block's; blocks that fill tiles, and that do not.
 SHAPES = [(1, 256), (37, 1280), (5, 4096), (130, 2816), (9, 768)]
 SMALL_SHAPES = [(1, 32), (37, 896), (5, 4096), (18, 1568), (9, 1056)]
 CASES = [(kind, *shape) for kind in SUPER_BLOCKS for shape in SHAPES] + [
@@ -33,7 +33,7 @@ CASES = [(kind, *shape) for kind in SUPER_BLOCKS for shape in SHAPES] + [
 
 
 def error(found: torch.Tensor, expected: torch.Tensor) -> float:
-    """The relative error in the Euclidean norm; NaN if anything is missing."""
+    """Return the relative error in the Euclidean norm; NaN if a value is missing."""
     return float(((found.double() - expected) ** 2).sum().sqrt() / (expected**2).sum().sqrt())
 
 
@@ -68,12 +68,12 @@ def test_products_of_any_shape(
     found = multiply(gemv, repack(weight), tiles, split)
     assert error(found, quantized_gemv_reference(weight, tiles)) < 1e-6
     exact = x.double() @ dequantize(weight).double().T
-    if rows > 1:  # of a single product it says nothing: its terms may cancel
+    if rows > 1:  # the terms of a single product may cancel
         assert error(found, exact) ** 2 < 5e-4
 
 
 @pytest.mark.parametrize("variant", [(1, 1), (1, 2), (4, 2), (4, 4)])
-def test_other_variants_that_a_bench_may_choose(
+def test_other_tuning_variants(
     make_gemv: MakeGemv, make_quantized: MakeQuantized, variant: tuple[int, int]
 ) -> None:
     text = "VARIANT(1, 3, 1) VARIANT(1, 3, 2) VARIANT(4, 3, 2) VARIANT(4, 3, 4)"
@@ -97,7 +97,7 @@ def test_every_number_of_columns(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_reference_agrees_with_gguf(
+def test_reference_agrees_with_gguf(
     make_gemv: MakeGemv, make_quantized: MakeQuantized, kind: str
 ) -> None:
     weight, gemv = make_quantized(kind, 24, 2304, tame=True), make_gemv()
@@ -110,7 +110,7 @@ def test_the_reference_agrees_with_gguf(
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_extreme_blocks(make_gemv: MakeGemv, kind: str) -> None:
-    """The largest quants, scales and activations at once: no sum of integers overflows."""
+    """The largest quants, scales and activations at once: no integer sum overflows."""
     block = GGML_FORMATS[kind]
     places = (208,) if kind == "Q6_K" else (0,) if kind.endswith("_0") else (0, 2)
     for byte in (0xFF, 0x80, 0x7F, 0x00):
@@ -127,7 +127,7 @@ def test_extreme_blocks(make_gemv: MakeGemv, kind: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_other_outputs_and_biases(
+def test_output_dtypes_and_biases(
     make_gemv: MakeGemv, make_quantized: MakeQuantized, dtype: torch.dtype
 ) -> None:
     weight, gemv = make_quantized("Q4_K", 11, 512, tame=True), make_gemv()
@@ -137,10 +137,8 @@ def test_other_outputs_and_biases(
     assert torch.allclose(found, expected, rtol=1e-2 if dtype == torch.bfloat16 else 1e-3)
 
 
-def test_products_as_parts_of_wider_rows(
-    make_gemv: MakeGemv, make_quantized: MakeQuantized
-) -> None:
-    """Several matrices write into the rows of one tensor, and nothing else of it."""
+def test_outputs_in_wider_rows(make_gemv: MakeGemv, make_quantized: MakeQuantized) -> None:
+    """Several matrices write into the rows of one tensor, and nowhere else."""
     gemv, wide = make_gemv(seed=3), torch.full((3, 40), -7.0)
     first = make_quantized("Q4_K", 11, 512, seed=1, tame=True)
     second = make_quantized("Q6_K", 21, 512, seed=2, tame=True)
@@ -177,7 +175,7 @@ def normal(rows: int, inputs: int) -> NF4Tensor:
 
 
 def emulated(weight: NF4Tensor, tiles: torch.Tensor, scale: float) -> torch.Tensor:
-    """As the kernel has it, with the sixteen values rounded at `scale`."""
+    """Return the kernel's weights, with the sixteen values rounded at `scale`."""
     ones = torch.ones(weight.absmax.numel())
     codes = dequantize_nf4_blocks(weight.codes, ones, weight.codes.numel() * 2).double()
     values = (codes * scale).round() / scale
@@ -201,7 +199,7 @@ def test_nf4(make_gemv: MakeGemv, rows: int, inputs: int, columns: int, split: i
 
 
 @pytest.mark.parametrize(("exact", "tolerance"), [(False, 4.5e-3), (True, 3e-5)])
-def test_the_tables_of_nf4_are_its_values(
+def test_nf4_tables_contain_the_exact_values(
     make_gemv: MakeGemv, exact: bool, tolerance: float
 ) -> None:
     codes = torch.arange(32, dtype=torch.uint8).repeat(4, 1) % 16
@@ -216,13 +214,13 @@ def test_the_tables_of_nf4_are_its_values(
         assert float((found - wanted).abs().max()) < tolerance
 
 
-def test_few_rows_are_shared_by_warps(make_gemv: MakeGemv) -> None:
+def test_few_rows_are_split_between_warps(make_gemv: MakeGemv) -> None:
     gemv = make_gemv(num_sms=132)
     assert gemv.variant(1024) == GemvVariant(2, 4)
     assert gemv.variant(14336) == GemvVariant(2, 1)
 
 
-def test_shapes_that_do_not_fit(make_gemv: MakeGemv, make_quantized: MakeQuantized) -> None:
+def test_invalid_shapes_are_rejected(make_gemv: MakeGemv, make_quantized: MakeQuantized) -> None:
     weight, gemv = repack(make_quantized("Q4_K", 4, 512, tame=True)), make_gemv()
     tiles = gemv.quantize(vectors(2, 512))
     with pytest.raises(ValueError, match=r"do not fit \(2, 5\)"):

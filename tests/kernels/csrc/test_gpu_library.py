@@ -1,4 +1,4 @@
-"""The library of a real GPU, on a driver that runs its kernels on the CPU."""
+"""The library of a real GPU, on a fake driver that runs its kernels on the CPU."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from ingle.kernels.matmul.quantized_gemv import QuantizedGemv
 
 SOURCES = ("quantize_q8.cuh", "conformance.cuh")
 FOUR = (4, 1, 1)
-# As a kernel of Triton's is called: two pointers that its author did not ask for.
+# Called like a kernel of Triton's: with two hidden pointers.
 TRITON_LIKE = """#include "portable.cuh"
 extern "C" __global__ void add(int* y, int value, void* scratch, void* profile) {
   y[threadIdx.x] = scratch || profile ? -1 : value + int(blockDim.x);
@@ -37,7 +37,7 @@ EXPORT_KERNEL(add)
 
 @dataclass
 class HostCompiler:
-    """Gives what the driver of the tests takes for machine code, and counts."""
+    """Compiles to what the fake driver takes for machine code, and counts its calls."""
 
     folder: Path
     version: str = "host-1"
@@ -51,7 +51,7 @@ class HostCompiler:
 
 @dataclass
 class Variant:
-    """A Triton kernel's stand-in."""
+    """A stand-in for a Triton kernel."""
 
     library: Path
     overlap: bool = False
@@ -111,7 +111,7 @@ def make(fake: Path, tmp_path: Path, compiler: HostCompiler) -> MakeLibrary:
 
 
 def quantizes(library: GPULibrary) -> bool:
-    """Whether a kernel of it does what it should."""
+    """Check that a kernel of the library works."""
     x = torch.randn(2, 1024, generator=torch.Generator().manual_seed(0)).half()
     return torch.equal(QuantizedGemv(library).quantize(x), quantize_q8_reference(x))
 
@@ -122,32 +122,32 @@ def add(library: GPULibrary, value: int) -> list[int]:
     return y.tolist()
 
 
-def test_it_is_both_kinds_of_library(make: MakeLibrary) -> None:
+def test_library_implements_both_interfaces(make: MakeLibrary) -> None:
     kernels: KernelLibrary = make()
     compiled: TritonLibrary = make()
     assert kernels.architecture == compiled.architecture == "sm_90"
     assert kernels.num_sms == compiled.num_sms == 132
 
 
-def test_all_is_compiled_and_loaded_before_the_first_launch(
+def test_prepare_compiles_and_loads_all_kernels(
     make: MakeLibrary, compiler: HostCompiler, variant: Variant, fake: Path
 ) -> None:
-    library, told = make(), list[tuple[int, int]]()
+    library, progress = make(), list[tuple[int, int]]()
     library.prepare(
-        [*SOURCES, *SOURCES], [variant, variant], lambda done, total: told.append((done, total))
+        [*SOURCES, *SOURCES], [variant, variant], lambda done, total: progress.append((done, total))
     )
-    assert told == [(1, 3), (2, 3), (3, 3)]
+    assert progress == [(1, 3), (2, 3), (3, 3)]
     assert sorted(compiler.compiled) == ["conformance.cuh sm_90", "quantize_q8.cuh sm_90"]
     loaded = ctypes.CDLL(str(fake)).fake_functions_loaded()
     assert quantizes(library)
     assert add(library, 3) == [7] * 4
     assert len(compiler.compiled) == 2
     assert ctypes.CDLL(str(fake)).fake_functions_loaded() == loaded
-    library.prepare(SOURCES, [variant], lambda done, total: told.append((done, total)))
-    assert len(told) == 3
+    library.prepare(SOURCES, [variant], lambda done, total: progress.append((done, total)))
+    assert len(progress) == 3
 
 
-def test_another_process_finds_what_was_compiled(
+def test_compiled_kernels_are_cached_for_other_processes(
     make: MakeLibrary, compiler: HostCompiler, variant: Variant
 ) -> None:
     for _ in range(2):
@@ -159,14 +159,14 @@ def test_another_process_finds_what_was_compiled(
     assert variant.compiled == ["sm_90"]
 
 
-def test_what_was_not_prepared_is_found_at_its_first_launch(
+def test_unprepared_kernel_is_compiled_at_its_first_launch(
     make: MakeLibrary, compiler: HostCompiler
 ) -> None:
     assert quantizes(make())
     assert compiler.compiled == ["quantize_q8.cuh sm_90"]
 
 
-def test_a_variant_has_to_be_prepared(make: MakeLibrary) -> None:
+def test_unprepared_variant_is_an_error(make: MakeLibrary) -> None:
     with pytest.raises(LaunchFailed, match="add_v1 was not prepared"):
         add(make(), 1)
 
@@ -192,7 +192,7 @@ def test_prebuilt_kernels_need_no_compiler(
 
 
 @pytest.mark.parametrize("what", ["source", "architecture", "defines"])
-def test_prebuilt_kernels_of_something_else_are_not_used(
+def test_mismatched_prebuilt_kernels_are_not_used(
     make: MakeLibrary, compiler: HostCompiler, variant: Variant, tmp_path: Path, what: str
 ) -> None:
     prebuilt, name = tmp_path / "cubins", "quantize_q8.cuh"
@@ -212,7 +212,7 @@ def test_prebuilt_kernels_of_something_else_are_not_used(
     assert variant.compiled == ["sm_90"]
 
 
-def test_cards_of_a_generation_share_code(
+def test_gpus_of_a_generation_share_cubins(
     tmp_path: Path, compiler: HostCompiler, variant: Variant
 ) -> None:
     text = kernel_source("quantize_q8.cuh")
@@ -221,7 +221,7 @@ def test_cards_of_a_generation_share_code(
     for architecture, found in (("sm_87", True), ("sm_89", True), ("sm_80", False)):
         finder = CubinFinder(architecture, cache, prebuilt=tmp_path, compiler=lambda: compiler)
         assert (finder.cubin("quantize_q8.cuh") == b"of sm_86") == found
-    # A variant may have other constants on the newer card: then its own code is made.
+    # A variant may have other constants on the newer GPU: then it gets its own cubin.
     shared = prebuilt_path(tmp_path, variant.name, variant.source("sm_89"), "sm_86")
     write_compiled_kernel(variant.compiled_kernel("sm_86"), shared)
     for architecture in ("sm_89", "sm_87"):
@@ -230,7 +230,7 @@ def test_cards_of_a_generation_share_code(
     assert variant.compiled == ["sm_87"]
 
 
-def test_only_the_newer_ones_overlap(
+def test_launches_overlap_only_on_newer_gpus(
     make: MakeLibrary, fake: Path, monkeypatch: pytest.MonkeyPatch, variant: Variant
 ) -> None:
     count = ctypes.CDLL(str(fake)).fake_launches_with_overlap
@@ -249,7 +249,7 @@ def test_only_the_newer_ones_overlap(
     assert overlapping(make()) == 0
 
 
-def test_a_source_that_does_not_compile_ends_the_preparation(
+def test_compile_error_ends_the_preparation(
     make: MakeLibrary, compiler: HostCompiler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(source: str, architecture: str) -> bytes:
@@ -260,7 +260,7 @@ def test_a_source_that_does_not_compile_ends_the_preparation(
         make().prepare(SOURCES)
 
 
-def test_the_stream_is_the_one_that_torch_works_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_launches_use_torchs_current_stream(monkeypatch: pytest.MonkeyPatch) -> None:
     streams = {0: 11, 1: 22}
     native = importlib.import_module("torch._C")
     monkeypatch.setattr(native, "_cuda_getCurrentRawStream", streams.__getitem__, raising=False)

@@ -1,4 +1,4 @@
-"""Products with many rows, whose weights the kernels turn into numbers on the CPU."""
+"""Products with many rows, whose weights are dequantised in parts by kernels on the CPU."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CPU = torch.device("cpu")
 
 
 @pytest.mark.parametrize("rows_at_once", [1, 7, 300, 1000])
-def test_parts_make_the_whole(
+def test_product_in_parts_equals_the_whole(
     make_library: MakeLibrary, make_quantized: MakeQuantized, rows_at_once: int
 ) -> None:
     weight = make_quantized("Q4_K", 531, 256, tame=True)
@@ -40,7 +40,9 @@ def test_parts_make_the_whole(
     assert torch.equal(plain, x @ dequantize(weight, torch.bfloat16).T)
 
 
-def test_a_row_has_to_fit(make_library: MakeLibrary, make_quantized: MakeQuantized) -> None:
+def test_buffer_must_hold_at_least_one_row(
+    make_library: MakeLibrary, make_quantized: MakeQuantized
+) -> None:
     large = DequantizedGemm(make_library(), torch.float16, CPU, scratch_bytes=511)
     with pytest.raises(ValueError, match="no room for a row of 256"):
         large(torch.zeros(2, 256).half(), repack(make_quantized("Q4_K", 3, 256)))

@@ -1,4 +1,4 @@
-"""The launcher, through a driver that CUDA's own header was compiled into."""
+"""Launching kernels through a fake driver that is compiled against CUDA's own header."""
 
 from __future__ import annotations
 
@@ -31,20 +31,18 @@ def misuse(driver: CudaDriver, build_folder: Path) -> CudaModule:
     return driver.load(str(library).encode())
 
 
-def test_what_the_device_is(driver: CudaDriver) -> None:
+def test_device_properties(driver: CudaDriver) -> None:
     assert (driver.architecture, driver.num_sms) == ("sm_90", 132)
 
 
-def test_arguments_grids_and_memory_arrive(misuse: CudaModule) -> None:
+def test_arguments_grid_and_shared_memory_are_passed(misuse: CudaModule) -> None:
     wanted, y = np.array([7], np.uint32), np.zeros((24, 24), np.int32)
     pointers = [c_void_p(array.ctypes.data) for array in (wanted, y)]
     misuse.launch("indices", (2, 3, 4), (4, 3, 2), pointers, shared_bytes=96, stream=STREAM)
     assert (y == 7 + 100 * np.arange(24)[:, None] + np.arange(24)).all()
 
 
-def test_pointers_and_numbers_of_a_real_kernel_arrive(
-    driver: CudaDriver, build_folder: Path
-) -> None:
+def test_arguments_of_a_real_kernel_are_passed(driver: CudaDriver, build_folder: Path) -> None:
     module = driver.load(str(build_host_library("quantize_q8.cuh", build_folder)).encode())
     x = torch.randn(3, 1024).half()
     tiles = torch.empty(1, 3, 1536, dtype=torch.uint8)
@@ -53,14 +51,14 @@ def test_pointers_and_numbers_of_a_real_kernel_arrive(
     assert torch.equal(tiles, quantize_q8_reference(x))
 
 
-def test_much_shared_memory_is_asked_for(misuse: CudaModule) -> None:
+def test_large_shared_memory_is_requested(misuse: CudaModule) -> None:
     wanted, y = np.zeros(1, np.uint32), np.zeros((1, 24), np.int32)
     pointers = [c_void_p(array.ctypes.data) for array in (wanted, y)]
     misuse.launch("indices", (1, 1, 1), (4, 3, 2), pointers, shared_bytes=200_000)
     assert (y == np.arange(24)).all()
 
 
-def test_all_kernels_of_a_module_are_brought_at_once(misuse: CudaModule, fake: Path) -> None:
+def test_prepare_loads_all_kernels_of_a_module(misuse: CudaModule, fake: Path) -> None:
     loaded = ctypes.CDLL(str(fake)).fake_functions_loaded
     before = loaded()
     names = misuse.prepare()
@@ -68,7 +66,9 @@ def test_all_kernels_of_a_module_are_brought_at_once(misuse: CudaModule, fake: P
     assert loaded() - before == len(names)
 
 
-def test_threads_do_not_share_what_the_driver_reads(misuse: CudaModule, driver: CudaDriver) -> None:
+def test_concurrent_launches_do_not_share_argument_buffers(
+    misuse: CudaModule, driver: CudaDriver
+) -> None:
     def reverse(seed: int) -> bool:
         driver.make_current()
         x, y = np.arange(seed, seed + 128, dtype=np.int32), np.zeros(128, np.int32)
@@ -84,7 +84,7 @@ def test_threads_do_not_share_what_the_driver_reads(misuse: CudaModule, driver: 
         assert all(pool.map(reverse, range(4)))
 
 
-def test_overlap_is_an_attribute_of_the_launch(misuse: CudaModule, fake: Path) -> None:
+def test_overlap_is_a_launch_attribute(misuse: CudaModule, fake: Path) -> None:
     x, y = np.arange(128, dtype=np.int32), np.zeros(128, np.int32)
     pointers = [c_void_p(array.ctypes.data) for array in (x, y)]
     count = ctypes.CDLL(str(fake)).fake_launches_with_overlap
@@ -96,7 +96,7 @@ def test_overlap_is_an_attribute_of_the_launch(misuse: CudaModule, fake: Path) -
     assert (y == x[::-1]).all()
 
 
-def test_failures_have_the_names_of_the_driver(driver: CudaDriver, misuse: CudaModule) -> None:
+def test_errors_contain_the_drivers_error_names(driver: CudaDriver, misuse: CudaModule) -> None:
     with pytest.raises(LaunchFailed, match="failed with CUDA_ERROR_INVALID_IMAGE") as caught:
         driver.load(b"no such library")
     assert "older" in (caught.value.hint or "")
@@ -109,18 +109,18 @@ def test_failures_have_the_names_of_the_driver(driver: CudaDriver, misuse: CudaM
         misuse.launch("different_operations", (1, 1, 1), (32, 1, 1), [c_void_p(y.ctypes.data)])
 
 
-def test_without_a_gpu(fake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_gpu_is_an_error(fake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FAKE_DRIVER_WITHOUT_GPU", "1")
     with pytest.raises(DriverUnavailable, match=r"GPU 0 cannot be used: cuInit .*NO_DEVICE"):
         CudaDriver(library=fake)
 
 
-def test_without_such_a_gpu(fake: Path) -> None:
+def test_missing_device_index_is_an_error(fake: Path) -> None:
     with pytest.raises(DriverUnavailable, match=r"GPU 3 cannot be used: .*INVALID_DEVICE"):
         CudaDriver(3, library=fake)
 
 
-def test_without_a_driver(tmp_path: Path) -> None:
+def test_missing_driver_library_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(DriverUnavailable, match="There is no NVIDIA driver") as caught:
         CudaDriver(library=tmp_path / "libcuda.so.1")
     assert caught.value.hint is not None

@@ -1,4 +1,4 @@
-"""Every kernel, compiled for every architecture, within the limits that limits.toml sets."""
+"""Every kernel, compiled for every architecture, stays within the limits of limits.toml."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ from .limits_record import LIMITS, SOURCES, changed
 ALL_SOURCES = [
     pytest.param(name, marks=() if changed(name) else pytest.mark.slow) for name in SOURCES
 ]
-# Of quantised weights: kernels for one to eight columns.
+# Products with quantised weights: kernels for one to eight columns.
 PRODUCTS = [
     source
     for source in ALL_SOURCES
     if len(LIMITS[str(source.values[0])].get("instructions", ())) == 8
     and source.values[0] != "nf4_exact.cuh"
 ]
-# Opcodes that read or write global memory, but for copies to shared memory, which are of weights.
+# Opcodes that access global memory, except for copies to shared memory, which read weights.
 TOUCHING = ("LDG.", "LD.", "STG.", "ST.", "REDG.", "ATOM")
 Reports = dict[str, KernelReport]
 Report = Callable[[str, str], Reports]
 
 
 def make_report(cache: CubinCache, folder: Path, source: str, architecture: str) -> Reports:
-    """Disassembled at most once, too: that takes as long as compiling."""
+    """Compile and disassemble at most once; disassembling takes as long as compiling."""
     cubin = cache.cubin(source, architecture, LIMITS[source].get("defines", {}))
     reader = Path(cubin_report.__code__.co_filename).read_bytes()
     path = folder / f"{hashlib.sha256(cubin + reader).hexdigest()}.json"
@@ -54,10 +54,10 @@ def make_report(cache: CubinCache, folder: Path, source: str, architecture: str)
 
 @pytest.fixture(scope="session")
 def report(request: pytest.FixtureRequest) -> Iterator[Report]:
-    """Of a source's kernels on an architecture; made once for each state of the source.
+    """Return the report of a source's kernels on an architecture, cached by the source's state.
 
-    What the tests of this session want is made at once, by as many threads as there are cores:
-    neither the compiler nor the disassembler holds the interpreter.
+    All reports that this session needs are made at once, with a thread for each core: neither the
+    compiler nor the disassembler holds the GIL.
     """
     assert request.config.cache is not None
     folder = request.config.cache.mkdir("cubins")
@@ -86,7 +86,7 @@ def columns_of(kernel: str) -> int:
 
 def check_matrix_products(kernel: str, facts: KernelReport, limits: dict[str, Any]) -> None:
     columns = int(kernel.rsplit("_c", 1)[1])
-    # A warp has 64 columns at most; warps beside it have the others.
+    # A warp has at most 64 columns; the remaining ones belong to other warps.
     count = limits["products"] * min(columns, 64) // 8
     assert any(name.startswith(limits["opcode"]) for name in facts.opcodes), kernel
     found = facts.matrix_instructions(count)
@@ -95,7 +95,7 @@ def check_matrix_products(kernel: str, facts: KernelReport, limits: dict[str, An
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 @pytest.mark.parametrize("source", ALL_SOURCES)
-def test_limits(report: Report, source: str, architecture: str) -> None:
+def test_kernels_stay_within_their_limits(report: Report, source: str, architecture: str) -> None:
     limits = LIMITS[source]
     found = report(source, architecture)
     assert len(found) >= 1
@@ -122,12 +122,12 @@ def test_limits(report: Report, source: str, architecture: str) -> None:
 
 @pytest.mark.parametrize("architecture", ["sm_90", "sm_120"])
 @pytest.mark.parametrize("source", ALL_SOURCES)
-def test_only_weights_are_read_before_the_previous_kernel_has_ended(
+def test_only_weights_are_read_before_the_previous_kernel_ends(
     report: Report, source: str, architecture: str
 ) -> None:
-    """What no kernel of a step writes is what read-only loads are for.
+    """Read-only loads mark memory that no kernel of a step writes.
 
-    Nothing but the order of its instructions keeps a compiled kernel from reading too soon.
+    Only the order of instructions keeps a compiled kernel from reading too early.
     """
     for kernel, facts in report(source, architecture).items():
         assert facts.opcodes["ACQBULK"] or source == "conformance.cuh", kernel
@@ -138,10 +138,10 @@ def test_only_weights_are_read_before_the_previous_kernel_has_ended(
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 @pytest.mark.parametrize("source", PRODUCTS)
-def test_one_column_stays_below_what_hopper_can_feed(
+def test_instructions_per_weight_stay_within_the_budget(
     report: Report, source: str, architecture: str
 ) -> None:
-    """The budget of docs/kernels.md: 4 bits a weight leave four instructions for it on an H200."""
+    """The budget of docs/kernels.md: 4 bits per weight allow four instructions on an H200."""
     budget = 2.0 if architecture == "sm_90" else 2.3
     factor = 1.0 if source == "q4_k.cuh" else 1.5
     for kernel, facts in report(source, architecture).items():
@@ -150,7 +150,7 @@ def test_one_column_stays_below_what_hopper_can_feed(
 
 
 @pytest.mark.parametrize("source", ALL_SOURCES)
-def test_ada_would_run_about_the_same_instructions_as_ampere(report: Report, source: str) -> None:
+def test_code_for_ada_and_ampere_is_nearly_identical(report: Report, source: str) -> None:
     """So a package needs no cubins for sm_89: those for sm_86 run there."""
 
     def opcodes(architecture: str) -> Counter[str]:
@@ -170,8 +170,8 @@ def test_every_source_with_kernels_has_limits() -> None:
 
 
 @pytest.mark.slow
-def test_stacks_and_loops_are_seen() -> None:
-    """The gate itself: an array that registers cannot hold, and a loop that is known."""
+def test_report_detects_stack_use_and_loops() -> None:
+    """The check itself: an array that registers cannot hold, and a known loop."""
     source = """
     extern "C" __global__ void indexed(const int* x, int* y, int n) {
       int counts[64] = {};
@@ -192,7 +192,7 @@ def test_stacks_and_loops_are_seen() -> None:
     assert 4 < found["dots"].loop_instructions < 16
 
 
-def test_what_comes_before_the_wait_is_seen() -> None:
+def test_report_detects_accesses_before_the_wait() -> None:
     source = """
     extern "C" __global__ void hasty(const int* x, int* y) {
       y[threadIdx.x] = x[threadIdx.x];

@@ -19,21 +19,21 @@ def rows_of(tokens: int, size: int, seed: int = 0) -> torch.Tensor:
 
 
 def exact_norm(rows: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-    """In float64."""
+    """Compute the norm in float64."""
     exact = rows.double()
     scale = torch.rsqrt(exact.square().mean(-1, keepdim=True) + EPSILON)
     return exact * scale * weight.double()
 
 
 def close(found: torch.Tensor, expected: torch.Tensor) -> bool:
-    """But for the rounding of a few float32 operations."""
+    """Compare up to the rounding of a few float32 operations."""
     return torch.allclose(found.double(), expected, rtol=1e-6, atol=1e-6)
 
 
-# Every variant, sizes that fill no warp, no block, no tile.
+# Every variant, with sizes that fill no warp, no block and no tile.
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("size", [32, 480, 2048, 2080, 3584, 4096, 4128, 5376, 16384])
-def test_norms_of_any_size(make_library: MakeLibrary, size: int, dtype: torch.dtype) -> None:
+def test_rms_norm_of_any_size(make_library: MakeLibrary, size: int, dtype: torch.dtype) -> None:
     norm, rows = NormQuantize(make_library(seed=size)), rows_of(3, size).to(dtype)
     weight = torch.rand(size) + 0.5
     found = norm.rms_norm(rows, weight, EPSILON, BOTH)
@@ -46,7 +46,7 @@ def test_norms_of_any_size(make_library: MakeLibrary, size: int, dtype: torch.dt
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_numbers_are_rounded_after_bytes_were_made(
+def test_dense_output_is_rounded_after_quantisation(
     make_library: MakeLibrary, dtype: torch.dtype
 ) -> None:
     norm, rows, weight = NormQuantize(make_library()), rows_of(2, 1056), torch.rand(1056)
@@ -60,7 +60,7 @@ def test_numbers_are_rounded_after_bytes_were_made(
     assert torch.equal(q8_groups(rounded.tiles, 1056), q8_groups(exact.tiles, 1056))
 
 
-def test_only_what_is_wanted_is_made(make_library: MakeLibrary) -> None:
+def test_only_requested_outputs_are_computed(make_library: MakeLibrary) -> None:
     norm, rows, weight = NormQuantize(make_library()), rows_of(2, 64), torch.ones(64)
     assert norm.rms_norm(rows, weight, EPSILON, ActivationForms(torch.float16)).tiles is None
     assert norm.rms_norm(rows, weight, EPSILON, ActivationForms(tiles=True)).dense is None
@@ -69,7 +69,7 @@ def test_only_what_is_wanted_is_made(make_library: MakeLibrary) -> None:
 @pytest.mark.parametrize("seed", [0, 5])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("size", [96, 2560, 5120])
-def test_the_residual_stream_grows_by_normalised_rows(
+def test_normalised_rows_are_added_to_the_residual(
     make_library: MakeLibrary, size: int, dtype: torch.dtype, seed: int
 ) -> None:
     norm, residual, weight = NormQuantize(make_library(seed)), rows_of(3, size), torch.rand(size)
@@ -101,8 +101,8 @@ def test_both_norms_in_one_launch(make_library: MakeLibrary, size: int, weighted
     assert torch.equal(q8_groups(found.tiles, size), q8_groups(after.tiles, size))
 
 
-def test_parts_of_wider_rows(make_library: MakeLibrary) -> None:
-    """What lies beside them is neither read nor changed."""
+def test_slices_of_wider_rows(make_library: MakeLibrary) -> None:
+    """Neighbouring elements are neither read nor changed."""
     norm, weight = NormQuantize(make_library()), torch.rand(160)
     wide, rows = torch.full((3, 168), float("nan")), rows_of(3, 160)
     residual = torch.full((3, 164), float("nan"))
@@ -115,7 +115,7 @@ def test_parts_of_wider_rows(make_library: MakeLibrary) -> None:
     assert bool(residual[:, 160:].isnan().all())
 
 
-def test_rows_of_zeros_and_of_no_numbers(make_library: MakeLibrary) -> None:
+def test_rows_of_zeros_and_nan(make_library: MakeLibrary) -> None:
     norm, rows = NormQuantize(make_library()), rows_of(3, 64)
     rows[0], rows[2, 5] = 0, float("nan")
     found = norm.rms_norm(rows, torch.ones(64), EPSILON, BOTH)
@@ -125,7 +125,7 @@ def test_rows_of_zeros_and_of_no_numbers(make_library: MakeLibrary) -> None:
     assert bool(found.dense[2].isnan().all())
 
 
-def test_rows_that_do_not_fit(make_library: MakeLibrary) -> None:
+def test_invalid_row_sizes_are_rejected(make_library: MakeLibrary) -> None:
     norm, weight = NormQuantize(make_library()), torch.ones(64)
     with pytest.raises(ValueError, match="Rows of 16416 elements cannot be normalised"):
         norm.rms_norm(torch.ones(1, 16416), torch.ones(16416), EPSILON, BOTH)

@@ -33,13 +33,13 @@ def error(found: torch.Tensor, wanted: torch.Tensor) -> float:
     return float(((found.double() - wanted) ** 2).sum().sqrt() / (wanted**2).sum().sqrt())
 
 
-# Rows of both that fill no block, and that do.
+# Numbers of rows of both matrices that fill no block, and that do.
 @pytest.mark.parametrize(
     ("rows", "second_rows", "inputs"), [(1, 1, 256), (37, 11, 1280), (64, 16, 4096)]
 )
 @pytest.mark.parametrize(("columns", "split"), [(1, 1), (1, 4), (3, 4), (8, 1), (8, 4)])
 @pytest.mark.parametrize("biased", [False, True])
-def test_both_matrices(
+def test_both_products_in_one_launch(
     make_library: MakeLibrary, make_quantized: MakeQuantized, rows: int, second_rows: int,
     inputs: int, columns: int, split: int, biased: bool,
 ) -> None:  # fmt: skip
@@ -70,7 +70,7 @@ def test_every_number_of_columns(
     assert error(out, expected(first, second, tiles)) < 4e-3
 
 
-def test_other_types_have_no_common_kernel(
+def test_formats_without_a_common_kernel_are_rejected(
     make_library: MakeLibrary, make_quantized: MakeQuantized
 ) -> None:
     first = make_quantized("Q6_K", 13, 768, seed=1, tame=True)
@@ -81,7 +81,9 @@ def test_other_types_have_no_common_kernel(
         QuantizedGemv(make_library()).multiply_pair(repack(first), repack(second), tiles, out)
 
 
-def test_shapes_that_do_not_fit(make_library: MakeLibrary, make_quantized: MakeQuantized) -> None:
+def test_invalid_shapes_are_rejected(
+    make_library: MakeLibrary, make_quantized: MakeQuantized
+) -> None:
     gemv = QuantizedGemv(make_library())
     first, second = (repack(make_quantized(kind, 8, 512, tame=True)) for kind in ("Q4_K", "Q6_K"))
     with pytest.raises(ValueError, match="do not fit 512 inputs"):

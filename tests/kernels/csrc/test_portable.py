@@ -1,4 +1,4 @@
-"""The C++ twins of GPU instructions beside independent arithmetic of numpy's."""
+"""C++ emulations of GPU instructions against independent numpy implementations."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def run(module: HostModule, primitive: Primitive, given: Words) -> Words:
 
 
 def bytes_of(words: Words, *, signed: bool) -> np.ndarray:
-    """The four bytes of each word, on a new last axis."""
+    """Return the four bytes of each word on a new last axis."""
     raw = np.ascontiguousarray(words)[..., None].view(np.int8 if signed else np.uint8)
     return raw.astype(np.int64)
 
@@ -94,7 +94,7 @@ def selected(given: Words) -> np.ndarray:
 
 
 def wide(given: Words) -> np.ndarray:
-    """The words of products of 64 bits, and bits counted."""
+    """Return the words of 64-bit products, and population counts."""
     out: list[list[int]] = []
     for a, b, c, d in given.transpose(0, 2, 1).reshape(-1, 4).tolist():
         product = (a << 32 | b) * (c << 32 | d) >> 64
@@ -123,24 +123,24 @@ def module(load_host: LoadHost) -> HostModule:
 
 
 @pytest.mark.parametrize("name", EXACT)
-def test_integers(module: HostModule, name: str) -> None:
+def test_integer_instructions(module: HostModule, name: str) -> None:
     given = random_input(by_name(name), WARPS, seed=0)
     assert (run(module, by_name(name), given)[:, 0] == EXACT[name](given)).all()
 
 
-def test_wide_integers(module: HostModule) -> None:
+def test_wide_integer_instructions(module: HostModule) -> None:
     given = random_input(by_name("wide_integers"), WARPS, seed=0)
     assert (run(module, by_name("wide_integers"), given) == wide(given)).all()
 
 
-def test_over_lanes(module: HostModule) -> None:
+def test_warp_instructions(module: HostModule) -> None:
     given = random_input(by_name("over_lanes"), WARPS, seed=0)
     found = run(module, by_name("over_lanes"), given)
     assert (found[:, 0] == given[:, 0].max(-1, keepdims=True)).all()
     assert (found[:, 1] == given[:, 0].sum(-1, keepdims=True, dtype=np.uint32)).all()
 
 
-def test_every_half_has_its_float(module: HostModule) -> None:
+def test_every_half_converts_to_float(module: HostModule) -> None:
     given = np.arange(1 << 16, dtype=np.uint32).reshape(-1, 1, 32)
     found = floats_of(run(module, by_name("half_to_float"), given)).ravel()
     expected = np.arange(1 << 16, dtype=np.uint16).view(np.float16).astype(np.float32)
@@ -149,7 +149,7 @@ def test_every_half_has_its_float(module: HostModule) -> None:
     assert np.array_equal(found, floats_of(given.ravel() << np.uint32(16)), equal_nan=True)
 
 
-def test_floats_become_the_nearest_half(module: HostModule) -> None:
+def test_float_to_half_rounds_to_nearest(module: HostModule) -> None:
     primitive = by_name("float_to_half")
     halves = np.arange(0x7C00, dtype=np.uint16).view(np.float16).astype(np.float32)
     between = (halves[1:] + halves[:-1]) / 2  # ties, and their neighbours
@@ -168,12 +168,12 @@ def test_floats_become_the_nearest_half(module: HostModule) -> None:
     assert np.array_equal(found, expected, equal_nan=True)
 
 
-def test_floats_become_the_nearest_bfloat(module: HostModule) -> None:
+def test_float_to_bfloat16_rounds_to_nearest(module: HostModule) -> None:
     primitive = by_name("float_to_bf16")
     given = random_input(primitive, WARPS, seed=2)
     given[0, 0, :4] = (0x3F808000, 0x3F818000, 0x7F7FFFFF, 0x7F800001)  # ties, infinity, NaN
     found = run(module, primitive, given)
-    # To nearest, ties to even, in exact arithmetic of integers.
+    # Round to nearest, ties to even, in exact integer arithmetic.
     low, high = given & np.uint32(0xFFFF), given >> np.uint32(16)
     up = (low > 0x8000) | ((low == 0x8000) & (high & 1 == 1))
     expected = np.where(np.isnan(floats_of(given)), 0x7FFF, high + up)
@@ -181,7 +181,7 @@ def test_floats_become_the_nearest_bfloat(module: HostModule) -> None:
     assert found[0, 0, :4].tolist() == [0x3F80, 0x3F82, 0x7F80, 0x7FFF]
 
 
-def test_the_larger_or_nan(module: HostModule) -> None:
+def test_max_propagates_nan(module: HostModule) -> None:
     given = random_input(by_name("max_or_nan"), WARPS, seed=3)
     given[0, 0, :3], given[0, 1, :3] = (0x7FC00000, 1, 0x80000000), (1, 0x7FC00000, 0)
     found = floats_of(run(module, by_name("max_or_nan"), given)[:, 0])
@@ -190,7 +190,7 @@ def test_the_larger_or_nan(module: HostModule) -> None:
     assert not np.signbit(found[0, 2])
 
 
-def test_products_are_rounded_before_they_are_added_to(module: HostModule) -> None:
+def test_multiply_and_add_round_separately(module: HostModule) -> None:
     given = random_input(by_name("rounded"), WARPS, seed=12)
     given[0, :, 0] = np.array([4097, 4097, -(2.0**24)], np.float32).view(np.uint32)
     a, b, c = (floats_of(given[:, i]) for i in range(3))
@@ -198,7 +198,7 @@ def test_products_are_rounded_before_they_are_added_to(module: HostModule) -> No
         expected = a * b + c
     found = floats_of(run(module, by_name("rounded"), given)[:, 0])
     assert np.array_equal(found, expected, equal_nan=True)
-    assert found[0, 0] == 8192  # a fused one has 8193
+    assert found[0, 0] == 8192  # a fused one would give 8193
 
 
 def test_shuffles_and_votes(module: HostModule) -> None:
@@ -224,7 +224,7 @@ def test_shuffles_and_votes(module: HostModule) -> None:
 
 
 @pytest.mark.parametrize("count", [1, 16])
-def test_sums_over_lanes(module: HostModule, count: int) -> None:
+def test_warp_sums(module: HostModule, count: int) -> None:
     primitive = by_name(f"sum_over_lanes_{count}")
     given = random_input(primitive, WARPS, seed=5)
     values = (given.view(np.int32) >> 12).astype(float).sum(-1)  # (warps, count), exact
@@ -250,7 +250,7 @@ def test_loads_and_copies(module: HostModule) -> None:
     assert (found[..., 4:] == (second * kept)[:, ::-1]).all()
 
 
-def test_logistic_values(module: HostModule) -> None:
+def test_logistic_function(module: HostModule) -> None:
     given = random_input(by_name("logistic"), WARPS, seed=9)
     found = run(module, by_name("logistic"), given)
     with np.errstate(all="ignore"):
@@ -258,7 +258,7 @@ def test_logistic_values(module: HostModule) -> None:
     assert differences(by_name("logistic"), found, expected.view(np.uint32), given) == 0
 
 
-def test_memory_that_several_lanes_change(module: HostModule) -> None:
+def test_atomic_operations_of_several_lanes(module: HostModule) -> None:
     given = random_input(by_name("memory"), WARPS, seed=10)
     found, lanes = run(module, by_name("memory"), given), np.arange(32)
     floats = (given.view(np.int32) >> 12).astype(np.float32)
@@ -270,19 +270,19 @@ def test_memory_that_several_lanes_change(module: HostModule) -> None:
     assert (floats_of(found[:, 2:]) == fours).all()
 
 
-def test_fragments_of_matrices(module: HostModule) -> None:
+def test_loading_matrix_fragments(module: HostModule) -> None:
     given = random_input(by_name("load_matrix"), WARPS, seed=8)
     rows = np.ascontiguousarray(given.transpose(0, 2, 1)[:, np.arange(32) * 5 % 32])
     halves = rows.view(np.uint16).reshape(WARPS, 4, 8, 8)
     found = run(module, by_name("load_matrix"), given)
     pairs = np.ascontiguousarray(found.transpose(0, 1, 2)).view(np.uint16)
-    pairs = pairs.reshape(WARPS, 2, 4, 8, 8)  # plain or not, matrix, row, column
+    pairs = pairs.reshape(WARPS, 2, 4, 8, 8)  # transposed or not, matrix, row, column
     assert (pairs[:, 0] == halves).all()
     assert (pairs[:, 1] == halves.transpose(0, 1, 3, 2)).all()
 
 
 @pytest.mark.parametrize("signed", [False, True])
-def test_products_of_byte_matrices(module: HostModule, signed: bool) -> None:
+def test_int8_matrix_products(module: HostModule, signed: bool) -> None:
     primitive = by_name("mma_s8s8" if signed else "mma_u8s8")
     given = random_input(primitive, WARPS, seed=9)
     a = bytes_of(given[:, :4], signed=signed).reshape(WARPS, 2, 2, 8, 16)
@@ -295,19 +295,19 @@ def test_products_of_byte_matrices(module: HostModule, signed: bool) -> None:
     assert (found == (a @ b.transpose(0, 2, 1) + c).astype(np.uint32)).all()
 
 
-def test_products_onto_sums_that_stay(module: HostModule) -> None:
+def test_matrix_products_accumulate(module: HostModule) -> None:
     given = random_input(by_name("mma_onto"), WARPS, seed=11)
     found = run(module, by_name("mma_onto"), given)
     assert (found[:, :4] == run(module, by_name("mma_u8s8"), given)).all()
     assert (found[:, 4:8] == run(module, by_name("mma_s8s8"), given)).all()
     assert (found[:, 12:] == given[:, 6:]).all()
-    # The last halves of rows and columns alone, as if the first were zeros.
+    # Only the second halves of rows and columns, as if the first were zeros.
     half = given.copy()
     half[:, [0, 1, 4]] = 0
     assert (found[:, 8:12] == run(module, by_name("mma_s8s8"), half)).all()
 
 
-def test_copies_of_fewer_bytes(module: HostModule) -> None:
+def test_partial_copies(module: HostModule) -> None:
     given = random_input(by_name("copy_async_few"), WARPS, seed=12)
     found = run(module, by_name("copy_async_few"), given).transpose(0, 2, 1)
     lanes, flat = np.arange(32), given.reshape(WARPS, 96)
@@ -318,7 +318,7 @@ def test_copies_of_fewer_bytes(module: HostModule) -> None:
 
 
 @pytest.mark.parametrize("name", ["mma_f16", "mma_bf16"])
-def test_products_of_float_matrices(module: HostModule, name: str) -> None:
+def test_float_matrix_products(module: HostModule, name: str) -> None:
     primitive = by_name(name)
     given = random_input(primitive, WARPS, seed=10)
     found = run(module, primitive, given)
@@ -328,8 +328,8 @@ def test_products_of_float_matrices(module: HostModule, name: str) -> None:
     assert differences(primitive, np.roll(found, 1, 2), found, given) > found.size / 2
 
 
-def test_differences_are_counted(module: HostModule) -> None:
-    """What the comparison on a GPU rests on."""
+def test_conformance_check_counts_differences(module: HostModule) -> None:
+    """The comparison on a GPU relies on it."""
     for primitive in PRIMITIVES:
         given = random_input(primitive, 4, seed=11)
         found = run(module, primitive, given)
@@ -339,7 +339,7 @@ def test_differences_are_counted(module: HostModule) -> None:
         assert differences(primitive, wrong, found, given) == 1
 
 
-def test_the_table_names_every_primitive() -> None:
+def test_table_lists_every_primitive() -> None:
     text = (CSRC / "conformance.cuh").read_text()
     for primitive in PRIMITIVES:
         call = f"({primitive.name}, {primitive.inputs}, {primitive.outputs})"

@@ -25,7 +25,7 @@ def vectors(columns: int, inputs: int, seed: int = 0) -> torch.Tensor:
 @pytest.mark.parametrize(
     ("columns", "inputs"), [(1, 32), (3, 480), (8, 1024), (2, 2816), (17, 544)]
 )
-def test_bytes_and_facts_are_those_of_the_reference(
+def test_quantised_tiles_equal_the_reference(
     make_gemv: MakeGemv,
     columns: int,
     inputs: int,
@@ -54,22 +54,22 @@ def test_zeros(make_gemv: MakeGemv) -> None:
     assert not bool(q8_groups(tiles, 64).any())
 
 
-def test_sums_that_sixteen_bits_cannot_hold(make_gemv: MakeGemv) -> None:
+def test_sums_beyond_sixteen_bits(make_gemv: MakeGemv) -> None:
     tiles = make_gemv().quantize(torch.full((1, 64), 60000.0, dtype=torch.bfloat16))
     facts = tiles[0, 0, TILE : TILE + 16].view(torch.float32)
     assert float(facts[1]) == pytest.approx(float(facts[0]) * 127 * 32)
 
 
 @pytest.mark.parametrize("wrong", [float("nan"), float("inf"), -float("inf")])
-def test_what_is_no_number_stays_none(make_gemv: MakeGemv, wrong: float) -> None:
-    """Lost in the bytes, it would give an answer that only looks like one."""
+def test_nan_and_infinity_stay_visible(make_gemv: MakeGemv, wrong: float) -> None:
+    """A lost NaN would give a wrong answer that looks right."""
     x = vectors(1, 128)
     x[0, 70] = wrong
     finite = dequantize_q8(make_gemv().quantize(x), 128).isfinite().view(4, 32).all(1)
     assert torch.equal(finite, torch.tensor([True, True, False, True]))
 
 
-def test_rows_must_be_whole_groups(make_gemv: MakeGemv) -> None:
+def test_row_size_must_be_a_multiple_of_the_group(make_gemv: MakeGemv) -> None:
     with pytest.raises(ValueError, match="40 values cannot be quantised"):
         make_gemv().quantize(torch.zeros(1, 40))
     with pytest.raises(ValueError, match="40 inputs are not whole groups"):

@@ -1,4 +1,4 @@
-"""csrc/rope_append.cuh on the CPU, bit for bit beside its reference, and what that one rests on."""
+"""csrc/rope_append.cuh on the CPU, bit for bit against its reference, and the reference itself."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ FLOATS = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
 
 @dataclass
 class Problem:
-    """Heads as parts of the rows of one tensor, beside what is nobody's, and pages for them."""
+    """Heads as slices of one tensor's rows between unused elements, and pages for them."""
 
     rows: torch.Tensor
     x: AttentionInput
@@ -50,7 +50,7 @@ class Problem:
         return Problem(rows, x, key_pages, value_pages, self.slots)
 
     def planes(self) -> list[torch.Tensor]:
-        """All that is there but the slot of padding, to which several tokens go."""
+        """Return everything except the padding slot, which several tokens write."""
         planes = [self.rows]
         for pages in (self.key_pages, self.value_pages):
             whole = [pages] if isinstance(pages, torch.Tensor) else [pages.codes, pages.scales]
@@ -70,7 +70,7 @@ def clone(pages: KVPages) -> KVPages:
 def parts(
     rows: torch.Tensor, heads: int, kv_heads: int, size: int
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Queries, keys and values after eight elements of nobody's."""
+    """Return queries, keys and values after eight unused elements."""
     behind = 8 + heads * size
     query, key, value = (
         rows[:, first : first + count * size].view(len(rows), count, size)
@@ -84,7 +84,7 @@ def parts(
 
 
 def make_pages(kind: str, kv_heads: int, size: int, bias: KeyBias | None = None) -> KVPages:
-    """Full of NaN, or of codes that no test writes everywhere."""
+    """Make pages full of NaN, or of codes that no test writes everywhere."""
     shape = PAGES, PAGE, kv_heads
     if kind in FLOATS:
         return torch.full((*shape, size), torch.nan, dtype=FLOATS[kind])
@@ -108,7 +108,7 @@ def make(
     tokens: int = 5,
     seed: int = 0,
 ) -> Problem:
-    """Tokens at slots here and there, two of them padding; heads with a few large elements."""
+    """Make tokens with scattered slots, two of them padding; heads have a few large elements."""
     random = torch.Generator().manual_seed(seed)
 
     def normal(*shape: int) -> torch.Tensor:
@@ -159,35 +159,35 @@ def check(rope_append: RopeAppend, problem: Problem) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("size", [8, 64, 72, 80, 96, 128, 136, 240, 256])
-def test_bits_of_heads_of_every_size(rope_append: RopeAppend, kind: str, size: int) -> None:
+def test_head_sizes_are_bit_exact(rope_append: RopeAppend, kind: str, size: int) -> None:
     check(rope_append, make(kind, size, norm=True))
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_bits_of_every_type(rope_append: RopeAppend, kind: str, dtype: torch.dtype) -> None:
+def test_dtypes_are_bit_exact(rope_append: RopeAppend, kind: str, dtype: torch.dtype) -> None:
     check(rope_append, make(kind, 96, dtype=dtype, norm=True))
     check(rope_append, make(kind, 96, dtype=dtype, bias=True, pairs=16))
 
 
 @pytest.mark.parametrize("kind", ["bf16", "q8_0", "q4_0"])
 @pytest.mark.parametrize("pairs", [0, 1, 10, 16, 31, 40])
-def test_bits_of_partial_rotations(rope_append: RopeAppend, kind: str, pairs: int) -> None:
+def test_partial_rotations_are_bit_exact(rope_append: RopeAppend, kind: str, pairs: int) -> None:
     check(rope_append, make(kind, 80, pairs=pairs, bias=True))
 
 
 @pytest.mark.parametrize("heads", [(1, 1), (7, 1), (6, 6), (15, 3), (32, 2)])
-def test_bits_of_any_groups(rope_append: RopeAppend, heads: tuple[int, int]) -> None:
+def test_head_groups_are_bit_exact(rope_append: RopeAppend, heads: tuple[int, int]) -> None:
     for kind in ("f16", "q8_0"):
         check(rope_append, make(kind, 64, heads=heads[0], kv_heads=heads[1], bias=True))
 
 
 @pytest.mark.parametrize("tokens", [1, 2, 67])
-def test_bits_of_any_number_of_tokens(rope_append: RopeAppend, tokens: int) -> None:
+def test_token_counts_are_bit_exact(rope_append: RopeAppend, tokens: int) -> None:
     check(rope_append, make("q4_0", 64, tokens=tokens, heads=2, kv_heads=1))
 
 
-def test_elements_may_be_of_several_types(rope_append: RopeAppend) -> None:
+def test_query_key_and_value_may_have_different_dtypes(rope_append: RopeAppend) -> None:
     problem = make("q8_0", bias=True)
     key = problem.x.key
     rows = problem.rows.bfloat16()
@@ -203,14 +203,16 @@ def test_elements_may_be_of_several_types(rope_append: RopeAppend) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("value", [0.0, 1e-30, 3e-8, 1e6])
-def test_heads_that_codes_can_hardly_hold(rope_append: RopeAppend, kind: str, value: float) -> None:
-    """Nothing, scales below those of half precision, and above them."""
+def test_heads_at_the_limits_of_the_scale_range(
+    rope_append: RopeAppend, kind: str, value: float
+) -> None:
+    """Zeros, and scales below and above the range of half precision."""
     problem = make(kind, 64)
     problem.rows[:, 8:-8] = value * problem.rows[:, 8:-8].sign()
     check(rope_append, problem)
 
 
-def test_what_is_no_number_stays_none(rope_append: RopeAppend) -> None:
+def test_nan_stays_nan(rope_append: RopeAppend) -> None:
     problem = make("q8_0", pairs=0, tokens=1)
     problem.x.key[0, 1, 40] = torch.nan
     rope_append(*problem.arguments())
@@ -220,8 +222,8 @@ def test_what_is_no_number_stays_none(rope_append: RopeAppend) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_reference_is_norm_rotation_and_append(kind: str) -> None:
-    """What the layers do in float32 one after the other; norms are sums in another order."""
+def test_reference_equals_norm_then_rotation_then_append(kind: str) -> None:
+    """As separate float32 layers; norms sum in another order."""
     problem = make(kind, 80, pairs=16, bias=kind[0] != "q")
     separate = problem.copy()
     x = replace(separate.x, key=separate.x.key.clone())
@@ -247,7 +249,7 @@ def test_the_reference_is_norm_rotation_and_append(kind: str) -> None:
 
 
 @pytest.mark.parametrize("pairs", [0, 10, 40])
-def test_the_bias_query_gives_what_the_bias_adds_to_scores(
+def test_bias_query_gives_the_biass_contribution_to_scores(
     rope_append: RopeAppend, pairs: int
 ) -> None:
     problem = make("q8_0", 80, pairs=pairs, bias=True, heads=6, tokens=3)
@@ -257,7 +259,7 @@ def test_the_bias_query_gives_what_the_bias_adds_to_scores(
     bias_query = rope_append(*problem.arguments())
     assert bias_query is not None
     assert bias_query.shape == (3, 6, 2 * pairs)
-    query = hadamard_reference(problem.x.query).double()  # back as it was
+    query = hadamard_reference(problem.x.query).double()  # undo the rotation
     every = torch.arange(300)
     keys = bias.at(every).double().repeat_interleave(3, 1)
     scores = torch.einsum("thd,nhd->thn", query, keys)
@@ -266,12 +268,12 @@ def test_the_bias_query_gives_what_the_bias_adds_to_scores(
     tables = torch.cat((bias.cosine, bias.sine), 1).double()
     found = bias_query.double() @ tables.T + unmoved
     scale = float(scores.abs().max())
-    # 32 elements of 1 ulp each, and the query was rounded once more after its second rotation.
+    # 32 elements of 1 ulp each, and one more rounding of the query after its second rotation.
     assert float((found - scores).abs().max()) < 1e-6 * scale
 
 
-def test_keys_are_those_of_the_pages_and_the_bias(rope_append: RopeAppend) -> None:
-    """A bias of 30 and more takes nothing from what keys of 16 bits, and codes, hold."""
+def test_stored_keys_plus_bias_equal_the_keys(rope_append: RopeAppend) -> None:
+    """A bias of 30 and more costs stored keys of 16 bits, or codes, no precision."""
     problem = make("q8_0", 64, bias=True, tokens=3, dtype=torch.bfloat16)
     x, pages = problem.x, problem.key_pages
     assert x.cosine is not None
@@ -285,8 +287,8 @@ def test_keys_are_those_of_the_pages_and_the_bias(rope_append: RopeAppend) -> No
     assert float((stored - key).abs().max()) < float(key.abs().max()) / 100
 
 
-def test_slots_and_rows_behind_two_billion_elements(rope_append: RopeAppend) -> None:
-    """Memory that is reserved but for a few pages never touched."""
+def test_slot_and_row_offsets_beyond_2_to_the_31(rope_append: RopeAppend) -> None:
+    """Memory is reserved, but only a few pages are touched."""
     size = 128
     slots = (1 << 31) // size + 5 * PAGE
     try:
@@ -316,7 +318,7 @@ def test_slots_and_rows_behind_two_billion_elements(rope_append: RopeAppend) -> 
             assert torch.equal(found, plane.flatten(0, 1)[small.slots].view(3, -1))
 
 
-def test_shapes_that_do_not_fit(rope_append: RopeAppend) -> None:
+def test_invalid_shapes_are_rejected(rope_append: RopeAppend) -> None:
     problem = make("q8_0", bias=True)
     x, keys, values, slots = problem.arguments()
     for wrong in (None, torch.zeros(1, 64)):

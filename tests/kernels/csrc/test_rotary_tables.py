@@ -1,4 +1,4 @@
-"""csrc/rotary_tables.cuh on the CPU beside float64."""
+"""csrc/rotary_tables.cuh on the CPU against float64."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_tables_of_any_shape(make_tables: MakeTables, tokens: int, pairs: int) -
 
 
 @pytest.mark.parametrize("last", [300, 131_072, 1_000_000, 1 << 29])
-def test_positions_as_far_as_any_text(make_tables: MakeTables, last: int) -> None:
+def test_large_positions(make_tables: MakeTables, last: int) -> None:
     positions = torch.cat((torch.arange(last - 150, last + 1), torch.arange(50)))
     rates = torch.cat((frequencies(48), frequencies(48, 5e5), torch.tensor([0.0, 1.5, 3.1415927])))
     angles = positions.double()[:, None] * rates.double()
@@ -45,7 +45,7 @@ def test_positions_as_far_as_any_text(make_tables: MakeTables, last: int) -> Non
     assert bool((sine.abs() <= 1).all())
 
 
-def test_angles_near_each_edge_of_a_quarter(make_tables: MakeTables) -> None:
+def test_angles_near_quadrant_boundaries(make_tables: MakeTables) -> None:
     eighths = torch.arange(-1, 2).double() * 1e-6 + torch.arange(0, 17).double()[:, None]
     rates = (eighths.flatten() * torch.pi / 4).float()
     angles = torch.tensor([[1.0], [3.0]]).double() * rates.double()
@@ -54,7 +54,7 @@ def test_angles_near_each_edge_of_a_quarter(make_tables: MakeTables) -> None:
     assert float((sine - angles.sin()).abs().max()) < 2.5e-7
 
 
-def test_the_reference_in_single_precision_where_that_is_enough() -> None:
+def test_reference_in_single_precision_at_small_positions() -> None:
     positions = torch.arange(16)
     angles = positions.float()[:, None] * frequencies(32)
     cosine, sine = rotary_tables(positions, frequencies(32), 1.0)
@@ -62,6 +62,6 @@ def test_the_reference_in_single_precision_where_that_is_enough() -> None:
     assert float((sine - angles.sin()).abs().max()) < 2e-6
 
 
-def test_shapes_that_do_not_fit(make_tables: MakeTables) -> None:
+def test_invalid_shapes_are_rejected(make_tables: MakeTables) -> None:
     with pytest.raises(ValueError, match="are no angles"):
         make_tables(torch.arange(3).int(), frequencies(4), 1.0)

@@ -1,4 +1,4 @@
-"""The kernel that draws, beside float64 arithmetic on sorted rows."""
+"""The sampling kernel against float64 arithmetic on sorted rows."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ FIELDS: list[dict[str, Any]] = [
 
 
 def random_number(seed: int, place: int) -> float:
-    """The first of Philox4x32-10, written out for Python's integers."""
+    """Return the first number of Philox4x32-10, written out in Python integers."""
     a, b, c, d = place & 0xFFFFFFFF, place >> 32, 0, 0
     low, high = seed & 0xFFFFFFFF, seed >> 32
     for _ in range(10):
@@ -54,7 +54,7 @@ def random_number(seed: int, place: int) -> float:
 
 
 def expected_token(logits: Logits, number: float, fields: dict[str, Any]) -> int:
-    """What `number` draws; exact but for the rounding of float64."""
+    """Return the token that `number` selects, exact up to the rounding of float64."""
     values = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0, **fields}
     x = np.where(np.isnan(logits), -np.inf, logits).astype(np.float64)
     if not (x > -np.inf).any() or values["temperature"] <= 0:
@@ -78,26 +78,26 @@ def expected_token(logits: Logits, number: float, fields: dict[str, Any]) -> int
 
 
 def close_tokens(logits: Logits, number: float, fields: dict[str, Any]) -> set[int]:
-    """What may be drawn if all sums are off by a millionth."""
+    """Return the tokens that may be sampled if all sums are off by a millionth."""
     found: set[int] = set()
-    for draw, cut in product((-1e-6, 0, 1e-6), repeat=2):
+    for sample_tokens, cut in product((-1e-6, 0, 1e-6), repeat=2):
         moved = {**fields, "top_p": fields["top_p"] + cut} if fields.get("top_p") else fields
-        found.add(expected_token(logits, min(max(number + draw, 1e-18), 1), moved))
+        found.add(expected_token(logits, min(max(number + sample_tokens, 1e-18), 1), moved))
     return found
 
 
-def draw(
+def sample_tokens(
     sample: SamplingKernel, logits: Logits, fields: Sequence[dict[str, Any]], first: int = 0
 ) -> list[int]:
-    """A token for each row, by the numbers of stream 3 from `first` on."""
+    """Sample a token for each row, with the numbers of stream 3 from `first` on."""
     rows = [
         sample_row(**{"seed": 3, "place": first + i, "row": i, **each})
         for i, each in enumerate(fields)
     ]
-    return draw_rows(sample, torch.as_tensor(logits), np.concatenate(rows))
+    return sample_rows(sample, torch.as_tensor(logits), np.concatenate(rows))
 
 
-def draw_rows(
+def sample_rows(
     sample: SamplingKernel,
     logits: torch.Tensor,
     rows: NDArray[np.void],
@@ -139,10 +139,10 @@ def rows_of(kind: str, rows: int, vocab: int, seed: int = 0) -> Logits:
         *product(["1", "flat"], [30_011]),
     ],
 )
-def test_tokens_are_those_of_exact_sums(sample: SamplingKernel, kind: str, vocab: int) -> None:
-    """The same ones, unless a boundary between two is closer than a millionth."""
+def test_tokens_equal_those_of_exact_sums(sample: SamplingKernel, kind: str, vocab: int) -> None:
+    """Unless a boundary between two tokens is closer than a millionth."""
     logits = rows_of(kind, len(FIELDS), vocab, seed=vocab)
-    found = draw(sample, logits, FIELDS, first=vocab)
+    found = sample_tokens(sample, logits, FIELDS, first=vocab)
     differing = 0
     for row, (token, fields) in enumerate(zip(found, FIELDS, strict=True)):
         number = random_number(3, vocab + row)
@@ -151,7 +151,7 @@ def test_tokens_are_those_of_exact_sums(sample: SamplingKernel, kind: str, vocab
     assert differing <= (2 if kind == "flat" else 0)
 
 
-def test_many_parameters(sample: SamplingKernel) -> None:
+def test_random_parameters(sample: SamplingKernel) -> None:
     random = np.random.default_rng(4)
     fields = [
         {
@@ -163,23 +163,25 @@ def test_many_parameters(sample: SamplingKernel) -> None:
         for _ in range(600)
     ]
     logits = rows_of("2", len(fields), 300, seed=9)
-    found = draw(sample, logits, fields)
+    found = sample_tokens(sample, logits, fields)
     numbers = [random_number(3, row) for row in range(len(fields))]
     assert found == [expected_token(*each) for each in zip(logits, numbers, fields, strict=True)]
 
 
-def test_a_large_vocabulary(sample: SamplingKernel) -> None:
+def test_large_vocabulary(sample: SamplingKernel) -> None:
     fields = [FIELDS[i] for i in (0, 1, 9, 13)]
     logits = rows_of("2", len(fields), 262_145)
     logits[0, -1] = 50.0
-    found = draw(sample, logits, fields)
+    found = sample_tokens(sample, logits, fields)
     for row, token in enumerate(found):
         assert token in close_tokens(logits[row], random_number(3, row), fields[row])
 
 
 @pytest.mark.parametrize("vocab", [200, 9000])
-def test_nobody_depends_on_anybody_else(make_library: MakeLibrary, vocab: int) -> None:
-    """Nor on how many blocks there are for a row, nor on the order of threads."""
+def test_samples_do_not_depend_on_the_rest_of_the_batch(
+    make_library: MakeLibrary, vocab: int
+) -> None:
+    """Nor on the number of blocks per row, nor on the order of threads."""
     logits = rows_of("2", len(FIELDS), vocab)
     everyone = np.concatenate(
         [sample_row(**{"seed": 5, "place": i, **each}) for i, each in enumerate(FIELDS)]
@@ -188,37 +190,37 @@ def test_nobody_depends_on_anybody_else(make_library: MakeLibrary, vocab: int) -
     texts: list[list[int]] = []
     for seed, num_sms in ((0, 132), (1, 1), (2, 30)):
         sample = SamplingKernel(make_library(seed=seed, num_sms=num_sms), CPU)
-        texts.append(draw_rows(sample, torch.as_tensor(logits), everyone))
+        texts.append(sample_rows(sample, torch.as_tensor(logits), everyone))
         order = np.random.default_rng(seed).permutation(len(FIELDS))
-        texts.append(draw_rows(sample, torch.as_tensor(logits), everyone[order]))
-        alone = [max(draw_rows(sample, torch.as_tensor(logits), row[None])) for row in everyone]
+        texts.append(sample_rows(sample, torch.as_tensor(logits), everyone[order]))
+        alone = [max(sample_rows(sample, torch.as_tensor(logits), row[None])) for row in everyone]
         texts.append(alone)
     assert all(text == texts[0] for text in texts)
 
 
 @pytest.mark.parametrize("fields", [{"temperature": 0.0}, {}, {"top_k": 7}, {"top_p": 0.9}])
-def test_what_is_no_number_never_comes(sample: SamplingKernel, fields: dict[str, Any]) -> None:
+def test_nan_logits_are_never_sampled(sample: SamplingKernel, fields: dict[str, Any]) -> None:
     logits = rows_of("1", 40, 130)
     logits[:, ::2] = np.nan
     logits[:, 5] = -np.float32(np.nan)
-    found = draw(sample, logits, [fields] * 40)
+    found = sample_tokens(sample, logits, [fields] * 40)
     assert all(token % 2 and token != 5 for token in found)
     for nothing in (np.nan, -np.inf):
         logits[:] = nothing
-        assert draw(sample, logits, [fields] * 40) == [0] * 40
+        assert sample_tokens(sample, logits, [fields] * 40) == [0] * 40
 
 
-def test_infinity_is_the_largest(sample: SamplingKernel) -> None:
+def test_infinite_logit_is_always_sampled(sample: SamplingKernel) -> None:
     logits = rows_of("1", 40, 130)
     logits[:, (3, 90)] = np.inf
     for fields in ({}, {"top_k": 7}, {"top_p": 0.9, "min_p": 0.1}):
-        assert set(draw(sample, logits, [fields] * 40)) == {3, 90}
-    assert set(draw(sample, logits, [{"temperature": 0.0}] * 40)) == {3}
+        assert set(sample_tokens(sample, logits, [fields] * 40)) == {3, 90}
+    assert set(sample_tokens(sample, logits, [{"temperature": 0.0}] * 40)) == {3}
 
 
 @pytest.mark.parametrize("vocab", [31, 200, 4500])
 def test_masks(sample: SamplingKernel, vocab: int) -> None:
-    """As bits beside the logits they are what they are as logits."""
+    """A bit mask is equivalent to logits of minus infinity."""
     random = np.random.default_rng(vocab)
     logits = rows_of("2", len(FIELDS), vocab)
     allowed = random.random((3, vocab)) < 0.3
@@ -229,29 +231,29 @@ def test_masks(sample: SamplingKernel, vocab: int) -> None:
         [sample_row(**{"place": i, "row": i, **each}) for i, each in enumerate(FIELDS)]
     )
     rows["mask"] = np.arange(len(rows)) % 4 - 1
-    found = draw_rows(sample, torch.as_tensor(logits), rows, torch.as_tensor(words))
+    found = sample_rows(sample, torch.as_tensor(logits), rows, torch.as_tensor(words))
     masked = logits.copy()
     for row, mask in enumerate(rows["mask"].tolist()):
         if mask >= 0:
             masked[row, ~allowed[mask]] = -np.inf
     rows["mask"] = -1
-    assert found == draw_rows(sample, torch.as_tensor(masked), rows)
+    assert found == sample_rows(sample, torch.as_tensor(masked), rows)
     assert found[3] == 0
 
 
-def test_rows_that_are_parts_of_longer_ones(sample: SamplingKernel) -> None:
-    """What lies behind the vocabulary is not looked at, nor rows that nobody names."""
+def test_rows_with_padding(sample: SamplingKernel) -> None:
+    """Neither padding of the vocabulary nor unused rows are read."""
     wide = np.full((len(FIELDS) + 1, 101), np.nan, np.float32)
     wide[1:, :77] = rows_of("1", len(FIELDS), 77)
     wide[:, 77:] = 1e9
     rows = np.concatenate([sample_row(**{"row": i + 1, **each}) for i, each in enumerate(FIELDS)])
-    found = draw_rows(sample, torch.as_tensor(wide)[:, :77], rows)
+    found = sample_rows(sample, torch.as_tensor(wide)[:, :77], rows)
     rows["row"] -= 1
-    assert found == [-1, *draw_rows(sample, torch.as_tensor(wide[1:, :77].copy()), rows)]
+    assert found == [-1, *sample_rows(sample, torch.as_tensor(wide[1:, :77].copy()), rows)]
 
 
-def test_offsets_that_32_bits_cannot_hold(make_library: MakeLibrary) -> None:
-    """A row of a matrix that nobody has the memory for: only that row is there."""
+def test_row_offsets_beyond_32_bits(make_library: MakeLibrary) -> None:
+    """A row of a matrix too large for memory: only that row exists."""
     logits, stride, row = rows_of("1", 1, 200), 2**30, 5
     rows = np.concatenate([sample_row(seed=1, row=0), sample_row(seed=1, row=row)])
     tokens = np.full(row + 1, -1)
@@ -273,8 +275,8 @@ def test_offsets_that_32_bits_cannot_hold(make_library: MakeLibrary) -> None:
 
 
 def chi_square(counts: NDArray[np.int64], chances: NDArray[np.float64]) -> float:
-    """Pearson's, in standard deviations (Wilson and Hilferty 1931)."""
-    assert not counts[chances == 0].any(), "a token was drawn that cannot be"
+    """Return Pearson's statistic in standard deviations (Wilson and Hilferty 1931)."""
+    assert not counts[chances == 0].any(), "an impossible token was sampled"
     expected = counts.sum() * chances
     tested = expected >= 5
     square = float((((counts - expected) ** 2)[tested] / expected[tested]).sum())
@@ -290,25 +292,27 @@ def check_distribution(sample: SamplingKernel, fields: dict[str, Any], count: in
     for first in range(0, count, 1000):
         rows = np.repeat(sample_row(seed=8, **fields), 1000)
         rows["place"], rows["row"] = first + np.arange(1000), np.arange(1000)
-        found = draw_rows(sample, torch.as_tensor(logits).expand(1000, -1), rows)
+        found = sample_rows(sample, torch.as_tensor(logits).expand(1000, -1), rows)
         counts += np.bincount(found, minlength=61)
-    # The grid knows chances to one in 20,000, which matters where few are expected.
+    # The grid resolves probabilities to one in 20,000, which matters for rare tokens.
     assert abs(chi_square(counts, np.where(counts > 0, np.maximum(chances, 2e-5), chances))) < 4
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("fields", [{"temperature": 0.8}, {"top_k": 20, "top_p": 0.95}])
-def test_draws_follow_the_distribution(sample: SamplingKernel, fields: dict[str, Any]) -> None:
+def test_samples_follow_the_distribution(sample: SamplingKernel, fields: dict[str, Any]) -> None:
     check_distribution(sample, fields, 4000)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("fields", [{"temperature": 0.8}, {"top_k": 20, "top_p": 0.95}])
-def test_a_hundred_thousand_draws(sample: SamplingKernel, fields: dict[str, Any]) -> None:
+def test_hundred_thousand_samples_follow_the_distribution(
+    sample: SamplingKernel, fields: dict[str, Any]
+) -> None:
     check_distribution(sample, fields, 100_000)
 
 
-def test_what_does_not_fit_is_refused(sample: SamplingKernel) -> None:
+def test_invalid_arguments_are_rejected(sample: SamplingKernel) -> None:
     rows = torch.zeros(1, SAMPLE_ROW.itemsize, dtype=torch.uint8)
     tokens = torch.zeros(1, dtype=torch.int64)
     for logits in (torch.zeros(1, 8).half(), torch.empty(1, MAX_VOCAB + 1), torch.zeros(8, 2).T):

@@ -1,4 +1,4 @@
-"""The kernels under AddressSanitizer and UndefinedBehaviorSanitizer, in a process of their own."""
+"""The kernels under AddressSanitizer and UndefinedBehaviorSanitizer, in a child process."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ PRODUCTS = [*(kind.lower() for kind in sorted(PACKERS)), "nf4"]
 
 
 def runtimes() -> str:
-    """The sanitizers' libraries, which have to be loaded before all others."""
+    """Return the sanitizers' runtime libraries, which must be loaded first."""
     found = [
         subprocess.run(
             ["g++", f"-print-file-name={name}"], capture_output=True, text=True, check=True
@@ -66,7 +66,7 @@ def replay(library: Path, cases: Sequence[Case], folder: Path) -> subprocess.Com
     write_cases(folder / "cases.npz", cases)
     script = Path(__file__).with_name("replay.py")
     bench = Path(__file__).parents[3] / "bench"
-    # Leaks are Python's business, and its allocator hides what lies behind an array.
+    # Python itself leaks, and its allocator would hide accesses past an array.
     environment = {
         "LD_PRELOAD": runtimes(),
         "ASAN_OPTIONS": "detect_leaks=0",
@@ -84,7 +84,7 @@ def replay(library: Path, cases: Sequence[Case], folder: Path) -> subprocess.Com
 
 
 def gemv_cases(name: str, make_quantized: MakeQuantized) -> list[Case]:
-    """Arrays that end where their last byte does, so that whatever lies behind is seen."""
+    """Return cases with arrays that end at their last byte, so that accesses past it are seen."""
     inputs = INPUTS if name[-1] == "k" or name == "nf4" else INPUTS + 32
     x = torch.randn(COLUMNS, inputs, generator=torch.Generator().manual_seed(0))
     tiles = quantize_q8_reference(x).numpy()
@@ -111,7 +111,7 @@ def gemv_cases(name: str, make_quantized: MakeQuantized) -> list[Case]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [*PRODUCTS, "quantize_q8", "conformance", *CASES])
-def test_no_access_is_out_of_place(
+def test_kernels_make_no_invalid_accesses(
     load_host: LoadHost,
     build_folder: Path,
     make_quantized: MakeQuantized,
@@ -152,7 +152,7 @@ def test_no_access_is_out_of_place(
 
 
 @pytest.mark.parametrize(("kernel", "words"), [("past_the_end", 124), ("past_shared_memory", 32)])
-def test_accesses_out_of_place_are_seen(
+def test_invalid_accesses_are_detected(
     build_folder: Path, tmp_path: Path, kernel: str, words: int
 ) -> None:
     misuse = str(Path(__file__).with_name("misuse.cuh"))

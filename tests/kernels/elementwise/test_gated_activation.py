@@ -11,13 +11,13 @@ def test_silu_gates() -> None:
     assert torch.allclose(gated_activation_reference(gate, up, "silu"), expected, atol=1e-6)
 
 
-def test_gelu_gates_in_its_tanh_form() -> None:
+def test_gelu_uses_the_tanh_approximation() -> None:
     gate, up = torch.randn(4, 9) * 3, torch.randn(4, 9)
     inner = (2 / torch.pi) ** 0.5 * (gate + 0.044715 * gate**3)
     expected = 0.5 * gate * (1 + torch.tanh(inner)) * up
     assert torch.allclose(gated_activation_reference(gate, up, "gelu_tanh"), expected, atol=1e-5)
 
 
-def test_the_type_stays() -> None:
+def test_dtype_is_kept() -> None:
     gate, up = torch.randn(2, 4).bfloat16(), torch.randn(2, 4).bfloat16()
     assert gated_activation_reference(gate, up, "silu").dtype == torch.bfloat16

@@ -5,7 +5,7 @@ import torch
 from ingle.kernels.elementwise.rms_norm import rms_norm_reference
 
 
-def test_rows_get_length_one_a_column() -> None:
+def test_rows_get_a_root_mean_square_of_one() -> None:
     rows = torch.randn(5, 3, 64) * 40
     found = rms_norm_reference(rows, torch.ones(64), 1e-6, torch.float32)
     assert torch.allclose(found.square().mean(-1), torch.ones(5, 3), atol=1e-5)
@@ -19,7 +19,7 @@ def test_equals_float64() -> None:
 
 
 def test_half_precision_is_computed_in_fp32() -> None:
-    rows = torch.full((2, 4096), 300.0, dtype=torch.float16)  # its squares overflow fp16
+    rows = torch.full((2, 4096), 300.0, dtype=torch.float16)  # squares overflow fp16
     found = rms_norm_reference(rows, torch.ones(4096), 1e-6, torch.float16)
     assert found.dtype == torch.float16
     assert torch.equal(found, torch.ones_like(rows))

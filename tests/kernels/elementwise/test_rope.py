@@ -7,19 +7,19 @@ import torch
 from ingle.kernels.elementwise.rope import rope_reference, rotary_tables
 
 
-def test_pairs_are_half_a_rotation_apart() -> None:
+def test_pairs_are_half_the_rotated_size_apart() -> None:
     query = torch.zeros(1, 1, 6)
     query[0, 0, 0] = 1.0
     key = torch.zeros(1, 1, 6)
     key[0, 0, 3] = 1.0
     cosine, sine = rotary_tables(torch.tensor([1]), torch.tensor([math.pi / 6, 0.0]), 1.0)
     rope_reference(query, key, cosine, sine)
-    # Four of six elements rotate: the partner of 0 is 2; 3 belongs to the second, still, pair.
+    # Four of six elements rotate: the partner of 0 is 2; 3 belongs to the second pair, which stays.
     assert torch.allclose(query[0, 0], torch.tensor([math.cos(math.pi / 6), 0, 0.5, 0, 0, 0]))
     assert torch.equal(key[0, 0], torch.tensor([0.0, 0, 0, 1, 0, 0]))
 
 
-def test_scores_depend_on_distances_alone() -> None:
+def test_scores_depend_only_on_distances() -> None:
     query, key = torch.randn(1, 2, 16), torch.randn(1, 2, 16)
     frequencies = 10000.0 ** (-torch.arange(0, 16, 2) / 16)
 

@@ -20,7 +20,7 @@ from ingle.models.gguf.gguf_header import TensorInfo, read_header
 
 MakeQuantized = Callable[..., QuantizedTensor]
 
-# Scales that are zero, subnormal, the largest, infinite and not a number.
+# Scales that are zero, subnormal, the largest, infinite and NaN.
 HALVES = (0x0000, 0x8000, 0x0001, 0x83FF, 0x0400, 0x3C00, 0xBC00, 0x7BFF, 0xFBFF, 0x7C00, 0x7E00)
 
 
@@ -30,7 +30,7 @@ def reference(data: NDArray[np.uint8], kind: str) -> NDArray[np.float32]:
 
 
 def assert_same_bits(ours: torch.Tensor, theirs: NDArray[np.float32]) -> None:
-    """Every bit, except which of its payloads a NaN carries."""
+    """Compare every bit, except the payload of NaN."""
     found = ours.numpy()
     assert found.shape == theirs.shape
     assert found.dtype == theirs.dtype == np.float32
@@ -39,7 +39,7 @@ def assert_same_bits(ours: torch.Tensor, theirs: NDArray[np.float32]) -> None:
 
 
 @pytest.mark.parametrize("kind", GGML_FORMATS)
-def test_random_bytes_are_what_the_reference_makes_of_them(
+def test_random_blocks_dequantize_like_the_reference(
     make_quantized: MakeQuantized, kind: str
 ) -> None:
     weight = make_quantized(kind, 64, 2048)
@@ -47,7 +47,7 @@ def test_random_bytes_are_what_the_reference_makes_of_them(
 
 
 @pytest.mark.parametrize("kind", GGML_FORMATS)
-def test_scales_at_the_edges_of_their_range(make_quantized: MakeQuantized, kind: str) -> None:
+def test_extreme_scales(make_quantized: MakeQuantized, kind: str) -> None:
     weight = make_quantized(kind, len(HALVES) ** 2, 256)
     pairs = np.array([(a, b) for a in HALVES for b in HALVES], dtype="<u2").view(np.uint8)
     block = GGML_FORMATS[kind]
@@ -60,7 +60,7 @@ def test_scales_at_the_edges_of_their_range(make_quantized: MakeQuantized, kind:
 
 @given(data=st.data())
 @pytest.mark.parametrize("kind", GGML_FORMATS)
-def test_any_block_is_what_the_reference_makes_of_it(kind: str, data: st.DataObject) -> None:
+def test_arbitrary_blocks_dequantize_like_the_reference(kind: str, data: st.DataObject) -> None:
     block = GGML_FORMATS[kind]
     raw = data.draw(st.binary(min_size=2 * block.block_bytes, max_size=2 * block.block_bytes))
     blocks = np.frombuffer(raw, dtype=np.uint8).reshape(2, -1).copy()
@@ -69,9 +69,7 @@ def test_any_block_is_what_the_reference_makes_of_it(kind: str, data: st.DataObj
 
 
 @pytest.mark.parametrize("kind", GGML_FORMATS)
-def test_half_precision_is_the_single_precision_rounded_once(
-    make_quantized: MakeQuantized, kind: str
-) -> None:
+def test_half_precision_is_rounded_once(make_quantized: MakeQuantized, kind: str) -> None:
     weight = make_quantized(kind, 32, 512)
     single = reference(weight.data.numpy(), kind)
     with np.errstate(all="ignore"):
@@ -83,27 +81,27 @@ def test_half_precision_is_the_single_precision_rounded_once(
     assert np.all((found == brain) | np.isnan(single))
 
 
-def test_the_layouts_are_those_that_files_have() -> None:
+def test_block_sizes_equal_those_of_gguf() -> None:
     known = {kind.name: (kind.block_elements, kind.block_bytes) for kind in TENSOR_TYPES.values()}
     assert {
         name: (kind.block_elements, kind.block_bytes) for name, kind in GGML_FORMATS.items()
     } == {name: known[name] for name in GGML_FORMATS}
 
 
-def test_many_rows_are_unpacked_some_at_a_time(make_quantized: MakeQuantized) -> None:
+def test_many_rows_are_dequantized_in_chunks(make_quantized: MakeQuantized) -> None:
     weight = make_quantized("Q4_1", 3000, 256)
     assert len(list(row_chunks(*weight.shape, weight.data.device))) > 1
     assert_same_bits(dequantize(weight), reference(weight.data.numpy(), "Q4_1"))
 
 
 @pytest.mark.parametrize(("rows", "columns"), [(0, 32), (1, 32), (7, 1 << 20), (1000, 5000)])
-def test_chunks_cover_all_rows_once(rows: int, columns: int) -> None:
+def test_chunks_cover_every_row_once(rows: int, columns: int) -> None:
     chunks = list(row_chunks(rows, columns, torch.device("cpu")))
     assert [row for chunk in chunks for row in range(chunk.start, chunk.stop)] == list(range(rows))
 
 
 @pytest.mark.parametrize("kind", GGML_FORMATS)
-def test_blocks_may_lie_anywhere_in_memory(make_quantized: MakeQuantized, kind: str) -> None:
+def test_unaligned_blocks(make_quantized: MakeQuantized, kind: str) -> None:
     weight = make_quantized(kind, 1, GGML_FORMATS[kind].block_elements)
     shifted = torch.zeros(weight.nbytes + 1, dtype=torch.uint8)
     shifted[1:] = weight.data.flatten()
@@ -111,13 +109,13 @@ def test_blocks_may_lie_anywhere_in_memory(make_quantized: MakeQuantized, kind: 
     assert_same_bits(dequantize(moved), reference(weight.data.numpy(), kind))
 
 
-def test_unknown_types_are_refused() -> None:
+def test_unknown_types_are_rejected() -> None:
     weight = QuantizedTensor("Q9_X", torch.zeros(1, 136, dtype=torch.uint8), 256)
     with pytest.raises(ValueError, match="Q9_X"):
         dequantize(weight)
 
 
-def test_rows_of_the_wrong_length_are_refused() -> None:
+def test_rows_of_the_wrong_length_are_rejected() -> None:
     weight = QuantizedTensor("Q8_0", torch.zeros(2, 34, dtype=torch.uint8), 64)
     with pytest.raises(ValueError, match=re.escape("64 weights of type Q8_0 do not take 34 bytes")):
         dequantize(weight)
@@ -125,7 +123,7 @@ def test_rows_of_the_wrong_length_are_refused() -> None:
 
 @pytest.mark.model
 @pytest.mark.parametrize("name", ["smollm2", "gemma3", "qwen2.5-coder:0.5b"])
-def test_real_tensors_are_what_the_reference_makes_of_them(
+def test_real_tensors_dequantize_like_the_reference(
     fetch_model: Callable[[str], Path], name: str
 ) -> None:
     path = fetch_model(name)

@@ -25,7 +25,7 @@ from ingle.kernels.matmul.linear import linear_reference
 
 @functools.cache
 def bnb() -> Any:
-    """Imported by the first test that needs it: it takes seconds."""
+    """Import bitsandbytes in the first test that needs it, because that takes seconds."""
     return importlib.import_module("bitsandbytes.functional")
 
 
@@ -34,7 +34,7 @@ def normal(*shape: int, scale: float = 0.02, seed: int = 0) -> torch.Tensor:
 
 
 def midpoints(*shape: int) -> torch.Tensor:
-    """Values exactly between two codes, in blocks whose largest magnitude is 1."""
+    """Return values exactly between two codes, in blocks whose largest magnitude is 1."""
     values = torch.tensor(NF4_VALUES)
     between = (values[:-1] + values[1:]) / 2
     return (
@@ -74,7 +74,7 @@ def reference(matrix: torch.Tensor, *, nested: bool = True) -> tuple[torch.Tenso
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("name", MATRICES)
-def test_codes_and_scales_are_those_of_bitsandbytes(name: str, dtype: torch.dtype) -> None:
+def test_codes_and_scales_equal_those_of_bitsandbytes(name: str, dtype: torch.dtype) -> None:
     largest = torch.finfo(dtype).max / 1000  # the mean of scales must be finite
     matrix = MATRICES[name]().clamp(-largest, largest).to(dtype)
     ours, (codes, state) = quantize_nf4(matrix), reference(matrix)
@@ -120,7 +120,9 @@ def test_tensors_of_any_size(count: int) -> None:
     exponents=st.tuples(st.floats(-30, 30), st.floats(-3, 3)),
     seed=st.integers(0, 1 << 32),
 )
-def test_any_matrix(rows: int, blocks: int, exponents: tuple[float, float], seed: int) -> None:
+def test_arbitrary_matrices_equal_bitsandbytes(
+    rows: int, blocks: int, exponents: tuple[float, float], seed: int
+) -> None:
     spread = torch.linspace(0, exponents[1], rows)[:, None]
     matrix = normal(rows, 64 * blocks, scale=10 ** exponents[0], seed=seed) * 10**spread
     ours, (codes, state) = quantize_nf4(matrix), reference(matrix)
@@ -129,7 +131,7 @@ def test_any_matrix(rows: int, blocks: int, exponents: tuple[float, float], seed
     assert_same_bits(dequantize_nf4(ours), bnb().dequantize_4bit(codes, state))
 
 
-def test_a_tail_of_zeros() -> None:
+def test_trailing_zeros() -> None:
     values = torch.cat((normal(64), torch.zeros(5)))
     codes, absmax = quantize_nf4_blocks(values)
     expected, state = reference(values, nested=False)
@@ -150,7 +152,7 @@ def test_other_block_sizes(block_size: int) -> None:
 
 
 def test_many_random_scales() -> None:
-    """Bytes of scales depend on roundings in several places; a million hit them all."""
+    """Quantised scales depend on several roundings; a million of them cover all."""
     absmax = torch.rand(1 << 20, generator=torch.Generator().manual_seed(3)) ** 4
     ours, nested = quantize_absmax(absmax)
     theirs, state = bnb().quantize_blockwise(absmax - absmax.mean(), blocksize=256)
@@ -158,11 +160,11 @@ def test_many_random_scales() -> None:
     assert_same_bits(nested.absmax, state.absmax)
 
 
-def test_the_dynamic_type_is_that_of_bitsandbytes() -> None:
+def test_dynamic_map_equals_that_of_bitsandbytes() -> None:
     assert_same_bits(dynamic_values(), bnb().create_dynamic_map())
 
 
-def test_rows_are_those_of_the_whole_matrix() -> None:
+def test_selected_rows_equal_those_of_the_whole_matrix() -> None:
     weight = quantize_nf4(normal(700, 192))
     whole = dequantize_nf4(weight)
     assert torch.equal(dequantize_nf4(weight.rows(slice(100, 613))), whole[100:613])
@@ -170,7 +172,7 @@ def test_rows_are_those_of_the_whole_matrix() -> None:
     assert torch.equal(dequantize_nf4(weight.rows(index)), whole[index])
 
 
-def test_nf4_weights_multiply_as_their_values_do() -> None:
+def test_nf4_product_equals_that_of_dequantized_weights() -> None:
     weight = quantize_nf4(normal(2000, 512))
     x, bias = torch.randn(3, 512), torch.randn(2000)
     expected = x.double() @ dequantize_nf4(weight).double().T + bias

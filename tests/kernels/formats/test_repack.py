@@ -26,10 +26,10 @@ SMALL_SIZES = [32, 96, 896, 1024, 1056, 1568, 4096]
         for columns in (SIZES if kind.endswith("K") else SMALL_SIZES)
     ],
 )
-def test_rows_keep_their_size_and_are_aligned(
+def test_repacked_rows_keep_their_size_and_are_aligned(
     make_quantized: MakeQuantized, kind: str, columns: int
 ) -> None:
-    weight = make_quantized(kind, 33, columns, seed=columns)  # any bytes at all
+    weight = make_quantized(kind, 33, columns, seed=columns)  # arbitrary bytes
     repacked = repack(weight)
     assert repacked.shape == weight.shape
     assert repacked.data.is_contiguous()
@@ -38,8 +38,8 @@ def test_rows_keep_their_size_and_are_aligned(
     assert (repacked.type, repacked.columns) == (kind, columns)
 
 
-def test_rows_are_repacked_some_at_a_time(make_quantized: MakeQuantized) -> None:
-    """More weights than are unpacked at once, and rows that the last part does not fill."""
+def test_rows_are_repacked_in_chunks(make_quantized: MakeQuantized) -> None:
+    """More weights than are unpacked at once, with a partial last chunk."""
     for kind in ("Q5_1", "Q6_K"):
         weight = make_quantized(kind, 77, 8192)
         whole = repack(weight)
@@ -48,8 +48,10 @@ def test_rows_are_repacked_some_at_a_time(make_quantized: MakeQuantized) -> None
 
 
 @pytest.mark.parametrize("kind", ["Q5_0", "Q5_1", "Q5_K"])
-def test_fifth_bits_are_where_the_kernels_look(make_quantized: MakeQuantized, kind: str) -> None:
-    """Shifts and masks of csrc/weight_group.cuh give the weights that gguf has."""
+def test_fifth_bits_are_where_the_kernels_read_them(
+    make_quantized: MakeQuantized, kind: str
+) -> None:
+    """Shifts and masks of csrc/weight_group.cuh give the same weights as gguf."""
     weight = make_quantized(kind, 1, 1024, seed=4)
     groups = 512 + 128
     data = repack(weight).data[0]
@@ -74,7 +76,7 @@ def test_fifth_bits_are_where_the_kernels_look(make_quantized: MakeQuantized, ki
     assert np.array_equal(found, expected)
 
 
-def test_each_group_of_q4_k_is_sixteen_bytes_of_its_own(make_quantized: MakeQuantized) -> None:
+def test_each_q4_k_group_is_sixteen_separate_bytes(make_quantized: MakeQuantized) -> None:
     """Byte i of group g has weight i in its low nibble, and weight i + 16 in its high one."""
     weight = make_quantized("Q4_K", 1, 1024)
     packed = repack(weight).data[0, :512].view(32, 16)
@@ -97,7 +99,7 @@ def test_rows_of_nf4_keep_their_order(columns: int) -> None:
     assert repacked.nested is weight.nested
 
 
-def test_nf4_in_other_blocks_is_refused() -> None:
+def test_nf4_with_other_block_sizes_is_rejected() -> None:
     for weight in (
         quantize_nf4(torch.randn(4, 256), block_size=128),
         quantize_nf4(torch.randn(4, 256), double_quantization=False),

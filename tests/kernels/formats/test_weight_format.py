@@ -16,7 +16,7 @@ def test_every_gguf_format_has_a_codec() -> None:
 
 
 @pytest.mark.parametrize("form", [form for form in WEIGHT_FORMATS.values() if form.has_kernels])
-def test_a_format_has_the_kernels_that_its_row_states(form: WeightFormat) -> None:
+def test_formats_have_the_kernels_that_they_declare(form: WeightFormat) -> None:
     sources = set(kernel_sources())
     assert {f"{form.kernel}.cuh", f"{form.kernel}_gemm.cuh"} <= sources
     assert (f"gated_{form.kernel}.cuh" in sources) == form.has_gated_kernel

@@ -1,4 +1,4 @@
-"""Rotated heads against the matrix that rotates them."""
+"""The Hadamard rotation of heads against multiplication by its matrix."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SIZES = [8, 16, 64, 80, 96, 128, 256]
 
 
 def matrix(head_size: int) -> torch.Tensor:
-    """The rotation, from the words that define it."""
+    """Return the rotation matrix, built from its definition."""
     block = block_size(head_size)
     entries = [
         [1.0 - 2.0 * ((i % block & j % block).bit_count() % 2) if i // block == j // block else 0.0]
@@ -29,7 +29,7 @@ def random_heads(*shape: int, seed: int = 0) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_it_is_the_product_with_an_orthonormal_matrix(size: int) -> None:
+def test_rotation_equals_an_orthonormal_matrix_product(size: int) -> None:
     rotation = matrix(size)
     torch.testing.assert_close(rotation @ rotation.T, torch.eye(size, dtype=torch.float64))
     heads = random_heads(7, 3, size)
@@ -38,7 +38,7 @@ def test_it_is_the_product_with_an_orthonormal_matrix(size: int) -> None:
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_scores_of_rotated_heads_are_those_of_the_heads(size: int) -> None:
+def test_rotation_keeps_the_scores(size: int) -> None:
     query, keys = random_heads(4, size), 10 * random_heads(40, size, seed=1)
     scores = query.double() @ keys.double().T
     rotated = hadamard_reference(query) @ hadamard_reference(keys).T
@@ -46,14 +46,14 @@ def test_scores_of_rotated_heads_are_those_of_the_heads(size: int) -> None:
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_rotating_twice_does_nothing(size: int) -> None:
+def test_rotating_twice_is_the_identity(size: int) -> None:
     heads = random_heads(5, 2, size)
     torch.testing.assert_close(
         hadamard_reference(hadamard_reference(heads)), heads, rtol=1e-5, atol=1e-6
     )
 
 
-def test_one_large_element_is_shared_by_its_block() -> None:
+def test_outlier_is_spread_over_its_block() -> None:
     heads = torch.zeros(1, 96)
     heads[0, 40] = 8.0
     rotated = hadamard_reference(heads)[0]
@@ -62,8 +62,8 @@ def test_one_large_element_is_shared_by_its_block() -> None:
     assert not rotated[64:].any()
 
 
-def test_no_head_depends_on_its_company() -> None:
-    """To the last bit: rounding to codes would make more of it."""
+def test_result_does_not_depend_on_other_heads() -> None:
+    """Bit for bit: quantisation would amplify a difference."""
     heads = random_heads(33, 4, 80)
     together = hadamard_reference(heads)
     assert all(
@@ -73,7 +73,7 @@ def test_no_head_depends_on_its_company() -> None:
     )
 
 
-def test_the_result_is_float32_and_no_view() -> None:
+def test_result_is_a_float32_copy() -> None:
     heads = random_heads(3, 64).bfloat16()
     rotated = hadamard_reference(heads)
     assert rotated.dtype is torch.float32

@@ -1,4 +1,4 @@
-"""Keys and values arrive where they are sent, in the pages' own type."""
+"""Appending keys and values to slots, in the dtype of the pages."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ PAGE, HEADS, SIZE = 32, 2, 8
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
-def test_tokens_go_to_their_slots_and_nowhere_else(dtype: torch.dtype) -> None:
+def test_tokens_are_written_only_to_their_slots(dtype: torch.dtype) -> None:
     generator = torch.Generator().manual_seed(1)
     keys = torch.full((4, PAGE, HEADS, SIZE), torch.nan, dtype=dtype)
     values = keys.clone()

@@ -1,4 +1,4 @@
-"""Blocks and bytes of a head in a quantised page."""
+"""Blocks and bytes per head in a quantised page."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ingle.kernels.kv_cache.kv_page_format import KVPageFormat
         (24, 8, 24 + 6, 12 + 6),
     ],
 )
-def test_blocks_are_as_wide_as_the_head_allows(
+def test_block_size_follows_the_head_size(
     head_size: int, block: int, bytes_8: int, bytes_4: int
 ) -> None:
     for bits, nbytes in ((8, bytes_8), (4, bytes_4)):
@@ -29,6 +29,6 @@ def test_blocks_are_as_wide_as_the_head_allows(
 
 
 @pytest.mark.parametrize(("bits", "head_size"), [(4, 20), (8, 1), (8, 0), (4, -8), (5, 64)])
-def test_other_heads_have_no_pages(bits: int, head_size: int) -> None:
+def test_unsupported_head_sizes_are_rejected(bits: int, head_size: int) -> None:
     with pytest.raises(ValueError, match=f"{bits}-bit pages for heads of {head_size}"):
         KVPageFormat(bits, head_size)

@@ -1,4 +1,4 @@
-"""Attention over quantised pages against attention over the keys and values themselves."""
+"""Attention over quantised pages against attention over exact keys and values."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ element of these is off by 3e-5 and 7e-3 of its square, and the errors of both a
 
 @dataclass
 class Problem:
-    """Sequences of so many new and so many tokens in all, and their keys and values."""
+    """Sequences of given numbers of new and all tokens, with their keys and values."""
 
     chunks: list[tuple[int, int]]
     query: torch.Tensor
@@ -41,7 +41,7 @@ class Problem:
         return 1 / math.sqrt(self.query.shape[2])
 
     def expected(self) -> torch.Tensor:
-        """In float64, from the keys and values as they are."""
+        """Compute attention in float64 over the exact keys and values."""
         outputs: list[torch.Tensor] = []
         begin = 0
         for (tokens, _), keys, values in zip(self.chunks, self.keys, self.values, strict=True):
@@ -64,7 +64,7 @@ class Problem:
 def make(
     chunks: list[tuple[int, int]], head_size: int = 64, *, outliers: bool = False, seed: int = 0
 ) -> Problem:
-    """Normal ones, or keys with a few channels that are large in all tokens."""
+    """Make normally distributed keys, or keys with a few large channels in all tokens."""
     random = torch.Generator().manual_seed(seed)
 
     def heads(tokens: int, count: int) -> torch.Tensor:
@@ -82,7 +82,7 @@ def make(
 
 
 def make_pages(bits: int, num_pages: int, head_size: int, bias: KeyBias | None = None) -> KVPages:
-    """Full of what nobody may read."""
+    """Make pages full of values that must not be read."""
     if bits == 16:
         return torch.full((num_pages, PAGE, KV_HEADS, head_size), torch.nan)
     form = KVPageFormat(bits, head_size)
@@ -129,7 +129,7 @@ def nmse(found: torch.Tensor, expected: torch.Tensor) -> float:
 
 
 def unrotated(problem: Problem, bits: int) -> torch.Tensor:
-    """With keys and values rounded to the same codes, but not rotated before."""
+    """Compute with keys and values rounded to the same codes without rotation."""
     form = KVPageFormat(bits, problem.query.shape[2])
     keys, values = (
         [dequantize_heads_reference(*quantize_heads_reference(h, form), form) for h in heads]
@@ -143,14 +143,14 @@ CHUNKS = [(1, 100), (7, 64), (40, 70), (1, 1), (33, 33), (1, 160)]
 
 @pytest.mark.parametrize("bits", [8, 4])
 @pytest.mark.parametrize("head_size", [64, 80, 96, 128, 256])
-def test_the_error_is_that_of_the_codes(bits: int, head_size: int) -> None:
+def test_error_is_that_of_the_quantisation(bits: int, head_size: int) -> None:
     problem = make(CHUNKS, head_size, seed=head_size)
     assert nmse(attend(problem, bits), problem.expected()) < NMSE[bits]
 
 
 @pytest.mark.parametrize(("bits", "most"), [(8, 5e-4), (4, 0.1)])
 @pytest.mark.parametrize("head_size", [64, 96, 128, 256])
-def test_rotation_saves_what_outliers_would_cost(bits: int, most: float, head_size: int) -> None:
+def test_rotation_reduces_the_error_of_outliers(bits: int, most: float, head_size: int) -> None:
     problem = make(CHUNKS, head_size, outliers=True)
     expected = problem.expected()
     error = nmse(attend(problem, bits), expected)
@@ -175,7 +175,7 @@ def test_keys_and_values_may_be_of_different_types(keys: int, values: int) -> No
 
 
 def make_bias(head_size: int, size: float, positions: int = 192) -> KeyBias:
-    """Large everywhere, on what hardly rotates as on what turns around with each token."""
+    """Return a bias that is large in slowly and in quickly rotating pairs."""
     frequencies = 10000.0 ** (-torch.arange(0, head_size, 2) / head_size)
     tables = rotary_tables(torch.arange(positions), frequencies, 1.0)
     random = torch.Generator().manual_seed(9)
@@ -184,8 +184,8 @@ def make_bias(head_size: int, size: float, positions: int = 192) -> KeyBias:
 
 @pytest.mark.parametrize("bits", [8, 4])
 @pytest.mark.parametrize("limits", [{}, {"window": 40}, {"soft_cap": 30.0}])
-def test_a_bias_of_the_keys_costs_nothing(bits: int, limits: dict[str, float]) -> None:
-    """Outputs err as if there were none, where codes of the whole keys would lose them."""
+def test_key_bias_does_not_increase_the_error(bits: int, limits: dict[str, float]) -> None:
+    """Quantising keys with their bias would lose the outputs."""
     problem, bias = replace(make(CHUNKS, seed=5), **limits), make_bias(64, 30.0)
     problem.keys = [keys + bias.at(torch.arange(len(keys))) for keys in problem.keys]
     expected = problem.expected()
@@ -194,18 +194,18 @@ def test_a_bias_of_the_keys_costs_nothing(bits: int, limits: dict[str, float]) -
     assert error < 0.05 * nmse(attend(problem, bits), expected)
 
 
-def test_a_bias_without_rotation_is_the_same_everywhere() -> None:
+def test_key_bias_without_rotation_does_not_change_the_output() -> None:
     still = torch.zeros(192, 0)
     bias = KeyBias(torch.full((KV_HEADS, 64), 50.0), still, still)
     problem = make(CHUNKS, seed=6)
-    expected = problem.expected()  # softmax does not see it
+    expected = problem.expected()  # softmax is invariant to it
     problem.keys = [keys + 50 for keys in problem.keys]
     assert nmse(attend(problem, 8, bias=bias), expected) < NMSE[8]
 
 
 @pytest.mark.parametrize("bits", [8, 4])
-def test_no_sequence_sees_who_else_is_there(bits: int) -> None:
-    """To the last bit, in whatever company."""
+def test_output_does_not_depend_on_the_rest_of_the_batch(bits: int) -> None:
+    """Bit for bit."""
     problem = make(CHUNKS, seed=7)
     together = attend(problem, bits)
     begin = 0
@@ -222,7 +222,7 @@ def test_no_sequence_sees_who_else_is_there(bits: int) -> None:
 
 
 @pytest.mark.parametrize("bits", [8, 4])
-def test_activations_of_16_bits(bits: int) -> None:
+def test_16_bit_activations(bits: int) -> None:
     problem = make(CHUNKS, seed=8)
     expected = problem.expected()
     problem.query = problem.query.bfloat16()
@@ -235,7 +235,7 @@ def test_activations_of_16_bits(bits: int) -> None:
 
 
 @pytest.mark.parametrize("bits", [8, 4])
-def test_tokens_go_to_their_slots_and_nowhere_else(bits: int) -> None:
+def test_tokens_are_written_only_to_their_slots(bits: int) -> None:
     pages = [make_pages(bits, 4, 64) for _ in range(2)]
     slots = torch.tensor([0, 31, 32, 3 * PAGE + 7, 2 * PAGE + 31])
     heads = make([(0, len(slots))])

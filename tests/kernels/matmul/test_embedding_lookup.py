@@ -13,7 +13,7 @@ MakeQuantized = Callable[..., QuantizedTensor]
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_rows_are_those_of_the_whole_matrix(
+def test_looked_up_rows_equal_those_of_the_whole_matrix(
     make_quantized: MakeQuantized, dtype: torch.dtype
 ) -> None:
     weight = make_quantized("Q6_K", 300, 512, tame=True)

@@ -14,16 +14,16 @@ MakeQuantized = Callable[..., QuantizedTensor]
 
 
 def error(found: torch.Tensor, expected: torch.Tensor) -> float:
-    """The relative error in the Euclidean norm."""
+    """Return the relative error in the Euclidean norm."""
     return float(((found.double() - expected) ** 2).sum().sqrt() / (expected**2).sum().sqrt())
 
 
 @pytest.mark.parametrize("kind", GGML_FORMATS)
-def test_quantised_weights_multiply_as_their_values_do(
+def test_quantised_product_equals_that_of_dequantized_weights(
     make_quantized: MakeQuantized, kind: str
 ) -> None:
     weight = make_quantized(kind, 96, 512, tame=True)
-    if kind in ("F32", "BF16"):  # random bytes would be floats of all sizes
+    if kind in ("F32", "BF16"):  # random bytes would be floats of all magnitudes
         raw = torch.randn(96, 512).to(torch.float32 if kind == "F32" else torch.bfloat16)
         weight = QuantizedTensor(kind, raw.view(torch.uint8), 512)
     x, bias = torch.randn(5, 512), torch.randn(96)
@@ -31,7 +31,7 @@ def test_quantised_weights_multiply_as_their_values_do(
     assert error(linear_reference(x, weight, bias), expected) < 1e-6
 
 
-def test_more_rows_than_are_unpacked_at_once(make_quantized: MakeQuantized) -> None:
+def test_more_rows_than_one_dequantization_chunk(make_quantized: MakeQuantized) -> None:
     weight = make_quantized("Q4_K", 2500, 512, tame=True)
     assert len(list(row_chunks(*weight.shape, torch.device("cpu")))) > 1
     x, bias = torch.randn(2, 3, 512), torch.randn(2500)
@@ -52,7 +52,7 @@ def test_plain_weights_take_the_input_dtype(dtype: torch.dtype, stored: torch.dt
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_half_precision_sums_in_single_precision(dtype: torch.dtype) -> None:
-    """A sum of ones in bfloat16 would end at 256."""
+    """A sum of ones in bfloat16 would stop at 256."""
     blocks = torch.ones(8, 256, 34, dtype=torch.uint8)
     blocks[:, :, :2] = torch.tensor([0x00, 0x3C])  # a scale of 1
     weight = QuantizedTensor("Q8_0", blocks.view(8, -1), 8192)

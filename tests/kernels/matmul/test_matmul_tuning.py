@@ -1,4 +1,4 @@
-"""Which kernels multiply how many rows, and where that is kept."""
+"""`MatmulTuning`: which kernels are used for how many rows, and its file."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from ingle.kernels.matmul.matmul_tuning import MatmulTuning
 
 
-def test_a_table_is_kept(tmp_path: Path) -> None:
+def test_tuning_table_round_trip(tmp_path: Path) -> None:
     table = MatmulTuning(384, {"Q4_K": 5})
     table.write(tmp_path / "new" / "table.json")
     found = MatmulTuning.read(tmp_path / "new" / "table.json")
@@ -18,7 +18,7 @@ def test_a_table_is_kept(tmp_path: Path) -> None:
     assert [found.most_for_gemv(kind) for kind in ("Q4_K", "Q6_K")] == [5, 8]
 
 
-def test_no_kernel_is_asked_for_more_rows_than_it_has() -> None:
+def test_row_limit_is_capped_by_the_kernel() -> None:
     assert MatmulTuning(256, {"Q4_K": 99}).most_for_gemv("Q4_K") == 8
 
 
@@ -26,13 +26,13 @@ def test_no_kernel_is_asked_for_more_rows_than_it_has() -> None:
     "text",
     ["", "{", "[]", "null", '{"gemm": 1}', '{"gemm": "x", "gemv": {}}', '{"gemm":1,"gemv":[1]}'],
 )
-def test_what_is_no_table_is_left_alone(tmp_path: Path, text: str) -> None:
+def test_invalid_tuning_file_is_ignored(tmp_path: Path, text: str) -> None:
     path = tmp_path / "table.json"
     path.write_text(text)
     assert MatmulTuning.read(path) is None
     assert MatmulTuning.read(tmp_path / "none") is None
 
 
-def test_games_cards_multiply_bytes_however_many() -> None:
+def test_consumer_gpus_use_int8_products_for_any_number_of_rows() -> None:
     assert MatmulTuning.usual("sm_90").gemm == 256
     assert MatmulTuning.usual("sm_89").gemm > 10**6

@@ -1,4 +1,4 @@
-"""Layers in one piece of memory compute what they did apart."""
+"""Layers stacked in one piece of memory compute the same as separate ones."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def data(weight: PreparedWeight) -> torch.Tensor:
     ],
 )
 @pytest.mark.parametrize("biased", [(), (0, 1, 2), (1,)])
-def test_neighbours_become_one(
+def test_adjacent_layers_of_one_format_are_joined(
     kinds: tuple[str, ...], products: int, biased: tuple[int, ...]
 ) -> None:
     layers = [
@@ -60,6 +60,6 @@ def test_neighbours_become_one(
     assert all(torch.equal(a, b) for a, b in zip(rows, expected_rows, strict=True))
 
 
-def test_layers_that_only_look_alike_stay_apart() -> None:
+def test_layers_in_separate_memory_are_not_joined() -> None:
     layers = [LinearLayer(matrix("Q4_K", 8, seed)) for seed in range(2)]
     assert join_layers(layers) == layers

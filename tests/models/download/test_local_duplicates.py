@@ -1,4 +1,4 @@
-"""Pulling what lies here already: by its digest, in places of others and in the store."""
+"""Pulling a model that is already on this machine: found by digest, linked instead of fetched."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MakeLocal = Callable[..., ModelStore]
 
 
 @pytest.fixture(autouse=True)
-def look_every_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def survey_every_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ingle.models.places.local_models._FRESH_SECONDS", -1.0)
 
 
@@ -46,7 +46,7 @@ def with_folder(folder: Path, make_store: MakeStore, big_model: bytes) -> MakeLo
     return make
 
 
-def test_a_file_of_others_is_used_where_it_lies(
+def test_file_of_another_program_is_used_in_place(
     server: FileServer, with_folder: MakeLocal, folder: Path, big_model: bytes
 ) -> None:
     store = with_folder(server.serve("/t", big_model))
@@ -60,7 +60,7 @@ def test_a_file_of_others_is_used_where_it_lies(
     assert "comparing with a file that is here" in {report.status for report in reports}
     assert store.resolve("tiny") == model
     names = {found.name: found.sha256 for found in store.list()}
-    assert names == {"tiny:1b": model.sha256, "other-name:q4_1": model.sha256}  # both still answer
+    assert names == {"tiny:1b": model.sha256, "other-name:q4_1": model.sha256}  # both names work
     assert store.resolve("other-name").path == model.path
 
     plan = store.remove("tiny")
@@ -70,7 +70,7 @@ def test_a_file_of_others_is_used_where_it_lies(
     assert [found.name for found in store.list()] == ["other-name:q4_1"]
 
 
-def test_the_digest_is_worked_out_once(
+def test_digest_is_cached(
     server: FileServer, with_folder: MakeLocal, folder: Path, big_model: bytes
 ) -> None:
     store = with_folder(server.serve("/t", big_model))
@@ -85,13 +85,13 @@ def test_the_digest_is_worked_out_once(
     assert store.pull("tiny").path.parent == store.root / "tiny" / "1b"
 
 
-def test_comparing_can_be_cancelled(with_folder: MakeLocal) -> None:
+def test_comparison_can_be_cancelled(with_folder: MakeLocal) -> None:
     store = with_folder("https://example.com/t")
     with pytest.raises(PullCancelled):
         store.pull("tiny", cancelled=lambda: True)
 
 
-def test_a_file_that_went_away_is_fetched(
+def test_removed_local_file_is_downloaded(
     server: FileServer, with_folder: MakeLocal, folder: Path, big_model: bytes
 ) -> None:
     store = with_folder(server.serve("/t", big_model))
@@ -102,7 +102,7 @@ def test_a_file_that_went_away_is_fetched(
     assert model.path.read_bytes() == big_model
 
 
-def test_of_the_stores_own_models_the_file_gets_a_second_name(
+def test_file_of_the_store_is_linked_under_a_second_name(
     server: FileServer, make_store: MakeStore, serve_hub: ServeHub, big_model: bytes
 ) -> None:
     store = make_store(big_model, server.serve("/t", big_model))
@@ -120,7 +120,7 @@ def test_of_the_stores_own_models_the_file_gets_a_second_name(
     assert store.remove("hf.co/own/repo").frees >= len(big_model)
 
 
-def test_files_of_one_length_are_compared_when_asked(
+def test_compare_hashes_files_of_equal_size(
     with_folder: MakeLocal, folder: Path, big_model: bytes
 ) -> None:
     (folder / "second.gguf").write_bytes(big_model)

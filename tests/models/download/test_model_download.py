@@ -1,4 +1,4 @@
-"""Models in many files, pulled from a hub that is a server of the test's own."""
+"""Pulling models of several files from a fake hub: shards, resuming, cancelling, verification."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def folder(make_folder: Callable[..., Path]) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in make_folder("source").iterdir()}
 
 
-def asked(server: FileServer) -> list[str]:
+def requested_files(server: FileServer) -> list[str]:
     """The files that were asked for."""
     return [r.path.rpartition("/")[2] for r in server.log if r.path.startswith(RESOLVE)]
 
@@ -66,7 +66,7 @@ def names_in(store: ModelStore) -> set[str]:
     return {path.name for path in found if ".locks" not in path.parts}
 
 
-def test_a_gguf_in_parts_is_one_model(
+def test_gguf_shards_are_one_model(
     server: FileServer, serve_hub: ServeHub, store: ModelStore, parts: dict[str, bytes]
 ) -> None:
     serve_hub(REPO, parts)
@@ -76,7 +76,7 @@ def test_a_gguf_in_parts_is_one_model(
     assert model.name == f"hf.co/{REPO}:Q4_1"
     assert (model.path.name, model.size, model.licence) == (min(parts), total, "apache-2.0")
     assert read_header(model.path).parameters == model.parameters
-    assert asked(server) == sorted(parts)
+    assert requested_files(server) == sorted(parts)
     received = [report.received for report in reports if report.status == "downloading"]
     assert received == sorted(received)
     assert (reports[-1].received, reports[-1].total) == (total, total)
@@ -88,7 +88,7 @@ def test_a_gguf_in_parts_is_one_model(
     assert names_in(store) == set()
 
 
-def test_each_part_is_resumed(
+def test_each_shard_is_resumed(
     server: FileServer, serve_hub: ServeHub, store: ModelStore, parts: dict[str, bytes]
 ) -> None:
     serve_hub(REPO, parts)
@@ -101,27 +101,27 @@ def test_each_part_is_resumed(
     server.serve(f"{RESOLVE}/{second}", parts[second])
     server.log.clear()
     model = store.pull(f"hf.co/{REPO}")
-    assert asked(server) == sorted(parts)[1:]
+    assert requested_files(server) == sorted(parts)[1:]
     assert [r.range for r in server.log if second in r.path] == ["bytes=1000-"]
     for name, content in parts.items():
         assert (model.path.parent / name).read_bytes() == content
     assert first == model.path.name
 
 
-def test_a_pull_that_was_cancelled_goes_on_later(
+def test_cancelled_pull_is_resumed(
     server: FileServer, serve_hub: ServeHub, store: ModelStore, parts: dict[str, bytes]
 ) -> None:
     serve_hub(REPO, parts)
 
     def cancelled() -> bool:
-        return len(asked(server)) >= 2
+        return len(requested_files(server)) >= 2
 
     with pytest.raises(PullCancelled):
         store.pull(f"hf.co/{REPO}", cancelled=cancelled)
     assert store.pull(f"hf.co/{REPO}").size == sum(map(len, parts.values()))
 
 
-def test_a_folder_of_safetensors(
+def test_safetensors_repository(
     server: FileServer, serve_hub: ServeHub, store: ModelStore, folder: dict[str, bytes]
 ) -> None:
     extra = {"modeling_evil.py": b"import os", "pytorch_model.bin": b"pickle", "README.txt": b""}
@@ -131,27 +131,27 @@ def test_a_folder_of_safetensors(
     assert model.path == store.root / "hf.co/own/repo/SAFETENSORS"
     assert (model.architecture, model.quantization) == ("llama", "BF16")
     assert {path.name for path in model.path.iterdir()} == {*folder, "manifest.json"}
-    assert not set(asked(server)) & set(extra)
-    assert asked(server)[0] == "config.json"
+    assert not set(requested_files(server)) & set(extra)
+    assert requested_files(server)[0] == "config.json"
     assert store.resolve(f"hf.co/{REPO}") == model
     assert store.pull(f"hf.co/{REPO}:safetensors") == model
     alike = store.resolve(str(model.path))
     assert (alike.sha256, alike.parameters) == (model.sha256, model.parameters)
 
 
-def test_a_model_of_an_unknown_family_costs_one_small_file(
+def test_unsupported_family_is_rejected_after_its_config(
     server: FileServer, serve_hub: ServeHub, store: ModelStore, folder: dict[str, bytes]
 ) -> None:
     settings = json.loads(folder["config.json"]) | {"model_type": "mamba9"}
     serve_hub(REPO, folder | {"config.json": json.dumps(settings).encode()})
     with pytest.raises(UnsupportedModel, match="mamba9"):
         store.pull(f"hf.co/{REPO}")
-    assert asked(server) == ["config.json"]
+    assert requested_files(server) == ["config.json"]
     assert names_in(store) == set()
 
 
 @pytest.mark.parametrize("which", ["first", "last"])
-def test_other_bytes_than_the_hub_lists_are_refused(
+def test_digest_mismatch_is_rejected(
     server: FileServer,
     serve_hub: ServeHub,
     store: ModelStore,
@@ -166,7 +166,7 @@ def test_other_bytes_than_the_hub_lists_are_refused(
     assert names_in(store) == set()
 
 
-def test_parts_of_different_models_are_refused(
+def test_shards_of_different_models_are_rejected(
     serve_hub: ServeHub, store: ModelStore, parts: dict[str, bytes]
 ) -> None:
     first, second, *_ = sorted(parts)
@@ -176,7 +176,7 @@ def test_parts_of_different_models_are_refused(
     assert names_in(store) == set()
 
 
-def test_safetensors_that_are_none(
+def test_invalid_safetensors_are_rejected(
     serve_hub: ServeHub, store: ModelStore, folder: dict[str, bytes]
 ) -> None:
     name = min(name for name in folder if name.endswith(".safetensors"))
@@ -186,7 +186,7 @@ def test_safetensors_that_are_none(
     assert names_in(store) == set()
 
 
-def test_too_little_room_for_all_parts_is_said_before_the_first(
+def test_full_disk_is_reported_before_the_first_file(
     server: FileServer,
     serve_hub: ServeHub,
     store: ModelStore,
@@ -204,10 +204,10 @@ def test_too_little_room_for_all_parts_is_said_before_the_first(
     monkeypatch.setattr("shutil.disk_usage", disk_usage)
     with pytest.raises(DiskFull):
         store.pull(f"hf.co/{REPO}")
-    assert asked(server) == []
+    assert requested_files(server) == []
 
 
-def test_a_digest_of_several_files_is_theirs_alone(
+def test_digest_of_several_files_differs_from_each_of_them(
     serve_hub: ServeHub, store: ModelStore, parts: dict[str, bytes]
 ) -> None:
     serve_hub(REPO, parts)

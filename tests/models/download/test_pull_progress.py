@@ -20,7 +20,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return clock
 
 
-def test_reports_are_throttled_but_the_last_one_comes(clock: Clock) -> None:
+def test_progress_is_throttled_except_the_last_report(clock: Clock) -> None:
     reports: list[PullProgress] = []
     reporter = PullReporter("m", 10_000, reports.append)
     reporter.status("downloading", "here")
@@ -34,7 +34,7 @@ def test_reports_are_throttled_but_the_last_one_comes(clock: Clock) -> None:
     assert reports[-1].eta == 0
 
 
-def test_speed_is_that_of_the_last_seconds(clock: Clock) -> None:
+def test_speed_is_averaged_over_the_last_seconds(clock: Clock) -> None:
     reports: list[PullProgress] = []
     reporter = PullReporter("m", 1_000_000, reports.append)
     reporter.status("downloading")
@@ -48,7 +48,7 @@ def test_speed_is_that_of_the_last_seconds(clock: Clock) -> None:
     assert reports[-1].eta == pytest.approx((1_000_000 - received) / 5000, rel=0.02)
 
 
-def test_a_size_learned_on_the_way(clock: Clock) -> None:
+def test_size_that_becomes_known_during_the_download(clock: Clock) -> None:
     reports: list[PullProgress] = []
     reporter = PullReporter("m", None, reports.append)
     reporter.status("downloading")
@@ -59,7 +59,7 @@ def test_a_size_learned_on_the_way(clock: Clock) -> None:
     assert reports[-1].total == 100
 
 
-def test_starting_over_is_no_negative_speed(clock: Clock) -> None:
+def test_restarted_download_has_no_negative_speed(clock: Clock) -> None:
     reports: list[PullProgress] = []
     reporter = PullReporter("m", 1000, reports.append)
     for received in (500, 900, 0, 100):

@@ -1,4 +1,4 @@
-"""Models that are described from where they are, without their weights."""
+"""Describing remote models from their headers, without downloading weights."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def wanted(*sources: Source) -> WantedModel:
     return WantedModel("far", [WantedFile(RemoteFile("far.gguf"), sources)])
 
 
-def test_a_header_is_read_without_the_weights(
+def test_header_is_read_without_the_weights(
     server: FileServer, tiny: GGUFBuilder, tmp_path: Path
 ) -> None:
     header = tiny.header()
@@ -48,7 +48,7 @@ def test_a_header_is_read_without_the_weights(
     assert [request.range for request in server.log] == ["bytes=0-1048575"]
 
 
-def test_a_long_vocabulary_is_fetched_piece_by_piece(server: FileServer, tiny: GGUFBuilder) -> None:
+def test_long_header_is_fetched_in_pieces(server: FileServer, tiny: GGUFBuilder) -> None:
     tokens = [f"token number {number:>12}" for number in range(150_000)]
     for beside in ("scores", "token_type"):
         tiny.metadata.pop(f"tokenizer.ggml.{beside}", None)
@@ -64,7 +64,7 @@ def test_a_long_vocabulary_is_fetched_piece_by_piece(server: FileServer, tiny: G
     assert 2 <= len(starts) <= 4
 
 
-def test_a_server_without_ranges_is_said_to_be_one(server: FileServer, tiny: GGUFBuilder) -> None:
+def test_server_without_range_support_is_an_error(server: FileServer, tiny: GGUFBuilder) -> None:
     url = server.serve("/far.gguf", tiny.build(), ignores_range=True)
     with pytest.raises(SourceUnavailable, match="sends whole files only") as caught:
         read_remote_model(wanted(HTTPSource(url)))
@@ -73,9 +73,7 @@ def test_a_server_without_ranges_is_said_to_be_one(server: FileServer, tiny: GGU
         read_remote_model(wanted(PackageIndexSource(["a==1"])))
 
 
-def test_the_next_source_is_asked_where_one_cannot_tell(
-    server: FileServer, tiny: GGUFBuilder
-) -> None:
+def test_next_source_is_tried(server: FileServer, tiny: GGUFBuilder) -> None:
     whole = server.serve("/whole.gguf", tiny.build(), ignores_range=True)
     parts = server.serve("/parts.gguf", tiny.build())
     sources = [PackageIndexSource(["a==1"]), HTTPSource(whole), HTTPSource(parts)]
@@ -83,7 +81,7 @@ def test_the_next_source_is_asked_where_one_cannot_tell(
 
 
 @pytest.mark.parametrize("status", [401, 404, 500])
-def test_refusals_are_told(server: FileServer, tiny: GGUFBuilder, status: int) -> None:
+def test_http_errors_are_reported(server: FileServer, tiny: GGUFBuilder, status: int) -> None:
     url = server.serve("/far.gguf", tiny.build(), status=status)
     with pytest.raises(SourceUnavailable, match=f"answers {status}"):
         read_remote_model(wanted(HTTPSource(url)))
@@ -92,7 +90,7 @@ def test_refusals_are_told(server: FileServer, tiny: GGUFBuilder, status: int) -
 @pytest.mark.parametrize(
     "headers", [{"Content-Range": "bytes 5-9/900"}, {"Content-Encoding": "gzip"}]
 )
-def test_answers_that_are_not_what_was_asked_for_are_refused(
+def test_wrong_range_or_encoding_is_rejected(
     server: FileServer, tiny: GGUFBuilder, headers: dict[str, str]
 ) -> None:
     url = server.serve("/far.gguf", tiny.build(), status=206, headers=headers)
@@ -100,12 +98,12 @@ def test_answers_that_are_not_what_was_asked_for_are_refused(
         read_remote_model(wanted(HTTPSource(url)))
 
 
-def test_what_is_no_model_is_told_as_for_a_file_that_is_here(server: FileServer) -> None:
+def test_remote_file_that_is_not_a_model_is_rejected(server: FileServer) -> None:
     with pytest.raises(InvalidModel, match="not a GGUF file"):
         read_remote_model(wanted(HTTPSource(server.serve("/far.gguf", b"<html>" * 1000))))
 
 
-def test_all_parts_of_a_model_are_looked_at(
+def test_all_shards_are_described(
     server: FileServer, serve_hub: ServeHub, tiny_parts: Callable[..., list[Path]]
 ) -> None:
     paths = tiny_parts()
@@ -117,7 +115,7 @@ def test_all_parts_of_a_model_are_looked_at(
     assert found.size == sum(path.stat().st_size for path in paths)
 
 
-def test_a_repository_of_safetensors_is_looked_at(
+def test_safetensors_repository_is_described(
     serve_hub: ServeHub, make_folder: Callable[..., Path]
 ) -> None:
     folder = make_folder()

@@ -1,4 +1,4 @@
-"""Small random models of every family, as transformers makes them."""
+"""Fixtures: small random models of every family, made by transformers."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _SHAPE = {
 
 
 class MemoryWeights:
-    """Tensors in memory, under whatever names."""
+    """Tensors in memory under arbitrary names."""
 
     def __init__(self, tensors: Mapping[str, torch.Tensor]) -> None:
         self.tensors = dict(tensors)
@@ -54,7 +54,7 @@ class MemoryWeights:
 
 @dataclass(frozen=True)
 class RandomModel:
-    """A model of transformers, its settings as `config.json` has them, and its tensors."""
+    """A transformers model, its settings as in `config.json`, and its tensors."""
 
     module: Any
     settings: Mapping[str, Any]
@@ -71,7 +71,7 @@ class RandomModel:
         return HFTensorNames(self.raw, self.config)
 
     def logits(self, tokens: torch.Tensor) -> torch.Tensor:
-        """What transformers computes (tokens, vocabulary)."""
+        """Return transformers' logits (tokens, vocabulary)."""
         with torch.no_grad():
             return self.module(tokens[None]).logits[0]
 
@@ -82,13 +82,13 @@ ComputeLogits = Callable[..., torch.Tensor]
 
 @pytest.fixture
 def make_random_model() -> MakeModel:
-    """Makes a model of a transformers model type; keywords change its settings."""
-    transformers: Any = import_module("transformers")  # its types are known in parts only
+    """Return a factory of random models of a model type; keywords change its settings."""
+    transformers: Any = import_module("transformers")  # partially typed
 
     def make(kind: str, **settings: Any) -> RandomModel:
         random = torch.Generator().manual_seed(7)
         config = transformers.AutoConfig.for_model(kind, **{**_SHAPE, **settings})
-        config._attn_implementation = "eager"  # the one that knows soft caps
+        config._attn_implementation = "eager"  # the implementation that supports soft caps
         module = transformers.AutoModelForCausalLM.from_config(config).float().eval()
         with torch.no_grad():
             for name, parameter in module.named_parameters():
@@ -100,13 +100,13 @@ def make_random_model() -> MakeModel:
 
 @pytest.fixture
 def memory_weights() -> type[MemoryWeights]:
-    """`Weights` over a dictionary."""
+    """Return a factory of `Weights` over a dictionary."""
     return MemoryWeights
 
 
 @pytest.fixture
 def compute_logits() -> ComputeLogits:
-    """Logits of every token of one sequence, by our own engine in fp32."""
+    """Return a function that computes the logits of one sequence by our engine in fp32."""
 
     def compute(
         config: ModelConfig, weights: Weights, tokens: torch.Tensor, **changes: Any
@@ -121,5 +121,5 @@ def compute_logits() -> ComputeLogits:
 
 @pytest.fixture
 def tokens() -> torch.Tensor:
-    """A sequence longer than any window here."""
+    """Return a sequence longer than any sliding window used here."""
     return torch.randint(3, 99, (45,), generator=torch.Generator().manual_seed(3))

@@ -24,7 +24,7 @@ def load(config: Any, weights: Any) -> Any:
     return Transformer(config, weights, device=CPU, operations=EXACT)
 
 
-def test_the_names_are_known_without_torch() -> None:
+def test_family_names_need_no_torch() -> None:
     code = (
         "import sys; from ingle.models.families.family_registry import FAMILIES; "
         "import ingle.models.families.gguf_config, ingle.models.families.hf_config; "
@@ -36,13 +36,13 @@ def test_the_names_are_known_without_torch() -> None:
     assert done.stdout.strip() == str(sorted(FAMILIES))
 
 
-def test_an_unknown_architecture_is_refused(make_random_model: Any) -> None:
+def test_unknown_architecture_is_rejected(make_random_model: Any) -> None:
     model = make_random_model("llama")
     with pytest.raises(UnsupportedModel, match="mamba"):
         load(replace(model.config, architecture="mamba"), model.canonical())
 
 
-def test_a_missing_tensor_is_named(make_random_model: Any, memory_weights: Any) -> None:
+def test_missing_tensor_is_named(make_random_model: Any, memory_weights: Any) -> None:
     model = make_random_model("qwen3")
     weights = model.canonical()
     tensors = {name: weights.get(name) for name in weights.names}
@@ -51,16 +51,14 @@ def test_a_missing_tensor_is_named(make_random_model: Any, memory_weights: Any) 
         load(model.config, memory_weights(tensors))
 
 
-def test_a_tensor_of_another_shape_is_named(make_random_model: Any) -> None:
+def test_tensor_of_the_wrong_shape_is_named(make_random_model: Any) -> None:
     model = make_random_model("llama")
     with pytest.raises(InvalidModel, match=r"\(99, 48\).*\(100, 48\)"):
         load(replace(model.config, vocab_size=100), model.canonical())
 
 
-def test_a_tensor_that_no_layer_takes_is_refused(
-    make_random_model: Any, memory_weights: Any
-) -> None:
-    """Experts, adapters and whatever comes next must not be left out of the computation."""
+def test_unused_tensor_is_rejected(make_random_model: Any, memory_weights: Any) -> None:
+    """Experts, adapters and the like must not be silently ignored."""
     model = make_random_model("llama")
     weights = model.canonical()
     tensors = {name: weights.get(name) for name in weights.names}
@@ -69,7 +67,7 @@ def test_a_tensor_that_no_layer_takes_is_refused(
         load(model.config, memory_weights(tensors))
 
 
-def test_loading_tells_how_far_it_is(make_random_model: Any) -> None:
+def test_loading_reports_progress(make_random_model: Any) -> None:
     model = make_random_model("llama")
     shares: list[float] = []
     Transformer(

@@ -26,8 +26,8 @@ def read(tiny: GGUFBuilder, tmp_path: Path) -> ModelConfig:
     return config_from_gguf(read_header(path))
 
 
-def of(tiny: GGUFBuilder, architecture: str, **keys: tuple[int, Any]) -> GGUFBuilder:
-    """The tiny model as one of another family."""
+def with_architecture(tiny: GGUFBuilder, architecture: str, **keys: tuple[int, Any]) -> GGUFBuilder:
+    """Turn the tiny model into one of another family."""
     for key in [key for key in tiny.metadata if key.startswith("llama.")]:
         tiny.metadata[key.replace("llama", architecture, 1)] = tiny.metadata.pop(key)
     tiny.set("general.architecture", STRING, architecture)
@@ -36,7 +36,7 @@ def of(tiny: GGUFBuilder, architecture: str, **keys: tuple[int, Any]) -> GGUFBui
     return tiny
 
 
-def test_a_header_becomes_a_shape(tiny: GGUFBuilder, tmp_path: Path) -> None:
+def test_header_is_read_into_a_config(tiny: GGUFBuilder, tmp_path: Path) -> None:
     config = read(tiny, tmp_path)
     assert (config.hidden_size, config.intermediate_size) == (64, 128)
     assert (config.num_heads, config.num_kv_heads, config.head_size) == (4, 2, 16)
@@ -63,9 +63,9 @@ def test_every_architecture_can_be_read(tiny: GGUFBuilder, tmp_path: Path) -> No
     assert names == FAMILIES.keys()
 
 
-def test_an_unknown_architecture_names_the_other_engine(tiny: GGUFBuilder, tmp_path: Path) -> None:
+def test_unknown_architecture_hints_at_llama_cpp(tiny: GGUFBuilder, tmp_path: Path) -> None:
     with pytest.raises(UnsupportedModel) as caught:
-        read(of(tiny, "mamba9"), tmp_path)
+        read(with_architecture(tiny, "mamba9"), tmp_path)
     assert "mamba9" in caught.value.message
     assert "llama.cpp" in (caught.value.hint or "")
 
@@ -79,7 +79,7 @@ UNSUPPORTED: list[tuple[str, int, Any]] = [
 
 
 @pytest.mark.parametrize(("key", "kind", "value"), UNSUPPORTED)
-def test_other_ways_of_working_are_refused(
+def test_unsupported_settings_hint_at_llama_cpp(
     tiny: GGUFBuilder, tmp_path: Path, key: str, kind: int, value: Any
 ) -> None:
     tiny.set("llama.rope.scaling.factor", FLOAT32, 2.0)
@@ -88,7 +88,9 @@ def test_other_ways_of_working_are_refused(
     assert "llama.cpp" in (caught.value.hint or "")
 
 
-def test_heads_that_differ_between_layers_are_refused(tiny: GGUFBuilder, tmp_path: Path) -> None:
+def test_head_counts_that_differ_between_layers_are_rejected(
+    tiny: GGUFBuilder, tmp_path: Path
+) -> None:
     tiny.set("llama.attention.head_count_kv", ARRAY, [2, 4], INT32)
     with pytest.raises(UnsupportedModel):
         read(tiny, tmp_path)
@@ -109,7 +111,7 @@ WRONG: list[tuple[str, int, Any]] = [
 
 
 @pytest.mark.parametrize(("key", "kind", "value"), WRONG)
-def test_contradictions_end_in_one_sentence(
+def test_contradictory_settings_are_rejected(
     tiny: GGUFBuilder, tmp_path: Path, key: str, kind: int, value: Any
 ) -> None:
     with pytest.raises(InvalidModel) as caught:
@@ -118,22 +120,24 @@ def test_contradictions_end_in_one_sentence(
     assert caught.value.hint
 
 
-def test_a_missing_epsilon_is_named(tiny: GGUFBuilder, tmp_path: Path) -> None:
+def test_missing_epsilon_is_named(tiny: GGUFBuilder, tmp_path: Path) -> None:
     del tiny.metadata["llama.attention.layer_norm_rms_epsilon"]
     with pytest.raises(InvalidModel, match="layer_norm_rms_epsilon"):
         read(tiny, tmp_path)
 
 
-def test_gemma2_alternates_windows(tiny: GGUFBuilder, tmp_path: Path) -> None:
-    config = read(of(tiny, "gemma2", attention__sliding_window=(UINT32, 128)), tmp_path)
+def test_gemma2_alternates_sliding_windows(tiny: GGUFBuilder, tmp_path: Path) -> None:
+    config = read(
+        with_architecture(tiny, "gemma2", attention__sliding_window=(UINT32, 128)), tmp_path
+    )
     assert [layer.window for layer in config.layers] == [128, None]
     assert config.activation is Activation.GELU_TANH
     assert (config.attention_soft_cap, config.final_soft_cap) == (50.0, 30.0)
     assert config.embedding_scale == 8.0
 
 
-def test_a_pattern_says_which_layers_have_a_window(tiny: GGUFBuilder, tmp_path: Path) -> None:
-    of(tiny, "olmo2", attention__sliding_window=(UINT32, 9))
+def test_sliding_window_pattern(tiny: GGUFBuilder, tmp_path: Path) -> None:
+    with_architecture(tiny, "olmo2", attention__sliding_window=(UINT32, 9))
     tiny.set("olmo2.attention.sliding_window_pattern", ARRAY, [False, True], BOOL)
     assert [layer.window for layer in read(tiny, tmp_path).layers] == [None, 9]
     tiny.set("olmo2.attention.sliding_window_pattern", ARRAY, [True], BOOL)
@@ -141,14 +145,16 @@ def test_a_pattern_says_which_layers_have_a_window(tiny: GGUFBuilder, tmp_path: 
         read(tiny, tmp_path)
 
 
-def test_granite_may_know_no_positions(tiny: GGUFBuilder, tmp_path: Path) -> None:
-    of(tiny, "granite", logit_scale=(FLOAT32, 4.0), rope__scaling__finetuned=(BOOL, False))
+def test_granite_without_positional_encoding(tiny: GGUFBuilder, tmp_path: Path) -> None:
+    with_architecture(
+        tiny, "granite", logit_scale=(FLOAT32, 4.0), rope__scaling__finetuned=(BOOL, False)
+    )
     config = read(tiny, tmp_path)
     assert config.logit_scale == 0.25
     assert all(layer.rope is None for layer in config.layers)
 
 
-def test_factors_are_read_from_their_tensor(
+def test_rope_factors_are_read_from_their_tensor(
     tiny: GGUFBuilder, tmp_path: Path, new_tensor: Any
 ) -> None:
     tiny.tensors.append(new_tensor("rope_freqs.weight", (8,)))
@@ -166,7 +172,7 @@ def test_factors_are_read_from_their_tensor(
         config_from_gguf(read_header(path))
 
 
-def test_factors_of_the_wrong_length_are_refused(
+def test_rope_factors_of_the_wrong_length_are_rejected(
     tiny: GGUFBuilder, tmp_path: Path, new_tensor: Any
 ) -> None:
     tiny.tensors.append(new_tensor("rope_factors_long.weight", (4,)))

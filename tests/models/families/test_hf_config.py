@@ -34,7 +34,7 @@ def windows(config: ModelConfig) -> list[int | None]:
     return [layer.window for layer in config.layers]
 
 
-def test_both_spellings_of_rotation_mean_the_same() -> None:
+def test_both_forms_of_rope_settings_are_equivalent() -> None:
     old = config_from_hf({**LLAMA, "rope_theta": 500000.0, "rope_scaling": LLAMA3})
     new = config_from_hf({**LLAMA, "rope_parameters": {**LLAMA3, "rope_theta": 500000.0}})
     assert old == new
@@ -53,19 +53,19 @@ def test_absent_and_null_settings_are_defaults() -> None:
     assert not config.tied_embeddings
 
 
-def test_mistral_may_have_no_window() -> None:
+def test_mistral_without_sliding_window() -> None:
     mistral = {**LLAMA, "model_type": "mistral"}
     assert windows(config_from_hf(mistral)) == [4096] * 4
     assert windows(config_from_hf({**mistral, "sliding_window": None})) == [None] * 4
 
 
-def test_qwen_has_windows_only_where_they_are_used() -> None:
+def test_qwen_sliding_windows_require_use_sliding_window() -> None:
     qwen = {**LLAMA, "model_type": "qwen2", "sliding_window": 9, "max_window_layers": 3}
     assert windows(config_from_hf(qwen)) == [None] * 4
     assert windows(config_from_hf({**qwen, "use_sliding_window": True})) == [None] * 3 + [9]
 
 
-def test_the_text_half_of_a_gemma3_that_sees_images() -> None:
+def test_text_config_of_multimodal_gemma3() -> None:
     text = {
         "model_type": "gemma3_text",
         "hidden_size": 2560,
@@ -79,14 +79,14 @@ def test_the_text_half_of_a_gemma3_that_sees_images() -> None:
     assert (config.num_heads, config.num_kv_heads, config.head_size) == (8, 4, 256)
     assert config.tied_embeddings
     assert windows(config)[:7] == [1024] * 5 + [None, 1024]
-    local, everywhere = config.layers[0].rope, config.layers[5].rope
+    local, global_ = config.layers[0].rope, config.layers[5].rope
     assert local is not None
-    assert everywhere is not None
+    assert global_ is not None
     assert (local.theta, local.factors) == (10000.0, ())
-    assert (everywhere.theta, set(everywhere.factors)) == (1000000.0, {8.0})
+    assert (global_.theta, set(global_.factors)) == (1000000.0, {8.0})
 
 
-def test_smollm3_knows_no_positions_in_every_fourth_layer() -> None:
+def test_smollm3_has_no_rope_in_every_fourth_layer() -> None:
     config = config_from_hf({**LLAMA, "model_type": "smollm3"})
     assert [layer.rope is None for layer in config.layers] == [False, False, False, True]
     config = config_from_hf({**LLAMA, "model_type": "smollm3", "no_rope_layers": [0, 1, 1, 0]})
@@ -103,7 +103,7 @@ UNSUPPORTED: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("changes", UNSUPPORTED)
-def test_what_the_engine_cannot_do_is_refused(changes: dict[str, Any]) -> None:
+def test_unsupported_settings_are_rejected(changes: dict[str, Any]) -> None:
     with pytest.raises(UnsupportedModel) as caught:
         config_from_hf({**LLAMA, **changes})
     assert "GGUF" in (caught.value.hint or "")
@@ -147,7 +147,7 @@ WRONG: list[tuple[str, Any]] = [
 
 
 @pytest.mark.parametrize(("key", "value"), WRONG)
-def test_wrong_settings_end_in_one_sentence(key: str, value: Any) -> None:
+def test_invalid_settings_are_rejected(key: str, value: Any) -> None:
     with pytest.raises(InvalidModel) as caught:
         config_from_hf({**LLAMA, key: value})
     assert caught.value.message.endswith(".")

@@ -1,4 +1,4 @@
-"""The bias in a layer's keys, as far as one can tell it from the keys."""
+"""`key_biases`: the reported bias equals the keys' difference from a model without bias."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _WITHOUT: dict[str, dict[str, Any]] = {
 
 
 class Recorder(FullAttention):
-    """Full attention that remembers the keys of each layer."""
+    """Full attention that records the keys of each layer."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__(config)
@@ -51,7 +51,7 @@ class Recorder(FullAttention):
         ),
     ],
 )
-def test_keys_differ_by_it_from_those_of_a_model_without(
+def test_key_bias_equals_the_difference_to_a_model_without_bias(
     make_random_model: Any,
     memory_weights: Any,
     tokens: torch.Tensor,
@@ -88,7 +88,7 @@ def test_keys_differ_by_it_from_those_of_a_model_without(
 
 
 @pytest.mark.parametrize("kind", _WITHOUT)
-def test_models_without_a_bias_have_none(make_random_model: Any, kind: str) -> None:
+def test_models_without_key_bias_report_none(make_random_model: Any, kind: str) -> None:
     random = make_random_model(kind, **_WITHOUT[kind])
     model = Transformer(random.config, random.canonical(), device=CPU, operations=EXACT)
     assert model.key_biases(10) == [None] * random.config.num_layers

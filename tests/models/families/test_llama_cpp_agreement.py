@@ -1,4 +1,4 @@
-"""Every family, read from a GGUF file, computes what llama.cpp computes from the same file."""
+"""Every family, read from a GGUF file, computes the same logits as llama.cpp."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _LONGROPE = {
     "long_factor": [2.0, 9.0],
 }
 _WIDE = {"num_attention_heads": 3, "num_key_value_heads": 1}  # heads of 16
-# A model type of transformers, its settings, and what the file's header says of them.
+# A model type of transformers, its settings, and the matching metadata of the file's header.
 _CASES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "llama": ("llama", {}, {}),
     "llama3": ("llama", {"rope_parameters": _LLAMA3, "tie_word_embeddings": True}, {}),
@@ -127,7 +127,7 @@ _CASES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
 
 
 def _write(path: Path, model: Any, header: dict[str, Any]) -> None:
-    """The model as llama.cpp's converter would write it, all in F32."""
+    """Write the model like llama.cpp's converter, all in F32."""
     config, weights = model.config, model.canonical()
     writer: Any = gguf.GGUFWriter(path, config.architecture)
     for key, value in {**_header(config), **header}.items():
@@ -187,7 +187,7 @@ def _add(writer: Any, key: str, value: Any) -> None:
 
 
 def _neighbours(tensor: torch.Tensor, head_size: int) -> torch.Tensor:
-    """Rows of both halves of each head in turns, as rotation of neighbours wants them."""
+    """Interleave rows of both halves of each head, as rotation of adjacent pairs requires."""
     heads = tensor.reshape(-1, 2, head_size // 2, *tensor.shape[1:])
     return heads.swapaxes(1, 2).reshape(tensor.shape)
 
@@ -203,7 +203,7 @@ def _fuse(tensors: dict[str, torch.Tensor], layers: int) -> None:
 
 @pytest.fixture(scope="module")
 def quiet_llama_cpp() -> Iterator[None]:
-    """llama.cpp without its log, which goes to stderr."""
+    """Silence llama.cpp's log, which goes to stderr."""
 
     def ignore(_level: int, _text: bytes, _data: object) -> None:
         return
@@ -216,7 +216,7 @@ def quiet_llama_cpp() -> Iterator[None]:
 
 
 def _llama_cpp_logits(path: Path, tokens: torch.Tensor, context: int) -> torch.Tensor:
-    """Logits of every token, with keys and values in fp32."""
+    """Return the logits of every token, with an fp32 KV cache."""
     model = llama_cpp.llama_model_load_from_file(
         os.fsencode(path), llama_cpp.llama_model_default_params()
     )
@@ -268,8 +268,8 @@ def test_logits_equal_those_of_llama_cpp(
     weights = GGUFTensorNames(file, config)
     found = compute_logits(config, weights, tokens)
     expected = _llama_cpp_logits(path, tokens, config.context)
-    # llama.cpp looks GELU up in a table of fp16 values.
+    # llama.cpp looks up GELU in a table of fp16 values.
     limit = 2e-3 if config.activation is Activation.GELU_TANH else 1e-4
     assert float((found - expected).abs().max() / expected.abs().max()) < limit
-    # And the file says what the settings of transformers say.
+    # And the file's config equals that of the transformers settings.
     assert torch.allclose(found, model.logits(tokens), rtol=0, atol=1e-4 * float(found.abs().max()))

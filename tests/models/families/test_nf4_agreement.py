@@ -1,4 +1,4 @@
-"""Models in NF4 compute what transformers computes with the values bitsandbytes gives them."""
+"""Models in NF4 compute the same as transformers with bitsandbytes' dequantised values."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ingle.models.weights.safetensors_weights import SafetensorsWeights
 
 @functools.cache
 def bitsandbytes() -> Any:
-    """Imported by the first test that needs it: it takes seconds."""
+    """Import bitsandbytes in the first test that needs it, because that takes seconds."""
     return import_module("bitsandbytes")
 
 
@@ -26,7 +26,7 @@ safetensors: Any = import_module("safetensors.torch")
 
 
 def quantized_checkpoint(module: Any) -> dict[str, torch.Tensor]:
-    """The state of a model whose layers bitsandbytes has quantised, as transformers saves it."""
+    """Return the state of a model quantised by bitsandbytes, as transformers saves it."""
     tensors = dict(module.state_dict())
     for name, layer in module.named_modules():
         if not isinstance(layer, torch.nn.Linear) or name == "lm_head":
@@ -48,7 +48,7 @@ def quantized_checkpoint(module: Any) -> dict[str, torch.Tensor]:
 @pytest.mark.parametrize(
     "kind", ["qwen2", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("llama", "phi3"))]
 )
-def test_both_ways_to_nf4(
+def test_loaded_and_quantised_nf4_agree_with_transformers(
     kind: str, make_random_model: Any, compute_logits: Any, tokens: torch.Tensor, tmp_path: Path
 ) -> None:
     shape = {"hidden_size": 128, "intermediate_size": 192, "num_attention_heads": 4}

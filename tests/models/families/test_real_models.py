@@ -1,4 +1,4 @@
-"""Real quantised models compute what transformers computes from the same weights in fp32."""
+"""Real quantised models compute the same logits as transformers with the same weights in fp32."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _TOKENS = 40
 
 
 def _reference(path: Path) -> Any:
-    """The model as transformers dequantises it; `from_pretrained` would want one more package."""
+    """Return the model dequantised by transformers; `from_pretrained` needs another package."""
     transformers: Any = import_module("transformers")
     files: Any = import_module("transformers.modeling_gguf_pytorch_utils")
     config = transformers.AutoConfig.from_pretrained(path.parent, gguf_file=path.name)
@@ -32,7 +32,7 @@ def _reference(path: Path) -> Any:
     return module
 
 
-@pytest.mark.slow  # the reference needs half a minute to dequantise
+@pytest.mark.slow  # the reference takes half a minute to dequantise
 @pytest.mark.model
 @pytest.mark.parametrize("name", ["smollm2", "gemma3", "qwen2.5-coder:0.5b"])
 def test_logits_equal_those_of_the_dequantised_weights(

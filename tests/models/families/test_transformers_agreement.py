@@ -1,4 +1,4 @@
-"""Every family computes what transformers computes, with random weights."""
+"""Every family with random weights computes the same logits as transformers."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_logits_equal_those_of_transformers(
     assert float((found - expected).abs().max() / expected.abs().max()) < 1e-4
 
 
-def test_longrope_keeps_its_short_factors_where_the_context_is_short(
+def test_longrope_uses_short_factors_for_short_contexts(
     make_random_model: Any, compute_logits: Any, tokens: torch.Tensor
 ) -> None:
     _, settings = _CASES["phi3, longrope"]
@@ -124,7 +124,7 @@ def test_longrope_keeps_its_short_factors_where_the_context_is_short(
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("kind", ["llama", "gemma3_text", "olmo2"])
-def test_half_precision_stays_near(
+def test_half_precision_is_close(
     kind: str, dtype: torch.dtype, make_random_model: Any, tokens: torch.Tensor
 ) -> None:
     from ingle.kernels.operations import Operations

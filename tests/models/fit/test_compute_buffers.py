@@ -1,4 +1,4 @@
-"""Buffers of a step, against what llama.cpp said of files with these shapes."""
+"""Estimated compute buffers against those that llama.cpp logs for files of these shapes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ LOADS: tuple[dict[str, Any], ...] = (
 
 
 @pytest.mark.parametrize("name", REPORTED)
-def test_agrees_with_what_llama_cpp_reports_for_large_models(
+def test_estimate_matches_llama_cpp_for_large_models(
     name: str, well_known_shapes: dict[str, ModelShape]
 ) -> None:
     shape = well_known_shapes[name]
@@ -41,5 +41,5 @@ def test_agrees_with_what_llama_cpp_reports_for_large_models(
     )
     for fields, reported in zip(LOADS, steps, strict=True):
         found = step_bytes(shape, LoadParameters(**fields))
-        # 7 MiB are a thousandth of the smallest of these models.
+        # 7 MiB is a thousandth of the smallest of these models.
         assert found == pytest.approx(reported * MIB, rel=0.05, abs=7 * MIB), fields

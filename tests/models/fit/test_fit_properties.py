@@ -1,4 +1,4 @@
-"""What holds for the memory of any model, however it is split."""
+"""Properties of memory estimates for any model and any split between GPU and CPU."""
 
 from __future__ import annotations
 
@@ -92,9 +92,7 @@ def test_memory_grows_with_the_context(shape: ModelShape, load: LoadParameters, 
 
 @settings(deadline=None)
 @given(shapes(), loads())
-def test_the_gpu_takes_more_with_each_layer_and_the_machine_less(
-    shape: ModelShape, load: LoadParameters
-) -> None:
+def test_each_gpu_layer_moves_memory_to_the_gpu(shape: ModelShape, load: LoadParameters) -> None:
     count = len(shape.layers) + 1
     splits = [estimate_split(shape, load, GPUSplit(layers)) for layers in range(1, count + 1)]
     for fewer, more in pairwise(splits):
@@ -107,20 +105,20 @@ def test_the_gpu_takes_more_with_each_layer_and_the_machine_less(
 
 @settings(deadline=None)
 @given(shapes(), loads(), st.integers(0, 30), st.integers(0, 30))
-def test_no_byte_is_lost_or_counted_twice(
+def test_split_conserves_the_total_size(
     shape: ModelShape, load: LoadParameters, gpu_layers: int, cpu_experts: int
 ) -> None:
     found = estimate_split(shape, load, GPUSplit(gpu_layers, cpu_experts))
     alone = estimate_memory(shape, load)
     assert found.host.kv + found.gpu.kv == alone.kv
-    copied = shape.tied_bytes if gpu_layers else 0  # the output lies where the logits are made
+    copied = shape.tied_bytes if gpu_layers else 0  # the output layer computes there
     assert found.host.weights + found.gpu.weights == shape.weights + copied
     assert min(*sums(found)) >= 0
 
 
 @settings(deadline=None)
 @given(shapes(), loads(), st.integers(0, 24), st.integers(0, 24))
-def test_experts_on_the_processor_are_not_on_the_gpu(
+def test_cpu_experts_reduce_gpu_memory(
     shape: ModelShape, load: LoadParameters, one: int, other: int
 ) -> None:
     few, many = sorted((one, other))
@@ -133,7 +131,7 @@ def test_experts_on_the_processor_are_not_on_the_gpu(
 
 @settings(max_examples=50, deadline=None)
 @given(shapes(), st.integers(0, 200), st.integers(0, 50))
-def test_more_memory_never_means_less_context(shape: ModelShape, gib: int, more: int) -> None:
+def test_context_grows_with_the_memory(shape: ModelShape, gib: int, more: int) -> None:
     def cost(context: int) -> int:
         estimate = estimate_memory(shape, LoadParameters(context=context))
         return estimate.kv + estimate.compute

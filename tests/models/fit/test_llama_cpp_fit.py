@@ -47,7 +47,7 @@ def _estimate(
 
 
 def _context(header: GGUFHeader, available: int, kv_type: KVType = KVType.F16) -> int:
-    """The context to load a model with, where KV and buffers may take half of what is left."""
+    """Return the context to load, if KV cache and buffers may take half of the free memory."""
 
     def cost(context: int) -> int:
         estimate = _estimate(header, context, 8, 512, kv_type)
@@ -57,7 +57,7 @@ def _context(header: GGUFHeader, available: int, kv_type: KVType = KVType.F16) -
 
 
 @pytest.mark.model
-def test_agrees_with_what_llama_cpp_reports(smollm2_path: Path) -> None:
+def test_estimate_matches_llama_cpp(smollm2_path: Path) -> None:
     estimate = _estimate(read_header(smollm2_path), context=2048, slots=4, batch=512)
     assert estimate.weights == pytest.approx(92.1 * MIB, rel=0.01)
     assert estimate.kv == 45 * MIB
@@ -67,7 +67,7 @@ def test_agrees_with_what_llama_cpp_reports(smollm2_path: Path) -> None:
     assert estimate.total == estimate.resident == sum(parts)
 
 
-def test_an_encoder_needs_no_kv_and_room_for_its_longest_text(
+def test_encoder_needs_no_kv_but_buffers_for_its_longest_text(
     make_bert: Callable[..., Path],
 ) -> None:
     bert = read_header(make_bert())
@@ -78,13 +78,13 @@ def test_an_encoder_needs_no_kv_and_room_for_its_longest_text(
 
 
 @pytest.mark.model
-def test_an_encoder_agrees_with_what_llama_cpp_reports(minilm_path: Path) -> None:
+def test_estimate_of_an_encoder_matches_llama_cpp(minilm_path: Path) -> None:
     estimate = _estimate(read_header(minilm_path), context=512, slots=64, batch=512)
     handed_over = (512 + 64) * (30522 + 384) * 4
     assert estimate.compute == pytest.approx(5.88 * MIB + handed_over, rel=0.03)
 
 
-def test_a_causal_embedding_model_has_a_cache_for_one_batch(
+def test_causal_embedding_model_has_a_kv_cache_for_one_batch(
     tiny: GGUFBuilder, header: Header
 ) -> None:
     written = _estimate(header(tiny), 1024, 64, 512)
@@ -96,12 +96,12 @@ def test_a_causal_embedding_model_has_a_cache_for_one_batch(
     assert mean.compute > last.compute
 
 
-def test_kv_counts_heads_layer_by_layer(tiny: GGUFBuilder, header: Header) -> None:
+def test_kv_size_counts_heads_of_each_layer(tiny: GGUFBuilder, header: Header) -> None:
     tiny.set("llama.attention.head_count_kv", ARRAY, [0, 4], INT32)
     assert _estimate(header(tiny), 1024, 1, 512).kv == 1024 * 4 * (16 + 16) * 2
 
 
-def test_kv_fills_whole_blocks_of_cells(tiny: GGUFBuilder, header: Header) -> None:
+def test_kv_size_is_rounded_up_to_blocks(tiny: GGUFBuilder, header: Header) -> None:
     model = header(tiny)
     odd, even = (_estimate(model, context, 1, 512).kv for context in (1000, 1024))
     assert odd == even
@@ -110,7 +110,7 @@ def test_kv_fills_whole_blocks_of_cells(tiny: GGUFBuilder, header: Header) -> No
 @pytest.mark.parametrize(
     ("kv_type", "bytes_of_32"), [(KVType.F16, 64), (KVType.Q8_0, 34), (KVType.Q4_0, 18)]
 )
-def test_kv_follows_the_type(
+def test_kv_size_depends_on_the_kv_type(
     tiny: GGUFBuilder, header: Header, kv_type: KVType, bytes_of_32: int
 ) -> None:
     tiny.set("llama.attention.head_count_kv", UINT32, 2)
@@ -123,7 +123,7 @@ def test_kv_follows_the_type(
 
 
 @pytest.mark.parametrize(("key", "value"), [(80, 128), (128, 80)])
-def test_heads_that_do_not_fill_blocks_are_refused(
+def test_head_size_must_fill_quantised_blocks(
     tiny: GGUFBuilder, header: Header, key: int, value: int
 ) -> None:
     tiny.set("llama.attention.key_length", UINT32, key)
@@ -135,9 +135,7 @@ def test_heads_that_do_not_fill_blocks_are_refused(
     assert caught.value.hint == "Load it with the kv_type f16."
 
 
-def test_a_smaller_cache_leaves_room_for_a_longer_context(
-    tiny: GGUFBuilder, header: Header
-) -> None:
+def test_smaller_kv_type_allows_a_longer_context(tiny: GGUFBuilder, header: Header) -> None:
     tiny.set("llama.context_length", UINT32, 16384)
     tiny.set("llama.attention.key_length", UINT32, 1024)
     tiny.set("llama.attention.value_length", UINT32, 1024)
@@ -156,7 +154,7 @@ def test_context_with_plenty_of_memory(
     assert _context(header(tiny), 64 << 30) == expected
 
 
-def test_context_shrinks_with_the_memory(tiny: GGUFBuilder, header: Header) -> None:
+def test_context_shrinks_with_available_memory(tiny: GGUFBuilder, header: Header) -> None:
     tiny.set("llama.context_length", UINT32, 32768)
     tiny.set("llama.attention.key_length", UINT32, 1024)
     tiny.set("llama.attention.value_length", UINT32, 1024)
@@ -171,6 +169,6 @@ def test_context_shrinks_with_the_memory(tiny: GGUFBuilder, header: Header) -> N
         assert estimate.kv + estimate.compute <= ((available << 20) - estimate.weights) / 2
 
 
-def test_context_never_exceeds_the_trained_one(tiny: GGUFBuilder, header: Header) -> None:
+def test_context_never_exceeds_the_trained_context(tiny: GGUFBuilder, header: Header) -> None:
     tiny.set("llama.context_length", UINT32, 256)
     assert _context(header(tiny), 64 << 30) == 256

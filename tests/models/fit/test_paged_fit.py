@@ -1,4 +1,4 @@
-"""What `paged_fit` predicts: exact where it can be, never too small by much where it cannot."""
+"""`paged_fit`: exact where possible, otherwise never much too small."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def estimate(config: ModelConfig, weights: int = 0, kv_type: KVType = KVType.F16
     return estimate_own_on_cpu(config, load, weights=weights, mapped=0, vocabulary=0).host
 
 
-def test_pages_are_counted_exactly() -> None:
-    """Those of a context, one more for each slot, and one that nobody reads."""
+def test_page_count_is_exact() -> None:
+    """The pages of a context, one more for each slot, and one unused page."""
     found = estimate(CONFIG, 16 * GIB)
     token = 32 * 2 * 8 * 128 * 2
     assert found.kv == (8192 + 9 * 32) * token
@@ -49,19 +49,19 @@ def test_pages_are_counted_exactly() -> None:
         assert other.kv == found.kv * share // 32
 
 
-def test_a_step_holds_masks_and_logits() -> None:
+def test_step_memory_includes_masks_and_logits() -> None:
     found = estimate(CONFIG)
     assert found.compute >= 512 * 8192 * 4 + 8 * 128_256 * 4
     capped = estimate(replace(CONFIG, attention_soft_cap=50.0))
     assert capped.compute >= 512 * 8192 * 32 * 4
 
 
-def test_weights_become_floats_where_there_is_room() -> None:
+def test_weights_become_floats_if_memory_allows() -> None:
     assert weights_on_cpu(GIB, 2 * GIB, 6 * GIB) == 4 * GIB
     assert weights_on_cpu(GIB, 2 * GIB, 4 * GIB) == 2 * GIB
 
 
-def test_linear_layers_in_nf4_take_a_quarter_of_bf16() -> None:
+def test_nf4_linear_layers_take_a_quarter_of_bf16() -> None:
     parameters = 8_030_000_000
     found = nf4_bytes(CONFIG, parameters, 2 * parameters)
     embeddings = 2 * 128_256 * 4096
@@ -70,7 +70,7 @@ def test_linear_layers_in_nf4_take_a_quarter_of_bf16() -> None:
     assert nf4_bytes(replace(CONFIG, tied_embeddings=True), parameters, 2 * parameters) < found
 
 
-def test_heads_that_do_not_fit_the_kv_type_are_refused() -> None:
+def test_head_size_must_fit_the_kv_type() -> None:
     check_paged_kv_type("m", replace(CONFIG, head_size=20), KVType.F16)
     check_paged_kv_type("m", replace(CONFIG, head_size=80), KVType.Q4_0)
     with pytest.raises(UnsupportedModel, match="m has heads of 20 elements"):

@@ -56,7 +56,7 @@ def assert_same_as_reference(path: Path) -> None:
     ]
 
 
-def test_reads_what_the_reference_reader_reads(tiny: GGUFBuilder, tmp_path: Path) -> None:
+def test_header_equals_the_reference_readers(tiny: GGUFBuilder, tmp_path: Path) -> None:
     path = tmp_path / "tiny.gguf"
     path.write_bytes(tiny.set("llama.rope.sections", 9, [1, 2, 3], 5).build())
     assert_same_as_reference(path)
@@ -64,7 +64,7 @@ def test_reads_what_the_reference_reader_reads(tiny: GGUFBuilder, tmp_path: Path
 
 @pytest.mark.slow
 @pytest.mark.model
-def test_reads_the_real_file_like_the_reference_reader(smollm2_path: Path) -> None:
+def test_real_header_equals_the_reference_readers(smollm2_path: Path) -> None:
     assert_same_as_reference(smollm2_path)
 
 
@@ -80,7 +80,7 @@ def test_real_file_properties(smollm2_path: Path) -> None:
     assert header.has_chat_template
 
 
-def test_properties(tiny: GGUFBuilder, read: Read) -> None:
+def test_header_properties(tiny: GGUFBuilder, read: Read) -> None:
     header = read(tiny.build())
     assert header.version == 3
     assert header.architecture == "llama"
@@ -102,7 +102,7 @@ def test_properties(tiny: GGUFBuilder, read: Read) -> None:
     assert header.arrays["tokenizer.ggml.tokens"] == (ValueType.STRING, 6)
 
 
-def test_heads_may_differ_by_layer(tiny: GGUFBuilder, read: Read) -> None:
+def test_head_counts_may_differ_by_layer(tiny: GGUFBuilder, read: Read) -> None:
     tiny.set("llama.attention.head_count_kv", 9, [0, 4], 5)
     tiny.set("llama.attention.key_length", 4, 32).set("llama.attention.value_length", 4, 24)
     header = read(tiny.build())
@@ -110,7 +110,7 @@ def test_heads_may_differ_by_layer(tiny: GGUFBuilder, read: Read) -> None:
     assert (header.key_length, header.value_length) == (32, 24)
 
 
-def test_quantization_without_a_file_type_is_that_of_most_bytes(
+def test_quantization_without_file_type_is_that_of_most_bytes(
     tiny: GGUFBuilder, new_tensor: Callable[..., Tensor], read: Read
 ) -> None:
     del tiny.metadata["general.file_type"]
@@ -127,18 +127,18 @@ def test_version_2_is_read(tiny: GGUFBuilder, read: Read) -> None:
     assert read(tiny.build()).version == 2
 
 
-def test_text_that_is_not_utf8_does_not_matter(tiny: GGUFBuilder, read: Read) -> None:
+def test_text_that_is_not_utf8_is_accepted(tiny: GGUFBuilder, read: Read) -> None:
     assert read(tiny.set("general.name", 8, b"caf\xe9").build()).name == "caf\ufffd"
 
 
-def test_a_very_long_text_is_skipped(tiny: GGUFBuilder, read: Read) -> None:
+def test_very_long_text_is_skipped(tiny: GGUFBuilder, read: Read) -> None:
     header = read(tiny.set("tokenizer.huggingface.json", 8, "x" * (3 << 20)).build())
     assert "tokenizer.huggingface.json" not in header.metadata
     assert header.name == "Tiny"
 
 
 @pytest.mark.slow
-def test_a_large_vocabulary_costs_little_memory(tiny: GGUFBuilder, tmp_path: Path) -> None:
+def test_large_vocabulary_takes_little_memory(tiny: GGUFBuilder, tmp_path: Path) -> None:
     tokens = [f"token{number}" for number in range(262_144)]
     tiny.set("tokenizer.ggml.tokens", 9, tokens)
     tiny.set("tokenizer.ggml.token_type", 9, [1] * len(tokens), 5)
@@ -152,7 +152,7 @@ def test_a_large_vocabulary_costs_little_memory(tiny: GGUFBuilder, tmp_path: Pat
     assert peak < 8 << 20
 
 
-def test_every_truncation_is_noticed(tiny: GGUFBuilder, tmp_path: Path) -> None:
+def test_every_truncation_is_detected(tiny: GGUFBuilder, tmp_path: Path) -> None:
     path = tmp_path / "cut.gguf"
     path.write_bytes(tiny.build())
     header_length, size = len(tiny.header()), path.stat().st_size
@@ -164,8 +164,8 @@ def test_every_truncation_is_noticed(tiny: GGUFBuilder, tmp_path: Path) -> None:
 
 
 @pytest.mark.model
-def test_the_real_file_truncated_at_ten_places(smollm2_path: Path, tmp_path: Path) -> None:
-    # The data itself need not be there to be missed: a sparse file of the right size is enough.
+def test_truncated_real_file_is_rejected(smollm2_path: Path, tmp_path: Path) -> None:
+    # A sparse file of the right size stands in for the data.
     header_bytes = smollm2_path.read_bytes()[: read_header(smollm2_path).tensors[0].offset]
     size = smollm2_path.stat().st_size
     path = tmp_path / "cut.gguf"
@@ -180,7 +180,7 @@ def test_the_real_file_truncated_at_ten_places(smollm2_path: Path, tmp_path: Pat
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_mutations_raise_nothing_but_model_errors(tiny: GGUFBuilder, read: Read, seed: int) -> None:
+def test_mutated_headers_raise_only_model_errors(tiny: GGUFBuilder, read: Read, seed: int) -> None:
     content = tiny.build()
     header_length = len(tiny.header())
     source = random.Random(seed)
@@ -199,7 +199,7 @@ def test_mutations_raise_nothing_but_model_errors(tiny: GGUFBuilder, read: Read,
     assert refused > 50
 
 
-def test_random_bytes_are_refused(read: Read) -> None:
+def test_random_bytes_are_rejected(read: Read) -> None:
     source = random.Random(1)
     for prefix in (b"", b"GGUF", b"GGUF\x03\0\0\0"):
         for size in (0, 1, 16, 100, 5000):
@@ -297,12 +297,12 @@ BAD: dict[str, Change] = {
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_bad_files_are_refused(
+def test_invalid_files_are_rejected(
     tiny: GGUFBuilder, new_tensor: Callable[..., Tensor], tmp_path: Path, name: str
 ) -> None:
     BAD[name](tiny, new_tensor)
     path = tmp_path / "bad.gguf"
-    # Built without data where a bad shape would ask for too much of it.
+    # Built without data if an invalid shape would require too much of it.
     header = tiny.header()
     path.write_bytes(header + bytes(-len(header) % 32 + 8192))
     with pytest.raises(InvalidModel) as caught:
@@ -329,7 +329,7 @@ UNSUPPORTED: dict[str, Change] = {
 
 
 @pytest.mark.parametrize("name", UNSUPPORTED)
-def test_other_dialects_are_named(
+def test_unsupported_variants_are_named(
     tiny: GGUFBuilder, new_tensor: Callable[..., Tensor], read: Read, name: str
 ) -> None:
     UNSUPPORTED[name](tiny, new_tensor)
@@ -337,7 +337,7 @@ def test_other_dialects_are_named(
         read(tiny.build())
 
 
-def test_the_unknown_type_is_in_the_message(
+def test_unknown_tensor_type_is_in_the_message(
     tiny: GGUFBuilder, new_tensor: Callable[..., Tensor], read: Read
 ) -> None:
     tiny.tensors.append(new_tensor("odd", (32,), 777))
@@ -345,7 +345,7 @@ def test_the_unknown_type_is_in_the_message(
         read(tiny.build())
 
 
-def test_millions_of_empty_texts_are_refused(tiny: GGUFBuilder, tmp_path: Path) -> None:
+def test_millions_of_empty_strings_are_rejected(tiny: GGUFBuilder, tmp_path: Path) -> None:
     count = 5_000_000
     tiny.key_count = len(tiny.metadata) + 1
     tiny.extra_keys = struct.pack("<Q", 1) + b"k" + struct.pack("<IIQ", 9, 8, count)
@@ -356,17 +356,17 @@ def test_millions_of_empty_texts_are_refused(tiny: GGUFBuilder, tmp_path: Path) 
         read_header(path)
 
 
-def test_a_missing_file(tmp_path: Path) -> None:
+def test_missing_file_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ModelNotFound, match="There is no file"):
         read_header(tmp_path / "none.gguf")
 
 
-def test_a_path_with_nul(tmp_path: Path) -> None:
+def test_path_with_nul_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ModelNotFound):
         read_header(tmp_path / "a\0b")
 
 
-def test_a_folder_and_a_fifo_are_no_models(tmp_path: Path) -> None:
+def test_folder_and_fifo_are_rejected(tmp_path: Path) -> None:
     fifo = tmp_path / "fifo.gguf"
     os.mkfifo(fifo)
     for path in (tmp_path, fifo):
@@ -374,9 +374,9 @@ def test_a_folder_and_a_fifo_are_no_models(tmp_path: Path) -> None:
             read_header(path)
 
 
-def test_type_tables_agree_with_the_reference() -> None:
+def test_type_tables_equal_the_reference() -> None:
     sizes = {kind.value: size for kind, size in gguf.GGML_QUANT_SIZES.items()}
-    # The package counts two 32 bit scales for Q8_1; in ggml-common.h they are halves.
+    # The package counts two 32-bit scales for Q8_1; in ggml-common.h they are halves.
     sizes[gguf.GGMLQuantizationType.Q8_1.value] = (32, 36)
     assert sizes == {
         number: (kind.block_elements, kind.block_bytes)

@@ -56,7 +56,7 @@ def write(tiny: GGUFBuilder, tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(("key", "kind", "value"), BAD)
-def test_insane_numbers_are_refused(
+def test_out_of_range_numbers_are_rejected(
     tiny: GGUFBuilder, tmp_path: Path, key: str, kind: int, value: Any
 ) -> None:
     path = write(tiny.set(f"llama.{key}", kind, value), tmp_path)
@@ -68,7 +68,7 @@ def test_insane_numbers_are_refused(
 @pytest.mark.parametrize(
     "key", ["block_count", "context_length", "embedding_length", "attention.head_count"]
 )
-def test_what_every_model_has_must_be_there(tiny: GGUFBuilder, tmp_path: Path, key: str) -> None:
+def test_required_keys_must_be_present(tiny: GGUFBuilder, tmp_path: Path, key: str) -> None:
     del tiny.metadata[f"llama.{key}"]
     if key == "attention.head_count":
         del tiny.metadata["llama.attention.head_count_kv"]
@@ -76,33 +76,33 @@ def test_what_every_model_has_must_be_there(tiny: GGUFBuilder, tmp_path: Path, k
         read_header(write(tiny, tmp_path))
 
 
-def test_a_number_for_each_layer_is_checked_too(tiny: GGUFBuilder, tmp_path: Path) -> None:
+def test_per_layer_numbers_are_checked(tiny: GGUFBuilder, tmp_path: Path) -> None:
     tiny.set("llama.attention.head_count_kv", ARRAY, [2, -1], INT32)
     with pytest.raises(InvalidModel, match="head_count_kv"):
         read_header(write(tiny, tmp_path))
 
 
-def test_an_array_of_text_is_no_head_count(tiny: GGUFBuilder, tmp_path: Path) -> None:
+def test_head_count_must_not_be_text(tiny: GGUFBuilder, tmp_path: Path) -> None:
     tiny.set("llama.attention.head_count", ARRAY, ["4", "4"])
     with pytest.raises(InvalidModel, match="wrong kind"):
         read_header(write(tiny, tmp_path))
 
 
-def test_a_recurrent_model_needs_no_heads(tiny: GGUFBuilder, tmp_path: Path) -> None:
+def test_recurrent_model_needs_no_heads(tiny: GGUFBuilder, tmp_path: Path) -> None:
     tiny.set("llama.attention.head_count", UINT32, 0)
     tiny.set("llama.attention.head_count_kv", UINT32, 0)
     tiny.set("llama.ssm.state_size", UINT32, 16)
     assert read_header(write(tiny, tmp_path)).kv_head_counts == (0, 0)
 
 
-def test_more_experts_are_used_than_there_are(tiny: GGUFBuilder, tmp_path: Path) -> None:
+def test_using_more_experts_than_exist_is_rejected(tiny: GGUFBuilder, tmp_path: Path) -> None:
     tiny.set("llama.expert_count", UINT32, 4).set("llama.expert_used_count", UINT32, 5)
     with pytest.raises(InvalidModel, match="5 of 4"):
         read_header(write(tiny, tmp_path))
 
 
 @pytest.mark.parametrize(("name", "element"), [("scores", FLOAT32), ("token_type", INT32)])
-def test_lists_beside_the_tokens_must_be_as_long(
+def test_token_lists_must_have_equal_length(
     tiny: GGUFBuilder, tmp_path: Path, name: str, element: int
 ) -> None:
     tiny.set(f"tokenizer.ggml.{name}", ARRAY, [1] * 5, element)
@@ -117,14 +117,14 @@ def test_tokens_must_be_text(tiny: GGUFBuilder, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("token", [6, 2**31])
-def test_a_text_begins_and_ends_with_tokens_that_there_are(
+def test_bos_and_eos_must_be_in_the_vocabulary(
     tiny: GGUFBuilder, tmp_path: Path, token: int
 ) -> None:
     for name in ("bos", "eos"):
         tiny.set(f"tokenizer.ggml.{name}_token_id", UINT32, token)
         with pytest.raises(InvalidModel, match=f"token {token} of 6"):
             read_header(write(tiny, tmp_path))
-        tiny.set(f"tokenizer.ggml.{name}_token_id", UINT32, 2**32 - 1)  # how files say "none"
+        tiny.set(f"tokenizer.ggml.{name}_token_id", UINT32, 2**32 - 1)  # how files express "none"
     read_header(write(tiny, tmp_path))
 
 
@@ -135,10 +135,10 @@ def test_merges_must_be_text(tiny: GGUFBuilder, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", [2, 12, 39])
-def test_vectors_are_in_no_blocks(
+def test_quantised_vectors_are_rejected(
     tiny: GGUFBuilder, tmp_path: Path, new_tensor: Callable[..., Any], kind: int
 ) -> None:
-    """llama.cpp's processor aborts over them; found by mutations of a real model's header."""
+    """llama.cpp's CPU backend aborts over them; found by mutating a real model's header."""
     tiny.tensors.append(new_tensor("output.bias", (256,), 0))
     read_header(write(tiny, tmp_path))
     tiny.tensors[-1] = new_tensor("output.bias", (256,), kind)

@@ -15,7 +15,7 @@ from ingle.models.gguf.gguf_names import (
 )
 
 
-def test_parts_of_a_model() -> None:
+def test_shard_names() -> None:
     shard = parse_shard("big-Q8_0-00002-of-00003.gguf")
     assert shard == Shard("big-Q8_0", 2, 3)
     assert [path.name for path in shard_paths(Path("/m/big-Q8_0-00002-of-00003.gguf"))] == [
@@ -27,11 +27,11 @@ def test_parts_of_a_model() -> None:
 @pytest.mark.parametrize(
     "name", ["m.gguf", "m-00000-of-00002.gguf", "m-00003-of-00002.gguf", "m-00001-of-99999.gguf"]
 )
-def test_no_parts(name: str) -> None:
+def test_names_that_are_not_shards(name: str) -> None:
     assert parse_shard(name) is None
 
 
-def test_models_by_their_names() -> None:
+def test_grouping_files_into_models() -> None:
     assert is_language_model("a-Q8_0.GGUF")
     assert not any(map(is_language_model, ("mmproj-F16.gguf", "x.imatrix.gguf", "a.safetensors")))
     assert model_stem("SmolLM2-135M-Instruct.Q4_1.gguf") == "SmolLM2-135M-Instruct"
@@ -53,5 +53,5 @@ def test_models_by_their_names() -> None:
         ("gemma.it.gguf", "GEMMA-IT"),
     ],
 )
-def test_quantization_in_a_name(name: str, quantization: str) -> None:
+def test_quantization_from_a_file_name(name: str, quantization: str) -> None:
     assert quantization_of(name) == quantization

@@ -19,7 +19,7 @@ Parts = Callable[..., list[Path]]
 
 
 def split(path: Path, folder: Path, tensors: int) -> Path:
-    """Cut a real file with gguf-py into files of so many tensors; returns the first."""
+    """Split a real file with gguf-py into shards of `tensors` tensors; return the first."""
     import gguf
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -39,7 +39,7 @@ def split(path: Path, folder: Path, tensors: int) -> Path:
     return min(folder.glob("cut-00001-of-*.gguf"))
 
 
-def test_parts_are_read_as_one(tiny_parts: Parts) -> None:
+def test_shards_are_read_as_one_model(tiny_parts: Parts) -> None:
     paths = tiny_parts()
     header = read_header(paths[0])
     assert header.files == tuple(paths)
@@ -50,7 +50,7 @@ def test_parts_are_read_as_one(tiny_parts: Parts) -> None:
     assert found.parameters == header.parameters
 
 
-def test_our_own_reader_finds_every_tensor_in_its_file(tiny_parts: Parts) -> None:
+def test_weights_reader_finds_every_tensor_in_its_shard(tiny_parts: Parts) -> None:
     paths = tiny_parts()
     weights = GGUFWeights(paths[0])
     for index, tensor in enumerate(read_header(paths[0]).tensors):
@@ -61,7 +61,7 @@ def test_our_own_reader_finds_every_tensor_in_its_file(tiny_parts: Parts) -> Non
 
 
 @pytest.mark.parametrize("index", [0, 1])
-def test_a_changed_part_is_noticed(tiny_parts: Parts, index: int) -> None:
+def test_changed_shard_is_detected(tiny_parts: Parts, index: int) -> None:
     paths, descriptions = tiny_parts(), DescriptionCache()
     descriptions.describe(paths[0])
     paths[index].write_bytes(paths[index].read_bytes()[:-64])
@@ -69,7 +69,7 @@ def test_a_changed_part_is_noticed(tiny_parts: Parts, index: int) -> None:
         descriptions.describe(paths[0])
 
 
-def test_parts_that_do_not_belong_together(tiny_parts: Parts) -> None:
+def test_shards_of_different_models_are_rejected(tiny_parts: Parts) -> None:
     paths = tiny_parts()
     with pytest.raises(InvalidModel, match="is part 2 of a model") as caught:
         read_header(paths[1])
@@ -88,7 +88,9 @@ def test_parts_that_do_not_belong_together(tiny_parts: Parts) -> None:
 
 @pytest.mark.slow
 @pytest.mark.model
-def test_a_real_model_in_parts_says_what_it_says_whole(smollm2_path: Path, tmp_path: Path) -> None:
+def test_sharded_real_model_has_the_same_header_and_tensors(
+    smollm2_path: Path, tmp_path: Path
+) -> None:
     first = split(smollm2_path, tmp_path / "cut", 100)
     whole, joined = read_header(smollm2_path), read_header(first)
     assert len(joined.files) == 3
@@ -111,7 +113,7 @@ print(model("The capital of France is", max_tokens=1, temperature=0.0)["choices"
 
 @pytest.mark.slow
 @pytest.mark.model
-def test_llama_cpp_loads_the_first_part(smollm2_path: Path, tmp_path: Path) -> None:
+def test_llama_cpp_loads_the_first_shard(smollm2_path: Path, tmp_path: Path) -> None:
     first = split(smollm2_path, tmp_path / "cut", 100)
     done = subprocess.run(
         [sys.executable, "-P", "-c", LOAD, str(first)], capture_output=True, text=True

@@ -8,7 +8,7 @@ import torch
 from tests.harness.full_attention import full_attention
 
 
-def slowly(
+def reference_attention(
     query: torch.Tensor,
     key: torch.Tensor,
     value: torch.Tensor,
@@ -16,7 +16,7 @@ def slowly(
     window: int | None,
     soft_cap: float | None,
 ) -> torch.Tensor:
-    """One query, one head at a time, in float64."""
+    """Compute attention one query and head at a time, in float64."""
     out = torch.zeros_like(query, dtype=torch.float64)
     tokens, heads, _ = query.shape
     group = heads // key.shape[1]
@@ -33,10 +33,10 @@ def slowly(
 
 @pytest.mark.parametrize("window", [None, 1, 5, 300])
 @pytest.mark.parametrize("soft_cap", [None, 3.0])
-def test_equals_one_query_at_a_time(window: int | None, soft_cap: float | None) -> None:
-    tokens = 270 if window == 5 else 20  # more than one round of queries
+def test_full_attention_equals_the_reference(window: int | None, soft_cap: float | None) -> None:
+    tokens = 270 if window == 5 else 20  # more than one chunk of queries
     query, key, value = (torch.randn(tokens, heads, 8) for heads in (6, 2, 2))
     scale = 1 / math.sqrt(8)
     found = full_attention(query, key, value, scale=scale, window=window, soft_cap=soft_cap)
-    expected = slowly(query, key, value, scale, window, soft_cap)
+    expected = reference_attention(query, key, value, scale, window, soft_cap)
     assert torch.allclose(found.double(), expected, atol=1e-5)

@@ -11,7 +11,7 @@ from ingle.models.metadata.description_cache import DescriptionCache
 from ingle.models.metadata.stored_model import StoredModel
 
 
-def test_what_was_seen_is_kept_for_the_next_process(
+def test_descriptions_and_errors_are_cached_across_processes(
     tmp_path: Path, model: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cache, good, bad = tmp_path / "c" / "seen.json", tmp_path / "a.gguf", tmp_path / "b.gguf"
@@ -23,10 +23,10 @@ def test_what_was_seen_is_kept_for_the_next_process(
         first.describe(bad)
     first.save()
 
-    def unread(path: Path) -> object:
+    def fail_on_read(path: Path) -> object:
         raise AssertionError(path)
 
-    monkeypatch.setattr(description_cache, "read_header", unread)
+    monkeypatch.setattr(description_cache, "read_header", fail_on_read)
     second = DescriptionCache(cache)
     assert second.describe(good) == found
     assert isinstance(second.describe(good).path, Path)
@@ -39,14 +39,14 @@ def test_what_was_seen_is_kept_for_the_next_process(
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b"{\xff", b'{"format": 0, "seen": {}}'])
-def test_a_damaged_cache_is_no_cache(tmp_path: Path, model: bytes, content: bytes) -> None:
+def test_damaged_cache_is_ignored(tmp_path: Path, model: bytes, content: bytes) -> None:
     cache, path = tmp_path / "seen.json", tmp_path / "a.gguf"
     cache.write_bytes(content)
     path.write_bytes(model)
     assert isinstance(DescriptionCache(cache).describe(path), StoredModel)
 
 
-def test_without_a_cache_nothing_is_written(tmp_path: Path, model: bytes) -> None:
+def test_without_cache_path_nothing_is_written(tmp_path: Path, model: bytes) -> None:
     path = tmp_path / "a.gguf"
     path.write_bytes(model)
     descriptions = DescriptionCache()

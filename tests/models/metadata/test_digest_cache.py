@@ -7,7 +7,7 @@ from pathlib import Path
 from ingle.models.metadata.digest_cache import DigestCache
 
 
-def test_a_digest_is_kept_as_long_as_the_file_stays_the_same(tmp_path: Path) -> None:
+def test_digest_is_cached_until_the_file_changes(tmp_path: Path) -> None:
     cache, path = DigestCache(tmp_path / "d" / "digests.json"), tmp_path / "file"
     path.write_bytes(b"content")
     assert cache.find(path) is None
@@ -23,7 +23,7 @@ def test_a_digest_is_kept_as_long_as_the_file_stays_the_same(tmp_path: Path) -> 
     assert cache.find(path) is None
 
 
-def test_a_damaged_cache_is_no_cache(tmp_path: Path) -> None:
+def test_damaged_cache_is_ignored(tmp_path: Path) -> None:
     (tmp_path / "digests.json").write_bytes(b"\xff{")
     cache, path = DigestCache(tmp_path / "digests.json"), tmp_path / "file"
     path.write_bytes(b"x")

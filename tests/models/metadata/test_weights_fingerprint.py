@@ -1,4 +1,4 @@
-"""Fingerprints of model folders: the same for a copy, another for other weights."""
+"""Fingerprints of model folders: equal for copies, different for other weights."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def folder(tmp_path: Path, tensors: Tensors) -> Path:
     return path
 
 
-def test_a_copy_has_the_same(folder: Path, tmp_path: Path) -> None:
+def test_copy_has_the_same_fingerprint(folder: Path, tmp_path: Path) -> None:
     copy = shutil.copytree(folder, tmp_path / "elsewhere")
     (copy / "README.md").write_text("Hello")
     first = fingerprint(read_folder(folder))
@@ -49,7 +49,7 @@ def test_a_copy_has_the_same(folder: Path, tmp_path: Path) -> None:
     assert len(bytes.fromhex(first)) == 32
 
 
-def test_other_weights_have_another(folder: Path, tensors: Tensors) -> None:
+def test_other_weights_have_another_fingerprint(folder: Path, tensors: Tensors) -> None:
     found = {fingerprint(read_folder(folder))}
     for name in tensors:
         changed = {**tensors, name: tensors[name] * np.float32(1.01)}

@@ -7,7 +7,7 @@ import pytest
 from ingle.models.places.model_folders import files_below
 
 
-def test_no_folder(tmp_path: Path) -> None:
+def test_missing_folder_is_empty(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         list(files_below(tmp_path / "missing", 1))
 
@@ -20,7 +20,7 @@ def test_depth_and_order(tmp_path: Path) -> None:
     assert found == ["a", "b/x"]
 
 
-def test_an_endless_folder_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_walk_of_a_huge_folder_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(30):
         (tmp_path / str(number)).touch()
     monkeypatch.setattr("ingle.models.places.model_folders._MOST", 10)

@@ -9,9 +9,7 @@ from ingle.models.places.model_folders import find_in_hugging_face_cache
 Put = Callable[[Path, str, str, bytes], Path]
 
 
-def test_files_have_the_names_and_digests_of_the_hub(
-    tmp_path: Path, cached: Put, model: bytes
-) -> None:
+def test_cached_files_have_hub_names_and_digests(tmp_path: Path, cached: Put, model: bytes) -> None:
     path = cached(tmp_path, "own/Repo-GGUF", "m-Q8_0.gguf", model)
     cached(tmp_path, "own/Repo-GGUF", "mmproj-F16.gguf", b"no language model")
     cached(tmp_path, "own/Repo-GGUF", "BF16/m-BF16.gguf", model[:-1])
@@ -21,20 +19,20 @@ def test_files_have_the_names_and_digests_of_the_hub(
     assert sub.name == "hf.co/own/Repo-GGUF:BF16"
 
 
-def test_a_folder_of_safetensors_is_one_model(tmp_path: Path, cached: Put) -> None:
+def test_safetensors_snapshot_is_one_model(tmp_path: Path, cached: Put) -> None:
     link = cached(tmp_path, "own/repo", "config.json", b"{}")
     cached(tmp_path, "own/repo", "model-00001-of-00002.safetensors", b"x")
     (found,) = find_in_hugging_face_cache(tmp_path)
     assert (found.name, found.path) == ("hf.co/own/repo:SAFETENSORS", link.parent)
 
 
-def test_a_link_into_nothing_is_told(tmp_path: Path, cached: Put, model: bytes) -> None:
+def test_dangling_link_is_reported(tmp_path: Path, cached: Put, model: bytes) -> None:
     cached(tmp_path, "own/repo", "m-Q8_0.gguf", model).resolve().unlink()
     (found,) = find_in_hugging_face_cache(tmp_path)
     assert found.problem == "it is a link to a file that is gone"
 
 
-def test_only_the_snapshot_in_use_counts(tmp_path: Path, cached: Put, model: bytes) -> None:
+def test_only_the_current_snapshot_is_used(tmp_path: Path, cached: Put, model: bytes) -> None:
     path = cached(tmp_path, "own/repo", "m-Q8_0.gguf", model)
     old = path.parent.with_name("f" * 40)
     old.mkdir()
@@ -44,7 +42,7 @@ def test_only_the_snapshot_in_use_counts(tmp_path: Path, cached: Put, model: byt
     assert len(list(find_in_hugging_face_cache(tmp_path))) == 1
 
 
-def test_what_is_no_model_is_passed_over(tmp_path: Path, cached: Put) -> None:
+def test_other_files_are_ignored(tmp_path: Path, cached: Put) -> None:
     cached(tmp_path, "own/repo", "README.md", b"")
     (tmp_path / "datasets--own--data").mkdir()
     (tmp_path / "models--own--empty").mkdir()

@@ -25,13 +25,13 @@ def folders(environ: dict[str, str], home: Path) -> dict[str, list[Path]]:
         ("LLAMA_CACHE", "/data/llama", "llama.cpp", "/data/llama"),
     ],
 )
-def test_variables_move_folders(
+def test_environment_variables_move_folders(
     tmp_path: Path, variable: str, value: str, title: str, folder: str
 ) -> None:
     assert Path(folder) in folders({variable: value}, tmp_path)[title]
 
 
-def test_without_variables(tmp_path: Path) -> None:
+def test_default_folders(tmp_path: Path) -> None:
     found = folders({}, tmp_path)
     assert found["Hugging Face"] == [tmp_path / ".cache/huggingface/hub"]
     assert tmp_path / ".ollama/models" in found["Ollama"]
@@ -41,7 +41,7 @@ def test_without_variables(tmp_path: Path) -> None:
     ]
 
 
-def test_lm_studio_says_where_its_models_are(tmp_path: Path) -> None:
+def test_lm_studio_settings_name_its_folder(tmp_path: Path) -> None:
     home = tmp_path / "elsewhere"
     home.mkdir()
     (tmp_path / ".lmstudio-home-pointer").write_text(f"{home}\n")
@@ -52,6 +52,6 @@ def test_lm_studio_says_where_its_models_are(tmp_path: Path) -> None:
     assert folders({}, tmp_path)["LM Studio"][0] == home / "models"
 
 
-def test_folders_of_the_configuration(tmp_path: Path) -> None:
+def test_configured_folders(tmp_path: Path) -> None:
     (place,) = plain_places([tmp_path])
     assert (place.title, place.folder) == (str(tmp_path), tmp_path)

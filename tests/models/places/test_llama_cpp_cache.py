@@ -8,7 +8,7 @@ from ingle.models.places.llama_cpp_cache import find_in_llama_cpp_cache
 DIGEST = "ab" * 32
 
 
-def test_names_by_manifest_address_and_file(tmp_path: Path) -> None:
+def test_names_come_from_manifest_url_or_file(tmp_path: Path) -> None:
     names = ["ggml-org_tiny_m-Q8_0.gguf", "own_re_po_m-Q4_0.gguf", "a_b-GGUF_b-Q6_K.gguf", "x.gguf"]
     for name in names:
         (tmp_path / name).write_bytes(b"")

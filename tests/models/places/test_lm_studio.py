@@ -5,7 +5,7 @@ from pathlib import Path
 from ingle.models.places.model_folders import find_in_lm_studio
 
 
-def test_publisher_repository_and_file(tmp_path: Path) -> None:
+def test_names_come_from_publisher_repository_and_file(tmp_path: Path) -> None:
     repository = tmp_path / "lmstudio-community" / "Tiny-GGUF"
     repository.mkdir(parents=True)
     for name in ("Tiny-Q4_K_M.gguf", "mmproj-Tiny.gguf", "README.md"):
@@ -21,7 +21,7 @@ def test_publisher_repository_and_file(tmp_path: Path) -> None:
     ]
 
 
-def test_names_that_the_hub_could_not_have(tmp_path: Path) -> None:
+def test_names_invalid_on_the_hub(tmp_path: Path) -> None:
     repository = tmp_path / "my models" / "a b"
     repository.mkdir(parents=True)
     (repository / "My Model Q8_0.gguf").write_bytes(b"")

@@ -28,7 +28,7 @@ Put = Callable[..., Path]
 
 
 @pytest.fixture(autouse=True)
-def look_every_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def survey_every_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ingle.models.places.local_models._FRESH_SECONDS", -1.0)
 
 
@@ -40,7 +40,7 @@ def store_with(tmp_path: Path, *places: Place) -> ModelStore:
     return ModelStore(tmp_path / "store", Catalog.load(), places)
 
 
-def test_models_of_others_are_listed_and_found(
+def test_models_of_other_programs_are_listed_and_resolved(
     tmp_path: Path, in_ollama: Put, model: bytes
 ) -> None:
     folder = tmp_path / "ollama"
@@ -59,7 +59,7 @@ def test_models_of_others_are_listed_and_found(
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only there names may be any bytes")
-def test_names_that_are_no_text_hide_nothing_else(tmp_path: Path, model: bytes) -> None:
+def test_model_file_name_that_is_not_utf8_is_reported(tmp_path: Path, model: bytes) -> None:
     folder = tmp_path / "mine"
     folder.mkdir()
     for name in (b"bad\xff\xfe.gguf", b"good.gguf"):
@@ -78,7 +78,7 @@ def test_names_that_are_no_text_hide_nothing_else(tmp_path: Path, model: bytes) 
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only there names may be any bytes")
-def test_a_folder_may_have_files_whose_names_are_no_text(tmp_path: Path) -> None:
+def test_other_file_name_that_is_not_utf8_can_be_cached(tmp_path: Path) -> None:
     folder = tmp_path / "mine"
     folder.mkdir()
     Path(os.fsdecode(bytes(folder) + b"/note\xff.txt")).write_text("")
@@ -89,7 +89,7 @@ def test_a_folder_may_have_files_whose_names_are_no_text(tmp_path: Path) -> None
     assert b"udcff" in (tmp_path / "cache.json").read_bytes()
 
 
-def test_clashing_names_say_whose_they_are(tmp_path: Path, model: bytes) -> None:
+def test_name_clashes_are_resolved_by_place(tmp_path: Path, model: bytes) -> None:
     for place in ("a", "b"):
         for name in ("x/tiny-Q4_0.gguf", "y/Tiny.Q4_0.gguf"):
             path = tmp_path / place / name
@@ -102,7 +102,7 @@ def test_clashing_names_say_whose_they_are(tmp_path: Path, model: bytes) -> None
     assert [store.resolve(name).name for name in names] == names
 
 
-def test_the_stores_own_models_keep_their_names(
+def test_models_of_the_store_keep_their_names(
     server: FileServer, make_store: MakeStore, big_model: bytes, tmp_path: Path
 ) -> None:
     folder = tmp_path / "mine"
@@ -122,7 +122,7 @@ def test_the_stores_own_models_keep_their_names(
     assert store.resolve("tiny:1b@mine").path == folder / "tiny-1b.gguf"
 
 
-def test_one_file_in_two_places_is_one_model(tmp_path: Path, model: bytes) -> None:
+def test_file_in_two_places_is_one_model(tmp_path: Path, model: bytes) -> None:
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
     (tmp_path / "a/tiny.gguf").write_bytes(model)
@@ -131,7 +131,7 @@ def test_one_file_in_two_places_is_one_model(tmp_path: Path, model: bytes) -> No
     assert [found.name for found in store.list()] == ["tiny:q4_1"]
 
 
-def test_what_cannot_be_used_is_told_once(
+def test_unusable_files_are_reported_once(
     tmp_path: Path, model: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     folder = tmp_path / "lm"
@@ -155,7 +155,7 @@ def test_what_cannot_be_used_is_told_once(
 
 
 @pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="root may read everything")
-def test_a_file_that_may_not_be_read(tmp_path: Path, model: bytes) -> None:
+def test_unreadable_file_is_reported(tmp_path: Path, model: bytes) -> None:
     path = tmp_path / "m" / "tiny.gguf"
     path.parent.mkdir()
     path.write_bytes(model)
@@ -164,7 +164,7 @@ def test_a_file_that_may_not_be_read(tmp_path: Path, model: bytes) -> None:
     assert entry.reason == "it may not be read"
 
 
-def test_a_place_that_cannot_be_read_is_told(tmp_path: Path) -> None:
+def test_unreadable_place_is_reported(tmp_path: Path) -> None:
     def find(folder: Path) -> Iterable[FoundModel]:
         raise PermissionError(13, "Permission denied")
 
@@ -172,7 +172,7 @@ def test_a_place_that_cannot_be_read_is_told(tmp_path: Path) -> None:
     assert (entry.place, entry.reason) == ("Ollama", "Permission denied")
 
 
-def test_a_file_is_read_again_only_when_it_changed(
+def test_file_is_read_again_only_after_a_change(
     tmp_path: Path, model: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from ingle.models.metadata import description_cache
@@ -197,7 +197,7 @@ def test_a_file_is_read_again_only_when_it_changed(
     assert len(read) == 3
 
 
-def test_the_catalogs_advice_reaches_its_files_everywhere(
+def test_catalog_settings_apply_to_files_of_other_programs(
     tmp_path: Path, in_ollama: Put, model: bytes, make_store: MakeStore
 ) -> None:
     folder = tmp_path / "ollama"
@@ -208,7 +208,7 @@ def test_the_catalogs_advice_reaches_its_files_everywhere(
     assert (found.licence, found.sampling) == ("MIT", {"temperature": 0.3})
 
 
-def test_names_cannot_drive_a_terminal(tmp_path: Path, model: bytes) -> None:
+def test_control_characters_are_removed_from_names(tmp_path: Path, model: bytes) -> None:
     path = tmp_path / "m.gguf"
     path.write_bytes(model)
 

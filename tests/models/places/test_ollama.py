@@ -19,7 +19,7 @@ def only(folder: Path) -> FoundModel:
     return found
 
 
-def test_a_model_of_the_library(tmp_path: Path, in_ollama: Put, model: bytes) -> None:
+def test_library_model(tmp_path: Path, in_ollama: Put, model: bytes) -> None:
     in_ollama(
         tmp_path,
         f"{LIBRARY}/llama3.2/latest",
@@ -49,14 +49,14 @@ def test_a_model_of_the_library(tmp_path: Path, in_ollama: Put, model: bytes) ->
         ("example.com/me/model/v1", "example.com/me/model:v1"),
     ],
 )
-def test_models_of_others(
+def test_names_of_other_namespaces_and_registries(
     tmp_path: Path, in_ollama: Put, model: bytes, place: str, name: str
 ) -> None:
     in_ollama(tmp_path, place, model=model)
     assert only(tmp_path).name == name
 
 
-def test_what_is_only_used_in_part_is_said(tmp_path: Path, in_ollama: Put, model: bytes) -> None:
+def test_unused_projector_is_noted(tmp_path: Path, in_ollama: Put, model: bytes) -> None:
     in_ollama(tmp_path, f"{LIBRARY}/llava/7b", model=model, projector=b"p")
     found = only(tmp_path)
     assert found.problem == ""
@@ -71,14 +71,16 @@ def test_what_is_only_used_in_part_is_said(tmp_path: Path, in_ollama: Put, model
         ({"tensor": b"t"}, "tensor by tensor"),
     ],
 )
-def test_what_cannot_be_used(
+def test_unsupported_layers_are_reported(
     tmp_path: Path, in_ollama: Put, layers: dict[str, bytes], problem: str
 ) -> None:
     in_ollama(tmp_path, f"{LIBRARY}/odd/1b", **layers)
     assert problem in only(tmp_path).problem
 
 
-def test_damage(tmp_path: Path, in_ollama: Put, model: bytes) -> None:
+def test_damaged_manifests_and_blobs_are_reported(
+    tmp_path: Path, in_ollama: Put, model: bytes
+) -> None:
     manifest = in_ollama(tmp_path, f"{LIBRARY}/tiny/1b", model=model)
     blob = tmp_path / "blobs" / f"sha256-{hashlib.sha256(model).hexdigest()}"
     blob.write_bytes(model[:-1])

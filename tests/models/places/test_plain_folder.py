@@ -5,7 +5,7 @@ from pathlib import Path
 from ingle.models.places.model_folders import find_in_plain_folder
 
 
-def test_files_and_folders_a_few_levels_down(tmp_path: Path) -> None:
+def test_models_in_nested_folders(tmp_path: Path) -> None:
     names = (
         "SmolLM2-135M-Instruct.Q4_1.gguf",
         "chat/Llama-3.2-1B-Q8_0.gguf",

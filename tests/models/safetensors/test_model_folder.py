@@ -1,4 +1,4 @@
-"""Folders of safetensors: what they say, and how each kind of damage is told."""
+"""Safetensors folders: what is read from them, and how damage is reported."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SINGLE = np.zeros((4,), np.float32)
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A sound model in one file."""
+    """Return a valid model in one file."""
     path = tmp_path / "tiny"
     path.mkdir()
     (path / "config.json").write_text(json.dumps(CONFIG))
@@ -44,7 +44,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def shard(folder: Path, *parts: Weights) -> None:
-    """Put the weights into several files instead."""
+    """Put the weights into several shards instead."""
     (folder / "model.safetensors").unlink()
     names: dict[str, str] = {}
     for number, part in enumerate(parts, 1):
@@ -58,7 +58,7 @@ def write_index(folder: Path, names: Mapping[str, object]) -> None:
     (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": names}))
 
 
-def test_one_file(folder: Path) -> None:
+def test_single_file_folder(folder: Path) -> None:
     found = read_folder(folder)
     assert (found.name, found.parameters, found.tensor_bytes) == ("tiny", 36, 80)
     assert found.quantization == "F16"
@@ -68,7 +68,7 @@ def test_one_file(folder: Path) -> None:
     assert not is_model_folder(folder.parent)
 
 
-def test_several_files(folder: Path) -> None:
+def test_sharded_folder(folder: Path) -> None:
     shard(folder, {"embed": HALF}, {"norm": SINGLE})
     found = read_folder(folder)
     assert {name: path.name for name, (path, _) in found.tensors.items()} == {
@@ -78,12 +78,12 @@ def test_several_files(folder: Path) -> None:
     assert found.parameters == 36
 
 
-def test_another_edition_beside_the_model_is_left_alone(folder: Path) -> None:
+def test_consolidated_weights_are_ignored(folder: Path) -> None:
     save_file({"layers.0": HALF}, folder / "consolidated.safetensors")
     assert read_folder(folder).parameters == 36
 
 
-def test_links_into_a_download_cache_are_followed(folder: Path, tmp_path: Path) -> None:
+def test_symlinks_into_a_download_cache_are_followed(folder: Path, tmp_path: Path) -> None:
     blob = tmp_path / "blob"
     (folder / "model.safetensors").rename(blob)
     (folder / "model.safetensors").symlink_to(blob)
@@ -102,12 +102,12 @@ def test_links_into_a_download_cache_are_followed(folder: Path, tmp_path: Path) 
         ),
     ],
 )
-def test_a_chat_template_is_found_wherever_it_stands(folder: Path, name: str, content: str) -> None:
+def test_chat_template_is_found_in_every_location(folder: Path, name: str, content: str) -> None:
     (folder / name).write_text(content)
     assert read_folder(folder).has_chat_template
 
 
-def test_four_bit_weights_count_twice(folder: Path) -> None:
+def test_packed_four_bit_weights_count_as_two_parameters(folder: Path) -> None:
     packed = {
         "proj.weight": np.zeros((64, 1), np.uint8),
         "proj.weight.absmax": np.zeros(2, np.uint8),
@@ -215,7 +215,7 @@ DAMAGES: list[tuple[Damage, type[Exception], str]] = [
 
 
 @pytest.mark.parametrize(("damage", "kind", "reason"), DAMAGES, ids=range(len(DAMAGES)))
-def test_each_damage_is_told_in_one_sentence(
+def test_damage_is_reported(
     folder: Path, damage: Damage, kind: type[Exception], reason: str
 ) -> None:
     damage(folder)
@@ -227,6 +227,6 @@ def test_each_damage_is_told_in_one_sentence(
     assert getattr(caught.value, "hint", None)
 
 
-def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
+def test_missing_folder_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ModelNotFound):
         read_folder(tmp_path / "missing")

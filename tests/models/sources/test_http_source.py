@@ -47,7 +47,7 @@ def fetch(
     return reports
 
 
-def test_a_whole_file(server: FileServer, partial_path: Path) -> None:
+def test_whole_file(server: FileServer, partial_path: Path) -> None:
     reports = fetch(server.serve("/f", CONTENT), partial_path)
     assert partial_path.read_bytes() == CONTENT
     assert reports[0] == (0, len(CONTENT))
@@ -55,7 +55,7 @@ def test_a_whole_file(server: FileServer, partial_path: Path) -> None:
     assert server.log[0].headers["accept-encoding"] == "identity"
 
 
-def test_a_cut_connection_is_resumed(server: FileServer, partial_path: Path) -> None:
+def test_interrupted_connection_is_resumed(server: FileServer, partial_path: Path) -> None:
     url = server.serve("/f", CONTENT, cuts=[300_000, 200_000])
     fetch(url, partial_path)
     assert partial_path.read_bytes() == CONTENT
@@ -63,7 +63,7 @@ def test_a_cut_connection_is_resumed(server: FileServer, partial_path: Path) -> 
     assert server.log[1].headers["if-range"] == '"v1"'
 
 
-def test_a_later_attempt_continues(server: FileServer, partial_path: Path) -> None:
+def test_later_attempt_resumes(server: FileServer, partial_path: Path) -> None:
     url = server.serve("/f", CONTENT, cuts=[400_000, 0, 0, 0, 0, 0])
     with pytest.raises(SourceUnavailable, match="cannot be reached"):
         fetch(url, partial_path)
@@ -75,7 +75,7 @@ def test_a_later_attempt_continues(server: FileServer, partial_path: Path) -> No
     assert [request.range for request in server.log] == ["bytes=400000-"]
 
 
-def test_a_changed_file_is_fetched_anew(server: FileServer, partial_path: Path) -> None:
+def test_changed_file_is_downloaded_from_the_start(server: FileServer, partial_path: Path) -> None:
     url = server.serve("/f", CONTENT, cuts=[400_000, 0, 0, 0, 0, 0])
     with pytest.raises(SourceUnavailable):
         fetch(url, partial_path)
@@ -85,71 +85,69 @@ def test_a_changed_file_is_fetched_anew(server: FileServer, partial_path: Path) 
     assert partial_path.read_bytes() == other
 
 
-def test_without_a_validator_only_a_digest_allows_to_continue(
-    server: FileServer, partial_path: Path
-) -> None:
+def test_resuming_without_etag_requires_a_digest(server: FileServer, partial_path: Path) -> None:
     url = server.serve("/f", CONTENT, etag=None)
-    for file, asked in ((UNKNOWN, None), (KNOWN, "bytes=1000-")):
+    for file, requested in ((UNKNOWN, None), (KNOWN, "bytes=1000-")):
         partial_path.write_bytes(CONTENT[:1000])
         server.log.clear()
         fetch(url, partial_path, file)
         assert partial_path.read_bytes() == CONTENT
-        assert [request.range for request in server.log] == [asked]
+        assert [request.range for request in server.log] == [requested]
 
 
-def test_a_server_without_ranges(server: FileServer, partial_path: Path) -> None:
+def test_server_without_range_support(server: FileServer, partial_path: Path) -> None:
     url = server.serve("/f", CONTENT, cuts=[300_000], ignores_range=True)
     fetch(url, partial_path)
     assert partial_path.read_bytes() == CONTENT
     assert len(server.log) == 2
 
 
-def test_a_server_that_always_cuts_is_given_up(server: FileServer, partial_path: Path) -> None:
+def test_retries_are_bounded(server: FileServer, partial_path: Path) -> None:
     url = server.serve("/f", CONTENT, cuts=[1000] * 50, ignores_range=True)
     with pytest.raises(SourceUnavailable):
         fetch(url, partial_path)
     assert len(server.log) < 10
 
 
-def test_a_partial_longer_than_the_file_starts_over(server: FileServer, partial_path: Path) -> None:
+def test_too_long_partial_file_starts_over(server: FileServer, partial_path: Path) -> None:
     partial_path.write_bytes(CONTENT + b"more")
     fetch(server.serve("/f", CONTENT), partial_path, KNOWN)
     assert partial_path.read_bytes() == CONTENT
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 410])
-def test_a_refusal_is_final(server: FileServer, partial_path: Path, status: int) -> None:
+def test_client_errors_are_not_retried(server: FileServer, partial_path: Path, status: int) -> None:
     url = server.serve("/f", b"", status=status)
     with pytest.raises(SourceUnavailable, match=str(status)):
         fetch(url, partial_path)
     assert len(server.log) == 1
 
 
-def test_an_overloaded_server_is_asked_again(server: FileServer, partial_path: Path) -> None:
+def test_overloaded_server_is_retried(server: FileServer, partial_path: Path) -> None:
     url = server.serve("/f", b"", status=503)
     with pytest.raises(SourceUnavailable, match="503"):
         fetch(url, partial_path)
     assert len(server.log) == 5
 
 
-def test_nobody_listens(server: FileServer, partial_path: Path) -> None:
+def test_connection_refused_is_an_error(server: FileServer, partial_path: Path) -> None:
     url = server.serve("/f", CONTENT).replace(server.address, "http://127.0.0.1:9")
     with pytest.raises(SourceUnavailable, match="cannot be reached"):
         fetch(url, partial_path)
 
 
-def test_another_size_than_promised(server: FileServer, partial_path: Path) -> None:
+def test_unexpected_size_is_rejected(server: FileServer, partial_path: Path) -> None:
     with pytest.raises(SourceUnavailable, match="another file"):
         fetch(server.serve("/f", CONTENT[:-1]), partial_path, KNOWN)
 
 
-def test_compressed_content_is_refused(server: FileServer, partial_path: Path) -> None:
+def test_compressed_content_is_rejected(server: FileServer, partial_path: Path) -> None:
     url = server.serve("/f", CONTENT, headers={"Content-Encoding": "gzip"})
     with pytest.raises(SourceUnavailable, match="encoding"):
         fetch(url, partial_path)
 
 
-def test_cancelling_keeps_what_arrived(server: FileServer, partial_path: Path) -> None:
+def test_cancelled_download_keeps_the_partial_file(server: FileServer, partial_path: Path) -> None:
     url = server.serve("/f", CONTENT, hold_after=500_000)
     seen = threading.Event()
 
@@ -163,7 +161,7 @@ def test_cancelling_keeps_what_arrived(server: FileServer, partial_path: Path) -
     assert 200_000 <= partial_path.stat().st_size <= 500_000
 
 
-def test_redirects_are_followed_without_the_token(server: FileServer, partial_path: Path) -> None:
+def test_redirect_to_another_host_drops_the_token(server: FileServer, partial_path: Path) -> None:
     there = server.serve("/there", CONTENT).replace("127.0.0.1", "localhost")
     url = server.serve("/f", b"", status=302, headers={"Location": there})
     fetch(url, partial_path, headers={"Authorization": "Bearer secret"})
@@ -174,16 +172,14 @@ def test_redirects_are_followed_without_the_token(server: FileServer, partial_pa
     ]
 
 
-def test_a_redirect_on_the_same_host_keeps_the_token(
-    server: FileServer, partial_path: Path
-) -> None:
+def test_redirect_on_the_same_host_keeps_the_token(server: FileServer, partial_path: Path) -> None:
     server.serve("/there", CONTENT)
     url = server.serve("/f", b"", status=307, headers={"Location": "/there"})
     fetch(url, partial_path, headers={"Authorization": "Bearer secret"})
     assert [request.headers.get("authorization") for request in server.log] == ["Bearer secret"] * 2
 
 
-def test_redirects_without_end(server: FileServer, partial_path: Path) -> None:
+def test_redirect_loop_is_an_error(server: FileServer, partial_path: Path) -> None:
     url = server.serve("/f", b"", status=302, headers={"Location": "/f"})
     with pytest.raises(SourceUnavailable, match="without end"):
         fetch(url, partial_path)
@@ -201,18 +197,18 @@ def test_redirects_without_end(server: FileServer, partial_path: Path) -> None:
         ("file:///etc/passwd", "without https"),
     ],
 )
-def test_a_public_host_cannot_send_us_inside(
+def test_public_host_cannot_redirect_to_a_private_address(
     partial_path: Path, location: str, reason: str
 ) -> None:
-    asked: list[str] = []
+    requested: list[str] = []
 
     def answer(request: httpx.Request) -> httpx.Response:
-        asked.append(request.url.host)
+        requested.append(request.url.host)
         return httpx.Response(302, headers={"Location": location})
 
     with pytest.raises(SourceUnavailable, match=reason):
         fetch("https://93.184.215.14/f", partial_path, transport=httpx.MockTransport(answer))
-    assert asked == ["93.184.215.14"]
+    assert requested == ["93.184.215.14"]
 
 
 @pytest.mark.parametrize(
@@ -225,12 +221,12 @@ def test_a_public_host_cannot_send_us_inside(
         "x",
     ],
 )
-def test_unsafe_addresses_are_not_asked(partial_path: Path, url: str) -> None:
+def test_unsafe_urls_are_rejected(partial_path: Path, url: str) -> None:
     with pytest.raises(SourceUnavailable):
         fetch(url, partial_path)
 
 
-def test_a_body_longer_than_the_promised_range(partial_path: Path) -> None:
+def test_body_longer_than_its_range_is_rejected(partial_path: Path) -> None:
     def answer(request: httpx.Request) -> httpx.Response:
         chunks = (CONTENT for _ in range(3))
         return httpx.Response(200, content=chunks)
@@ -240,7 +236,7 @@ def test_a_body_longer_than_the_promised_range(partial_path: Path) -> None:
     assert not partial_path.exists()
 
 
-def test_a_range_that_was_not_asked_for(partial_path: Path) -> None:
+def test_wrong_range_is_rejected(partial_path: Path) -> None:
     def answer(request: httpx.Request) -> httpx.Response:
         if "range" in request.headers:
             total = len(CONTENT)
@@ -253,7 +249,7 @@ def test_a_range_that_was_not_asked_for(partial_path: Path) -> None:
     assert partial_path.read_bytes() == CONTENT
 
 
-def test_a_web_page_is_no_file(server: FileServer, partial_path: Path) -> None:
+def test_html_page_is_rejected(server: FileServer, partial_path: Path) -> None:
     url = server.serve("/f", CONTENT, headers={"Content-Type": "text/html; charset=utf-8"})
     with pytest.raises(SourceUnavailable, match="web page instead of the file") as caught:
         fetch(url, partial_path, KNOWN)
@@ -261,7 +257,7 @@ def test_a_web_page_is_no_file(server: FileServer, partial_path: Path) -> None:
     assert not partial_path.exists()
 
 
-def test_a_refusal_may_have_an_explanation(server: FileServer, partial_path: Path) -> None:
+def test_error_contains_the_servers_explanation(server: FileServer, partial_path: Path) -> None:
     url = server.serve("/f", b"", status=403)
     with pytest.raises(SourceUnavailable) as caught:
         fetch(url, partial_path, refusals={403: ("It is for members", "Join.")})

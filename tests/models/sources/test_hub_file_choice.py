@@ -13,38 +13,38 @@ def choose(tag: str | None, *names: str) -> HubModel:
     return choose_model("o/r", [RemoteFile(name) for name in names], tag)
 
 
-def test_the_only_file_is_taken_whatever_its_name() -> None:
+def test_single_gguf_is_chosen_whatever_its_name() -> None:
     assert choose(None, "gemma.it.gguf").paths == ("gemma.it.gguf",)
 
 
-def test_what_else_there_is_is_said() -> None:
+def test_hint_lists_available_quantizations() -> None:
     with pytest.raises(ModelNotFound) as caught:
         choose("Q2_K", "m-Q8_0.gguf", "m-Q4_0.gguf")
     assert caught.value.hint == "It has: Q4_0, Q8_0."
 
 
-def test_all_parts_in_order() -> None:
+def test_all_shards_in_order() -> None:
     names = [f"Q8_0/m-Q8_0-0000{number}-of-00003.gguf" for number in (3, 1, 2)]
     found = choose("Q8_0", *names)
     assert found.paths == tuple(sorted(names))
     assert [file.name for file in found.files] == [name[5:] for name in sorted(names)]
 
 
-def test_parts_that_are_not_all_there_are_no_model() -> None:
+def test_incomplete_shards_are_not_a_model() -> None:
     with pytest.raises(ModelNotFound, match="no Q8_0"):
         choose("Q8_0", "m-Q8_0-00001-of-00002.gguf", "m-Q4_0.gguf")
 
 
-def test_a_file_at_the_top_comes_before_one_in_a_folder() -> None:
+def test_top_level_file_precedes_one_in_a_folder() -> None:
     assert choose("Q8_0", "old/m-Q8_0.gguf", "z-Q8_0.gguf").paths == ("z-Q8_0.gguf",)
 
 
-def test_names_that_no_file_here_may_have() -> None:
+def test_unsafe_file_names_are_ignored() -> None:
     with pytest.raises(ModelNotFound):
         choose(None, "../m-Q8_0.gguf\n", ".hidden.gguf", "a b.gguf")
 
 
-def test_safetensors_with_what_describes_them() -> None:
+def test_safetensors_with_config_and_tokenizer() -> None:
     found = choose(
         None, *SOUND, "tokenizer_config.json", "pytorch_model.bin", "modeling_x.py", "onnx/m.onnx",
         "consolidated.safetensors", "README.md",
@@ -55,7 +55,7 @@ def test_safetensors_with_what_describes_them() -> None:
     assert choose("SAFETENSORS", *SOUND, *parts, "m-Q8_0.gguf").paths[2:] == parts
 
 
-def test_gguf_comes_first_where_both_are() -> None:
+def test_gguf_is_preferred_over_safetensors() -> None:
     assert choose(None, *SOUND, "m-Q8_0.gguf").tag == "Q8_0"
 
 
@@ -67,11 +67,11 @@ def test_gguf_comes_first_where_both_are() -> None:
         (("adapter_config.json", "adapter_model.safetensors"), "adapter"),
     ],
 )
-def test_repositories_that_are_refused(names: tuple[str, ...], reason: str) -> None:
+def test_unsupported_repositories_are_rejected(names: tuple[str, ...], reason: str) -> None:
     with pytest.raises(UnsupportedModel, match=reason):
         choose(None, *names)
 
 
-def test_a_repository_without_a_model() -> None:
+def test_repository_without_a_model() -> None:
     with pytest.raises(ModelNotFound, match="neither GGUF"):
         choose(None, "README.md", "mmproj-F16.gguf")

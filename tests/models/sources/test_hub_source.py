@@ -52,7 +52,7 @@ def serve_repository(server: FileServer, *names: str) -> None:
     server.serve("/api/models/own/Repo-GGUF", body, headers={"Content-Type": "application/json"})
 
 
-def test_a_listed_file_is_found_with_its_digest(server: FileServer) -> None:
+def test_listed_file_has_its_digest(server: FileServer) -> None:
     serve_repository(server, "README.md", "m-Q8_0.gguf", "m-Q4_K_M.gguf", "mmproj-m-F16.gguf")
     found = find_model("own/Repo-GGUF", None, endpoint=server.address)
     assert found.files == (RemoteFile("m-Q4_K_M.gguf", len(CONTENT), DIGEST),)
@@ -60,7 +60,7 @@ def test_a_listed_file_is_found_with_its_digest(server: FileServer) -> None:
     assert find_model("own/Repo-GGUF", "Q8_0", endpoint=server.address).paths == ("m-Q8_0.gguf",)
 
 
-def test_the_file_is_fetched_with_the_token(
+def test_file_is_fetched_with_the_token(
     server: FileServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HF_TOKEN", "hf_secret")
@@ -74,7 +74,7 @@ def test_the_file_is_fetched_with_the_token(
     assert server.log[0].headers["authorization"] == "Bearer hf_secret"
 
 
-def test_requests_tell_nothing_about_the_machine(server: FileServer) -> None:
+def test_requests_contain_nothing_about_the_machine(server: FileServer) -> None:
     serve_repository(server, "m-Q8_0.gguf")
     find_model("own/Repo-GGUF", None, endpoint=server.address)
     assert [request.path.partition("?")[0] for request in server.log] == [
@@ -83,19 +83,19 @@ def test_requests_tell_nothing_about_the_machine(server: FileServer) -> None:
     assert "torch" not in server.log[0].headers["user-agent"]
 
 
-def test_a_missing_repository(server: FileServer) -> None:
+def test_missing_repository_is_an_error(server: FileServer) -> None:
     server.serve("/api/models/own/none", b"", status=404, headers={"X-Error-Code": "RepoNotFound"})
     with pytest.raises(ModelNotFound, match="own/none"):
         find_model("own/none", None, endpoint=server.address)
 
 
-def test_a_hub_that_fails(server: FileServer) -> None:
+def test_hub_error_is_reported(server: FileServer) -> None:
     server.serve("/api/models/own/broken", b"", status=500)
     with pytest.raises(SourceUnavailable, match="cannot list"):
         find_model("own/broken", None, endpoint=server.address)
 
 
-def test_no_hub(tmp_path: Path) -> None:
+def test_unreachable_hub_is_an_error(tmp_path: Path) -> None:
     source = HubSource("own/Repo-GGUF", "m.gguf", endpoint="http://127.0.0.1:9")
     with (
         PartialFile(tmp_path / "p") as partial,
@@ -107,7 +107,7 @@ def test_no_hub(tmp_path: Path) -> None:
     assert caught.value.hint == "Check the connection and pull again."
 
 
-def test_the_offline_switch(
+def test_offline_setting_prevents_requests(
     server: FileServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
@@ -133,7 +133,7 @@ def fetch(server: FileServer, path: Path) -> None:
         ("hf_secret", 403, ("may not read hf.co/own/gated", "huggingface.co/own/gated", "by hand")),
     ],
 )
-def test_gated_files_say_where_to_accept_the_terms(
+def test_gated_file_error_names_the_page_with_the_terms(
     server: FileServer,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -147,12 +147,14 @@ def test_gated_files_say_where_to_accept_the_terms(
     server.serve("/own/gated/resolve/main/m.gguf", b"", status=status)
     with caplog.at_level("DEBUG"), pytest.raises(SourceUnavailable) as caught:
         fetch(server, tmp_path / "p")
-    said = f"{caught.value.message} {caught.value.hint}"
-    assert all(word in said for word in words)
-    assert "hf_secret" not in said + caplog.text
+    message = f"{caught.value.message} {caught.value.hint}"
+    assert all(word in message for word in words)
+    assert "hf_secret" not in message + caplog.text
 
 
-def test_a_gated_listing_says_the_same(server: FileServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gated_listing_error_names_the_page_with_the_terms(
+    server: FileServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("HF_TOKEN", "hf_secret")
     body, headers = b'{"error": "gated"}', {"X-Error-Code": "GatedRepo"}
     server.serve("/api/models/own/gated", body, status=403, headers=headers)
@@ -161,10 +163,10 @@ def test_a_gated_listing_says_the_same(server: FileServer, monkeypatch: pytest.M
     assert "https://huggingface.co/own/gated" in (caught.value.hint or "")
 
 
-def test_the_token_stays_with_the_hub(
+def test_token_is_sent_only_to_the_hub(
     server: FileServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The hub sends downloads elsewhere, to an address with a signature of its own."""
+    """Downloads are redirected to another host, with a signed URL."""
     monkeypatch.setenv("HF_TOKEN", "hf_secret")
     there = server.serve("/cdn", CONTENT).replace("127.0.0.1", "localhost")
     headers = {"Location": there}
@@ -177,8 +179,8 @@ def test_the_token_stays_with_the_hub(
     ]
 
 
-class Inside:
-    """A server of this network, with a certificate for the name of the hub."""
+class PrivateServer:
+    """A TLS server in this network, with a certificate for the hub's name."""
 
     def __init__(self, authority: trustme.CA) -> None:
         self.heads: list[str] = []
@@ -212,17 +214,19 @@ def authority() -> trustme.CA:
 
 
 @pytest.fixture
-def inside(authority: trustme.CA, monkeypatch: pytest.MonkeyPatch) -> Iterator[Inside]:
-    """Where somebody who answers questions for names makes `hub.example` lead."""
-    found = Inside(authority)
+def private_server(
+    authority: trustme.CA, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[PrivateServer]:
+    """Make `hub.example` resolve to a server in this network, as a forged DNS answer would."""
+    found = PrivateServer(authority)
     resolve = socket.getaddrinfo
 
-    def lie(host: Any, *rest: Any, **more: Any) -> Any:
+    def resolve_to_private(host: Any, *rest: Any, **more: Any) -> Any:
         return resolve(
             "127.0.0.1" if host in ("hub.example", b"hub.example") else host, *rest, **more
         )
 
-    monkeypatch.setattr("socket.getaddrinfo", lie)
+    monkeypatch.setattr("socket.getaddrinfo", resolve_to_private)
     thread = Thread(target=found.server.serve_forever, args=(0.02,))
     thread.start()
     yield found
@@ -232,19 +236,19 @@ def inside(authority: trustme.CA, monkeypatch: pytest.MonkeyPatch) -> Iterator[I
 
 
 @pytest.mark.parametrize("trusted", [False, True])
-def test_a_hub_whose_name_leads_inside_is_told_nothing(
-    inside: Inside,
+def test_forged_hub_address_requires_a_trusted_certificate(
+    private_server: PrivateServer,
     authority: trustme.CA,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     trusted: bool,
 ) -> None:
-    """Its certificate decides; only who has one that this machine trusts is asked."""
+    """Without a certificate that this machine trusts, no request is sent."""
     monkeypatch.setenv("HF_TOKEN", "hf_secret")
     if trusted:
         authority.cert_pem.write_to_path(tmp_path / "ca.pem")
         monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca.pem"))
-    source = HubSource("own/Repo-GGUF", "m.gguf", endpoint=inside.endpoint)
+    source = HubSource("own/Repo-GGUF", "m.gguf", endpoint=private_server.endpoint)
     with PartialFile(tmp_path / "p") as partial:
 
         def fetch() -> None:
@@ -254,10 +258,10 @@ def test_a_hub_whose_name_leads_inside_is_told_nothing(
 
         if trusted:
             fetch()
-            assert "hf_secret" in inside.heads[0]
+            assert "hf_secret" in private_server.heads[0]
             return
         with pytest.raises(SourceUnavailable, match=r"(?i)certificate"):
             fetch()
     with pytest.raises(SourceUnavailable, match="cannot list"):
-        find_model("own/Repo-GGUF", None, endpoint=inside.endpoint)
-    assert inside.heads == []
+        find_model("own/Repo-GGUF", None, endpoint=private_server.endpoint)
+    assert private_server.heads == []

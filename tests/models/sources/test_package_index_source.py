@@ -22,13 +22,13 @@ from ingle.models.sources.download_source import RemoteFile, Transfer
 from ingle.models.sources.package_index_source import PackageIndexSource, find_client
 from ingle.models.sources.partial_file import PartialFile
 
-# A small wheel that is not going to change: its largest file, and one named.
+# A small wheel that will not change: its largest file, and a named one.
 SIX = "six==1.17.0"
 SIX_PY = "c51c91f703d3d4b3696c923cb5fec213e05e75d9215393befac7f2fa6a3904df"
 LICENSE_BYTES = 1066
 
 
-# Stands in for pip where a test needs to know what was asked, or a client that hangs: it takes
+# Stands in for pip where a test checks its calls or needs a client that hangs: it takes
 # `download … -d FOLDER NAME==VERSION` and copies NAME.whl from the folder of its own script.
 CLIENT = """
 import os, pathlib, shutil, sys, time
@@ -51,7 +51,7 @@ shutil.copy(here / (name + ".whl"), folder)
 """
 
 
-# Fetches from that client in a process of its own.
+# Fetches from that client in a child process.
 FETCH = """
 import sys
 import tarfile
@@ -129,7 +129,7 @@ def real_clients() -> list[tuple[str, ...] | None]:
 @pytest.mark.slow
 @pytest.mark.parametrize("command", real_clients(), ids=["pip", "uv"])
 @pytest.mark.parametrize("member", [None, "six-1.17.0.dist-info/LICENSE"])
-def test_a_real_wheel(
+def test_real_wheel(
     target: Path,
     command: tuple[str, ...] | None,
     member: str | None,
@@ -150,7 +150,7 @@ def test_a_real_wheel(
 
 
 @pytest.mark.slow
-def test_a_requirement_that_does_not_exist(target: Path) -> None:
+def test_missing_requirement_is_an_error(target: Path) -> None:
     source = PackageIndexSource(["six==0.0.0.0.99"])
     with pytest.raises(SourceUnavailable, match=r"gave no six==0.0.0.0.99: No matching"):
         fetch(source, target)
@@ -169,7 +169,7 @@ def test_parts_are_joined_in_order(client: FakeClient, target: Path) -> None:
     assert_tidy(target)
 
 
-def test_parts_that_are_here_are_not_asked_for_again(client: FakeClient, target: Path) -> None:
+def test_downloaded_parts_are_not_requested_again(client: FakeClient, target: Path) -> None:
     client.offer("a", big=b"1" * 5000)
     client.offer("c", big=b"3" * 100)
     source = PackageIndexSource(["a==1", "b==1", "c==1"], client=client.command)
@@ -182,41 +182,41 @@ def test_parts_that_are_here_are_not_asked_for_again(client: FakeClient, target:
     assert client.asked == ["a==1", "b==1", "b==1", "c==1"]
 
 
-def test_what_another_source_left_is_not_built_upon(client: FakeClient, target: Path) -> None:
+def test_partial_file_of_another_source_is_not_resumed(client: FakeClient, target: Path) -> None:
     client.offer("a", big=b"1" * 5000)
     target.write_bytes(b"from elsewhere")
     fetch(PackageIndexSource(["a==1"], client=client.command), target)
     assert target.read_bytes() == b"1" * 5000
 
 
-def test_the_last_line_of_the_client_is_the_reason(client: FakeClient, target: Path) -> None:
+def test_error_contains_the_clients_last_line(client: FakeClient, target: Path) -> None:
     client.set("fail", "no such version")
     with pytest.raises(SourceUnavailable, match=r"gave no a==1: no such version\.$"):
         fetch(PackageIndexSource(["a==1"], client=client.command), target)
     assert_tidy(target)
 
 
-def test_a_client_without_room(client: FakeClient, target: Path) -> None:
+def test_full_disk_in_the_client_is_reported(client: FakeClient, target: Path) -> None:
     client.set("fail", "Could not install: [Errno 28] No space left on device")
     with pytest.raises(DiskFull):
         fetch(PackageIndexSource(["a==1"], client=client.command), target)
     assert_tidy(target)
 
 
-def test_a_client_that_is_not_there(target: Path, tmp_path: Path) -> None:
+def test_missing_client_is_an_error(target: Path, tmp_path: Path) -> None:
     with pytest.raises(SourceUnavailable, match="gave no"):
         fetch(PackageIndexSource(["a==1"], client=[str(tmp_path / "none")]), target)
 
 
 @pytest.mark.parametrize("content", [b"", b"no archive", b"PK\x03\x04" + bytes(100)])
-def test_a_damaged_wheel(client: FakeClient, target: Path, content: bytes) -> None:
+def test_damaged_wheel_is_rejected(client: FakeClient, target: Path, content: bytes) -> None:
     (client.folder / "a.whl").write_bytes(content)
     with pytest.raises(SourceUnavailable, match="damaged"):
         fetch(PackageIndexSource(["a==1"], client=client.command), target)
     assert_tidy(target)
 
 
-def test_a_wheel_with_changed_bytes(client: FakeClient, target: Path) -> None:
+def test_wheel_with_wrong_checksum_is_rejected(client: FakeClient, target: Path) -> None:
     client.offer("a", big=bytes(range(256)) * 100)
     wheel = client.folder / "a.whl"
     content = bytearray(wheel.read_bytes())
@@ -226,14 +226,14 @@ def test_a_wheel_with_changed_bytes(client: FakeClient, target: Path) -> None:
         fetch(PackageIndexSource(["a==1"], client=client.command), target)
 
 
-def test_a_bomb_is_not_unpacked(client: FakeClient, target: Path) -> None:
+def test_zip_bomb_is_rejected(client: FakeClient, target: Path) -> None:
     client.offer("a", big=bytes(50 << 20))
     with pytest.raises(SourceUnavailable, match="more than"):
         fetch(PackageIndexSource(["a==1"], client=client.command), target, RemoteFile("f", 1000))
     assert not target.exists()
 
 
-def test_a_missing_member(client: FakeClient, target: Path) -> None:
+def test_missing_member_is_an_error(client: FakeClient, target: Path) -> None:
     client.offer("a", big=b"1")
     with pytest.raises(SourceUnavailable, match="no file other"):
         fetch(PackageIndexSource(["a==1"], member="other", client=client.command), target)
@@ -257,7 +257,7 @@ def wait_until(condition: Callable[[], object]) -> None:
         time.sleep(0.02)
 
 
-def test_cancelling_ends_the_client(client: FakeClient, target: Path) -> None:
+def test_cancelling_kills_the_client(client: FakeClient, target: Path) -> None:
     client.set("hang")
     asked = threading.Event()
 
@@ -272,7 +272,7 @@ def test_cancelling_ends_the_client(client: FakeClient, target: Path) -> None:
     assert_tidy(target)
 
 
-def test_progress_counts_what_the_client_has(client: FakeClient, target: Path) -> None:
+def test_progress_counts_bytes_of_the_client(client: FakeClient, target: Path) -> None:
     client.set("hang")
     client.offer("a", big=b"1" * 5000)
     reports: list[int] = []
@@ -289,7 +289,7 @@ def test_progress_counts_what_the_client_has(client: FakeClient, target: Path) -
     assert reports[-1] == 5000
 
 
-def test_a_killed_download_ends_the_client(
+def test_client_ends_with_a_killed_download(
     client: FakeClient, target: Path, tmp_path: Path
 ) -> None:
     client.set("hang")
@@ -307,7 +307,7 @@ def find_nothing(name: str) -> None:
     return
 
 
-def test_a_client_is_found() -> None:
+def test_pip_or_uv_is_found() -> None:
     assert find_client() == (sys.executable, "-P", "-m", "pip")
 
 
@@ -326,7 +326,7 @@ def test_neither_pip_nor_uv(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def volumes(content: bytes, *, method: int = zipfile.ZIP_DEFLATED) -> list[bytes]:
-    """A zip archive with the file `in/f` between two others, cut into pieces of 4,000 bytes."""
+    """Return a zip archive with `in/f` between two other files, in volumes of 4,000 bytes."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", method) as archive:
         archive.writestr("before", os.urandom(9000))
@@ -336,7 +336,7 @@ def volumes(content: bytes, *, method: int = zipfile.ZIP_DEFLATED) -> list[bytes
     return [whole[start : start + 4000] for start in range(0, len(whole), 4000)]
 
 
-def test_a_file_in_the_last_volumes_of_an_archive(client: FakeClient, target: Path) -> None:
+def test_file_in_the_last_volumes_of_an_archive(client: FakeClient, target: Path) -> None:
     content = os.urandom(12_000)
     pieces = volumes(content)
     for number, piece in enumerate(pieces):
@@ -350,7 +350,7 @@ def test_a_file_in_the_last_volumes_of_an_archive(client: FakeClient, target: Pa
     assert_tidy(target)
 
 
-def test_volumes_that_are_here_are_not_asked_for_again(client: FakeClient, target: Path) -> None:
+def test_downloaded_volumes_are_not_requested_again(client: FakeClient, target: Path) -> None:
     content = os.urandom(12_000)
     pieces = volumes(content)
     needed = [f"v{number}==1" for number in range(len(pieces))]
@@ -374,7 +374,7 @@ def test_volumes_that_are_here_are_not_asked_for_again(client: FakeClient, targe
         (12_000, 3, "in/f", "begins in a part that is not listed"),
     ],
 )
-def test_an_archive_without_the_file(
+def test_archive_without_the_file_is_an_error(
     client: FakeClient, target: Path, size: int, first: int, archived: str, words: str
 ) -> None:
     pieces = volumes(os.urandom(12_000))
@@ -387,8 +387,8 @@ def test_an_archive_without_the_file(
     assert not target.exists()
 
 
-def test_an_archive_that_lies_about_its_size(client: FakeClient, target: Path) -> None:
-    """The list of members says 5,000 bytes, and the packed data would go on for 50 million."""
+def test_archive_with_a_wrong_size_is_rejected(client: FakeClient, target: Path) -> None:
+    """The directory claims 5,000 bytes, but the packed data would expand to 50 million."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("in/f", bytes(50_000_000))
@@ -400,7 +400,7 @@ def test_an_archive_that_lies_about_its_size(client: FakeClient, target: Path) -
     assert not target.exists()
 
 
-def test_a_joined_archive_has_a_largest_size(client: FakeClient, target: Path) -> None:
+def test_joined_archive_size_is_bounded(client: FakeClient, target: Path) -> None:
     client.offer("a", volume=bytes(80 << 20))
     source = PackageIndexSource(["a==1"], archived="in/f", client=client.command)
     with pytest.raises(SourceUnavailable, match="more than the expected file"):
@@ -418,7 +418,7 @@ build_wheel = None
 
 @pytest.fixture
 def offered_sdist(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[str, Path]:
-    """The digest of a source archive that pip finds, and what appears if its code is run."""
+    """Return the digest of a source archive that pip finds, and the trace of running its code."""
     trace, offers = tmp_path / "trace", tmp_path / "offers"
     offers.mkdir()
     path = offers / "carrier-1.0.tar.gz"
@@ -445,9 +445,7 @@ def sdist_source(sha256: str, member: str = "data/f") -> PackageIndexSource:
 
 
 @pytest.mark.parametrize("member", ["data/f", "data/g", "data"])
-def test_one_file_of_what_the_client_unpacked(
-    client: FakeClient, target: Path, member: str
-) -> None:
+def test_file_of_an_unpacked_source_archive(client: FakeClient, target: Path, member: str) -> None:
     (client.folder / "unpacked" / "data").mkdir(parents=True)
     (client.folder / "unpacked" / "data" / "f").write_bytes(b"f" * 5000)
     source = PackageIndexSource(
@@ -463,7 +461,9 @@ def test_one_file_of_what_the_client_unpacked(
 
 
 @pytest.mark.slow
-def test_a_file_in_a_source_archive(target: Path, offered_sdist: tuple[str, Path]) -> None:
+def test_file_is_extracted_from_a_source_archive_without_running_it(
+    target: Path, offered_sdist: tuple[str, Path]
+) -> None:
     sha256, trace = offered_sdist
     fetch(sdist_source(sha256), target, RemoteFile("f", 5000))
     assert target.read_bytes() == b"f" * 5000
@@ -472,7 +472,7 @@ def test_a_file_in_a_source_archive(target: Path, offered_sdist: tuple[str, Path
 
 
 @pytest.mark.slow
-def test_a_source_archive_with_another_digest(
+def test_source_archive_with_another_digest_is_rejected(
     target: Path, offered_sdist: tuple[str, Path]
 ) -> None:
     with pytest.raises(SourceUnavailable, match=r"gave no carrier==1\.0"):
@@ -486,7 +486,7 @@ def test_a_source_archive_with_another_digest(
     ("member", "size", "words"),
     [("data/g", 5000, "gave no carrier"), ("data/f", 4000, "holds 5000 bytes")],
 )
-def test_a_source_archive_without_the_file(
+def test_source_archive_without_the_file_is_an_error(
     target: Path, offered_sdist: tuple[str, Path], member: str, size: int, words: str
 ) -> None:
     with pytest.raises(SourceUnavailable, match=words):

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.quick
 
 @contextmanager
 def largest_file(size: int) -> Generator[None]:
-    """Let the kernel refuse to grow files: the closest to a full disk without being root."""
+    """Limit the file size, which is close to a full disk without being root."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
     try:
@@ -25,7 +25,7 @@ def largest_file(size: int) -> Generator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-def test_bytes_and_notes_stay_for_the_next_attempt(tmp_path: Path) -> None:
+def test_bytes_and_metadata_are_kept_for_the_next_attempt(tmp_path: Path) -> None:
     path = tmp_path / "f.partial"
     with PartialFile(path) as partial:
         partial.append(b"abc")
@@ -40,13 +40,13 @@ def test_bytes_and_notes_stay_for_the_next_attempt(tmp_path: Path) -> None:
     assert path.read_bytes() == b"abcxyz"
 
 
-def test_damaged_notes_are_no_notes(tmp_path: Path) -> None:
+def test_damaged_metadata_is_ignored(tmp_path: Path) -> None:
     (tmp_path / "f.json").write_text('{"parts": "many"}')
     with PartialFile(tmp_path / "f") as partial:
         assert partial.notes == PartialNotes()
 
 
-def test_publishing_leaves_the_file_alone(tmp_path: Path) -> None:
+def test_publish_leaves_only_the_file(tmp_path: Path) -> None:
     with PartialFile(tmp_path / "f.partial") as partial:
         partial.append(b"abc")
         partial.save_notes()
@@ -57,7 +57,7 @@ def test_publishing_leaves_the_file_alone(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir() if path.is_file()] == ["f"]
 
 
-def test_discarding_leaves_nothing(tmp_path: Path) -> None:
+def test_discard_removes_all_files(tmp_path: Path) -> None:
     with PartialFile(tmp_path / "f.partial") as partial:
         partial.append(b"abc")
         partial.save_notes()
@@ -65,7 +65,7 @@ def test_discarding_leaves_nothing(tmp_path: Path) -> None:
     assert [path for path in tmp_path.iterdir() if path.is_file()] == []
 
 
-def test_no_room(tmp_path: Path) -> None:
+def test_full_disk_is_an_error(tmp_path: Path) -> None:
     with (
         PartialFile(tmp_path / "f") as partial,
         largest_file(100_000),
@@ -75,7 +75,7 @@ def test_no_room(tmp_path: Path) -> None:
     assert caught.value.hint
 
 
-def test_a_link_is_not_followed(tmp_path: Path) -> None:
+def test_symlink_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "precious").write_text("mine")
     (tmp_path / "f.partial").symlink_to(tmp_path / "precious")
     with pytest.raises(PullFailed):
@@ -83,6 +83,6 @@ def test_a_link_is_not_followed(tmp_path: Path) -> None:
     assert (tmp_path / "precious").read_text() == "mine"
 
 
-def test_a_folder_that_is_gone(tmp_path: Path) -> None:
+def test_removed_folder_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(PullFailed, match="cannot be written"):
         PartialFile(tmp_path / "none" / "f")

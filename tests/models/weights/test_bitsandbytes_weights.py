@@ -21,7 +21,7 @@ from ingle.models.weights.safetensors_weights import SafetensorsWeights
 
 @functools.cache
 def bitsandbytes() -> Any:
-    """Imported by the first test that needs it: it takes seconds."""
+    """Import bitsandbytes in the first test that needs it, because that takes seconds."""
     return importlib.import_module("bitsandbytes")
 
 
@@ -33,7 +33,7 @@ Tensors = dict[str, torch.Tensor]
 def quantized(
     rows: int, columns: int, dtype: torch.dtype = torch.bfloat16, **options: Any
 ) -> tuple[Tensors, torch.Tensor]:
-    """A layer's tensors as bitsandbytes saves them, and the values that it computes with."""
+    """Return a layer's tensors as bitsandbytes saves them, and its dequantised values."""
     options = {"quant_type": "nf4", "compress_statistics": True, **options}
     layer = bitsandbytes().nn.Linear4bit(columns, rows, bias=False, compute_dtype=dtype, **options)
     weight = torch.randn(rows, columns, generator=torch.Generator().manual_seed(1)) * 0.02
@@ -54,7 +54,7 @@ def open_folder(folder: Path, tensors: Tensors) -> BitsandbytesWeights:
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("nested", [True, False])
-def test_values_are_those_that_bitsandbytes_computes_with(
+def test_values_equal_those_of_bitsandbytes(
     tmp_path: Path, dtype: torch.dtype, nested: bool
 ) -> None:
     tensors, values = quantized(96, 256, dtype, compress_statistics=nested)
@@ -72,7 +72,7 @@ def test_values_are_those_that_bitsandbytes_computes_with(
     assert torch.equal(dequantize_nf4(found, dtype), values)
 
 
-def test_storage_in_another_dtype(tmp_path: Path) -> None:
+def test_codes_stored_in_another_dtype(tmp_path: Path) -> None:
     tensors, values = quantized(64, 128, quant_storage=torch.bfloat16)
     assert tensors[NAME].dtype == torch.bfloat16
     found = open_folder(tmp_path, tensors).get(NAME)
@@ -80,9 +80,9 @@ def test_storage_in_another_dtype(tmp_path: Path) -> None:
     assert torch.equal(dequantize_nf4(found, torch.bfloat16), values)
 
 
-# Not 48 or 80, of which bitsandbytes reads wrong scales where it uses AVX-512.
+# Not 48 or 80, for which bitsandbytes reads wrong scales when it uses AVX-512.
 @pytest.mark.parametrize("columns", [40, 100])
-def test_rows_that_are_not_whole_blocks(tmp_path: Path, columns: int) -> None:
+def test_rows_that_do_not_fill_blocks(tmp_path: Path, columns: int) -> None:
     tensors, values = quantized(24, columns)
     found = open_folder(tmp_path, tensors).get(NAME)
     assert isinstance(found, torch.Tensor)
@@ -90,20 +90,20 @@ def test_rows_that_are_not_whole_blocks(tmp_path: Path, columns: int) -> None:
     assert torch.equal(found, values)
 
 
-def test_fp4_is_refused(tmp_path: Path) -> None:
+def test_fp4_is_rejected(tmp_path: Path) -> None:
     tensors, _ = quantized(32, 64, quant_type="fp4")
     with pytest.raises(UnsupportedModel, match="the type 'fp4' of bitsandbytes"):
         open_folder(tmp_path, tensors)
 
 
-def test_eight_bits_are_refused(tmp_path: Path) -> None:
+def test_8_bit_is_rejected(tmp_path: Path) -> None:
     tensors = {NAME: torch.zeros(4, 4, dtype=torch.int8), "SCB": torch.ones(4)}
     with pytest.raises(UnsupportedModel, match=f"stores '{NAME}' as I8"):
         open_folder(tmp_path, tensors).get(NAME)
 
 
 def state(**changes: Any) -> Callable[[Tensors], None]:
-    """Changes the description; None removes a key."""
+    """Change the quantisation state; None removes a key."""
 
     def change(tensors: Tensors) -> None:
         name = NAME + ".quant_state.bitsandbytes__nf4"
@@ -167,7 +167,7 @@ DAMAGES: dict[str, Callable[[Tensors], object]] = {
 
 
 @pytest.mark.parametrize("name", DAMAGES)
-def test_damaged_checkpoints_are_refused(tmp_path: Path, name: str) -> None:
+def test_damaged_checkpoints_are_rejected(tmp_path: Path, name: str) -> None:
     tensors, _ = quantized(96, 64)
     DAMAGES[name](tensors)
     with pytest.raises(InvalidModel) as caught:
@@ -176,14 +176,14 @@ def test_damaged_checkpoints_are_refused(tmp_path: Path, name: str) -> None:
     assert len(caught.value.message) < 600
 
 
-def test_values_that_are_not_those_of_nf4_are_refused(tmp_path: Path) -> None:
+def test_code_table_must_be_that_of_nf4(tmp_path: Path) -> None:
     tensors, _ = quantized(96, 64)
     tensors[NAME + ".quant_map"][3] += 0.01
     with pytest.raises(UnsupportedModel, match="sixteen values"):
         open_folder(tmp_path, tensors).get(NAME)
 
 
-def test_a_dtype_is_needed_where_codes_cannot_stay(tmp_path: Path) -> None:
+def test_dtype_is_required_if_weights_are_dequantised(tmp_path: Path) -> None:
     tensors, _ = quantized(24, 40)
     state(dtype="complex64")(tensors)
     with pytest.raises(InvalidModel, match="no dtype"):
@@ -192,7 +192,7 @@ def test_a_dtype_is_needed_where_codes_cannot_stay(tmp_path: Path) -> None:
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(changes=st.lists(st.tuples(st.integers(0, 400), st.integers(0, 255)), min_size=1))
-def test_any_description_ends_in_a_sentence_or_in_weights(
+def test_random_quantisation_states_give_weights_or_an_error(
     tmp_path: Path, changes: list[tuple[int, int]]
 ) -> None:
     tensors, _ = quantized(64, 64)

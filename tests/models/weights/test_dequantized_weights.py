@@ -26,7 +26,7 @@ class Stored:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_matrices_become_plain_ones(dtype: torch.dtype) -> None:
+def test_quantised_matrices_are_dequantised(dtype: torch.dtype) -> None:
     blocks = torch.arange(4 * 34, dtype=torch.uint8).view(4, 34)
     quantized, norm = QuantizedTensor("Q8_0", blocks, 32), torch.randn(32)
     half = torch.randn(4, 32).half()

@@ -46,7 +46,7 @@ def values(tensor: torch.Tensor) -> list[float]:
     return [float(value) for value in tensor]
 
 
-def test_alternating_rows_become_halves() -> None:
+def test_interleaved_rotary_rows_become_halves() -> None:
     rows = torch.arange(8)[:, None].expand(8, 16).clone()
     found = GGUFTensorNames(Raw({"blk.0.attn_k.weight": rows}), config("llama")).get(
         "blk.0.attn_k.weight"
@@ -55,13 +55,13 @@ def test_alternating_rows_become_halves() -> None:
     assert values(found[:, 0]) == [0, 2, 1, 3, 4, 6, 5, 7]
 
 
-def test_families_that_rotate_halves_keep_their_rows() -> None:
+def test_families_with_split_rotation_keep_their_rows() -> None:
     rows = torch.randn(8, 16)
     weights = GGUFTensorNames(Raw({"blk.0.attn_k.weight": rows}), config("qwen2"))
     assert weights.get("blk.0.attn_k.weight") is rows
 
 
-def test_quantised_rows_move_whole() -> None:
+def test_quantised_rows_are_moved_as_a_whole() -> None:
     data = torch.arange(16, dtype=torch.uint8)[:, None].expand(16, 18).contiguous()
     raw = Raw({"blk.0.attn_q.weight": QuantizedTensor("Q4_0", data, 32)})
     found = GGUFTensorNames(raw, config("granite")).get("blk.0.attn_q.weight")
@@ -78,7 +78,7 @@ def test_biases_are_reordered_like_their_rows() -> None:
     assert values(found) == [0, 2, 1, 3, 4, 6, 5, 7]
 
 
-def test_fused_attention_is_split_in_any_family() -> None:
+def test_fused_qkv_is_split_in_any_family() -> None:
     raw = Raw({"blk.0.attn_qkv.weight": torch.arange(32.0)[:, None].expand(32, 16)})
     weights = GGUFTensorNames(raw, config("phi3"))
     names = [f"blk.0.attn_{letter}.weight" for letter in "qkv"]
@@ -89,7 +89,7 @@ def test_fused_attention_is_split_in_any_family() -> None:
     assert [float(part[0, 0]) for part in rows if isinstance(part, torch.Tensor)] == [0, 16, 24]
 
 
-def test_phi3_has_gate_and_up_in_one() -> None:
+def test_fused_gate_and_up_of_phi3_is_split() -> None:
     raw = Raw({"blk.0.ffn_up.weight": torch.arange(12.0)[:, None].expand(12, 16)})
     weights = GGUFTensorNames(raw, config("phi3"))
     gate, up = weights.get("blk.0.ffn_gate.weight"), weights.get("blk.0.ffn_up.weight")
@@ -98,7 +98,7 @@ def test_phi3_has_gate_and_up_in_one() -> None:
     assert (values(gate[:, 0]), values(up[:, 0])) == ([*range(6)], [*range(6, 12)])
 
 
-def test_factors_belong_to_the_configuration() -> None:
+def test_rope_factors_are_not_weights() -> None:
     raw = Raw({"rope_freqs.weight": torch.ones(2), "output_norm.weight": torch.ones(16)})
     weights = GGUFTensorNames(raw, config("llama"))
     assert list(weights.names) == ["output_norm.weight"]
@@ -108,9 +108,7 @@ def test_factors_belong_to_the_configuration() -> None:
 
 @pytest.mark.parametrize("shape", [(), (3,), (7, 16), (40, 16)])
 @pytest.mark.parametrize("name", ["blk.0.attn_q.weight", "blk.0.attn_qkv.weight"])
-def test_a_tensor_of_the_wrong_shape_is_left_to_whoever_takes_it(
-    name: str, shape: tuple[int, ...]
-) -> None:
+def test_tensor_of_the_wrong_shape_is_passed_through(name: str, shape: tuple[int, ...]) -> None:
     found = GGUFTensorNames(Raw({name: torch.zeros(shape)}), config("llama")).get(
         "blk.0.attn_q.weight"
     )

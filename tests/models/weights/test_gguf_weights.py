@@ -41,7 +41,7 @@ Write = Callable[["GGUFBuilder"], Path]
 
 
 def touch_all(weights: GGUFWeights) -> float:
-    """Read every byte, as a load does."""
+    """Read every byte, as loading does."""
     total = 0.0
     for name in weights.names:
         weight = weights.get(name)
@@ -51,7 +51,7 @@ def touch_all(weights: GGUFWeights) -> float:
 
 
 @pytest.mark.parametrize("kind", GGML_FORMATS)
-def test_tensors_are_what_the_reference_reader_gives(
+def test_tensors_equal_the_reference_readers(
     tiny: GGUFBuilder, new_tensor: Callable[..., Tensor], write: Write, kind: str
 ) -> None:
     tiny.tensors = [
@@ -75,7 +75,7 @@ def test_tensors_are_what_the_reference_reader_gives(
             assert np.array_equal(ours.view(torch.uint8).numpy(), data.view(np.uint8))
 
 
-def test_plain_tensors_keep_all_their_dimensions(
+def test_plain_tensors_keep_their_dimensions(
     tiny: GGUFBuilder, new_tensor: Callable[..., Tensor], write: Write
 ) -> None:
     tiny.tensors = [new_tensor("a", (5, 3, 2)), new_tensor("b", (3,)), new_tensor("c", ())]
@@ -84,7 +84,7 @@ def test_plain_tensors_keep_all_their_dimensions(
     assert shapes == [(2, 3, 5), (3,), ()]
 
 
-def test_nothing_is_copied(tiny: GGUFBuilder, write: Write) -> None:
+def test_tensors_are_views_of_the_mapping(tiny: GGUFBuilder, write: Write) -> None:
     weights = GGUFWeights(write(tiny))
     first, again = weights.get("output_norm.weight"), weights.get("output_norm.weight")
     assert isinstance(first, torch.Tensor)
@@ -93,7 +93,7 @@ def test_nothing_is_copied(tiny: GGUFBuilder, write: Write) -> None:
 
 
 @pytest.mark.model
-def test_the_real_file(smollm2_path: Path) -> None:
+def test_tensors_of_a_real_file(smollm2_path: Path) -> None:
     weights = GGUFWeights(smollm2_path)
     embeddings = weights.get("token_embd.weight")
     assert embeddings.shape == (49152, 576)
@@ -106,18 +106,18 @@ def test_the_real_file(smollm2_path: Path) -> None:
     assert norm.shape == (576,)
 
 
-def test_a_missing_tensor_is_named(tiny: GGUFBuilder, write: Write) -> None:
+def test_missing_tensor_is_named(tiny: GGUFBuilder, write: Write) -> None:
     with pytest.raises(InvalidModel, match=r"model\.gguf has no tensor 'blk\.1\.attn_q\.weight'"):
         GGUFWeights(write(tiny)).get("blk.1.attn_q.weight")
 
 
-def test_a_missing_file(tmp_path: Path) -> None:
+def test_missing_file_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ModelNotFound):
         GGUFWeights(tmp_path / "absent.gguf")
 
 
 @pytest.mark.parametrize("kind", sorted(set(NUMBERS) - set(GGML_FORMATS)))
-def test_types_without_a_kernel_name_the_way_out(
+def test_types_without_kernel_hint_at_llama_cpp(
     tiny: GGUFBuilder, new_tensor: Callable[..., Tensor], write: Write, kind: str
 ) -> None:
     tiny.tensors.append(new_tensor("blk.0.ffn_up.weight", (256, 2), NUMBERS[kind]))
@@ -126,7 +126,7 @@ def test_types_without_a_kernel_name_the_way_out(
     assert "llama.cpp" in (caught.value.hint or "")
 
 
-def test_experts_name_the_way_out(
+def test_experts_hint_at_llama_cpp(
     tiny: GGUFBuilder, new_tensor: Callable[..., Tensor], write: Write
 ) -> None:
     tiny.tensors.append(new_tensor("blk.0.ffn_up_exps.weight", (256, 2, 4), NUMBERS["Q4_K"]))
@@ -134,7 +134,7 @@ def test_experts_name_the_way_out(
         GGUFWeights(write(tiny))
 
 
-def test_every_truncation_is_noticed(tiny: GGUFBuilder, write: Write) -> None:
+def test_every_truncation_is_detected(tiny: GGUFBuilder, write: Write) -> None:
     path = write(tiny)
     for length in (*range(path.stat().st_size - 1, 64, -211), *range(64, -1, -1)):
         os.truncate(path, length)
@@ -148,7 +148,7 @@ def test_every_truncation_is_noticed(tiny: GGUFBuilder, write: Write) -> None:
         st.tuples(st.integers(0, 1 << 16), st.binary(min_size=1, max_size=8)), min_size=1
     )
 )
-def test_damaged_headers_end_in_a_sentence_or_in_tensors(
+def test_damaged_headers_give_tensors_or_an_error(
     tiny: GGUFBuilder, write: Write, changes: list[tuple[int, bytes]]
 ) -> None:
     path = write(tiny)

@@ -45,7 +45,7 @@ def config(architecture: str, *, tied: bool = False) -> ModelConfig:
 @pytest.mark.parametrize(
     "prefix", ["model.", "model.language_model.", "language_model.model.", "language_model.", ""]
 )
-def test_prefixes_of_all_versions_mean_the_same(prefix: str) -> None:
+def test_prefixes_of_all_versions_are_recognised(prefix: str) -> None:
     names = ("embed_tokens", "norm", "layers.0.self_attn.o_proj", "layers.12.mlp.up_proj")
     raw = Raw({f"{prefix}{name}.weight": torch.ones(1) for name in names})
     expected = ["token_embd", "output_norm", "blk.0.attn_output", "blk.12.ffn_up"]
@@ -57,25 +57,25 @@ def test_prefixes_of_all_versions_mean_the_same(prefix: str) -> None:
     ("architecture", "expected"),
     [("llama", "blk.0.ffn_norm.weight"), ("olmo2", "blk.0.post_attention_norm.weight")],
 )
-def test_the_norm_behind_attention(architecture: str, expected: str) -> None:
+def test_name_of_the_norm_after_attention(architecture: str, expected: str) -> None:
     raw = Raw({"model.layers.0.post_attention_layernorm.weight": torch.ones(16)})
     assert list(HFTensorNames(raw, config(architecture)).names) == [expected]
 
 
-def test_gemma_norms_lack_one() -> None:
+def test_one_is_added_to_gemma_norms() -> None:
     raw = Raw({"model.norm.weight": torch.full((16,), 0.5, dtype=torch.bfloat16)})
     found = HFTensorNames(raw, config("gemma3")).get("output_norm.weight")
     assert isinstance(found, torch.Tensor)
     assert torch.equal(found, torch.full((16,), 1.5))
 
 
-def test_a_tied_head_is_not_read() -> None:
+def test_tied_output_head_is_not_read() -> None:
     raw = Raw({"lm_head.weight": torch.ones(10, 16), "model.norm.weight": torch.ones(16)})
     assert "output.weight" in HFTensorNames(raw, config("llama")).names
     assert "output.weight" not in HFTensorNames(raw, config("llama", tied=True)).names
 
 
-def test_images_and_tables_are_left_out_but_nothing_else() -> None:
+def test_only_vision_tensors_and_tables_are_ignored() -> None:
     raw = Raw(
         {
             "vision_tower.vision_model.encoder.layers.0.self_attn.k_proj.weight": torch.ones(1),
@@ -89,6 +89,6 @@ def test_images_and_tables_are_left_out_but_nothing_else() -> None:
     assert names == ["blk.0.mlp.router.weight", "some.scale"]
 
 
-def test_a_missing_tensor_is_named() -> None:
+def test_missing_tensor_is_named() -> None:
     with pytest.raises(InvalidModel, match=r"output\.weight"):
         HFTensorNames(Raw({}), config("llama")).get("output.weight")

@@ -9,7 +9,7 @@ from ingle.models.errors import InvalidModel, ModelNotFound
 from ingle.models.weights.mapped_file import map_file
 
 
-def test_the_bytes_are_those_of_the_file(tmp_path: Path) -> None:
+def test_mapping_has_the_bytes_of_the_file(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(bytes(range(256)))
     mapped = map_file(path)
@@ -17,16 +17,16 @@ def test_the_bytes_are_those_of_the_file(tmp_path: Path) -> None:
     assert mapped.numpy().tobytes() == bytes(range(256))
 
 
-def test_a_large_file_costs_no_memory(tmp_path: Path) -> None:
+def test_large_file_takes_no_memory(tmp_path: Path) -> None:
     path = tmp_path / "large"
     path.touch()
-    os.truncate(path, 1 << 40)  # sparse, and more than any machine that runs tests has
+    os.truncate(path, 1 << 40)  # sparse, and larger than any test machine's memory
     mapped = map_file(path)
     assert mapped.numel() == 1 << 40
     assert mapped[1 << 39].item() == 0
 
 
-def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
+def test_path_that_is_not_a_file_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(ModelNotFound, match="There is no file"):
         map_file(tmp_path / "absent")
     with pytest.raises(InvalidModel, match="not a regular file"):
@@ -37,7 +37,7 @@ def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no FIFOs here")
-def test_a_fifo_is_refused_at_once(tmp_path: Path) -> None:
+def test_fifo_is_rejected_at_once(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo")
     with pytest.raises(InvalidModel, match="not a regular file"):
         map_file(tmp_path / "fifo")

@@ -38,7 +38,7 @@ class Checkpoint:
 
 
 def reference(weight: Weight) -> torch.Tensor:
-    """The values that bitsandbytes gives it."""
+    """Return the values that bitsandbytes gives."""
     assert isinstance(weight, torch.Tensor)
     bnb: Any = importlib.import_module("bitsandbytes.functional")
     return bnb.dequantize_4bit(
@@ -47,7 +47,7 @@ def reference(weight: Weight) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("lm_head", [False, True])
-def test_linear_layers_become_nf4(lm_head: bool) -> None:
+def test_linear_layers_are_quantised_to_nf4(lm_head: bool) -> None:
     source = Checkpoint()
     weights = NF4Weights(source, lm_head=lm_head)
     assert list(weights.names) == list(source.names)
@@ -75,13 +75,13 @@ def test_linear_layers_become_nf4(lm_head: bool) -> None:
         ("token_embd.weight", False),
     ],
 )
-def test_names_of_checkpoints_and_of_gguf_files(name: str, expected: bool) -> None:
+def test_quantised_names_in_checkpoints_and_gguf_files(name: str, expected: bool) -> None:
     source = Checkpoint()
     source.tensors = {name: torch.randn(8, 64)}
     assert isinstance(NF4Weights(source).get(name), NF4Tensor) == expected
 
 
-def test_rows_that_are_not_whole_blocks_get_the_same_values() -> None:
+def test_rows_that_do_not_fill_blocks_get_the_same_values() -> None:
     source = Checkpoint(columns=40)
     found = NF4Weights(source, device=torch.device("cpu")).get("blk.0.attn_q.weight")
     assert isinstance(found, torch.Tensor)

@@ -53,7 +53,7 @@ def assert_same(folder: Path, expected: Tensors) -> None:
         assert torch.equal(found, tensor)
 
 
-def test_a_single_file(tmp_path: Path) -> None:
+def test_single_file(tmp_path: Path) -> None:
     tensors = some_tensors()
     safetensors.save_file(tensors, tmp_path / "model.safetensors", metadata={"format": "pt"})
     assert_same(tmp_path, tensors)
@@ -71,14 +71,14 @@ def test_shards(tmp_path: Path) -> None:
     assert_same(tmp_path, {**first, **tensors})
 
 
-def test_nothing_is_copied(tmp_path: Path) -> None:
+def test_tensors_are_views_of_the_mapping(tmp_path: Path) -> None:
     safetensors.save_file(some_tensors(), tmp_path / "model.safetensors")
     weights = SafetensorsWeights(tmp_path)
     name = "model.layers.0.mlp.up_proj.weight"
     assert weights.get(name).data_ptr() == weights.get(name).data_ptr()
 
 
-def test_tensors_may_begin_anywhere(tmp_path: Path) -> None:
+def test_unaligned_tensors(tmp_path: Path) -> None:
     header = {
         "a": {"dtype": "U8", "shape": [1], "data_offsets": [0, 1]},
         "b": {"dtype": "F32", "shape": [2], "data_offsets": [1, 9]},
@@ -89,21 +89,21 @@ def test_tensors_may_begin_anywhere(tmp_path: Path) -> None:
     assert weights.get_bytes("a").item() == 7
 
 
-def test_a_folder_without_a_model(tmp_path: Path) -> None:
+def test_folder_without_a_model_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ModelNotFound, match="holds neither"):
         SafetensorsWeights(tmp_path)
     with pytest.raises(ModelNotFound):
         SafetensorsWeights(tmp_path / "absent")
 
 
-def test_a_missing_tensor_is_named(tmp_path: Path) -> None:
+def test_missing_tensor_is_named(tmp_path: Path) -> None:
     safetensors.save_file(some_tensors(), tmp_path / "model.safetensors")
     with pytest.raises(InvalidModel, match=r"has no tensor 'lm_head\.weight'"):
         SafetensorsWeights(tmp_path).get("lm_head.weight")
 
 
 @pytest.mark.parametrize("dtype", [torch.int8, torch.uint8, torch.float64, torch.float8_e4m3fn])
-def test_types_that_no_kernel_reads(tmp_path: Path, dtype: torch.dtype) -> None:
+def test_unsupported_dtypes_are_rejected(tmp_path: Path, dtype: torch.dtype) -> None:
     safetensors.save_file(
         {"a": torch.zeros(4).to(dtype), "b": torch.ones(1)}, tmp_path / "model.safetensors"
     )
@@ -151,7 +151,7 @@ BAD_HEADERS: dict[str, tuple[object, int]] = {
 
 
 @pytest.mark.parametrize("name", BAD_HEADERS)
-def test_bad_headers_are_refused(tmp_path: Path, name: str) -> None:
+def test_invalid_headers_are_rejected(tmp_path: Path, name: str) -> None:
     header, size = BAD_HEADERS[name]
     write_raw(tmp_path, header, bytes(size))
     with pytest.raises(InvalidModel) as caught:
@@ -160,21 +160,21 @@ def test_bad_headers_are_refused(tmp_path: Path, name: str) -> None:
     assert "\n" not in caught.value.message
 
 
-def test_unknown_types_are_refused(tmp_path: Path) -> None:
+def test_unknown_dtypes_are_rejected(tmp_path: Path) -> None:
     write_raw(tmp_path, {"a": entry("F4_E2M1")}, bytes(8))
     with pytest.raises(UnsupportedModel, match="unknown type 'F4_E2M1'"):
         SafetensorsWeights(tmp_path)
 
 
 @pytest.mark.parametrize("length", [1 << 23, (1 << 23) + 1, 1 << 40, (1 << 64) - 1])
-def test_huge_headers_are_refused_unread(tmp_path: Path, length: int) -> None:
+def test_huge_headers_are_rejected_unread(tmp_path: Path, length: int) -> None:
     write_raw(tmp_path, b"{}", length=length)
     os.truncate(tmp_path / "model.safetensors", (1 << 23) + 4)
     with pytest.raises(InvalidModel, match=r"truncated|claims a header of"):
         SafetensorsWeights(tmp_path)
 
 
-def test_every_truncation_is_noticed(tmp_path: Path) -> None:
+def test_every_truncation_is_detected(tmp_path: Path) -> None:
     safetensors.save_file(
         {"a": torch.randn(16), "b": torch.randn(4).half()}, tmp_path / "model.safetensors"
     )
@@ -190,7 +190,7 @@ def test_every_truncation_is_noticed(tmp_path: Path) -> None:
         st.tuples(st.integers(0, 1 << 12), st.binary(min_size=1, max_size=4)), min_size=1
     )
 )
-def test_damaged_headers_end_in_a_sentence_or_in_tensors(
+def test_damaged_headers_give_tensors_or_an_error(
     tmp_path: Path, changes: list[tuple[int, bytes]]
 ) -> None:
     path = tmp_path / "model.safetensors"
@@ -212,7 +212,7 @@ def test_damaged_headers_end_in_a_sentence_or_in_tensors(
     assert "\n" not in refusal
 
 
-def test_names_that_cannot_be_printed(tmp_path: Path) -> None:
+def test_error_about_an_unprintable_name_is_printable(tmp_path: Path) -> None:
     write_raw(
         tmp_path,
         b'{"\\ud800\\n": {"dtype": "F32", "shape": [1], "data_offsets": [0, 8]}}',
@@ -223,7 +223,7 @@ def test_names_that_cannot_be_printed(tmp_path: Path) -> None:
     assert caught.value.message.isprintable()
 
 
-def test_names_without_end(tmp_path: Path) -> None:
+def test_too_long_tensor_name_is_rejected(tmp_path: Path) -> None:
     write_raw(tmp_path, {"a" * 100_000: []})
     with pytest.raises(InvalidModel, match="tensor name of 100000 letters"):
         SafetensorsWeights(tmp_path)
@@ -255,7 +255,7 @@ BAD_INDICES: dict[str, Callable[[dict[str, Any]], object]] = {
 
 
 @pytest.mark.parametrize("name", BAD_INDICES)
-def test_bad_indices_are_refused(tmp_path: Path, name: str) -> None:
+def test_invalid_indices_are_rejected(tmp_path: Path, name: str) -> None:
     folder = tmp_path / "model"
     folder.mkdir()
     safetensors.save_file({"a": torch.ones(1)}, tmp_path / "outside.safetensors")
@@ -269,7 +269,7 @@ def test_bad_indices_are_refused(tmp_path: Path, name: str) -> None:
     assert "\n" not in caught.value.message
 
 
-def test_a_tensor_in_two_shards(tmp_path: Path) -> None:
+def test_tensor_in_two_shards_is_rejected(tmp_path: Path) -> None:
     first, second = (
         {"a": torch.ones(1), "c": torch.ones(1)},
         {"a": torch.ones(1), "b": torch.ones(1)},
@@ -279,7 +279,7 @@ def test_a_tensor_in_two_shards(tmp_path: Path) -> None:
         SafetensorsWeights(tmp_path)
 
 
-def test_an_index_that_is_too_large(tmp_path: Path) -> None:
+def test_too_large_index_is_rejected(tmp_path: Path) -> None:
     path = tmp_path / "model.safetensors.index.json"
     path.touch()
     os.truncate(path, 1 << 30)
@@ -288,7 +288,7 @@ def test_an_index_that_is_too_large(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no FIFOs here")
-def test_a_fifo_is_refused_at_once(tmp_path: Path) -> None:
+def test_fifo_is_rejected_at_once(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "model.safetensors")
     with pytest.raises(InvalidModel, match="not a regular file"):
         SafetensorsWeights(tmp_path)

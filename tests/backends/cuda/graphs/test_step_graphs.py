@@ -1,4 +1,4 @@
-"""Steps of recorded shapes: filled up with tokens of nobody, they say what others say."""
+"""CUDA graphs of decoding steps: shapes, padding, shared logits, output equal to eager steps."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SHAPES = StepShapes(max_tokens=64, max_sequences=16, max_query=16, max_context=5
 
 
 class Recorder:
-    """Computes anew what a graph replays: into the same place, and never more or less."""
+    """Stands in for graph capture: a replay computes the step again into the recorded output."""
 
     def __init__(self) -> None:
         self.recorded: list[tuple[int, ...]] = []
@@ -50,8 +50,8 @@ class Recorder:
         return Recording()
 
 
-class Repeater:
-    """Drafts what was just said, as much as there is room for."""
+class RepeatingSpeculator:
+    """Drafts the last generated tokens, as many as there is room for."""
 
     def propose(self, decoding: list[Sequence], room: int) -> dict[Sequence, tuple[int, ...]]:
         each = min(4, room // len(decoding))
@@ -66,7 +66,7 @@ class Repeater:
 
 
 def sequences(count: int, tokens: int = 20) -> list[Sequence]:
-    """Greedy and drawn, of different lengths."""
+    """Return greedy and sampled sequences of different lengths."""
     kinds: list[dict[str, Any]] = [{"temperature": 0.0}, {"temperature": 0.9}]
     return [
         Sequence(
@@ -90,7 +90,7 @@ def run(engine: Engine, together: list[Sequence]) -> list[list[int]]:
 
 
 @pytest.mark.parametrize("drafts", [False, True])
-def test_recorded_steps_say_the_same(
+def test_graph_steps_give_the_same_tokens_as_eager_steps(
     load_model: LoadModel, tiny_path: Path, *, drafts: bool
 ) -> None:
     recorder = Recorder()
@@ -101,13 +101,16 @@ def test_recorded_steps_say_the_same(
 
     for count in (1, 5, 16):
         expected = run(Engine(plain), sequences(count))
-        assert run(Engine(recorded, Repeater() if drafts else None), sequences(count)) == expected
+        assert (
+            run(Engine(recorded, RepeatingSpeculator() if drafts else None), sequences(count))
+            == expected
+        )
     assert recorder.replays > 40
     assert (len(recorder.recorded) > first) == drafts
 
 
-class Keeper:
-    """What it records gives the same memory again, as a graph does."""
+class OutputRecorder:
+    """Returns the same memory at each replay, as a graph does."""
 
     def __init__(self) -> None:
         self.outputs: list[torch.Tensor] = []
@@ -125,24 +128,24 @@ class Keeper:
         return Recording()
 
 
-def test_logits_of_all_recordings_are_in_one_place() -> None:
+def test_all_graphs_share_one_logits_buffer() -> None:
     inputs = StepInputs(tokens=16, sequences=4, max_pages=4, device=torch.device("cpu"))
-    keeper = Keeper()
+    recorder = OutputRecorder()
     shapes = StepShapes(max_tokens=16, max_sequences=4, max_query=16, max_context=64)
 
     def forward() -> torch.Tensor:
         return torch.full((inputs.num_rows, 8), float(inputs.num_rows))
 
-    graphs = StepGraphs(inputs, forward, keeper, shapes, padding_slot=0)
+    graphs = StepGraphs(inputs, forward, recorder, shapes, padding_slot=0)
     graphs.record_first()
-    assert [len(each) for each in keeper.outputs] == [1, 2, 3, 4]
-    assert len({each.data_ptr() for each in keeper.outputs}) == 1
+    assert [len(each) for each in recorder.outputs] == [1, 2, 3, 4]
+    assert len({each.data_ptr() for each in recorder.outputs}) == 1
     inputs.fill(Batch())
     inputs.pad(StepShape(3, 3, 1, 64), 0)
     assert torch.equal(graphs.run(StepShape(3, 3, 1, 64)), torch.full((3, 8), 3.0))
 
 
-def test_what_there_is_no_memory_to_record_is_computed(
+def test_steps_run_eagerly_when_capture_runs_out_of_memory(
     load_model: LoadModel, tiny_path: Path
 ) -> None:
     class Full(Recorder):
@@ -158,7 +161,7 @@ def test_what_there_is_no_memory_to_record_is_computed(
     assert len(recorder.recorded) == len(SHAPES.first())
 
 
-def test_all_that_attention_is_told_begins_at_16_bytes() -> None:
+def test_attention_inputs_are_aligned_to_16_bytes() -> None:
     for sequences, max_pages in ((1, 1), (3, 5), (6, 2)):
         device = torch.device("cpu")
         inputs = StepInputs(tokens=8, sequences=sequences, max_pages=max_pages, device=device)
@@ -169,7 +172,7 @@ def test_all_that_attention_is_told_begins_at_16_bytes() -> None:
             assert tensor.data_ptr() % 16 == 0
 
 
-def test_a_shape_holds_what_it_is_around() -> None:
+def test_rounded_up_shape_contains_the_step() -> None:
     for tokens in range(1, 65):
         for sequences in range(1, min(tokens, 16) + 1):
             shape = SHAPES.around(StepShape(tokens, sequences, 3, 900))
@@ -180,33 +183,31 @@ def test_a_shape_holds_what_it_is_around() -> None:
             assert SHAPES.around(shape) == shape
 
 
-def test_contexts_are_four_times_as_long_each_up_to_the_longest() -> None:
+def test_context_sizes_grow_fourfold_up_to_the_maximum() -> None:
     found = {context: SHAPES.around(StepShape(1, 1, 1, context)) for context in (1, 1024, 1025)}
     assert [shape.longest_context for shape in found.values() if shape] == [1024, 1024, 4096]
     assert SHAPES.around(StepShape(1, 1, 1, 4097)) == StepShape(1, 1, 1, 5000)
 
 
 @pytest.mark.parametrize("wanted", [StepShape(65, 1, 1, 1), StepShape(17, 1, 17, 17)])
-def test_larger_steps_are_not_recorded(wanted: StepShape) -> None:
+def test_steps_beyond_the_limits_have_no_graph(wanted: StepShape) -> None:
     assert SHAPES.around(wanted) is None
 
 
-def test_numbers_are_rounded_up_to_few() -> None:
+def test_counts_are_rounded_up_to_a_few_sizes() -> None:
     assert sorted({rounded_up(n) for n in range(1, 65)}) == [
         1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64,
     ]  # fmt: skip
 
 
-class Faulty:
-    """A device that fails at its first recording, as after an access out of place."""
+class FailingRecorder:
+    """A device that fails at its first capture, as after an illegal memory access."""
 
     def __call__(self, work: Callable[[], torch.Tensor], *_: object) -> Any:
         raise torch.AcceleratorError("CUDA error: misaligned address")
 
 
-def test_a_gpu_that_fails_while_a_model_is_loaded_is_told(
-    load_model: LoadModel, tiny_path: Path
-) -> None:
-    backend = ComputeBackend(Operations(torch.float32), Faulty())
+def test_gpu_failure_while_loading_is_a_load_error(load_model: LoadModel, tiny_path: Path) -> None:
+    backend = ComputeBackend(Operations(torch.float32), FailingRecorder())
     with pytest.raises(LoadFailed, match=r"failed while the model was loaded: .*misaligned"):
         load_model(tiny_path, backend)

@@ -1,4 +1,4 @@
-"""Batches of draws: exact chances, streams of their own, drafts that change nothing."""
+"""`BatchSampler`: exact distribution, seeds, batch independence, drafts, logprobs, grammars."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ VOCAB = ByteTokenizer.vocab_size
 CPU = torch.device("cpu")
 
 Probabilities = NDArray[np.float64]
-Guess = Callable[[int], int]
+DraftRule = Callable[[int], int]
 
 
 @pytest.fixture
@@ -49,8 +49,8 @@ def random_logits(rows: int, seed: int = 0, vocab: int = VOCAB) -> torch.Tensor:
 
 
 def chi_square(counts: NDArray[np.int64], chances: Probabilities) -> float:
-    """Pearson's, over all rows, in standard deviations (Wilson and Hilferty 1931)."""
-    assert not counts[chances == 0].any(), "a token was drawn that cannot be"
+    """Return Pearson's statistic of all rows, in standard deviations (Wilson and Hilferty 1931)."""
+    assert not counts[chances == 0].any(), "an impossible token was sampled"
     expected = counts.sum(axis=-1, keepdims=True) * chances
     tested = expected >= 5
     square = float((((counts - expected) ** 2)[tested] / expected[tested]).sum())
@@ -71,7 +71,9 @@ def chi_square(counts: NDArray[np.int64], chances: Probabilities) -> float:
         {"top_k": 40, "top_p": 0.95, "min_p": 0.005, "temperature": 1.2},
     ],
 )
-def test_draws_follow_the_exact_distribution(sampler: BatchSampler, fields: dict[str, Any]) -> None:
+def test_samples_follow_the_exact_distribution(
+    sampler: BatchSampler, fields: dict[str, Any]
+) -> None:
     logits = random_logits(1)[0] / 3
     sequences = [start(index=index, **fields) for index in range(1000)]
     chunks = [ScheduledChunk(sequence, 1, True) for sequence in sequences]
@@ -87,7 +89,7 @@ def test_draws_follow_the_exact_distribution(sampler: BatchSampler, fields: dict
 
 
 def exact(logits: torch.Tensor, **fields: Any) -> Probabilities:
-    """The chances of each token, written out for what `fields` may have here."""
+    """Return each token's probability, written out for the `fields` used here."""
     values = {**OFF, **fields}
     x = logits.double().numpy()
     keep = np.ones(len(x), np.bool_)
@@ -118,9 +120,9 @@ MIXED: list[dict[str, Any]] = [
 ]
 
 
-def test_nobody_depends_on_who_else_is_in_the_batch(sampler: BatchSampler) -> None:
+def test_samples_do_not_depend_on_the_rest_of_the_batch(sampler: BatchSampler) -> None:
     def run(*together: list[int]) -> list[list[int]]:
-        """Texts of all kinds of sequences, which are sampled in these groups."""
+        """Return the tokens of sequences of all kinds when sampled in these groups."""
         sequences = [start(index=i, **fields) for i, fields in enumerate(MIXED)]
         for step in range(30):
             logits = random_logits(len(MIXED), step)
@@ -130,14 +132,14 @@ def test_nobody_depends_on_who_else_is_in_the_batch(sampler: BatchSampler) -> No
                     sequences[i].token_ids += sampled.token_ids
         return [sequence.token_ids for sequence in sequences]
 
-    everyone = list(range(len(MIXED)))
-    alone = run(*([i] for i in everyone))
-    assert run(everyone) == alone
-    assert run(everyone[::-1]) == alone
-    assert run(everyone[:3], everyone[3:]) == alone
+    indices = list(range(len(MIXED)))
+    alone = run(*([i] for i in indices))
+    assert run(indices) == alone
+    assert run(indices[::-1]) == alone
+    assert run(indices[:3], indices[3:]) == alone
 
 
-def test_a_seed_makes_the_text_and_nothing_else_does(sampler: BatchSampler) -> None:
+def test_seed_alone_determines_the_samples(sampler: BatchSampler) -> None:
     def text(**fields: Any) -> list[int]:
         sequence = start(**fields)
         for step in range(40):
@@ -153,19 +155,19 @@ def test_a_seed_makes_the_text_and_nothing_else_does(sampler: BatchSampler) -> N
     assert text(seed=None) != text(seed=None)
 
 
-def test_a_sequence_without_a_seed_keeps_its_own(sampler: BatchSampler) -> None:
-    """Sampling the same place again gives the same token until the sequence is forgotten."""
+def test_sequence_without_seed_keeps_a_random_seed(sampler: BatchSampler) -> None:
+    """Sampling the same position again gives the same token until the sequence is forgotten."""
     sequence = start(seed=None)
     logits = torch.zeros(1, VOCAB)
 
-    def draws() -> set[int]:
+    def samples() -> set[int]:
         chunk = ScheduledChunk(sequence, 1, True)
         return {sample(sampler, [chunk], logits.clone())[0].token_ids[0] for _ in range(5)}
 
-    first = draws()
+    first = samples()
     assert len(first) == 1
     sampler.forget(sequence)
-    others = [draws() for _ in range(3) if sampler.forget(sequence) is None]
+    others = [samples() for _ in range(3) if sampler.forget(sequence) is None]
     assert any(other != first for other in others)
 
 
@@ -173,21 +175,21 @@ def follow(
     sampler: BatchSampler,
     transitions: torch.Tensor,
     sequences: list[Sequence],
-    guess: Guess | None,
+    draft_rule: DraftRule | None,
     length: int,
     depth: int = 3,
 ) -> tuple[int, int]:
-    """Let each sequence be a walk through `transitions`; how many drafts were made and accepted."""
+    """Let each sequence walk through `transitions`; count drafted and accepted tokens."""
     drafted = accepted = 0
     active = list(sequences)
     while active:
         chunks: list[ScheduledChunk] = []
         for sequence in active:
             drafts: list[int] = []
-            most = min(depth, length - sequence.num_generated - 1) if guess else 0
+            most = min(depth, length - sequence.num_generated - 1) if draft_rule else 0
             for _ in range(most):
-                assert guess is not None
-                drafts.append(guess([sequence.token_ids[-1], *drafts][-1]))
+                assert draft_rule is not None
+                drafts.append(draft_rule([sequence.token_ids[-1], *drafts][-1]))
             chunks.append(ScheduledChunk(sequence, 1, True, tuple(drafts)))
         rows = [[c.sequence.token_ids[-1], *c.drafts] for c in chunks]
         logits = transitions[torch.tensor([token for row in rows for token in row])]
@@ -200,34 +202,34 @@ def follow(
 
 
 def markov(tokens: int = 24) -> torch.Tensor:
-    """Logits of what follows each of the first tokens; no other can come."""
+    """Return logits for the successors of each of the first tokens; other tokens are impossible."""
     transitions = torch.full((tokens, VOCAB), -torch.inf)
     transitions[:, :tokens] = random_logits(tokens, 3, tokens) / 2
     return transitions
 
 
-GUESSES: dict[str, tuple[Callable[[torch.Tensor], Guess], float, float]] = {
-    "the likeliest": (lambda t: lambda last: int(t[last].argmax()), 0.15, 0.9),
-    "the unlikeliest": (lambda t: lambda last: int(t[last, 6 : len(t)].argmin()) + 6, 0.0, 0.1),
-    "one that cannot come": (lambda t: lambda last: 5, 0.0, 0.0),
-    "always the same": (lambda t: lambda last: 8, 0.0, 0.3),
+DRAFT_RULES: dict[str, tuple[Callable[[torch.Tensor], DraftRule], float, float]] = {
+    "likeliest": (lambda t: lambda last: int(t[last].argmax()), 0.15, 0.9),
+    "unlikeliest": (lambda t: lambda last: int(t[last, 6 : len(t)].argmin()) + 6, 0.0, 0.1),
+    "impossible": (lambda t: lambda last: 5, 0.0, 0.0),
+    "constant": (lambda t: lambda last: 8, 0.0, 0.3),
 }
 
 
 @pytest.mark.parametrize(
     "name",
     [
-        "the likeliest",
-        *(pytest.param(name, marks=pytest.mark.slow) for name in list(GUESSES)[1:]),
+        "likeliest",
+        *(pytest.param(name, marks=pytest.mark.slow) for name in list(DRAFT_RULES)[1:]),
     ],
 )
-def test_drafts_leave_the_distribution_alone(sampler: BatchSampler, name: str) -> None:
-    make_guess, low, high = GUESSES[name]
+def test_drafts_do_not_change_the_distribution(sampler: BatchSampler, name: str) -> None:
+    make_rule, low, high = DRAFT_RULES[name]
     transitions = markov()
     transitions[:, 5] = -torch.inf
-    guess = make_guess(transitions)
+    draft_rule = make_rule(transitions)
     sequences = [start([6 + i % 16], i, top_k=10, temperature=0.9) for i in range(800)]
-    drafted, accepted = follow(sampler, transitions, sequences, guess, 128)
+    drafted, accepted = follow(sampler, transitions, sequences, draft_rule, 128)
     counts = np.zeros((len(transitions), len(transitions)), np.int64)
     for sequence in sequences:
         np.add.at(counts, (sequence.token_ids[:-1], sequence.token_ids[1:]), 1)
@@ -238,37 +240,39 @@ def test_drafts_leave_the_distribution_alone(sampler: BatchSampler, name: str) -
 
 
 @pytest.mark.parametrize("fields", MIXED)
-def test_drafts_do_not_even_change_the_text(sampler: BatchSampler, fields: dict[str, Any]) -> None:
-    """Penalties and mirostat see right guesses, and wrong ones leave no trace."""
+def test_drafts_do_not_change_the_sampled_tokens(
+    sampler: BatchSampler, fields: dict[str, Any]
+) -> None:
+    """Penalties and mirostat count accepted draft tokens, and ignore rejected ones."""
     transitions = markov()
     texts: list[list[int]] = []
-    guesses: list[Guess | None] = [
+    rules: list[DraftRule | None] = [
         None,
         lambda last: int(transitions[last].argmax()),
         lambda last: (last * 7) % 24,
     ]
-    for guess in guesses:
+    for draft_rule in rules:
         sequence = start([3], **fields)
-        follow(sampler, transitions, [sequence], guess, 120)
+        follow(sampler, transitions, [sequence], draft_rule, 120)
         sampler.forget(sequence)
         texts.append(sequence.token_ids[:121])
     assert texts[1] == texts[0]
     assert texts[2] == texts[0]
 
 
-def test_a_penalty_window_moves_with_the_drafts(sampler: BatchSampler) -> None:
+def test_penalty_window_advances_with_accepted_drafts(sampler: BatchSampler) -> None:
     transitions = markov()
     for last_n in (1, 2, 3, 8):
         texts: list[list[int]] = []
-        guesses: list[Guess | None] = [None, lambda last: int(transitions[last].argsort()[-2])]
-        for guess in guesses:
+        rules: list[DraftRule | None] = [None, lambda last: int(transitions[last].argsort()[-2])]
+        for draft_rule in rules:
             sequence = start([3], temperature=0.0, presence_penalty=2.0, repeat_last_n=last_n)
-            follow(sampler, transitions, [sequence], guess, 80, depth=5)
+            follow(sampler, transitions, [sequence], draft_rule, 80, depth=5)
             texts.append(sequence.token_ids[:81])
         assert texts[0] == texts[1]
 
 
-def test_logprobs_are_those_of_the_raw_logits(sampler: BatchSampler) -> None:
+def test_logprobs_are_computed_from_raw_logits(sampler: BatchSampler) -> None:
     logits = random_logits(4, 9)
     chunks = [
         ScheduledChunk(start(), 1, True),
@@ -289,8 +293,8 @@ def test_logprobs_are_those_of_the_raw_logits(sampler: BatchSampler) -> None:
         assert [token for token, _ in scored.top] == [token for token, _ in expected.top]
 
 
-def test_nothing_is_read_back_before_the_end() -> None:
-    """Tensors without data, of which a read fails, stand for a device that is still computing."""
+def test_launch_does_not_synchronise_with_the_device() -> None:
+    """Meta tensors, which cannot be read, stand for a device that is still computing."""
     device = torch.device("meta")
     sampler = BatchSampler(ByteTokenizer(), device, room=4096)
     kinds: list[dict[str, Any]] = [
@@ -310,7 +314,7 @@ def test_nothing_is_read_back_before_the_end() -> None:
         sampler.finish(pending)
 
 
-def test_padding_of_the_vocabulary_is_never_drawn(sampler: BatchSampler) -> None:
+def test_vocabulary_padding_is_never_sampled(sampler: BatchSampler) -> None:
     logits = torch.zeros(1, VOCAB + 50)
     logits[:, VOCAB:] = 100.0
     for temperature in (0.0, 1.0):
@@ -318,14 +322,14 @@ def test_padding_of_the_vocabulary_is_never_drawn(sampler: BatchSampler) -> None
         assert sample(sampler, [chunk], logits.clone())[0].token_ids[0] < VOCAB
 
 
-def test_of_equal_logits_the_first_is_the_likelier(sampler: BatchSampler) -> None:
+def test_ties_go_to_the_lowest_token_id(sampler: BatchSampler) -> None:
     logits = torch.zeros(1, VOCAB)
     chunks = [ScheduledChunk(start(top_k=1, index=i), 1, True) for i in range(5)]
     assert all(s.token_ids == [0] for s in sample(sampler, chunks, logits.repeat(5, 1)))
 
 
-class Words(Constraint):
-    """Allows one text, then nothing more; counts what it was told."""
+class SingleTextConstraint(Constraint):
+    """Allows one text, then nothing more; counts the consumed tokens."""
 
     def __init__(self, text: list[int], place: int = 0, *, broken: bool = False) -> None:
         self.text, self.place, self.broken = text, place, broken
@@ -351,8 +355,8 @@ class Words(Constraint):
         assert self.allows(token_id)
         self.place += 1
 
-    def fork(self) -> Words:
-        return Words(self.text, self.place)
+    def fork(self) -> SingleTextConstraint:
+        return SingleTextConstraint(self.text, self.place)
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
@@ -366,7 +370,7 @@ class Words(Constraint):
         ((65, 66, 67, 68), [65, 66, 67], True),
     ],
 )
-def test_a_grammar_has_a_mask_for_every_draft(
+def test_grammar_masks_every_draft_position(
     sampler: BatchSampler,
     drafts: tuple[int, ...],
     expected: list[int],
@@ -374,18 +378,18 @@ def test_a_grammar_has_a_mask_for_every_draft(
     temperature: float,
 ) -> None:
     sequence = start(temperature=temperature)
-    sequence.constraint = words = Words([65, 66, 67])
+    sequence.constraint = constraint = SingleTextConstraint([65, 66, 67])
     free = start(index=1, temperature=temperature)
     chunks = [ScheduledChunk(sequence, 1, True, drafts), ScheduledChunk(free, 1, True)]
     logits = random_logits(2 + len(drafts), 4)
     bound, unbound = sample(sampler, chunks, logits.clone())
     assert (bound.token_ids, bound.complete, bound.error) == (expected, complete, None)
-    assert words.place == len(expected)
+    assert constraint.place == len(expected)
     assert unbound == sample(sampler, [ScheduledChunk(free, 1, True)], logits[-1:].clone())[0]
 
 
-def test_a_grammar_that_allows_nothing_ends_the_answer(sampler: BatchSampler) -> None:
+def test_grammar_that_allows_no_token_ends_the_answer(sampler: BatchSampler) -> None:
     sequence = start()
-    sequence.constraint = Words([65], broken=True)
+    sequence.constraint = SingleTextConstraint([65], broken=True)
     sampled = sample(sampler, [ScheduledChunk(sequence, 1, True)], random_logits(1))[0]
     assert (sampled.complete, sampled.error) == (True, "broken")

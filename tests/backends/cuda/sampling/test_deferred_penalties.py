@@ -1,4 +1,4 @@
-"""A token that only the device knows is penalised as if the host knew it, to the last bit."""
+"""Penalties for a token in flight, known only to the device, are exact."""
 
 from __future__ import annotations
 
@@ -29,37 +29,39 @@ KINDS: list[dict[str, Any]] = [
 ]
 
 
-def answered(said: Items[int], fields: dict[str, Any]) -> Sequence:
+def answered(tokens: Items[int], fields: dict[str, Any]) -> Sequence:
     sequence = Sequence("r", 0, [3, 4], SamplingParams(seed=1, **fields))
-    sequence.token_ids += said
+    sequence.token_ids += tokens
     return sequence
 
 
-def adjust(chunks: list[ScheduledChunk], logits: torch.Tensor, drawn: torch.Tensor) -> torch.Tensor:
+def adjust(
+    chunks: list[ScheduledChunk], logits: torch.Tensor, sampled: torch.Tensor
+) -> torch.Tensor:
     states = [SamplingState(chunk.sequence) for chunk in chunks]
     logits = logits.clone()
     adjustments = Adjustments(chunks, states, DryPenalties(ByteTokenizer(), room=100))
-    adjustments.apply(logits, drawn)
+    adjustments.apply(logits, sampled)
     return logits
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_it_makes_no_difference_who_knows_a_token(seed: int) -> None:
+def test_penalties_for_tokens_in_flight_are_exact(seed: int) -> None:
     random = np.random.default_rng(seed)
     logits = torch.from_numpy(random.normal(0, 3, (len(KINDS), VOCAB)).astype(np.float32))  # pyright: ignore[reportUnknownMemberType]
     known: list[ScheduledChunk] = []
     awaiting: list[ScheduledChunk] = []
-    drawn = torch.from_numpy(random.integers(0, VOCAB, 30))  # pyright: ignore[reportUnknownMemberType]
+    sampled = torch.from_numpy(random.integers(0, VOCAB, 30))  # pyright: ignore[reportUnknownMemberType]
     rows = random.permutation(30)
     for kind, row in zip(KINDS, rows.tolist(), strict=False):
-        said = random.integers(0, VOCAB, random.integers(0, 12)).tolist()
-        known.append(ScheduledChunk(answered([*said, int(drawn[row])], kind), 1, True))
-        sequence = answered(said, kind)
+        tokens = random.integers(0, VOCAB, random.integers(0, 12)).tolist()
+        known.append(ScheduledChunk(answered([*tokens, int(sampled[row])], kind), 1, True))
+        sequence = answered(tokens, kind)
         sequence.num_awaited = 1
         awaiting.append(ScheduledChunk(sequence, 1, True, awaits=row))
-    # Others in the same batch, whose tokens are known, stay as they are.
+    # A batch may also contain sequences whose tokens are all known.
     mixed = [*awaiting[:3], *known[3:5], *awaiting[5:]]
-    expected = adjust(known, logits, drawn)
-    assert torch.equal(adjust(awaiting, logits, drawn), expected)
-    assert torch.equal(adjust(mixed, logits, drawn), expected)
+    expected = adjust(known, logits, sampled)
+    assert torch.equal(adjust(awaiting, logits, sampled), expected)
+    assert torch.equal(adjust(mixed, logits, sampled), expected)
     assert not torch.equal(expected, logits)

@@ -1,4 +1,4 @@
-"""The real sampler on kernels that run on the CPU, beside the one in plain torch."""
+"""The sampler on fused kernels (run on the CPU) against the sampler in plain torch."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ OTHERS: list[dict[str, Any]] = [
 ]
 
 
-class Counting:
-    """Passes launches on, if there is anywhere to pass them to, and knows their names."""
+class CountingLibrary:
+    """Passes launches on to a library, if any, and records the kernels' names."""
 
     architecture = "host"
     num_sms = 132
@@ -73,8 +73,8 @@ class Counting:
             )
 
 
-class SomeTokens:
-    """A `Constraint` that allows other tokens at each place, and ends nowhere."""
+class RandomMaskConstraint:
+    """A `Constraint` that allows random tokens at each position and never completes."""
 
     def __init__(self, place: int = 0) -> None:
         self.place = place
@@ -91,8 +91,8 @@ class SomeTokens:
         assert self.allows(token_id)
         self.place += 1
 
-    def fork(self) -> SomeTokens:
-        return SomeTokens(self.place)
+    def fork(self) -> RandomMaskConstraint:
+        return RandomMaskConstraint(self.place)
 
 
 @pytest.fixture(scope="module")
@@ -104,8 +104,8 @@ def library(pytestconfig: pytest.Config) -> CPUKernelLibrary:
 
 
 @pytest.fixture
-def counting(library: CPUKernelLibrary) -> Counting:
-    return Counting(library)
+def counting(library: CPUKernelLibrary) -> CountingLibrary:
+    return CountingLibrary(library)
 
 
 def make_sampler(kernels: KernelLibrary | None, device: torch.device = CPU) -> BatchSampler:
@@ -116,14 +116,16 @@ def start(index: int, fields: dict[str, Any]) -> Sequence:
     values: dict[str, Any] = {**OFF, "seed": 7, **fields}
     sequence = Sequence("r", index, [5, 6, 5, 6], SamplingParams(**values))
     if index % 3 == 2:
-        sequence.constraint = SomeTokens()
+        sequence.constraint = RandomMaskConstraint()
     if index % 4 == 1:
         sequence.logprobs = index % 3
     return sequence
 
 
-def talk(sampler: BatchSampler, kinds: list[dict[str, Any]], steps: int) -> list[list[Sampled]]:
-    """What all of them get, with two drafts each, of which some are right."""
+def sample_steps(
+    sampler: BatchSampler, kinds: list[dict[str, Any]], steps: int
+) -> list[list[Sampled]]:
+    """Return the samples of all sequences over `steps`, with two drafts in every other step."""
     sequences = [start(index, fields) for index, fields in enumerate(kinds)]
     results: list[list[Sampled]] = []
     generator = torch.Generator().manual_seed(0)
@@ -152,9 +154,11 @@ def same(ours: list[list[Sampled]], expected: list[list[Sampled]]) -> bool:
 
 
 @pytest.mark.parametrize("kinds", [FUSED, [*FUSED, *OTHERS], FUSED[:1] * 4])
-def test_tokens_are_those_of_plain_torch(counting: Counting, kinds: list[dict[str, Any]]) -> None:
-    found = talk(make_sampler(counting), kinds, 12)
-    assert same(found, talk(make_sampler(None), kinds, 12))
+def test_fused_samples_equal_those_of_plain_torch(
+    counting: CountingLibrary, kinds: list[dict[str, Any]]
+) -> None:
+    found = sample_steps(make_sampler(counting), kinds, 12)
+    assert same(found, sample_steps(make_sampler(None), kinds, 12))
     assert counting.launched.count("sample_rows") == 12
     assert any(len(sampled.token_ids) > 1 for step in found for sampled in step)
 
@@ -169,8 +173,10 @@ def test_tokens_are_those_of_plain_torch(counting: Counting, kinds: list[dict[st
         {"typical_p": 0.9, "frequency_penalty": 0.9},
     ],
 )
-def test_tokens_that_are_on_their_way(library: CPUKernelLibrary, fields: dict[str, Any]) -> None:
-    """Steps are launched before the one before them is collected: nothing else changes."""
+def test_overlapped_steps_give_the_same_samples(
+    library: CPUKernelLibrary, fields: dict[str, Any]
+) -> None:
+    """With steps that are launched before the previous one is collected."""
     logits = torch.randn(1, VOCAB, generator=torch.Generator().manual_seed(3))
 
     def text(kernels: KernelLibrary | None, *, ahead: bool) -> list[int]:
@@ -196,8 +202,8 @@ def test_tokens_that_are_on_their_way(library: CPUKernelLibrary, fields: dict[st
     assert text(None, ahead=True) == expected
 
 
-def test_nobody_depends_on_who_else_is_in_the_batch(library: CPUKernelLibrary) -> None:
-    """Not even on whether somebody is drawn by torch."""
+def test_samples_do_not_depend_on_the_rest_of_the_batch(library: CPUKernelLibrary) -> None:
+    """Even if some sequences are sampled by torch instead of the kernel."""
 
     def text(kinds: list[dict[str, Any]], place: int) -> list[int]:
         sampler = make_sampler(library)
@@ -228,7 +234,9 @@ def test_nobody_depends_on_who_else_is_in_the_batch(library: CPUKernelLibrary) -
         (OTHERS[3:4], ["adjust_logits"]),
     ],
 )
-def test_launches(counting: Counting, kinds: list[dict[str, Any]], launches: list[str]) -> None:
+def test_launched_kernels(
+    counting: CountingLibrary, kinds: list[dict[str, Any]], launches: list[str]
+) -> None:
     sampler = make_sampler(counting)
     sequences = [start(3 * index, fields) for index, fields in enumerate(kinds)]
     for sequence in sequences:
@@ -238,10 +246,10 @@ def test_launches(counting: Counting, kinds: list[dict[str, Any]], launches: lis
     assert counting.launched == launches
 
 
-def test_nothing_is_read_back_before_the_end() -> None:
-    """Tensors without data, of which a read fails, stand for a device that is still computing."""
+def test_launch_does_not_synchronise_with_the_device() -> None:
+    """Meta tensors, which cannot be read, stand for a device that is still computing."""
     device = torch.device("meta")
-    sampler = make_sampler(Counting(None), device)
+    sampler = make_sampler(CountingLibrary(None), device)
     sequences = [start(index, fields) for index, fields in enumerate([*FUSED, *OTHERS])]
     for sequence in sequences:
         sequence.token_ids += [5, 6, 7]
@@ -253,7 +261,7 @@ def test_nothing_is_read_back_before_the_end() -> None:
         sampler.finish(pending)
 
 
-def test_what_the_device_has_is_not_sent_again(
+def test_unchanged_parameters_are_not_uploaded_again(
     library: CPUKernelLibrary, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sent: list[int] = []
@@ -277,16 +285,16 @@ def test_what_the_device_has_is_not_sent_again(
     assert set(sent) == {64}
 
 
-class Wide(ByteTokenizer):
+class LargeVocabularyTokenizer(ByteTokenizer):
     """More tokens than a kernel has room for."""
 
     vocab_size = MAX_VOCAB + 1
 
 
-def test_vocabularies_too_large_for_kernels_are_drawn_from_by_torch() -> None:
-    library = Counting(None)
-    sampler = BatchSampler(Wide(), CPU, room=16, kernels=library)
-    logits = torch.zeros(1, Wide.vocab_size)
+def test_vocabulary_too_large_for_the_kernel_is_sampled_by_torch() -> None:
+    library = CountingLibrary(None)
+    sampler = BatchSampler(LargeVocabularyTokenizer(), CPU, room=16, kernels=library)
+    logits = torch.zeros(1, LargeVocabularyTokenizer.vocab_size)
     logits[0, MAX_VOCAB] = 9.0
     sequence = Sequence("wide", 0, [1, 2], SamplingParams(temperature=0.0))
     pending = sampler.launch([ScheduledChunk(sequence, 1, True)], logits)

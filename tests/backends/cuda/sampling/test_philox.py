@@ -1,4 +1,4 @@
-"""The generator against its authors' own vectors."""
+"""Philox4x32-10 against its authors' test vectors."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 
 from ingle.backends.cuda.sampling.philox import philox, uniforms
 
-# From the known answers (`kat_vectors`) that come with Random123, for philox4x32 of 10 rounds.
+# From the known-answer tests (`kat_vectors`) of Random123, for philox4x32 with 10 rounds.
 VECTORS = [
     ((0, 0, 0, 0), (0, 0), (0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8)),
     (
@@ -24,14 +24,14 @@ VECTORS = [
 
 
 @pytest.mark.parametrize(("counter", "key", "expected"), VECTORS)
-def test_known_answers(
+def test_known_answer_vectors(
     counter: tuple[int, ...], key: tuple[int, ...], expected: tuple[int, ...]
 ) -> None:
     got = philox(np.array([counter], np.uint64), np.array([key], np.uint64))
     assert tuple(got[0].tolist()) == expected
 
 
-def test_numbers_depend_on_seed_and_place_alone() -> None:
+def test_numbers_depend_only_on_seed_and_position() -> None:
     seeds = np.array([1, 2, 1, 2**64 - 1], np.uint64)
     places = np.array([0, 0, 7, 2**40], np.uint64)
     together = uniforms(seeds, places)
@@ -50,6 +50,6 @@ def test_numbers_are_uniform_and_never_zero() -> None:
         chi_square = ((seen - count / 100) ** 2 / (count / 100)).sum()
         assert abs(chi_square - 99) < 5 * np.sqrt(2 * 99)
     first, second = numbers.T - 0.5
-    # The variance of a product of two is 1/144.
+    # The variance of the product of two is 1/144.
     for pairs in (first * second, first[1:] * first[:-1]):
         assert abs(pairs.sum()) < 5 * np.sqrt(count) / 12

@@ -10,9 +10,11 @@ from ingle.backends.cuda.sampling.token_counts import GeneratedTokenCounts, Toke
 from ingle.backends.engine.sequence import Sequence
 
 
-def as_counter(said: TokenOccurrences) -> Counter[int]:
-    assert len(said.tokens) == len(said.counts) == len(set(said.tokens.tolist()))
-    return Counter(dict(zip(said.tokens.tolist(), said.counts.tolist(), strict=True)))
+def as_counter(occurrences: TokenOccurrences) -> Counter[int]:
+    assert (
+        len(occurrences.tokens) == len(occurrences.counts) == len(set(occurrences.tokens.tolist()))
+    )
+    return Counter(dict(zip(occurrences.tokens.tolist(), occurrences.counts.tolist(), strict=True)))
 
 
 def last(tokens: list[int], window: int) -> list[int]:
@@ -21,8 +23,8 @@ def last(tokens: list[int], window: int) -> list[int]:
 
 @pytest.mark.parametrize("window", [-1, 1, 2, 7, 100])
 @pytest.mark.parametrize("kinds", [2, 12, 500])
-def test_counts_are_those_of_the_window(window: int, kinds: int) -> None:
-    """Whatever was asked about drafts and tokens in flight before."""
+def test_counts_cover_the_penalty_window(window: int, kinds: int) -> None:
+    """Independent of earlier queries with drafts and tokens in flight."""
     random = np.random.default_rng(kinds)
     sequence, counts = Sequence("r", 0, [1, 1, 1], SamplingParams()), GeneratedTokenCounts(window)
     for _ in range(120):
@@ -36,7 +38,7 @@ def test_counts_are_those_of_the_window(window: int, kinds: int) -> None:
         sequence.token_ids += random.integers(0, kinds, random.integers(1, 4)).tolist()
 
 
-def test_nothing_was_said() -> None:
+def test_counts_without_generated_tokens() -> None:
     sequence, counts = Sequence("r", 0, [4, 5], SamplingParams()), GeneratedTokenCounts(3)
     assert as_counter(counts.of(sequence)) == as_counter(counts.with_awaited(sequence)) == Counter()
     assert as_counter(counts.with_drafts(sequence, (5, 5))) == Counter({5: 2})

@@ -1,4 +1,4 @@
-"""The book of a pool of pages."""
+"""`BlockManager`: prefix lookup, copy-on-write, LRU eviction and reference counts of blocks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def packed(*tokens: int) -> bytes:
 
 
 def fill(pages: BlockManager, *tokens: int, public: bool = True) -> Block:
-    """A sequence that fills pages with these tokens, and ends."""
+    """Fill blocks with the tokens of a sequence, and release it."""
     page = pages.root
     for start in range(0, len(tokens) - len(tokens) % SIZE, SIZE):
         index = pages.allocate()
@@ -34,8 +34,8 @@ def fill(pages: BlockManager, *tokens: int, public: bool = True) -> Block:
     return end
 
 
-def test_tokens_in_common_are_counted_whole() -> None:
-    # Ids that differ in one byte only have three in common, but not a token.
+def test_common_prefix_counts_whole_tokens_not_bytes() -> None:
+    # Token ids that differ in one byte only share three bytes, but no token.
     assert common_tokens(packed(1, 2, 3), packed(1, 2, 259)) == 2
     assert common_tokens(packed(1, 2), packed(1, 2, 3)) == 2
     assert common_tokens(b"", packed(1)) == 0
@@ -43,7 +43,7 @@ def test_tokens_in_common_are_counted_whole() -> None:
     assert common_tokens(packed(1, 9), packed(1, 2), 1) == 1
 
 
-def test_what_is_the_same_is_kept_once() -> None:
+def test_identical_prefixes_are_stored_once() -> None:
     pages = BlockManager(10, SIZE)
     first = fill(pages, *range(10))
     assert (pages.num_cached, len(list(pages.free_blocks))) == (3, 7)
@@ -54,7 +54,7 @@ def test_what_is_the_same_is_kept_once() -> None:
     assert (pages.num_cached, len(list(pages.free_blocks))) == (4, 6)
 
 
-def test_the_longest_prefix_ends_at_any_token() -> None:
+def test_find_returns_longest_prefix_at_token_granularity() -> None:
     pages = BlockManager(10, SIZE)
     end = fill(pages, *range(10))
     fill(pages, *range(4), 4, 5, 6, 70, 71)
@@ -67,7 +67,7 @@ def test_the_longest_prefix_ends_at_any_token() -> None:
     assert (page, source, count) == (pages.root, None, 0)
 
 
-def test_a_page_that_ends_there_is_found_before_a_longer_one() -> None:
+def test_find_prefers_a_partial_block_that_ends_at_the_match() -> None:
     pages = BlockManager(10, SIZE)
     fill(pages, *range(8))
     end = fill(pages, 0, 1, 2, 3, 4, 5)
@@ -75,9 +75,9 @@ def test_a_page_that_ends_there_is_found_before_a_longer_one() -> None:
     assert pages.find(packed(*range(6)))[1:] == (end, 2)
 
 
-def test_the_least_recently_used_goes_first_from_its_end() -> None:
-    gone: list[int] = []
-    pages = BlockManager(6, SIZE, lambda page: gone.append(page.tokens[0]))
+def test_eviction_is_lru_and_removes_leaves_first() -> None:
+    evicted: list[int] = []
+    pages = BlockManager(6, SIZE, lambda page: evicted.append(page.tokens[0]))
     fill(pages, *range(10, 18))
     fill(pages, *range(20, 28))
     reused, _, _ = pages.find(packed(*range(10, 18)))
@@ -85,11 +85,11 @@ def test_the_least_recently_used_goes_first_from_its_end() -> None:
     pages.release(reused, public=True)
     while pages.evict_oldest():
         pass
-    assert gone == [24, 20, 14, 10]
+    assert evicted == [24, 20, 14, 10]
     assert (len(list(pages.free_blocks)), pages.num_cached, pages.num_used) == (6, 0, 0)
 
 
-def test_nothing_gives_way_that_somebody_runs_on() -> None:
+def test_referenced_blocks_are_not_evicted() -> None:
     pages = BlockManager(4, SIZE)
     end = fill(pages, *range(8))
     fill(pages, *range(4), 50, 51)
@@ -103,7 +103,7 @@ def test_nothing_gives_way_that_somebody_runs_on() -> None:
     assert not pages.evict_oldest()
 
 
-def test_a_page_to_copy_from_does_not_give_way_for_the_copy() -> None:
+def test_copy_source_is_not_evicted_for_the_copy() -> None:
     pages = BlockManager(2, SIZE)
     end = fill(pages, 1, 2, 3)
     assert pages.allocate() is not None
@@ -114,7 +114,7 @@ def test_a_page_to_copy_from_does_not_give_way_for_the_copy() -> None:
     assert pages.find(packed(1, 2, 3))[2] == 0
 
 
-def test_the_order_of_use_stays_small_however_often_pages_are_used() -> None:
+def test_lru_heap_stays_bounded_when_blocks_are_reused() -> None:
     pages = BlockManager(8, SIZE)
     ends = [fill(pages, *range(start, start + 6)) for start in (100, 200, 300)]
     for number in range(5000):
@@ -131,7 +131,7 @@ def test_the_order_of_use_stays_small_however_often_pages_are_used() -> None:
     assert len(inside._oldest) < 80
 
 
-def test_what_is_private_stays_so_until_somebody_else_says_the_same() -> None:
+def test_private_block_becomes_public_when_a_public_sequence_uses_it() -> None:
     pages = BlockManager(8, SIZE)
     end = fill(pages, *range(8), public=False)
     assert [page.public for page in end.path()] == [0, 0]

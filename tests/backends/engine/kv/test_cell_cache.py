@@ -1,4 +1,4 @@
-"""What is computed once is found again: by the next turn, an edit, a branch, a parallel chat."""
+"""Prefix caching in cells: turns, edits, branches, parallel chats, eviction and checkpoints."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ingle.backends.testing.scripted_model_runner import ScriptedModelRunner
 
 
 def make_engine(*, context: int = 512, slots: int = 4, can_fork: bool = True) -> Engine:
-    """An engine whose runner compares, in every step, what its slots hold with the sequences."""
+    """Make an engine whose runner compares its slots with the sequences in every step."""
     spec = LoadSpec(
         engine="scripted",
         path="",
@@ -43,18 +43,18 @@ def chat(seed: int, length: int) -> list[int]:
 
 
 def _whole(sequence: Sequence) -> Batch:
-    """A batch with all but the last four tokens."""
+    """Return a batch with all but the last four tokens."""
     batch = Batch()
     batch.add(sequence, sequence.prompt_length - 4)
     return batch
 
 
 @pytest.mark.slow
-def test_the_next_turn_computes_only_what_is_new() -> None:
+def test_next_turn_prefills_only_new_tokens() -> None:
     engine = make_engine()
     first = ask(engine, chat(1, 100))
     assert first.cached_tokens == 0
-    # The last generated token was never computed: nothing came after it.
+    # The last generated token was never computed, because no token followed it.
     computed = len(first.token_ids) - 1
     before = engine.gauges().prompt_tokens_total
     second = ask(engine, first.token_ids + chat(2, 20))
@@ -62,18 +62,18 @@ def test_the_next_turn_computes_only_what_is_new() -> None:
     assert engine.gauges().prompt_tokens_total - before == second.prompt_length - computed
 
 
-def test_an_edit_reuses_what_stands_before_it_and_keeps_the_original() -> None:
+def test_edited_prompt_reuses_its_prefix_and_keeps_the_original() -> None:
     engine = make_engine()
     original = chat(1, 200)
     ask(engine, original)
     edited = original[:120] + chat(9, 50)
     assert ask(engine, edited).cached_tokens == 120
     assert ask(engine, original).cached_tokens == 199
-    # 120 cells belong to both chats, and count once.
+    # 120 cells are shared by both chats and count once.
     assert engine.gauges().kv_kept < 202 + 172
 
 
-def test_the_last_prompt_token_is_always_computed() -> None:
+def test_last_prompt_token_is_always_computed() -> None:
     engine = make_engine()
     prompt = chat(1, 100)
     ask(engine, prompt)
@@ -82,14 +82,14 @@ def test_the_last_prompt_token_is_always_computed() -> None:
     assert again.num_generated == 3
 
 
-def test_short_prefixes_are_computed_again() -> None:
+def test_short_prefixes_are_not_reused() -> None:
     engine = make_engine()
     ask(engine, chat(1, MIN_SHARED - 1) + chat(2, 40))
     assert ask(engine, chat(1, MIN_SHARED - 1) + chat(3, 40)).cached_tokens == 0
     assert engine.gauges().kv_kept > 0
 
 
-def test_parallel_chats_keep_their_places() -> None:
+def test_parallel_chats_keep_their_cached_prefixes() -> None:
     engine = make_engine(context=512)
     chats = {seed: ask(engine, chat(seed, 60)).token_ids for seed in (1, 2, 3, 4, 5)}
     for turn in range(3):
@@ -99,17 +99,17 @@ def test_parallel_chats_keep_their_places() -> None:
             chats[seed] = sequence.token_ids
 
 
-def test_the_oldest_gives_way_first() -> None:
+def test_least_recently_used_chat_is_evicted_first() -> None:
     engine = make_engine(context=256)
     old, newer = chat(1, 100), chat(2, 100)
     ask(engine, old)
     ask(engine, newer)
-    ask(engine, chat(3, 120))  # needs room: the oldest goes
+    ask(engine, chat(3, 120))  # needs room: evicts the oldest
     assert ask(engine, newer, max_tokens=1).cached_tokens == 99
     assert ask(engine, old, max_tokens=1).cached_tokens == 0
 
 
-def test_what_is_kept_gives_way_before_anybody_is_preempted() -> None:
+def test_cached_cells_are_evicted_before_a_sequence_is_preempted() -> None:
     engine = make_engine(context=256, slots=2)
     ask(engine, chat(1, 200))
     both = [Sequence("r", 0, chat(seed, 100), SamplingParams(), max_tokens=5) for seed in (2, 3)]
@@ -121,7 +121,7 @@ def test_what_is_kept_gives_way_before_anybody_is_preempted() -> None:
     assert [sequence.num_generated for sequence in both] == [5, 5]
 
 
-def test_a_running_sequence_lends_what_it_has() -> None:
+def test_prefix_of_a_running_sequence_is_shared() -> None:
     engine = make_engine()
     prompt = chat(1, 150)
     first = Sequence("a", 0, list(prompt), SamplingParams(), max_tokens=6)
@@ -135,7 +135,7 @@ def test_a_running_sequence_lends_what_it_has() -> None:
     assert second.cached_tokens == 140
 
 
-def test_a_cancelled_answer_is_kept_as_far_as_it_came() -> None:
+def test_cancelled_answer_stays_cached_up_to_its_last_computed_token() -> None:
     engine = make_engine()
     sequence = Sequence("a", 0, chat(1, 100), SamplingParams(), max_tokens=6)
     engine.add(sequence)
@@ -146,16 +146,14 @@ def test_a_cancelled_answer_is_kept_as_far_as_it_came() -> None:
 
 
 @pytest.mark.parametrize(("prefix", "expected"), [(102, 102), (99, 96), (80, 0)])
-def test_a_state_that_cannot_be_cut_goes_on_from_its_end_or_a_checkpoint(
-    prefix: int, expected: int
-) -> None:
+def test_unforkable_state_is_reused_at_its_end_or_a_checkpoint(prefix: int, expected: int) -> None:
     engine = make_engine(can_fork=False)
     first = ask(engine, chat(1, 100))
     assert len(first.token_ids) == 103
     assert ask(engine, first.token_ids[:prefix] + chat(2, 20)).cached_tokens == expected
 
 
-def test_checkpoints_lead_back_to_every_turn() -> None:
+def test_every_turn_has_a_checkpoint_to_edit_from() -> None:
     engine = make_engine(can_fork=False, context=4096)
     turns: list[Sequence] = []
     tokens = chat(1, 1500)
@@ -165,11 +163,11 @@ def test_checkpoints_lead_back_to_every_turn() -> None:
     for turn in reversed(turns):
         edited = turn.token_ids[: turn.prompt_length - 1] + chat(9, 30)
         assert ask(engine, edited).cached_tokens == turn.prompt_length - 4
-    # A long prompt has some on the way.
+    # A long prompt has some checkpoints within it.
     assert ask(engine, turns[0].token_ids[:1200] + chat(9, 90)).cached_tokens == 1024
 
 
-def test_answers_to_one_prompt_share_its_checkpoint() -> None:
+def test_choices_of_one_prompt_share_its_checkpoint() -> None:
     engine = make_engine(can_fork=False)
     prompt = chat(1, 100)
     first = Sequence("r", 0, list(prompt), SamplingParams(), max_tokens=9)
@@ -181,7 +179,7 @@ def test_answers_to_one_prompt_share_its_checkpoint() -> None:
     assert (first.cached_tokens, second.cached_tokens) == (0, 96)
 
 
-def test_checkpoints_are_bounded() -> None:
+def test_number_of_checkpoints_is_bounded() -> None:
     engine = make_engine(can_fork=False)
     runner = engine.runner
     assert isinstance(runner, ScriptedModelRunner)
@@ -201,7 +199,7 @@ def test_checkpoints_are_bounded() -> None:
     assert checkpoints.find(9, 99) is None
 
 
-def test_endless_conversations_leak_no_cells() -> None:
+def test_long_conversations_leak_no_cells() -> None:
     engine = make_engine(context=256, slots=3)
     for round_ in range(200):
         ask(engine, chat(round_ % 7, 40 + round_ % 60) + chat(round_, 1 + round_ % 90))

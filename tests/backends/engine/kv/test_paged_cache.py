@@ -1,4 +1,4 @@
-"""What is computed once is found again in pages, and what was not is never found."""
+"""Prefix caching in the paged KV cache: reuse, copy-on-write, admission, offload, privacy."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MakeRunner = Callable[..., Any]
 
 @pytest.fixture
 def make(number_runner: MakeRunner) -> MakeRunner:
-    """Makes runners of pages of 16 tokens."""
+    """Return a factory of runners with pages of 16 tokens."""
 
     def make_runner(*, num_blocks: int = 40, context: int = 512, **settings: int) -> Any:
         return number_runner(block_size=16, num_blocks=num_blocks, context=context, **settings)
@@ -55,7 +55,7 @@ def cache_of(engine: Engine) -> PagedCache:
     return cache
 
 
-def test_the_next_turn_goes_on_in_the_page_where_the_last_one_ended(make: MakeRunner) -> None:
+def test_next_turn_continues_in_the_last_partial_page(make: MakeRunner) -> None:
     runner = make()
     engine = Engine(runner)
     first = ask(engine, chat(1, 100))
@@ -64,7 +64,7 @@ def test_the_next_turn_goes_on_in_the_page_where_the_last_one_ended(make: MakeRu
     assert runner.copied == 0
 
 
-def test_an_edit_copies_the_page_it_is_in_and_keeps_the_original(make: MakeRunner) -> None:
+def test_edit_copies_its_page_and_keeps_the_original(make: MakeRunner) -> None:
     runner = make()
     engine = Engine(runner)
     original = chat(1, 200)
@@ -74,11 +74,11 @@ def test_an_edit_copies_the_page_it_is_in_and_keeps_the_original(make: MakeRunne
     again = ask(engine, original, max_tokens=1)
     assert again.cached_tokens == 199
     assert again.token_ids[200:] == runner.answer(original, 1)
-    # 7 pages belong to both chats, and count once.
+    # 7 pages are shared by both chats and count once.
     assert engine.gauges().kv_kept == 16 * (13 + 11 - 7)
 
 
-def test_the_last_prompt_token_is_always_computed(make: MakeRunner) -> None:
+def test_last_prompt_token_is_always_computed(make: MakeRunner) -> None:
     engine = Engine(make())
     for length in (95, 96, 97):
         prompt = chat(length, length)
@@ -86,7 +86,7 @@ def test_the_last_prompt_token_is_always_computed(make: MakeRunner) -> None:
         assert ask(engine, prompt).cached_tokens == length - 1
 
 
-def test_short_prefixes_are_computed_again(make: MakeRunner) -> None:
+def test_short_prefixes_are_not_reused(make: MakeRunner) -> None:
     engine = Engine(make())
     ask(engine, chat(1, MIN_SHARED - 1) + chat(2, 40))
     assert ask(engine, chat(1, MIN_SHARED - 1) + chat(3, 40)).cached_tokens == 0
@@ -96,7 +96,7 @@ def test_short_prefixes_are_computed_again(make: MakeRunner) -> None:
     assert engine.gauges().kv_kept == kept + 16, "the page that is not full is of no use"
 
 
-def test_a_running_sequence_lends_what_it_has_up_to_the_token(make: MakeRunner) -> None:
+def test_prefix_of_a_running_sequence_is_shared_to_the_token(make: MakeRunner) -> None:
     runner = make()
     engine = Engine(runner)
     prompt = chat(1, 150)
@@ -110,7 +110,7 @@ def test_a_running_sequence_lends_what_it_has_up_to_the_token(make: MakeRunner) 
     assert first.token_ids[150:] == runner.answer(prompt, 9)
 
 
-def test_prompts_that_are_read_side_by_side_end_in_the_same_pages(make: MakeRunner) -> None:
+def test_concurrent_prefills_of_one_prompt_are_deduplicated(make: MakeRunner) -> None:
     engine = Engine(make(batch=64))
     prompt = chat(1, 160)
     pair = [Sequence("r", 0, list(prompt), SamplingParams(), max_tokens=9) for _ in range(2)]
@@ -122,7 +122,7 @@ def test_prompts_that_are_read_side_by_side_end_in_the_same_pages(make: MakeRunn
     assert engine.scheduler.kv.used <= 16 * 12
 
 
-def test_answers_to_one_prompt_share_its_pages(make: MakeRunner) -> None:
+def test_choices_of_one_prompt_share_its_pages(make: MakeRunner) -> None:
     runner = make(num_blocks=16, context=256, slots=4)
     engine = Engine(runner)
     prompt = chat(1, 150)
@@ -140,8 +140,8 @@ def test_answers_to_one_prompt_share_its_pages(make: MakeRunner) -> None:
     assert {tuple(s.token_ids[150:]) for s in (first, *rest)} == {tuple(runner.answer(prompt, 9))}
 
 
-def test_a_page_that_is_not_full_yet_needs_no_room(make: MakeRunner) -> None:
-    """Sixteen tokens fit into the second half of a page when all other pages are taken."""
+def test_partial_page_is_filled_without_a_free_page(make: MakeRunner) -> None:
+    """Sixteen tokens fit into the free half of a page although all other pages are used."""
     runner = make(num_blocks=4, context=64, slots=2)
     engine = Engine(runner)
     pair = [Sequence("r", 0, chat(seed, 18), SamplingParams(), 14) for seed in (1, 2)]
@@ -157,7 +157,7 @@ def test_a_page_that_is_not_full_yet_needs_no_room(make: MakeRunner) -> None:
     assert [sequence.num_generated for sequence in pair] == [14, 14]
 
 
-def test_admission_counts_whole_pages(make: MakeRunner) -> None:
+def test_admission_rounds_up_to_whole_pages(make: MakeRunner) -> None:
     """Three prompts of 17 tokens are 51 tokens, but six pages."""
     engine = Engine(make(num_blocks=5, context=80, slots=4))
     for seed in (1, 2, 3):
@@ -168,12 +168,12 @@ def test_admission_counts_whole_pages(make: MakeRunner) -> None:
     assert engine.scheduler.preemptions == 0
 
 
-def test_a_context_as_large_as_the_pool_can_be_filled(make: MakeRunner) -> None:
+def test_context_as_large_as_the_pool_can_be_filled(make: MakeRunner) -> None:
     runner = make(num_blocks=8, context=128)
     engine = Engine(runner)
     first = ask(engine, chat(1, 100), max_tokens=100)
     assert len(first.token_ids) == 128
-    # There is no page to copy the last one into: what is behind the edit is given up for it.
+    # No page is free to copy the last one into: the tokens after the edit are given up.
     edited = first.token_ids[:120] + chat(3, 5)
     again = ask(engine, edited, max_tokens=2)
     assert again.cached_tokens == 120
@@ -181,21 +181,21 @@ def test_a_context_as_large_as_the_pool_can_be_filled(make: MakeRunner) -> None:
     assert again.token_ids[125:] == runner.answer(edited, 2)
 
 
-def test_a_pool_without_room_for_one_context_is_refused(make: MakeRunner) -> None:
+def test_pool_smaller_than_one_context_is_rejected(make: MakeRunner) -> None:
     with pytest.raises(ValueError, match="no cache"):
         make(num_blocks=4, context=65).open_cache()
 
 
 @pytest.fixture
 def store() -> Generator[KVStore]:
-    """A store in memory."""
+    """Return a KV store in memory."""
     spec = KVStoreSpec(folder="/nowhere", model="ab" * 32, disk_bytes=0, memory_bytes=GIB)
     store = KVStore(spec, "numbers", spare=lambda: GIB)
     yield store
     store.close(5)
 
 
-def test_what_the_cache_gives_up_comes_back(make: MakeRunner, store: KVStore) -> None:
+def test_evicted_pages_are_restored_from_the_store(make: MakeRunner, store: KVStore) -> None:
     runner = make(num_blocks=50, context=800)
     engine = Engine(runner, store=store)
     first = ask(engine, chat(1, 700))
@@ -207,7 +207,7 @@ def test_what_the_cache_gives_up_comes_back(make: MakeRunner, store: KVStore) ->
     assert engine.gauges().restored_tokens_total == 702 - 702 % 256 + 702 % 256
 
 
-def test_what_cannot_be_restored_is_computed_and_forgotten(
+def test_failed_restore_recomputes_and_drops_the_stored_chunk(
     make: MakeRunner, store: KVStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runner = make(num_blocks=50, context=800)
@@ -225,7 +225,7 @@ def test_what_cannot_be_restored_is_computed_and_forgotten(
     assert again.token_ids[703:] == runner.answer(first.token_ids, 3)
 
 
-def test_private_tokens_are_never_stored(make: MakeRunner, store: KVStore) -> None:
+def test_private_tokens_are_never_offloaded(make: MakeRunner, store: KVStore) -> None:
     runner = make(num_blocks=50, context=800)
     engine = Engine(runner, store=store)
     public = ask(engine, chat(1, 300))
@@ -234,13 +234,13 @@ def test_private_tokens_are_never_stored(make: MakeRunner, store: KVStore) -> No
     ask(engine, chat(3, 790))
     assert store.match(np.array(private.token_ids, np.int32)) == 302
     secret = ask(engine, chat(4, 300), private=True)
-    said = ask(engine, secret.token_ids + chat(5, 50))
-    assert said.cached_tokens == 302
+    generated = ask(engine, secret.token_ids + chat(5, 50))
+    assert generated.cached_tokens == 302
     ask(engine, chat(6, 790))
-    assert store.match(np.array(said.token_ids, np.int32)) == 355
+    assert store.match(np.array(generated.token_ids, np.int32)) == 355
 
 
-def test_a_private_end_of_a_public_page_is_not_stored(make: MakeRunner, store: KVStore) -> None:
+def test_private_tail_of_a_public_page_is_not_stored(make: MakeRunner, store: KVStore) -> None:
     engine = Engine(make(num_blocks=50, context=800), store=store)
     public = ask(engine, chat(1, 35))
     private = ask(engine, public.token_ids + chat(2, 4), private=True)
@@ -249,7 +249,9 @@ def test_a_private_end_of_a_public_page_is_not_stored(make: MakeRunner, store: K
     assert store.match(np.array(private.token_ids, np.int32)) == 37
 
 
-def test_what_a_private_edit_writes_over_is_not_stored(make: MakeRunner, store: KVStore) -> None:
+def test_tokens_overwritten_by_a_private_edit_are_not_stored(
+    make: MakeRunner, store: KVStore
+) -> None:
     engine = Engine(make(num_blocks=8, context=128), store=store)
     public = ask(engine, chat(1, 100), max_tokens=100)
     edited = ask(engine, public.token_ids[:118] + chat(3, 7), private=True)
@@ -263,9 +265,7 @@ def test_what_a_private_edit_writes_over_is_not_stored(make: MakeRunner, store: 
     assert store.match(np.array(edited.token_ids, np.int32)) == 118
 
 
-def test_parts_of_a_stored_conversation_go_behind_what_is_cached(
-    make: MakeRunner, store: KVStore
-) -> None:
+def test_restore_extends_a_cached_prefix(make: MakeRunner, store: KVStore) -> None:
     engine = Engine(make(num_blocks=50, context=800), store=store)
     whole = ask(engine, chat(1, 700))
     ask(engine, chat(2, 790))

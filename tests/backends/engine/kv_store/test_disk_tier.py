@@ -1,4 +1,4 @@
-"""Files of stored chunks: private, whole or absent, and bounded over all models."""
+"""`KVDisk`: chunk files are private, written atomically, and bounded over all models."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def total(root: Path) -> int:
     return sum(path.stat().st_size for path in root.glob("*/*"))
 
 
-def test_a_chunk_is_found_by_the_next_process(tmp_path: Path) -> None:
+def test_chunk_is_found_by_the_next_process(tmp_path: Path) -> None:
     key = write(make_disk(tmp_path), 1, b"keys and values")
     later = KVDisk(tmp_path, "a", GIB)
     (header,) = later.open(IDENTITY)
@@ -60,7 +60,7 @@ def test_a_chunk_is_found_by_the_next_process(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such modes")
-def test_nobody_else_can_read(tmp_path: Path) -> None:
+def test_folder_and_files_are_private_to_the_user(tmp_path: Path) -> None:
     root = tmp_path / "kv"
     (root / "a").mkdir(parents=True, mode=0o755)
     write(make_disk(root), 1)
@@ -71,7 +71,7 @@ def test_nobody_else_can_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="links need a privilege there")
-def test_a_link_in_the_place_of_the_folder_is_refused(tmp_path: Path) -> None:
+def test_symlinked_folder_is_rejected(tmp_path: Path) -> None:
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     (elsewhere / "precious").write_text("x")
@@ -82,7 +82,7 @@ def test_a_link_in_the_place_of_the_folder_is_refused(tmp_path: Path) -> None:
     assert (elsewhere / "precious").exists()
 
 
-def test_what_does_not_belong_there_is_removed(tmp_path: Path) -> None:
+def test_unexpected_files_are_removed(tmp_path: Path) -> None:
     disk = make_disk(tmp_path)
     kept = write(disk, 1)
     torn, foreign = write(disk, 2), write(disk, 3)
@@ -95,13 +95,13 @@ def test_what_does_not_belong_there_is_removed(tmp_path: Path) -> None:
     assert [file.name for file in disk.folder.iterdir()] == [f"{kept.hex()}.kv"]
 
 
-def test_other_settings_make_another_identity(tmp_path: Path) -> None:
+def test_identity_depends_on_model_settings(tmp_path: Path) -> None:
     disk = make_disk(tmp_path)
     write(disk, 1)
     assert disk.open(b"o" * 32) == []
 
 
-def test_damage_is_noticed_when_it_is_read(tmp_path: Path) -> None:
+def test_corrupt_chunk_is_detected_on_read(tmp_path: Path) -> None:
     disk = make_disk(tmp_path)
     key = write(disk, 1, b"keys and values")
     path = disk.folder / f"{key.hex()}.kv"
@@ -114,7 +114,7 @@ def test_damage_is_noticed_when_it_is_read(tmp_path: Path) -> None:
     assert disk.read(key) is None
 
 
-def test_the_least_recently_used_of_all_models_gives_way(tmp_path: Path) -> None:
+def test_least_recently_used_chunk_of_all_models_is_evicted(tmp_path: Path) -> None:
     size = make_header(1, 1000).file_size
     first, second = (make_disk(tmp_path, model, limit=3 * size) for model in "ab")
     now = time.time()
@@ -132,7 +132,7 @@ def test_the_least_recently_used_of_all_models_gives_way(tmp_path: Path) -> None
     assert middle not in keys(second)
 
 
-def test_those_behind_give_way_before_those_they_follow(tmp_path: Path) -> None:
+def test_successor_chunks_are_evicted_before_their_parents(tmp_path: Path) -> None:
     size = make_header(1, 1000).file_size
     disk = make_disk(tmp_path, limit=3 * size)
     path = [write(disk, value, bytes(1000)) for value in (1, 2, 3)]
@@ -142,12 +142,12 @@ def test_those_behind_give_way_before_those_they_follow(tmp_path: Path) -> None:
     assert fresh.take_evicted() == [path[2], path[1]]
 
 
-def test_the_bound_holds_for_any_number_of_writers(tmp_path: Path) -> None:
+def test_size_limit_holds_with_several_writers(tmp_path: Path) -> None:
     size = make_header(1, 1000).file_size
     disks = [make_disk(tmp_path, model, limit=5 * size) for model in "abc"]
     for value in range(30):
         write(disks[value % 3], value, bytes(1000))
-    # Others are looked at once a second: each may add what fits into the whole.
+    # Files of other writers are counted once a second: each may add what fits into the whole limit.
     assert total(tmp_path) <= 3 * 5 * size
     for disk in disks:
         fresh = KVDisk(tmp_path, disk.folder.name, 5 * size, reserve=0)
@@ -155,22 +155,22 @@ def test_the_bound_holds_for_any_number_of_writers(tmp_path: Path) -> None:
     assert total(tmp_path) <= 4 * size
 
 
-def test_what_is_larger_than_all_room_is_refused(tmp_path: Path) -> None:
+def test_chunk_larger_than_the_limit_is_rejected(tmp_path: Path) -> None:
     disk = make_disk(tmp_path, limit=1000)
     kept = write(disk, 1)
     assert not disk.make_room(1001)
     assert keys(disk) == {kept}
 
 
-def test_the_reserve_of_the_disk_stays_free(tmp_path: Path) -> None:
+def test_disk_reserve_is_kept_free(tmp_path: Path) -> None:
     free = shutil.disk_usage(tmp_path).free
     roomy = make_disk(tmp_path, reserve=free // 2)
     write(roomy, 1)
     assert not make_disk(tmp_path, reserve=2 * free).make_room(1)
-    assert keys(roomy) == set(), "all of it gives way first"
+    assert keys(roomy) == set(), "all of it is evicted first"
 
 
-def test_a_folder_that_was_removed_is_no_error(tmp_path: Path) -> None:
+def test_removed_folder_is_no_error(tmp_path: Path) -> None:
     disk = make_disk(tmp_path)
     shutil.rmtree(disk.folder)
     assert disk.make_room(100)
@@ -221,7 +221,7 @@ def end(process: subprocess.Popen[bytes]) -> None:
     process.stdout.close()
 
 
-def test_a_killed_writer_leaves_whole_files_only(tmp_path: Path) -> None:
+def test_killed_writer_leaves_only_complete_files(tmp_path: Path) -> None:
     torn = 0
     for attempt in range(100):
         writer = start_writer(tmp_path, distinct=3, size=20_000_000)
@@ -239,7 +239,7 @@ def test_a_killed_writer_leaves_whole_files_only(tmp_path: Path) -> None:
 
 
 def test_two_writers_share_a_folder(tmp_path: Path) -> None:
-    """They write the same chunks, and a third reads what is there and tidies up meanwhile."""
+    """Both write the same chunks, while a third process reads and cleans up."""
     writers = [start_writer(tmp_path, first) for first in (0, 7)]
     try:
         seen = 0
@@ -278,7 +278,7 @@ except OSError as error:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such limits")
-def test_a_write_that_fails_in_the_middle_leaves_nothing(tmp_path: Path) -> None:
+def test_failed_write_leaves_no_file(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-P", "-c", LIMITED, str(tmp_path)],
         capture_output=True,

@@ -1,4 +1,4 @@
-"""A file counts only when every byte of it is right."""
+"""Chunk files: round trip, and rejection of truncated, corrupt and foreign files."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def make_file(tokens: list[int], data: bytes) -> tuple[str, bytes]:
     tokens=st.lists(st.integers(0, 2**31 - 1), min_size=1, max_size=CHUNK_TOKENS),
     data=st.binary(max_size=5000),
 )
-def test_what_is_written_is_read(tokens: list[int], data: bytes) -> None:
+def test_round_trip(tokens: list[int], data: bytes) -> None:
     name, content = make_file(tokens, data)
     header, found = decode_chunk(content, name)
     assert header.tokens.tolist() == tokens
@@ -39,7 +39,7 @@ def test_what_is_written_is_read(tokens: list[int], data: bytes) -> None:
     assert (again.key, again.data_size) == (header.key, len(data))
 
 
-def test_a_file_torn_anywhere_is_refused() -> None:
+def test_truncated_file_is_rejected() -> None:
     name, content = make_file([1, 2, 3], b"keys and values")
     for length in range(len(content)):
         with pytest.raises(BadChunkFile):
@@ -50,7 +50,7 @@ def test_a_file_torn_anywhere_is_refused() -> None:
         decode_chunk(content + b"\0", name)
 
 
-def test_every_flipped_bit_is_noticed() -> None:
+def test_every_flipped_bit_is_detected() -> None:
     name, content = make_file([1, 2, 3], b"keys and values")
     for bit in range(8 * len(content)):
         damaged = bytearray(content)
@@ -59,7 +59,7 @@ def test_every_flipped_bit_is_noticed() -> None:
             decode_chunk(damaged, name)
 
 
-def test_a_file_is_what_its_name_says() -> None:
+def test_renamed_file_is_rejected() -> None:
     name, content = make_file([1, 2, 3], b"data")
     other, _ = make_file([1, 2, 4], b"data")
     assert name != other
@@ -68,6 +68,6 @@ def test_a_file_is_what_its_name_says() -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"x" * 4000, b"INGLE-KV", b"\0" * LONGEST_HEADER])
-def test_foreign_files_are_refused(content: bytes) -> None:
+def test_foreign_files_are_rejected(content: bytes) -> None:
     with pytest.raises(BadChunkFile):
         decode_chunk(content, "0" * 64 + ".kv")

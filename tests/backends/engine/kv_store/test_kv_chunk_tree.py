@@ -1,4 +1,4 @@
-"""The longest stored prefix is found, whatever was stored in which order."""
+"""`ChunkTree`: the longest stored prefix is found, independent of the order of insertion."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ IDENTITY = b"i" * 32
 
 
 def store(tree: ChunkTree, tokens: Tokens) -> list[KVChunk]:
-    """What `KVStore` does for a conversation of any length, in memory only."""
+    """Store a conversation of any length as `KVStore` does, in memory only."""
     added: list[KVChunk] = []
     for start in range(0, len(tokens), CHUNK_TOKENS):
         parent = tree.behind(tokens[:start])
@@ -27,7 +27,7 @@ def store(tree: ChunkTree, tokens: Tokens) -> list[KVChunk]:
 
 
 def conversation(*parts: tuple[int, int]) -> Tokens:
-    """Tokens in runs of a value and a length."""
+    """Return tokens in runs, given as pairs of a value and a length."""
     return np.concatenate([np.full(length, value, np.int32) for value, length in parts])
 
 
@@ -43,7 +43,7 @@ conversations = st.lists(
 
 
 @given(stored=st.lists(conversations, max_size=6), wanted=conversations)
-def test_a_match_is_as_long_as_any_stored_conversation_allows(
+def test_match_is_the_longest_common_prefix_of_any_conversation(
     stored: list[Tokens], wanted: Tokens
 ) -> None:
     tree = ChunkTree(IDENTITY)
@@ -62,7 +62,9 @@ def test_a_match_is_as_long_as_any_stored_conversation_allows(
 
 
 @given(stored=st.lists(conversations, max_size=6), order=st.randoms())
-def test_files_lead_to_the_same_tree(stored: list[Tokens], order: random.Random) -> None:
+def test_tree_loaded_from_files_in_any_order_is_equal(
+    stored: list[Tokens], order: random.Random
+) -> None:
     tree = ChunkTree(IDENTITY)
     for tokens in stored:
         store(tree, tokens)
@@ -80,14 +82,14 @@ def test_files_lead_to_the_same_tree(stored: list[Tokens], order: random.Random)
     assert all(chunk.on_disk for chunk in loaded)
 
 
-def test_conversations_share_what_they_have_in_common() -> None:
+def test_conversations_share_chunks_of_a_common_prefix() -> None:
     tree = ChunkTree(IDENTITY)
     store(tree, conversation((1, 600)))
     store(tree, conversation((1, 512), (2, 100)))
     assert sorted(chunk.end for chunk in tree) == [256, 512, 600, 612]
 
 
-def test_growing_replaces_only_the_end() -> None:
+def test_appending_tokens_replaces_only_the_last_chunk() -> None:
     tree = ChunkTree(IDENTITY)
     store(tree, conversation((1, 600)))
     store(tree, conversation((1, 640)))
@@ -96,7 +98,7 @@ def test_growing_replaces_only_the_end() -> None:
     assert sorted(chunk.end for chunk in tree) == [256, 512, 768, 800]
 
 
-def test_without_one_chunk_those_behind_it_are_gone() -> None:
+def test_removing_a_chunk_removes_its_successors() -> None:
     tree = ChunkTree(IDENTITY)
     chunks = store(tree, conversation((1, 1000)))
     assert [chunk.end for chunk in chunks[-1].path()] == [256, 512, 768, 1000]
@@ -105,7 +107,7 @@ def test_without_one_chunk_those_behind_it_are_gone() -> None:
     assert tree.behind(conversation((1, 512))) is None
 
 
-def test_what_nothing_leads_to_is_told() -> None:
+def test_load_returns_orphaned_chunks() -> None:
     tree = ChunkTree(IDENTITY)
     chunks = store(tree, conversation((1, 1000)))
     headers = [
@@ -117,7 +119,7 @@ def test_what_nothing_leads_to_is_told() -> None:
     assert {orphan.key for orphan in orphans} == {chunks[2].key, chunks[3].key}
 
 
-def test_nothing_follows_a_chunk_that_is_not_whole() -> None:
+def test_successor_of_a_partial_chunk_is_orphaned() -> None:
     first = ChunkHeader(IDENTITY, IDENTITY, conversation((1, 10)), 5)
     second = ChunkHeader(IDENTITY, first.key, conversation((2, 10)), 5)
     tree = ChunkTree(IDENTITY)

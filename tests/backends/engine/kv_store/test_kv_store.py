@@ -1,4 +1,4 @@
-"""What the KV cache gives up comes back, from memory or in the next life of the worker."""
+"""`KVStore` behind an engine: offload to memory and disk, restore, limits, privacy and failures."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Chat = Callable[[int, int], list[int]]
 MakeEngine = Callable[..., Any]
 
 
-def test_what_the_cache_gives_up_comes_back(storing: MakeEngine, chat: Chat) -> None:
+def test_evicted_tokens_are_restored_from_memory(storing: MakeEngine, chat: Chat) -> None:
     engine = storing(disk=0)
     first = engine.ask(chat(1, 700))
     engine.ask(chat(2, 900))  # needs the room
@@ -39,8 +39,8 @@ def test_what_the_cache_gives_up_comes_back(storing: MakeEngine, chat: Chat) -> 
     assert not engine.folder.exists()
 
 
-def test_idle_chats_make_room_for_those_who_decode(storing: MakeEngine, chat: Chat) -> None:
-    """Each step's attention runs over all cells in use: kept ones move to memory and come back."""
+def test_idle_chats_are_offloaded_while_others_decode(storing: MakeEngine, chat: Chat) -> None:
+    """A step's attention runs over all used cells: cached ones are moved to memory and restored."""
     engine = storing(context=4096)
     idle = [engine.ask(chat(seed, 600)) for seed in (1, 2)]
     secret = engine.ask(chat(3, 600), private=True)
@@ -53,7 +53,7 @@ def test_idle_chats_make_room_for_those_who_decode(storing: MakeEngine, chat: Ch
         assert again.cached_tokens >= 600
 
 
-def test_what_the_machine_has_no_memory_for_stays_in_the_cache(
+def test_nothing_is_offloaded_when_the_machine_has_no_memory(
     storing: MakeEngine, chat: Chat
 ) -> None:
     engine = storing(context=4096, disk=0, spare=-1)
@@ -63,7 +63,7 @@ def test_what_the_machine_has_no_memory_for_stays_in_the_cache(
     assert engine.ask(chat(1, 600) + chat(5, 10)).cached_tokens == 600
 
 
-def test_what_memory_cannot_hold_stays_in_the_cache(storing: MakeEngine, chat: Chat) -> None:
+def test_nothing_is_offloaded_beyond_the_memory_limit(storing: MakeEngine, chat: Chat) -> None:
     engine = storing(context=4096, memory=1000 * 4)
     engine.ask(chat(1, 100))
     engine.ask(chat(2, 900))
@@ -71,7 +71,7 @@ def test_what_memory_cannot_hold_stays_in_the_cache(storing: MakeEngine, chat: C
     assert engine.ask(chat(2, 900) + chat(5, 10)).cached_tokens == 900
 
 
-def test_another_life_resumes_from_disk(storing: MakeEngine, chat: Chat) -> None:
+def test_restarted_worker_restores_from_disk(storing: MakeEngine, chat: Chat) -> None:
     engine = storing(memory=0)
     first = engine.ask(chat(1, 700))
     engine.save()
@@ -84,7 +84,7 @@ def test_another_life_resumes_from_disk(storing: MakeEngine, chat: Chat) -> None
     assert third.ask(edited).cached_tokens == 600, "part of a chunk is enough"
 
 
-def test_a_growing_chat_writes_only_what_is_new(storing: MakeEngine, chat: Chat) -> None:
+def test_next_turn_writes_only_new_chunks(storing: MakeEngine, chat: Chat) -> None:
     engine = storing()
     first = engine.ask(chat(1, 600))
     engine.save()
@@ -97,7 +97,7 @@ def test_a_growing_chat_writes_only_what_is_new(storing: MakeEngine, chat: Chat)
     assert len(after & set(before)) == 2
 
 
-def test_a_short_chat_is_kept_in_memory_but_not_on_disk(storing: MakeEngine, chat: Chat) -> None:
+def test_short_chat_is_kept_in_memory_but_not_on_disk(storing: MakeEngine, chat: Chat) -> None:
     engine = storing(context=512)
     short = engine.ask(chat(1, 200))
     engine.save()
@@ -113,7 +113,7 @@ def test_a_short_chat_is_kept_in_memory_but_not_on_disk(storing: MakeEngine, cha
     engine.engine.trim()
 
 
-def test_short_chats_that_memory_gives_up_are_not_written(storing: MakeEngine, chat: Chat) -> None:
+def test_short_chats_evicted_from_memory_are_not_written(storing: MakeEngine, chat: Chat) -> None:
     engine = storing(context=512, memory=4 * 300)
     for seed in range(1, 6):
         engine.ask(chat(seed, 200))
@@ -123,7 +123,7 @@ def test_short_chats_that_memory_gives_up_are_not_written(storing: MakeEngine, c
     assert engine.files() == []
 
 
-def test_chats_share_what_they_have_in_common(storing: MakeEngine, chat: Chat) -> None:
+def test_chats_share_stored_chunks_of_a_common_prefix(storing: MakeEngine, chat: Chat) -> None:
     engine = storing(context=4096)
     system = chat(1, 512)
     for seed in (2, 3, 4):
@@ -132,8 +132,8 @@ def test_chats_share_what_they_have_in_common(storing: MakeEngine, chat: Chat) -
     assert len(engine.files()) == 2 + 3
 
 
-def test_both_together(storing: MakeEngine, chat: Chat) -> None:
-    """The cache has the beginning, the store more of it: the rest goes behind what is shared."""
+def test_restore_extends_the_prefix_that_is_cached(storing: MakeEngine, chat: Chat) -> None:
+    """The cache holds the start, the store a longer prefix: only the remainder is restored."""
     engine = storing(context=2048)
     whole = engine.ask(chat(1, 1000))
     engine.save()
@@ -145,7 +145,7 @@ def test_both_together(storing: MakeEngine, chat: Chat) -> None:
     assert second.engine.gauges().restored_tokens_total == 300 - 1 + 1002 - 256
 
 
-def test_a_preempted_sequence_is_not_computed_again(storing: MakeEngine, chat: Chat) -> None:
+def test_preempted_sequence_is_restored_not_recomputed(storing: MakeEngine, chat: Chat) -> None:
     engine = storing(context=512, slots=2)
     both = [
         Sequence("r", 0, chat(seed, 200), SamplingParams(), max_tokens=100, ignore_eos=True)
@@ -160,7 +160,7 @@ def test_a_preempted_sequence_is_not_computed_again(storing: MakeEngine, chat: C
     assert [sequence.num_generated for sequence in both] == [100, 100]
 
 
-def test_private_sequences_leave_nothing(storing: MakeEngine, chat: Chat) -> None:
+def test_private_sequences_are_never_stored(storing: MakeEngine, chat: Chat) -> None:
     engine = storing()
     private = engine.ask(chat(1, 700), private=True)
     engine.save()
@@ -175,7 +175,7 @@ def test_private_sequences_leave_nothing(storing: MakeEngine, chat: Chat) -> Non
     assert engine.ask(private.token_ids, private=True).cached_tokens == 0
 
 
-def test_a_private_turn_stays_in_the_cache_for_the_next(storing: MakeEngine, chat: Chat) -> None:
+def test_private_turn_is_cached_for_the_next_private_turn(storing: MakeEngine, chat: Chat) -> None:
     engine = storing()
     first = engine.ask(chat(1, 300), private=True)
     assert engine.ask(first.token_ids + chat(2, 10), private=True).cached_tokens == 302
@@ -183,7 +183,9 @@ def test_a_private_turn_stays_in_the_cache_for_the_next(storing: MakeEngine, cha
     assert engine.files() == []
 
 
-def test_of_a_chat_that_turned_private_the_rest_is_saved(storing: MakeEngine, chat: Chat) -> None:
+def test_public_prefix_of_a_chat_that_turned_private_is_saved(
+    storing: MakeEngine, chat: Chat
+) -> None:
     engine = storing()
     public = engine.ask(chat(1, 300))
     private = engine.ask(public.token_ids + chat(2, 300), private=True)
@@ -192,9 +194,7 @@ def test_of_a_chat_that_turned_private_the_rest_is_saved(storing: MakeEngine, ch
     assert engine.store.match(np.array(private.token_ids, np.int32)) == 302
 
 
-def test_a_public_chat_that_began_as_a_private_one_is_saved(
-    storing: MakeEngine, chat: Chat
-) -> None:
+def test_public_chat_with_a_private_beginning_is_saved(storing: MakeEngine, chat: Chat) -> None:
     engine = storing()
     private = engine.ask(chat(1, 300), private=True)
     public = engine.ask(private.token_ids + chat(2, 300))
@@ -203,7 +203,7 @@ def test_a_public_chat_that_began_as_a_private_one_is_saved(
 
 
 @pytest.mark.parametrize("number", [0, 1, 2])
-def test_a_damaged_file_is_computed_again(storing: MakeEngine, chat: Chat, number: int) -> None:
+def test_corrupt_file_is_recomputed(storing: MakeEngine, chat: Chat, number: int) -> None:
     engine = storing()
     first = engine.ask(chat(1, 700))
     engine.save()
@@ -222,7 +222,7 @@ def test_a_damaged_file_is_computed_again(storing: MakeEngine, chat: Chat, numbe
     assert storing().ask(first.token_ids + chat(2, 9)).cached_tokens >= 702, "it is whole again"
 
 
-def test_what_cannot_be_restored_is_computed_and_forgotten(
+def test_failed_restore_recomputes_and_drops_the_stored_chunk(
     storing: MakeEngine, chat: Chat, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine = storing(disk=0)
@@ -239,7 +239,7 @@ def test_what_cannot_be_restored_is_computed_and_forgotten(
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO, errno.EACCES])
-def test_a_disk_that_fails_costs_no_request(
+def test_disk_errors_fail_no_request(
     storing: MakeEngine,
     chat: Chat,
     monkeypatch: pytest.MonkeyPatch,
@@ -262,7 +262,7 @@ def test_a_disk_that_fails_costs_no_request(
 
 
 @pytest.mark.skipif(os.name == "nt", reason="links need a privilege there")
-def test_a_folder_that_cannot_be_had_costs_no_request(
+def test_inaccessible_folder_fails_no_request(
     storing: MakeEngine, chat: Chat, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "target").mkdir()
@@ -275,7 +275,7 @@ def test_a_folder_that_cannot_be_had_costs_no_request(
     assert list((tmp_path / "target").iterdir()) == []
 
 
-def test_memory_is_bounded(storing: MakeEngine, chat: Chat) -> None:
+def test_memory_tier_respects_its_limit(storing: MakeEngine, chat: Chat) -> None:
     engine = storing(disk=0, memory=4 * 1000)
     chats = [engine.ask(chat(seed, 700)) for seed in range(1, 6)]
     assert 0 < engine.engine.gauges().kv_memory_bytes <= 4 * 1000
@@ -285,7 +285,7 @@ def test_memory_is_bounded(storing: MakeEngine, chat: Chat) -> None:
     assert engine.store.match(oldest) == 0
 
 
-def test_what_was_used_last_stays_in_memory(storing: MakeEngine, chat: Chat) -> None:
+def test_memory_tier_keeps_the_most_recently_used(storing: MakeEngine, chat: Chat) -> None:
     engine = storing(disk=0, memory=4 * 1500)
     chats = [engine.ask(chat(seed, 700)) for seed in (1, 2, 3)]
     engine.ask(chats[0].token_ids)  # needs the room of the third, and uses the first
@@ -294,21 +294,25 @@ def test_what_was_used_last_stays_in_memory(storing: MakeEngine, chat: Chat) -> 
     assert engine.store.match(second) == 0
 
 
-def test_a_chat_larger_than_the_memory_keeps_its_beginning(storing: MakeEngine, chat: Chat) -> None:
+def test_chat_larger_than_the_memory_limit_keeps_its_beginning(
+    storing: MakeEngine, chat: Chat
+) -> None:
     engine = storing(disk=0, memory=4 * 600)
     first = engine.ask(chat(1, 1000))
     engine.ask(chat(2, 1000))
     assert engine.store.match(np.array(first.token_ids, np.int32)) == 512
 
 
-def test_nothing_is_taken_that_the_machine_is_short_of(storing: MakeEngine, chat: Chat) -> None:
+def test_memory_tier_uses_no_memory_the_machine_is_short_of(
+    storing: MakeEngine, chat: Chat
+) -> None:
     engine = storing(disk=0, spare=-1)
     engine.ask(chat(1, 700))
     engine.ask(chat(2, 900))
     assert engine.engine.gauges().kv_memory_bytes == 0
 
 
-def test_what_memory_has_no_room_for_goes_to_disk(storing: MakeEngine, chat: Chat) -> None:
+def test_chunks_beyond_the_memory_limit_go_to_disk(storing: MakeEngine, chat: Chat) -> None:
     engine = storing(memory=4 * 300)
     first = engine.ask(chat(1, 700))
     engine.ask(chat(2, 900))
@@ -317,7 +321,7 @@ def test_what_memory_has_no_room_for_goes_to_disk(storing: MakeEngine, chat: Cha
     assert storing().ask([*first.token_ids, 1]).cached_tokens == 702
 
 
-def test_memory_that_is_asked_back_is_saved(storing: MakeEngine, chat: Chat) -> None:
+def test_reclaimed_memory_is_saved_to_disk(storing: MakeEngine, chat: Chat) -> None:
     engine = storing()
     first = engine.ask(chat(1, 700))
     engine.ask(chat(2, 900))
@@ -326,7 +330,7 @@ def test_memory_that_is_asked_back_is_saved(storing: MakeEngine, chat: Chat) -> 
     assert engine.ask([*first.token_ids, 1]).cached_tokens == 702
 
 
-def test_disk_is_bounded(storing: MakeEngine, chat: Chat) -> None:
+def test_disk_tier_respects_its_limit(storing: MakeEngine, chat: Chat) -> None:
     limit = 20_000
     engine = storing(disk=limit)
     chats: list[Sequence] = []
@@ -341,7 +345,7 @@ def test_disk_is_bounded(storing: MakeEngine, chat: Chat) -> None:
     assert later.ask([*chats[0].token_ids, 1]).cached_tokens == 0
 
 
-def test_a_chat_larger_than_the_disk_ends_somewhere(storing: MakeEngine, chat: Chat) -> None:
+def test_chat_larger_than_the_disk_limit_keeps_a_prefix(storing: MakeEngine, chat: Chat) -> None:
     engine = storing(disk=6000)
     first = engine.ask(chat(1, 1000))
     engine.save()
@@ -350,7 +354,7 @@ def test_a_chat_larger_than_the_disk_ends_somewhere(storing: MakeEngine, chat: C
     assert found in (256, 512)
 
 
-def test_a_request_that_left_while_it_was_read_for(
+def test_request_cancelled_during_its_fetch_frees_its_cells(
     storing: MakeEngine, chat: Chat, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine = storing()
@@ -364,8 +368,8 @@ def test_a_request_that_left_while_it_was_read_for(
         return read(*arguments)
 
     monkeypatch.setattr(engine.store, "_read", read_late)
-    gone = Sequence("r", 0, list(first.token_ids), SamplingParams(), max_tokens=3)
-    engine.engine.add(gone)
+    cancelled = Sequence("r", 0, list(first.token_ids), SamplingParams(), max_tokens=3)
+    engine.engine.add(cancelled)
     engine.engine.step()
     assert engine.engine.is_fetching
     assert not engine.engine.has_work, "a step would have nothing to compute"
@@ -373,16 +377,16 @@ def test_a_request_that_left_while_it_was_read_for(
     engine.engine.add(other)
     while engine.engine.has_work:
         engine.engine.step()
-    assert other.num_generated == 3, "nobody else waits"
-    engine.engine.finish(gone, FinishReason.CANCELLED)
+    assert other.num_generated == 3, "no other sequence waits"
+    engine.engine.finish(cancelled, FinishReason.CANCELLED)
     assert not engine.engine.is_fetching
     gate.set()
     engine.run()
-    assert gone.num_generated == 0
+    assert cancelled.num_generated == 0
     assert engine.engine.gauges().kv_used == 0
 
 
-def test_choices_wait_for_what_is_read_once(storing: MakeEngine, chat: Chat) -> None:
+def test_choices_of_one_prompt_wait_for_one_fetch(storing: MakeEngine, chat: Chat) -> None:
     engine = storing()
     first = engine.ask(chat(1, 700))
     engine.ask(chat(2, 900))
@@ -399,7 +403,7 @@ def test_choices_wait_for_what_is_read_once(storing: MakeEngine, chat: Chat) -> 
     assert engine.engine.gauges().restored_tokens_total == 699
 
 
-def test_a_failure_of_the_reader_costs_no_request(
+def test_reader_errors_fail_no_request(
     storing: MakeEngine,
     chat: Chat,
     monkeypatch: pytest.MonkeyPatch,
@@ -417,7 +421,7 @@ def test_a_failure_of_the_reader_costs_no_request(
     assert "division by zero" in caplog.text
 
 
-def test_the_worker_is_another_after_an_update(storing: MakeEngine, chat: Chat) -> None:
+def test_updated_engine_does_not_reuse_stored_chunks(storing: MakeEngine, chat: Chat) -> None:
     engine = storing()
     first = engine.ask(chat(1, 700))
     engine.save()
@@ -429,7 +433,7 @@ def test_the_worker_is_another_after_an_update(storing: MakeEngine, chat: Chat) 
 
 
 def engine_spec(engine: Any) -> Any:
-    """The specification an engine's store was made by."""
+    """Return the load spec that the engine's store was made with."""
     from ingle.backends.base.load_spec import KVStoreSpec
 
     return KVStoreSpec(
@@ -444,9 +448,9 @@ def engine_spec(engine: Any) -> Any:
 @given(
     turns=st.lists(
         st.tuples(
-            st.integers(0, 3),  # which conversation
-            st.integers(0, 500),  # of whose tokens so many are kept
-            st.integers(1, 400),  # and so many added
+            st.integers(0, 3),  # conversation
+            st.integers(0, 500),  # number of its tokens that are kept
+            st.integers(1, 400),  # number of tokens added
             st.booleans(),  # private
             st.sampled_from(["ask", "save", "trim", "restart", "cancel"]),
         ),
@@ -457,7 +461,7 @@ def engine_spec(engine: Any) -> Any:
     memory=st.sampled_from([0, 3_000, 2**30]),
     context=st.sampled_from([600, 1500]),
 )
-@example(  # a full disk refuses a chunk whose successors are still in memory
+@example(  # a full disk rejects a chunk whose successors are still in memory
     turns=[
         (0, 20, 400, False, "ask"),
         (0, 400, 168, False, "ask"),
@@ -476,7 +480,7 @@ def engine_spec(engine: Any) -> Any:
     memory=2**30,
     context=600,
 )
-def test_any_history_keeps_every_cell_right(
+def test_random_histories_keep_every_cell_consistent(
     storing: MakeEngine,
     tmp_path_factory: pytest.TempPathFactory,
     turns: list[tuple[int, int, int, bool, str]],
@@ -484,7 +488,7 @@ def test_any_history_keeps_every_cell_right(
     memory: int,
     context: int,
 ) -> None:
-    """The scripted runner compares in each step what slots hold with what they should."""
+    """The scripted runner compares the slots with their sequences in each step."""
     fields = {"disk": disk, "memory": memory, "context": context, "slots": 2}
     root = tmp_path_factory.mktemp("kv")
     engine = storing(root=root, **fields)
@@ -521,14 +525,14 @@ def test_any_history_keeps_every_cell_right(
 @given(
     requests=st.lists(
         st.tuples(
-            st.integers(0, 2),  # which conversation it belongs to
-            st.integers(0, 400),  # tokens it has in common with the others of that conversation
+            st.integers(0, 2),  # conversation it belongs to
+            st.integers(0, 400),  # tokens it shares with the others of that conversation
             st.integers(1, 80),  # tokens of its own
             st.integers(1, 40),  # max_tokens
             st.integers(1, 3),  # n
             st.sampled_from(Priority),
-            st.integers(0, 40),  # arrives after so many steps
-            st.one_of(st.none(), st.integers(0, 60)),  # cancelled after so many steps
+            st.integers(0, 40),  # arrives after this many steps
+            st.one_of(st.none(), st.integers(0, 60)),  # cancelled after this many steps
         ),
         min_size=1,
         max_size=8,
@@ -536,7 +540,7 @@ def test_any_history_keeps_every_cell_right(
     slots=st.integers(1, 4),
     memory=st.sampled_from([3_000, 2**30]),
 )
-def test_any_load_ends(
+def test_random_load_completes(
     storing: MakeEngine,
     tmp_path_factory: pytest.TempPathFactory,
     requests: list[tuple[int, int, int, int, int, Priority, int, int | None]],

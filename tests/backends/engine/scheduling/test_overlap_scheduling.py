@@ -1,4 +1,4 @@
-"""Which batches are launched before the one before them is collected, and what becomes of them."""
+"""Overlap scheduling: which batches are launched before the previous one is collected."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MakeRunner = Callable[..., Any]
 
 
 class Log:
-    """What a runner was asked for, in order: "+3" for three tokens launched, "-" for collected."""
+    """The runner's calls in order: "+3" for three tokens launched, "-" for a collect."""
 
     def __init__(self, runner: Any) -> None:
         self.entries: list[str] = []
@@ -66,7 +66,7 @@ def ask(
     sampling: SamplingParams | None = None,
     **fields: Any,
 ) -> Sequence:
-    """A prompt whose answer does not end by itself within `most` tokens."""
+    """Make a prompt whose answer has no EOG token within `most` tokens."""
     for seed in range(100):
         prompt = [1 + (seed + i * i) % 40 for i in range(length)]
         if runner.eog not in runner.answer(prompt, most):
@@ -79,12 +79,12 @@ def run(engine: Engine) -> None:
         engine.step()
 
 
-def said(sequence: Sequence) -> list[int]:
+def generated(sequence: Sequence) -> list[int]:
     return sequence.token_ids[sequence.prompt_length :]
 
 
-def test_the_next_batch_is_launched_before_one_is_collected(runner: Any, log: Log) -> None:
-    """And none behind the last, whose place is known."""
+def test_next_batch_is_launched_before_the_previous_is_collected(runner: Any, log: Log) -> None:
+    """No batch is launched after the last token, as `max_tokens` is known in advance."""
     engine = Engine(runner)
     sequence = ask(runner)
     engine.add(sequence)
@@ -92,11 +92,11 @@ def test_the_next_batch_is_launched_before_one_is_collected(runner: Any, log: Lo
     assert (sequence.num_generated, sequence.num_awaited, sequence.num_in_flight) == (1, 1, 1)
     run(engine)
     assert log.text == "+40 +1 - +1 - +1 - +1 - -"
-    assert said(sequence) == runner.answer(sequence.token_ids[:40], 5)
+    assert generated(sequence) == runner.answer(sequence.token_ids[:40], 5)
     assert engine.gauges().steps_total == 5
 
 
-def test_a_full_context_is_known_ahead_too(number_runner: MakeRunner) -> None:
+def test_no_batch_is_launched_beyond_a_full_context(number_runner: MakeRunner) -> None:
     runner = number_runner(block_size=16, num_blocks=4, context=64, ahead=True)
     log, engine = Log(runner), Engine(runner)
     sequence = ask(runner, length=61, most=3)
@@ -107,7 +107,7 @@ def test_a_full_context_is_known_ahead_too(number_runner: MakeRunner) -> None:
     assert log.text == "+61 +1 - +1 - -"
 
 
-def test_an_end_that_came_by_itself_costs_a_token_that_nobody_sees(runner: Any, log: Log) -> None:
+def test_token_in_flight_after_eog_is_discarded(runner: Any, log: Log) -> None:
     engine = Engine(runner)
     sequence = ask(runner, most=8)
     runner.eog = runner.answer(sequence.token_ids, 8)[2]
@@ -117,17 +117,17 @@ def test_an_end_that_came_by_itself_costs_a_token_that_nobody_sees(runner: Any, 
         engine.step()
     assert engine.has_work, "the token too many is on its way"
     assert engine.gauges().running == 0
-    assert sequence.slot >= 0, "and still written to pages that are nobody else's"
+    assert sequence.slot >= 0, "and still written to pages that no other sequence has"
     assert engine.step() == []
     assert not engine.has_work
     assert log.entries.count("+1") == length
-    assert len(said(sequence)) == engine.gauges().completion_tokens_total == length
+    assert len(generated(sequence)) == engine.gauges().completion_tokens_total == length
     assert engine.gauges().kv_used == 0
     kept = engine.scheduler.kv.match(np.asarray([*sequence.token_ids, 7, 7], np.int32))
     assert kept.length == len(sequence.token_ids) - 1
 
 
-def test_who_is_cancelled_in_flight_makes_room_when_it_has_landed(
+def test_slot_of_a_cancelled_sequence_is_freed_after_its_batch(
     number_runner: MakeRunner,
 ) -> None:
     runner = number_runner(block_size=16, num_blocks=64, context=512, slots=1, ahead=True)
@@ -141,11 +141,11 @@ def test_who_is_cancelled_in_flight_makes_room_when_it_has_landed(
     engine.step()
     assert engine.admit() == [second]
     run(engine)
-    assert said(first) == runner.answer(first.token_ids[:40], 1)
-    assert said(second) == runner.answer(second.token_ids[:60], 4)
+    assert generated(first) == runner.answer(first.token_ids[:40], 1)
+    assert generated(second) == runner.answer(second.token_ids[:60], 4)
 
 
-def test_who_leaves_still_takes_room(number_runner: MakeRunner) -> None:
+def test_pages_of_a_cancelled_sequence_are_freed_after_its_batch(number_runner: MakeRunner) -> None:
     runner = number_runner(block_size=16, num_blocks=4, context=64, slots=2, ahead=True)
     engine = Engine(runner)
     first, second = ask(runner, length=50, most=9), ask(runner, length=55, most=4)
@@ -159,10 +159,10 @@ def test_who_leaves_still_takes_room(number_runner: MakeRunner) -> None:
     assert engine.admit() == [second]
     run(engine)
     expected = runner.answer(second.token_ids[:55], 4)
-    assert said(second) == expected
+    assert generated(second) == expected
 
 
-def test_what_was_read_of_a_cancelled_prompt_is_kept(runner: Any, log: Log) -> None:
+def test_prefilled_part_of_a_cancelled_prompt_stays_cached(runner: Any, log: Log) -> None:
     engine = Engine(runner)
     sequence = ask(runner, length=150)
     engine.add(sequence)
@@ -174,10 +174,10 @@ def test_what_was_read_of_a_cancelled_prompt_is_kept(runner: Any, log: Log) -> N
     engine.add(again)
     run(engine)
     assert again.cached_tokens == 128
-    assert said(again) == runner.answer(again.token_ids[:150], 5)
+    assert generated(again) == runner.answer(again.token_ids[:150], 5)
 
 
-def test_nobody_is_preempted_in_flight(number_runner: MakeRunner) -> None:
+def test_sequence_with_a_batch_in_flight_is_not_preempted(number_runner: MakeRunner) -> None:
     runner = number_runner(block_size=16, num_blocks=64, context=512, slots=1, ahead=True)
     engine = Engine(runner)
     job, question = ask(runner, most=30, priority=Priority.BATCH), ask(runner, length=50, most=3)
@@ -187,42 +187,48 @@ def test_nobody_is_preempted_in_flight(number_runner: MakeRunner) -> None:
     assert engine.admit() == []
     assert engine.gauges().preemptions_total == 0
     engine.step()
-    assert job.num_in_flight == 0, "nothing is launched ahead while somebody waits for that"
+    assert job.num_in_flight == 0, "no overlap while a request waits for the slot"
     assert engine.admit() == [question]
     assert engine.gauges().preemptions_total == 1
     run(engine)
-    assert said(question) == runner.answer(question.token_ids[:50], 3)
-    assert said(job) == runner.answer(job.token_ids[:40], 30)
+    assert generated(question) == runner.answer(question.token_ids[:50], 3)
+    assert generated(job) == runner.answer(job.token_ids[:40], 30)
 
 
 PENALISED = SamplingParams(repeat_penalty=1.1)
 
 
 @pytest.mark.parametrize("ahead", [False, True])
-def test_words_are_put_into_a_mouth_that_pauses(number_runner: MakeRunner, ahead: bool) -> None:
+def test_force_tokens_inserts_tokens_into_a_paused_sequence(
+    number_runner: MakeRunner, ahead: bool
+) -> None:
     runner = number_runner(block_size=16, num_blocks=64, context=512, ahead=ahead)
     engine = Engine(runner)
-    told, other = ask(runner, most=30), ask(runner, length=33, most=30)
-    prompt, dictated = list(told.token_ids), [5, 6, 7, 8]
-    told.pauses_at = 9
+    paused, other = ask(runner, most=30), ask(runner, length=33, most=30)
+    prompt, forced = list(paused.token_ids), [5, 6, 7, 8]
+    paused.pauses_at = 9
     runner.eog = -1
-    engine.add(told)
+    engine.add(paused)
     engine.add(other)
-    while told.num_generated < 9:
+    while paused.num_generated < 9:
         engine.step()
-    assert told.num_awaited == 0
-    assert (other.num_in_flight > 0) is ahead, "nobody else waits"
-    assert engine.force_tokens(told, dictated) == dictated
-    told.pauses_at = None
+    assert paused.num_awaited == 0
+    assert (other.num_in_flight > 0) is ahead, "no other sequence waits"
+    assert engine.force_tokens(paused, forced) == forced
+    paused.pauses_at = None
     run(engine)
     before = runner.answer(prompt, 9)
-    assert said(told) == [*before, *dictated, *runner.answer([*prompt, *before, *dictated], 17)]
-    assert said(other) == runner.answer(other.token_ids[:33], 30)
+    assert generated(paused) == [*before, *forced, *runner.answer([*prompt, *before, *forced], 17)]
+    assert generated(other) == runner.answer(other.token_ids[:33], 30)
     assert engine.gauges().kv_used == 0
 
 
-@pytest.mark.parametrize(("pause", "most", "fit"), [(9, 14, 4), (9, 13, 3), (9, 11, 1), (9, 10, 0)])
-def test_only_what_fits_is_dictated(runner: Any, pause: int, most: int, fit: int) -> None:
+@pytest.mark.parametrize(
+    ("pause", "most", "expected"), [(9, 14, 4), (9, 13, 3), (9, 11, 1), (9, 10, 0)]
+)
+def test_force_tokens_respects_max_tokens(
+    runner: Any, pause: int, most: int, expected: int
+) -> None:
     engine = Engine(runner)
     sequence = ask(runner, most=most)
     sequence.pauses_at = pause
@@ -230,13 +236,13 @@ def test_only_what_fits_is_dictated(runner: Any, pause: int, most: int, fit: int
     engine.add(sequence)
     while sequence.num_generated < pause:
         engine.step()
-    assert engine.force_tokens(sequence, [5, 6, 7, 8]) == [5, 6, 7, 8][:fit]
+    assert engine.force_tokens(sequence, [5, 6, 7, 8]) == [5, 6, 7, 8][:expected]
     run(engine)
-    assert len(said(sequence)) == most
+    assert len(generated(sequence)) == most
     assert sequence.finish_reason is FinishReason.LENGTH
 
 
-def test_nothing_is_dictated_in_flight(runner: Any) -> None:
+def test_force_tokens_rejects_a_sequence_in_flight(runner: Any) -> None:
     engine = Engine(runner)
     sequence = ask(runner)
     engine.add(sequence)
@@ -245,15 +251,15 @@ def test_nothing_is_dictated_in_flight(runner: Any) -> None:
         engine.force_tokens(sequence, [1])
 
 
-def test_who_must_know_each_token_has_it_land_first(runner: Any, log: Log) -> None:
-    """But its prompt is read like any other."""
+def test_penalised_sequence_waits_for_each_sampled_token(runner: Any, log: Log) -> None:
+    """Its prefill still overlaps."""
     engine = Engine(runner)
     engine.add(ask(runner, length=150, most=4, sampling=PENALISED))
     run(engine)
     assert log.text == "+64 +64 - +22 - - +1 - +1 - +1 -"
 
 
-def test_who_is_beside_one_that_must_know_keeps_its_pace(runner: Any, log: Log) -> None:
+def test_sequence_beside_a_penalised_one_keeps_its_pace(runner: Any, log: Log) -> None:
     engine = Engine(runner)
     engine.add(ask(runner, length=20, most=4, sampling=PENALISED))
     engine.add(ask(runner, length=20, most=6))
@@ -261,8 +267,8 @@ def test_who_is_beside_one_that_must_know_keeps_its_pace(runner: Any, log: Log) 
     assert log.text == "+40 - +2 - +2 - +2 +1 - +1 - -", "together until the first one ends"
 
 
-def test_nothing_is_launched_behind_a_step_that_takes_long(runner: Any, log: Log) -> None:
-    """What comes meanwhile would wait for both."""
+def test_no_overlap_behind_a_long_step(runner: Any, log: Log) -> None:
+    """A new request would have to wait for both steps."""
     engine = Engine(runner)
     engine.scheduler._chunks.observe(64, 640.0)  # pyright: ignore[reportPrivateUsage]
     engine.add(ask(runner))
@@ -270,23 +276,23 @@ def test_nothing_is_launched_behind_a_step_that_takes_long(runner: Any, log: Log
     assert log.text == "+32 - +8 - +1 - +1 - +1 - +1 -"
 
 
-def test_what_is_in_flight_can_be_drained(runner: Any) -> None:
+def test_drain_collects_batches_in_flight(runner: Any) -> None:
     engine = Engine(runner)
     sequence = ask(runner)
     engine.add(sequence)
     assert engine.drain() == []
     engine.step()
     (output,) = engine.drain()
-    assert output.token_ids == said(sequence)[1:2]
+    assert output.token_ids == generated(sequence)[1:2]
     assert sequence.num_in_flight == 0
     run(engine)
-    assert said(sequence) == runner.answer(sequence.token_ids[:40], 5)
+    assert generated(sequence) == runner.answer(sequence.token_ids[:40], 5)
 
 
-def test_time_passes_from_one_collected_batch_to_the_next(
+def test_step_time_is_measured_between_collects(
     runner: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Not from the launch, since when it waited for the batch before."""
+    """Time since the launch would include the wait for the batch before."""
     engine = Engine(runner)
     now, seconds = 0.0, list[float]()
     launch, collect, update = runner.launch, runner.collect, engine.scheduler.update
@@ -301,21 +307,23 @@ def test_time_passes_from_one_collected_batch_to_the_next(
         now += 0.01
         return collect()
 
-    def noted(batch: Batch, sampled: list[Sampled], taken: float) -> Any:
+    def recorded(batch: Batch, sampled: list[Sampled], taken: float) -> Any:
         seconds.append(taken)
         return update(batch, sampled, taken)
 
     runner.launch, runner.collect = slow_launch, slow_collect
     monkeypatch.setattr("ingle.backends.engine.engine.time.monotonic", lambda: now)
-    monkeypatch.setattr(engine.scheduler, "update", noted)
+    monkeypatch.setattr(engine.scheduler, "update", recorded)
     engine.add(ask(runner, most=4))
     run(engine)
     assert seconds == pytest.approx([0.012, 0.011, 0.011, 0.01])
 
 
 @pytest.mark.parametrize("cut", [1, 2, 7])
-def test_a_worker_stops_at_the_same_text(number_runner: MakeRunner, cut: int) -> None:
-    """The text layer finds a stop string when the token behind it is computed already."""
+def test_stop_strings_end_at_the_same_text_with_overlap(
+    number_runner: MakeRunner, cut: int
+) -> None:
+    """The text layer finds a stop string after the next token is already computed."""
     answers: list[tuple[str, int]] = []
     for ahead in (False, True):
         runner = number_runner(block_size=16, num_blocks=64, context=512, ahead=ahead)
@@ -336,19 +344,19 @@ def test_a_worker_stops_at_the_same_text(number_runner: MakeRunner, cut: int) ->
                 id=name, prompt=list(b"What?"), max_tokens=30, stop=[text[10 : 10 + cut]]
             )
             inbox.put(request)
-        said, ended = "", dict[str, Finished]()
+        generated, ended = "", dict[str, Finished]()
         while len(ended) < 2:
             message = sent.get(timeout=10)
             for event in message.events if isinstance(message, Outputs) else ():
                 if isinstance(event, Delta) and event.id == "a":
-                    said += event.text
+                    generated += event.text
                 if isinstance(event, Finished):
                     ended[event.id] = event
         inbox.put(Drain())
         thread.join(10)
         assert not thread.is_alive()
-        assert text.startswith(said)
+        assert text.startswith(generated)
         assert ended["a"].completion_tokens == ended["b"].completion_tokens
         assert engine.gauges().kv_used == 0
-        answers.append((said, ended["a"].completion_tokens))
+        answers.append((generated, ended["a"].completion_tokens))
     assert answers[0] == answers[1]

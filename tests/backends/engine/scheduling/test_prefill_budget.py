@@ -5,7 +5,7 @@ import pytest
 from ingle.backends.engine.scheduling.prefill_budget import ChunkBudget
 
 
-def test_alone_a_step_takes_about_a_second() -> None:
+def test_lone_prefill_step_takes_about_a_second() -> None:
     budget = ChunkBudget(512)
     assert budget.limit(decoding=False) == 128
     budget.observe(128, 0.1)
@@ -16,7 +16,7 @@ def test_alone_a_step_takes_about_a_second() -> None:
         assert budget.limit(decoding=False) == expected
 
 
-def test_the_chunk_stays_while_the_cost_varies_little() -> None:
+def test_chunk_size_is_stable_under_small_cost_changes() -> None:
     budget = ChunkBudget(512)
     for _ in range(30):
         budget.observe(256, 256 * 0.0030)
@@ -26,7 +26,7 @@ def test_the_chunk_stays_while_the_cost_varies_little() -> None:
         assert budget.limit(decoding=False) == chunk == 256
 
 
-def test_where_another_model_waits_the_pause_is_short() -> None:
+def test_chunk_is_small_while_another_model_waits() -> None:
     budget = ChunkBudget(512)
     budget.observe(512, 0.512)
     budget.contended = True
@@ -36,22 +36,20 @@ def test_where_another_model_waits_the_pause_is_short() -> None:
 @pytest.mark.parametrize(
     ("tokens_per_second", "expected"), [(100, 32), (500, 100), (2000, 400), (100_000, 512)]
 )
-def test_beside_others_it_gets_what_fits_into_a_pause(
-    tokens_per_second: int, expected: int
-) -> None:
+def test_chunk_beside_decoding_fits_into_the_pause(tokens_per_second: int, expected: int) -> None:
     budget = ChunkBudget(512)
     budget.observe(100, 100 / tokens_per_second)
     assert budget.limit(decoding=True) == pytest.approx(expected, abs=1)
 
 
-def test_small_steps_teach_nothing() -> None:
+def test_small_steps_do_not_change_the_estimate() -> None:
     budget = ChunkBudget(512)
     before = budget.limit(decoding=True)
     budget.observe(1, 10.0)
     assert budget.limit(decoding=True) == before
 
 
-def test_it_follows_a_machine_that_slows_down() -> None:
+def test_budget_adapts_to_a_slower_machine() -> None:
     budget = ChunkBudget(512)
     budget.observe(512, 0.5)
     fast = budget.limit(decoding=True)
@@ -60,5 +58,5 @@ def test_it_follows_a_machine_that_slows_down() -> None:
     assert budget.limit(decoding=True) < fast / 2
 
 
-def test_a_batch_smaller_than_the_smallest_chunk_is_respected() -> None:
+def test_batch_size_below_the_smallest_chunk_is_respected() -> None:
     assert ChunkBudget(8).limit(decoding=True) == 8

@@ -13,16 +13,16 @@ def make(prompt: int, priority: Priority = Priority.INTERACTIVE, at: float = 0.0
     return Sequence("r", 0, [1] * prompt, SamplingParams(), priority=priority, arrived_at=at)
 
 
-def shares_of(sequences: list[Sequence], room: int) -> dict[Sequence, int]:
-    return split_prefill({sequence: sequence.num_pending for sequence in sequences}, room)
+def shares_of(sequences: list[Sequence], budget: int) -> dict[Sequence, int]:
+    return split_prefill({sequence: sequence.num_pending for sequence in sequences}, budget)
 
 
-def test_a_question_passes_a_document_which_loses_only_its_tokens() -> None:
+def test_short_prompt_is_prefilled_before_a_long_one() -> None:
     document, question = make(3000, at=1), make(20, at=2)
     assert shares_of([document, question], 128) == {document: 108, question: 20}
 
 
-def test_the_oldest_gets_its_quarter_however_many_short_ones_come() -> None:
+def test_oldest_prompt_gets_a_quarter_of_the_budget() -> None:
     document = make(3000, at=1)
     questions = [make(100, at=2 + i) for i in range(10)]
     shares = shares_of([document, *questions], 128)
@@ -30,13 +30,13 @@ def test_the_oldest_gets_its_quarter_however_many_short_ones_come() -> None:
     assert sum(shares.values()) == 128
 
 
-def test_interactive_prompts_leave_the_rest_to_batch() -> None:
+def test_batch_prompts_get_what_interactive_ones_leave() -> None:
     batch, chat = make(500, Priority.BATCH, at=1), make(50, at=2)
     assert shares_of([batch, chat], 64) == {chat: 50, batch: 14}
     assert shares_of([batch, chat], 40) == {chat: 40}
 
 
-def test_a_prompt_may_have_to_stop_before_its_end() -> None:
+def test_pending_count_limits_a_prompts_share() -> None:
     first, second = make(100, at=1), make(200, at=2)
     assert split_prefill({first: 10, second: 200}, 64) == {first: 10, second: 54}
 
@@ -45,16 +45,16 @@ def test_a_prompt_may_have_to_stop_before_its_end() -> None:
     prompts=st.lists(
         st.tuples(st.integers(1, 300), st.sampled_from(Priority), st.integers(0, 5)), max_size=8
     ),
-    room=st.integers(-5, 400),
+    budget=st.integers(-5, 400),
 )
-def test_room_is_used_up_and_not_exceeded(
-    prompts: list[tuple[int, Priority, int]], room: int
+def test_budget_is_used_up_and_not_exceeded(
+    prompts: list[tuple[int, Priority, int]], budget: int
 ) -> None:
     sequences = [make(length, priority, at) for length, priority, at in prompts]
-    shares = shares_of(sequences, room)
+    shares = shares_of(sequences, budget)
     pending = sum(sequence.num_pending for sequence in sequences)
-    assert sum(shares.values()) == min(max(room, 0), pending)
+    assert sum(shares.values()) == min(max(budget, 0), pending)
     assert all(0 < count <= sequence.num_pending for sequence, count in shares.items())
     oldest = [s for s in sequences if s.priority is Priority.INTERACTIVE]
-    if oldest and room > 0:
+    if oldest and budget > 0:
         assert shares[min(oldest, key=lambda s: s.arrived_at)] > 0

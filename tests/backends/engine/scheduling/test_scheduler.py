@@ -1,4 +1,4 @@
-"""The scheduler against a cache that checks every cell."""
+"""The scheduler on a scripted runner that checks every cell of the KV cache."""
 
 from __future__ import annotations
 
@@ -54,19 +54,19 @@ def text(sequence: Sequence) -> str:
     return bytes(t for t in sequence.token_ids[sequence.prompt_length :] if t < 256).decode()
 
 
-def test_one_sequence_runs_to_its_end() -> None:
+def test_single_sequence_runs_to_completion() -> None:
     engine = make_engine(reply="hello")
     sequence = make_sequence(40, None)
     engine.add(sequence)
     steps = run(engine)
     assert text(sequence) == "hello"
     assert sequence.finish_reason is FinishReason.STOP
-    # Three chunks of a 40-token prompt, the last of which samples; then one step a token.
+    # Three chunks of a 40-token prompt, the last of which samples; then one token per step.
     assert steps == 3 + 5
     assert engine.scheduler.kv.used == 0
 
 
-def test_context_ends_a_sequence() -> None:
+def test_full_context_finishes_a_sequence() -> None:
     engine = make_engine(context=32)
     sequence = make_sequence(20, None)
     engine.add(sequence)
@@ -75,7 +75,7 @@ def test_context_ends_a_sequence() -> None:
     assert len(sequence.token_ids) == 32
 
 
-def test_decoding_goes_on_while_a_long_prompt_is_read() -> None:
+def test_decoding_continues_during_a_long_prefill() -> None:
     engine = make_engine(context=256, batch=16)
     short = make_sequence(4, 30)
     engine.add(short)
@@ -99,7 +99,7 @@ def test_forked_sequences_share_the_prompt() -> None:
     assert engine.gauges().prompt_tokens_total == 33 + 3
 
 
-def test_full_cache_preempts_the_youngest_and_loses_nothing() -> None:
+def test_full_cache_preempts_the_youngest_without_losing_tokens() -> None:
     engine = make_engine(context=64, slots=4)
     sequences = [make_sequence(15, 40) for _ in range(4)]
     for sequence in sequences:
@@ -114,13 +114,13 @@ def test_full_cache_preempts_the_youngest_and_loses_nothing() -> None:
 @given(
     requests=st.lists(
         st.tuples(
-            st.integers(0, 2),  # which conversation it belongs to
-            st.integers(0, 90),  # tokens it has in common with the others of that conversation
+            st.integers(0, 2),  # conversation it belongs to
+            st.integers(0, 90),  # tokens it shares with the others of that conversation
             st.integers(1, 30),  # tokens of its own
             st.integers(1, 60),  # max_tokens
             st.integers(1, 3),  # n
-            st.integers(0, 20),  # arrives after so many steps
-            st.one_of(st.none(), st.integers(0, 40)),  # cancelled after so many steps
+            st.integers(0, 20),  # arrives after this many steps
+            st.one_of(st.none(), st.integers(0, 40)),  # cancelled after this many steps
         ),
         min_size=1,
         max_size=8,
@@ -129,7 +129,7 @@ def test_full_cache_preempts_the_youngest_and_loses_nothing() -> None:
     slots=st.integers(1, 6),
     can_fork=st.booleans(),
 )
-def test_any_load_ends_and_leaves_nothing(
+def test_random_load_completes_and_frees_all_cells(
     requests: list[tuple[int, int, int, int, int, int, int | None]],
     batch: int,
     slots: int,
@@ -174,8 +174,8 @@ def test_any_load_ends_and_leaves_nothing(
             assert sequence.num_generated == expected
 
 
-def test_a_cache_with_less_room_than_it_says_still_serves_everybody() -> None:
-    """Where book and cache disagree, one is sent back and must not return in the same step."""
+def test_cache_smaller_than_announced_still_completes_all_requests() -> None:
+    """A sequence preempted after the runner ran out of cells is not readmitted in the same step."""
     engine = make_engine(context=48, slots=2, batch=64)
     runner = engine.runner
     assert isinstance(runner, ScriptedModelRunner)

@@ -1,4 +1,4 @@
-"""Whose turn it is, without an engine."""
+"""`WaitingQueue`: order by priority, fair sharing by tokens between clients, bounded overtaking."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def make(client: str, prompt: int = 10, priority: Priority = Priority.INTERACTIV
 
 
 def order(queue: WaitingQueue) -> str:
-    """The clients in the order in which they would be asked."""
+    """Return the clients in queue order."""
     return "".join(sequence.client for sequence in queue.candidates())
 
 
@@ -33,7 +33,7 @@ def generate(sequence: Sequence, count: int) -> None:
     sequence.token_ids += [2] * count
 
 
-def test_one_client_is_served_in_order() -> None:
+def test_requests_of_one_client_are_fifo() -> None:
     queue = WaitingQueue()
     sequences = [make("a") for _ in range(5)]
     for sequence in sequences:
@@ -42,14 +42,14 @@ def test_one_client_is_served_in_order() -> None:
     assert len(queue) == 0
 
 
-def test_interactive_comes_before_batch() -> None:
+def test_interactive_precedes_batch() -> None:
     queue = WaitingQueue()
     for client, priority in (("b", Priority.BATCH), ("i", Priority.INTERACTIVE)):
         queue.add(make(client, priority=priority))
     assert order(queue) == "ib"
 
 
-def test_a_client_with_many_requests_does_not_hold_up_one_with_few() -> None:
+def test_client_with_many_requests_does_not_delay_others() -> None:
     queue = WaitingQueue()
     for _ in range(100):
         queue.add(make("a"))
@@ -60,7 +60,7 @@ def test_a_client_with_many_requests_does_not_hold_up_one_with_few() -> None:
     assert begin_next(queue).client == "b"
 
 
-def test_clients_share_by_tokens_not_by_requests() -> None:
+def test_clients_share_by_tokens_not_requests() -> None:
     queue = WaitingQueue()
     for _ in range(40):
         queue.add(make("a", prompt=100))
@@ -73,7 +73,7 @@ def test_clients_share_by_tokens_not_by_requests() -> None:
     assert abs(served["a"] - served["b"]) <= 100
 
 
-def test_generated_tokens_count_while_they_are_generated() -> None:
+def test_generated_tokens_are_charged_while_running() -> None:
     queue = WaitingQueue()
     for client in "aabb":
         queue.add(make(client))
@@ -85,7 +85,7 @@ def test_generated_tokens_count_while_they_are_generated() -> None:
     assert order(queue)[0] == first.client
 
 
-def test_what_the_cache_had_costs_nothing() -> None:
+def test_cached_tokens_are_not_charged() -> None:
     queue = WaitingQueue()
     for client in "aabb":
         queue.add(make(client, prompt=1000))
@@ -94,7 +94,7 @@ def test_what_the_cache_had_costs_nothing() -> None:
     assert order(queue) == "ab"
 
 
-def test_who_was_away_saves_nothing_up() -> None:
+def test_idle_client_accumulates_no_credit() -> None:
     queue = WaitingQueue()
     queue.add(make("a", prompt=5))
     queue.leave(begin_next(queue))
@@ -111,7 +111,7 @@ def test_who_was_away_saves_nothing_up() -> None:
     queue.leave(running)
 
 
-def test_where_nobody_waits_a_new_client_begins_where_the_last_one_is() -> None:
+def test_new_client_starts_at_the_charge_of_the_last_one_served() -> None:
     queue = WaitingQueue()
     queue.add(make("a", prompt=500))
     begin_next(queue)
@@ -120,7 +120,7 @@ def test_where_nobody_waits_a_new_client_begins_where_the_last_one_is() -> None:
     assert [begin_next(queue).client for _ in range(4)] == ["b", "a", "b", "b"]
 
 
-def test_a_debt_is_kept_while_others_are_served_and_no_longer() -> None:
+def test_charge_of_a_client_is_kept_only_while_others_are_served() -> None:
     queue = WaitingQueue()
     queue.add(make("a", prompt=500))
     greedy = begin_next(queue)
@@ -137,7 +137,7 @@ def test_a_debt_is_kept_while_others_are_served_and_no_longer() -> None:
     assert order(queue) == "ab"
 
 
-def test_a_preempted_sequence_is_the_next_of_its_client() -> None:
+def test_preempted_sequence_is_first_of_its_client() -> None:
     queue = WaitingQueue()
     first, second = make("a"), make("a")
     for sequence in (first, second):
@@ -148,7 +148,7 @@ def test_a_preempted_sequence_is_the_next_of_its_client() -> None:
     assert len(queue) == 2
 
 
-def test_one_too_large_is_passed_a_bounded_number_of_times() -> None:
+def test_large_request_is_overtaken_a_bounded_number_of_times() -> None:
     queue = WaitingQueue()
     large = make("a", prompt=1000)
     queue.add(large)
@@ -164,7 +164,7 @@ def test_one_too_large_is_passed_a_bounded_number_of_times() -> None:
     assert begun == MAX_PASSED
 
 
-def test_nobody_passes_one_that_was_preempted() -> None:
+def test_preempted_sequence_is_not_overtaken() -> None:
     queue = WaitingQueue()
     queue.add(make("a"))
     preempted = begin_next(queue)
@@ -173,7 +173,7 @@ def test_nobody_passes_one_that_was_preempted() -> None:
     assert not queue.refuse(next(queue.candidates()))
 
 
-def test_it_is_settled_until_something_comes_or_goes() -> None:
+def test_settled_is_cleared_when_requests_arrive_or_leave() -> None:
     queue = WaitingQueue()
     assert queue.settled
     sequence = make("a")

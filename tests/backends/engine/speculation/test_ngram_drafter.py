@@ -1,4 +1,4 @@
-"""Guesses by looking up what came before."""
+"""`NgramDrafter`: draft tokens by n-gram lookup in the sequence, and their probabilities."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ def sequence_of(tokens: list[int]) -> Sequence:
     return Sequence("r", 0, list(tokens), SamplingParams())
 
 
-def guesses(tokens: list[int], most: int = 8) -> list[int]:
+def draft_tokens(tokens: list[int], most: int = 8) -> list[int]:
     return NgramDrafter(256).propose(sequence_of(tokens), most).tokens
 
 
-def test_the_text_goes_on_as_it_did_before() -> None:
-    assert guesses([1, 2, 3, 4, 5, 6, 7, 1, 2, 3], 3) == [4, 5, 6]
-    assert guesses([1, 2, 3, 4, 5]) == []
-    assert guesses([]) == guesses([1]) == guesses([1, 1]) == []
+def test_draft_continues_an_earlier_match() -> None:
+    assert draft_tokens([1, 2, 3, 4, 5, 6, 7, 1, 2, 3], 3) == [4, 5, 6]
+    assert draft_tokens([1, 2, 3, 4, 5]) == []
+    assert draft_tokens([]) == draft_tokens([1]) == draft_tokens([1, 1]) == []
 
 
-def test_the_longest_match_counts_and_of_equals_the_latest() -> None:
+def test_longest_then_latest_match_is_used() -> None:
     longest = [9, 1, 2, 3, 50, 8, 7, 2, 3, 60, 9, 1, 2, 3]
-    assert guesses(longest, 1) == [50]
+    assert draft_tokens(longest, 1) == [50]
     latest = [1, 2, 50, 8, 1, 2, 60, 7, 1, 2]
-    assert guesses(latest, 1) == [60]
+    assert draft_tokens(latest, 1) == [60]
 
 
-def test_a_loop_is_followed_beyond_its_end() -> None:
-    assert guesses([1, 2, 3] * 4, 7) == [1, 2, 3, 1, 2, 3, 1]
-    assert guesses([5] * 6, 4) == [5, 5, 5, 5]
+def test_draft_repeats_a_loop() -> None:
+    assert draft_tokens([1, 2, 3] * 4, 7) == [1, 2, 3, 1, 2, 3, 1]
+    assert draft_tokens([5] * 6, 4) == [5, 5, 5, 5]
 
 
-def test_a_long_match_goes_on_where_a_short_one_would_lead_elsewhere() -> None:
-    """A phrase within the copied text that also stands behind it is no reason to leave."""
+def test_long_match_is_continued_despite_later_short_matches() -> None:
+    """A phrase of the copied text that also occurs after it does not end the match."""
     text = [*range(100, 120), 1, 2, 3, 4, 77, 78]
     detour = [1, 2, 3, 4, 66]
     drafter = NgramDrafter(256)
@@ -49,7 +49,7 @@ def test_a_long_match_goes_on_where_a_short_one_would_lead_elsewhere() -> None:
     assert draft.tokens == [77]
 
 
-def test_chances_fall_along_a_draft_and_grow_with_what_was_right() -> None:
+def test_chances_fall_along_a_draft_and_rise_with_acceptance() -> None:
     drafter = NgramDrafter(512)
     story = list(range(1000, 1200))
     sequence = sequence_of([*story, 1000, 1001])
@@ -63,7 +63,7 @@ def test_chances_fall_along_a_draft_and_grow_with_what_was_right() -> None:
     assert later.chances[-1] > 0.3
 
 
-def test_guesses_that_keep_failing_lose_their_chances() -> None:
+def test_chances_fall_when_drafts_keep_failing() -> None:
     drafter = NgramDrafter(1024)
     sequence = sequence_of([1, 2])
     chances: list[float] = []
@@ -74,7 +74,7 @@ def test_guesses_that_keep_failing_lose_their_chances() -> None:
     assert chances[-1] < chances[0] / 2
 
 
-def test_a_new_sequence_is_warned_by_others_but_not_carried_away() -> None:
+def test_other_sequences_lower_but_do_not_raise_first_chances() -> None:
     def first_chance(drafter: NgramDrafter) -> float:
         return drafter.propose(sequence_of([1, 2, 3, 4, 5, 6, 7, 1, 2, 3]), 1).chances[0]
 
@@ -99,8 +99,10 @@ TOKENS = st.lists(st.integers(0, 3), max_size=120)
 
 
 @given(prompt=TOKENS, answer=TOKENS, most=st.integers(0, 20), skip=st.integers(1, 5))
-def test_every_guess_is_a_copy(prompt: list[int], answer: list[int], most: int, skip: int) -> None:
-    """The guesses stand somewhere behind the same last two tokens, however they were asked for."""
+def test_every_draft_token_is_copied_from_the_text(
+    prompt: list[int], answer: list[int], most: int, skip: int
+) -> None:
+    """Drafts occur after an earlier copy of the last two tokens, whatever the steps."""
     drafter = NgramDrafter(64)
     sequence = sequence_of(prompt)
     for number, token in enumerate(answer):
@@ -120,10 +122,8 @@ def test_every_guess_is_a_copy(prompt: list[int], answer: list[int], most: int, 
 
 
 @given(prompt=TOKENS, answer=TOKENS)
-def test_a_prompt_read_at_once_is_a_prompt_read_token_by_token(
-    prompt: list[int], answer: list[int]
-) -> None:
-    """The index of whole prompts finds what the one that grows does, but for the rates."""
+def test_bulk_and_incremental_indexing_agree(prompt: list[int], answer: list[int]) -> None:
+    """Indexing a whole prompt yields the same drafts as token by token, except for the rates."""
     tokens = [*prompt, *answer]
     whole = NgramDrafter(1024).propose(sequence_of(tokens), 4)
     drafter, growing = NgramDrafter(1024), sequence_of(tokens[:1])
@@ -134,7 +134,7 @@ def test_a_prompt_read_at_once_is_a_prompt_read_token_by_token(
     assert bool(whole.tokens) <= bool(draft.tokens)
 
 
-def test_a_long_prompt_is_indexed_quickly_enough_to_be_found() -> None:
+def test_long_prompt_is_indexed_fast_enough() -> None:
     prompt = [number * 7919 % 50_000 for number in range(30_000)]
     drafter = NgramDrafter(32_768)
     draft = drafter.propose(sequence_of([*prompt, *prompt[20_000:20_010]]), 5)

@@ -1,4 +1,4 @@
-"""The curve of step times."""
+"""`StepCosts`: the estimated curve of step times."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MEASURED = {1: 26, 2: 44, 3: 56, 4: 67, 5: 84, 6: 98, 8: 116, 12: 143, 16: 140}
 """Milliseconds of a 1.5B model on two cores."""
 
 
-def test_what_was_measured_is_found_again() -> None:
+def test_measured_step_times_are_reproduced() -> None:
     costs = StepCosts()
     assert not costs.known
     noise = random.Random(1)
@@ -28,7 +28,7 @@ def test_what_was_measured_is_found_again() -> None:
     assert 0.098 < costs.seconds(7) < 0.116
 
 
-def test_what_slows_all_steps_alike_is_learned_from_any_of_them() -> None:
+def test_common_slowdown_is_learned_from_any_step_size() -> None:
     costs = StepCosts()
     for _ in range(20):
         for size, milliseconds in MEASURED.items():
@@ -39,7 +39,7 @@ def test_what_slows_all_steps_alike_is_learned_from_any_of_them() -> None:
     assert costs.seconds(5) / costs.seconds(1) == pytest.approx(84 / 26, rel=0.3)
 
 
-def test_one_interruption_is_no_lesson() -> None:
+def test_single_outlier_is_ignored() -> None:
     costs = StepCosts()
     for _ in range(20):
         costs.observe(1, 0.01)
@@ -49,8 +49,8 @@ def test_one_interruption_is_no_lesson() -> None:
     assert costs.seconds(4) < 0.06, "not even a first measurement"
 
 
-def test_sizes_not_seen_are_taken_for_cheap_enough_to_be_tried() -> None:
-    """Kernels for a few rows may be slow: two at 2.3 times the price say little about eight."""
+def test_unseen_sizes_are_estimated_cheap_enough_to_try() -> None:
+    """Kernels for a few rows may be slow: 2.3 times the time for two rows predicts little."""
     costs = StepCosts()
     costs.observe(1, 0.01)
     assert costs.seconds(8) == pytest.approx(0.045)
@@ -67,7 +67,7 @@ def test_sizes_not_seen_are_taken_for_cheap_enough_to_be_tried() -> None:
 @given(
     steps=st.lists(st.tuples(st.integers(1, 40), st.floats(1e-6, 10)), min_size=1, max_size=60),
 )
-def test_no_step_is_free(steps: list[tuple[int, float]]) -> None:
+def test_estimated_step_time_is_always_positive(steps: list[tuple[int, float]]) -> None:
     costs = StepCosts()
     for size, seconds in steps:
         costs.observe(size, seconds)

@@ -1,4 +1,4 @@
-"""Two models on the same prompts: what is measured is what differs, and nothing else."""
+"""`ingle eval`: divergence of two models' answers to the same prompts, and the verdict."""
 
 from __future__ import annotations
 
@@ -44,20 +44,20 @@ def quantized(full: Path, target: QuantizationTarget) -> Path:
     return output
 
 
-def test_a_model_and_itself(full: Path, tmp_path: Path) -> None:
+def test_model_compared_with_itself_is_practically_the_same(full: Path, tmp_path: Path) -> None:
     twin = tmp_path / "twin.gguf"
     twin.write_bytes(full.read_bytes())
     report = evaluate(spec_for(twin, full), lambda _: None)
     assert report.partings == 0
     assert report.kl.high == pytest.approx(0, abs=1e-6)
     assert report.agreement.low == 1
-    # Answers are written token by token, and read in chunks.
+    # Answers are generated token by token, but scored in chunks.
     assert report.perplexity == pytest.approx(report.fuller_perplexity, rel=1e-4)
     assert report.verdict.startswith("practically the same")
     assert 0 < report.self_agreement <= 1
 
 
-def test_fewer_bits_differ_more(full: Path) -> None:
+def test_coarser_quantisation_diverges_more(full: Path) -> None:
     fine = evaluate(spec_for(quantized(full, QuantizationTarget.Q8_0), full), lambda _: None)
     coarse = evaluate(spec_for(quantized(full, QuantizationTarget.Q4_0), full), lambda _: None)
     assert 0 < fine.kl.mean < coarse.kl.mean / 5
@@ -73,8 +73,8 @@ def test_fewer_bits_differ_more(full: Path) -> None:
             assert parting.shared == first.position
 
 
-def test_an_answer_of_the_fuller_model_alone_is_what_llama_cpp_writes(full: Path) -> None:
-    """The longer answer begins with the shorter one: positions are read as they were written."""
+def test_longer_answer_starts_with_the_shorter_one(full: Path) -> None:
+    """Scored positions are those of the generated answer, whatever its length."""
     twin = quantized(full, QuantizationTarget.Q8_0)
     short = evaluate(spec_for(twin, full, tokens=4), lambda _: None)
     long = evaluate(spec_for(twin, full, tokens=20), lambda _: None)
@@ -84,20 +84,22 @@ def test_an_answer_of_the_fuller_model_alone_is_what_llama_cpp_writes(full: Path
 
 
 @pytest.mark.slow
-def test_in_a_process_of_its_own(full: Path) -> None:
-    heard: list[EvaluationProgress] = []
-    report = run_evaluation(spec_for(quantized(full, QuantizationTarget.Q8_0), full), heard.append)
-    assert [step.loading for step in heard if step.loading] == ["full.gguf", "Q8_0.gguf"]
-    assert [step.done for step in heard if step.total] == [0, 1, 2]
+def test_evaluation_in_a_child_process_reports_progress(full: Path) -> None:
+    reported: list[EvaluationProgress] = []
+    report = run_evaluation(
+        spec_for(quantized(full, QuantizationTarget.Q8_0), full), reported.append
+    )
+    assert [step.loading for step in reported if step.loading] == ["full.gguf", "Q8_0.gguf"]
+    assert [step.done for step in reported if step.total] == [0, 1, 2]
     assert len(report.results) == 3
 
 
-def test_another_vocabulary_is_refused(full: Path, smollm2_path: Path) -> None:
+def test_different_vocabulary_is_rejected(full: Path, smollm2_path: Path) -> None:
     with pytest.raises(LoadFailed, match="vocabularies have"):
         evaluate(spec_for(full, smollm2_path), lambda _: None)
 
 
-def test_weights_that_are_no_numbers(tmp_path: Path, write_small_llama: WriteSmallLlama) -> None:
+def test_nan_weights_are_an_error(tmp_path: Path, write_small_llama: WriteSmallLlama) -> None:
     def spoil(name: str, values: NDArray[np.float32]) -> NDArray[np.float32]:
         return values * np.nan if name == "output_norm.weight" else values
 
@@ -129,33 +131,33 @@ def parting(likely: float, likeliest: float) -> AnswerDivergence:
     )
 
 
-def test_a_verdict_knows_how_few_prompts_there_were() -> None:
+def test_verdict_depends_on_the_confidence_interval() -> None:
     few = judge([result(0.001), result(0.2)], [0.5], 1, 1)
     many = judge([result(0.02) for _ in range(50)], [0.5], 1, 1)
     assert few.kl.low < few.kl.mean < few.kl.high
-    assert few.verdict.startswith("a different model")  # so it may be, as far as two prompts tell
+    assert few.verdict.startswith("a different model")  # possible, as far as two prompts tell
     assert many.verdict.startswith("nearly the same")
 
 
-def test_long_answers_weigh_more() -> None:
+def test_answers_are_weighted_by_length() -> None:
     report = judge([result(0.1, tokens=90), result(0.0, tokens=10)], [0.5], 1, 1)
     assert report.kl.mean == pytest.approx(0.09)
 
 
-def test_sampling_noise_is_no_surprise() -> None:
+def test_near_tied_divergence_is_not_surprising() -> None:
     flat, sharp = parting(0.03, 0.04), parting(0.05, 0.9)
     report = judge([result(0.1, parting=flat), result(0.1, parting=sharp)], [0.5], 1, 1)
     assert (report.partings, report.surprising_partings) == (2, 1)
 
 
-def test_a_prompt_that_no_model_can_see_at_once(full: Path) -> None:
+def test_prompt_longer_than_the_context_is_rejected(full: Path) -> None:
     prompts = [*PROMPTS, [ChatMessage("user", "the thin hen " * 400)]]
     spec = EvaluationSpec(path=str(full), fuller_path=str(full), prompts=prompts)
     with pytest.raises(LoadFailed, match=r"Prompt 4 of 4 has \d+ tokens"):
         evaluate(spec, lambda _: None)
 
 
-def test_models_that_write_nothing_have_no_answers_to_compare(
+def test_embedding_model_is_rejected(
     make_bert: Callable[..., Path],
 ) -> None:
     path = make_bert()

@@ -1,4 +1,4 @@
-"""Folders of safetensors as transformers saves them, and comparisons of model files."""
+"""Fixtures: safetensors folders as transformers saves them, and comparison of GGUF files."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _QWEN2 = (
 
 @pytest.fixture(scope="session")
 def make_tokenizer() -> MakeTokenizer:
-    """Trains a byte-pair encoding, of bytes cut by a regular expression, or else of letters."""
+    """Return a factory of BPE tokenizers: byte-level with a split pattern, or of characters."""
 
     def make(pattern: str | None) -> Tokenizer:
         if pattern is None:
@@ -74,7 +74,7 @@ def make_tokenizer() -> MakeTokenizer:
 
 
 def _without_byte_specials(tokenizer: Tokenizer) -> Tokenizer:
-    """Bytes are learned tokens; only a trainer has to be told of them in another way."""
+    """Turn special byte tokens into ordinary ones; only the trainer needs them as special."""
     fields: dict[str, Any] = json.loads(tokenizer.to_str())
     fields["added_tokens"] = [t for t in fields["added_tokens"] if t["content"] in _SPECIAL]
     return Tokenizer.from_str(json.dumps(fields))
@@ -82,7 +82,7 @@ def _without_byte_specials(tokenizer: Tokenizer) -> Tokenizer:
 
 @pytest.fixture
 def make_folder(make_tokenizer: MakeTokenizer, tmp_path: Path) -> MakeFolder:
-    """Saves a random model of a transformers model type; keywords change its settings."""
+    """Return a factory that saves a random model of a model type; keywords change its settings."""
     transformers: Any = import_module("transformers")
 
     def make(kind: str, *, pattern: str | None = _QWEN2, **settings: Any) -> Path:
@@ -94,7 +94,7 @@ def make_folder(make_tokenizer: MakeTokenizer, tmp_path: Path) -> MakeFolder:
         with torch.no_grad():
             for name, parameter in module.named_parameters():
                 parameter.normal_(1.0 if "norm" in name else 0.0, 0.2, generator=random)
-        folder = tmp_path / "model"  # llama.cpp expects more of a Phi-3 that is named so
+        folder = tmp_path / "model"  # llama.cpp expects additional data of a Phi-3 with such a name
         module.save_pretrained(folder)
         tokenizer.save(str(folder / "tokenizer.json"))
         (folder / "tokenizer_config.json").write_text(
@@ -107,7 +107,7 @@ def make_folder(make_tokenizer: MakeTokenizer, tmp_path: Path) -> MakeFolder:
 
 @pytest.fixture(scope="session")
 def tensor_bytes() -> Callable[[Path], dict[str, tuple[str, bytes]]]:
-    """Type and bytes of every tensor of a GGUF file."""
+    """Return a function that reads the type and bytes of every tensor of a GGUF file."""
 
     def read(path: Path) -> dict[str, tuple[str, bytes]]:
         raw = path.read_bytes()

@@ -1,4 +1,4 @@
-"""Folders of safetensors of every family become GGUF files that mean the same."""
+"""Conversion of safetensors folders of every family to equivalent GGUF files."""
 
 from __future__ import annotations
 
@@ -73,7 +73,9 @@ def test_every_family_is_written() -> None:
 
 
 @pytest.mark.parametrize(("kind", "settings"), FAMILIES)
-def test_a_family(kind: str, settings: dict[str, Any], make_folder: MakeFolder) -> None:
+def test_converted_family_computes_the_same(
+    kind: str, settings: dict[str, Any], make_folder: MakeFolder
+) -> None:
     folder = make_folder(kind, **settings)
     file = GGUFWeights(run(folder))
     config = config_from_gguf(file.header)
@@ -87,7 +89,7 @@ def test_a_family(kind: str, settings: dict[str, Any], make_folder: MakeFolder) 
         torch.testing.assert_close(ours.float(), theirs.float(), rtol=2**-11, atol=2**-24)
 
 
-def test_a_vocabulary_of_letters_and_its_words(make_folder: MakeFolder) -> None:
+def test_character_vocabulary_is_converted(make_folder: MakeFolder) -> None:
     folder = make_folder("llama", pattern=None)
     (folder / "chat_template.jinja").write_text("{{ messages }}")
     header = read_header(run(folder))
@@ -110,7 +112,7 @@ def test_a_vocabulary_of_letters_and_its_words(make_folder: MakeFolder) -> None:
         (r"\p{N}{1,3}(?=(?:\p{N}{3})*(?:\P{N}|$))| ?\p{L}+|[^\p{L}\p{N}]", None),
     ],
 )
-def test_how_texts_are_cut_is_found(pattern: str, way: str | None, make_folder: MakeFolder) -> None:
+def test_pretokenizer_is_recognised(pattern: str, way: str | None, make_folder: MakeFolder) -> None:
     folder = make_folder("llama", pattern=pattern)
     if way is None:
         with pytest.raises(UnsupportedModel, match="the same tokens as"):
@@ -119,7 +121,7 @@ def test_how_texts_are_cut_is_found(pattern: str, way: str | None, make_folder: 
         assert read_header(run(folder)).text("tokenizer.ggml.pre") == way
 
 
-def test_a_file_inside_the_folder_is_taken_up(make_folder: MakeFolder) -> None:
+def test_interrupted_output_inside_the_folder_is_resumed(make_folder: MakeFolder) -> None:
     folder = make_folder("llama")
     output = folder / "model-Q8_0.gguf"
     spec = QuantizeSpec(source=str(folder), output=str(output), target=QuantizationTarget.Q8_0)
@@ -138,7 +140,7 @@ def test_a_file_inside_the_folder_is_taken_up(make_folder: MakeFolder) -> None:
     assert any(progress.resumed for progress in heard)
 
 
-def test_another_kind_of_vocabulary_is_refused(make_folder: MakeFolder) -> None:
+def test_unsupported_tokenizer_is_rejected(make_folder: MakeFolder) -> None:
     folder = make_folder("llama")
     path = folder / "tokenizer.json"
     fields = json.loads(path.read_text())
@@ -150,14 +152,14 @@ def test_another_kind_of_vocabulary_is_refused(make_folder: MakeFolder) -> None:
         run(folder)
 
 
-def test_settings_that_no_file_can_say_are_refused(make_folder: MakeFolder) -> None:
+def test_settings_without_a_gguf_equivalent_are_rejected(make_folder: MakeFolder) -> None:
     folder = make_folder("smollm3", no_rope_layer_interval=2, no_rope_layers=[1, 0, 1, 0])
     with pytest.raises(QuantizeFailed, match="cannot say all"):
         run(folder)
     assert {path.name for path in folder.parent.iterdir()} == {folder.name}
 
 
-def test_yarn_is_refused(make_folder: MakeFolder) -> None:
+def test_yarn_is_rejected(make_folder: MakeFolder) -> None:
     yarn = {"rope_type": "yarn", "rope_theta": 1e4, "factor": 4.0}
     yarn["original_max_position_embeddings"] = 128
     with pytest.raises(UnsupportedModel, match="YaRN"):

@@ -1,4 +1,4 @@
-"""Interruptions, bad sources, full disks: what is done is kept, and what is wrong is said."""
+"""`ingle quantize`: resuming, rejected sources and weights, full disks, and atomic output."""
 
 from __future__ import annotations
 
@@ -48,61 +48,63 @@ class Stopped(Exception):
     pass
 
 
-def stop_at(count: int) -> Callable[[QuantizeProgress], None]:
+def interrupt_at(count: int) -> Callable[[QuantizeProgress], None]:
     seen: list[QuantizeProgress] = []
 
-    def hear(progress: QuantizeProgress) -> None:
+    def on_progress(progress: QuantizeProgress) -> None:
         seen.append(progress)
         if len(seen) == count:
             raise Stopped
 
-    return hear
+    return on_progress
 
 
 @pytest.mark.parametrize("at", [2, 5, 17, 30])
-def test_an_interruption_is_taken_up(source: Path, tmp_path: Path, at: int) -> None:
+def test_interrupted_quantisation_is_resumed(source: Path, tmp_path: Path, at: int) -> None:
     whole = tmp_path / "whole.gguf"
     quantize(
         QuantizeSpec(source=str(source), output=str(whole), target=QuantizationTarget.Q8_0),
         lambda _: None,
     )
     with pytest.raises(Stopped):
-        quantize(spec_for(source), stop_at(at))
+        quantize(spec_for(source), interrupt_at(at))
     assert "out.gguf" not in left_over(tmp_path)
-    heard: list[QuantizeProgress] = []
-    report = quantize(spec_for(source), heard.append)
-    assert any(progress.resumed for progress in heard) == (at > 2)
+    reported: list[QuantizeProgress] = []
+    report = quantize(spec_for(source), reported.append)
+    assert any(progress.resumed for progress in reported) == (at > 2)
     assert Path(report.output).read_bytes() == whole.read_bytes()
     assert left_over(tmp_path) == {"whole.gguf", "out.gguf"}
 
 
-def test_another_source_begins_anew(
+def test_changed_source_starts_from_scratch(
     source: Path, tmp_path: Path, write_small_llama: WriteSmallLlama
 ) -> None:
     with pytest.raises(Stopped):
-        quantize(spec_for(source), stop_at(9))
+        quantize(spec_for(source), interrupt_at(9))
     write_small_llama(source, layers=4, seed=2)
     os.utime(source, (1, 1))
-    heard: list[QuantizeProgress] = []
-    quantize(spec_for(source), heard.append)
-    assert not any(progress.resumed for progress in heard)
+    reported: list[QuantizeProgress] = []
+    quantize(spec_for(source), reported.append)
+    assert not any(progress.resumed for progress in reported)
 
 
 @pytest.mark.parametrize("damage", ["journal", "part"])
-def test_what_was_damaged_meanwhile_begins_anew(source: Path, tmp_path: Path, damage: str) -> None:
+def test_damaged_partial_output_starts_from_scratch(
+    source: Path, tmp_path: Path, damage: str
+) -> None:
     with pytest.raises(Stopped):
-        quantize(spec_for(source), stop_at(9))
+        quantize(spec_for(source), interrupt_at(9))
     if damage == "journal":
         (tmp_path / "out.gguf.part.json").write_bytes(b"{\xff")
     else:
         (tmp_path / "out.gguf.part").unlink()
-    heard: list[QuantizeProgress] = []
-    quantize(spec_for(source), heard.append)
-    assert not any(progress.resumed for progress in heard)
+    reported: list[QuantizeProgress] = []
+    quantize(spec_for(source), reported.append)
+    assert not any(progress.resumed for progress in reported)
 
 
 @pytest.mark.slow
-def test_a_killed_process_is_told_of_and_taken_up(smollm2_path: Path, tmp_path: Path) -> None:
+def test_killed_process_is_reported_and_resumed(smollm2_path: Path, tmp_path: Path) -> None:
     spec = QuantizeSpec(
         source=str(smollm2_path),
         output=str(tmp_path / "out.gguf"),
@@ -116,14 +118,14 @@ def test_a_killed_process_is_told_of_and_taken_up(smollm2_path: Path, tmp_path: 
 
     with pytest.raises(WorkerDied, match="quantises the model was killed by SIGKILL"):
         run_quantization(spec, kill)
-    heard: list[QuantizeProgress] = []
-    report = run_quantization(spec, heard.append)
-    assert any(progress.resumed for progress in heard)
+    reported: list[QuantizeProgress] = []
+    report = run_quantization(spec, reported.append)
+    assert any(progress.resumed for progress in reported)
     assert report.quantization == "Q8_0"
     assert not {"torch", "llama_cpp"} & sys.modules.keys() or "pytest" in sys.modules
 
 
-def test_what_is_there_is_not_replaced_unasked(source: Path, tmp_path: Path) -> None:
+def test_existing_output_is_replaced_only_with_overwrite(source: Path, tmp_path: Path) -> None:
     quantize(spec_for(source), lambda _: None)
     with pytest.raises(QuantizeFailed, match="is there already"):
         quantize(spec_for(source), lambda _: None)
@@ -132,7 +134,7 @@ def test_what_is_there_is_not_replaced_unasked(source: Path, tmp_path: Path) -> 
     assert (tmp_path / "out.gguf").read_bytes() != before
 
 
-def test_a_coarse_source_has_to_be_wanted(source: Path) -> None:
+def test_quantised_source_requires_requantize(source: Path) -> None:
     quantize(spec_for(source, QuantizationTarget.Q4_0), lambda _: None)
     coarse = source.with_name("coarse.gguf")
     source.with_name("out.gguf").rename(coarse)
@@ -149,7 +151,7 @@ def test_a_coarse_source_has_to_be_wanted(source: Path) -> None:
         (1e6, QuantizationTarget.F16, "too large for float16"),
     ],
 )
-def test_weights_that_cannot_be_kept(
+def test_nan_and_too_large_weights_are_rejected(
     value: float,
     target: QuantizationTarget,
     words: str,
@@ -167,7 +169,7 @@ def test_weights_that_cannot_be_kept(
     assert left_over(tmp_path) == set()
 
 
-def test_a_weight_that_would_be_kept_as_it_is_has_to_be_a_number(
+def test_nan_in_an_unquantised_tensor_is_rejected(
     tmp_path: Path, write_small_llama: WriteSmallLlama
 ) -> None:
     def change(name: str, values: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -180,21 +182,21 @@ def test_a_weight_that_would_be_kept_as_it_is_has_to_be_a_number(
         quantize(spec_for(source), lambda _: None)
 
 
-def test_two_at_once_do_not_mix(source: Path, tmp_path: Path) -> None:
+def test_second_writer_of_the_same_output_is_rejected(source: Path, tmp_path: Path) -> None:
     refused: list[str] = []
 
-    def begin_another(progress: QuantizeProgress) -> None:
+    def start_second(progress: QuantizeProgress) -> None:
         if progress.done and not refused:
             with pytest.raises(QuantizeFailed, match="Another process is writing") as caught:
                 quantize(spec_for(source, QuantizationTarget.Q4_0), lambda _: None)
             refused.append(caught.value.code)
 
-    assert quantize(spec_for(source), begin_another).quantization == "Q8_0"
+    assert quantize(spec_for(source), start_second).quantization == "Q8_0"
     assert refused == ["busy"]
     assert left_over(tmp_path) == {"out.gguf"}
 
 
-def test_a_source_that_changes_meanwhile(source: Path, tmp_path: Path) -> None:
+def test_source_that_changes_during_quantisation_is_an_error(source: Path, tmp_path: Path) -> None:
     def touch(progress: QuantizeProgress) -> None:
         if progress.done:
             os.utime(source, (1, 1))
@@ -204,7 +206,7 @@ def test_a_source_that_changes_meanwhile(source: Path, tmp_path: Path) -> None:
     assert left_over(tmp_path) == set()
 
 
-def test_the_source_is_not_replaced_by_what_is_made_of_it(source: Path, tmp_path: Path) -> None:
+def test_output_must_not_be_the_source_or_a_folder(source: Path, tmp_path: Path) -> None:
     before = source.read_bytes()
     spec = QuantizeSpec(
         source=str(source), output=str(source), target=QuantizationTarget.Q8_0, overwrite=True
@@ -217,7 +219,7 @@ def test_the_source_is_not_replaced_by_what_is_made_of_it(source: Path, tmp_path
         quantize(spec_for(source, overwrite=True), lambda _: None)
 
 
-def test_what_llama_cpp_cannot_compute_with_never_gets_its_name(
+def test_output_that_fails_the_check_does_not_replace_a_file(
     source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = b"an earlier file"
@@ -236,13 +238,13 @@ def test_what_llama_cpp_cannot_compute_with_never_gets_its_name(
     assert (tmp_path / "out.gguf").read_bytes() == before
 
 
-def test_a_damaged_file(source: Path) -> None:
+def test_truncated_source_is_rejected(source: Path) -> None:
     source.write_bytes(source.read_bytes()[:5000])
     with pytest.raises(InvalidModel):
         quantize(spec_for(source), lambda _: None)
 
 
-def test_a_full_disk_is_said_before_any_work(
+def test_full_disk_is_reported_before_starting(
     source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def nearly_full(_: Path) -> SimpleNamespace:
@@ -255,13 +257,13 @@ def test_a_full_disk_is_said_before_any_work(
     assert left_over(tmp_path) == set()
 
 
-def test_a_folder_that_cannot_be_written(source: Path) -> None:
+def test_unwritable_output_folder_is_an_error(source: Path) -> None:
     spec = QuantizeSpec(source=str(source), output="/proc/out.gguf", target=QuantizationTarget.Q8_0)
     with pytest.raises(BackendError, match="cannot be written"):
         quantize(spec, lambda _: None)
 
 
-def test_nothing_is_left_in_the_folder_for_temporary_files(source: Path) -> None:
+def test_no_temporary_files_are_left(source: Path) -> None:
     before = set(Path(tempfile.gettempdir()).glob("*vocabulary*"))
     quantize(spec_for(source), lambda _: None)
     assert set(Path(tempfile.gettempdir()).glob("*vocabulary*")) == before

@@ -1,4 +1,4 @@
-"""Files must be those that llama.cpp's own quantiser makes, byte for byte."""
+"""Quantised files are byte for byte those of llama.cpp's own quantiser."""
 
 from __future__ import annotations
 
@@ -49,13 +49,13 @@ def by_ingle(source: Path, target: Path, kind: QuantizationTarget, *, again: boo
 @pytest.mark.parametrize("kind", QuantizationTarget)
 @pytest.mark.parametrize(
     ("width", "layers", "stored"),
-    [  # whole blocks, small ones, and none
+    [  # whole blocks, small blocks, and none
         (256, 9, "F32"),
         pytest.param(64, 2, "F32", marks=pytest.mark.slow),
         pytest.param(48, 2, "F16", marks=pytest.mark.slow),
     ],
 )
-def test_small_models(
+def test_small_models_equal_llama_cpps_output(
     kind: QuantizationTarget,
     width: int,
     layers: int,
@@ -72,11 +72,11 @@ def test_small_models(
     assert read_header(ours).quantization == kind
 
 
-@pytest.mark.slow  # two quantisations of 135 million weights each
+@pytest.mark.slow  # quantises 135 million weights twice
 @pytest.mark.parametrize(
     "kind", [QuantizationTarget.Q4_K_M, QuantizationTarget.Q5_K_M, QuantizationTarget.Q6_K]
 )
-def test_a_real_model(
+def test_real_model_equals_llama_cpps_output(
     kind: QuantizationTarget, smollm2_path: Path, tensor_bytes: TensorBytes, tmp_path: Path
 ) -> None:
     half = by_ingle(smollm2_path, tmp_path / "half.gguf", QuantizationTarget.F16, again=True)
@@ -86,7 +86,7 @@ def test_a_real_model(
 
 
 @pytest.mark.slow
-def test_a_coarse_source_is_decoded_as_llama_cpp_does(
+def test_requantised_source_equals_llama_cpps_output(
     smollm2_path: Path, tensor_bytes: TensorBytes, tmp_path: Path
 ) -> None:
     ours = by_ingle(smollm2_path, tmp_path / "ours.gguf", QuantizationTarget.Q8_0, again=True)

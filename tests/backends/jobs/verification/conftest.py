@@ -1,4 +1,4 @@
-"""Real model files in other precisions."""
+"""Fixtures: real model files rewritten in other precisions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ WriteAs = Callable[[Path, Path, str], Path]
 
 @pytest.fixture(scope="session")
 def write_as() -> WriteAs:
-    """Writes a GGUF file again, its matrices in another type (`F16`, `BF16`, `F32`)."""
+    """Return a function that rewrites a GGUF file with matrices in `F16`, `BF16` or `F32`."""
     return _write_as
 
 

@@ -1,4 +1,4 @@
-"""Files that are damaged or made to hurt: `ingle verify` answers each with one sentence."""
+"""`ingle verify` on damaged and hostile files: each ends with a one-line error."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def patch_tensor(
     kind: int | None = None,
     offset: int | None = None,
 ) -> Damage:
-    """Changes what the header says of a tensor."""
+    """Change the header's entry of a tensor."""
 
     def damage(data: bytearray) -> bytearray:
         place = data.index(struct.pack("<Q", len(name)) + name.encode()) + 8 + len(name)
@@ -44,7 +44,7 @@ def patch_tensor(
 
 
 def patch_number(key: str, value: int) -> Damage:
-    """Changes a 32-bit number of the metadata."""
+    """Change a 32-bit number of the metadata."""
 
     def damage(data: bytearray) -> bytearray:
         place = data.index(struct.pack("<Q", len(key)) + key.encode()) + 8 + len(key) + 4
@@ -91,7 +91,7 @@ CASES: dict[str, tuple[Damage, str]] = {
 
 
 def verify(path: Path, capsys: pytest.CaptureFixture[str]) -> str:
-    """The sentence the command ends with, and nothing else."""
+    """Return the command's error line, and check that nothing else is printed."""
     status = main(["verify", str(path)])
     captured = capsys.readouterr()
     assert status == 1, captured
@@ -107,7 +107,7 @@ def verify(path: Path, capsys: pytest.CaptureFixture[str]) -> str:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
-def test_damaged_files(
+def test_damaged_file_is_a_one_line_error(
     case: str,
     tmp_path: Path,
     write_small_llama: WriteSmallLlama,
@@ -120,7 +120,7 @@ def test_damaged_files(
 
 
 @pytest.mark.slow
-def test_weights_that_are_no_numbers(
+def test_nan_weights_are_a_one_line_error(
     tmp_path: Path, write_small_llama: WriteSmallLlama, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def poison(name: str, values: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -1,4 +1,4 @@
-"""Statistics of two engines' logits, against numbers worked out by hand."""
+"""Comparison of two engines' logits: KL divergence, agreement and perplexity, by hand."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def logs(*probabilities: float) -> list[float]:
     return [math.log(p) for p in probabilities]
 
 
-def test_the_divergence_is_that_of_ours_from_the_reference() -> None:
+def test_divergence_is_from_reference_to_ours() -> None:
     ours, reference = logs(0.25, 0.75), logs(0.5, 0.5)
     forward = 0.5 * math.log(0.5 / 0.25) + 0.5 * math.log(0.5 / 0.75)
     backward = 0.25 * math.log(0.25 / 0.5) + 0.75 * math.log(0.75 / 0.5)
@@ -35,7 +35,7 @@ def test_the_divergence_is_that_of_ours_from_the_reference() -> None:
     assert compare([reference], [ours], [0]).mean_kl == pytest.approx(backward, rel=1e-6)
 
 
-def test_means_and_extremes_over_positions() -> None:
+def test_mean_and_extreme_values_over_positions() -> None:
     ours = [logs(0.25, 0.75), logs(0.5, 0.5), logs(0.9, 0.1)]
     reference = [logs(0.5, 0.5), logs(0.5, 0.5), logs(0.6, 0.4)]
     each = [
@@ -50,7 +50,7 @@ def test_means_and_extremes_over_positions() -> None:
     assert result.p99_kl == pytest.approx(each[0] + 0.98 * (each[2] - each[0]), rel=1e-6)
 
 
-def test_perplexity_is_that_of_the_text() -> None:
+def test_perplexity_of_the_targets() -> None:
     ours = [logs(0.25, 0.75), logs(0.5, 0.5)]
     reference = [logs(0.5, 0.5), logs(0.2, 0.8)]
     result = compare(ours, reference, [1, 0])
@@ -60,14 +60,14 @@ def test_perplexity_is_that_of_the_text() -> None:
     assert result.perplexity_difference == pytest.approx(ratio - 1, rel=1e-6)
 
 
-def test_a_uniform_guess_is_as_perplexed_as_the_vocabulary_is_large() -> None:
+def test_uniform_logits_have_the_vocabulary_size_as_perplexity() -> None:
     result = compare([[3.0] * 50], [[-7.0] * 50], [17])
     assert result.perplexity == pytest.approx(50)
     assert result.reference_perplexity == pytest.approx(50)
     assert result.mean_kl == 0
 
 
-def test_where_greedy_choices_first_differ() -> None:
+def test_first_divergence_of_greedy_choices() -> None:
     reference = [logs(0.7, 0.2, 0.1), logs(0.6, 0.3, 0.1), logs(0.1, 0.2, 0.7)]
     ours = [logs(0.5, 0.3, 0.2), logs(0.3, 0.6, 0.1), logs(0.8, 0.1, 0.1)]
     result = compare(ours, reference, [0, 0, 0])
@@ -82,13 +82,13 @@ def test_where_greedy_choices_first_differ() -> None:
     assert (same.first_divergence, same.worst_gap, same.top1_agreement) == (None, 0, 1)
 
 
-def test_tokens_that_the_reference_rules_out_cost_nothing() -> None:
+def test_tokens_impossible_for_the_reference_cost_nothing() -> None:
     result = compare([logs(0.25, 0.25, 0.5)], [[0.0, 0.0, -math.inf]], [0])
     assert result.mean_kl == pytest.approx(math.log(2))
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
-def test_what_is_no_number_is_told_with_its_position(bad: float) -> None:
+def test_nan_is_reported_with_its_position(bad: float) -> None:
     fine, broken = [0.0, 1.0], [bad, 1.0]
     comparison = Comparison()
     rows = np.array([fine, fine], np.float32)
@@ -103,7 +103,7 @@ def test_what_is_no_number_is_told_with_its_position(bad: float) -> None:
         assert (caught.value.engine, caught.value.position) == (who, 3)
 
 
-def test_ruling_out_what_the_reference_does_not_is_no_number_either() -> None:
+def test_tokens_impossible_only_for_ours_are_an_error() -> None:
     with pytest.raises(NotNumbers, match="ingle, position 0"):
         compare([[0.0, -math.inf]], [[0.0, 0.0]], [0])
 
@@ -116,13 +116,13 @@ def matrices(rows: int, columns: int) -> st.SearchStrategy[NDArray[np.float32]]:
 
 
 @given(matrices(5, 7), matrices(5, 7), st.lists(st.integers(0, 6), min_size=5, max_size=5))
-def test_chunks_and_constants_change_nothing(
+def test_chunking_and_constant_offsets_do_not_change_the_result(
     ours: NDArray[np.float32], reference: NDArray[np.float32], targets: list[int]
 ) -> None:
     whole, parts = Comparison(), Comparison()
     whole.add(ours, reference, np.array(targets))
     for start, end in ((0, 1), (1, 4), (4, 5)):
-        # A constant per row is no part of a distribution, however large.
+        # A constant per row does not change the distribution, however large.
         parts.add(
             ours[start:end] + np.float32(4096.0),
             reference[start:end] - np.float32(4096.0),
@@ -137,7 +137,7 @@ def test_chunks_and_constants_change_nothing(
 
 
 @given(matrices(3, 11), matrices(3, 11))
-def test_float64_by_the_definition(
+def test_result_equals_the_definition_in_float64(
     ours: NDArray[np.float32], reference: NDArray[np.float32]
 ) -> None:
     result = Comparison()
@@ -152,7 +152,7 @@ def test_float64_by_the_definition(
     assert statistics.perplexity == pytest.approx(np.exp(-np.log(q[:, 0]).mean()), rel=1e-9)
 
 
-def test_blocks_of_a_large_vocabulary() -> None:
+def test_large_vocabulary_is_processed_in_blocks() -> None:
     random = np.random.default_rng(3)
     reference = random.normal(0, 3, (70, 60_000)).astype(np.float32)
     ours = reference + random.normal(0, 0.01, reference.shape).astype(np.float32)

@@ -1,4 +1,4 @@
-"""Real models in the engine that serves, against llama.cpp and transformers."""
+"""`ingle verify` on real models: ingle's engine against llama.cpp and transformers."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def compare(path: Path, against: ReferenceEngine, tokens: int | None = None) -> 
 
 @pytest.mark.slow
 @pytest.mark.model
-def test_a_little_of_smollm2(smollm2_path: Path) -> None:
-    """Of so few tokens the other limits say nothing: one token more or less is a percent."""
+def test_smollm2_short_text_against_llama_cpp(smollm2_path: Path) -> None:
+    """Other limits mean nothing for so few tokens: one token more or less is a percent."""
     report = compare(smollm2_path, ReferenceEngine.LLAMA_CPP, 120)
     assert (report.quantization, report.statistics.tokens) == ("Q4_1", 119)
     assert report.statistics.mean_kl < report.limits.mean_kl
@@ -38,7 +38,7 @@ def test_a_little_of_smollm2(smollm2_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.model
-def test_a_little_of_smollm2_as_transformers_has_it(smollm2_path: Path) -> None:
+def test_smollm2_short_text_against_transformers(smollm2_path: Path) -> None:
     pytest.importorskip("accelerate", reason="transformers reads GGUF files with it")
     report = compare(smollm2_path, ReferenceEngine.TRANSFORMERS, 120)
     assert report.failures == []
@@ -47,7 +47,7 @@ def test_a_little_of_smollm2_as_transformers_has_it(smollm2_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.model
-def test_a_folder_of_safetensors(smollm2_folder: Path) -> None:
+def test_safetensors_folder(smollm2_folder: Path) -> None:
     report = compare(smollm2_folder, ReferenceEngine.TRANSFORMERS, TOKENS)
     assert report.failures == []
     assert report.quantization == "BF16"
@@ -56,21 +56,21 @@ def test_a_folder_of_safetensors(smollm2_folder: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("against", list(ReferenceEngine))
 @pytest.mark.parametrize("name", MODELS)
-def test_over_two_thousand_tokens(
+def test_two_thousand_tokens_are_within_tolerance(
     fetch_model: FetchModel, name: str, against: ReferenceEngine
 ) -> None:
-    # llama.cpp's rounding is noise, of which all there is should be averaged.
+    # llama.cpp's rounding is noise, which needs many tokens to average out.
     tokens = TOKENS if against is ReferenceEngine.TRANSFORMERS else None
     report = compare(fetch_model(name), against, tokens)
     assert report.failures == []
     assert report.statistics.tokens >= 2000
-    # Where greedy choices differ at all, the reference finds both nearly as likely.
+    # Where greedy choices differ, the reference finds both nearly equally likely.
     assert report.statistics.worst_gap < (1e-2 if against is ReferenceEngine.TRANSFORMERS else 1.0)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["F16", "BF16", "F32"])
-def test_weights_that_are_not_quantized(
+def test_unquantised_weights(
     smollm2_path: Path, tmp_path: Path, write_as: WriteAs, kind: str
 ) -> None:
     path = write_as(smollm2_path, tmp_path / f"{kind}.gguf", kind)

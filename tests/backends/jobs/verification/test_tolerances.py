@@ -1,4 +1,4 @@
-"""What passes, and what does not."""
+"""Tolerances: which statistics pass verification."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ GOOD = Statistics(
 
 @pytest.mark.parametrize("against", list(ReferenceEngine))
 @pytest.mark.parametrize("quantized", [True, False])
-def test_good_passes_everywhere(against: ReferenceEngine, quantized: bool) -> None:
+def test_good_statistics_pass_every_tolerance(against: ReferenceEngine, quantized: bool) -> None:
     assert exceeded(GOOD, limits_for(against, quantized=quantized)) == []
 
 
@@ -39,7 +39,7 @@ def test_good_passes_everywhere(against: ReferenceEngine, quantized: bool) -> No
         (ReferenceEngine.TRANSFORMERS, False, 1e-4, 0.995),
     ],
 )
-def test_each_limit_is_one(
+def test_exceeding_any_limit_fails(
     against: ReferenceEngine, quantized: bool, mean_kl: float, top1: float
 ) -> None:
     limits = limits_for(against, quantized=quantized)

@@ -1,4 +1,4 @@
-"""Two engines on one small file: the same, and one that is wrong on purpose."""
+"""`verify` on a small file in two engines: equal results, and a deliberately wrong engine."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def small_llama(
 
 
 @pytest.mark.parametrize("kind", ["F32", "F16", "BF16", "Q8_0", "Q4_0"])
-def test_the_same_file_in_both_engines(
+def test_both_engines_agree_on_the_same_file(
     kind: str, tmp_path: Path, write_small_llama: WriteSmallLlama
 ) -> None:
     path = write_small_llama(tmp_path / "small.gguf", kind=kind)
@@ -55,17 +55,19 @@ def test_the_same_file_in_both_engines(
     assert last.compared == last.total == report.statistics.tokens
 
 
-def test_windows_of_a_short_context(tmp_path: Path, write_small_llama: WriteSmallLlama) -> None:
+def test_short_context_is_verified_in_windows(
+    tmp_path: Path, write_small_llama: WriteSmallLlama
+) -> None:
     path = write_small_llama(tmp_path / "small.gguf", context=50)
     report = verify(spec(path, tokens=333), lambda _: None)
     assert report.failures == []
     assert report.context == 50
-    # 333 tokens; the first stretch has 49 to predict, every other all but its first token.
+    # 333 tokens; the first window predicts 49, every other one all but its first token.
     assert report.statistics.tokens == 332
 
 
 @pytest.mark.slow
-def test_transformers_agrees_more_exactly(small_llama: Path) -> None:
+def test_transformers_agrees_more_closely(small_llama: Path) -> None:
     pytest.importorskip("accelerate", reason="transformers reads GGUF files with it")
     report = verify(spec(small_llama, against=ReferenceEngine.TRANSFORMERS), lambda _: None)
     assert report.failures == []
@@ -73,7 +75,7 @@ def test_transformers_agrees_more_exactly(small_llama: Path) -> None:
     assert report.statistics.top1_agreement == 1
 
 
-def test_a_folder_is_compared_with_transformers(make_folder: Callable[..., Path]) -> None:
+def test_safetensors_folder_is_compared_with_transformers(make_folder: Callable[..., Path]) -> None:
     folder = make_folder()
     report = verify(spec(folder), lambda _: None)
     assert report.failures == []
@@ -92,7 +94,7 @@ def swap_heads(name: str, values: Values) -> Values:
 
 
 @pytest.mark.parametrize("change", [spoil_norm, swap_heads])
-def test_an_engine_that_is_wrong_is_found_out(
+def test_wrong_computation_fails_verification(
     change: Callable[[str, Values], Values],
     small_llama: Path,
     tmp_path: Path,
@@ -110,7 +112,7 @@ def test_an_engine_that_is_wrong_is_found_out(
     reference.close()
 
 
-def test_chunks_do_not_matter(small_llama: Path) -> None:
+def test_chunk_size_does_not_change_the_result(small_llama: Path) -> None:
     window = open_verified_model(small_llama).encode(TEXT)[:200]
     engine = EngineScorer(small_llama, context=200, chunk=200)
     engine.begin()
@@ -125,7 +127,7 @@ def test_chunks_do_not_matter(small_llama: Path) -> None:
     engine.close()
 
 
-def test_weights_that_are_no_numbers_are_one_sentence(
+def test_nan_weights_are_a_one_line_error(
     tmp_path: Path, write_small_llama: WriteSmallLlama
 ) -> None:
     def poison(name: str, values: Values) -> Values:
@@ -136,14 +138,16 @@ def test_weights_that_are_no_numbers_are_one_sentence(
         verify(spec(path), lambda _: None)
 
 
-def test_texts_that_are_too_short(small_llama: Path) -> None:
+def test_too_short_text_is_rejected(small_llama: Path) -> None:
     with pytest.raises(BackendError, match="has 5 tokens in this model's vocabulary, not 50"):
         verify(spec(small_llama, text="xyz", tokens=50), lambda _: None)
     with pytest.raises(BackendError, match="has nothing to predict"):
         verify(spec(small_llama, text=""), lambda _: None)
 
 
-def test_what_no_engine_of_ours_has(tmp_path: Path, make_bert: Callable[..., Path]) -> None:
+def test_unsupported_architecture_is_rejected(
+    tmp_path: Path, make_bert: Callable[..., Path]
+) -> None:
     with pytest.raises(ModelError, match="ingle's own engine does not know"):
         verify(spec(make_bert()), lambda _: None)
     with pytest.raises(ModelError, match="There is no file"):

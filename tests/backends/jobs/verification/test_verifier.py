@@ -1,4 +1,4 @@
-"""The process that compares: its report, its errors, its end."""
+"""The verification child process: its report, its errors and its end."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def small_llama(
 
 
 @pytest.mark.slow
-def test_a_report_from_another_process(small_llama: Path) -> None:
+def test_report_is_received_from_the_child_process(small_llama: Path) -> None:
     heard: list[VerificationProgress] = []
     report = run_verification(VerificationSpec(path=str(small_llama), text=TEXT), heard.append)
     assert report.failures == []
@@ -38,7 +38,7 @@ def test_a_report_from_another_process(small_llama: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
+def test_unreadable_file_is_an_error(tmp_path: Path) -> None:
     path = tmp_path / "broken.gguf"
     path.write_bytes(b"GGUF\x03\0\0\0" + b"\xff" * 16)
     with pytest.raises(BackendError) as caught:
@@ -48,7 +48,7 @@ def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_process_that_dies_is_told_of(small_llama: Path) -> None:
+def test_killed_child_process_is_reported(small_llama: Path) -> None:
     def kill(_: VerificationProgress) -> None:
         for child in psutil.Process().children():
             with suppress(psutil.ZombieProcess):  # another test's, which nobody has waited for yet
@@ -60,9 +60,9 @@ def test_a_process_that_dies_is_told_of(small_llama: Path) -> None:
 
 
 @pytest.mark.slow
-def test_an_interruption_ends_the_process(small_llama: Path) -> None:
+def test_interrupt_ends_the_child_process(small_llama: Path) -> None:
     children: list[psutil.Process] = []
-    others = {child.pid for child in psutil.Process().children()}  # of tests before this one
+    others = {child.pid for child in psutil.Process().children()}  # children of earlier tests
 
     def interrupt(_: VerificationProgress) -> None:
         children.extend(c for c in psutil.Process().children() if c.pid not in others)
@@ -76,7 +76,7 @@ def test_an_interruption_ends_the_process(small_llama: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_process_ends_with_its_parent(small_llama: Path, still_running: StillRunning) -> None:
+def test_child_process_ends_with_its_parent(small_llama: Path, still_running: StillRunning) -> None:
     code = (
         "import sys, os, signal\n"
         "from ingle.backends.jobs.verification.verifier import run_verification\n"

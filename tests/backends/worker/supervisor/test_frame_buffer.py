@@ -1,4 +1,4 @@
-"""Cutting a worker's output into messages."""
+"""`FrameBuffer`: splitting a worker's output into messages."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ MESSAGES = st.lists(
 
 
 @given(MESSAGES, st.data())
-def test_messages_survive_any_cut(messages: list[FromWorker], data: st.DataObject) -> None:
+def test_messages_are_decoded_from_any_chunks(
+    messages: list[FromWorker], data: st.DataObject
+) -> None:
     stream = b"".join(encode_frame(message) for message in messages)
     cuts = sorted(data.draw(st.lists(st.integers(0, len(stream)))))
     received: list[FromWorker] = []
@@ -42,7 +44,9 @@ def test_messages_survive_any_cut(messages: list[FromWorker], data: st.DataObjec
     [(MAX_FRAME + 1).to_bytes(4, "little"), b"\x01\x00\x00\x00\xc1"],
     ids=["too long", "no message"],
 )
-def test_what_is_no_message_is_said_after_those_before_it(before: bytes, broken: bytes) -> None:
+def test_invalid_frame_is_an_error_after_the_messages_before_it(
+    before: bytes, broken: bytes
+) -> None:
     received: list[FromWorker] = []
     with pytest.raises(msgspec.MsgspecError):
         FrameBuffer(received.append).feed(before + broken)

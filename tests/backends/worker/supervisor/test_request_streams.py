@@ -1,4 +1,4 @@
-"""Which request gets which events, and what the worker is told when one ends early."""
+"""`RequestStreams`: events are routed to their requests, and ended requests are cancelled."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ def finished(request_id: str, index: int = 0) -> Finished:
 
 
 class Worker:
-    """What a worker was told, and requests that run on it."""
+    """Records the messages sent to a worker, and runs requests on it."""
 
     def __init__(self) -> None:
-        self.told: list[ToWorker] = []
-        self.streams = RequestStreams(self.told.append)
+        self.sent: list[ToWorker] = []
+        self.streams = RequestStreams(self.sent.append)
         self.steps: dict[str, list[list[Event]]] = {}
 
     async def run(self, request: GenerateRequest) -> asyncio.Task[None]:
-        """Begin a request, whose steps are noted."""
+        """Begin a request and record its steps."""
         sink = self.steps.setdefault(request.id, []).append
         task = asyncio.create_task(self.streams.run(request, sink))
         await asyncio.sleep(0)
@@ -46,10 +46,10 @@ class Worker:
 
     @property
     def cancelled(self) -> list[str]:
-        return [message.id for message in self.told if isinstance(message, Cancel)]
+        return [message.id for message in self.sent if isinstance(message, Cancel)]
 
 
-async def test_each_step_is_one_call_for_each_request() -> None:
+async def test_each_step_calls_the_sink_once_per_request() -> None:
     worker = Worker()
     a, b = await worker.run(ask("a", n=2)), await worker.run(ask("b"))
     worker.streams.dispatch(Outputs([Started("a", 1), Started("b", 1), delta("a"), delta("gone")]))
@@ -64,11 +64,11 @@ async def test_each_step_is_one_call_for_each_request() -> None:
         [finished("a", 1)],
     ]
     assert worker.steps["b"] == [[Started("b", 1)], [finished("b")]]
-    assert [type(message) for message in worker.told] == [GenerateRequest, GenerateRequest]
+    assert [type(message) for message in worker.sent] == [GenerateRequest, GenerateRequest]
     assert not worker.streams.busy
 
 
-async def test_a_cancelled_call_cancels_the_request() -> None:
+async def test_cancelled_call_cancels_the_request() -> None:
     worker = Worker()
     task = await worker.run(ask("a"))
     worker.streams.dispatch(Outputs([delta("a")]))
@@ -80,7 +80,7 @@ async def test_a_cancelled_call_cancels_the_request() -> None:
     assert worker.cancelled == ["a"]
 
 
-async def test_a_sink_that_fails_costs_its_own_request_only() -> None:
+async def test_failing_sink_fails_only_its_own_request() -> None:
     worker = Worker()
     neighbour = await worker.run(ask("b"))
 
@@ -98,7 +98,7 @@ async def test_a_sink_that_fails_costs_its_own_request_only() -> None:
 
 
 @pytest.mark.parametrize("step", [[delta("a")], []], ids=["after a token", "at once"])
-async def test_what_the_worker_ended_is_not_cancelled(step: list[Event]) -> None:
+async def test_request_ended_by_the_worker_is_not_cancelled(step: list[Event]) -> None:
     worker = Worker()
     rejected, dead = await worker.run(ask("a")), await worker.run(ask("b"))
     worker.streams.dispatch(Outputs(step))
@@ -112,7 +112,7 @@ async def test_what_the_worker_ended_is_not_cancelled(step: list[Event]) -> None
     assert worker.cancelled == []
 
 
-async def test_pulled_events_come_before_the_error_that_follows_them() -> None:
+async def test_pending_events_are_delivered_before_a_later_error() -> None:
     worker = Worker()
     events = stream_events(cast("RequestBackend", worker.streams), ask("a"))
     first = asyncio.ensure_future(anext(events))
@@ -127,7 +127,7 @@ async def test_pulled_events_come_before_the_error_that_follows_them() -> None:
     assert worker.cancelled == []
 
 
-async def test_closing_the_generator_cancels_what_runs() -> None:
+async def test_closing_the_generator_cancels_the_request() -> None:
     worker = Worker()
     for request_id, end in (("a", []), ("b", [finished("b")])):
         events = stream_events(cast("RequestBackend", worker.streams), ask(request_id))

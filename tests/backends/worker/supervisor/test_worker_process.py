@@ -1,4 +1,4 @@
-"""The life and death of a worker process, with the scripted engine in a real child."""
+"""Life cycle of a worker process: start, streaming, errors, drain, hangs and death."""
 
 from __future__ import annotations
 
@@ -54,7 +54,9 @@ def text_of(events: list[Event], index: int = 0) -> str:
     return "".join(e.text for e in events if isinstance(e, Delta) and e.index == index)
 
 
-async def test_answers_stream_in_order(scripted_spec: MakeSpec, start_worker: StartWorker) -> None:
+async def test_events_of_an_answer_stream_in_order(
+    scripted_spec: MakeSpec, start_worker: StartWorker
+) -> None:
     worker = await start_worker(scripted_spec(reply="Grüße, Welt 🙂"))
     events = await collect(worker, ask())
     assert isinstance(events[0], Started)
@@ -64,7 +66,7 @@ async def test_answers_stream_in_order(scripted_spec: MakeSpec, start_worker: St
     assert end.reason == "stop"
 
 
-async def test_progress_and_info(scripted_spec: MakeSpec) -> None:
+async def test_start_reports_progress_and_info(scripted_spec: MakeSpec) -> None:
     worker = WorkerProcess(scripted_spec(load_seconds=0.05))
     seen: list[float] = []
     info = await worker.start(seen.append)
@@ -86,7 +88,7 @@ async def test_several_choices_and_stop_strings(
     assert sum(isinstance(e, Finished) for e in events) == 3
 
 
-async def test_many_requests_at_once(scripted_spec: MakeSpec, start_worker: StartWorker) -> None:
+async def test_concurrent_requests(scripted_spec: MakeSpec, start_worker: StartWorker) -> None:
     replies = {f"question {i}.": f"answer {i}" for i in range(40)}
     worker = await start_worker(scripted_spec(replies=replies, context=256, slots=8))
     requests = [ask(f"question {i}.", request_id=str(i)) for i in range(40)]
@@ -94,7 +96,7 @@ async def test_many_requests_at_once(scripted_spec: MakeSpec, start_worker: Star
     assert [text_of(events) for events in results] == list(replies.values())
 
 
-async def test_a_prompt_that_does_not_fit_is_rejected(
+async def test_too_long_prompt_is_rejected(
     scripted_spec: MakeSpec, start_worker: StartWorker
 ) -> None:
     worker = await start_worker(scripted_spec(context=128))
@@ -113,7 +115,7 @@ async def test_unknown_tokens_are_rejected(
     assert caught.value.param == "prompt"
 
 
-async def test_closing_the_stream_frees_the_slot(
+async def test_closing_the_stream_frees_its_slot(
     scripted_spec: MakeSpec, start_worker: StartWorker
 ) -> None:
     worker = await start_worker(scripted_spec(reply="x" * 400, step_seconds=0.01))
@@ -132,7 +134,7 @@ async def test_closing_the_stream_frees_the_slot(
 
 
 @pytest.mark.slow
-async def test_kill_mid_stream_is_an_error_not_a_hang(
+async def test_worker_killed_mid_stream_ends_the_stream_with_an_error(
     scripted_spec: MakeSpec, start_worker: StartWorker
 ) -> None:
     worker = await start_worker(scripted_spec(die_at=5))
@@ -143,7 +145,7 @@ async def test_kill_mid_stream_is_an_error_not_a_hang(
         await collect(worker, ask())
 
 
-async def test_load_failure_says_why(scripted_spec: MakeSpec) -> None:
+async def test_load_failure_contains_the_reason(scripted_spec: MakeSpec) -> None:
     worker = WorkerProcess(scripted_spec(load_error="The weights are stale."))
     with pytest.raises(LoadFailed, match="The weights are stale"):
         await worker.start()
@@ -152,7 +154,7 @@ async def test_load_failure_says_why(scripted_spec: MakeSpec) -> None:
     assert not psutil.pid_exists(worker.pid)
 
 
-async def test_a_cancelled_start_leaves_no_child(scripted_spec: MakeSpec) -> None:
+async def test_cancelled_start_leaves_no_child(scripted_spec: MakeSpec) -> None:
     worker = WorkerProcess(scripted_spec(load_seconds=60))
     start = asyncio.create_task(worker.start())
     while worker.pid is None:
@@ -164,7 +166,7 @@ async def test_a_cancelled_start_leaves_no_child(scripted_spec: MakeSpec) -> Non
 
 
 @pytest.mark.slow
-async def test_drain_lets_answers_finish_and_refuses_new_ones(
+async def test_drain_finishes_answers_and_rejects_new_requests(
     scripted_spec: MakeSpec, start_worker: StartWorker
 ) -> None:
     worker = await start_worker(scripted_spec(reply="x" * 40, step_seconds=0.005))
@@ -178,7 +180,9 @@ async def test_drain_lets_answers_finish_and_refuses_new_ones(
         await collect(worker, ask(request_id="r2"))
 
 
-async def test_a_hung_worker_is_killed(scripted_spec: MakeSpec, start_worker: StartWorker) -> None:
+async def test_hung_worker_is_killed_on_stop(
+    scripted_spec: MakeSpec, start_worker: StartWorker
+) -> None:
     worker = await start_worker(scripted_spec(hang_at=3))
     running = asyncio.create_task(collect(worker, ask()))
     await asyncio.sleep(0.2)
@@ -187,7 +191,7 @@ async def test_a_hung_worker_is_killed(scripted_spec: MakeSpec, start_worker: St
         await running
 
 
-async def test_a_missing_file_is_a_load_failure() -> None:
+async def test_missing_file_is_a_load_failure() -> None:
     spec = LoadSpec(engine="llama.cpp", path="/nowhere/model.gguf", context=512)
     with pytest.raises(LoadFailed, match=r"cannot load model\.gguf"):
         await WorkerProcess(spec).start()
@@ -215,7 +219,7 @@ asyncio.run(main())
 
 
 @pytest.mark.parametrize(("load_seconds", "while_loading"), [(0, False), (50, True)])
-def test_a_worker_dies_with_its_daemon(load_seconds: int, while_loading: bool) -> None:
+def test_worker_dies_with_its_daemon(load_seconds: int, while_loading: bool) -> None:
     code = PARENT % (load_seconds, while_loading)
     parent = subprocess.Popen([sys.executable, "-P", "-c", code], stdout=subprocess.PIPE, text=True)
     assert parent.stdout is not None
@@ -238,7 +242,7 @@ def _alive(pid: int) -> bool:
         return False
 
 
-def test_a_worker_sees_no_secrets() -> None:
+def test_worker_environment_contains_no_secrets() -> None:
     environ = {"PATH": "/bin", "LC_ALL": "C", "OPENAI_API_KEY": "k", "HF_TOKEN": "t", "X": "y"}
     visible = child_environment(environ)
     assert visible["PATH"] == "/bin"
@@ -246,7 +250,7 @@ def test_a_worker_sees_no_secrets() -> None:
     assert not {"OPENAI_API_KEY", "HF_TOKEN", "X"} & visible.keys()
 
 
-def test_a_worker_counts_gpus_as_the_driver_does() -> None:
+def test_worker_orders_gpus_by_pci_bus_id() -> None:
     assert child_environment({"CUDA_VISIBLE_DEVICES": "1"}).items() >= {
         ("CUDA_VISIBLE_DEVICES", "1"),
         ("CUDA_DEVICE_ORDER", "PCI_BUS_ID"),
@@ -256,7 +260,7 @@ def test_a_worker_counts_gpus_as_the_driver_does() -> None:
 
 
 @pytest.mark.slow
-async def test_a_frozen_worker_is_noticed(
+async def test_frozen_worker_is_detected(
     scripted_spec: MakeSpec, start_worker: StartWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ingle.backends.worker.supervisor.worker_process._WATCH_INTERVAL", 0.2)
@@ -270,18 +274,18 @@ async def test_a_frozen_worker_is_noticed(
 
 
 @pytest.mark.slow
-async def test_a_slow_worker_is_left_alone(
+async def test_slow_worker_is_not_killed(
     scripted_spec: MakeSpec, start_worker: StartWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Silent but busy: only the spinning of its step tells it from a frozen one."""
-    # Long enough for the template helper to start, whose time is not the worker's.
+    """Silent but busy: only its CPU time distinguishes it from a frozen worker."""
+    # Long enough for the template process to start, whose time does not count for the worker.
     monkeypatch.setattr("ingle.backends.worker.supervisor.worker_process._WATCH_INTERVAL", 0.8)
     worker = await start_worker(scripted_spec(reply="ab", spin_seconds=1.7))
     assert text_of(await collect(worker, ask())) == "ab"
 
 
 @pytest.mark.slow
-async def test_a_step_that_never_ends_is_noticed_though_it_computes(
+async def test_endless_busy_step_is_detected(
     scripted_spec: MakeSpec, start_worker: StartWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ingle.backends.worker.supervisor.worker_process._WATCH_INTERVAL", 0.3)
