@@ -1,4 +1,4 @@
-"""What is read in a text that hides something, and that places lead back to the original."""
+"""Text views: obfuscated text is decoded, and positions map back to the original."""
 
 from __future__ import annotations
 
@@ -152,9 +152,9 @@ HIDDEN: dict[str, tuple[FindingKind, str]] = {
 }
 
 
-@pytest.mark.parametrize("way", HIDDEN)
-def test_hidden_things_are_found_where_they_stand(way: str) -> None:
-    kind, hidden = HIDDEN[way]
+@pytest.mark.parametrize("encoding", HIDDEN)
+def test_obfuscated_values_are_found_at_their_position(encoding: str) -> None:
+    kind, hidden = HIDDEN[encoding]
     text = f"Look: {hidden} . Thank you, that is all for today."
     found = [f for f in SCANNER.scan([TextPart("x", text)]) if f.kind is kind]
     assert found
@@ -164,7 +164,7 @@ def test_hidden_things_are_found_where_they_stand(way: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "digits"),
+    ("words", "digits"),
     [
         ("sixty-two ten sixty thirty-nine oh one forty four", "62106039" + "01" + "404"),
         ("zéro six soixante-dix-huit quatre-vingt-dix-sept", "067897"),
@@ -175,8 +175,8 @@ def test_hidden_things_are_found_where_they_stand(way: str) -> None:
         ("tweeëntwintig elf nul een", "221101"),
     ],
 )
-def test_numbers_in_words(said: str, digits: str) -> None:
-    assert [stretch[2] for stretch in with_digits(said)] == [digits]
+def test_spelled_out_numbers(words: str, digits: str) -> None:
+    assert [stretch[2] for stretch in with_digits(words)] == [digits]
 
 
 TABLES: list[tuple[FindingKind, str, str]] = [
@@ -204,12 +204,14 @@ TABLES: list[tuple[FindingKind, str, str]] = [
 
 
 @pytest.mark.parametrize(("kind", "cell", "text"), TABLES)
-def test_the_head_of_a_column_says_what_is_in_it(kind: FindingKind, cell: str, text: str) -> None:
+def test_column_header_determines_the_kind_of_its_cells(
+    kind: FindingKind, cell: str, text: str
+) -> None:
     found = [f for f in SCANNER.scan([TextPart("x", text)]) if f.kind is kind]
     assert cell in {text[f.start : f.end] for f in found}
 
 
-def test_rot13_of_the_test_is_right() -> None:
+def test_rot13_example_is_correct() -> None:
     assert codecs.encode(MAIL, "rot13") in HIDDEN["rot13"][1]
 
 
@@ -238,7 +240,7 @@ def test_rot13_of_the_test_is_right() -> None:
         "1 + 2 + 3 + 4 + 5 + 6 + 7 + 8 + 9",
     ],
 )
-def test_plain_texts_in_other_clothes_are_left_alone(text: str) -> None:
+def test_harmless_texts_have_no_findings(text: str) -> None:
     assert SCANNER.scan([TextPart("x", text)]) == []
 
 
@@ -257,15 +259,17 @@ def test_plain_texts_in_other_clothes_are_left_alone(text: str) -> None:
         ),
     ],
 )
-def test_what_is_split_over_parts_is_found_in_each(texts: list[str], spans: dict[int, str]) -> None:
+def test_values_split_over_parts_are_found_in_each_part(
+    texts: list[str], spans: dict[int, str]
+) -> None:
     found = SCANNER.scan([TextPart(f"messages[{n}]", text) for n, text in enumerate(texts)])
     assert {f.part: texts[f.part][f.start : f.end] for f in found} == spans
 
 
 @pytest.mark.slow
 @given(st.text(max_size=80), st.data())
-def test_places_lead_back(text: str, data: st.DataObject) -> None:
-    """Whatever is cut and put in, a kept character stands where it stood."""
+def test_positions_map_back_after_edits(text: str, data: st.DataObject) -> None:
+    """After any edits, every kept character maps to its original position."""
     cuts = sorted(data.draw(st.sets(st.integers(0, len(text)), max_size=6)))
     edits = [
         (a, b, data.draw(st.text(max_size=4))) for a, b in zip(cuts[::2], cuts[1::2], strict=False)
@@ -278,7 +282,7 @@ def test_places_lead_back(text: str, data: st.DataObject) -> None:
 
 
 @given(st.text(max_size=300))
-def test_every_view_of_every_text_lies_within_it(text: str) -> None:
+def test_all_views_map_into_the_text(text: str) -> None:
     for view in views(text):
         for place in range(len(view.text)):
             start, end = view.span(place, place + 1)
@@ -298,7 +302,7 @@ def test_every_view_of_every_text_lies_within_it(text: str) -> None:
         "account number (", "a.", "a@a.", "$2a$", "+49 ", "1-", "AKIA", "a" * 63 + "\n", "..\\",
     ],
 )  # fmt: skip
-def test_hostile_texts_are_read_in_time(piece: str) -> None:
-    """A pattern that tries every way would never come to an end here."""
+def test_hostile_texts_are_scanned_in_time(piece: str) -> None:
+    """Catches regular expressions with catastrophic backtracking."""
     text = piece * (12_000 // len(piece))
     assert not any(f.detector == "failed: time" for f in SCANNER.scan([TextPart("x", text)]))
