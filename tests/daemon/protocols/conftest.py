@@ -71,7 +71,7 @@ INVALID_BODIES: tuple[bytes, ...] = (
 )
 
 
-def paths(value: Json, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
+def value_paths(value: Json, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
     """The path of every value inside."""
     if isinstance(value, dict):
         items = list(cast("dict[str, Json]", value).items())
@@ -81,14 +81,14 @@ def paths(value: Json, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str |
         items = []
     for key, inner in items:
         yield (*path, key)
-        yield from paths(inner, (*path, key))
+        yield from value_paths(inner, (*path, key))
 
 
 def mutate(body: Json, rng: random.Random) -> None:
     """Change, remove or add one value somewhere inside."""
-    *way, last = rng.choice(list(paths(body)))
+    *parents, last = rng.choice(list(value_paths(body)))
     parent = body
-    for key in way:
+    for key in parents:
         parent = parent[key]
     match rng.randrange(10):
         case 0:
@@ -167,7 +167,7 @@ def fuzz_endpoint() -> FuzzEndpoint:
             async with gate:
                 answer = await daemon.unix.post(path, content=content, headers=head)
             must_fail = must_fail and not (may_be_empty and content == b"{}")
-            _judge(answer, content[:2000], must_fail, is_error)
+            _check_response(answer, content[:2000], must_fail, is_error)
             statuses[answer.status_code] += 1
 
         async with asyncio.TaskGroup() as group:
@@ -178,7 +178,7 @@ def fuzz_endpoint() -> FuzzEndpoint:
     return run
 
 
-def _judge(
+def _check_response(
     answer: httpx.Response, content: bytes, must_fail: bool, is_error: Callable[[Any], None]
 ) -> None:
     assert answer.status_code < 500, (answer.status_code, answer.text, content)

@@ -201,8 +201,8 @@ def test_private_requests_write_nothing_to_disk(
     served.post("/ingle/v1/shutdown", {}, 202)
     assert served.process.wait(30) == 0
     log = served.output.read_text()
-    assert '"route":"/v1/chat/completions","status":400' in log, "requests are told"
-    assert " failed: " in log, "and the death"
+    assert '"route":"/v1/chat/completions","status":400' in log, "requests are logged"
+    assert " failed: " in log, "and the death of the worker"
     assert CANARY not in log
     assert traces(CANARY) == []
     assert not list(ingle_home.glob("state/kv/*/*.kv"))

@@ -104,11 +104,13 @@ class DaemonLife:
             self._chat,
         ]
         self._threads = [
-            threading.Thread(target=self._repeat, args=(action,)) for action in actions
+            threading.Thread(target=self._repeat_action, args=(action,)) for action in actions
         ]
-        self._threads.append(threading.Thread(target=self._repeat, args=(pulls.fetch, 1)))
+        self._threads.append(threading.Thread(target=self._repeat_action, args=(pulls.fetch, 1)))
         if len(acknowledged.batches) < 2:
-            self._threads.append(threading.Thread(target=self._repeat, args=(self._batch, 1)))
+            self._threads.append(
+                threading.Thread(target=self._repeat_action, args=(self._batch, 1))
+            )
 
     def run(self, seconds: float, *, early: bool) -> None:
         """Kill the daemon some seconds after its first response, or after its start if `early`."""
@@ -124,7 +126,7 @@ class DaemonLife:
         for thread in self._threads:
             thread.join()
 
-    def _repeat(self, action: Callable[[httpx.Client], None], times: int = 10_000) -> None:
+    def _repeat_action(self, action: Callable[[httpx.Client], None], times: int = 10_000) -> None:
         transport = httpx.HTTPTransport(uds=str(self._daemon.socket))
         with httpx.Client(base_url="http://ingle", transport=transport, timeout=20) as client:
             for _ in range(times):

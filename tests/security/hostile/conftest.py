@@ -59,7 +59,7 @@ class Answer:
 
 
 class TargetDaemon:
-    """`ingle serve` on a separate home, asked over its socket."""
+    """`ingle serve` on a separate home, with a client of its socket."""
 
     def __init__(self, home: Path) -> None:
         self.log = home.parent / "daemon.log"
@@ -122,7 +122,7 @@ def target_daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TargetDa
     """One daemon for all tests of a file; none of them may crash it."""
     if sys.platform == "win32":
         pytest.skip("needs a unix socket")
-    daemon = TargetDaemon(tmp_path_factory.mktemp("strangers") / "home")
+    daemon = TargetDaemon(tmp_path_factory.mktemp("target") / "home")
     pid = daemon.process.pid
     yield daemon
     daemon.assert_lives()

@@ -32,8 +32,8 @@ def assistant_message(*blocks: Any) -> dict[str, Any]:
     return {"role": "assistant", "content": list(blocks)}
 
 
-def text_block(converted: str, **more: Any) -> dict[str, Any]:
-    return {"type": "text", "text": converted, **more}
+def text_block(text: str, **more: Any) -> dict[str, Any]:
+    return {"type": "text", "text": text, **more}
 
 
 def tool_result(content: Any, **more: Any) -> dict[str, Any]:
@@ -93,7 +93,7 @@ def test_tool_calls_and_results() -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "is_error", "converted"),
+    ("content", "is_error", "expected"),
     [
         (None, None, ""),
         ("broken", True, "Error: broken"),
@@ -104,11 +104,11 @@ def test_tool_calls_and_results() -> None:
         ([{"type": "tool_reference", "tool_name": "grep"}], None, "There is the tool grep."),
     ],
 )
-def test_tool_result_contents(content: Any, is_error: bool | None, converted: str) -> None:
+def test_tool_result_contents(content: Any, is_error: bool | None, expected: str) -> None:
     (_, tool) = convert(
         assistant_message(USE), user_message(tool_result(content, is_error=is_error))
     )
-    assert tool.content == converted
+    assert tool.content == expected
 
 
 def test_text_documents_and_search_results() -> None:

@@ -145,6 +145,6 @@ def run_scripted(
 async def scripted(
     run_scripted: Callable[..., AbstractAsyncContextManager[ScriptedDaemon]],
 ) -> AsyncGenerator[ScriptedDaemon]:
-    """One such daemon."""
+    """A running daemon with a scripted model."""
     async with run_scripted() as running:
         yield running

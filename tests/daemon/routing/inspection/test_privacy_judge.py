@@ -87,7 +87,7 @@ class TestInTheRouter:
     HARMLESS = "Why is the sky blue?"
 
     @pytest.mark.parametrize(
-        ("opinion", "expected", "question_text"),
+        ("opinion", "expected", "question_count"),
         [("private", "local", 1), ("public", "cloud", 1), ("nonsense", "cloud", 1)],
     )
     async def test_opinion_can_only_keep_a_request_local(
@@ -96,7 +96,7 @@ class TestInTheRouter:
         egress: SinkExits,
         opinion: str,
         expected: str,
-        question_text: int,
+        question_count: int,
     ) -> None:
         questions: list[GenerateRequest] = []
 
@@ -112,7 +112,7 @@ class TestInTheRouter:
             policy.parent.mkdir(parents=True, exist_ok=True)
             policy.write_text("[routes.auto]\njudge = true\n")
             assert await self.verdict(daemon) == expected
-            assert len(questions) == question_text
+            assert len(questions) == question_count
             assert self.HARMLESS in str(questions[0].messages)
             assert questions[0].private
 

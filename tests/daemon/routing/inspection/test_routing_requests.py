@@ -208,8 +208,8 @@ async def test_request_can_demand_a_local_route(daemon: RunningDaemon, sink: Sin
         response = await daemon.unix.post("/v1/chat/completions", json=body)
         assert LOCAL_ANSWER in response.text
         assert response.json()["model"] == "echo:1"
-    asked = {"model": "auto", "messages": chat(HARMLESS), "ingle": {"route": "ask"}}
-    response = await daemon.unix.post("/v1/chat/completions", json=asked)
+    ask_first = {"model": "auto", "messages": chat(HARMLESS), "ingle": {"route": "ask"}}
+    response = await daemon.unix.post("/v1/chat/completions", json=ask_first)
     assert response.headers["ingle-route"] == "local; model=echo:1; rule=ask_first"
     assert sink.connections == 0
     auto = {"model": "echo:1", "messages": chat(HARMLESS), "ingle": {"route": "auto"}}

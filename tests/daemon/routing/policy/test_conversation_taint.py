@@ -36,8 +36,8 @@ def request(*texts: str, conversation: str = "") -> GenerateRequest:
     return GenerateRequest(id="r", messages=messages, conversation=conversation)
 
 
-def traces(tainted: GenerateRequest) -> list[bytes]:
-    return request_traces(tainted, parts_of(tainted))
+def traces(source: GenerateRequest) -> list[bytes]:
+    return request_traces(source, parts_of(source))
 
 
 @pytest.fixture
