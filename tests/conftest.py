@@ -1,4 +1,4 @@
-"""Fixtures for all tests: a clean environment, and the real model file."""
+"""Fixtures for all tests: a clean environment, model files, and small generated models."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class _WellKnown(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Write bytecode once: a daemon or a chat starts in a quarter of the time."""
+    """Compile bytecode once, since daemons and chats then start four times as fast."""
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     sys.dont_write_bytecode = False
     if not hasattr(config, "workerinput"):
@@ -61,7 +61,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Leave files alone that have no test of the chosen marks: importing some takes seconds."""
+    """Ignore files without tests of the selected marks: importing some takes seconds."""
     if not collection_path.name.startswith("test_"):
         return None
     text = collection_path.read_text()
@@ -72,32 +72,32 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the files that take longest, so that no process ends long before the other."""
+    """Run the slowest files first, so that no xdist worker finishes long before the others."""
     items.sort(key=lambda item: item.path.name not in _LONGEST)
 
 
 @pytest.fixture(autouse=True)
 def ingle_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """An empty INGLE_HOME for every test, and none of the developer's own settings."""
+    """An empty INGLE_HOME for every test, without the developer's own settings."""
     for name in list(os.environ):
         if name.startswith("INGLE_"):
             monkeypatch.delenv(name)
     home = tmp_path / "h"
     monkeypatch.setenv("INGLE_HOME", str(home))
-    monkeypatch.setenv("INGLE_IMPORT_MODELS", "false")  # nor the models of their other programs
+    monkeypatch.setenv("INGLE_IMPORT_MODELS", "false")  # nor models of other programs
     return home
 
 
 @pytest.fixture(scope="session")
 def machines() -> dict[str, bytes]:
-    """Machines of many kinds, written down by hand, by their names."""
+    """Hand-written descriptions of machines, by name."""
     folder = Path(__file__).parent / "machines"
     return {path.stem: path.read_bytes() for path in sorted(folder.glob("*.toml"))}
 
 
 @pytest.fixture(scope="session")
 def well_known_shapes() -> dict[str, ModelShape]:
-    """Large models by the numbers of their public configurations, by their names."""
+    """Shapes of large models from their public configurations, by name."""
     text = (Path(__file__).parent / "well_known_shapes.toml").read_bytes()
     entries = msgspec.toml.decode(text, type=dict[str, _WellKnown])
     return {name: entry.shape.shape(context=entry.context) for name, entry in entries.items()}
@@ -105,7 +105,7 @@ def well_known_shapes() -> dict[str, ModelShape]:
 
 @pytest.fixture(scope="session", autouse=True)
 def interruptible() -> None:
-    """Let tests send Ctrl-C to children, even where the run itself was started to ignore it."""
+    """Let tests send Ctrl-C to children, even if the run itself was started to ignore it."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
@@ -114,9 +114,9 @@ def interruptible() -> None:
 
 @pytest.fixture(scope="session")
 def still_running() -> StillRunning:
-    """Those of some processes that have not ended after ten seconds.
+    """The given processes that have not ended after ten seconds.
 
-    In a container whose first process does not collect orphans, an ended one stays a zombie.
+    In a container whose init does not reap orphans, an ended process stays a zombie.
     """
 
     def wait(processes: Iterable[psutil.Process]) -> list[psutil.Process]:
@@ -138,7 +138,7 @@ def _runs(process: psutil.Process) -> bool:
 
 @pytest.fixture(scope="session")
 def unavailable() -> Unavailable:
-    """What to call when something outside cannot be had: skips, but fails in CI."""
+    """Called if an external resource is unavailable: skips the test, but fails in CI."""
 
     def end(reason: str) -> None:
         if _IN_CI:
@@ -150,13 +150,13 @@ def unavailable() -> Unavailable:
 
 @pytest.fixture(scope="session")
 def model_cache() -> Path:
-    """A folder that outlives the test run, for what takes long to fetch or to make."""
+    """A folder that outlives the test run, for what is slow to download or to generate."""
     return Path(_MODELS) if _MODELS else platformdirs.user_cache_path("ingle") / "test-models"
 
 
 @pytest.fixture(scope="session")
 def fetch_model(model_cache: Path, unavailable: Unavailable) -> FetchModel:
-    """Fetches a real model of the catalog once into the cache."""
+    """Downloads a real model of the catalog once into the cache."""
 
     def fetch(name: str) -> Path:
         try:
@@ -176,7 +176,7 @@ def smollm2_path(fetch_model: FetchModel) -> Path:
 
 @pytest.fixture(scope="session")
 def smollm2_folder(smollm2_path: Path, model_cache: Path) -> Path:
-    """SmolLM2 as a folder of safetensors in BF16: the same weights, dequantised once, and cached.
+    """SmolLM2 as a folder of safetensors in BF16: the same weights, dequantized once, and cached.
 
     No package index has a whole language model in this form.
     """
@@ -209,7 +209,7 @@ _LLAMA_NAMES = {
 
 
 def _write_folder(path: Path, folder: Path) -> None:
-    """Write a Llama in GGUF as transformers would save it."""
+    """Write a GGUF Llama as transformers would save it."""
     import torch
     from safetensors.torch import save_file  # pyright: ignore[reportUnknownVariableType]
     from tokenizers import pre_tokenizers
@@ -234,7 +234,7 @@ def _write_folder(path: Path, folder: Path) -> None:
     config.architectures = ["LlamaForCausalLM"]
     config.save_pretrained(folder)
     tokenizer = transformers.AutoTokenizer.from_pretrained(path.parent, gguf_file=path.name)
-    # A GGUF file only names this; it is written out as the model's own repository has it.
+    # A GGUF file only names its pre-tokenizer; this is the one of the model's repository.
     tokenizer.backend_tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [
             pre_tokenizers.Digits(individual_digits=True),
@@ -266,7 +266,7 @@ def nomic_path(fetch_model: FetchModel) -> Path:
 def make_bert(tmp_path: Path) -> MakeBert:
     """Writes the smallest BERT that llama.cpp loads: random weights, a few words, 64 tokens.
 
-    With `ranks` it has a classifier's head, which gives a score for a pair of texts.
+    With `ranks` it has a classification head, which scores a pair of texts.
     """
 
     def make(name: str = "bert.gguf", *, ranks: bool = False, pooling: int = 1) -> Path:
@@ -281,7 +281,7 @@ def make_bert(tmp_path: Path) -> MakeBert:
 def make_folder(tmp_path: Path) -> MakeFolder:
     """Writes a small Llama as a folder of safetensors: random weights in BF16, bytes as tokens.
 
-    Its tensors lie in two files; `settings` go into `config.json`.
+    Its tensors are in two files; `settings` go into `config.json`.
     """
 
     def make(name: str = "llama", *, seed: int = 0, **settings: object) -> Path:
@@ -329,7 +329,7 @@ def _write_random_folder(folder: Path, seed: int, settings: dict[str, object]) -
 
 
 def _llama_shapes(config: dict[str, Any]) -> tuple[dict[str, tuple[int, ...]], ...]:
-    """Of embeddings and last norm, and of the layers."""
+    """The shapes of the embeddings and final norm, and of the layers."""
     width, wider = config["hidden_size"], config["intermediate_size"]
     narrow = width * config["num_key_value_heads"] // config["num_attention_heads"]
     layer: dict[str, tuple[int, ...]] = {
@@ -416,9 +416,9 @@ def _bert_tensors(*, ranks: bool) -> dict[str, tuple[int, ...]]:
 def write_small_llama() -> WriteSmallLlama:
     """Writes a Llama of random weights, whose vocabulary is bytes and letters.
 
-    `kind` is the type of its matrices, `seed` makes the weights, `change` may alter a tensor before
-    it is written, and `context` is what it was trained for; its feed-forward part is half as wide
-    again as the rest.
+    `kind` is the type of its matrices, `seed` determines the weights, `change` may alter a tensor
+    before it is written, and `context` is the trained context; its feed-forward width is one and a
+    half times the embedding width.
     """
     return _write_small_llama
 

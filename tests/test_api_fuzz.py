@@ -1,4 +1,4 @@
-"""The daemon keeps to its own description of the API, whatever schemathesis makes of it."""
+"""Fuzz tests of the HTTP API with schemathesis, from the daemon's own OpenAPI document."""
 
 from __future__ import annotations
 
@@ -39,15 +39,21 @@ server.build_services = partial(server.build_services, make_preparer=Scripted)
 sys.exit(main(["serve", "--port", sys.argv[1]]))
 """
 
-# It ends the daemon; has no end; asks the network.
-LEFT_OUT = ("/ingle/v1/shutdown", "/ingle/v1/events", "/models/sse", "/ingle/v1/pull", "/api/pull")
-# What OpenAPI has no words for: which models there are, what each is for, what fits together.
-UNTOLD = "positive_data_acceptance"
+# Endpoints that stop the daemon, never end, or use the network.
+EXCLUDED_PATHS = (
+    "/ingle/v1/shutdown",
+    "/ingle/v1/events",
+    "/models/sse",
+    "/ingle/v1/pull",
+    "/api/pull",
+)
+# OpenAPI cannot express which models exist, what each is for, and which fields exclude each other.
+EXCLUDED_CHECK = "positive_data_acceptance"
 
 
 @pytest.fixture
 def port(ingle_home: Path) -> Generator[int]:
-    """Where a daemon listens, whose every model follows a script."""
+    """The port of a daemon whose models all follow a script."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         number: int = probe.getsockname()[1]
@@ -103,14 +109,14 @@ def _wait_for(port: int) -> None:
 
 
 def fuzz(port: int, cases: int, folder: Path, phases: str) -> None:
-    """Run schemathesis with so many generated cases an operation."""
+    """Run schemathesis with the given number of generated cases per operation."""
     program = Path(sysconfig.get_path("scripts")) / "schemathesis"
-    excluded = [argument for path in LEFT_OUT for argument in ("--exclude-path", path)]
+    excluded = [argument for path in EXCLUDED_PATHS for argument in ("--exclude-path", path)]
     done = subprocess.run(
         [
             *(str(program), "run", f"http://127.0.0.1:{port}/openapi.json"),
             *("--phases", phases, "--max-examples", str(cases), "--seed", "1"),
-            *("--exclude-checks", UNTOLD, "--continue-on-failure", "--no-color"),
+            *("--exclude-checks", EXCLUDED_CHECK, "--continue-on-failure", "--no-color"),
             *excluded,
         ],
         cwd=folder,
@@ -122,10 +128,10 @@ def fuzz(port: int, cases: int, folder: Path, phases: str) -> None:
 
 
 @pytest.mark.slow
-def test_nothing_is_found(port: int, tmp_path: Path) -> None:
+def test_schemathesis_finds_no_violation(port: int, tmp_path: Path) -> None:
     fuzz(port, 8, tmp_path, "fuzzing")
 
 
 @pytest.mark.slow
-def test_nothing_is_found_in_ten_thousand_cases(port: int, tmp_path: Path) -> None:
+def test_schemathesis_finds_no_violation_in_10000_cases(port: int, tmp_path: Path) -> None:
     fuzz(port, 30, tmp_path, "coverage,fuzzing")

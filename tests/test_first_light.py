@@ -1,4 +1,4 @@
-"""A real daemon with a real model, asked as its users ask."""
+"""End-to-end tests of a real daemon with a real model, through CLI, curl and SDKs."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ CAPITAL: list[ChatCompletionMessageParam] = [
 
 
 class RunningDaemon:
-    """`ingle serve` in a process of its own, with SmolLM2 in its store."""
+    """`ingle serve` in its own process, with SmolLM2 in its store."""
 
     def __init__(self, home: Path) -> None:
         self.environ = {**os.environ, "INGLE_HOME": str(home)}
@@ -68,7 +68,7 @@ class RunningDaemon:
 
 
 def start(home: Path, model: Path) -> RunningDaemon:
-    """A home whose store shares the cached model, and a daemon on it."""
+    """Create a home whose store shares the cached model, and start a daemon on it."""
     shutil.copytree(
         model.parents[2],
         home / "models",
@@ -80,7 +80,7 @@ def start(home: Path, model: Path) -> RunningDaemon:
 
 @pytest.fixture(scope="module")
 def daemon(smollm2_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningDaemon]:
-    home = smollm2_path.parents[3] / f"first-light-{os.getpid()}"  # hard links need one disk
+    home = smollm2_path.parents[3] / f"first-light-{os.getpid()}"  # hard links need one file system
     running = start(home, smollm2_path)
     yield running
     running.stop()
@@ -94,7 +94,7 @@ def reference(smollm2_path: Path) -> Iterator[llama_cpp.Llama]:
     model.close()
 
 
-def test_the_command_line_names_paris(daemon: RunningDaemon) -> None:
+def test_cli_run_answers(daemon: RunningDaemon) -> None:
     environ = {**daemon.environ, "INGLE_SOCKET": str(daemon.socket)}
     done = subprocess.run(
         [INGLE, "run", "smollm2", "What is the capital of France?"],
@@ -141,7 +141,7 @@ def test_curl_streams_from_the_unix_socket(daemon: RunningDaemon) -> None:
 
 
 @pytest.mark.parametrize("prompt", ["def fibonacci(n):", "The three primary colours are"])
-def test_greedy_text_equals_the_reference(
+def test_greedy_text_equals_llama_cpp_python(
     daemon: RunningDaemon, reference: llama_cpp.Llama, prompt: str
 ) -> None:
     body = {"model": "smollm2", "prompt": prompt, "max_tokens": 40, "temperature": 0}
@@ -152,8 +152,8 @@ def test_greedy_text_equals_the_reference(
 
 
 @pytest.mark.slow
-async def test_eight_clients_stream_at_once(daemon: RunningDaemon) -> None:
-    """Every stream has begun before the first one ends: they share the steps."""
+async def test_eight_clients_stream_concurrently(daemon: RunningDaemon) -> None:
+    """Every stream starts before the first one ends: they share the batch."""
 
     async def ask(client: openai.AsyncOpenAI, topic: str) -> tuple[float, float, str]:
         stream = await client.completions.create(
@@ -194,8 +194,8 @@ RECIPE: list[ChatCompletionMessageParam] = [
 
 
 @pytest.mark.slow
-async def test_the_openai_client_parses_answers_into_models(daemon: RunningDaemon) -> None:
-    """Whole and streamed, several at once, greedy and not."""
+async def test_openai_client_parses_structured_outputs(daemon: RunningDaemon) -> None:
+    """Whole and streamed, several at once, greedy and sampled."""
 
     async def whole(client: openai.AsyncOpenAI, temperature: float) -> None:
         answer = await client.chat.completions.parse(
@@ -224,7 +224,7 @@ async def test_the_openai_client_parses_answers_into_models(daemon: RunningDaemo
         await asyncio.gather(*(whole(client, t) for t in (0, 0.5, 1)), streamed(client))
 
 
-def test_forms_of_every_kind(daemon: RunningDaemon) -> None:
+def test_structured_outputs_of_every_kind(daemon: RunningDaemon) -> None:
     def answer(**fields: object) -> str:
         body = {"model": "smollm2", "messages": CAPITAL, "max_tokens": 40, **fields}
         reply = daemon.http.post("/v1/chat/completions", json=body)
@@ -242,15 +242,15 @@ def test_forms_of_every_kind(daemon: RunningDaemon) -> None:
     ]
     for schema in impossible:
         strict = {"name": "x", "schema": schema, "strict": True}
-        wanted = {"type": "json_schema", "json_schema": strict}
+        response_format = {"type": "json_schema", "json_schema": strict}
         body: dict[str, Any] = {"model": "smollm2", "messages": CAPITAL}
-        body["response_format"] = wanted
+        body["response_format"] = response_format
         refused = daemon.http.post("/v1/chat/completions", json=body)
         assert refused.status_code == 400
         assert refused.json()["error"]["code"] == "invalid_schema"
 
 
-def test_killing_the_worker_costs_one_answer(daemon: RunningDaemon) -> None:
+def test_killing_the_worker_fails_one_request(daemon: RunningDaemon) -> None:
     body = {"model": "smollm2", "prompt": "Count:", "max_tokens": 2000, "stream": True}
     events: list[str] = []
     with daemon.http.stream("POST", "/v1/completions", json=body | {"ignore_eos": True}) as stream:
@@ -268,7 +268,7 @@ def test_killing_the_worker_costs_one_answer(daemon: RunningDaemon) -> None:
     assert answer["choices"][0]["message"]["content"] == "The capital of France is Paris."
 
 
-def test_broken_files_are_refused_with_a_sentence(
+def test_damaged_model_files_are_refused_with_an_error(
     daemon: RunningDaemon, smollm2_path: Path, tmp_path: Path
 ) -> None:
     size = smollm2_path.stat().st_size
@@ -287,7 +287,7 @@ def test_broken_files_are_refused_with_a_sentence(
     assert daemon.process.poll() is None
 
 
-def test_a_prompt_beyond_the_context_says_by_how_much(daemon: RunningDaemon) -> None:
+def test_prompt_beyond_the_context_is_refused(daemon: RunningDaemon) -> None:
     messages = [{"role": "user", "content": "word " * 9000}]
     answer = daemon.http.post(
         "/v1/chat/completions", json={"model": "smollm2", "messages": messages}

@@ -1,4 +1,4 @@
-"""Greedy text of both engines through the real daemon, equal but for near ties."""
+"""Greedy text of both engines through the real daemon, equal except for near ties."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.model
 
 INGLE = str(Path(sysconfig.get_path("scripts")) / "ingle")
 NEAR = 0.5
-"""Nats: rounding may turn the order of two tokens that are less far apart."""
+"""In nats: rounding may swap two tokens whose log-probabilities differ by less."""
 
 LIST = "apples, pears, plums, apples, pears, plums, apples, pears, plums, apples, pears,"
 PROMPTS = [
@@ -51,7 +51,7 @@ PROMPTS = [
 
 @dataclass(frozen=True)
 class Answer:
-    """Tokens as text, each with the likeliest tokens of its place and their log-probabilities."""
+    """Tokens as text, with the top log-probabilities of each position."""
 
     tokens: list[str]
     likely: list[dict[str, float]]
@@ -80,7 +80,7 @@ class Daemon:
         )
 
     def load(self, engine: str) -> None:
-        """Let this engine run the model, with an empty cache."""
+        """Load the model into this engine, with an empty cache."""
         self.post("/ingle/v1/unload")
         loaded = self.post("/ingle/v1/load", model="smollm2", engine=engine, context=4096)
         (model,) = self._http.get("/ingle/v1/status").json()["models"]
@@ -94,15 +94,15 @@ class Daemon:
             prompt=prompt,
             max_tokens=tokens,
             temperature=0,
-            repeat_penalty=1,  # the catalog's own moves the choice away from the likeliest
+            repeat_penalty=1,  # the catalog's own value changes the greedy choice
             logprobs=20,
             ignore_eos=True,
             ingle={"private": True, "speculation": speculation},
         )
-        said, usage = answer["choices"][0]["logprobs"], answer["usage"]
+        logprobs, usage = answer["choices"][0]["logprobs"], answer["usage"]
         return Answer(
-            said["tokens"],
-            said["top_logprobs"],
+            logprobs["tokens"],
+            logprobs["top_logprobs"],
             usage["prompt_tokens_details"]["cached_tokens"],
             usage["completion_tokens_details"]["accepted_prediction_tokens"],
         )
@@ -120,7 +120,7 @@ class Daemon:
 
 @pytest.fixture(scope="module")
 def daemon(smollm2_path: Path) -> Iterator[Daemon]:
-    home = smollm2_path.parents[3] / f"greedy-{os.getpid()}"  # hard links need one disk
+    home = smollm2_path.parents[3] / f"greedy-{os.getpid()}"  # hard links need one file system
     shutil.copytree(
         smollm2_path.parents[2],
         home / "models",
@@ -134,22 +134,22 @@ def daemon(smollm2_path: Path) -> Iterator[Daemon]:
 
 
 def agree(found: Answer, expected: Answer) -> bool:
-    """Whether all tokens are the same; where they first differ, both have to be nearly as likely.
+    """Whether all tokens are equal; the first difference must be a near tie.
 
-    What follows that place has another beginning, and may be anything.
+    The text after a difference has another prefix, and is not compared.
     """
     assert len(found.tokens) == len(expected.tokens)
     for place, (token, other) in enumerate(zip(found.tokens, expected.tokens, strict=True)):
         if token != other:
             likely = expected.likely[place]
-            gap = likely[other] - likely.get(token, -99.0)
-            assert gap < NEAR, (expected.tokens[:place], token, other, gap)
+            difference = likely[other] - likely.get(token, -99.0)
+            assert difference < NEAR, (expected.tokens[:place], token, other, difference)
             return False
     return True
 
 
 @pytest.mark.slow
-def test_the_same_words_as_llama_cpp(daemon: Daemon) -> None:
+def test_greedy_text_equals_llama_cpp(daemon: Daemon) -> None:
     daemon.load("llama.cpp")
     expected = [daemon.complete(prompt, tokens=8) for prompt in PROMPTS]
     daemon.load("cuda")
@@ -159,7 +159,7 @@ def test_the_same_words_as_llama_cpp(daemon: Daemon) -> None:
 
 
 @pytest.mark.slow
-def test_long_answers_of_both_engines(daemon: Daemon) -> None:
+def test_long_greedy_text_of_both_engines(daemon: Daemon) -> None:
     daemon.load("llama.cpp")
     expected = [daemon.complete(prompt, tokens=64) for prompt in PROMPTS]
     daemon.load("cuda")
@@ -169,15 +169,15 @@ def test_long_answers_of_both_engines(daemon: Daemon) -> None:
 
 
 @pytest.mark.slow
-def test_neither_company_nor_cache_nor_guesses_change_a_word(daemon: Daemon) -> None:
+def test_batching_caching_and_speculation_do_not_change_greedy_text(daemon: Daemon) -> None:
     daemon.load("cuda")
-    alone = [daemon.complete(prompt, tokens=48, speculation=False) for prompt in PROMPTS]
-    assert sum(answer.accepted for answer in alone) == 0
+    baseline = [daemon.complete(prompt, tokens=48, speculation=False) for prompt in PROMPTS]
+    assert sum(answer.accepted for answer in baseline) == 0
 
-    guessed = [daemon.complete(prompt, tokens=48) for prompt in PROMPTS]
-    assert sum(answer.accepted for answer in guessed) > 10
+    speculative = [daemon.complete(prompt, tokens=48) for prompt in PROMPTS]
+    assert sum(answer.accepted for answer in speculative) > 10
 
-    # Long enough to be kept, and no two begin alike.
+    # Long enough to be cached, without a common prefix.
     texts = [f"{1000 - i} {LIST * 4}\n{prompt}" for i, prompt in enumerate(PROMPTS)]
     fresh = [daemon.complete(text, tokens=24, speculation=False) for text in texts]
     assert max(answer.cached for answer in fresh) == 0
@@ -186,11 +186,11 @@ def test_neither_company_nor_cache_nor_guesses_change_a_word(daemon: Daemon) -> 
 
     daemon.load("cuda")
     with ThreadPoolExecutor(16) as threads:
-        together = list(threads.map(partial(daemon.complete, tokens=48), PROMPTS))
+        batched = list(threads.map(partial(daemon.complete, tokens=48), PROMPTS))
 
     kinds = {
-        "guessed": zip(guessed, alone, strict=True),
-        "together": zip(together, alone, strict=True),
+        "speculative": zip(speculative, baseline, strict=True),
+        "batched": zip(batched, baseline, strict=True),
         "cached": zip(cached, fresh, strict=True),
     }
     for kind, pairs in kinds.items():

@@ -1,4 +1,4 @@
-"""A real conversation outlives its model's process, and its daemon's."""
+"""The KV store with a real model: a conversation survives its worker and its daemon."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ QUESTION = {"role": "user", "content": STORY + "\nWhat did he count?"}
 
 
 class Home:
-    """An INGLE_HOME with SmolLM2 in its store, and the daemons that live there one by one."""
+    """An INGLE_HOME with SmolLM2 in its store, and the daemons that run there one after another."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -64,7 +64,7 @@ class Home:
         return model
 
     def chat(self, *messages: dict[str, str]) -> tuple[str, int, int]:
-        """The answer, the prompt's tokens, and how many of them were not computed."""
+        """The answer, the number of prompt tokens, and how many of them were cached."""
         body = {"model": "smollm2", "messages": messages, "temperature": 0, "max_tokens": 24}
         answer = self.post("/v1/chat/completions", **body)
         usage = answer["usage"]
@@ -78,7 +78,7 @@ class Home:
 
 @pytest.fixture
 def home(smollm2_path: Path) -> Iterator[Home]:
-    folder = smollm2_path.parents[3] / f"tiers-{os.getpid()}"  # hard links need one disk
+    folder = smollm2_path.parents[3] / f"tiers-{os.getpid()}"  # hard links need one file system
     shutil.copytree(
         smollm2_path.parents[2],
         folder / "models",
@@ -94,7 +94,7 @@ def home(smollm2_path: Path) -> Iterator[Home]:
 
 
 @pytest.mark.slow
-def test_a_conversation_goes_on_after_a_swap_and_a_restart(home: Home) -> None:
+def test_kv_cache_is_restored_after_unload_and_restart(home: Home) -> None:
     answer, prompt, cached = home.chat(QUESTION)
     assert prompt > 600
     assert cached == 0
@@ -119,7 +119,7 @@ def test_a_conversation_goes_on_after_a_swap_and_a_restart(home: Home) -> None:
 
 
 @pytest.mark.slow
-def test_what_rested_is_there_even_after_a_kill(home: Home) -> None:
+def test_kv_cache_saved_while_idle_survives_a_kill(home: Home) -> None:
     _, prompt, _ = home.chat(QUESTION)
     deadline = time.monotonic() + 20
     while home.status()["kv_disk_bytes"] < 20_000 * (prompt - 32):

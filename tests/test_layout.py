@@ -1,4 +1,4 @@
-"""The repository's own promises about its layout."""
+"""Repository layout: packages, documentation paths, import contracts and pinned versions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FOLDERS = ("backends", "daemon", "kernels", "models", "tui")
 
 
 UNLISTED = {"ingle.backends.testing"}
-"""Packages that only tests and benches import: found in a checkout, left out of the wheel."""
+"""Packages that only tests and benchmarks import: in a checkout, but not in the wheel."""
 
 
 def test_every_package_is_listed() -> None:
@@ -26,8 +26,8 @@ def test_every_package_is_listed() -> None:
     assert listed == sorted({f"ingle.{name}" for name in on_disk} - UNLISTED)
 
 
-def test_the_pages_name_only_what_is_there() -> None:
-    """Paths in `docs/` and the README, of modules and of folders."""
+def test_documented_paths_exist() -> None:
+    """Paths of modules and folders in `docs/` and the README."""
     pages = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
     pattern = re.compile(r"`((?:backends|bench|daemon|kernels|models|scripts|tui)/[\w./-]+)`")
     named = {(page.name, path) for page in pages for path in pattern.findall(page.read_text())}
@@ -36,7 +36,7 @@ def test_the_pages_name_only_what_is_there() -> None:
     assert {(page, path) for page, path in named if not (ROOT / path).exists()} == set()
 
 
-def test_the_client_may_import_no_module_beside_it() -> None:
+def test_client_import_contract_lists_all_siblings() -> None:
     """The import contract of `daemon.client` names all its siblings."""
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
     (contract,) = (
@@ -51,14 +51,14 @@ def test_the_client_may_import_no_module_beside_it() -> None:
 
 
 def test_packaging_has_no_init() -> None:
-    """With one, our folder would hide the `packaging` library from everything in the checkout."""
+    """With one, this folder would shadow the `packaging` library in a checkout."""
     assert not (ROOT / "packaging" / "__init__.py").exists()
 
 
 @pytest.mark.parametrize(
     "module", ["ingle.daemon.server.daemon_server", "ingle.daemon.main", "ingle.tui.main"]
 )
-def test_no_engine_is_loaded_outside_workers(module: str) -> None:
+def test_no_engine_is_imported_outside_workers(module: str) -> None:
     code = (
         f"import sys, {module}; "
         "heavy = {'torch', 'triton', 'llama_cpp', 'llguidance', 'jinja2'}; "
@@ -70,7 +70,7 @@ def test_no_engine_is_loaded_outside_workers(module: str) -> None:
     assert done.stdout.strip() == "[]"
 
 
-def test_versions_are_pinned_and_no_index_is_named() -> None:
+def test_versions_are_pinned_and_no_index_is_configured() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     pins = project["tool"]["uv"]["constraint-dependencies"]
     assert all("==" in pin for pin in pins)

@@ -1,4 +1,4 @@
-"""Folders of safetensors through the whole of ingle: commands, daemon, worker and engine."""
+"""Safetensors folders end to end: CLI, daemon, worker and engine."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Command = Callable[..., subprocess.CompletedProcess[str]]
 
 @pytest.fixture
 def ingle(ingle_home: Path, tmp_path: Path) -> Iterator[Command]:
-    """Runs commands in a home of their own, whose daemon ends with the test."""
+    """Runs commands in a separate home, whose daemon ends with the test."""
     environ = {**os.environ, "INGLE_HOME": str(ingle_home), "INGLE_PORT": "0"}
 
     def run(*words: str, cwd: Path = tmp_path) -> subprocess.CompletedProcess[str]:
@@ -39,7 +39,7 @@ def ingle(ingle_home: Path, tmp_path: Path) -> Iterator[Command]:
 
 @pytest.mark.slow
 @pytest.mark.model
-def test_a_folder_names_paris(ingle: Command, smollm2_folder: Path) -> None:
+def test_run_with_a_safetensors_folder(ingle: Command, smollm2_folder: Path) -> None:
     named = f"./{smollm2_folder.name}"
     done = ingle("run", named, CAPITAL, "--temperature", "0", cwd=smollm2_folder.parent)
     assert "Paris" in done.stdout, done.stderr
@@ -54,9 +54,7 @@ def test_a_folder_names_paris(ingle: Command, smollm2_folder: Path) -> None:
 
 
 @pytest.mark.slow
-def test_four_bits_are_a_choice_of_the_load(
-    ingle: Command, make_folder: Callable[..., Path]
-) -> None:
+def test_nf4_quantization_on_load(ingle: Command, make_folder: Callable[..., Path]) -> None:
     folder = str(make_folder())
     done = ingle("run", folder, "--raw", "ab", "--max-tokens", "4", "--quantize", "nf4")
     assert done.returncode == 0, done.stderr
@@ -66,7 +64,7 @@ def test_four_bits_are_a_choice_of_the_load(
     assert "weights       put into NF4 on load" in shown
 
 
-def test_a_damaged_folder_is_told_in_one_sentence(
+def test_damaged_folder_is_one_error_sentence(
     ingle: Command, make_folder: Callable[..., Path]
 ) -> None:
     folder = make_folder()

@@ -1,4 +1,4 @@
-"""One file on either engine, through the whole of ingle."""
+"""The same GGUF file on either engine, end to end."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ INGLE = str(Path(sysconfig.get_path("scripts")) / "ingle")
 
 
 class Commands:
-    """The command line in a home of its own."""
+    """The command line in a separate home."""
 
     def __init__(self, home: Path) -> None:
         self._environ = {**os.environ, "INGLE_HOME": str(home), "INGLE_PORT": "-1"}
@@ -46,7 +46,7 @@ def ingle(ingle_home: Path) -> Iterator[Commands]:
 
 
 @pytest.mark.slow
-def test_both_engines_name_paris(ingle: Commands, smollm2_path: Path) -> None:
+def test_both_engines_give_the_same_answer(ingle: Commands, smollm2_path: Path) -> None:
     system = "You are a helpful assistant who answers every question in one short sentence."
     greedy = ("--temperature", "0", "--max-tokens", "16", "--system", system)
     ask = ("run", str(smollm2_path), *greedy, "What is the capital of France?")
@@ -62,13 +62,13 @@ def test_both_engines_name_paris(ingle: Commands, smollm2_path: Path) -> None:
         if engine == "cuda":
             again = json.loads(ingle(*ask, "--json").stdout)
             assert again["text"] == done.stdout.rstrip("\n")
-            assert again["cached_tokens"] > 0, "the engine that runs already is as good"
+            assert again["cached_tokens"] > 0, "the engine that runs already is reused"
             assert f"engine        {engine}\n" in ingle("show", str(smollm2_path)).stdout
     assert answers[0] == answers[1]
     assert "Paris" in answers[0]
 
 
-def test_what_it_cannot_compute_is_refused(ingle: Commands, minilm_path: Path) -> None:
+def test_cuda_engine_refuses_unsupported_architectures(ingle: Commands, minilm_path: Path) -> None:
     done = ingle("run", str(minilm_path), "--engine", "cuda", "Hi")
     assert done.returncode == 1
     assert "which only llama.cpp computes with.\n" in done.stderr

@@ -1,4 +1,4 @@
-"""A home written by an older version opens with everything in it.
+"""A home written by an older version can still be read completely.
 
 `recorded_home.tar.gz` is what ingle 0.1.0 (commit 8782d1c) left after a chat, a stored response, a
 batch, an API key, a provider and one request to it, without the model's file, locks and logs.
@@ -59,7 +59,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Home]:
     home.ingle("stop")
 
 
-def test_the_chat_is_there_word_for_word(home: Home) -> None:
+def test_recorded_chat_can_be_exported(home: Home) -> None:
     (chat,) = json.loads(home.ingle("chats", "list", "--json"))["chats"]
     assert (chat["title"], chat["messages"]) == ("Sums", 4)
     exported = home.folder / "sums.md"
@@ -68,33 +68,33 @@ def test_the_chat_is_there_word_for_word(home: Home) -> None:
     assert "The answer is 4." in exported.read_text()
 
 
-def test_the_ledger_verifies(home: Home) -> None:
+def test_recorded_ledger_verifies(home: Home) -> None:
     ledger = json.loads(home.ingle("ledger", "--json"))
     (entry,) = ledger["entries"]
     assert (entry["provider"], entry["bytes_out"]) == ("rack", 365)
     home.ingle("ledger", "verify")
 
 
-def test_the_stored_response_is_answered(home: Home) -> None:
+def test_recorded_response_is_found(home: Home) -> None:
     response = home.get(f"/v1/responses/{RESPONSE}").json()
     assert (response["id"], response["status"]) == (RESPONSE, "completed")
 
 
-def test_the_batch_and_its_output_are_there(home: Home) -> None:
+def test_recorded_batch_and_output_are_found(home: Home) -> None:
     batch = home.get(f"/v1/batches/{BATCH}").json()
     assert batch["status"] == "completed"
     output = home.get(f"/v1/files/{batch['output_file_id']}/content").text
     assert json.loads(output)["custom_id"] == "a"
 
 
-def test_keys_and_providers_are_known(home: Home) -> None:
+def test_recorded_keys_and_providers_are_listed(home: Home) -> None:
     keys: list[dict[str, Any]] = json.loads(home.ingle("key", "list", "--json"))["keys"]
     assert [(key["name"], key["scopes"]) for key in keys] == [("editor", ["inference", "read"])]
     assert "rack" in home.ingle("provider", "list")
     home.ingle("route", "check")
 
 
-def test_a_recorded_key_is_recognised(home: Home) -> None:
+def test_recorded_key_is_accepted(home: Home) -> None:
     found = KeyRing(KeyStore(home.folder / "state" / "keys.json")).find(KEY)
     assert found is not None
     assert found.name == "editor"

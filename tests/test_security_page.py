@@ -1,4 +1,4 @@
-"""`docs/security.md` names tests that exist, for every threat."""
+"""`docs/security.md` names existing tests for every threat."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ROWS = range(1, 31)
 
 
 def rows() -> dict[int, str]:
-    """The row of each threat, by its number."""
+    """The table row of each threat, by its number."""
     text = (ROOT / "docs/security.md").read_text()
     return {int(number): row for number, row in re.findall(r"(?m)^\| (\d+) \|(.*)$", text)}
 
@@ -28,14 +28,14 @@ def defined_in(path: Path) -> set[str]:
     }
 
 
-def test_every_threat_has_a_proof() -> None:
+def test_every_threat_names_a_test() -> None:
     found = rows()
     assert sorted(found) == list(ROWS)
     assert [number for number, row in found.items() if "`tests/" not in row] == []
 
 
 @pytest.mark.slow
-def test_every_proof_exists() -> None:
+def test_every_named_test_exists() -> None:
     named = re.findall(r"`(tests/[\w/]+\.py)(?:::(\w+))?`", (ROOT / "docs/security.md").read_text())
     assert len(named) > len(ROWS)
     for name, test in named:
@@ -44,5 +44,5 @@ def test_every_proof_exists() -> None:
         found = defined_in(path)
         assert found, name
         assert not test or test in found, f"{name}::{test}"
-    # A name that the pattern does not see would be no proof.
+    # A reference that the pattern does not match would not be checked.
     assert len(named) == (ROOT / "docs/security.md").read_text().count("`tests/")

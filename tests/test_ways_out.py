@@ -1,4 +1,4 @@
-"""Who may open a connection at all: a list of every module that can, and why it may."""
+"""Network access: the modules that may open a connection, each with its reason."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ MAKERS = {"RemoteBackend", "RemoteBackends", "post", "Clearance"}
 HARMLESS = {"urllib.request.url2pathname", "urllib.request.pathname2url"}
 
 
-def reasons(path: Path) -> set[str]:
-    """What in a module can open a connection."""
+def connection_uses(path: Path) -> set[str]:
+    """The imports and calls of a module that can open a connection."""
     text = path.read_text()
     if not any(word in text for word in MODULES | CALLS):
-        return set()  # not worth the parser's time
+        return set()  # parsing would be slow
     found: set[str] = set()
     for node in ast.walk(ast.parse(text)):
         match node:
@@ -62,18 +62,18 @@ def _network(name: str) -> bool:
 
 
 @pytest.mark.slow
-def test_only_these_modules_can_open_a_connection() -> None:
-    able = {
+def test_only_listed_modules_can_open_a_connection() -> None:
+    connecting = {
         path.relative_to(ROOT).as_posix()
         for folder in FOLDERS
         for path in (ROOT / folder).rglob("*.py")
-        if reasons(path)
+        if connection_uses(path)
     }
-    assert able == MAY_CONNECT.keys()
+    assert connecting == MAY_CONNECT.keys()
 
 
-def test_remote_backends_are_made_in_one_place() -> None:
-    """Whoever has no `RemoteBackends`, which `offline` makes impossible, has no way out."""
+def test_remote_backends_are_created_in_one_place() -> None:
+    """Without `RemoteBackends`, which `offline` prevents, nothing can be sent."""
     callers = {
         path.relative_to(ROOT).as_posix(): name.id
         for folder in FOLDERS

@@ -1,4 +1,4 @@
-"""What a wheel of the project holds."""
+"""The contents of a built wheel."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FOLDERS = ("backends", "daemon", "kernels", "models", "tui")
 
 
 @pytest.mark.slow
-def test_kernels_and_the_data_of_detectors_are_in_the_wheel(tmp_path: Path) -> None:
+def test_wheel_contains_kernels_and_detector_data(tmp_path: Path) -> None:
     checkout = tmp_path / "checkout"
     for folder in FOLDERS:
         ignored = shutil.ignore_patterns("__pycache__", "cubins")

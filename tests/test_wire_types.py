@@ -1,4 +1,4 @@
-"""The wire types of the client have the JSON of the types in `models` and `backends`."""
+"""The client's wire types have the same JSON as the types in `models` and `backends`."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _type_of(kind: type[msgspec.Struct], name: str) -> Any:
 
 
 @pytest.mark.parametrize(("wire", "own"), PAIRS, ids=lambda kind: kind.__name__)
-def test_declared_anew_with_the_same_fields(
+def test_wire_type_has_the_same_fields(
     wire: type[msgspec.Struct], own: type[msgspec.Struct]
 ) -> None:
     def fields(kind: type[msgspec.Struct]) -> list[tuple[str, Any]]:
@@ -41,7 +41,7 @@ def test_declared_anew_with_the_same_fields(
     assert fields(wire) == fields(own)
 
 
-def test_a_page_map_loses_no_field() -> None:
+def test_pages_event_has_all_fields_of_the_page_map() -> None:
     wire = {field.name for field in msgspec.structs.fields(daemon_types.PagesEvent)}
     own = {field.name for field in msgspec.structs.fields(kv_page_map.KVPageMap)}
     assert wire == own | {"model"}
@@ -57,11 +57,11 @@ def test_a_page_map_loses_no_field() -> None:
         (_type_of(LoadedModel, "speculation"), load_spec.SpeculationKind),
     ],
 )
-def test_words_are_the_same(wire: Any, own: Any) -> None:
+def test_literals_equal_the_enum_values(wire: Any, own: Any) -> None:
     assert set(get_args(wire)) == set(get_args(own) or own)
 
 
-def test_text_of_other_programs_is_safe_to_show() -> None:
+def test_control_characters_of_other_programs_are_removed() -> None:
     event = {"conversations": ["chat-1", "\x1b]0;owned\x07two\nlines"]}
     group = clean_answer(msgspec.convert(event, daemon_types.PageGroupGauge))
     assert group.conversations[0] == "chat-1"

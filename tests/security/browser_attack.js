@@ -1,4 +1,4 @@
-// What a hostile page tries against the daemon at `base`; answers with all that it could read.
+// Attacks of a hostile page against the daemon at `base`; returns everything that it could read.
 async function attack(base) {
   const chat = JSON.stringify({model: 'echo:1', messages: [{role: 'user', content: 'Hi'}]});
   const got = {};
@@ -61,7 +61,7 @@ async function attack(base) {
     sink.name = 'sink ' + type;
     Object.assign(form, {method: 'POST', enctype: type, target: sink.name});
     form.action = base + '/v1/chat/completions';
-    // In text/plain a field reads `name=value`: that makes a whole JSON object.
+    // In text/plain a field is sent as `name=value`, which forms a complete JSON object.
     field.name = chat.slice(0, -1) + ',"x":"';
     field.value = '"}';
     form.append(field);
@@ -89,7 +89,7 @@ async function attack(base) {
   return JSON.stringify(got);
 }
 
-// What a page does that its user wants to use the daemon.
+// The requests of a page that may use the daemon.
 async function visit(base) {
   const got = {};
   const body = JSON.stringify({model: 'echo:1', messages: [{role: 'user', content: 'Hi'}]});
@@ -106,7 +106,7 @@ async function visit(base) {
   return JSON.stringify(got);
 }
 
-// The page that holds a sandboxed frame asks it to attack, since it cannot reach into it.
+// The page sends its sandboxed frame a message to attack, since it cannot access the frame.
 addEventListener('message', async event => {
   if (event.data.base) parent.postMessage({got: await attack(event.data.base)}, '*');
 });

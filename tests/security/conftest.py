@@ -1,4 +1,4 @@
-"""A daemon in a process of its own with a scripted model, watched from outside."""
+"""A daemon in its own process with a scripted model, and snapshots of its state."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ sys.exit(main(["serve", "--port", "0", *sys.argv[1:]]))
 """
 
 VOLATILE = (".log", ".lock", ".sock")
-"""Ends of names that change while nothing happens."""
+"""Suffixes of files that change without any request."""
 
 
 class WatchedDaemon:
-    """`ingle serve` on a home of its own, whose installed model `echo:1` answers from a script."""
+    """`ingle serve` on a separate home, whose installed model `echo:1` answers from a script."""
 
     def __init__(self, home: Path, *arguments: str, **environ: str) -> None:
         self.home = home
@@ -77,11 +77,11 @@ class WatchedDaemon:
         raise AssertionError("the daemon does not listen")
 
     def status(self) -> dict[str, Any]:
-        """What the daemon says of itself."""
+        """The daemon's own status."""
         return self.owner.get("/ingle/v1/status").json()
 
-    def standing(self) -> dict[str, object]:
-        """All that no stranger may change: the process, models, their work, and every file."""
+    def snapshot(self) -> dict[str, object]:
+        """The state that no attacker may change: process, models, their work, and all files."""
         status = self.status()
         work = [
             line
@@ -99,7 +99,7 @@ class WatchedDaemon:
         return {"pid": status["pid"], "models": models, "work": work, "files": files}
 
     def stop(self) -> None:
-        """End it."""
+        """Terminate the daemon."""
         self.owner.close()
         self.process.terminate()
         try:
@@ -110,7 +110,7 @@ class WatchedDaemon:
 
 
 def _install(home: Path) -> None:
-    """A model that has a manifest and a file with nothing in it."""
+    """Install a model with a manifest and an empty GGUF file."""
     folder = home / "models/echo/1"
     folder.mkdir(parents=True)
     (folder / "model.gguf").write_bytes(b"GGUF")
@@ -136,7 +136,7 @@ WatchDaemon = Callable[..., WatchedDaemon]
 
 @pytest.fixture(scope="module")
 def watch_daemon_at() -> Iterator[WatchDaemon]:
-    """Starts a `WatchedDaemon` on a home, with flags of `serve` and variables."""
+    """Starts a `WatchedDaemon` on a home, with arguments of `serve` and environment variables."""
     started: list[WatchedDaemon] = []
 
     def start(home: Path, *arguments: str, **environ: str) -> WatchedDaemon:

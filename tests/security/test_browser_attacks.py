@@ -1,4 +1,4 @@
-"""A real browser on pages of others: nothing they try reaches a model, a file, or their eyes."""
+"""Attacks from web pages in a real browser: CSRF, DNS rebinding and reading of answers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ CHROMIUM = next((path for name in NAMES if (path := shutil.which(name))), None)
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here: apt-get install chromium"),
-    pytest.mark.skipif(sys.platform != "linux", reason="the browser is driven over two pipes"),
+    pytest.mark.skipif(sys.platform != "linux", reason="the browser is driven over pipes"),
 ]
 
 OWN_GUARDS = (
@@ -38,7 +38,7 @@ OWN_GUARDS = (
     "PrivateNetworkAccessSendPreflights",
     "BlockInsecurePrivateNetworkRequests",
 )
-"""What some versions of Chromium keep from this machine by themselves: we do without."""
+"""Chromium's own protections for local addresses, disabled so that only ours are tested."""
 
 SCRIPT = (Path(__file__).parent / "browser_attack.js").read_text()
 PAGE = f"<!doctype html><meta charset=utf-8><body><script>{SCRIPT}</script>"
@@ -46,7 +46,7 @@ REBOUND = "rebound.example"
 
 
 class Browser:
-    """Chromium without a window, driven by the DevTools protocol over a pair of pipes."""
+    """Headless Chromium, driven by the DevTools protocol over a pair of pipes."""
 
     def __init__(self, profile: Path) -> None:
         commands, self._out = os.pipe()
@@ -81,7 +81,7 @@ class Browser:
         self._call("Page.enable")
 
     def attack(self, page: str, base: str, function: str = "attack") -> dict[str, str]:
-        """Open `page`, and let it try everything against `base`; what it could read."""
+        """Open `page`, and run its attack against `base`; returns what the page could read."""
         self._call("Page.navigate", url=page)
         expression = f"""new Promise(done => {{
             const wait = () => typeof {function} == 'function' && document.body
@@ -94,12 +94,12 @@ class Browser:
         assert "exceptionDetails" not in found, found
         return json.loads(found["result"]["value"])
 
-    def fulfil(self, url: str) -> None:
-        """Answer this one address with the attacker's page, whoever else has the name now."""
+    def serve_attack_page(self, url: str) -> None:
+        """Answer this URL with the attacker's page, whatever its host resolves to."""
         self._call("Fetch.enable", patterns=[{"urlPattern": url}])
 
     def close(self) -> None:
-        """End it with all its processes."""
+        """Kill it with all its processes."""
         os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
         os.close(self._in)
@@ -148,7 +148,7 @@ def browser(tmp_path: Path) -> Iterator[Browser]:
 
 @pytest.fixture
 def attacker() -> Iterator[int]:
-    """The port of a web server whose every page attacks."""
+    """The port of a web server whose pages all attack."""
 
     class Page(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -158,7 +158,7 @@ def attacker() -> Iterator[int]:
             self.wfile.write(PAGE.encode())
 
         def log_message(self, *args: object) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
-            """Say nothing."""
+            """Log nothing."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Page) as server:
         thread = threading.Thread(target=server.serve_forever)
@@ -169,15 +169,15 @@ def attacker() -> Iterator[int]:
 
 
 def refused_requests(daemon: WatchedDaemon) -> int:
-    """How many requests the daemon has turned away: the attacks did arrive."""
+    """The number of requests that the daemon refused, which proves that the attacks arrived."""
     return len(re.findall(r" \(no route\) 40\d ", daemon.log.read_text()))
 
 
 def check_nothing_was_read(got: dict[str, str]) -> None:
-    """What a blind request shows of its answer is that there was one."""
+    """A no-cors request shows of its answer only that there was one."""
     harmless = ("refused", "nothing", "opaque 0 ")
     readable = {name: text for name, text in got.items() if text not in harmless}
-    # A frame with the refusal in it is shown, and cannot be looked into.
+    # A frame with the refusal is displayed, but the page cannot read it.
     assert readable == {}
     assert len(got) == 21
 
@@ -186,11 +186,11 @@ def check_nothing_was_read(got: dict[str, str]) -> None:
     "page",
     ["same machine", "another site", "file", "sandbox", "rebound", "localhost"],
 )
-def test_no_page_gets_anything_or_changes_anything(
+def test_web_pages_can_neither_read_nor_change_anything(
     watch_daemon: WatchDaemon, browser: Browser, attacker: int, tmp_path: Path, page: str
 ) -> None:
     daemon = watch_daemon(INGLE_ACCESS_LOG="true")
-    before = daemon.standing()
+    before = daemon.snapshot()
     base, function = f"http://127.0.0.1:{daemon.port}", "attack"
     match page:
         case "same machine":
@@ -206,32 +206,32 @@ def test_no_page_gets_anything_or_changes_anything(
         case "sandbox":
             url, function = f"http://evil.example:{attacker}/", "attackFromSandbox"
         case _:
-            # The page came from its owner's server; now its name, and so its own origin, is us.
+            # The page came from the attacker's server; now its host name resolves to the daemon.
             base = f"http://{REBOUND}:{daemon.port}"
             url = f"{base}/page"
-            browser.fulfil(url)
+            browser.serve_attack_page(url)
     got = browser.attack(url, base, function)
     assert refused_requests(daemon) >= 15, daemon.log.read_text()
     if page == "rebound":
-        # It is its own origin now, so it may read answers, but all it gets is the refusal.
+        # It is same-origin now and may read answers, but it only gets the refusal.
         got = {name: text for name, text in got.items() if not is_refusal(text)}
         harmless = ("refused", "nothing")
         assert not [text for text in got.values() if text not in harmless], got
     else:
         check_nothing_was_read(got)
-    assert daemon.standing() == before
+    assert daemon.snapshot() == before
 
 
 def is_refusal(text: str) -> bool:
-    """Whether this is the sentence that every refused request gets."""
+    """Whether this is the error of a refused request."""
     sentences = ("The Host header must name this machine", "comes from a web page that may not")
     return any(sentence in text for sentence in sentences)
 
 
-def test_a_listed_page_may_use_the_daemon_and_only_that_page(
+def test_only_allowed_origins_may_use_the_daemon(
     watch_daemon: WatchDaemon, browser: Browser, attacker: int
 ) -> None:
-    """The other side of it: what is refused elsewhere works for a page that the owner listed."""
+    """The counterpart: what is refused to others works for an allowed origin."""
     daemon = watch_daemon(INGLE_ALLOWED_ORIGINS=f"http://evil.example:{attacker}")
     base = f"http://127.0.0.1:{daemon.port}"
     got = browser.attack(f"http://127.0.0.1:{attacker}/", base)
@@ -240,4 +240,4 @@ def test_a_listed_page_may_use_the_daemon_and_only_that_page(
     assert got["get"].startswith("cors 200 ")
     assert got["json post"].startswith("cors 200 ")
     assert "scripted model" in got["json post"]
-    assert got["simple post"] == "refused"  # not labelled as JSON: any page can send that
+    assert got["simple post"] == "refused"  # not labelled as JSON, which any page can send

@@ -1,4 +1,4 @@
-"""Another user of the same machine: no door, no file and no process of ours tells them anything."""
+"""Isolation from other local users: files, sockets, ports and /proc."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     WatchDaemon = Callable[..., WatchedDaemon]
 
 pytestmark = pytest.mark.skipif(
-    sys.platform != "linux" or os.geteuid() != 0, reason="only root can become somebody else"
+    sys.platform != "linux" or os.geteuid() != 0, reason="only root can switch to another user"
 )
 
 OTHER = 65534
@@ -36,10 +36,10 @@ CANARY = "canary-7f3a91"
 
 
 def as_other_user(work: Callable[[], object]) -> Any:
-    """What `work` finds out as another user, in a process that is nothing else."""
+    """The result of `work` in a forked process of another user."""
     reading, writing = os.pipe()
     with warnings.catch_warnings():
-        # The child touches nothing that another thread could hold, and ends without cleaning up.
+        # The child acquires no lock of another thread, and exits without cleanup.
         warnings.simplefilter("ignore", DeprecationWarning)
         child = os.fork()
     if child == 0:
@@ -61,7 +61,7 @@ def as_other_user(work: Callable[[], object]) -> Any:
 
 @pytest.fixture
 def open_home() -> Iterator[Path]:
-    """A place for a home in a folder that everybody may enter, as /home/somebody often is."""
+    """A path for a home in a folder that all users may enter, as /home/user often is."""
     with _open_home() as home:
         yield home
 
@@ -75,13 +75,13 @@ def _open_home() -> Generator[Path]:
 
 @pytest.fixture(scope="module")
 def daemon(watch_daemon_at: WatchDaemon) -> Iterator[WatchedDaemon]:
-    """A daemon that has been used: a chat, a stored response, a file, keys, settings."""
-    before = os.umask(0o022)  # the usual one, which hides nothing by itself
+    """A daemon with data: a chat, a stored response, a file, keys and settings."""
+    before = os.umask(0o022)  # the usual umask, which hides nothing
     with _open_home() as open_home:
-        yield _used(watch_daemon_at, open_home, before)
+        yield start_and_use(watch_daemon_at, open_home, before)
 
 
-def _used(watch_daemon_at: WatchDaemon, open_home: Path, before: int) -> WatchedDaemon:
+def start_and_use(watch_daemon_at: WatchDaemon, open_home: Path, before: int) -> WatchedDaemon:
     try:
         (open_home / "config").mkdir(parents=True)
         (open_home / "config/config.toml").write_text(f'aliases = {{ "{CANARY}" = "echo:1" }}\n')
@@ -97,10 +97,10 @@ def _used(watch_daemon_at: WatchDaemon, open_home: Path, before: int) -> Watched
     return daemon
 
 
-def test_files_tell_nothing(daemon: WatchedDaemon) -> None:
+def test_other_user_can_read_and_write_no_files(daemon: WatchedDaemon) -> None:
     open_home = daemon.home
 
-    def look() -> list[str]:
+    def find_readable() -> list[str]:
         found: list[str] = []
         for folder, folders, files in os.walk(open_home):
             for name in (*folders, *files):
@@ -115,22 +115,22 @@ def test_files_tell_nothing(daemon: WatchedDaemon) -> None:
                     found.append(f"{found[-1]}: {CANARY}")
         return found
 
-    def write() -> list[str]:
+    def find_writable() -> list[str]:
         places = [open_home, *(path for path in open_home.rglob("*") if path.is_dir())]
         return [str(place) for place in places if os.access(place, os.W_OK)]
 
     mine = b"".join(path.read_bytes() for path in open_home.rglob("*") if path.is_file())
     assert CANARY.encode() in mine
-    readable: list[str] = as_other_user(look)
-    assert as_other_user(write) == []
-    # The weights of models are no secret, and other programs may share them.
+    readable: list[str] = as_other_user(find_readable)
+    assert as_other_user(find_writable) == []
+    # Model weights are not secret, and other programs may share them.
     assert [name for name in readable if not name.startswith("models/")] == []
 
 
-def test_doors_stay_shut(daemon: WatchedDaemon) -> None:
-    before = daemon.standing()
+def test_other_user_is_refused_on_socket_and_port(daemon: WatchedDaemon) -> None:
+    before = daemon.snapshot()
 
-    def knock() -> dict[str, str]:
+    def send_requests() -> dict[str, str]:
         return {
             "unix": ask(str(daemon.socket), "GET /health"),
             "health": ask(daemon.port, "GET /health"),
@@ -141,20 +141,20 @@ def test_doors_stay_shut(daemon: WatchedDaemon) -> None:
             "key": ask(daemon.port, "GET /v1/models", "Authorization: Bearer ingle-guess"),
         }
 
-    got: dict[str, str] = as_other_user(knock)
+    got: dict[str, str] = as_other_user(send_requests)
     assert got.pop("unix") == "PermissionError"
     assert got.pop("key").startswith("HTTP/1.1 401 ")
-    # The same words for what there is and what there is not.
+    # The same message for existing and missing resources.
     answers = {answer.partition("\r\n\r\n")[2].replace("\\", "") for answer in got.values()}
     assert all(answer.startswith("HTTP/1.1 403 ") for answer in got.values())
     assert len({json.dumps(json.loads(answer)["error"]["message"]) for answer in answers}) <= 2
     assert CANARY not in str(got)
     assert "echo" not in str(got)
-    assert daemon.standing() == before
+    assert daemon.snapshot() == before
 
 
 def ask(where: int | str, line: str, *headers: str) -> str:
-    """The whole answer to one request, or the name of the error."""
+    """The whole response to one request, or the name of the error."""
     kind = socket.AF_UNIX if isinstance(where, str) else socket.AF_INET
     lines = [f"{line} HTTP/1.1", "Host: localhost", "Connection: close", *headers, "", ""]
     try:
@@ -183,15 +183,15 @@ SECRETS = (
     "map_files",
     "stack",
 )
-"""What /proc has of a process that is its owner's business alone."""
+"""Entries of /proc that only the owner of a process may read."""
 
 
-def test_proc_tells_nothing_of_the_daemon_or_a_model(daemon: WatchedDaemon) -> None:
+def test_proc_reveals_nothing_about_daemon_and_workers(daemon: WatchedDaemon) -> None:
     processes = psutil.Process(daemon.process.pid).children(recursive=True)
-    assert processes  # the model's
+    assert processes  # the worker
     pids = [daemon.process.pid, *(process.pid for process in processes)]
 
-    def look() -> dict[str, str]:
+    def find_readable() -> dict[str, str]:
         found: dict[str, str] = {}
         for pid in pids:
             for name in SECRETS:
@@ -209,8 +209,8 @@ def test_proc_tells_nothing_of_the_daemon_or_a_model(daemon: WatchedDaemon) -> N
                     continue
         return found
 
-    assert as_other_user(look) == {}
-    # What everybody may see of a process has no words of its owner's in it.
+    assert as_other_user(find_readable) == {}
+    # What all users can see of a process contains none of the owner's data.
     shown = b"".join(
         Path(f"/proc/{pid}/{name}").read_bytes()
         for pid in pids
@@ -218,14 +218,14 @@ def test_proc_tells_nothing_of_the_daemon_or_a_model(daemon: WatchedDaemon) -> N
     )
     assert CANARY.encode() not in shown
     assert b"ingle-" not in shown
-    # Nor would the owner's other programs find a secret in a model's environment.
+    # Other programs of the owner find no secret in a worker's environment either.
     for process in processes:
         environment = Path(f"/proc/{process.pid}/environ").read_bytes()
         assert CANARY.encode() not in environment
         assert b"HF_TOKEN" not in environment
 
 
-def test_a_port_that_is_asked_by_many_strangers_still_answers_its_owner(
+def test_owner_is_answered_while_other_users_hold_connections(
     daemon: WatchedDaemon,
 ) -> None:
     ready, release = os.pipe(), os.pipe()
@@ -253,10 +253,10 @@ def test_a_port_that_is_asked_by_many_strangers_still_answers_its_owner(
 
 
 @pytest.mark.parametrize("made", ["folder", "link", "file", "inner"])
-def test_what_another_user_put_into_tmp_is_not_used(
+def test_folders_in_tmp_of_another_user_are_refused(
     open_home: Path, monkeypatch: pytest.MonkeyPatch, made: str
 ) -> None:
-    """The folder below /tmp that is used where the home has too long a path for a socket."""
+    """The folder below /tmp that is used if the home's path is too long for a socket."""
     shared = open_home.parent / "tmp"
     shared.mkdir()
     shared.chmod(0o1777)
@@ -289,18 +289,18 @@ def test_what_another_user_put_into_tmp_is_not_used(
     assert stat.S_ISLNK(ours.lstat().st_mode) or ours.stat().st_uid == OTHER
 
 
-def test_a_client_does_not_talk_to_a_strangers_socket(open_home: Path) -> None:
-    """What is typed into `ingle run` must not reach somebody who was quicker with the socket."""
+def test_client_refuses_a_socket_of_another_user(open_home: Path) -> None:
+    """The prompt of `ingle run` must not reach a user who created the socket first."""
     runtime = open_home / "runtime"
     runtime.mkdir(parents=True)
     runtime.chmod(0o777)
-    heard = os.pipe()
+    listening = os.pipe()
 
     def listen() -> int:
         with socket.socket(socket.AF_UNIX) as listener:
             listener.bind(str(runtime / "ingle.sock"))
             listener.listen()
-            os.write(heard[1], b"x")
+            os.write(listening[1], b"x")
             listener.settimeout(20)
             served, _ = listener.accept()
             with served:
@@ -310,13 +310,13 @@ def test_a_client_does_not_talk_to_a_strangers_socket(open_home: Path) -> None:
     answers: list[Any] = []
     thread = threading.Thread(target=lambda: answers.append(as_other_user(listen)))
     thread.start()
-    os.read(heard[0], 1)
+    os.read(listening[0], 1)
     runtime.joinpath("ingle.sock").chmod(0o777)
     environ = {**os.environ, "INGLE_HOME": str(open_home)}
     command = [sys.executable, "-P", "-m", "ingle.daemon.main", "run", "echo:1", CANARY]
     result = subprocess.run(command, capture_output=True, text=True, env=environ, check=False)
     thread.join()
-    for end in heard:
+    for end in listening:
         os.close(end)
     assert answers == [0]
     assert result.returncode != 0

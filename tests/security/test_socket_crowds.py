@@ -1,4 +1,4 @@
-"""Crowds of slow and vanished clients, and bodies without an end, against a daemon's process."""
+"""Many slow or vanished clients, and endless bodies, against a daemon in its own process."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def head(length: int | None, path: str = "/v1/chat/completions") -> bytes:
     return f"POST {path} HTTP/1.1\r\nHost: localhost\r\n{framing}\r\n\r\n".encode()
 
 
-def settled(daemon: WatchedDaemon, descriptors: int) -> Iterator[str]:
-    """What has not gone back to how it was; empty when all has."""
+def unreleased(daemon: WatchedDaemon, descriptors: int) -> Iterator[str]:
+    """Differences from the idle state; empty once everything is released."""
     process = psutil.Process(daemon.process.pid)
     metrics = daemon.owner.get("/metrics").text.splitlines()
     requests = [line for line in metrics if line.startswith("ingle_requests{")]
@@ -48,15 +48,15 @@ def settled(daemon: WatchedDaemon, descriptors: int) -> Iterator[str]:
         yield f"{process.num_fds()} descriptors instead of {descriptors}"
 
 
-def until_settled(daemon: WatchedDaemon, descriptors: int) -> None:
+def wait_until_released(daemon: WatchedDaemon, descriptors: int) -> None:
     deadline = time.monotonic() + 20
-    while left := list(settled(daemon, descriptors)):
+    while left := list(unreleased(daemon, descriptors)):
         assert time.monotonic() < deadline, left
         time.sleep(0.05)
 
 
-def test_500_clients_that_vanish_leave_nothing_behind(watch_daemon: WatchDaemon) -> None:
-    """In their headers, in their bodies, before the first token, in a stream, after it."""
+def test_500_vanished_clients_leak_no_resources(watch_daemon: WatchDaemon) -> None:
+    """In headers, in bodies, before the first token, during a stream, and after it."""
     daemon = watch_daemon()
     body = json.dumps(
         {"model": "echo:1", "messages": [{"role": "user", "content": "Hi"}], "stream": True}
@@ -66,26 +66,26 @@ def test_500_clients_that_vanish_leave_nothing_behind(watch_daemon: WatchDaemon)
         first.sendall(request)
         assert first.recv(100)
     descriptors = psutil.Process(daemon.process.pid).num_fds() + 4
-    dice = random.Random(7)
+    rng = random.Random(7)
     for number in range(500):
         with connect(daemon) as client:
-            client.sendall(request[: dice.randrange(1, len(request) + 1)])
+            client.sendall(request[: rng.randrange(1, len(request) + 1)])
             if number % 3 == 0:
                 client.sendall(b"")
                 with suppress(TimeoutError):
-                    client.settimeout(dice.random() * 0.02)
-                    client.recv(dice.randrange(1, 2000))
-            if number % 5 == 0:  # a reset instead of an orderly end
+                    client.settimeout(rng.random() * 0.02)
+                    client.recv(rng.randrange(1, 2000))
+            if number % 5 == 0:  # a reset instead of an orderly close
                 linger = b"\x01\x00\x00\x00\x00\x00\x00\x00"
                 client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
-    until_settled(daemon, descriptors)
+    wait_until_released(daemon, descriptors)
     with connect(daemon) as last:
         last.sendall(request)
         assert last.recv(12) == b"HTTP/1.1 200"
 
 
-def test_a_crowd_of_slow_clients_keeps_nobody_out(watch_daemon: WatchDaemon) -> None:
-    """200 that write a byte at a time and 40 that read none: the owner's own are answered."""
+def test_many_slow_clients_do_not_block_others(watch_daemon: WatchDaemon) -> None:
+    """200 clients that write a byte at a time and 40 that read nothing: the owner is answered."""
     daemon = watch_daemon()
     dripping = b"GET /health HTTP/1.1\r\nHost: localhost\r\nX-Slow: " + b"a" * 500
     with ExitStack() as held:
@@ -106,15 +106,15 @@ def test_a_crowd_of_slow_clients_keeps_nobody_out(watch_daemon: WatchDaemon) -> 
             waits.append(time.monotonic() - began)
             time.sleep(0.05)
         print(f"two /health: median {sorted(waits)[30]:.4f} s, longest {max(waits):.4f} s")
-        # Those that drip are cut off ten seconds after they came.
+        # Slow clients are disconnected ten seconds after they connected.
         for client in crowd:
             client.settimeout(15)
             with suppress(ConnectionError):
                 assert client.recv(10) == b""
 
 
-@pytest.mark.parametrize("lying", [False, True], ids=["chunked", "a length that is not true"])
-def test_a_body_without_an_end_takes_no_memory(watch_daemon: WatchDaemon, lying: bool) -> None:
+@pytest.mark.parametrize("wrong_length", [False, True], ids=["chunked", "wrong content length"])
+def test_endless_body_takes_no_memory(watch_daemon: WatchDaemon, wrong_length: bool) -> None:
     daemon = watch_daemon(INGLE_MAX_BODY_BYTES=str(16 * MIB))
     process = psutil.Process(daemon.process.pid)
     before, peak = process.memory_info().rss, 0
@@ -129,7 +129,7 @@ def test_a_body_without_an_end_takes_no_memory(watch_daemon: WatchDaemon, lying:
     watcher.start()
     sent, chunk = 0, b"100000\r\n" + b" " * MIB + b"\r\n"
     with connect(daemon) as client:
-        client.sendall(head(10 if lying else None))
+        client.sendall(head(10 if wrong_length else None))
         with suppress(OSError):
             while sent < 1024 * MIB:
                 client.sendall(chunk)

@@ -1,4 +1,4 @@
-"""A daemon's process as other machines see it, through an address that is not loopback."""
+"""Access from other machines, through an address that is not loopback."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs unix sock
 
 @pytest.fixture
 def address() -> str:
-    """Of this machine, as others reach it; asks nobody."""
+    """This machine's address as others reach it; sends nothing."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
-            probe.connect(("192.0.2.1", 9))  # sends nothing: it only chooses a way
+            probe.connect(("192.0.2.1", 9))  # sends nothing: it only selects a route
         except OSError:
             pytest.skip("this machine has no address but loopback")
         return str(probe.getsockname()[0])
 
 
-def test_nothing_listens_there_unless_somebody_says_so(
+def test_daemon_listens_only_on_loopback_by_default(
     watch_daemon: WatchDaemon, address: str
 ) -> None:
     daemon = watch_daemon()
@@ -45,7 +45,7 @@ def test_nothing_listens_there_unless_somebody_says_so(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("everywhere", [True, False])
-def test_other_machines_get_tls_a_key_and_its_scope(
+def test_other_machines_need_tls_and_a_key_with_scope(
     watch_daemon: WatchDaemon, ingle_home: Path, tmp_path: Path, address: str, everywhere: bool
 ) -> None:
     authority = trustme.CA()
@@ -83,5 +83,5 @@ def test_other_machines_get_tls_a_key_and_its_scope(
         assert wrong.status_code == 401
     with pytest.raises(httpx.TransportError):
         httpx.get(f"http://{address}:{daemon.port}/health")
-    # This machine's programs go on as before.
+    # Local programs are not affected.
     assert httpx.get(f"http://127.0.0.1:{daemon.port}/health").status_code == 200

@@ -1,4 +1,4 @@
-"""What a worker cannot do, tried from inside a real one."""
+"""The sandbox of a worker, probed from inside a real one."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from ingle.backends.confinement.seccomp_filter import filter_program
 from ingle.backends.worker.supervisor.worker_process import WorkerProcess
 from ingle.backends.worker.worker_access import worker_access
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="made of what Linux has")
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="uses Linux features")
 needs_landlock = pytest.mark.skipif(landlock_version() == 0, reason="this kernel has no Landlock")
 
-# Runs in the worker's main thread, directly behind the rules: the first thread starts then.
+# Runs in the worker's main thread, directly after the sandbox: the first thread starts then.
 SPY = """
 import threading
 report = open({report!r}, "w")
@@ -99,7 +99,7 @@ def probe():
     report.flush()
 """
 
-NO = "PermissionError 13"
+DENIED = "PermissionError 13"
 
 
 async def answer(worker: WorkerProcess) -> str:
@@ -109,8 +109,8 @@ async def answer(worker: WorkerProcess) -> str:
 
 
 @pytest.fixture
-def found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, object]:
-    """What a probe inside a real worker reports; the worker then answers as always."""
+def probe_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, object]:
+    """The report of a probe inside a real worker, which then answers as usual."""
     folder, kv, report = tmp_path / "home", tmp_path / "kv", tmp_path / "report"
     for path in (folder, kv / "m", kv / "other", tmp_path / "site"):
         path.mkdir(parents=True)
@@ -147,32 +147,36 @@ def found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, object]:
 
 
 @needs_landlock
-def test_a_worker_reaches_nothing_but_its_model(found: dict[str, object]) -> None:
-    denied = {name: found[name] for name in found if found[name] == NO}
+def test_worker_can_only_access_its_model(probe_results: dict[str, object]) -> None:
+    denied = {name: probe_results[name] for name in probe_results if probe_results[name] == DENIED}
     network = {"tcp", "tcp6", "udp", "raw", "netlink", "vsock", "unix", "listen"}
     files = {"read", "list", "write", "append", "remove", "rename", "link", "temporary", "stored"}
     assert denied.keys() == network | files | {"shell"} | {
         "daemon's environment",
         "daemon's memory",
     }
-    assert found["daemon"] == "PermissionError 1", "it can signal the daemon"
-    assert found["own"] == "4"
-    assert "other" in str(found["seen"])
+    assert probe_results["daemon"] == "PermissionError 1", "it can signal the daemon"
+    assert probe_results["own"] == "4"
+    assert "other" in str(probe_results["seen"])
     for call in ("ptrace", "io_uring", "namespace"):
-        assert found[call] == [-1, 13], call
+        assert probe_results[call] == [-1, 13], call
 
 
-def test_a_worker_leaves_no_core_and_dies_first(found: dict[str, object]) -> None:
-    assert (found["core"], found["dumpable"], found["privileges"]) == (0, 0, 1)
-    assert found["oom"] == 500
-    assert found["files"] == 4096
+def test_worker_has_no_core_dumps_and_a_raised_oom_score(probe_results: dict[str, object]) -> None:
+    assert (probe_results["core"], probe_results["dumpable"], probe_results["privileges"]) == (
+        0,
+        0,
+        1,
+    )
+    assert probe_results["oom"] == 500
+    assert probe_results["files"] == 4096
     memory = psutil.virtual_memory().total
-    assert isinstance(found["memory"], int)
-    assert memory < found["memory"] < 4 * memory + 2**36
+    assert isinstance(probe_results["memory"], int)
+    assert memory < probe_results["memory"] < 4 * memory + 2**36
 
 
-def test_a_worker_knows_no_secrets(found: dict[str, object]) -> None:
-    text = json.dumps(found["environment"])
+def test_worker_environment_has_no_secrets(probe_results: dict[str, object]) -> None:
+    text = json.dumps(probe_results["environment"])
     assert "sk-0123abc" not in text
     assert "SSH_AUTH_SOCK" not in text
 
@@ -187,7 +191,7 @@ confine(AccessPolicy(reads=(Path(sys.argv[1]),)))
 
 
 @needs_landlock
-def test_threads_and_children_are_held_too(tmp_path: Path) -> None:
+def test_threads_and_child_processes_are_sandboxed(tmp_path: Path) -> None:
     code = IN_CONFINEMENT + textwrap.dedent("""
         import socket, subprocess, threading
         codes = []
@@ -217,8 +221,8 @@ limit_process(address_space=None)
 print("ready", flush=True)
 sys.stdin.read()
 """
-# What the daemon reads of its workers, then what nobody may.
-LOOK = """
+# First what the daemon reads of its workers, then what no process may read.
+INSPECT = """
 import sys
 sys.path.append(sys.argv[1])
 import psutil
@@ -236,7 +240,7 @@ print("well")
 
 
 @pytest.mark.skipif(not hasattr(os, "getuid") or os.getuid() != 0, reason="needs a second user")
-def test_nobody_of_the_same_user_reads_its_memory_but_all_see_its_size() -> None:
+def test_same_user_sees_memory_size_but_cannot_read_memory() -> None:
     packages = str(Path(psutil.__file__).parents[1])
     python = _interpreter_for_nobody(packages)
     if python is None:
@@ -245,7 +249,7 @@ def test_nobody_of_the_same_user_reads_its_memory_but_all_see_its_size() -> None
     with _as_nobody(python, CONFINED, confinement) as confined:
         assert confined.stdout is not None
         assert confined.stdout.readline() == b"ready\n"
-        with _as_nobody(python, LOOK, packages, str(confined.pid)) as looking:
+        with _as_nobody(python, INSPECT, packages, str(confined.pid)) as looking:
             out, errors = looking.communicate(timeout=20)
         confined.kill()
     assert out == b"well\n", errors.decode()
@@ -272,7 +276,7 @@ def _interpreter_for_nobody(packages: str) -> str | None:
     return None
 
 
-def test_more_memory_than_there_is_is_refused_not_taken(tmp_path: Path) -> None:
+def test_allocation_beyond_physical_memory_is_refused(tmp_path: Path) -> None:
     code = IN_CONFINEMENT + "import mmap\ntry:\n    mmap.mmap(-1, 1 << 44)\n"
     code += "except (OSError, ValueError, MemoryError):\n    print('refused')\n"
     done = subprocess.run(
@@ -281,8 +285,8 @@ def test_more_memory_than_there_is_is_refused_not_taken(tmp_path: Path) -> None:
     assert done.stdout == "refused\n", done.stderr
 
 
-def test_a_gpu_keeps_its_driver_s_sockets_and_loses_homes(tmp_path: Path) -> None:
-    """Not run with a GPU: that its driver works under these rules is argued, not shown."""
+def test_gpu_worker_keeps_driver_access_but_not_homes(tmp_path: Path) -> None:
+    """Not run with a GPU: that its driver works under these rules is not tested."""
     work = AccessPolicy(reads=(tmp_path,), drives_gpu=True)
     rules = file_rules(work)
     assert rules is not None
@@ -294,7 +298,7 @@ def test_a_gpu_keeps_its_driver_s_sockets_and_loses_homes(tmp_path: Path) -> Non
     assert home / ".nv" in rules.reads
 
 
-def test_filters_for_both_kinds_of_processors() -> None:
+def test_seccomp_filters_for_both_architectures() -> None:
     for architecture in (0xC000003E, 0xC00000B7):
         strict = filter_program(architecture, local_sockets=False)
         lenient = filter_program(architecture, local_sockets=True)
@@ -305,7 +309,7 @@ def test_filters_for_both_kinds_of_processors() -> None:
         assert len(strict) // 8 < 4096
 
 
-def test_only_what_the_model_consists_of_is_read(tmp_path: Path) -> None:
+def test_read_access_covers_only_the_models_files(tmp_path: Path) -> None:
     blob = tmp_path / "blobs" / "abc"
     blob.parent.mkdir()
     blob.write_bytes(b"x" * 100)

@@ -1,4 +1,4 @@
-"""A batch goes on where it was when the daemon is killed and started again."""
+"""A batch resumes after its daemon is killed, and loses or repeats no request."""
 
 from __future__ import annotations
 
@@ -87,8 +87,8 @@ def install(home: Path) -> None:
     )
 
 
-def run(home: Path, count: int, kills: int) -> tuple[dict[str, Any], list[str]]:
-    """A batch of so many requests through so many deaths of the daemon, and whose results came."""
+def run_batch_with_kills(home: Path, count: int, kills: int) -> tuple[dict[str, Any], list[str]]:
+    """Run a batch while killing the daemon several times; the batch and the ids in its output."""
     install(home)
     lines = [
         json.dumps(
@@ -106,8 +106,8 @@ def run(home: Path, count: int, kills: int) -> tuple[dict[str, Any], list[str]]:
         with client_of(home) as client:
             form: Any = {"file": ("in.jsonl", "\n".join(lines).encode())}
             stored = client.post("/v1/files", files=form, data={"purpose": "batch"}).json()
-            asked = {"input_file_id": stored["id"], "endpoint": "/v1/completions"}
-            batch = client.post("/v1/batches", json=asked).json()
+            batch_request = {"input_file_id": stored["id"], "endpoint": "/v1/completions"}
+            batch = client.post("/v1/batches", json=batch_request).json()
         for kill in range(kills):
             wait_for(home, batch["id"], (kill + 1) * count // (kills + 1))
             process.send_signal(signal.SIGKILL)
@@ -123,7 +123,7 @@ def run(home: Path, count: int, kills: int) -> tuple[dict[str, Any], list[str]]:
 
 
 def wait_for(home: Path, batch_id: str, completed: int) -> dict[str, Any]:
-    """The batch once it has so many results, and its files where that is all of them."""
+    """The batch once it has `completed` results; once completed, if those are all."""
     deadline = time.monotonic() + 240
     with client_of(home) as client:
         while time.monotonic() < deadline:
@@ -139,13 +139,13 @@ def wait_for(home: Path, batch_id: str, completed: int) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-def test_no_result_is_lost_or_doubled(ingle_home: Path) -> None:
-    batch, ids = run(ingle_home, 10_000, kills=2)
+def test_kills_lose_and_repeat_no_result(ingle_home: Path) -> None:
+    batch, ids = run_batch_with_kills(ingle_home, 10_000, kills=2)
     assert batch["request_counts"] == {"total": 10_000, "completed": 10_000, "failed": 0}
     assert sorted(ids) == sorted(f"r{number}" for number in range(10_000))
 
 
-def test_a_result_that_broke_off_is_made_again(ingle_home: Path) -> None:
+def test_truncated_result_line_is_discarded(ingle_home: Path) -> None:
     folder = ingle_home / "state" / "batches"
     folder.mkdir(parents=True)
     results = ResultFile(folder / "b.output.jsonl")
@@ -153,14 +153,14 @@ def test_a_result_that_broke_off_is_made_again(ingle_home: Path) -> None:
         error = ResultError("x", "y")
         results.add(ResultLine(id="1", custom_id=name, error=error))
     results.close()
-    whole = results.path.read_bytes()
-    for cut in range(len(whole)):
-        results.path.write_bytes(whole[:cut])
+    complete = results.path.read_bytes()
+    for cut in range(len(complete)):
+        results.path.write_bytes(complete[:cut])
         again = ResultFile(results.path)
         again.close()
-        lines = whole[:cut].count(b"\n")
+        lines = complete[:cut].count(b"\n")
         assert len(again.done) == lines
-        assert results.path.read_bytes() == b"".join(whole.splitlines(keepends=True)[:lines])
+        assert results.path.read_bytes() == b"".join(complete.splitlines(keepends=True)[:lines])
 
 
 COUNT, BEFORE_CANCEL = 20, 5
@@ -203,21 +203,19 @@ asyncio.run(main())
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("most", [0, BEFORE_CANCEL])
-def test_a_kill_at_any_rename_loses_no_result_and_asks_nothing_twice(
-    tmp_path: Path, most: int
-) -> None:
-    """The Nth rename, until none is left; also of a batch cancelled after `most` answers."""
+@pytest.mark.parametrize("cancel_after", [0, BEFORE_CANCEL])
+def test_kill_at_any_rename_loses_and_repeats_no_request(tmp_path: Path, cancel_after: int) -> None:
+    """Kill at the Nth rename for every N; also a batch cancelled after `cancel_after` answers."""
     for number in range(1, 20):
         state = tmp_path / str(number)
-        leave_input(state)
-        cut = run_program(state, most, f"atomic.rename=signal:KILL@{number}")
+        write_input(state)
+        cut = run_program(state, cancel_after, f"atomic.rename=signal:KILL@{number}")
         (batch,) = BatchStore(state / "batches").list() or [None]
         if batch is None:  # killed before it was acknowledged
             continue
         assert run_program(state, 0, "") == 0
         (batch,) = BatchStore(state / "batches").list()
-        expected = most if batch.status is BatchStatus.CANCELLED else COUNT
+        expected = cancel_after if batch.status is BatchStatus.CANCELLED else COUNT
         assert batch.status in (BatchStatus.CANCELLED, BatchStatus.COMPLETED)
         assert len((state / "asked").read_bytes().splitlines()) == expected
         assert batch.usage is not None
@@ -230,10 +228,10 @@ def test_a_kill_at_any_rename_loses_no_result_and_asks_nothing_twice(
         if cut == 0:
             assert number > 4
             return
-    raise AssertionError("the program never came to its end")
+    raise AssertionError("the program never completes")
 
 
-def leave_input(state: Path) -> None:
+def write_input(state: Path) -> None:
     files = FileStore(state / "files")
     writer = files.begin()
     for number in range(COUNT):
@@ -243,9 +241,9 @@ def leave_input(state: Path) -> None:
     files.commit(writer.finish(), filename="in.jsonl", purpose="batch", lifetime=None)
 
 
-def run_program(state: Path, most: int, failpoints: str) -> int:
+def run_program(state: Path, cancel_after: int, failpoints: str) -> int:
     return subprocess.run(
-        [sys.executable, "-P", "-c", PROGRAM, state, str(most)],
+        [sys.executable, "-P", "-c", PROGRAM, state, str(cancel_after)],
         env={**os.environ, "INGLE_TEST_FAILPOINTS": failpoints},
         timeout=20,
         check=False,

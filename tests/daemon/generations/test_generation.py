@@ -1,4 +1,4 @@
-"""Tests of how long generations are kept, and how many."""
+"""Generation registry: retention, limits and cancellation."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def start(registry: GenerationRegistry, name: str = "a") -> GenerationRun:
     return registry.start(name, name, GenerateRequest(id=new_generation_id(), prompt="x"))
 
 
-async def test_it_is_kept_for_a_while_after_its_end(make_manager: MakeManager) -> None:
+async def test_generation_is_kept_for_a_while_after_its_end(make_manager: MakeManager) -> None:
     harness = make_manager()
     registry = GenerationRegistry(harness.manager, keep_seconds=0.05)
     gate = harness.plans["a"].token_gate = asyncio.Event()
@@ -44,7 +44,7 @@ async def test_it_is_kept_for_a_while_after_its_end(make_manager: MakeManager) -
     await harness.until(gone)
 
 
-async def test_only_so_many_bytes_are_kept_and_the_newest_always(
+async def test_oldest_generations_are_evicted_beyond_keep_bytes(
     make_manager: MakeManager,
 ) -> None:
     harness = make_manager()
@@ -71,7 +71,7 @@ async def test_only_so_many_bytes_are_kept_and_the_newest_always(
     await registry.close()
 
 
-async def test_only_so_many_run_at_once(make_manager: MakeManager) -> None:
+async def test_number_of_running_generations_is_limited(make_manager: MakeManager) -> None:
     harness = make_manager()
     harness.plans["a"].token_gate = asyncio.Event()
     registry = GenerationRegistry(harness.manager, max_running=2)
@@ -84,7 +84,7 @@ async def test_only_so_many_run_at_once(make_manager: MakeManager) -> None:
     await registry.close()
 
 
-async def test_one_cancelled_before_its_first_step_still_has_an_end(
+async def test_generation_cancelled_before_its_first_step_has_a_finished_event(
     make_manager: MakeManager,
 ) -> None:
     harness = make_manager()

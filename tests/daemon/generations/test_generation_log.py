@@ -1,4 +1,4 @@
-"""What is kept of a generation's events."""
+"""The event log of a generation: packing and memory accounting."""
 
 from __future__ import annotations
 
@@ -13,21 +13,19 @@ EVENTS = st.lists(st.tuples(st.sampled_from(["delta", "started", "error"]), st.b
 
 
 @given(EVENTS, st.integers(0, 40), st.integers(1, 20))
-def test_a_packed_log_says_the_same(
-    events: list[tuple[str, bytes]], number: int, most: int
-) -> None:
+def test_packing_keeps_all_events(events: list[tuple[str, bytes]], number: int, limit: int) -> None:
     log = GenerationLog()
     for name, data in events:
         log.append(name, data)
-    wanted = [LoggedEvent(at + 1, *event) for at, event in enumerate(events)]
+    expected = [LoggedEvent(at + 1, *event) for at, event in enumerate(events)]
     for _ in range(2):
         assert len(log) == len(events)
-        assert log.behind(number, most) == wanted[number : number + most]
-        assert log.behind(0, 1000) == wanted
+        assert log.behind(number, limit) == expected[number : number + limit]
+        assert log.behind(0, 1000) == expected
         log.pack()
 
 
-def test_it_takes_what_it_says() -> None:
+def test_log_size_matches_its_memory() -> None:
     tracemalloc.start()
     try:
         before, _ = tracemalloc.get_traced_memory()

@@ -1,4 +1,4 @@
-"""Streams over real sockets to clients that read slowly, not at all, or leave."""
+"""Response streams over real sockets to clients that read slowly, stall or disconnect."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     DaemonFactory = Callable[..., AbstractAsyncContextManager[RunningDaemon]]
 
-MUCH = {"reply": "x" * 400}
+LONG_REPLY = {"reply": "x" * 400}
 CHOICES = 16
 REQUEST = (
     b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\n"
@@ -32,7 +32,7 @@ def connections(daemon: RunningDaemon) -> list[GuardedProtocol]:
 
 @asynccontextmanager
 async def stalled(daemon: RunningDaemon) -> AsyncGenerator[asyncio.StreamReader]:
-    """A client that asked for more than fits between it and the daemon, and reads nothing yet."""
+    """A client that requested more than the buffers hold, and reads nothing yet."""
     body = json.dumps(
         {
             "model": "echo:1",
@@ -50,15 +50,15 @@ async def stalled(daemon: RunningDaemon) -> AsyncGenerator[asyncio.StreamReader]
         writer.close()
 
 
-async def test_a_client_that_falls_behind_gets_everything(run_daemon: DaemonFactory) -> None:
-    async with run_daemon(script=MUCH) as daemon, stalled(daemon) as reader:
+async def test_slow_client_receives_the_whole_stream(run_daemon: DaemonFactory) -> None:
+    async with run_daemon(script=LONG_REPLY) as daemon, stalled(daemon) as reader:
         answer = b""
         async with asyncio.timeout(10):
             while not answer.endswith(b"0\r\n\r\n"):
                 answer += await reader.read(2**16)
         head, _, body = answer.partition(b"\r\n\r\n")
         assert b"transfer-encoding: chunked" in head
-        text = _unchunked(body)
+        text = decode_chunked(body)
         assert text.endswith(b"data: [DONE]\n\n")
         # On a busy machine, comments report the loading of the model.
         events = [event for event in text.split(b"\n\n")[:-2] if not event.startswith(b":")]
@@ -67,30 +67,30 @@ async def test_a_client_that_falls_behind_gets_everything(run_daemon: DaemonFact
         for chunk in chunks:
             (choice,) = chunk["choices"]
             answers[choice["index"]] += choice["delta"].get("content", "")
-        assert answers == [MUCH["reply"]] * CHOICES
+        assert answers == [LONG_REPLY["reply"]] * CHOICES
 
 
 @pytest.mark.slow
-async def test_a_client_that_stalls_is_dropped(
+async def test_stalled_client_is_disconnected(
     run_daemon: DaemonFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sse_writer, "STALL_SECONDS", 0.1)
     monkeypatch.setattr(sse_writer.EventStream.__init__, "__kwdefaults__", {"keep_alive": 0.05})
-    async with run_daemon(script=MUCH) as daemon, stalled(daemon):
+    async with run_daemon(script=LONG_REPLY) as daemon, stalled(daemon):
         await daemon.until(lambda: not connections(daemon))
         await daemon.until(lambda: daemon.leases == 0)
 
 
-async def test_a_client_that_leaves_frees_its_place(run_daemon: DaemonFactory) -> None:
-    async with run_daemon(script={**MUCH, "step_seconds": 0.05}) as daemon:
+async def test_disconnect_releases_the_lease(run_daemon: DaemonFactory) -> None:
+    async with run_daemon(script={**LONG_REPLY, "step_seconds": 0.05}) as daemon:
         chat = {"model": "echo:1", "messages": [{"role": "user", "content": "Hi"}], "stream": True}
         async for _ in daemon.stream("POST", "/v1/chat/completions", json=chat):
             break
         await daemon.until(lambda: daemon.leases == 0)
 
 
-def _unchunked(body: bytes) -> bytes:
-    """The body without the framing of chunks."""
+def decode_chunked(body: bytes) -> bytes:
+    """The body without chunked transfer encoding."""
     parts: list[bytes] = []
     while True:
         size, _, body = body.partition(b"\r\n")

@@ -1,4 +1,4 @@
-"""The description of the API is true: every route, every type, every reference."""
+"""The OpenAPI document matches the served routes, types and references."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def walk(value: Any) -> Iterator[dict[str, Any]]:
             yield from walk(child)
 
 
-async def test_every_route_that_answers_is_described_and_no_other(daemon: RunningDaemon) -> None:
+async def test_documented_paths_equal_served_routes(daemon: RunningDaemon) -> None:
     document = await document_of(daemon)
     described = {
         (method.upper(), path) for path, item in document["paths"].items() for method in item
@@ -87,7 +87,7 @@ async def test_every_operation_is_complete(daemon: RunningDaemon) -> None:
     assert len(ids) == len(set(ids))
 
 
-async def test_only_a_body_that_may_be_left_out_is_optional(daemon: RunningDaemon) -> None:
+async def test_only_optional_bodies_are_documented_as_optional(daemon: RunningDaemon) -> None:
     paths = (await document_of(daemon))["paths"]
     posts = {path: item["post"] for path, item in paths.items() if "post" in item}
     optional = [
@@ -99,7 +99,7 @@ async def test_only_a_body_that_may_be_left_out_is_optional(daemon: RunningDaemo
     assert (await daemon.tcp.post("/ingle/v1/unload")).json() == {"unloaded": []}
 
 
-async def test_streams_name_their_events(daemon: RunningDaemon) -> None:
+async def test_streams_document_their_events(daemon: RunningDaemon) -> None:
     paths = (await document_of(daemon))["paths"]
     events = paths["/ingle/v1/generations/{id}/events"]["get"]["responses"]["200"]["content"]
     kinds = events["text/event-stream"]["itemSchema"]["anyOf"]
@@ -118,7 +118,7 @@ async def test_streams_name_their_events(daemon: RunningDaemon) -> None:
     assert set(chat) == {"application/json", "text/event-stream"}
 
 
-async def test_the_types_are_those_on_the_wire(daemon: RunningDaemon) -> None:
+async def test_documented_types_match_responses(daemon: RunningDaemon) -> None:
     document = await document_of(daemon)
     schemas = document["components"]["schemas"]
     for path, schema in (

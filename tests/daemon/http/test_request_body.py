@@ -1,4 +1,4 @@
-"""Bodies no client should send: each gets a 4xx in the right shape, and the daemon lives on."""
+"""Malformed HTTP and JSON bodies get a 4xx in the protocol's shape; the daemon keeps running."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ GOOD = {"model": "echo:1", "messages": [{"role": "user", "content": "Hi"}], "max
 HEAD = json.dumps(GOOD)[:-1].encode()
 ENDLESS = {"reply": "x" * 400, "step_seconds": 0.01}
 
-BROKEN = {
+MALFORMED = {
     "empty": b"",
     "spaces": b"  \n ",
     "open brace": b"{",
@@ -70,8 +70,8 @@ BROKEN = {
     "deep messages": b'{"model": "echo:1", "messages": ' + b"[" * 100_000,
 }
 
-# Only where the field is known; what nobody reads may be any JSON.
-BROKEN_CHAT = {
+# Only refused in known fields; an unknown field may hold any JSON.
+MALFORMED_CHAT = {
     "overflowing float": HEAD + b', "temperature": 1e999}',
     "big integer": HEAD + b', "n": ' + b"9" * 5000 + b"}",
     "deep tools": HEAD + b', "tools": ' + b"[" * 100_000 + b"]" * 100_000 + b"}",
@@ -80,8 +80,8 @@ BROKEN_CHAT = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/ingle/v1/generations"])
-async def test_a_broken_body_is_a_400(daemon: RunningDaemon, path: str) -> None:
-    bodies = BROKEN | BROKEN_CHAT if path.startswith("/v1/") else BROKEN
+async def test_malformed_json_is_400(daemon: RunningDaemon, path: str) -> None:
+    bodies = MALFORMED | MALFORMED_CHAT if path.startswith("/v1/") else MALFORMED
     for name, body in bodies.items():
         answer = await daemon.tcp.post(path, content=body)
         assert answer.status_code == 400, (name, answer.text)
@@ -93,7 +93,7 @@ async def test_a_broken_body_is_a_400(daemon: RunningDaemon, path: str) -> None:
     assert answer.json()["choices"][0]["message"]["content"] == "He"
 
 
-ODD = {
+UNUSUAL = {
     "duplicate keys": b'{"model": "nope", ' + HEAD[1:] + b"}",
     "escaped everything": HEAD.replace(b"Hi", rb"\u0000\ud83d\ude00\/") + b"}",
     "unknown huge integer": HEAD + b', "x": ' + b"9" * 5000 + b"}",
@@ -103,13 +103,13 @@ ODD = {
 
 
 @pytest.mark.slow
-async def test_an_odd_body_is_taken(daemon: RunningDaemon) -> None:
-    for name, body in ODD.items():
+async def test_unusual_but_valid_json_is_accepted(daemon: RunningDaemon) -> None:
+    for name, body in UNUSUAL.items():
         answer = await daemon.tcp.post("/v1/chat/completions", content=body)
         assert answer.status_code == 200, (name, answer.text)
 
 
-async def test_the_label_does_not_matter_without_a_browser(daemon: RunningDaemon) -> None:
+async def test_content_type_is_ignored_without_a_browser(daemon: RunningDaemon) -> None:
     for kind in ("application/x-www-form-urlencoded", "text/plain", "application/json"):
         answer = await daemon.tcp.post(
             "/v1/chat/completions", content=json.dumps(GOOD), headers={"content-type": kind}
@@ -121,7 +121,7 @@ async def test_the_label_does_not_matter_without_a_browser(daemon: RunningDaemon
     ("length", "in_loop"),
     [(b"2", True), (b"%d" % LARGE, True), (b"%d" % (LARGE + 1), False), (None, False)],
 )
-async def test_only_large_bodies_are_translated_in_a_thread(
+async def test_only_large_bodies_are_decoded_in_a_thread(
     length: bytes | None, in_loop: bool
 ) -> None:
     headers = [(b"content-length", length)] if length is not None else []
@@ -130,22 +130,22 @@ async def test_only_large_bodies_are_translated_in_a_thread(
 
 
 @pytest.mark.slow
-async def test_large_bodies_are_answered_by_every_protocol(
+async def test_every_protocol_accepts_large_bodies(
     daemon: RunningDaemon, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(requests, "ITEMS_A_TURN", 8)
-    said = [{"role": "user", "content": "Hi"}] * 20
+    messages = [{"role": "user", "content": "Hi"}] * 20
     ignored = {"model": "echo:1", "stream": False, "nobody_knows_this": "x" * LARGE}
-    chat = ignored | {"messages": said, "max_tokens": 2}
+    chat = ignored | {"messages": messages, "max_tokens": 2}
     paths: list[str] = ["/v1/chat/completions", "/v1/messages", "/api/chat"]
     bodies = dict.fromkeys(paths, chat)
-    bodies["/v1/responses"] = ignored | {"input": said, "max_output_tokens": 2}
+    bodies["/v1/responses"] = ignored | {"input": messages, "max_output_tokens": 2}
     for path, body in bodies.items():
         answer = await daemon.tcp.post(path, json=body)
         assert answer.status_code == 200, (path, answer.text)
 
 
-async def test_a_body_above_the_limit_is_a_413(run_daemon: DaemonFactory) -> None:
+async def test_body_above_the_limit_is_413(run_daemon: DaemonFactory) -> None:
     async with run_daemon(max_body_bytes=10_000) as daemon:
         big = json.dumps({**GOOD, "x": "y" * 10_000}).encode()
         answer = await daemon.tcp.post("/v1/chat/completions", content=big)
@@ -158,14 +158,14 @@ async def test_a_body_above_the_limit_is_a_413(run_daemon: DaemonFactory) -> Non
                 yield b" " * 1000
             yield b"}"
 
-        # Without a length, the limit is found while reading.
+        # Without Content-Length, the limit is enforced while reading.
         answer = await daemon.tcp.post("/v1/chat/completions", content=pieces(20))
         assert answer.status_code == 413
         answer = await daemon.tcp.post("/v1/chat/completions", content=pieces(5))
         assert answer.status_code == 200
 
 
-async def test_a_client_that_leaves_in_its_body_is_forgotten(
+async def test_disconnect_during_the_body_ends_the_request(
     daemon: RunningDaemon, caplog: pytest.LogCaptureFixture
 ) -> None:
     _, writer = await asyncio.open_connection("127.0.0.1", daemon.port)
@@ -189,7 +189,9 @@ async def test_a_client_that_leaves_in_its_body_is_forgotten(
         b"GET / HTTP/9.9\r\n\r\n",
     ],
 )  # fmt: skip
-async def test_broken_http_is_a_400(daemon: RunningDaemon, raw: RawRequest, content: bytes) -> None:
+async def test_malformed_http_is_400(
+    daemon: RunningDaemon, raw: RawRequest, content: bytes
+) -> None:
     answer = await raw(daemon.port, content)
     assert answer.startswith(b"HTTP/1.1 400")
     error = json.loads(answer.partition(b"\r\n\r\n")[2])["error"]
@@ -198,7 +200,7 @@ async def test_broken_http_is_a_400(daemon: RunningDaemon, raw: RawRequest, cont
     assert (await daemon.tcp.get("/health")).status_code == 200
 
 
-async def test_headers_without_an_end_are_cut_off(daemon: RunningDaemon) -> None:
+async def test_endless_headers_are_cut_off(daemon: RunningDaemon) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", daemon.port)
     writer.write(b"GET / HTTP/1.1\r\n")
     with pytest.raises(OSError, match=r"onnection|ipe"):  # noqa: PT012 - any of these writes may fail
@@ -210,7 +212,7 @@ async def test_headers_without_an_end_are_cut_off(daemon: RunningDaemon) -> None
     writer.close()
 
 
-async def test_too_many_headers_are_told_and_begin_no_request(
+async def test_oversized_headers_are_431_and_start_no_request(
     daemon: RunningDaemon, raw: RawRequest
 ) -> None:
     content = b"POST /ingle/v1/shutdown HTTP/1.1\r\nHost: 127.0.0.1\r\n" + b"X-A: %s\r\n\r\n" % (
@@ -224,7 +226,7 @@ async def test_too_many_headers_are_told_and_begin_no_request(
 
 
 @pytest.mark.slow
-async def test_garbage_behind_a_request_does_not_get_into_its_answer(
+async def test_garbage_after_a_request_does_not_enter_its_response(
     run_daemon: DaemonFactory,
 ) -> None:
     async with run_daemon(script=ENDLESS) as daemon:
@@ -242,7 +244,7 @@ async def test_garbage_behind_a_request_does_not_get_into_its_answer(
         assert received.count(b"HTTP/1.1") == 1
 
 
-async def test_unknown_paths_and_methods_have_the_shape_of_their_prefix(
+async def test_404_and_405_errors_have_the_shape_of_their_prefix(
     daemon: RunningDaemon,
 ) -> None:
     for path in ("/v1/nope", "/v1/", "/v1/chat/completions/"):

@@ -1,4 +1,4 @@
-"""Clients that come slowly, in crowds, or not at all: they hold nothing that others need."""
+"""Slow or stalled clients and too many connections: timeouts and limits free their resources."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     DaemonFactory = Callable[..., AbstractAsyncContextManager[RunningDaemon]]
 
 
-async def test_headers_that_never_come_are_not_waited_for(
+async def test_incomplete_headers_time_out(
     daemon: RunningDaemon, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(http_protocol, "HEADER_SECONDS", 0.05)
@@ -35,7 +35,7 @@ async def test_headers_that_never_come_are_not_waited_for(
                 writer.close()
 
 
-async def test_too_many_connections_are_told_so_and_the_unix_socket_stays_open(
+async def test_connection_limit_is_503_and_spares_the_unix_socket(
     run_daemon: DaemonFactory,
 ) -> None:
     async with run_daemon(max_connections=3) as daemon:
@@ -51,7 +51,7 @@ async def test_too_many_connections_are_told_so_and_the_unix_socket_stays_open(
             open_writer.close()
 
 
-async def test_strangers_leave_room_for_the_owner(
+async def test_other_users_cannot_use_up_the_owners_connections(
     run_daemon: DaemonFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with run_daemon(max_connections=8) as daemon:
@@ -59,7 +59,7 @@ async def test_strangers_leave_room_for_the_owner(
         monkeypatch.setattr(http_protocol, "own_uid", lambda: me + 1)
         held = [await asyncio.open_connection("127.0.0.1", daemon.port) for _ in range(3)]
         async with asyncio.timeout(5):
-            refused = await held[2][0].read()  # two are a quarter of eight
+            refused = await held[2][0].read()  # other users get a quarter of the connections
         assert refused.startswith(b"HTTP/1.1 503")
         monkeypatch.setattr(http_protocol, "own_uid", lambda: me)
         assert (await daemon.tcp.get("/health")).status_code == 200
@@ -67,7 +67,7 @@ async def test_strangers_leave_room_for_the_owner(
             writer.close()
 
 
-async def test_blank_lines_keep_no_connection_open(
+async def test_blank_lines_do_not_keep_a_connection_open(
     daemon: RunningDaemon, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", daemon.port)
@@ -83,7 +83,7 @@ async def test_blank_lines_keep_no_connection_open(
     writer.close()
 
 
-async def test_the_rest_of_a_refused_body_is_not_waited_for(
+async def test_rest_of_a_refused_body_is_not_awaited(
     run_daemon: DaemonFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(http_protocol, "LINGER_SECONDS", 0.05)
@@ -101,7 +101,7 @@ async def test_the_rest_of_a_refused_body_is_not_waited_for(
         writer.close()
 
 
-async def test_a_body_that_drips_is_a_408(
+async def test_body_below_the_minimum_rate_is_408(
     daemon: RunningDaemon, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bodies, "GRACE_SECONDS", 0.1)
@@ -109,31 +109,31 @@ async def test_a_body_that_drips_is_a_408(
     reader, writer = await asyncio.open_connection("127.0.0.1", daemon.port)
     head = b"POST /v1/embeddings HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 9999\r\n\r\n"
     writer.write(head)
-    answering = asyncio.create_task(reader.readuntil(b"\r\n"))
+    first_line = asyncio.create_task(reader.readuntil(b"\r\n"))
     async with asyncio.timeout(5):
-        while not answering.done():
-            writer.write(b" ")  # each in time, but never enough of them
+        while not first_line.done():
+            writer.write(b" ")  # each byte is in time, but the rate is too low
             await asyncio.sleep(0.01)
-        assert (await answering).startswith(b"HTTP/1.1 408")
+        assert (await first_line).startswith(b"HTTP/1.1 408")
     writer.close()
 
 
-async def test_who_reads_nothing_of_a_long_answer_is_dropped(
+async def test_client_that_reads_nothing_is_disconnected(
     daemon: RunningDaemon, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(http_protocol, "STALL_SECONDS", 0.05)
     _, writer = await asyncio.open_connection("127.0.0.1", daemon.port, limit=1024)
     assert isinstance(writer.transport, asyncio.Transport)
     writer.transport.pause_reading()
-    asked = b"GET /openapi.json HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+    request = b"GET /openapi.json HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
     connections = daemon.server.server_state.connections
 
-    def ask_on() -> bool:
-        writer.write(asked)
+    def send_again() -> bool:
+        writer.write(request)
         return not connections
 
     async with asyncio.timeout(20):
         await daemon.until(lambda: len(connections) == 1)
-        while not ask_on():
+        while not send_again():
             await asyncio.sleep(0.002)
     writer.close()

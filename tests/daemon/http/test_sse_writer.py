@@ -1,4 +1,4 @@
-"""Tests of event streams: keep-alive, late errors, and clients that leave or stall."""
+"""Server-sent event streams: keep-alive comments, errors, disconnects and stalled clients."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.quick
 
 
 class Client:
-    """The server's side of a connection, as an ASGI application sees it."""
+    """The server side of a connection, as an ASGI application sees it."""
 
     def __init__(self) -> None:
         self.sent: list[bytes] = []
@@ -62,16 +62,16 @@ class Client:
             await stream(self.scope, self.receive, self.send)
 
 
-def told(error: Exception) -> bytes:
+def error_event(error: Exception) -> bytes:
     return encode_event(str(error).encode(), event="error")
 
 
-def test_an_event_is_lines_and_an_empty_one() -> None:
+def test_event_encoding() -> None:
     assert encode_event(b"{}") == b"data: {}\n\n"
     assert encode_event(b"{}", event="x", id=7) == b"id: 7\nevent: x\ndata: {}\n\n"
 
 
-async def test_events_are_written_as_they_come() -> None:
+async def test_events_are_written_immediately() -> None:
     client = Client()
 
     async def produce(out: EventWriter) -> None:
@@ -83,20 +83,20 @@ async def test_events_are_written_as_they_come() -> None:
         out.write(b"4")
         assert client.sent == [b"123", b"4"]
 
-    await client.run(EventStream(produce, style=StreamStyle(on_error=told)))
+    await client.run(EventStream(produce, style=StreamStyle(on_error=error_event)))
     assert client.complete
 
 
-async def test_a_stream_without_events_is_empty() -> None:
+async def test_stream_without_events_is_empty() -> None:
     async def produce(out: EventWriter) -> None:
         pass
 
     client = Client()
-    await client.run(EventStream(produce, style=StreamStyle(on_error=told)))
+    await client.run(EventStream(produce, style=StreamStyle(on_error=error_event)))
     assert (client.sent, client.complete, client.status) == ([], True, 200)
 
 
-async def test_silence_is_filled_with_comments_and_ends_the_wait_for_headers() -> None:
+async def test_silence_sends_headers_and_keep_alive_comments() -> None:
     go = asyncio.Event()
 
     async def produce(out: EventWriter) -> None:
@@ -104,7 +104,7 @@ async def test_silence_is_filled_with_comments_and_ends_the_wait_for_headers() -
         out.write(b"1")
 
     client = Client()
-    stream = EventStream(produce, style=StreamStyle(on_error=told), keep_alive=0.02)
+    stream = EventStream(produce, style=StreamStyle(on_error=error_event), keep_alive=0.02)
     running = asyncio.create_task(client.run(stream))
     async with asyncio.timeout(5):
         while len(client.sent) < 2:
@@ -117,40 +117,40 @@ async def test_silence_is_filled_with_comments_and_ends_the_wait_for_headers() -
     assert client.complete
 
 
-async def test_events_keep_the_comments_away() -> None:
+async def test_no_keep_alive_comments_between_frequent_events() -> None:
     async def produce(out: EventWriter) -> None:
         for _ in range(20):
             out.write(b"1")
             await asyncio.sleep(0.01)
 
     client = Client()
-    await client.run(EventStream(produce, style=StreamStyle(on_error=told), keep_alive=0.15))
+    await client.run(EventStream(produce, style=StreamStyle(on_error=error_event), keep_alive=0.15))
     assert client.sent == [b"1"] * 20
 
 
-async def test_an_error_before_the_first_event_is_raised() -> None:
+async def test_error_before_the_first_event_is_raised() -> None:
     async def produce(out: EventWriter) -> None:
         raise ValueError("early")
 
     client = Client()
     with pytest.raises(ValueError, match="early"):
-        await client.run(EventStream(produce, style=StreamStyle(on_error=told)))
+        await client.run(EventStream(produce, style=StreamStyle(on_error=error_event)))
     assert client.status is None
 
 
-async def test_a_later_error_is_the_last_event() -> None:
+async def test_late_error_is_the_last_event() -> None:
     async def produce(out: EventWriter) -> None:
         out.write(b"1")
         raise ValueError("late")
 
     client = Client()
-    await client.run(EventStream(produce, style=StreamStyle(on_error=told)))
+    await client.run(EventStream(produce, style=StreamStyle(on_error=error_event)))
     assert b"".join(client.sent) == b"1event: error\ndata: late\n\n"
     assert client.complete
 
 
 @pytest.mark.parametrize("started", [False, True])
-async def test_a_client_that_leaves_ends_the_producer_at_once(started: bool) -> None:
+async def test_disconnect_cancels_the_producer(started: bool) -> None:
     ended = asyncio.Event()
 
     async def produce(out: EventWriter) -> None:
@@ -163,7 +163,7 @@ async def test_a_client_that_leaves_ends_the_producer_at_once(started: bool) -> 
 
     client = Client()
     running = asyncio.create_task(
-        client.run(EventStream(produce, style=StreamStyle(on_error=told)))
+        client.run(EventStream(produce, style=StreamStyle(on_error=error_event)))
     )
     await asyncio.sleep(0.01)
     client.left.set()
@@ -173,7 +173,7 @@ async def test_a_client_that_leaves_ends_the_producer_at_once(started: bool) -> 
 
 
 @pytest.mark.parametrize("started", [False, True])
-async def test_a_client_that_reads_nothing_is_dropped(
+async def test_client_that_reads_nothing_is_disconnected(
     monkeypatch: pytest.MonkeyPatch, started: bool
 ) -> None:
     monkeypatch.setattr(sse_writer, "STALL_SECONDS", 0.03)
@@ -188,10 +188,10 @@ async def test_a_client_that_reads_nothing_is_dropped(
             ended.set()
 
     client = Client()
-    if not started:  # an earlier answer on the same connection still fills its buffer
+    if not started:  # an earlier response on the same connection still fills its buffer
         client.stop_reading()
     running = asyncio.create_task(
-        client.run(EventStream(produce, style=StreamStyle(on_error=told), keep_alive=0.03))
+        client.run(EventStream(produce, style=StreamStyle(on_error=error_event), keep_alive=0.03))
     )
     await asyncio.sleep(0.01)
     client.stop_reading()
@@ -202,7 +202,9 @@ async def test_a_client_that_reads_nothing_is_dropped(
     assert sse_writer.COMMENT not in client.sent
 
 
-async def test_a_client_that_stalls_at_the_end_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_client_that_stalls_at_the_end_is_disconnected(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(sse_writer, "STALL_SECONDS", 0.03)
     client = Client()
 
@@ -210,12 +212,12 @@ async def test_a_client_that_stalls_at_the_end_is_dropped(monkeypatch: pytest.Mo
         await out.send(b"1")
         client.stop_reading()
 
-    await client.run(EventStream(produce, style=StreamStyle(on_error=told), keep_alive=0.03))
+    await client.run(EventStream(produce, style=StreamStyle(on_error=error_event), keep_alive=0.03))
     assert client.aborted.is_set()
     assert not client.complete
 
 
-async def test_work_is_cancelled_when_its_client_leaves() -> None:
+async def test_disconnect_cancels_the_work() -> None:
     client = Client()
     cancelled = asyncio.Event()
 

@@ -1,4 +1,4 @@
-"""Bodies that no client should send, for the routes of every protocol."""
+"""Fixtures for the protocol tests: malformed request bodies and backends with given events."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
     from ..conftest import RunningDaemon
 
 Json = Any
-Assault = Callable[..., Awaitable[Counter[int]]]
+FuzzEndpoint = Callable[..., Awaitable[Counter[int]]]
 
-AT_ONCE = 8
+CONCURRENCY = 8
 DEEP = b"[" * 1000 + b"]" * 1000
 DEEP_OBJECT = b'{"a":' * 1000 + b"1" + b"}" * 1000
 LONG = b'"' + b"a" * 10_000_000 + b'"'
 
-# What Python's encoder cannot or will not write stands in for itself until the end.
-SPELLINGS = {
+# Values that Python's JSON encoder cannot write have placeholders, replaced after encoding.
+RAW_VALUES = {
     "@deep": DEEP,
     "@deep object": DEEP_OBJECT,
     "@bare surrogate": b'"\xed\xa0\x80"',
@@ -48,9 +48,9 @@ VALUES: tuple[Json, ...] = (
     *([], {}, [[]], [{}], [None], [1, "a"], ["", ""], [0] * 300, {"": None}, {"type": "x"}),
     *({"type": None}, {"type": "function"}, {"name": 1}, {"content": []}, [{"type": "text"}]),
     *({"$ref": "#"}, {"type": "object", "properties": {"a": {"$ref": "#"}}}, "a" * 70_000),
-    *SPELLINGS,
+    *RAW_VALUES,
 )
-HOPELESS: tuple[bytes, ...] = (
+INVALID_BODIES: tuple[bytes, ...] = (
     *(
         b"",
         b"{",
@@ -71,8 +71,8 @@ HOPELESS: tuple[bytes, ...] = (
 )
 
 
-def paths(value: Json, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
-    """Where every value inside stands."""
+def value_paths(value: Json, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
+    """The path of every value inside."""
     if isinstance(value, dict):
         items = list(cast("dict[str, Json]", value).items())
     elif isinstance(value, list):
@@ -81,16 +81,16 @@ def paths(value: Json, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str |
         items = []
     for key, inner in items:
         yield (*path, key)
-        yield from paths(inner, (*path, key))
+        yield from value_paths(inner, (*path, key))
 
 
-def mutate(body: Json, dice: random.Random) -> None:
-    """Change one value somewhere inside, take it away, or put another beside it."""
-    *way, last = dice.choice(list(paths(body)))
+def mutate(body: Json, rng: random.Random) -> None:
+    """Change, remove or add one value somewhere inside."""
+    *parents, last = rng.choice(list(value_paths(body)))
     parent = body
-    for key in way:
+    for key in parents:
         parent = parent[key]
-    match dice.randrange(10):
+    match rng.randrange(10):
         case 0:
             del parent[last]
         case 1:
@@ -98,51 +98,54 @@ def mutate(body: Json, dice: random.Random) -> None:
         case 2:
             parent[last] = {"type": parent[last]}
         case 3 if isinstance(parent, list):
-            cast("list[Json]", parent).append(deepcopy(dice.choice(VALUES)))
+            cast("list[Json]", parent).append(deepcopy(rng.choice(VALUES)))
         case _:
-            parent[last] = deepcopy(dice.choice(VALUES))
+            parent[last] = deepcopy(rng.choice(VALUES))
 
 
-def spelt(body: Json) -> bytes:
-    """The body as bytes."""
+def encode_body(body: Json) -> bytes:
+    """Encode the body, with the raw values in place of their placeholders."""
     content = json.dumps(body).encode()
-    for name, spelling in SPELLINGS.items():
-        content = content.replace(json.dumps(name).encode(), spelling)
+    for name, raw_value in RAW_VALUES.items():
+        content = content.replace(json.dumps(name).encode(), raw_value)
     return content
 
 
-def hostile_bodies(
+def malformed_bodies(
     examples: list[dict[str, Any]], count: int, seed: int
 ) -> Iterator[tuple[bytes, bool]]:
-    """So many bodies, made from good ones, and whether each is sure to be refused.
+    """`count` bodies mutated from valid ones, and whether each must be refused.
 
-    A few hold ten million characters, in a field and as the name of one.
+    A few contain ten million characters, as a value and as a field name.
     """
-    dice = random.Random(seed)
-    for content in HOPELESS:
+    rng = random.Random(seed)
+    for content in INVALID_BODIES:
         yield content, True
     for example in examples:
-        yield spelt({**example, next(iter(example)): "@long"}).replace(b'"@long"', LONG), False
-        yield spelt({**example, "@long": 1}).replace(b'"@long"', LONG), False
-    for _ in range(count - len(HOPELESS) - 2 * len(examples)):
-        body = deepcopy(dice.choice(examples))
-        for _ in range(dice.choice((1, 1, 1, 2, 4))):
+        yield (
+            encode_body({**example, next(iter(example)): "@long"}).replace(b'"@long"', LONG),
+            False,
+        )
+        yield encode_body({**example, "@long": 1}).replace(b'"@long"', LONG), False
+    for _ in range(count - len(INVALID_BODIES) - 2 * len(examples)):
+        body = deepcopy(rng.choice(examples))
+        for _ in range(rng.choice((1, 1, 1, 2, 4))):
             if body:
-                mutate(body, dice)
-        content = spelt(body)
-        if dice.random() < 0.1:
-            at = dice.randrange(len(content))
-            content = content[:at] + bytes([dice.randrange(256)]) + content[at + 1 :]
+                mutate(body, rng)
+        content = encode_body(body)
+        if rng.random() < 0.1:
+            at = rng.randrange(len(content))
+            content = content[:at] + bytes([rng.randrange(256)]) + content[at + 1 :]
         yield content, False
 
 
 @pytest.fixture
-def assault() -> Assault:
-    """Sends hostile bodies to a route; returns how often each status came.
+def fuzz_endpoint() -> FuzzEndpoint:
+    """Sends malformed bodies to an endpoint; returns the number of responses by status.
 
-    `is_error` raises where an error has not the shape of the protocol. `examples` are good bodies,
-    best with every field a client may send, and short answers. A route that `may_be_empty` needs
-    no field.
+    `is_error` raises if an error does not have the protocol's shape. `examples` are valid bodies,
+    preferably with every field that clients send, and with short answers. An endpoint that
+    `may_be_empty` requires no field.
     """
 
     async def run(
@@ -157,26 +160,26 @@ def assault() -> Assault:
         may_be_empty: bool = False,
     ) -> Counter[int]:
         statuses: Counter[int] = Counter()
-        gate = asyncio.Semaphore(AT_ONCE)
+        gate = asyncio.Semaphore(CONCURRENCY)
         head = {"content-type": "application/json", **(headers or {})}
 
-        async def send(content: bytes, hopeless: bool) -> None:
+        async def send(content: bytes, must_fail: bool) -> None:
             async with gate:
                 answer = await daemon.unix.post(path, content=content, headers=head)
-            hopeless = hopeless and not (may_be_empty and content == b"{}")
-            _judge(answer, content[:2000], hopeless, is_error)
+            must_fail = must_fail and not (may_be_empty and content == b"{}")
+            _check_response(answer, content[:2000], must_fail, is_error)
             statuses[answer.status_code] += 1
 
         async with asyncio.TaskGroup() as group:
-            for content, hopeless in hostile_bodies(examples, count, seed):
-                group.create_task(send(content, hopeless))
+            for content, must_fail in malformed_bodies(examples, count, seed):
+                group.create_task(send(content, must_fail))
         return statuses
 
     return run
 
 
-def _judge(
-    answer: httpx.Response, content: bytes, hopeless: bool, is_error: Callable[[Any], None]
+def _check_response(
+    answer: httpx.Response, content: bytes, must_fail: bool, is_error: Callable[[Any], None]
 ) -> None:
     assert answer.status_code < 500, (answer.status_code, answer.text, content)
     assert "internal_error" not in answer.text, (answer.text, content)
@@ -186,11 +189,11 @@ def _judge(
         except Exception as error:
             raise AssertionError(f"{answer.text} for {content!r}") from error
     else:
-        assert not hopeless, content
+        assert not must_fail, content
 
 
 class EventBackend(LocalBackend):
-    """A scripted model whose every answer is the given events; it keeps what it was asked."""
+    """A backend that answers every request with the given events and records the requests."""
 
     events: ClassVar[list[Event]]
     requests: ClassVar[list[GenerateRequest]]
@@ -202,10 +205,10 @@ class EventBackend(LocalBackend):
 
 
 @pytest.fixture
-def answering() -> Callable[..., type[EventBackend]]:
+def event_backend() -> Callable[..., type[EventBackend]]:
     """Makes a `create_backend` for `run_daemon` that answers with the given events.
 
-    Its `requests` are those that reached the model.
+    Its `requests` are those that reached the backend.
     """
 
     def make(*events: Event) -> type[EventBackend]:

@@ -1,4 +1,4 @@
-"""The metrics, read by Prometheus' own parser."""
+"""`GET /metrics`, parsed by Prometheus' own parser."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Samples = dict[tuple[str, ...], float]
 
 
 async def scrape(daemon: RunningDaemon) -> Samples:
-    """Every sample by its name and its labels' values."""
+    """Every sample, by its name and its labels' values."""
     answer = await daemon.tcp.get("/metrics")
     assert answer.status_code == 200
     assert answer.headers["content-type"].startswith("text/plain")
@@ -29,11 +29,11 @@ async def scrape(daemon: RunningDaemon) -> Samples:
     }
 
 
-def test_every_gauge_is_explained() -> None:
+def test_every_gauge_has_a_help_text() -> None:
     assert set(HELP) == {field.name for field in msgspec.structs.fields(Gauges)}
 
 
-async def test_work_is_counted_by_model(daemon: RunningDaemon) -> None:
+async def test_tokens_are_counted_per_model(daemon: RunningDaemon) -> None:
     before = await scrape(daemon)
     assert not [key for key in before if "echo:1" in key]
     assert before["ingle_daemon_resident_bytes",] > 2**20

@@ -1,4 +1,4 @@
-"""What clients say about the form of an answer, and the grammar it becomes."""
+"""Conversion of structured output fields of all protocols to grammars."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ SCHEMA = {"type": "object", "properties": {"b": {"type": "integer"}, "a": {"enum
 OBJECT = GrammarKind.JSON_SCHEMA, {"type": "object"}
 
 
-def said(grammar: Grammar | None) -> tuple[GrammarKind, Any] | None:
-    """A grammar's kind, and its text, read as JSON where it is a schema."""
+def parsed(grammar: Grammar | None) -> tuple[GrammarKind, Any] | None:
+    """A grammar's kind and text, parsed if it is a JSON schema."""
     if grammar is None:
         return None
     is_schema = grammar.kind is GrammarKind.JSON_SCHEMA
@@ -41,19 +41,19 @@ def structured(**fields: Any) -> Grammar | None:
     )
 
 
-def test_openais_response_formats() -> None:
+def test_response_format() -> None:
     assert response_format(type="text") is None
-    assert said(response_format(type="json_object")) == OBJECT
+    assert parsed(response_format(type="json_object")) == OBJECT
     named: dict[str, Any] = {"name": "n", "schema": SCHEMA, "strict": True}
     grammar = response_format(type="json_schema", json_schema=named)
-    assert said(grammar) == (GrammarKind.JSON_SCHEMA, SCHEMA)
+    assert parsed(grammar) == (GrammarKind.JSON_SCHEMA, SCHEMA)
     assert grammar is not None
     assert (grammar.param, grammar.lenient) == ("response_format", False)
-    # Properties come in the order of the schema, which must therefore arrive as it was sent.
+    # Properties are generated in the order of the schema, so that it must not be reordered.
     assert grammar.text.index('"b"') < grammar.text.index('"a"')
-    assert said(response_format(type="json_schema", json_schema={"name": "n"})) == OBJECT
+    assert parsed(response_format(type="json_schema", json_schema={"name": "n"})) == OBJECT
     empty = {"name": "n", "schema": None}
-    assert said(response_format(type="json_schema", json_schema=empty)) == OBJECT
+    assert parsed(response_format(type="json_schema", json_schema=empty)) == OBJECT
 
 
 @pytest.mark.parametrize(("strict", "lenient"), [(True, False), (None, True), (False, True)])
@@ -64,14 +64,14 @@ def test_a_schema_is_lenient_unless_it_is_strict(strict: bool | None, lenient: b
     assert grammar.lenient is lenient
 
 
-def test_vllms_structured_outputs() -> None:
+def test_vllm_structured_outputs() -> None:
     assert structured() is None
     assert structured(json_object=False) is None
-    assert said(structured(json=SCHEMA)) == (GrammarKind.JSON_SCHEMA, SCHEMA)
-    assert said(structured(json=json.dumps(SCHEMA))) == (GrammarKind.JSON_SCHEMA, SCHEMA)
-    assert said(structured(json_object=True)) == OBJECT
-    assert said(structured(regex="a+")) == (GrammarKind.REGEX, "a+")
-    assert said(structured(choice=["a b", 'say "hé"\n'])) == (
+    assert parsed(structured(json=SCHEMA)) == (GrammarKind.JSON_SCHEMA, SCHEMA)
+    assert parsed(structured(json=json.dumps(SCHEMA))) == (GrammarKind.JSON_SCHEMA, SCHEMA)
+    assert parsed(structured(json_object=True)) == OBJECT
+    assert parsed(structured(regex="a+")) == (GrammarKind.REGEX, "a+")
+    assert parsed(structured(choice=["a b", 'say "hé"\n'])) == (
         GrammarKind.LARK,
         r'start: "a b" | "say \"hé\"\n"',
     )
@@ -79,7 +79,7 @@ def test_vllms_structured_outputs() -> None:
     assert grammar == Grammar(GrammarKind.GBNF, 'root ::= "x"', param="structured_outputs.grammar")
 
 
-def test_a_grammar_is_gbnf_or_lark() -> None:
+def test_grammar_kind_is_detected() -> None:
     assert text_grammar(None) is None
     assert text_grammar("") is None
     for text, kind in (
@@ -94,13 +94,13 @@ def test_a_grammar_is_gbnf_or_lark() -> None:
         assert grammar.kind is kind, text
 
 
-def test_the_native_format() -> None:
+def test_native_format_field() -> None:
     assert format_grammar(None) is None
-    assert said(format_grammar("json")) == OBJECT
+    assert parsed(format_grammar("json")) == OBJECT
     grammar = format_grammar(StructuredOutputs(regex="a"))
     assert grammar == Grammar(GrammarKind.REGEX, "a", param="format.regex")
 
 
-def test_two_wishes_at_once_are_refused() -> None:
+def test_two_structured_output_fields_are_refused() -> None:
     with pytest.raises(InvalidBody, match=r"json' and 'structured_outputs\.regex"):
         structured(json=SCHEMA, regex="a")

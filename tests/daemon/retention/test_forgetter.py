@@ -1,4 +1,4 @@
-"""`ingle forget` against a daemon that runs, and without one: no byte of what went is left."""
+"""`ingle forget` with and without a running daemon: no byte of the erased data is left."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def storing_backend(home: Path) -> Callable[[LoadSpec], LocalBackend]:
 
 
 def keep_chat(home: Path, word: str, created: float) -> str:
-    """A chat of the terminal with a title, a prompt and a draft; its id."""
+    """Store a chat of the TUI with a title, a prompt and a draft; returns its id."""
     store = open_history(home / "chats", lambda trouble: pytest.fail(trouble))
     chat = Chat(created=created)
     chat.settings.title = f"about the {word}"
@@ -60,7 +60,7 @@ def keep_chat(home: Path, word: str, created: float) -> str:
 
 
 async def fill(daemon: RunningDaemon, word: str) -> dict[str, str]:
-    """Leave a word at every place that the API keeps something; the ids."""
+    """Store a word everywhere the API stores something; returns the ids."""
     text = word + STORY
     answer = await daemon.tcp.post("/v1/responses", json={"model": "echo:1", "input": text})
     following = await daemon.tcp.post(
@@ -102,7 +102,7 @@ async def fill(daemon: RunningDaemon, word: str) -> dict[str, str]:
 
 
 async def forget(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
-    """What `ingle forget … --json` prints."""
+    """The output of `ingle forget … --json`."""
     capsys.readouterr()
     status = await asyncio.to_thread(main, ["forget", *arguments, "--yes", "--json"])
     captured = capsys.readouterr()
@@ -115,7 +115,7 @@ def counts(report: Any) -> dict[str, int]:
 
 
 @pytest.mark.slow
-async def test_all_is_gone_from_disk_and_memory(
+async def test_forget_all_erases_disk_and_memory(
     run_daemon: DaemonFactory,
     ingle_home: Path,
     traces: Traces,
@@ -164,7 +164,7 @@ async def test_all_is_gone_from_disk_and_memory(
         assert traces(NEW), "it goes on keeping what is new"
 
 
-async def test_a_conversation_of_responses_goes_whole_and_others_stay(
+async def test_forget_by_id_erases_the_whole_conversation_only(
     run_daemon: DaemonFactory,
     ingle_home: Path,
     traces: Traces,
@@ -175,13 +175,13 @@ async def test_a_conversation_of_responses_goes_whole_and_others_stay(
         report = await forget(capsys, "chat", old["following"], old["file"], old["batch"])
         assert counts(report) == {"responses": 2, "files": 1, "batches": 1}
         left = {path.split("/")[-2] for path in traces(OLD)}
-        assert left <= {"files"}, "the batch's result is a file of its own"
+        assert left <= {"files"}, "the batch's output is a separate file"
         assert (await daemon.tcp.get(f"/v1/responses/{old['response']}")).status_code == 404
         assert (await daemon.tcp.get(f"/v1/responses/{new['response']}")).status_code == 200
         assert (await daemon.tcp.get(f"/v1/files/{new['file']}")).status_code == 200
 
 
-async def test_what_only_a_loaded_model_holds_goes_with_its_process(
+async def test_forget_all_unloads_models(
     run_daemon: DaemonFactory, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async with run_daemon() as daemon:
@@ -193,7 +193,7 @@ async def test_what_only_a_loaded_model_holds_goes_with_its_process(
         assert daemon.services.manager.loaded() == []
 
 
-async def test_by_time(
+async def test_forget_before_and_since(
     run_daemon: DaemonFactory,
     ingle_home: Path,
     traces: Traces,
@@ -215,7 +215,7 @@ async def test_by_time(
         assert traces(NEW) == []
 
 
-async def test_one_chat_takes_what_was_computed_since_it_began(
+async def test_forgetting_a_chat_erases_kv_saved_since_it_began(
     run_daemon: DaemonFactory,
     ingle_home: Path,
     traces: Traces,
@@ -233,7 +233,7 @@ async def test_one_chat_takes_what_was_computed_since_it_began(
         assert traces(NEW), f"{other} is another chat"
 
 
-def test_without_a_daemon(
+def test_forget_without_a_daemon(
     ingle_home: Path, traces: Traces, capsys: pytest.CaptureFixture[str]
 ) -> None:
     keep_chat(ingle_home, OLD, time.time())
@@ -250,7 +250,7 @@ def test_without_a_daemon(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "status", "said"),
+    ("arguments", "status", "error_text"),
     [
         (["chat"], 2, "Which chat?"),
         (["chat", "nobody"], 1, "Nothing is stored for nobody."),
@@ -262,33 +262,31 @@ def test_without_a_daemon(
         (["--all"], 1, "Nothing was erased."),
     ],
 )
-def test_what_is_not_clear_erases_nothing(
+def test_ambiguous_arguments_erase_nothing(
     ingle_home: Path,
     traces: Traces,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
     arguments: list[str],
     status: int,
-    said: str,
+    error_text: str,
 ) -> None:
     keep_chat(ingle_home, OLD, time.time())
     monkeypatch.setattr("sys.stdin", io.StringIO())
     assert main(["forget", *arguments]) == status
-    assert said in capsys.readouterr().err
+    assert error_text in capsys.readouterr().err
     assert traces(OLD)
 
 
 @pytest.mark.parametrize(
     "body", [{}, {"all": True, "ids": ["x"]}, {"all": True, "places": ["/etc"]}, {"al": True}, 7]
 )
-async def test_the_api_refuses_what_is_not_clear(daemon: RunningDaemon, body: object) -> None:
+async def test_api_refuses_ambiguous_requests(daemon: RunningDaemon, body: object) -> None:
     answer = await daemon.unix.post("/ingle/v1/forget", json=body)
     assert answer.status_code == 400
 
 
-async def test_ids_that_look_like_paths_reach_no_file(
-    daemon: RunningDaemon, ingle_home: Path
-) -> None:
+async def test_path_like_ids_erase_no_file(daemon: RunningDaemon, ingle_home: Path) -> None:
     (ingle_home / "state").mkdir(exist_ok=True)
     bystander = ingle_home / "state/keys.json"
     bystander.write_text("{}")
@@ -299,12 +297,12 @@ async def test_ids_that_look_like_paths_reach_no_file(
 
 
 def unlisted(home: Path, places: list[Path]) -> list[Path]:
-    """The files of the home that lie at none of these places."""
+    """The files of the home that are below none of these places."""
     files = [path for path in home.rglob("*") if path.is_file()]
     return [path for path in files if not any(path.is_relative_to(place) for place in places)]
 
 
-async def test_the_list_names_every_file_of_the_home(
+async def test_list_covers_every_file_of_the_home(
     run_daemon: DaemonFactory, ingle_home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async with run_daemon(create_backend=storing_backend(ingle_home)) as daemon:
@@ -321,7 +319,7 @@ async def test_the_list_names_every_file_of_the_home(
         assert unlisted(ingle_home, [*folders, ingle_home / "runtime"]) == []
 
 
-async def test_what_was_kept_for_long_enough_goes_by_itself(
+async def test_expired_data_is_erased_automatically(
     run_daemon: DaemonFactory, ingle_home: Path, traces: Traces
 ) -> None:
     day = 86400.0
@@ -342,7 +340,7 @@ async def test_what_was_kept_for_long_enough_goes_by_itself(
         assert traces(NEW)
 
 
-async def test_a_batch_that_runs_is_cancelled_and_erased(
+async def test_running_batch_is_cancelled_and_erased(
     run_daemon: DaemonFactory, traces: Traces, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async with run_daemon(script={"reply": "word " * 2000, "step_seconds": 0.01}) as daemon:

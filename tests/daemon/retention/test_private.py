@@ -1,4 +1,4 @@
-"""Private requests to a real daemon with a real model leave no byte: not even where they fail."""
+"""Private requests to a real daemon and model write nothing to disk, not even when they fail."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ TOOL = {
 
 @dataclass
 class Served:
-    """A daemon as a process of its own, and what it printed."""
+    """A daemon in its own process, and its output."""
 
     process: subprocess.Popen[bytes]
     client: httpx.Client
@@ -44,7 +44,7 @@ class Served:
     output: Path
 
     def post(self, path: str, body: Any, status: int = 200) -> httpx.Response:
-        """Send one; fails unless it ends with that status."""
+        """Send a request, and check its status."""
         content = body if isinstance(body, bytes) else json.dumps(body).encode()
         answer = self.client.post(
             path, content=content, headers={"content-type": "application/json"}
@@ -96,8 +96,8 @@ def _wait(path: Path) -> None:
             time.sleep(0.02)
 
 
-def answer_everything(served: Served) -> None:
-    """The canary through every protocol, in every part of a request."""
+def send_requests_that_succeed(served: Served) -> None:
+    """Send the canary through every protocol, in every part of a request."""
     model, messages = served.model, [{"role": "system", "content": CANARY}]
     messages.append({"role": "user", "content": f"Say {CANARY}.", "name": CANARY})
     served.post(
@@ -150,8 +150,8 @@ def answer_everything(served: Served) -> None:
         assert reply.read()
 
 
-def fail_everywhere(served: Served) -> None:
-    """Requests that are refused, each with the canary where it could be quoted."""
+def send_requests_that_fail(served: Served) -> None:
+    """Requests that are refused, each with the canary where the error could quote it."""
     model = served.model
     served.post("/v1/chat/completions", f'{{"model": "{CANARY}'.encode(), 400)
     served.post("/v1/chat/completions", {"model": CANARY, "messages": []}, 400)
@@ -172,8 +172,8 @@ def fail_everywhere(served: Served) -> None:
     assert served.client.get(f"/v1/responses/{CANARY}").status_code == 404
 
 
-def lose_the_worker(served: Served) -> None:
-    """Kill the model's process while it answers."""
+def kill_the_worker(served: Served) -> None:
+    """Kill the worker while it generates."""
     body = {
         "model": served.model,
         "prompt": STORY,
@@ -190,17 +190,19 @@ def lose_the_worker(served: Served) -> None:
 
 
 @pytest.mark.slow
-def test_nothing_is_left(served: Served, ingle_home: Path, traces: Traces, tmp_path: Path) -> None:
-    answer_everything(served)
-    fail_everywhere(served)
-    lose_the_worker(served)
+def test_private_requests_write_nothing_to_disk(
+    served: Served, ingle_home: Path, traces: Traces, tmp_path: Path
+) -> None:
+    send_requests_that_succeed(served)
+    send_requests_that_fail(served)
+    kill_the_worker(served)
     served.post("/v1/completions", {"model": served.model, "prompt": CANARY, "max_tokens": 2})
     served.post("/ingle/v1/unload", {})
     served.post("/ingle/v1/shutdown", {}, 202)
     assert served.process.wait(30) == 0
     log = served.output.read_text()
-    assert '"route":"/v1/chat/completions","status":400' in log, "requests are told"
-    assert " failed: " in log, "and the death"
+    assert '"route":"/v1/chat/completions","status":400' in log, "requests are logged"
+    assert " failed: " in log, "and the death of the worker"
     assert CANARY not in log
     assert traces(CANARY) == []
     assert not list(ingle_home.glob("state/kv/*/*.kv"))
@@ -211,10 +213,10 @@ def test_nothing_is_left(served: Served, ingle_home: Path, traces: Traces, tmp_p
 
 
 @pytest.mark.slow
-def test_the_same_requests_leave_traces_where_they_are_not_private(
+def test_requests_that_are_not_private_are_found_on_disk(
     served: Served, ingle_home: Path, traces: Traces
 ) -> None:
-    """Else the search above would prove nothing."""
+    """Proves that the search in the test above finds something."""
     served.client.headers["Ingle-Private"] = "no"
     body = {"model": served.model, "input": STORY, "max_output_tokens": 16}
     served.post("/v1/responses", body)

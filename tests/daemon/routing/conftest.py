@@ -1,4 +1,4 @@
-"""A provider that is a real HTTP server on this machine, and writes down every byte it gets."""
+"""A provider that is a real HTTP server on this machine, and records every byte it receives."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ingle.backends.remote.remote_backend_factory import RemoteBackends
 
 @dataclass
 class Sink:
-    """Speaks OpenAI's chat completions; `received` is all that came over any connection."""
+    """Serves OpenAI's chat completions; `received` contains all bytes of all connections."""
 
     port: int = 0
     received: bytearray = field(default_factory=bytearray)
@@ -79,7 +79,7 @@ async def sink() -> AsyncGenerator[Sink]:
 
 @dataclass
 class SinkExits:
-    """Ways out that all lead to the sink, through real remote backends."""
+    """Egress whose only provider is the sink, through real remote backends."""
 
     sink: Sink
     refuses: str = ""
@@ -117,5 +117,5 @@ class SinkExits:
 
 @pytest.fixture
 def egress(sink: Sink) -> SinkExits:
-    """The way to the sink."""
+    """Egress to the sink."""
     return SinkExits(sink)

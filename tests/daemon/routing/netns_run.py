@@ -1,7 +1,7 @@
-"""Run in a network namespace of its own: a real daemon, a provider, canaries, and all packets.
+"""Run a real daemon and a provider in a network namespace, send canaries, and capture all packets.
 
-`python -P -m tests.daemon.routing.netns_run HOME MODEL CANARIES HARMLESS` prints JSON: how many
-packets and bytes went to the provider in each of two rounds, and what the ledger says.
+`python -P -m tests.daemon.routing.netns_run HOME MODEL CANARIES HARMLESS` prints JSON: the packets
+and bytes that went to the provider in each of two rounds, and the ledger's totals.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ import httpx
 from tests.daemon.routing.canaries import HARMLESS, canaries
 from tests.daemon.routing.conftest import Sink
 
-AT_ONCE = 8
+CONCURRENCY = 8
 SCRIPTED = "scripted"
-"""A daemon whose model answers from a script, for thousands of prompts."""
+"""A daemon with a scripted model, for thousands of prompts."""
 _SIOCGIFFLAGS, _SIOCSIFFLAGS, _IFF_UP = 0x8913, 0x8914, 1
 _ETH_P_ALL, _PACKET_OUTGOING = 3, 4
 
 
 class Sniffer(threading.Thread):
-    """Counts what goes to one TCP port over any interface: packets, and bytes in them."""
+    """Counts packets to one TCP port on any interface, and their bytes."""
 
     def __init__(self, port: int) -> None:
         super().__init__(daemon=True)
@@ -51,7 +51,7 @@ class Sniffer(threading.Thread):
                 packet, (_, _, kind, _, _) = self._socket.recvfrom(70_000)
             except TimeoutError:
                 continue
-            if kind == _PACKET_OUTGOING:  # loopback shows each packet going out and coming in
+            if kind == _PACKET_OUTGOING:  # loopback shows each packet twice: outgoing and incoming
                 self._take(packet[14:])
 
     def end(self) -> None:
@@ -76,7 +76,7 @@ class Sniffer(threading.Thread):
 
 
 def bodies(text: str) -> list[tuple[str, dict[str, Any]]]:
-    """One request of each protocol."""
+    """A request of each protocol."""
     chat = [{"role": "user", "content": text}]
     return [
         ("/v1/chat/completions", {"messages": chat, "max_tokens": 1}),
@@ -102,7 +102,7 @@ def bodies(text: str) -> list[tuple[str, dict[str, Any]]]:
 
 
 async def send(client: httpx.AsyncClient, prompts: list[tuple[int, str]]) -> Counter[str]:
-    """Ask all, a few at a time, each by the next protocol; the ways that they took."""
+    """Send all prompts concurrently, each by the next protocol; returns counts of the routes."""
     ways: Counter[str] = Counter()
     queue = iter(prompts)
 
@@ -111,12 +111,12 @@ async def send(client: httpx.AsyncClient, prompts: list[tuple[int, str]]) -> Cou
             every = bodies(text)
             path, body = every[number % len(every)]
             answer = await client.post(path, json={"model": "auto", **body})
-            # Some are longer than a scripted model's context, which only it is told.
+            # Some exceed the context of the scripted model, which only the local model reports.
             if answer.status_code not in (200, 400):
                 raise AssertionError(f"{path}: {answer.status_code} {answer.text[:300]}")
             ways[answer.headers["ingle-route"].partition(";")[0]] += 1
 
-    await asyncio.gather(*(work() for _ in range(AT_ONCE)))
+    await asyncio.gather(*(work() for _ in range(CONCURRENCY)))
     return ways
 
 
@@ -189,7 +189,7 @@ async def _rounds(
             for text in (f"{HARMLESS[number % len(HARMLESS)]}", marked[number % count][1])
         ]
         ways = await send(client, list(enumerate(mixed)))
-        async with asyncio.timeout(30):  # receipts are written behind the answer
+        async with asyncio.timeout(30):  # receipts are written after the answer
             while True:
                 totals = (await client.get("/ingle/v1/ledger/totals")).json()
                 if totals["bytes_out"] >= len(sink.received):

@@ -1,4 +1,4 @@
-"""`ingle serve` in everything but its models, which answer from a script.
+"""`ingle serve` with scripted models.
 
 `python -m tests.daemon.routing.scripted_serve`: the settings come from the environment.
 """

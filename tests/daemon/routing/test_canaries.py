@@ -1,4 +1,4 @@
-"""Not a byte leaves of what is routed local, by capture; the ledger has exactly what did leave."""
+"""Canaries: no byte of a local request is sent, and the ledger equals the captured packets."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[3]
 
 
 @pytest.mark.slow
-async def test_two_hundred_canaries_stay(
+async def test_200_canaries_stay_local(
     run_daemon: DaemonFactory, egress: SinkExits, sink: Sink
 ) -> None:
     async with run_daemon(egress=egress) as daemon:
@@ -30,35 +30,35 @@ async def test_two_hundred_canaries_stay(
             every = bodies(text)
             path, body = every[number % len(every)]
             answer: httpx.Response = await daemon.unix.post(path, json={"model": "auto", **body})
-            # Some are longer than the scripted model's context, which only it is told.
+            # Some exceed the context of the scripted model, which only the local model reports.
             assert answer.status_code in (200, 400), answer.text
             assert answer.headers["ingle-route"].startswith("local;"), text
     assert (sink.connections, bytes(sink.received)) == (0, b"")
 
 
 def in_namespace(home: Path, model: str, count: int, harmless: int) -> dict[str, Any]:
-    """The run in a namespace without any other network; skips where there are none."""
+    """Run in a namespace without any other network; skips if that is not possible."""
     if sys.platform != "linux" or shutil.which("unshare") is None:
         pytest.skip("network namespaces are Linux's, and made by unshare")
     namespace = ["unshare", "-n"] if os.geteuid() == 0 else ["unshare", "-rn"]
     if subprocess.run([*namespace, "true"], capture_output=True, check=False).returncode:
         pytest.skip("this machine lets nobody make a network namespace")
     module = "tests.daemon.routing.netns_run"
-    ran = subprocess.run(
+    done = subprocess.run(
         [*namespace, sys.executable, "-m", module, str(home), model, str(count), str(harmless)],
         cwd=ROOT,
         capture_output=True,
         check=False,
     )
-    assert ran.returncode == 0, ran.stderr.decode()[-3000:]
-    return json.loads(ran.stdout)
+    assert done.returncode == 0, done.stderr.decode()[-3000:]
+    return json.loads(done.stdout)
 
 
-def check(told: dict[str, Any], count: int) -> None:
-    """Nothing on any wire for what is local, and of the rest the same bytes in all three places."""
-    assert told["local"] == {"ways": {"local": count}, "connections": 0, "packets": 0, "bytes": 0}
-    assert told["others"] == {}
-    mixed = told["mixed"]
+def check(result: dict[str, Any], count: int) -> None:
+    """No packets for local requests; equal bytes in ledger, provider and capture for the others."""
+    assert result["local"] == {"ways": {"local": count}, "connections": 0, "packets": 0, "bytes": 0}
+    assert result["others"] == {}
+    mixed = result["mixed"]
     assert mixed["ways"]["cloud"] == mixed["connections"] == mixed["requests"] > 0
     assert mixed["leaked"] == []
     assert mixed["ledger"] == mixed["sink"] == mixed["wire"] > 0
@@ -67,10 +67,10 @@ def check(told: dict[str, Any], count: int) -> None:
 
 
 @pytest.mark.slow
-def test_ten_thousand_canaries_stay(tmp_path: Path) -> None:
+def test_10000_canaries_stay_local(tmp_path: Path) -> None:
     check(in_namespace(tmp_path / "h", SCRIPTED, 10_000, 500), 10_000)
 
 
 @pytest.mark.slow
-def test_canaries_stay_with_a_real_model(tmp_path: Path, smollm2_path: Path) -> None:
+def test_canaries_stay_local_with_a_real_model(tmp_path: Path, smollm2_path: Path) -> None:
     check(in_namespace(tmp_path / "h", str(smollm2_path), 100, 20), 100)

@@ -1,4 +1,4 @@
-"""Where a route prefers this machine: when it goes elsewhere all the same."""
+"""Escalation to a cloud model from a route that prefers the local one."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ valuable_length = 2000
 
 
 class HesitantBackend(LocalBackend):
-    """A local model that says how sure it is of its tokens."""
+    """A local model with a fixed logprob for all of its tokens."""
 
-    sureness = -0.05
+    logprob = -0.05
     cancelled = 0
 
     async def run(self, request: GenerateRequest, sink: EventSink) -> None:
@@ -50,7 +50,7 @@ class HesitantBackend(LocalBackend):
             for number in range(12):
                 logprobs = None
                 if request.logprobs is not None:
-                    logprobs = [TokenLogprobs(number, self.sureness)]
+                    logprobs = [TokenLogprobs(number, self.logprob)]
                 sink([Delta(request.id, 0, f"w{number} ", [number], logprobs)])
             sink([Finished(request.id, 0, FinishReason.STOP, 12)])
         except BaseException:
@@ -59,14 +59,14 @@ class HesitantBackend(LocalBackend):
 
 
 class SureBackend(HesitantBackend):
-    sureness = -0.05
+    logprob = -0.05
 
 
 class UnsureBackend(HesitantBackend):
-    sureness = -2.5
+    logprob = -2.5
 
 
-def make(kind: type[LocalBackend]) -> Any:
+def backend_factory(kind: type[LocalBackend]) -> Any:
     def create(spec: LoadSpec) -> LocalBackend:
         return kind(spec)
 
@@ -75,10 +75,10 @@ def make(kind: type[LocalBackend]) -> Any:
 
 @pytest.fixture
 async def daemons(run_daemon: DaemonFactory, egress: SinkExits) -> Any:
-    """Starts a daemon whose local model is of a kind, with the policy above."""
+    """Starts a daemon with the given kind of local model."""
 
     def start(kind: type[LocalBackend]) -> Any:
-        return run_daemon(egress=egress, create_backend=make(kind))
+        return run_daemon(egress=egress, create_backend=backend_factory(kind))
 
     return start
 
@@ -88,7 +88,7 @@ def chat(text: str) -> list[dict[str, str]]:
 
 
 async def ask(daemon: RunningDaemon, text: str, **more: Any) -> tuple[str, str]:
-    """The route, and all that was answered."""
+    """The route and the text of the response."""
     path = daemon.services.router.policy.path
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(POLICY)
@@ -98,7 +98,7 @@ async def ask(daemon: RunningDaemon, text: str, **more: Any) -> tuple[str, str]:
     return response.headers["ingle-route"], response.text
 
 
-async def test_a_sure_answer_stays(daemons: Any, sink: Sink) -> None:
+async def test_certain_answer_stays_local(daemons: Any, sink: Sink) -> None:
     async with daemons(SureBackend) as daemon:
         for stream in (False, True):
             route, text = await ask(daemon, HARMLESS, stream=stream)
@@ -110,7 +110,7 @@ async def test_a_sure_answer_stays(daemons: Any, sink: Sink) -> None:
     assert sink.connections == 0
 
 
-async def test_an_uncertain_answer_is_given_elsewhere(daemons: Any, sink: Sink) -> None:
+async def test_uncertain_answer_is_escalated(daemons: Any, sink: Sink) -> None:
     async with daemons(UnsureBackend) as daemon:
         for stream in (False, True):
             route, text = await ask(daemon, HARMLESS, stream=stream)
@@ -122,7 +122,7 @@ async def test_an_uncertain_answer_is_given_elsewhere(daemons: Any, sink: Sink) 
         route, text = await ask(daemon, HARMLESS)
         assert route == "local; model=echo:1; rule=fallback"
         assert "w11" in text
-        # What is sensitive stays, however uncertain the answer is.
+        # A sensitive request stays local, however uncertain the answer is.
         before = sink.connections
         route, text = await ask(daemon, CARD)
         assert route == "local; model=echo:1; rule=card=never"
@@ -130,7 +130,7 @@ async def test_an_uncertain_answer_is_given_elsewhere(daemons: Any, sink: Sink) 
         assert sink.connections == before
 
 
-async def test_a_valuable_task_goes_elsewhere(daemons: Any, sink: Sink) -> None:
+async def test_valuable_task_is_escalated(daemons: Any, sink: Sink) -> None:
     async with daemons(SureBackend) as daemon:
         route, _ = await ask(daemon, "How do tides work? Think hard.")
         assert route == "cloud; model=sink/big; rule=valuable"
@@ -152,7 +152,7 @@ async def test_a_valuable_task_goes_elsewhere(daemons: Any, sink: Sink) -> None:
         ("It will improve.", None, False),
     ],
 )
-def test_what_makes_a_task_valuable(text: str, effort: str | None, valuable: bool) -> None:
+def test_high_value_criteria(text: str, effort: str | None, valuable: bool) -> None:
     request = GenerateRequest(
         id="r",
         messages=[ChatMessage("user", text), ChatMessage("assistant", "think hard")],
@@ -165,7 +165,7 @@ def events(logprobs: Sequence[float]) -> list[Event]:
     return [Delta("r", 0, "x", [1], [TokenLogprobs(1, value)]) for value in logprobs]
 
 
-def test_surprise_is_the_mean_of_nats() -> None:
+def test_mean_surprisal() -> None:
     surprise = MeanSurprisal(4)
     surprise.take(events([-1.0, -3.0]))
     assert (surprise.mean, surprise.is_full) == (None, False)

@@ -1,4 +1,4 @@
-"""What each detector finds, and what only looks like it."""
+"""Identifiers that the structured detectors find, and text that only looks similar."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ FOUND: list[tuple[FindingKind, str, str]] = [
 
 
 @pytest.mark.parametrize(("kind", "span", "text"), FOUND, ids=[f"{k}-{s}" for k, s, _ in FOUND])
-def test_found(kind: FindingKind, span: str, text: str) -> None:
+def test_identifier_is_found(kind: FindingKind, span: str, text: str) -> None:
     assert (kind, span) in kinds(text)
 
 
@@ -200,5 +200,5 @@ def test_found(kind: FindingKind, span: str, text: str) -> None:
         "00000000-0000-0000-0000-000000000000",
     ],
 )
-def test_left_alone(text: str) -> None:
+def test_similar_text_is_not_found(text: str) -> None:
     assert kinds(text) == set()

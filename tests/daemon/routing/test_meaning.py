@@ -1,4 +1,4 @@
-"""How the detectors of names, topics and the personal do together; the numbers are floors."""
+"""Error rates of the name, topic and personal detectors on prompt sets."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ from ingle.daemon.routing.inspection.text_scanner import (
 
 READER = TextAnnotator()
 DETECTORS = prose_detectors(READER)
-# An error of the quick run is one prompt of a hundred; the full one is nearer to what is promised.
+# The quick run has few prompts, so that its limits are wider than those of the full run.
 FLOORS = {True: 0.10, False: 0.13}
 FULL_FLOORS = {True: 0.06, False: 0.10}
 
 
 @pytest.mark.parametrize("prompts", own_sets(each=1), ids=lambda one: f"{one.name} {one.sensitive}")
-def test_few_prompts_of_each_set_are_judged_wrong(prompts: Prompts) -> None:
+def test_error_rates_on_a_sample_of_each_set(prompts: Prompts) -> None:
     assert measure(prompts, make_scanner(OwnWords())).share <= FLOORS[prompts.sensitive]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("prompts", own_sets(), ids=lambda one: f"{one.name} {one.sensitive}")
-def test_hardly_any_prompt_of_the_whole_sets_is_judged_wrong(prompts: Prompts) -> None:
+def test_error_rates_on_the_full_sets(prompts: Prompts) -> None:
     rate = measure(prompts, make_scanner(OwnWords()))
     assert rate.share <= FULL_FLOORS[prompts.sensitive]
     assert rate.low <= rate.share <= rate.high
 
 
-def test_an_interval_is_over_groups() -> None:
+def test_confidence_interval_is_over_groups() -> None:
     assert interval([(0, 4)] * 30) == (0.0, 0.1)
     low, high = interval([(4, 4)] * 3 + [(0, 4)] * 27)
     assert low < 0.1 < high
@@ -54,21 +54,21 @@ def test_an_interval_is_over_groups() -> None:
         "The capital of France is Paris.",
     ],
 )
-def test_what_surrounds_a_chat_is_no_ones_life(text: str) -> None:
+def test_system_prompts_and_tools_are_not_personal(text: str) -> None:
     findings = [one for detector in DETECTORS for one in detector.find(text)]
     assert [one for one in findings if one.kind is not FindingKind.PLACE] == []
 
 
 @settings(deadline=None, max_examples=150)
 @given(st.text(max_size=300) | st.text("aA.é1 \n'-ßİ:,@$", max_size=300))
-def test_any_text_is_read_and_places_are_in_it(text: str) -> None:
+def test_findings_lie_within_any_text(text: str) -> None:
     for detector in DETECTORS:
         for finding in detector.find(text):
             assert 0 <= finding.start < finding.end <= len(text)
             assert 0 <= finding.certainty <= 1
 
 
-def test_what_was_read_is_forgotten() -> None:
+def test_forget_clears_the_annotation_cache() -> None:
     reader = TextAnnotator()
     text = "My name is Tuulikki Virtanen."
     scanner = Scanner(prose_detectors(reader)[:1], reader=reader)

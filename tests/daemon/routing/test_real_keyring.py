@@ -1,4 +1,4 @@
-"""Keys in GNOME's keyring, on a session bus of their own."""
+"""Provider keys in a real GNOME keyring, on a separate session bus."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = [
     ),
 ]
 
-KEEPS_AND_FORGETS = f"""
+SET_GET_REMOVE = f"""
 from pathlib import Path
 from ingle.daemon.routing.providers.provider_keys import ProviderKeys
 keys = ProviderKeys(Path("state").absolute())
@@ -33,7 +33,7 @@ print(keys.remove("acme"), keys.get("acme"))
 
 
 def run(folder: Path, daemon: str, program: str) -> list[str]:
-    """What the program prints beside a keyring that was started in this way."""
+    """The output of the program, beside a keyring that was started with the given command."""
     here = {"HOME": str(folder), "XDG_RUNTIME_DIR": str(folder), "XDG_DATA_HOME": str(folder)}
     gone = {"DISPLAY", "WAYLAND_DISPLAY", "DBUS_SESSION_BUS_ADDRESS"}
     environ = {name: text for name, text in os.environ.items() if name not in gone}
@@ -50,13 +50,13 @@ def run(folder: Path, daemon: str, program: str) -> list[str]:
     return done.stdout.splitlines()
 
 
-def test_the_key_is_kept_read_and_erased(tmp_path: Path) -> None:
+def test_key_is_set_read_and_removed(tmp_path: Path) -> None:
     unlocked = "printf pw | gnome-keyring-daemon --unlock --components=secrets"
-    lines = run(tmp_path, unlocked, KEEPS_AND_FORGETS)
+    lines = run(tmp_path, unlocked, SET_GET_REMOVE)
     assert lines == ["keyring", "True", "None", "False", "True None"]
 
 
-def test_where_the_keyring_is_locked_and_nobody_can_be_asked_it_is_a_file(tmp_path: Path) -> None:
+def test_locked_keyring_falls_back_to_the_file(tmp_path: Path) -> None:
     locked = "gnome-keyring-daemon --start --components=secrets"
-    lines = run(tmp_path, locked, KEEPS_AND_FORGETS)
+    lines = run(tmp_path, locked, SET_GET_REMOVE)
     assert lines == ["file", "True", "None", "True", "True None"]

@@ -1,4 +1,4 @@
-"""Explanations, yeses and taint, over HTTP."""
+"""Routing explanations, consent and taint over HTTP."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ async def daemon(run_daemon: DaemonFactory, egress: SinkExits) -> AsyncGenerator
         yield running
 
 
-def chat(*said: str) -> list[dict[str, str]]:
+def chat(*texts: str) -> list[dict[str, str]]:
     roles = ("user", "assistant")
-    return [{"role": roles[n % 2], "content": text} for n, text in enumerate(said)]
+    return [{"role": roles[n % 2], "content": text} for n, text in enumerate(texts)]
 
 
 async def explain(daemon: RunningDaemon, **body: Any) -> dict[str, Any]:
@@ -33,9 +33,9 @@ async def explain(daemon: RunningDaemon, **body: Any) -> dict[str, Any]:
     return response.json()
 
 
-async def ask(daemon: RunningDaemon, *said: str, **ingle: Any) -> str:
-    """The route that the answer took."""
-    body = {"model": "auto", "messages": chat(*said), "ingle": ingle}
+async def ask(daemon: RunningDaemon, *texts: str, **ingle: Any) -> str:
+    """The route of the response."""
+    body = {"model": "auto", "messages": chat(*texts), "ingle": ingle}
     response = await daemon.unix.post("/v1/chat/completions", json=body)
     assert response.status_code == 200, response.text
     return response.headers["ingle-route"]
@@ -47,13 +47,15 @@ def policy(daemon: RunningDaemon, text: str) -> None:
     path.write_text(text)
 
 
-async def test_an_explanation_says_what_was_found_and_where(
-    daemon: RunningDaemon, sink: Sink
-) -> None:
-    told = await explain(daemon, text=f"{CARD} {MAIL}")
-    assert (told["verdict"], told["rule"], told["class"]) == ("local", "card=never", "never")
-    assert (told["goes_to"], told["consents"]) == ("local", {})
-    found = {f["kind"]: f for f in told["findings"]}
+async def test_explanation_lists_findings_and_positions(daemon: RunningDaemon, sink: Sink) -> None:
+    explanation = await explain(daemon, text=f"{CARD} {MAIL}")
+    assert (explanation["verdict"], explanation["rule"], explanation["class"]) == (
+        "local",
+        "card=never",
+        "never",
+    )
+    assert (explanation["goes_to"], explanation["consents"]) == ("local", {})
+    found = {f["kind"]: f for f in explanation["findings"]}
     assert found["email"]["class"] == "redact"
     card = found["card"]
     assert (card["where"], card["class"]) == ("messages[0].content", "never")
@@ -69,43 +71,43 @@ async def test_an_explanation_says_what_was_found_and_where(
     assert sink.connections == 0
 
 
-async def test_without_a_provider_the_verdict_is_about_the_text(run_daemon: DaemonFactory) -> None:
+async def test_explanation_without_a_provider(run_daemon: DaemonFactory) -> None:
     async with run_daemon() as daemon:
-        told = await explain(daemon, text=HARMLESS)
-        assert (told["verdict"], told["goes_to"]) == ("cloud", "local")
-        assert "No provider is set up" in told["reason"]
+        explanation = await explain(daemon, text=HARMLESS)
+        assert (explanation["verdict"], explanation["goes_to"]) == ("cloud", "local")
+        assert "No provider is set up" in explanation["reason"]
         assert (await explain(daemon, text=MAIL))["verdict"] == "redact"
         assert (await explain(daemon, text=CARD))["verdict"] == "local"
 
 
-async def test_a_yes_to_placeholders(daemon: RunningDaemon, sink: Sink) -> None:
+async def test_consent_to_redaction(daemon: RunningDaemon, sink: Sink) -> None:
     assert await ask(daemon, MAIL) == "local; model=echo:1; rule=email=redact"
-    told = await explain(daemon, messages=chat(MAIL))
-    assert told["redacted"] == [
+    explanation = await explain(daemon, messages=chat(MAIL))
+    assert explanation["redacted"] == [
         {"where": "messages[0].content", "text": "Is [EMAIL_1] a valid address?"}
     ]
-    assert list(told["consents"]) == ["redact"]
-    token = told["consents"]["redact"]
+    assert list(explanation["consents"]) == ["redact"]
+    token = explanation["consents"]["redact"]
     sink.answer = "Yes, [EMAIL_1] is."
     body = {"model": "auto", "messages": chat(MAIL), "ingle": {"consent": token}}
     response = await daemon.unix.post("/v1/chat/completions", json=body)
-    # The conversation was answered here before, so that its mark asks for a yes: this is one.
+    # The local answer tainted the conversation, which requires consent: the token provides it.
     assert response.headers["ingle-route"].startswith("redact; model=sink/big")
     assert "Yes, anna@example.org is." in response.text
     assert b"anna" not in sink.received
     assert b"[EMAIL_1]" in sink.received
-    # It is for this text alone.
+    # The token is valid for this text only.
     assert "local" in await ask(daemon, MAIL + " Or tom@example.org.", consent=token)
     assert sink.connections == 1
 
 
-async def test_a_yes_goes_for_its_conversation(daemon: RunningDaemon, sink: Sink) -> None:
+async def test_consent_applies_to_its_conversation(daemon: RunningDaemon, sink: Sink) -> None:
     policy(daemon, '[classes]\nemail = "ask"\n')
-    told = await explain(daemon, messages=chat(MAIL), conversation="c1")
-    assert told["verdict"] == "ask"
-    assert sorted(told["consents"]) == ["cloud", "redact"]
-    yes = told["consents"]["cloud"]
-    assert "cloud" in await ask(daemon, MAIL, conversation="c1", consent=yes)
+    explanation = await explain(daemon, messages=chat(MAIL), conversation="c1")
+    assert explanation["verdict"] == "ask"
+    assert sorted(explanation["consents"]) == ["cloud", "redact"]
+    consent = explanation["consents"]["cloud"]
+    assert "cloud" in await ask(daemon, MAIL, conversation="c1", consent=consent)
     assert b"anna@example.org" in sink.received
     assert "cloud" in await ask(daemon, MAIL, "Done.", "And again?", conversation="c1")
     assert "local" in await ask(daemon, MAIL, "Done.", "And again?", conversation="c2")
@@ -113,24 +115,22 @@ async def test_a_yes_goes_for_its_conversation(daemon: RunningDaemon, sink: Sink
     assert sink.connections == 2
 
 
-async def test_what_never_leaves_needs_its_name_typed(daemon: RunningDaemon, sink: Sink) -> None:
-    told = await explain(daemon, messages=chat(CARD), model="sink/big", override="never")
-    token = told["consents"]["cloud"]
+async def test_override_of_never_applies_to_one_request(daemon: RunningDaemon, sink: Sink) -> None:
+    explanation = await explain(daemon, messages=chat(CARD), model="sink/big", override="never")
+    token = explanation["consents"]["cloud"]
     body = {"model": "sink/big", "messages": chat(CARD)}
     refused = await daemon.unix.post("/v1/chat/completions", json=body)
     assert refused.status_code == 403
     sent = await daemon.unix.post("/v1/chat/completions", json=body | {"ingle": {"consent": token}})
     assert sent.headers["ingle-route"].startswith("cloud; model=sink/big")
     assert b"4111 1111" in sink.received
-    # The next turn needs another one.
+    # The next turn needs another consent.
     next_turn = {"model": "sink/big", "messages": chat(CARD, "ok", "hi")}
     again = await daemon.unix.post("/v1/chat/completions", json=next_turn)
     assert again.status_code == 403
 
 
-async def test_redaction_without_asking_where_the_owner_says_so(
-    daemon: RunningDaemon, sink: Sink
-) -> None:
+async def test_redact_always_needs_no_consent(daemon: RunningDaemon, sink: Sink) -> None:
     policy(daemon, '[routes.work]\nredact = "always"\n')
     body = {"model": "work", "messages": chat(MAIL)}
     response = await daemon.unix.post("/v1/chat/completions", json=body)
@@ -139,33 +139,35 @@ async def test_redaction_without_asking_where_the_owner_says_so(
     assert "local" in await ask(daemon, MAIL)
 
 
-async def test_a_conversation_stays_tainted(daemon: RunningDaemon, sink: Sink) -> None:
+async def test_conversation_stays_tainted(daemon: RunningDaemon, sink: Sink) -> None:
     await ask(daemon, CARD, conversation="c1")
-    # The client dropped its history, and asks for a title of the rest.
+    # The client dropped its history, and asks for a title.
     assert "rule=taint" in await ask(daemon, "Give this a title.", conversation="c1")
     assert "cloud" in await ask(daemon, "Give this a title.", conversation="c2")
-    # Without a name it is known by what it goes on from, and by what was answered.
+    # Without a conversation id, it is recognised by its history and by quoted answers.
     long_answer = "Hello from the scripted model." + " And so on." * 3
     assert len(long_answer) > 40
-    told = await explain(daemon, messages=chat("hi"), conversation="c1")
-    assert (told["verdict"], told["tainted"]) == ("local", True)
+    explanation = await explain(daemon, messages=chat("hi"), conversation="c1")
+    assert (explanation["verdict"], explanation["tainted"]) == ("local", True)
     assert sink.connections == 1
 
 
-async def test_answers_to_what_is_sensitive_are_known_again(
+async def test_answers_to_sensitive_requests_are_tainted(
     run_daemon: DaemonFactory, egress: SinkExits, sink: Sink
 ) -> None:
     answer = "The quarterly numbers of Heron are better than anybody thought."
     async with run_daemon(egress=egress, script={"reply": answer}) as daemon:
         body = {"model": "auto", "messages": chat(CARD)}
-        said = await daemon.unix.post("/v1/chat/completions", json=body)
-        content = said.json()["choices"][0]["message"]["content"]
+        texts = await daemon.unix.post("/v1/chat/completions", json=body)
+        content = texts.json()["choices"][0]["message"]["content"]
         assert len(content) > 40
         assert "rule=taint" in await ask(daemon, f"Summarise this:\n{content}")
         assert sink.connections == 0
 
 
-async def test_routing_says_what_is_in_force(daemon: RunningDaemon, egress: SinkExits) -> None:
+async def test_routing_state_lists_routes_and_providers(
+    daemon: RunningDaemon, egress: SinkExits
+) -> None:
     policy(daemon, '[routes.work]\ncloud = "sink/small"\nprefer = "local"\ndescription = "x"\n')
     state = (await daemon.unix.get("/ingle/v1/routing")).json()
     assert state["enabled"]
@@ -181,6 +183,8 @@ async def test_routing_says_what_is_in_force(daemon: RunningDaemon, egress: Sink
 @pytest.mark.parametrize(
     "body", [{}, {"text": "a", "messages": []}, {"text": 3}, {"text": "a", "override": "all"}]
 )
-async def test_nonsense_is_refused(daemon: RunningDaemon, body: dict[str, Any]) -> None:
+async def test_invalid_explain_requests_are_refused(
+    daemon: RunningDaemon, body: dict[str, Any]
+) -> None:
     response = await daemon.unix.post("/ingle/v1/routing/explain", json=body)
     assert response.status_code in (400, 422)

@@ -1,4 +1,4 @@
-"""A key that is not for a cloud keeps its requests here, in every protocol."""
+"""API keys without access to remote models keep requests local, in every protocol."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def key_for(daemon: RunningDaemon, **limits: Any) -> dict[str, str]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("limits", [{"route": "local"}, {"models": ("echo*",)}], ids=str)
-async def test_auto_stays_here_and_a_providers_model_is_refused(
+async def test_restricted_key_stays_local_and_remote_models_are_refused(
     daemon: RunningDaemon, sink: Sink, limits: dict[str, Any]
 ) -> None:
     key = key_for(daemon, **limits)
@@ -49,7 +49,7 @@ async def test_auto_stays_here_and_a_providers_model_is_refused(
     assert sink.connections == 0
 
 
-async def test_a_key_for_a_providers_model_reaches_that_one(
+async def test_key_for_a_remote_model_reaches_only_that_model(
     daemon: RunningDaemon, sink: Sink
 ) -> None:
     key = key_for(daemon, models=("sink/*",))

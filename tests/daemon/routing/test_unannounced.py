@@ -1,4 +1,4 @@
-"""What no field's name or check digit announces: made-up codes, commands, columns, short words."""
+"""Identifiers without a check digit or field name: passwords in commands, columns and prose."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ def kinds(text: str) -> set[tuple[FindingKind, str]]:
     return {(finding.kind, text[finding.start : finding.end]) for finding in found}
 
 
-def _rows(kind: FindingKind, *rows: tuple[str, str]) -> list[tuple[FindingKind, str, str]]:
+def rows_of(kind: FindingKind, *rows: tuple[str, str]) -> list[tuple[FindingKind, str, str]]:
     return [(kind, span, text) for span, text in rows]
 
 
 FOUND = [
-    *_rows(
+    *rows_of(
         FindingKind.PASSWORD,
         ("Tr4ktor1987rot", "Zugang: Gast, Passwort Tr4ktor1987rot"),
         ("KqWxRtBnZpLs", "the password for the old printer is KqWxRtBnZpLs I think"),
@@ -45,7 +45,7 @@ FOUND = [
         ("{SSHA}" + "aB3/" * 9, "userPassword: {SSHA}" + "aB3/" * 9),
         ("s7Kq2pLx9w", "- name: DB_PASSWORD\n  value: s7Kq2pLx9w"),
     ),
-    *_rows(
+    *rows_of(
         FindingKind.API_KEY,
         ("q8Zr4Tn1Lw7Vb3Ks5Xd9", "la clave del API q8Zr4Tn1Lw7Vb3Ks5Xd9 caducó"),
         ("q8Zr4Tn1Lw7Vb3Ks5Xd9", '{"name": "APP_SECRET", "value": "q8Zr4Tn1Lw7Vb3Ks5Xd9"}'),
@@ -53,26 +53,26 @@ FOUND = [
         ("glrtr-" + "aB3_" * 6, "glrtr-" + "aB3_" * 6),
         ("sha256~" + "aB3" * 14 + "x", "oc login --token=sha256~" + "aB3" * 14 + "x"),
     ),
-    *_rows(
+    *rows_of(
         FindingKind.CONNECTION_STRING,
         (
             "jdbc:mariadb://db1/x?user=a&password=Wint7",
             "url: jdbc:mariadb://db1/x?user=a&password=Wint7",
         ),
     ),
-    *_rows(
+    *rows_of(
         FindingKind.CARD,
         ("4111-1111-1111-1111", "卡号是4111-1111-1111-1111,谢谢"),
         ("8600 3142 5364 7582", "kartam 8600 3142 5364 7582"),
         ("381", "4111 1111 1111 1111, on the back: 381"),
     ),
-    *_rows(
+    *rows_of(
         FindingKind.BANK_ACCOUNT,
         ("4471220983", "routing as before, account 4471220983"),
         ("20 1234 5678 9012 3456 7890 1234", "rachunek nr 20 1234 5678 9012 3456 7890 1234"),
         ("0044712209", "compte n° 0044712209"),
     ),
-    *_rows(
+    *rows_of(
         FindingKind.PASSPORT,
         ("CN48FK0RR", "Reisepassnummer CN48FK0RR, gültig"),
         ("NXP7KL2B4", "paspoort nr. NXP7KL2B4"),
@@ -84,12 +84,12 @@ FOUND = [
             "P<UTOERIKSSON<<ANNA<MARIA<<<<<<<<<<<<<<<<<<<\nL898902C36UTO7408122F1204159ZE184226B<<<<<10",
         ),
     ),
-    *_rows(
+    *rows_of(
         FindingKind.DRIVING_LICENCE,
         ("MORGA657054SM9IJ", "his licence: MORGA657054SM9IJ"),
         ("B072RRE2I55", "Führerschein-Nr. B072RRE2I55"),
     ),
-    *_rows(
+    *rows_of(
         FindingKind.NATIONAL_ID,
         ("1.020.304.050", "C.C. 1.020.304.050 de Cali"),
         ("123 456 788", "TAJ szám: 123 456 788"),
@@ -97,16 +97,16 @@ FOUND = [
         ("123456782", "תעודת זהות 123456782"),
         ("61101-1234567-1", "shanakhti card 61101-1234567-1"),
     ),
-    *_rows(
+    *rows_of(
         FindingKind.HEALTH_ID,
         ("1234-567-890-AB", "OHIP 1234-567-890-AB"),
     ),
-    *_rows(
+    *rows_of(
         FindingKind.TAX_ID,
         ("01234567890", "P. IVA 01234567890"),
         ("2345678901", "РНОКПП 2345678901"),
     ),
-    *_rows(
+    *rows_of(
         FindingKind.VEHICLE,
         ("AB-123-CD", "ma voiture immatriculée AB-123-CD"),
         ("ZH 123456", "Kontrollschild ZH 123456"),
@@ -115,7 +115,7 @@ FOUND = [
         ("AB12CDE", "the van outside, AB12CDE, blocks us"),
         ("MH12AB1234", "challan for MH12AB1234"),
     ),
-    *_rows(
+    *rows_of(
         FindingKind.DATE_OF_BIRTH,
         ("昭和60年3月5日", "生年月日:昭和60年3月5日"),
         ("1990. 3. 5.", "생년월일 1990. 3. 5."),
@@ -125,7 +125,7 @@ FOUND = [
         ("05.03.1990", "| Nr | Geburtsdatum |\n|---|---|\n| 7 | 05.03.1990 |"),
         ("1990-03-05", "INSERT INTO staff (name, dob) VALUES ('A (b), c', '1990-03-05');"),
     ),
-    *_rows(
+    *rows_of(
         FindingKind.FILE_PATH,
         (r"\\nas\homes\marie\tax 2023.pdf", r"open \\nas\homes\marie\tax 2023.pdf please"),
         ("/export/home/marie/x.tex", "see /export/home/marie/x.tex"),
@@ -135,7 +135,7 @@ FOUND = [
             "rm '/Users/marie/Library/Application Support/a.db'",
         ),
     ),
-    *_rows(
+    *rows_of(
         FindingKind.SECRET_PATH,
         ("/run/secrets/smtp", "cat /run/secrets/smtp"),
         ("~/.cargo/credentials.toml", "ls ~/.cargo/credentials.toml"),
@@ -143,13 +143,13 @@ FOUND = [
         ("lastpass_export.csv", "delete lastpass_export.csv"),
         ("/etc/ssh/ssh_host_rsa_key", "/etc/ssh/ssh_host_rsa_key"),
     ),
-    *_rows(FindingKind.MAC_ADDRESS, ("02f7.cb13.c48b", "link/ether 02f7.cb13.c48b brd")),
-    *_rows(FindingKind.PHONE, ("0501234567", "мій номер 0501234567")),
+    *rows_of(FindingKind.MAC_ADDRESS, ("02f7.cb13.c48b", "link/ether 02f7.cb13.c48b brd")),
+    *rows_of(FindingKind.PHONE, ("0501234567", "мій номер 0501234567")),
 ]
 
 
 @pytest.mark.parametrize(("kind", "span", "text"), FOUND, ids=[f"{k}-{t}" for k, _, t in FOUND])
-def test_found(kind: FindingKind, span: str, text: str) -> None:
+def test_unlabelled_identifier_is_found(kind: FindingKind, span: str, text: str) -> None:
     assert (kind, span) in kinds(text)
 
 
@@ -185,11 +185,11 @@ def test_found(kind: FindingKind, span: str, text: str) -> None:
         "how do kubeconfig contexts work?",
     ],
 )
-def test_not_found(text: str) -> None:
+def test_similar_text_is_not_found(text: str) -> None:
     assert kinds(text) == set()
 
 
-def test_a_names_of_examples_is_still_somebodys() -> None:
+def test_real_name_at_an_example_domain_is_found() -> None:
     assert kinds("mail maria.keller@example.com") == {
         (FindingKind.EMAIL, "maria.keller@example.com")
     }

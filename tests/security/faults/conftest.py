@@ -1,4 +1,4 @@
-"""A daemon in a process of its own, to be killed, starved and stopped; with scripted models."""
+"""A daemon in its own process with scripted models, to be killed, starved and stopped."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ...conftest import WriteSmallLlama
 
 PIECE = 1 << 16
-"""Bytes that a server of models sends at a time."""
+"""Bytes that the model server sends at a time."""
 
 SERVE = """
 import os, sys
@@ -69,7 +69,7 @@ sys.exit(main(["serve", "--port", os.environ["INGLE_TEST_PORT"]]))
 
 
 class FaultDaemon:
-    """`ingle serve` on a home; `script` None loads real files, named by their paths."""
+    """`ingle serve` on a home; with `script` None it loads real files, named by their paths."""
 
     def __init__(
         self,
@@ -110,12 +110,12 @@ class FaultDaemon:
             )
 
     def wait_until_up(self) -> float:
-        """Seconds until it answered; fails after twenty."""
+        """Wait for the first answer and return the seconds; fails after twenty."""
         began = time.monotonic()
         with self._connect() as client:
             while time.monotonic() < began + 20:
-                # A connection alone says little: what a killed daemon was starting may hold its
-                # socket for a moment.
+                # A connection alone is not enough: for a moment, a child of a killed daemon may
+                # hold its socket.
                 with suppress(httpx.TransportError):
                     if client.get("/health", timeout=5).status_code == 200:
                         return time.monotonic() - began
@@ -129,7 +129,7 @@ class FaultDaemon:
         self.process.wait()
 
     def restart(self) -> float:
-        """Start it again; seconds until it answered."""
+        """Start it again; returns the seconds until it answered."""
         self.http.close()
         self.process = self._spawn()
         seconds = self.wait_until_up()
@@ -137,7 +137,7 @@ class FaultDaemon:
         return seconds
 
     def start_and_kill(self, seconds: float) -> bool:
-        """Kill it so long after it was started again; whether it had made a new socket by then."""
+        """Start it, kill it after some seconds; whether it had created its socket by then."""
         self.http.close()
         before = self.socket.stat()
         self.process = self._spawn()
@@ -146,7 +146,7 @@ class FaultDaemon:
         return not self.socket.exists() or self.socket.stat() != before
 
     def stop(self) -> int:
-        """End it in order; its exit status."""
+        """Terminate it; returns its exit status."""
         self.http.close()
         self.process.send_signal(signal.SIGCONT)
         self.process.terminate()
@@ -161,7 +161,7 @@ class FaultDaemon:
         return httpx.Client(base_url="http://ingle", transport=transport, timeout=60)
 
     def models(self) -> list[dict[str, Any]]:
-        """What `ps` shows."""
+        """The models that `ps` shows."""
         return self.http.get("/ingle/v1/status").json()["models"]
 
     def worker(self) -> psutil.Process:
@@ -170,20 +170,20 @@ class FaultDaemon:
         return psutil.Process(model["pid"])
 
     def processor_seconds(self) -> float:
-        """What it has computed so far."""
+        """The CPU time used so far."""
         return sum(psutil.Process(self.process.pid).cpu_times()[:2])
 
     def descriptors(self) -> int:
-        """How many files the daemon has open."""
+        """The number of open file descriptors."""
         return psutil.Process(self.process.pid).num_fds()
 
     def zombies(self) -> list[psutil.Process]:
-        """Children that ended and were not collected."""
+        """Children that ended and were not reaped."""
         children = psutil.Process(self.process.pid).children(recursive=True)
         return [child for child in children if _is_zombie(child)]
 
     def until(self, condition: Callable[[], bool], seconds: float = 10.0) -> None:
-        """Wait until something is so."""
+        """Wait until a condition is true."""
         deadline = time.monotonic() + seconds
         while not condition():
             assert time.monotonic() < deadline
@@ -230,7 +230,7 @@ MakeDaemon = Callable[..., FaultDaemon]
 
 @pytest.fixture
 def make_daemon(tmp_path: Path) -> Iterator[MakeDaemon]:
-    """Starts daemons, each on a home of its own unless it is told one."""
+    """Starts daemons, each on a separate home unless one is given."""
     made: list[FaultDaemon] = []
 
     def make(
@@ -245,12 +245,12 @@ def make_daemon(tmp_path: Path) -> Iterator[MakeDaemon]:
 
 
 class ModelServer:
-    """Serves the models of a catalog on the loopback interface, in a second each, with ranges."""
+    """Serves a catalog's models on the loopback interface, slowly and with range requests."""
 
     def __init__(self, models: dict[str, bytes]) -> None:
         self.models = models
         self.starts: list[int] = []
-        """Where each request wanted to begin."""
+        """The first byte of each request's range."""
         owner = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -268,7 +268,7 @@ class ModelServer:
         self._thread.start()
 
     def catalog(self) -> str:
-        """The file that tells the daemon of them."""
+        """The catalog file that names the models."""
         text = 'default = "tiny"\n'
         for name, content in self.models.items():
             tag, digest = name.partition(":")[2], hashlib.sha256(content).hexdigest()
@@ -315,7 +315,7 @@ sources = [{{type = "url", url = "http://127.0.0.1:{self._server.server_port}/{n
 
 @pytest.fixture
 def models(tmp_path: Path, write_small_llama: WriteSmallLlama) -> Iterator[ModelServer]:
-    """Two models of some megabytes, `tiny:a` and `tiny:b`."""
+    """Two models of a few megabytes, `tiny:a` and `tiny:b`."""
     path = tmp_path / "m.gguf"
     contents = [write_small_llama(path, seed=seed, width=256).read_bytes() for seed in (1, 2)]
     server = ModelServer(dict(zip(("tiny:a", "tiny:b"), contents, strict=True)))

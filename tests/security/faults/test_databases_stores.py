@@ -1,4 +1,4 @@
-"""Every step of every store fails once: what was there stays, and the next attempt works."""
+"""Write errors in every step of every store: old data stays, and the next attempt succeeds."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ Fail = Callable[[str], None]
 
 @pytest.fixture
 def fail(monkeypatch: pytest.MonkeyPatch) -> Fail:
-    """Sets the failpoints of this process; with nothing, none."""
+    """Sets the failpoints of this process; an empty string removes them."""
 
-    def set_(rules: str) -> None:
+    def set_failpoints(rules: str) -> None:
         active = failpoints.Failpoints.parse(rules) if rules else None
         monkeypatch.setattr(failpoints, "ACTIVE", active)
 
-    return set_
+    return set_failpoints
 
 
 @pytest.mark.parametrize("error", ERRORS)
 @pytest.mark.parametrize("step", ["write", "sync", "rename"])
-def test_a_small_file_is_the_old_one_or_the_new_one(
+def test_atomic_write_leaves_the_old_or_the_new_file(
     tmp_path: Path, fail: Fail, step: str, error: str
 ) -> None:
     path = tmp_path / "keys.json"
@@ -56,7 +56,7 @@ def test_a_small_file_is_the_old_one_or_the_new_one(
 
 
 @pytest.mark.parametrize("step", ["write", "sync", "rename"])
-def test_a_download_is_visible_whole_or_not_at_all(tmp_path: Path, fail: Fail, step: str) -> None:
+def test_download_appears_completely_or_not_at_all(tmp_path: Path, fail: Fail, step: str) -> None:
     target = tmp_path / "model.gguf"
     for error, kind in (("ENOSPC", DiskFull), ("EIO", PullFailed)):
         with PartialFile(tmp_path / "model.gguf.partial") as partial:
@@ -78,7 +78,7 @@ def _finish(partial: PartialFile, target: Path) -> None:
     partial.publish(target)
 
 
-def test_a_result_that_could_not_be_written_is_no_result(tmp_path: Path, fail: Fail) -> None:
+def test_failed_write_of_a_batch_result_is_not_counted(tmp_path: Path, fail: Fail) -> None:
     results = ResultFile(tmp_path / "b.output.jsonl")
     line = ResultLine(id="1", custom_id="a", error=ResultError("x", "y"))
     fail("batch.result=error:ENOSPC@1")
@@ -91,9 +91,7 @@ def test_a_result_that_could_not_be_written_is_no_result(tmp_path: Path, fail: F
 
 
 @pytest.mark.parametrize("point", ["files.write", "files.commit", "atomic.write", "atomic.rename"])
-def test_a_file_that_could_not_be_kept_is_not_listed(
-    tmp_path: Path, fail: Fail, point: str
-) -> None:
+def test_failed_upload_is_not_listed(tmp_path: Path, fail: Fail, point: str) -> None:
     store = FileStore(tmp_path)
     fail(f"{point}=error:ENOSPC@1")
     with pytest.raises((StorageFull, OSError)):
@@ -114,7 +112,7 @@ def _keep(store: FileStore) -> UploadedFile:
 
 
 @pytest.mark.slow
-def test_a_response_that_cannot_be_stored_is_answered_and_told_once(
+def test_unstorable_response_is_answered_and_logged_once(
     make_daemon: MakeDaemon,
 ) -> None:
     daemon = make_daemon({"reply": "Here."}, failpoints="responses.write=error:ENOSPC@1")
@@ -157,10 +155,10 @@ results.close()
 @pytest.mark.parametrize("error", ["ENOSPC", "EIO"])
 @pytest.mark.parametrize("call", SYSTEM_CALLS)
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_whichever_system_call_fails_nothing_half_is_visible(
+def test_failing_system_call_leaves_no_partial_file(
     tmp_path: Path, program: str, call: str, error: str
 ) -> None:
-    """The Nth call fails, for each N until the program succeeds."""
+    """Let the Nth call fail, for every N until the program succeeds."""
     if shutil.which("strace") is None:
         pytest.skip("strace is not installed")
     new = {"file": b"new" * 1000, "pull": b"new" * 1000}.get(program)
@@ -183,9 +181,9 @@ def test_whichever_system_call_fails_nothing_half_is_visible(
         kept = folder / "kept"
         content = kept.read_bytes() if kept.exists() else b""
         if program == "results":
-            whole = ResultFile(kept).done if kept.exists() else set[str]()
-            assert whole in ({"a", "b"}, {"a"}, set())
-            assert done.returncode != 0 or whole == {"a", "b"}
+            done_ids = ResultFile(kept).done if kept.exists() else set[str]()
+            assert done_ids in ({"a", "b"}, {"a"}, set())
+            assert done.returncode != 0 or done_ids == {"a", "b"}
         else:
             assert content in (new, b"old" if program == "file" else b""), done.stderr
             assert done.returncode != 0 or content == new

@@ -1,4 +1,4 @@
-"""Clients that leave, hang and crowd: their places are free again, and others are answered."""
+"""Client disconnects at any moment, and thousands of slow clients: their resources are freed."""
 
 from __future__ import annotations
 
@@ -37,30 +37,30 @@ def busy(daemon: FaultDaemon) -> int:
 
 
 @pytest.mark.parametrize("count", [40, pytest.param(2000, marks=pytest.mark.slow)])
-def test_who_leaves_at_any_moment_frees_its_place(make_daemon: MakeDaemon, count: int) -> None:
+def test_disconnect_at_any_moment_frees_all_resources(make_daemon: MakeDaemon, count: int) -> None:
     daemon = make_daemon({"reply": "word " * 80, "step_seconds": 0.005})
-    asked = {"model": "echo:1", "prompt": "Hello", "max_tokens": 3}
-    assert daemon.http.post("/v1/completions", json=asked).status_code == 200
-    before, chance = daemon.descriptors(), random.Random(7)
+    body = {"model": "echo:1", "prompt": "Hello", "max_tokens": 3}
+    assert daemon.http.post("/v1/completions", json=body).status_code == 200
+    before, rng = daemon.descriptors(), random.Random(7)
     for _ in range(count):
         with connect(daemon) as client:
-            client.sendall((REQUEST + BODY)[: chance.choice([7, len(REQUEST) + 9, 10_000])])
-            if chance.random() < 0.7:
-                time.sleep(chance.random() * 0.03)
+            client.sendall((REQUEST + BODY)[: rng.choice([7, len(REQUEST) + 9, 10_000])])
+            if rng.random() < 0.7:
+                time.sleep(rng.random() * 0.03)
     daemon.until(lambda: busy(daemon) == 0)
     daemon.until(lambda: daemon.descriptors() <= before)
-    assert daemon.http.post("/v1/completions", json=asked).status_code == 200
+    assert daemon.http.post("/v1/completions", json=body).status_code == 200
     assert "Traceback" not in daemon.log.read_text()
 
 
 @pytest.mark.slow  # two hundred are in tests/security/test_socket_crowds.py
-def test_thousands_of_slow_clients_keep_nobody_out_for_good(make_daemon: MakeDaemon) -> None:
+def test_daemon_recovers_from_thousands_of_slow_clients(make_daemon: MakeDaemon) -> None:
     daemon = make_daemon({"reply": "Here."})
     before = daemon.descriptors()
     crowd: list[socket.socket] = []
     try:
         for _ in range(3000):
-            with suppress(OSError):  # too many: it was told so
+            with suppress(OSError):  # refused, since there are too many
                 crowd.append(connect(daemon))
                 crowd[-1].sendall(REQUEST[:30])
             if len(crowd) % 50 == 0:

@@ -1,4 +1,4 @@
-"""Each way to die, at each moment of a real worker's life, streamed or not."""
+"""Worker deaths by every signal at every stage of a real worker's life, streamed or not."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ MOMENTS = {
     "decode": "worker.decode=signal:{}@3",
     "idle": "",
 }
-CELLS = [
+CASES = [
     (name, moment, stream) for name in SIGNALS for moment in MOMENTS for stream in (True, False)
 ]
-HERE = (("SEGV", "prefill", False),)
-TELLS_WITHIN = 1.0
-"""Seconds after a death in which its client must hear of it; with no other load on the machine."""
+NOT_SLOW = (("SEGV", "prefill", False),)
+REPORT_SECONDS = 1.0
+"""Seconds within which a death is reported to its client, without other load on the machine."""
 
 
-def cells() -> list[Any]:
-    return [pytest.param(*c, marks=() if c in HERE else pytest.mark.slow) for c in CELLS]
+def cases() -> list[Any]:
+    return [pytest.param(*c, marks=() if c in NOT_SLOW else pytest.mark.slow) for c in CASES]
 
 
 def ask(daemon: FaultDaemon, model: Path, *, stream: bool) -> tuple[int, str]:
@@ -41,8 +41,8 @@ def ask(daemon: FaultDaemon, model: Path, *, stream: bool) -> tuple[int, str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "moment", "stream"), cells())
-def test_one_death_costs_one_answer_at_most(
+@pytest.mark.parametrize(("name", "moment", "stream"), cases())
+def test_worker_death_fails_at_most_one_request(
     make_daemon: MakeDaemon,
     smollm2_path: Path,
     tmp_path: Path,
@@ -59,12 +59,12 @@ def test_one_death_costs_one_answer_at_most(
         os.kill(worker.pid, getattr(signal, f"SIG{name}"))
         daemon.until(lambda: daemon.models()[0]["state"] == "failed")
         assert name in daemon.models()[0]["error"]
-        assert daemon.descriptors() < before  # its pipes are gone
+        assert daemon.descriptors() < before  # its pipes are closed
         assert daemon.models()[0]["pid"] is None
     status, text = ask(daemon, smollm2_path, stream=stream)
     assert status == 200
-    told = f"SIG{name}" in text
-    assert told is (moment == "decode" and stream)
+    reported = f"SIG{name}" in text
+    assert reported is (moment == "decode" and stream)
     assert ask(daemon, smollm2_path, stream=stream)[0] == 200
     baseline = daemon.descriptors()
     assert ask(daemon, smollm2_path, stream=stream)[0] == 200
@@ -77,7 +77,7 @@ def test_one_death_costs_one_answer_at_most(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SIGNALS)
-def test_a_client_hears_of_a_death_within_a_second(
+def test_worker_death_is_reported_within_a_second(
     make_daemon: MakeDaemon, smollm2_path: Path, name: str
 ) -> None:
     daemon = make_daemon()
@@ -90,4 +90,4 @@ def test_a_client_hears_of_a_death_within_a_second(
         os.kill(daemon.worker().pid, getattr(signal, f"SIG{name}"))
         while "error" not in next(lines):
             continue
-    assert time.monotonic() - killed < TELLS_WITHIN
+    assert time.monotonic() - killed < REPORT_SECONDS

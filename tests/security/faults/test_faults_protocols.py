@@ -1,4 +1,4 @@
-"""A worker's death as each protocol's client sees it: an error of its shape, or nothing at all."""
+"""Worker deaths as seen by the clients of each protocol: a retry, or an error in its shape."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ import pytest
 if TYPE_CHECKING:
     from .conftest import FaultDaemon, MakeDaemon
 
-SAY = [{"role": "user", "content": "Say it."}]
+MESSAGES = [{"role": "user", "content": "Say it."}]
 REPLY = "An answer that is a little longer than its first words."
 
 Request = tuple[str, dict[str, Any]]
-OpenAI: Request = ("/v1/chat/completions", {"model": "echo:1", "messages": SAY})
+OpenAI: Request = ("/v1/chat/completions", {"model": "echo:1", "messages": MESSAGES})
 PROTOCOLS: dict[str, Request] = {
     "openai": OpenAI,
     "completions": ("/v1/completions", {"model": "echo:1", "prompt": "Say it."}),
     "responses": ("/v1/responses", {"model": "echo:1", "input": "Say it."}),
-    "anthropic": ("/v1/messages", {"model": "echo:1", "messages": SAY, "max_tokens": 100}),
-    "ollama": ("/api/chat", {"model": "echo:1", "messages": SAY}),
+    "anthropic": ("/v1/messages", {"model": "echo:1", "messages": MESSAGES, "max_tokens": 100}),
+    "ollama": ("/api/chat", {"model": "echo:1", "messages": MESSAGES}),
     "llama.cpp": ("/completion", {"model": "echo:1", "prompt": "Say it.", "n_predict": 100}),
-    "lm_studio": ("/api/v0/chat/completions", {"model": "echo:1", "messages": SAY}),
+    "lm_studio": ("/api/v0/chat/completions", {"model": "echo:1", "messages": MESSAGES}),
 }
 
 
 def error_of(protocol: str, body: dict[str, Any]) -> str:
-    """The sentence in an error of this protocol's shape."""
+    """The message of an error in this protocol's shape."""
     if protocol == "ollama":
         return body["error"]
     if protocol == "anthropic":
@@ -46,27 +46,29 @@ def error_of(protocol: str, body: dict[str, Any]) -> str:
 
 
 def data_of(text: str) -> list[dict[str, Any]]:
-    """Every JSON object of a stream, server-sent events or lines."""
+    """Every JSON object of a stream of server-sent events or lines."""
     lines = [line.removeprefix("data: ") for line in text.splitlines()]
     return [json.loads(line) for line in lines if line.startswith("{")]
 
 
 def ask(daemon: FaultDaemon, protocol: str, *, stream: bool) -> tuple[int, str]:
-    """The status and all of the answer's text."""
+    """The status and the whole body of the response."""
     path, body = PROTOCOLS[protocol]
     answer = daemon.http.post(path, json={**body, "stream": stream})
     return answer.status_code, answer.text
 
 
-def marked(*here: tuple[str, bool]) -> list[Any]:
-    """Each protocol, streamed or not; all but a few are for the nightly run."""
+def cases(*not_slow: tuple[str, bool]) -> list[Any]:
+    """Each protocol, streamed or not; all but the given cases are marked slow."""
     every = [(name, stream) for name in PROTOCOLS for stream in (True, False)]
-    return [pytest.param(*case, marks=() if case in here else pytest.mark.slow) for case in every]
+    return [
+        pytest.param(*case, marks=() if case in not_slow else pytest.mark.slow) for case in every
+    ]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("protocol", "stream"), marked(("openai", True)))
-def test_a_death_before_the_first_word_is_not_seen(
+@pytest.mark.parametrize(("protocol", "stream"), cases(("openai", True)))
+def test_worker_death_before_the_first_token_is_retried(
     make_daemon: MakeDaemon, tmp_path: Path, protocol: str, stream: bool
 ) -> None:
     once = f"worker.prefill=signal:SEGV,once:{tmp_path / 'once'}"
@@ -82,8 +84,8 @@ def test_a_death_before_the_first_word_is_not_seen(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("protocol", "stream"), marked(("anthropic", True)))
-def test_a_death_in_the_middle_ends_a_stream_with_an_error_and_no_whole_answer(
+@pytest.mark.parametrize(("protocol", "stream"), cases(("anthropic", True)))
+def test_worker_death_during_decode_ends_a_stream_with_an_error(
     make_daemon: MakeDaemon, tmp_path: Path, protocol: str, stream: bool
 ) -> None:
     once = f"worker.decode=signal:ABRT@6,once:{tmp_path / 'once'}"
@@ -98,8 +100,8 @@ def test_a_death_in_the_middle_ends_a_stream_with_an_error_and_no_whole_answer(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("protocol", "stream"), marked(("ollama", False)))
-def test_a_request_that_kills_twice_is_told_so_in_the_protocols_words(
+@pytest.mark.parametrize(("protocol", "stream"), cases(("ollama", False)))
+def test_second_worker_death_is_an_error_in_the_protocols_shape(
     make_daemon: MakeDaemon, protocol: str, stream: bool
 ) -> None:
     daemon = make_daemon({"reply": REPLY}, failpoints="worker.prefill=signal:BUS")
@@ -115,11 +117,11 @@ def test_a_request_that_kills_twice_is_told_so_in_the_protocols_words(
 
 
 @pytest.mark.slow
-def test_too_many_deaths_are_a_quarantine_that_is_told_and_lifted(make_daemon: MakeDaemon) -> None:
+def test_repeated_deaths_quarantine_the_model_until_unload(make_daemon: MakeDaemon) -> None:
     daemon = make_daemon({"reply": REPLY, "kills": "deadly"})
     deadly = {"model": "echo:1", "prompt": "deadly", "max_tokens": 9}
     assert daemon.http.post("/v1/completions", json=deadly).status_code == 503
-    quarantined = daemon.http.post("/v1/completions", json=deadly)  # the third death, and no more
+    quarantined = daemon.http.post("/v1/completions", json=deadly)  # the third and last death
     assert quarantined.status_code == 503
     assert quarantined.json()["error"]["code"] == "model_quarantined"
     assert 0 < int(quarantined.headers["retry-after"]) <= 60
@@ -141,15 +143,17 @@ def test_too_many_deaths_are_a_quarantine_that_is_told_and_lifted(make_daemon: M
 
 
 @pytest.mark.slow
-def test_who_waits_beside_a_deadly_request_gets_an_answer(make_daemon: MakeDaemon) -> None:
+def test_requests_beside_a_deadly_request_are_retried(make_daemon: MakeDaemon) -> None:
     daemon = make_daemon({"reply": REPLY, "kills": "deadly", "step_seconds": 0.05})
     statuses: dict[str, list[int]] = {"deadly": [], "harmless": []}
 
-    def one(prompt: str) -> None:
+    def send(prompt: str) -> None:
         body = {"model": "echo:1", "prompt": prompt, "max_tokens": 30}
         statuses[prompt].append(daemon.http.post("/v1/completions", json=body).status_code)
 
-    threads = [threading.Thread(target=one, args=(name,)) for name in ["harmless"] * 6 + ["deadly"]]
+    threads = [
+        threading.Thread(target=send, args=(name,)) for name in ["harmless"] * 6 + ["deadly"]
+    ]
     for thread in threads[:-1]:
         thread.start()
     daemon.until(lambda: any(model["running"] == 6 for model in daemon.models()))

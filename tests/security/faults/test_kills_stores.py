@@ -1,4 +1,4 @@
-"""kill -9 of what writes stores: chats while migrated and written, marks, keys and the ledger."""
+"""kill -9 of processes that write stores: chats and their migration, taint marks, keys, ledger."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from ingle.tui.history.history_store import open_history
 
 LIVES_OF_A_HOME = 20
 ROWS = 20_000
-"""What a step to a later version writes: some tens of milliseconds."""
+"""Rows written by a migration step, which takes some tens of milliseconds."""
 
 CHILD = """
 import functools, itertools, json, os, secrets, sys, threading
@@ -43,7 +43,7 @@ from ingle.tui.history.history_store import open_history
 
 home, version, rows = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
 
-def say(*what):
+def report(*what):
     os.write(1, json.dumps(what).encode() + b"\\n")
 
 def step(number, connection):
@@ -56,10 +56,10 @@ def step(number, connection):
 def chats():
     steps = (*schema.STEPS, *(functools.partial(step, n) for n in range(version)))
     database.migrate = functools.partial(schema.migrate, steps=steps)
-    store = open_history(home / "chats", lambda text: say("trouble", text))
-    say("opens")
+    store = open_history(home / "chats", lambda text: report("trouble", text))
+    report("opens")
     store.recent()
-    say("opened")
+    report("opened")
     chat = Chat()
     store.add_chat(chat)
     for number in itertools.count():
@@ -68,13 +68,13 @@ def chats():
         answer = chat.add(Message(role="assistant", parent=prompt.id))
         store.add_message(chat.id, answer)
         assert store.flush(10)
-        say("message", chat.id, prompt.id, prompt.content)
+        report("message", chat.id, prompt.id, prompt.content)
         text = ""
         for piece in range(10):
             text += f"{number}.{piece} "
             store.append(answer.id, f"{number}.{piece} ")
             assert store.flush(10)
-            say("message", chat.id, answer.id, text)
+            report("message", chat.id, answer.id, text)
         store.end_message(answer.id, "answered", MessageFacts())
 
 def marks():
@@ -82,16 +82,16 @@ def marks():
     while True:
         trace = secrets.token_bytes(32)
         store.mark([trace], Sensitivity.NEVER)
-        say("mark", trace.hex())
+        report("mark", trace.hex())
 
 def keys():
     store, before = KeyStore(home / "state/keys.json"), None
     while True:
         record, _ = store.create()
-        say("key", record.id)
+        report("key", record.id)
         if before:
             store.revoke(before)
-            say("revoked", before)
+            report("revoked", before)
         before = record.id
 
 def ledger():
@@ -99,21 +99,21 @@ def ledger():
     clearance = Clearance(digest="0", provider="p", model="m", verdict="cloud", rule="r")
     while True:
         intent = ledger.intend(clearance, BudgetReservation(tokens=1, cost=None, currency="USD"))
-        say("intent", intent.seq)
+        report("intent", intent.seq)
 
 for way in (chats, marks, keys, ledger):
     threading.Thread(target=way).start()
-say("begins")
+report("begins")
 """
 
 
 class Home:
-    """The stores of one home over some lives of a program that writes all of them."""
+    """The stores of one home over several lives of a program that writes all of them."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.version = 0
-        """Steps beyond those of today; each life but the first finds an older version's chats."""
+        """Additional migration steps; each life but the first finds an older version's chats."""
         self.messages: dict[str, tuple[str, str]] = {}
         self.marks: list[str] = []
         self.keys: set[str] = set()
@@ -121,47 +121,50 @@ class Home:
         self.count = 0
         self.migrations_cut = 0
 
-    def live(self, seconds: float, *, long: bool) -> None:
-        """Kill the program so long after it began, or kept a message, and look at everything."""
+    def run_and_kill(self, seconds: float, *, after_message: bool) -> None:
+        """Kill the program some seconds after it started or stored a message, and check all."""
         command = [sys.executable, "-P", "-c", CHILD, self.folder, str(self.version), str(ROWS)]
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as child:
             assert child.stdout is not None
             assert child.stderr is not None
             lines = [child.stdout.readline()]
-            while long and not lines[-1].startswith(b'["message"'):
+            while after_message and not lines[-1].startswith(b'["message"'):
                 assert lines[-1]
                 lines.append(child.stdout.readline())
             time.sleep(seconds)
             child.kill()
             lines += child.stdout.readlines()
-            assert child.stderr.read() == b""  # no traceback, whatever the life before left
-        said: dict[str, list[Any]] = {}
+            assert (
+                child.stderr.read() == b""
+            )  # no traceback, in whatever state the stores were left
+        acknowledged: dict[str, list[Any]] = {}
         for line in lines:
-            kind, *what = json.loads(line)  # a line is written in one piece
-            said.setdefault(kind, []).append(what)
-        self.count += sum(map(len, said.values()))
-        assert "trouble" not in said
-        self._check_chats(said)
-        self._check_marks([one for (one,) in said.get("mark", [])])
+            kind, *what = json.loads(line)  # lines are written atomically
+            acknowledged.setdefault(kind, []).append(what)
+        self.count += sum(map(len, acknowledged.values()))
+        assert "trouble" not in acknowledged
+        self._check_chats(acknowledged)
+        self._check_marks([one for (one,) in acknowledged.get("mark", [])])
         self._check_keys(
-            [one for (one,) in said.get("key", [])], [one for (one,) in said.get("revoked", [])]
+            [one for (one,) in acknowledged.get("key", [])],
+            [one for (one,) in acknowledged.get("revoked", [])],
         )
-        self.intents |= {one for (one,) in said.get("intent", [])}
+        self.intents |= {one for (one,) in acknowledged.get("intent", [])}
 
-    def _check_chats(self, said: dict[str, list[Any]]) -> None:
-        version, wanted = self._version_of_chats(), len(STEPS) + self.version
-        assert version in (wanted, wanted - 1 if self.version else 0)
-        assert version == wanted or "opened" not in said
-        self.migrations_cut += "opens" in said and "opened" not in said
-        for chat, message, text in said.get("message", []):
+    def _check_chats(self, acknowledged: dict[str, list[Any]]) -> None:
+        version, expected = self._version_of_chats(), len(STEPS) + self.version
+        assert version in (expected, expected - 1 if self.version else 0)
+        assert version == expected or "opened" not in acknowledged
+        self.migrations_cut += "opens" in acknowledged and "opened" not in acknowledged
+        for chat, message, text in acknowledged.get("message", []):
             self.messages[message] = (chat, text)
         if version:
             self._read_chats(version)
-        if version == wanted:
+        if version == expected:
             self.version += 1
 
     def _version_of_chats(self) -> int:
-        """Of tables that are whole: those of the last step, and none of another."""
+        """The version, after checking that the tables are those of its last step only."""
         path = self.folder / "chats/history.db"
         if not path.exists():
             return 0
@@ -177,9 +180,9 @@ class Home:
         return version
 
     def _read_chats(self, version: int) -> None:
-        """What the chat itself reads of it."""
+        """Check the messages by reading them through the history store."""
         before = database.migrate
-        database.migrate = partial(migrate, steps=[*STEPS] + [_none] * (version - len(STEPS)))
+        database.migrate = partial(migrate, steps=[*STEPS] + [_no_step] * (version - len(STEPS)))
         store = open_history(self.folder / "chats", pytest.fail)
         try:
             for name in {chat for chat, _ in self.messages.values()}:
@@ -202,12 +205,12 @@ class Home:
 
     def _check_keys(self, made: list[str], revoked: list[str]) -> None:
         there = {record.id for record in KeyStore(self.folder / "state/keys.json").list()}
-        self.keys |= set(made[-1:])  # no life takes its last one back
+        self.keys |= set(made[-1:])  # the last key of a life is not revoked
         assert there.isdisjoint(revoked)
         assert self.keys <= there
 
-    def check_whole(self) -> None:
-        """All of it, from beginning to end."""
+    def check_everything(self) -> None:
+        """Check the ledger, the databases and all marks."""
         ledger = Ledger(self.folder / "ledger", self.folder / "state/ledger-head.json")
         assert self.intents <= {entry.seq for entry in ledger.entries()}
         assert verify(ledger).problems == []
@@ -222,23 +225,23 @@ class Home:
         self._check_marks([])
 
 
-def _none(connection: sqlite3.Connection) -> None:
-    """Stands for a step that was made."""
+def _no_step(connection: sqlite3.Connection) -> None:
+    """Stands for a completed step."""
 
 
 @pytest.mark.parametrize("kills", [5, pytest.param(1000, marks=pytest.mark.slow)])
-def test_what_a_store_acknowledged_is_there(tmp_path: Path, kills: int) -> None:
+def test_kills_lose_no_acknowledged_writes(tmp_path: Path, kills: int) -> None:
     seed = random.randrange(2**32)
     print(f"seed {seed}")
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     homes: list[Home] = []
     for number in range(kills):
         if number % LIVES_OF_A_HOME == 0:
             homes.append(Home(tmp_path / f"h{len(homes)}"))
         last = number + 1 in (kills, len(homes) * LIVES_OF_A_HOME)
-        homes[-1].live(chance.uniform(0.0, 0.4), long=last)
+        homes[-1].run_and_kill(rng.uniform(0.0, 0.4), after_message=last)
         if last:
-            homes[-1].check_whole()
+            homes[-1].check_everything()
     cut, count = sum(h.migrations_cut for h in homes), sum(h.count for h in homes)
-    print(f"{kills} kills, {cut} in a migration of chats; {count} things said, and none lost")
+    print(f"{kills} kills, {cut} in a migration of chats; {count} acknowledgements, none lost")
     assert kills < 100 or cut > kills / 20

@@ -1,4 +1,4 @@
-"""Starting where something is in the way: taken, stale, full, or not to be written."""
+"""Startup with conflicts: busy port, stale files, read-only home, full disk, few descriptors."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from .conftest import MakeDaemon, ModelServer
 
 INGLE = str(Path(sysconfig.get_path("scripts")) / "ingle")
-TAKEN = 3
+EXIT_ALREADY_RUNNING = 3
 UNSHARE = ("unshare", "--mount", "--map-root-user", "--user")
 
 
@@ -33,7 +33,7 @@ def serve(home: Path, *arguments: str) -> subprocess.Popen[str]:
     )
 
 
-def end(processes: list[subprocess.Popen[str]]) -> None:
+def kill_all(processes: list[subprocess.Popen[str]]) -> None:
     for process in processes:
         process.kill()
         process.communicate()
@@ -41,7 +41,7 @@ def end(processes: list[subprocess.Popen[str]]) -> None:
 
 @pytest.mark.slow  # four at once are in tests/daemon/server/test_daemon_server.py
 @pytest.mark.parametrize(("count", "rounds"), [(20, 10)])
-def test_of_many_starts_one_lives_and_the_others_say_so_and_exit_with_3(
+def test_concurrent_starts_leave_one_daemon_and_the_others_exit_with_3(
     tmp_path: Path, count: int, rounds: int
 ) -> None:
     for number in range(rounds):
@@ -55,28 +55,30 @@ def test_of_many_starts_one_lives_and_the_others_say_so_and_exit_with_3(
             assert len(alive) == 1
             for process in processes:
                 if process is not alive[0]:
-                    assert process.returncode == TAKEN
+                    assert process.returncode == EXIT_ALREADY_RUNNING
                     assert process.stderr is not None
-                    complaint = process.stderr.read()
-                    assert "ingle" in complaint
-                    assert "Traceback" not in complaint
+                    error_output = process.stderr.read()
+                    assert "ingle" in error_output
+                    assert "Traceback" not in error_output
         finally:
-            end(processes)
+            kill_all(processes)
 
 
-def test_a_taken_port_is_told_with_its_owner_and_exits_with_3(tmp_path: Path) -> None:
+def test_busy_port_error_names_its_process_and_exits_with_3(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         process = serve(tmp_path / "h", "--port", str(port))
-        _, complaint = process.communicate(timeout=30)
-    assert process.returncode == TAKEN
-    assert str(port) in complaint
-    assert f"process {os.getpid()}" in complaint
-    assert "--port 0" in complaint
+        _, error_output = process.communicate(timeout=30)
+    assert process.returncode == EXIT_ALREADY_RUNNING
+    assert str(port) in error_output
+    assert f"process {os.getpid()}" in error_output
+    assert "--port 0" in error_output
 
 
 @pytest.mark.slow
-def test_what_a_dead_daemon_left_is_in_nobodys_way(make_daemon: MakeDaemon, tmp_path: Path) -> None:
+def test_stale_lock_and_socket_do_not_prevent_a_start(
+    make_daemon: MakeDaemon, tmp_path: Path
+) -> None:
     home = tmp_path / "h"
     runtime = home / "runtime"
     runtime.mkdir(parents=True, mode=0o700)
@@ -87,7 +89,7 @@ def test_what_a_dead_daemon_left_is_in_nobodys_way(make_daemon: MakeDaemon, tmp_
     assert daemon.http.get("/health").status_code == 200
 
 
-HOLDS = """
+HOLDER_PROGRAM = """
 import os, socket, sys, time
 from pathlib import Path
 from ingle.daemon.server.instance_lock import InstanceLock, LockHolder
@@ -105,13 +107,13 @@ time.sleep(3)
 
 
 @pytest.mark.slow
-def test_what_a_killed_daemon_was_starting_is_waited_for(
+def test_start_waits_for_a_child_of_a_killed_daemon(
     make_daemon: MakeDaemon, tmp_path: Path
 ) -> None:
-    """Until it becomes another program, a child has the lock and the socket of its parent."""
+    """Until it executes another program, a child holds the lock and the socket of its parent."""
     runtime = tmp_path / "h" / "runtime"
     runtime.mkdir(parents=True, mode=0o700)
-    command = [sys.executable, "-P", "-c", HOLDS, str(runtime)]
+    command = [sys.executable, "-P", "-c", HOLDER_PROGRAM, str(runtime)]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == b"held\n"
@@ -120,21 +122,21 @@ def test_what_a_killed_daemon_was_starting_is_waited_for(
     assert daemon.http.get("/health").status_code == 200
 
 
-def test_a_link_in_the_place_of_the_socket_is_not_followed(tmp_path: Path) -> None:
+def test_symlink_at_the_socket_path_is_not_followed(tmp_path: Path) -> None:
     runtime = tmp_path / "h" / "runtime"
     runtime.mkdir(parents=True, mode=0o700)
     target = tmp_path / "precious"
     target.write_text("kept")
     (runtime / "ingle.sock").symlink_to(target)
     process = serve(tmp_path / "h", "--port", "-1")
-    _, complaint = process.communicate(timeout=30)
+    _, error_output = process.communicate(timeout=30)
     assert process.returncode == 1
-    assert "is not a socket" in complaint
+    assert "is not a socket" in error_output
     assert target.read_text() == "kept"
 
 
 def in_namespace(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run a shell script where it may mount; skips where nobody may."""
+    """Run a shell script that may mount in a namespace; skips if that is not possible."""
     if sys.platform != "linux" or shutil.which("unshare") is None:
         pytest.skip("needs mount namespaces")
     probe = subprocess.run([*UNSHARE, "mount", "-t", "tmpfs", "x", "/mnt"], capture_output=True)
@@ -159,7 +161,9 @@ WITH_DAEMON = """
 
 @pytest.mark.slow
 @pytest.mark.model
-def test_a_read_only_home_is_told_and_served(smollm2_path: Path, tmp_path: Path) -> None:
+def test_read_only_home_is_logged_and_requests_are_served(
+    smollm2_path: Path, tmp_path: Path
+) -> None:
     home = tmp_path / "h"
     (home / "state").mkdir(parents=True)
     script = f"""
@@ -179,7 +183,7 @@ def test_a_read_only_home_is_told_and_served(smollm2_path: Path, tmp_path: Path)
     assert "Traceback" not in log.read_text()
 
 
-def test_a_full_disk_costs_what_needs_it_and_nothing_else(tmp_path: Path) -> None:
+def test_full_disk_fails_only_requests_that_write(tmp_path: Path) -> None:
     home = tmp_path / "h"
     home.mkdir()
     script = f"""
@@ -207,7 +211,7 @@ def test_a_full_disk_costs_what_needs_it_and_nothing_else(tmp_path: Path) -> Non
     assert "Traceback" not in done.stderr + log.read_text()
 
 
-PULLS = """
+PULL_PROGRAM = """
 import errno, sys
 from pathlib import Path
 from ingle.models.catalog import Catalog
@@ -238,45 +242,45 @@ print(store.pull("tiny:a").sha256)
 
 
 @pytest.mark.slow
-def test_a_disk_that_fills_up_under_a_download_leaves_no_half_of_it(
+def test_disk_full_during_a_download_leaves_no_partial_file(
     tmp_path: Path, models: ModelServer
 ) -> None:
     disk, catalog, program = tmp_path / "disk", tmp_path / "catalog.toml", tmp_path / "pulls.py"
     disk.mkdir()
     catalog.write_text(models.catalog())
-    program.write_text(PULLS)
+    program.write_text(PULL_PROGRAM)
     script = 'mount -t tmpfs -o size=48m x "$1"; exec "$4" -P "$3" "$1" "$2"'
     done = in_namespace(script, str(disk), str(catalog), str(program), sys.executable)
-    told, left, digest = done.stdout.splitlines() or [done.stderr] * 3
-    assert "The disk is full" in told, done.stderr
+    message, left, digest = done.stdout.splitlines() or [done.stderr] * 3
+    assert "The disk is full" in message, done.stderr
     assert left == "[] []"
     assert digest == hashlib.sha256(models.models["tiny:a"]).hexdigest()
 
 
 @pytest.mark.slow
-def test_a_daemon_without_descriptors_sleeps_and_recovers(make_daemon: MakeDaemon) -> None:
+def test_daemon_out_of_descriptors_does_not_spin_and_recovers(make_daemon: MakeDaemon) -> None:
     import resource
 
     import psutil
 
-    def starve() -> None:
+    def limit_descriptors() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (48, 48))
 
-    daemon = make_daemon({"reply": "Here."}, preexec=starve)
+    daemon = make_daemon({"reply": "Here."}, preexec=limit_descriptors)
     process = psutil.Process(daemon.process.pid)
     before = process.num_fds()
     crowd = [socket.socket(socket.AF_UNIX) for _ in range(120)]
     try:
-        for one in crowd:
-            one.settimeout(2)
-            one.connect(str(daemon.socket))
+        for connection in crowd:
+            connection.settimeout(2)
+            connection.connect(str(daemon.socket))
         time.sleep(0.3)
         used = sum(process.cpu_times()[:2])
         time.sleep(2)
-        assert sum(process.cpu_times()[:2]) - used < 1.0  # an accept loop that spins takes both
+        assert sum(process.cpu_times()[:2]) - used < 1.0  # a spinning accept loop would use both
     finally:
-        for one in crowd:
-            one.close()
+        for connection in crowd:
+            connection.close()
     daemon.until(lambda: process.num_fds() <= before + 1)
     body = {"model": "echo:1", "prompt": "Hello"}
     assert daemon.http.post("/v1/completions", json=body).status_code == 200
@@ -284,7 +288,7 @@ def test_a_daemon_without_descriptors_sleeps_and_recovers(make_daemon: MakeDaemo
 
 
 @pytest.mark.slow
-def test_what_was_stopped_in_a_stream_goes_on(make_daemon: MakeDaemon) -> None:
+def test_stream_continues_after_sigstop_and_sigcont(make_daemon: MakeDaemon) -> None:
     import psutil
 
     daemon = make_daemon({"reply": "word " * 60, "step_seconds": 0.01})
@@ -305,7 +309,7 @@ def test_what_was_stopped_in_a_stream_goes_on(make_daemon: MakeDaemon) -> None:
 
 
 @pytest.mark.parametrize("years", [pytest.param(10, marks=pytest.mark.slow), -10])
-def test_a_clock_that_jumps_ends_nothing(
+def test_clock_jump_does_not_interrupt_streams(
     make_daemon: MakeDaemon, tmp_path: Path, years: int
 ) -> None:
     clock = tmp_path / "clock"

@@ -1,4 +1,4 @@
-"""A real daemon that is given strangers' files, and ways to damage such files."""
+"""A real daemon for hostile model files, and mutations of GGUF headers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ import httpx
 import pytest
 
 ANSWERED_WITHIN = 5.0
-"""Seconds within which every hostile file must be answered, on a machine at rest."""
+"""Seconds within which every hostile file must be answered, on an idle machine."""
 
 _FORMATS = {
     0: "B",
@@ -39,7 +39,7 @@ _TEXT, _ARRAY = 8, 9
 
 @dataclass(frozen=True)
 class Answer:
-    """What came back for one request."""
+    """The response to one request."""
 
     status: int
     body: dict[str, Any]
@@ -50,7 +50,7 @@ class Answer:
         return self.body["error"]["message"]
 
     def assert_typed(self) -> None:
-        """A 4xx or 503 with a sentence, never a traceback and never a crash of the daemon."""
+        """An error response with a sentence, without a traceback or a crash of the daemon."""
         assert 400 <= self.status < 600, self
         error = self.body["error"]
         assert error["message"].endswith((".", "'", '"', ")", "…")), self
@@ -58,8 +58,8 @@ class Answer:
         assert error.get("code") or error.get("type"), self
 
 
-class StrangersDaemon:
-    """`ingle serve` on a home of its own, asked over its socket."""
+class TargetDaemon:
+    """`ingle serve` on a separate home, with a client of its socket."""
 
     def __init__(self, home: Path) -> None:
         self.log = home.parent / "daemon.log"
@@ -81,7 +81,7 @@ class StrangersDaemon:
         self.http = httpx.Client(base_url="http://ingle", transport=transport, timeout=120)
 
     def ask(self, model: Path | str, **body: object) -> Answer:
-        """One short completion."""
+        """Request a short completion."""
         request = {"model": str(model), "prompt": "One, two", "max_tokens": 4, "temperature": 0}
         return self.post("/v1/completions", {**request, **body})
 
@@ -91,11 +91,11 @@ class StrangersDaemon:
         return Answer(response.status_code, response.json(), time.monotonic() - began)
 
     def unload(self, model: Path) -> None:
-        """End the model's process."""
+        """Unload the model's worker."""
         self.http.post("/ingle/v1/unload", json={"model": str(model)}).raise_for_status()
 
     def assert_lives(self) -> None:
-        """The same process still answers."""
+        """The daemon still runs and answers."""
         assert self.process.poll() is None, self.log.read_text()[-3000:]
         health = self.http.get("/health")
         assert health.status_code == 200
@@ -118,11 +118,11 @@ def _listens(path: Path) -> bool:
 
 
 @pytest.fixture(scope="module")
-def strangers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StrangersDaemon]:
-    """One daemon for all tests of a file: none of them may change its process id."""
+def target_daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TargetDaemon]:
+    """One daemon for all tests of a file; none of them may crash it."""
     if sys.platform == "win32":
         pytest.skip("needs a unix socket")
-    daemon = StrangersDaemon(tmp_path_factory.mktemp("strangers") / "home")
+    daemon = TargetDaemon(tmp_path_factory.mktemp("target") / "home")
     pid = daemon.process.pid
     yield daemon
     daemon.assert_lives()
@@ -142,14 +142,14 @@ class Field:
 
 @dataclass(frozen=True)
 class Edit:
-    """Bytes that take the place of others: a regression kept as what differs from its base."""
+    """A replacement of bytes in a file."""
 
     offset: int
     content: bytes
 
 
 class HeaderFields:
-    """Where every field of a GGUF header lies, told by a second, careless reader."""
+    """The position of every field of a GGUF header, by an independent minimal reader."""
 
     def __init__(self, content: bytes) -> None:
         self.content = content
@@ -189,7 +189,7 @@ class HeaderFields:
             self._number(key, kind)
 
     def _array(self, key: str, element: int, count: int) -> None:
-        """Five of its elements are enough to be damaged."""
+        """Only up to four of its elements become fields."""
         marked = {0, 1, count // 2, count - 1}
         for index in range(count):
             before = len(self.fields)
@@ -209,7 +209,7 @@ class HeaderFields:
         self._number(f"{name} offset", 10)
 
     def edits(self, field: Field, source: random.Random) -> list[Edit]:
-        """Values at the edges of what a number can be; a flipped bit of a text."""
+        """Edge values of a number, or a flipped bit in a text."""
         old = self.content[field.offset : field.offset + field.size]
         if field.kind is None:
             if not old:
@@ -218,12 +218,12 @@ class HeaderFields:
             return [Edit(field.offset + place, bytes([old[place] ^ 1 << source.randrange(8)]))]
         layout = "<" + _FORMATS[field.kind]
         (now,) = struct.unpack(layout, old)
-        values = _around(now, layout, source)
+        values = _edge_values(now, layout, source)
         packed = {struct.pack(layout, value) for value in values} - {old}
         return [Edit(field.offset, content) for content in sorted(packed)]
 
     def mutations(self, count: int, seed: int) -> Iterator[tuple[str, list[Edit]]]:
-        """So many damaged headers: one to four fields, or some bytes anywhere."""
+        """`count` damaged headers: one to four fields, or some random bytes."""
         source = random.Random(seed)
         for number in range(count):
             if number % 5 == 4:
@@ -239,7 +239,7 @@ class HeaderFields:
             )
 
 
-def _around(now: float, layout: str, source: random.Random) -> Sequence[float]:
+def _edge_values(now: float, layout: str, source: random.Random) -> Sequence[float]:
     if layout[1] in "fd":
         return (0.0, -1.0, float("nan"), float("inf"), 1e-45, 1e30, -now, now * 2)
     size, signed = struct.calcsize(layout), layout[1].islower()
@@ -262,5 +262,5 @@ def header_fields() -> ReadFields:
 
 @pytest.fixture
 def answered_within() -> float:
-    """Seconds for one hostile file."""
+    """The time limit for one hostile file, in seconds."""
     return ANSWERED_WITHIN

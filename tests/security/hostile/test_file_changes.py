@@ -1,4 +1,4 @@
-"""A model's file that is cut or replaced under the process that has it mapped."""
+"""Model files that are truncated or replaced while a worker has them mapped."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ WriteSmallLlama = Callable[..., Path]
 
 @pytest.fixture
 def model(tmp_path: Path, write_small_llama: WriteSmallLlama) -> Path:
-    """A few megabytes, of which the first answer does not touch every page."""
+    """A model of a few megabytes, so that the first answer does not read every page."""
     return write_small_llama(tmp_path / "model.gguf", width=256, layers=4)
 
 
-def test_a_file_cut_while_it_is_mapped_costs_its_own_process(strangers: Any, model: Path) -> None:
-    whole = model.read_bytes()
-    assert strangers.ask(model).status == 200
+def test_truncating_a_mapped_file_kills_only_its_worker(target_daemon: Any, model: Path) -> None:
+    content = model.read_bytes()
+    assert target_daemon.ask(model).status == 200
     os.truncate(model, 4096)
-    answer = strangers.ask(model)
+    answer = target_daemon.ask(model)
     answer.assert_typed()
     assert str(model) in answer.message
     assert "changed while it was in use" in answer.message or "truncated" in answer.message
-    strangers.assert_lives()
-    model.write_bytes(whole)
-    assert strangers.ask(model).status == 200
+    target_daemon.assert_lives()
+    model.write_bytes(content)
+    assert target_daemon.ask(model).status == 200
 
 
-def test_a_file_replaced_after_its_check_is_not_served(model: Path, tmp_path: Path) -> None:
-    """Between the reading of its header and the loading of its weights."""
+def test_file_replaced_after_its_check_is_refused(model: Path, tmp_path: Path) -> None:
+    """Between reading the header and loading the weights."""
     spec = _checked_spec(model)
     other = tmp_path / "other.gguf"
     other.write_bytes(model.read_bytes())
@@ -48,7 +48,7 @@ def test_a_file_replaced_after_its_check_is_not_served(model: Path, tmp_path: Pa
         asyncio.run(_start(spec))
 
 
-def test_a_file_written_to_after_its_check_is_not_served(model: Path) -> None:
+def test_file_modified_after_its_check_is_refused(model: Path) -> None:
     spec = _checked_spec(model)
     with model.open("r+b") as file:
         file.seek(-64, os.SEEK_END)
@@ -58,8 +58,8 @@ def test_a_file_written_to_after_its_check_is_not_served(model: Path) -> None:
 
 
 def _checked_spec(model: Path) -> LoadSpec:
-    wanted = LoadSpec(engine="llama.cpp", path=str(model), context=128, slots=1)
-    return complete_spec(wanted, describe(model))
+    partial_spec = LoadSpec(engine="llama.cpp", path=str(model), context=128, slots=1)
+    return complete_spec(partial_spec, describe(model))
 
 
 async def _start(spec: LoadSpec) -> None:
@@ -70,7 +70,7 @@ async def _start(spec: LoadSpec) -> None:
         await worker.stop(grace=0)
 
 
-def test_stamps_tell_every_change(tmp_path: Path) -> None:
+def test_file_stamps_detect_changes(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"abc")
     stamp = FileStamp.of(path, path.stat())

@@ -1,4 +1,4 @@
-"""Each class of bad file that llama.cpp's own test of its reader makes, made by ourselves.
+"""Every class of invalid GGUF file that llama.cpp's own reader test constructs.
 
 Source of the classes: the `HANDCRAFTED_*` names of tests/test-gguf.cpp in llama.cpp.
 """
@@ -31,7 +31,7 @@ def u32(value: int) -> bytes:
 
 @dataclass(frozen=True)
 class File:
-    """A file of two pairs and two tensors that is right until something is replaced."""
+    """A valid file of two metadata pairs, unless fields are replaced."""
 
     magic: bytes = b"GGUF"
     version: int = 3
@@ -109,7 +109,7 @@ BAD = {
     ),
     "DATA_MEM_SIZE_OVERFLOW": shaped(2**63 - 1),
 }
-SOUND = {
+VALID = {
     "HEADER_EMPTY": EMPTY,
     "KV_SUCCESS": File(),
     "TENSORS_SUCCESS": WITH_TENSORS,
@@ -125,12 +125,12 @@ SOUND = {
 }
 
 
-def test_all_classes_are_here() -> None:
-    assert len(BAD) + len(SOUND) == 34
+def test_all_classes_of_llama_cpp_are_covered() -> None:
+    assert len(BAD) + len(VALID) == 34
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_a_bad_file_is_refused_by_our_own_reader(tmp_path: Path, name: str) -> None:
+def test_invalid_file_is_refused_by_the_header_reader(tmp_path: Path, name: str) -> None:
     path = tmp_path / "model.gguf"
     path.write_bytes(BAD[name].content())
     with pytest.raises(ModelError) as caught:
@@ -138,33 +138,33 @@ def test_a_bad_file_is_refused_by_our_own_reader(tmp_path: Path, name: str) -> N
     assert caught.value.hint
 
 
-@pytest.mark.parametrize("name", SOUND)
-def test_a_sound_file_without_a_model_is_read_and_not_run(tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize("name", VALID)
+def test_valid_file_without_a_model_is_read_but_not_loaded(tmp_path: Path, name: str) -> None:
     path = tmp_path / "model.gguf"
-    path.write_bytes(SOUND[name].content())
-    assert len(read_file_header(path).tensors) == len(SOUND[name].tensors)
+    path.write_bytes(VALID[name].content())
+    assert len(read_file_header(path).tensors) == len(VALID[name].tensors)
     with pytest.raises(ModelError, match="architecture"):
         read_header(path)
 
 
-def test_a_daemon_answers_for_each_in_a_sentence(
-    strangers: Any, tmp_path: Path, answered_within: float
+def test_daemon_answers_every_file_with_an_error_sentence(
+    target_daemon: Any, tmp_path: Path, answered_within: float
 ) -> None:
-    for name, file in {**BAD, **SOUND}.items():
+    for name, file in {**BAD, **VALID}.items():
         path = tmp_path / f"{name}.gguf"
         path.write_bytes(file.content())
-        answer = strangers.ask(path)
+        answer = target_daemon.ask(path)
         answer.assert_typed()
         assert answer.status < 500, (name, answer)
         assert answer.seconds < answered_within, name
-    strangers.assert_lives()
+    target_daemon.assert_lives()
 
 
-def test_the_description_needs_no_engine(strangers: Any, tmp_path: Path) -> None:
-    """`ingle show` asks for it: nothing native may see a file only to be described."""
+def test_describing_a_file_needs_no_engine(target_daemon: Any, tmp_path: Path) -> None:
+    """`ingle show` uses it: describing a file must not run native code."""
     path = tmp_path / "model.gguf"
     path.write_bytes(BAD["TENSORS_NE_TOO_BIG"].content())
     name = str(path).replace("/", "%2F")
-    response = strangers.http.get(f"/ingle/v1/models/{name}")
+    response = target_daemon.http.get(f"/ingle/v1/models/{name}")
     assert response.status_code in (400, 404, 422), response.text
     assert response.json()["error"]["message"]

@@ -1,4 +1,4 @@
-"""Damaged headers through a real daemon: a sentence each, and the next good request is served."""
+"""Fuzz tests of GGUF headers through a real daemon: errors, and the next valid request succeeds."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from ingle.models.errors import ModelError
 from ingle.models.gguf.gguf_header import read_header
 
 if TYPE_CHECKING:
-    from .conftest import Edit, ReadFields, StrangersDaemon
+    from .conftest import Edit, ReadFields, TargetDaemon
 
 Damaged = Iterable[tuple[str, "list[Edit]"]]
 
 
-class Target:
-    """A file that is damaged in its place, and good again afterwards; each time by another name."""
+class DamagedFile:
+    """A file that is damaged in place and restored, with another name each time."""
 
     def __init__(self, path: Path, content: bytes) -> None:
         self._path = path
@@ -33,7 +33,7 @@ class Target:
     def damaged(self, edits: Iterable[Edit]) -> Generator[Path]:
         self._number += 1
         name = self._path.with_name(f"{self._path.stem}-{self._number}.gguf")
-        name.hardlink_to(self._path)  # a model that fails too often is not started again
+        name.hardlink_to(self._path)  # since a model that fails repeatedly is quarantined
         edits = list(edits)
         self._write((edit.offset, edit.content) for edit in edits)
         try:
@@ -49,41 +49,44 @@ class Target:
                 file.write(content)
 
 
-def try_all(
-    daemon: StrangersDaemon, target: Target, good: Path, damaged: Damaged, to_engines: int
+def run_all(
+    daemon: TargetDaemon, target: DamagedFile, good: Path, damaged: Damaged, to_engines: int
 ) -> dict[str, int]:
-    """Counts of how they ended; at most `to_engines` of those that look well go to a worker."""
-    ends = {"refused": 0, "failed": 0, "works": 0, "died": 0, "not tried": 0}
+    """Counts of the outcomes; at most `to_engines` files with valid headers go to a worker."""
+    outcomes = {"refused": 0, "failed": 0, "works": 0, "died": 0, "not tried": 0}
     for label, edits in damaged:
         with target.damaged(edits) as path:
-            looks_well = _looks_well(path)
-            if looks_well and ends["works"] + ends["failed"] + ends["died"] >= to_engines:
-                ends["not tried"] += 1
+            has_valid_header = _has_valid_header(path)
+            if (
+                has_valid_header
+                and outcomes["works"] + outcomes["failed"] + outcomes["died"] >= to_engines
+            ):
+                outcomes["not tried"] += 1
                 continue
             answer = daemon.ask(path)
             if answer.status == 200:
-                ends["works"] += 1
+                outcomes["works"] += 1
                 daemon.unload(path)
             else:
                 answer.assert_typed()
                 killed = "was killed by" in answer.message
-                if killed:  # a sentence, too, but one that wants a rule of its own
+                if killed:  # an error sentence as well, but the reader should have refused the file
                     print("a worker died of", label, edits, answer.message)
-                ends["died" if killed else "failed" if looks_well else "refused"] += 1
-            assert answer.seconds < 5 * _crowd(), (label, edits, answer)
-        if looks_well:
+                outcomes["died" if killed else "failed" if has_valid_header else "refused"] += 1
+            assert answer.seconds < 5 * _load_factor(), (label, edits, answer)
+        if has_valid_header:
             assert daemon.ask(good).status == 200, label
     daemon.assert_lives()
     assert daemon.ask(good).status == 200
-    return ends
+    return outcomes
 
 
-def _crowd() -> float:
-    """How many times as long as at rest things may take: what else the machine does."""
+def _load_factor() -> float:
+    """A factor for time limits on a loaded machine; 1 on an idle one."""
     return max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
 
 
-def _looks_well(path: Path) -> bool:
+def _has_valid_header(path: Path) -> bool:
     try:
         read_header(path)
     except ModelError:
@@ -93,66 +96,66 @@ def _looks_well(path: Path) -> bool:
 
 @pytest.fixture
 def small(tmp_path: Path, write_small_llama: Callable[..., Path]) -> Path:
-    """The good file beside the damaged ones."""
+    """The valid file that is requested between the damaged ones."""
     return write_small_llama(tmp_path / "good.gguf")
 
 
 @pytest.mark.slow
-def test_three_hundred_damaged_headers(
-    strangers: Any, small: Path, tmp_path: Path, header_fields: ReadFields
+def test_300_damaged_headers(
+    target_daemon: Any, small: Path, tmp_path: Path, header_fields: ReadFields
 ) -> None:
     content = small.read_bytes()
     fields = header_fields(content)
-    target = Target(tmp_path / "bad.gguf", content)
-    ends = try_all(strangers, target, small, fields.mutations(300, seed=1), to_engines=4)
-    assert ends["refused"] > 200
-    assert ends["failed"] + ends["works"] == 4
-    assert ends["died"] == 0
+    target = DamagedFile(tmp_path / "bad.gguf", content)
+    outcomes = run_all(target_daemon, target, small, fields.mutations(300, seed=1), to_engines=4)
+    assert outcomes["refused"] > 200
+    assert outcomes["failed"] + outcomes["works"] == 4
+    assert outcomes["died"] == 0
 
 
-def test_a_vocabulary_without_a_byte_is_refused(
-    strangers: Any, small: Path, tmp_path: Path
+def test_vocabulary_without_a_byte_token_is_refused(
+    target_daemon: Any, small: Path, tmp_path: Path
 ) -> None:
-    """A text with that byte ended llama.cpp (`unordered_map::at`); found by the mutations below."""
+    """Text with that byte crashed llama.cpp (`unordered_map::at`); found by the mutations below."""
     content = small.read_bytes()
     assert content.count(b"<0x4B>") == 1
     path = tmp_path / "bad.gguf"
     path.write_bytes(content.replace(b"<0x4B>", b"<0x4K>"))
-    answer = strangers.ask(path, prompt="King")
+    answer = target_daemon.ask(path, prompt="King")
     answer.assert_typed()
     assert "byte 0x4B" in answer.message
-    assert strangers.ask(small, prompt="King").status == 200
+    assert target_daemon.ask(small, prompt="King").status == 200
 
 
-def test_a_token_that_stands_twice_is_refused(strangers: Any, small: Path, tmp_path: Path) -> None:
-    """llama.cpp aborts over two tokens with one text; found by the mutations below."""
+def test_duplicate_token_is_refused(target_daemon: Any, small: Path, tmp_path: Path) -> None:
+    """llama.cpp aborts on duplicate token texts; found by the mutations below."""
     path = tmp_path / "bad.gguf"
     path.write_bytes(small.read_bytes().replace(b"<0x4B>", b"<0x4C>"))
-    answer = strangers.ask(path)
+    answer = target_daemon.ask(path)
     answer.assert_typed()
     assert "the token '<0x4C>' twice" in answer.message
 
 
 @pytest.mark.slow
-def test_ten_thousand_damaged_headers(
-    strangers: Any, small: Path, tmp_path: Path, header_fields: ReadFields
+def test_10000_damaged_headers(
+    target_daemon: Any, small: Path, tmp_path: Path, header_fields: ReadFields
 ) -> None:
     content = small.read_bytes()
     fields = header_fields(content)
-    target = Target(tmp_path / "bad.gguf", content)
+    target = DamagedFile(tmp_path / "bad.gguf", content)
     damaged = fields.mutations(10_000, seed=2)
-    ends = try_all(strangers, target, small, damaged, to_engines=10_000)
-    print(ends)
-    assert sum(ends.values()) == 10_000
-    assert ends["not tried"] == 0
+    outcomes = run_all(target_daemon, target, small, damaged, to_engines=10_000)
+    print(outcomes)
+    assert sum(outcomes.values()) == 10_000
+    assert outcomes["not tried"] == 0
 
 
 @pytest.mark.slow
 @pytest.mark.model
-def test_single_fields_of_a_real_model(
-    strangers: Any, smollm2_path: Path, tmp_path: Path, header_fields: ReadFields
+def test_damaged_fields_of_a_real_model(
+    target_daemon: Any, smollm2_path: Path, tmp_path: Path, header_fields: ReadFields
 ) -> None:
-    """Every number of the header that is not a tensor's, each with one edge value or two."""
+    """Every number of the header outside the tensors, each with one or two edge values."""
     content = smollm2_path.read_bytes()
     fields = header_fields(content)
     source = random.Random(3)
@@ -163,7 +166,7 @@ def test_single_fields_of_a_real_model(
             chosen = source.sample(edits, min(2, len(edits)))
             damaged += [(f"{field.label} {edit.content.hex()}", [edit]) for edit in chosen]
     assert len(damaged) > 90
-    target = Target(tmp_path / "bad.gguf", content)
-    ends = try_all(strangers, target, smollm2_path, damaged, to_engines=len(damaged))
-    print(ends)
-    assert ends["not tried"] == 0
+    target = DamagedFile(tmp_path / "bad.gguf", content)
+    outcomes = run_all(target_daemon, target, smollm2_path, damaged, to_engines=len(damaged))
+    print(outcomes)
+    assert outcomes["not tried"] == 0

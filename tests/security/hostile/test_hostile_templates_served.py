@@ -1,4 +1,4 @@
-"""Chat templates of strangers through a real daemon, which answers others meanwhile."""
+"""Hostile chat templates through a real daemon, which answers other requests meanwhile."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ REACHED = ("messages", "''", "namespace()", "raise_exception", "loop", "self", "
 FILTERS = ("center", "indent", "wordwrap", "truncate", "batch", "slice", "join", "replace")
 
 
-def hostile(source: random.Random) -> str:
-    """One template of a dozen families."""
+def hostile_template(source: random.Random) -> str:
+    """A random template of one of many families."""
     number, text, name = source.choice(NUMBERS), source.choice(TEXTS), source.choice(NAMES)
     thing, depth = source.choice(REACHED), source.choice((50, 500, 3000))
     families = (
@@ -57,7 +57,7 @@ def hostile(source: random.Random) -> str:
 
 
 class TemplatedModel:
-    """A small model whose template is written anew in its place."""
+    """A small model whose chat template is overwritten in place."""
 
     ROOM = 1 << 16
 
@@ -76,8 +76,8 @@ class TemplatedModel:
         self._number = 0
 
     @contextmanager
-    def saying(self, template: str) -> Generator[Path]:
-        """The model with this template, by a name of its own."""
+    def with_template(self, template: str) -> Generator[Path]:
+        """The model with this template, under a new name."""
         self._number += 1
         name = self._path.with_name(f"{self._path.stem}-{self._number}.gguf")
         name.hardlink_to(self._path)
@@ -90,20 +90,20 @@ class TemplatedModel:
         name.unlink()
 
 
-class Onlooker:
-    """Asks for the daemon's health all the while."""
+class HealthChecker:
+    """Requests the daemon's health continuously."""
 
     def __init__(self, daemon: Any) -> None:
         self._daemon = daemon
         self._done = threading.Event()
-        self._thread = threading.Thread(target=self._look)
+        self._thread = threading.Thread(target=self._check)
         self.answers: list[int] = []
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         while not self._done.wait(0.05):
             self.answers.append(self._daemon.http.get("/health", timeout=5).status_code)
 
-    def __enter__(self) -> Onlooker:
+    def __enter__(self) -> HealthChecker:
         self._thread.start()
         return self
 
@@ -113,13 +113,13 @@ class Onlooker:
 
 
 def ask_all(daemon: Any, model: TemplatedModel, templates: list[str]) -> list[Any]:
-    """What was answered to each."""
+    """The responses to all templates."""
     answers: list[Any] = []
     good = "{{ messages[0]['content'] }}"
     body = {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 2}
-    with Onlooker(daemon) as onlooker:
+    with HealthChecker(daemon) as health:
         for number, template in enumerate(templates):
-            with model.saying(template) as path:
+            with model.with_template(template) as path:
                 answer = daemon.post("/v1/chat/completions", {**body, "model": str(path)})
                 answers.append(answer)
                 if answer.status != 200:
@@ -128,12 +128,12 @@ def ask_all(daemon: Any, model: TemplatedModel, templates: list[str]) -> list[An
                 assert answer.seconds < 30, (template[:200], answer)
                 daemon.unload(path)
             if number % 20 == 0:
-                with model.saying(good) as path:
+                with model.with_template(good) as path:
                     answer = daemon.post("/v1/chat/completions", {**body, "model": str(path)})
                     assert answer.status == 200, answer
                     daemon.unload(path)
-    assert onlooker.answers
-    assert set(onlooker.answers) == {200}
+    assert health.answers
+    assert set(health.answers) == {200}
     daemon.assert_lives()
     return answers
 
@@ -147,15 +147,15 @@ def model(
 
 
 @pytest.mark.slow
-def test_a_few_hostile_templates(strangers: Any, model: TemplatedModel) -> None:
+def test_few_hostile_templates(target_daemon: Any, model: TemplatedModel) -> None:
     templates = ["{{ 'a' * 10**9 }}", "{{ ''.__class__.__mro__ }}{{ 1/0 }}", "{{ ("]
-    assert {answer.status for answer in ask_all(strangers, model, templates)} <= {400, 422}
+    assert {answer.status for answer in ask_all(target_daemon, model, templates)} <= {400, 422}
 
 
 @pytest.mark.slow
-def test_a_thousand_hostile_templates(strangers: Any, model: TemplatedModel) -> None:
+def test_1000_hostile_templates(target_daemon: Any, model: TemplatedModel) -> None:
     source = random.Random(9)
-    answers = ask_all(strangers, model, [hostile(source) for _ in range(1000)])
+    answers = ask_all(target_daemon, model, [hostile_template(source) for _ in range(1000)])
     seconds = sorted(answer.seconds for answer in answers)
     print(Counter(answer.status for answer in answers))
     print(f"half within {seconds[500]:.2f} s, 990 within {seconds[990]:.2f}, all {seconds[-1]:.2f}")

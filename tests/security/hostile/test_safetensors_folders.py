@@ -1,4 +1,4 @@
-"""Folders of safetensors that lie, or that bring code along."""
+"""Safetensors folders with wrong headers, or with code."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from ingle.models.safetensors.safetensors_header import read_safetensors_header
 
 MakeFolder = Callable[..., Path]
 
-# Writes every event that would mean somebody else's code, into a file that was open before.
+# Logs every audit event that would mean foreign code, into a file that was opened before.
 AUDIT = """
 import sys
 report = open({report!r}, "w")
@@ -47,8 +47,8 @@ sys.addaudithook(hook)
 """
 
 
-class Mine:
-    """Would run when it is unpickled."""
+class Malicious:
+    """Exits the process when it is unpickled."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (exec, ("import os; os._exit(66)",))
@@ -56,13 +56,13 @@ class Mine:
 
 @pytest.fixture
 def folder_with_code(make_folder: MakeFolder) -> Path:
-    """A model that works, beside all kinds of code that nobody may run."""
+    """A valid model, beside all kinds of code that must not run."""
     folder = make_folder()
     code = "import os; os._exit(66)\n"
     for name in ("modeling_mine.py", "configuration_mine.py", "__init__.py", "sitecustomize.py"):
         (folder / name).write_text(code)
     for name in ("pytorch_model.bin", "optimizer.pt", "scheduler.pkl", "model.ckpt"):
-        (folder / name).write_bytes(pickle.dumps(Mine()))
+        (folder / name).write_bytes(pickle.dumps(Malicious()))
     config = json.loads((folder / "config.json").read_text())
     config["auto_map"] = {"AutoModelForCausalLM": "modeling_mine.MineForCausalLM"}
     config["_attn_implementation_internal"] = "evil/repository"
@@ -93,14 +93,14 @@ def test_loading_a_folder_runs_none_of_its_code(
             await worker.stop(grace=0)
 
     assert asyncio.run(serve()) > 1
-    told = report.read_text().splitlines()
-    opened = {Path(line.removeprefix("opened ")).name for line in told if "opened" in line}
+    events = report.read_text().splitlines()
+    opened = {Path(line.removeprefix("opened ")).name for line in events if "opened" in line}
     assert opened
     assert not any(name.endswith((".py", ".bin", ".pt", ".pkl", ".ckpt")) for name in opened)
-    assert not [line for line in told if not line.startswith("opened ")]
+    assert not [line for line in events if not line.startswith("opened ")]
 
 
-def test_a_model_that_only_its_own_code_knows_says_so(folder_with_code: Path) -> None:
+def test_model_that_needs_its_own_code_is_refused(folder_with_code: Path) -> None:
     config = json.loads((folder_with_code / "config.json").read_text())
     config |= {"architectures": ["MineForCausalLM"], "model_type": "mine"}
     (folder_with_code / "config.json").write_text(json.dumps(config))
@@ -110,7 +110,7 @@ def test_a_model_that_only_its_own_code_knows_says_so(folder_with_code: Path) ->
 
 
 @pytest.mark.parametrize("name", ["pytorch_model.bin", "x.pt", "x.pth", "model.ckpt", "x.pkl"])
-def test_pickles_are_refused_with_a_sentence(make_folder: MakeFolder, name: str) -> None:
+def test_pickles_are_refused(make_folder: MakeFolder, name: str) -> None:
     folder = make_folder()
     for weights in folder.glob("*.safetensors"):
         weights.rename(folder / name)
@@ -129,8 +129,8 @@ entries = st.fixed_dictionaries(
 headers = st.dictionaries(st.text(max_size=8), entries, max_size=3)
 
 
-def laid_out(header: dict[str, Any]) -> dict[str, Any]:
-    """The same with offsets that are right, where types and shapes are."""
+def with_valid_offsets(header: dict[str, Any]) -> dict[str, Any]:
+    """The same header with offsets that match its types and shapes."""
     widths = {"F32": 4, "F16": 2, "BF16": 2, "I8": 1, "U8": 1, "F8_E4M3": 1, "BOOL": 1}
     at = 0
     for entry in header.values():
@@ -148,27 +148,27 @@ def laid_out(header: dict[str, Any]) -> dict[str, Any]:
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(
-    header=st.one_of(headers, headers.map(laid_out)),
+    header=st.one_of(headers, headers.map(with_valid_offsets)),
     spaces=st.integers(0, 9),
     extra=st.sampled_from([0, 0, 0, 1, -1]),
 )
-def test_what_is_read_here_is_read_so_by_the_library(
+def test_header_reader_agrees_with_the_safetensors_library(
     tmp_path: Path, header: dict[str, Any], spaces: int, extra: int
 ) -> None:
-    """Ours may refuse more; what it takes means the same to both."""
+    """Our reader may refuse more; what it accepts means the same to both."""
     raw = json.dumps(header).encode() + b" " * spaces
     ends = [entry["data_offsets"][-1] for entry in header.values()]
     end = max((int(end) for end in ends if 0 <= end < 10_000), default=0)
     path = tmp_path / "model.safetensors"
     path.write_bytes(struct.pack("<Q", len(raw)) + raw + bytes(max(0, end + extra)))
     try:
-        mine = {tensor.name: tensor for tensor in read_safetensors_header(path)}
+        ours = {tensor.name: tensor for tensor in read_safetensors_header(path)}
     except ModelError:
         return
-    opened: Any = safetensors.safe_open(path, "np")  # which has no types
+    opened: Any = safetensors.safe_open(path, "np")  # which has no type annotations
     with opened as theirs:
-        assert set(theirs.keys()) == set(mine)
-        for name, tensor in mine.items():
+        assert set(theirs.keys()) == set(ours)
+        for name, tensor in ours.items():
             slices = theirs.get_slice(name)
             assert tuple(slices.get_shape()) == tensor.shape
             assert slices.get_dtype() == tensor.dtype

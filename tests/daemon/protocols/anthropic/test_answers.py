@@ -1,4 +1,4 @@
-"""A model's events as Anthropic's events, validated by the types of its own client."""
+"""Anthropic Messages API: streamed events and whole messages, validated by its SDK's types."""
 
 from __future__ import annotations
 
@@ -72,37 +72,37 @@ EVENTS: list[Event] = [
 ]
 
 
-def collected(max_tokens: int = 50) -> AnswerBuilder:
-    backend: Backend = None  # pyright: ignore[reportAssignmentType]  # nobody asks it
+def builder_of(max_tokens: int = 50) -> AnswerBuilder:
+    backend: Backend = None  # pyright: ignore[reportAssignmentType]  # never used
     job = Job(model="m", request=GenerateRequest(id="msg_1", messages=[], max_tokens=max_tokens))
     return AnswerBuilder(job, Lease(MODEL, backend, INFO))
 
 
 def streamed(events: list[Event], **options: Any) -> list[dict[str, Any]]:
-    """The events' data, each checked against the client's types and its own name."""
-    frames = MessageFrames(collected(), **options)
+    """The data of the streamed events, validated against the SDK's types and the event names."""
+    frames = MessageFrames(builder_of(), **options)
     content = frames.feed(0, events[:3]) + frames.feed(0, events[3:]) + frames.end()
-    told: list[dict[str, Any]] = []
+    parsed: list[dict[str, Any]] = []
     checker: TypeAdapter[Any] = TypeAdapter(RawMessageStreamEvent)
     for frame in content.decode().removesuffix("\n\n").split("\n\n"):
         name, data = frame.split("\n")
         event = json.loads(data.removeprefix("data: "))
         assert name == f"event: {event['type']}"
         checker.validate_python(event, strict=True)
-        told.append(event)
-    return told
+        parsed.append(event)
+    return parsed
 
 
 def whole(events: list[Event], max_tokens: int = 50, **options: Any) -> dict[str, Any]:
-    answer = collected(max_tokens)
+    answer = builder_of(max_tokens)
     answer.take(0, events)
     body = json.loads(msgspec.json.encode(message(answer, **options)))
     Message.model_validate(body, strict=True)
     return body
 
 
-def put_together(events: list[dict[str, Any]]) -> dict[str, Any]:
-    """The message that a stream amounts to."""
+def assemble(events: list[dict[str, Any]]) -> dict[str, Any]:
+    """Assemble the message from the events of its stream."""
     first, *middle, delta, stop = events
     assert stop == {"type": "message_stop"}
     built = first["message"]
@@ -124,18 +124,18 @@ def put_together(events: list[dict[str, Any]]) -> dict[str, Any]:
                 case other:
                     raise AssertionError(other)
     for block in built["content"]:
-        if spelt := block.pop("_json"):
-            block["input"] = json.loads(spelt)
+        if raw_json := block.pop("_json"):
+            block["input"] = json.loads(raw_json)
     return {**built, **delta["delta"], "usage": delta["usage"]}
 
 
-def test_a_stream_amounts_to_the_whole_answer() -> None:
+def test_stream_assembles_to_the_whole_message() -> None:
     answer = whole(EVENTS)
-    assert put_together(streamed(EVENTS)) == answer
-    thought, said, weather, now = answer["content"]
-    assert thought["thinking"] == "Look it up."
-    assert thought["signature"]
-    assert said["text"] == 'I will "look".\n'
+    assert assemble(streamed(EVENTS)) == answer
+    thinking_block, text_block, weather, now = answer["content"]
+    assert thinking_block["thinking"] == "Look it up."
+    assert thinking_block["signature"]
+    assert text_block["text"] == 'I will "look".\n'
     assert weather["input"] == {"city": "Rome"}
     assert (weather["id"], now["id"], now["input"]) == ("toolu_1", "toolu_2", {})
     assert (answer["stop_reason"], answer["stop_sequence"]) == ("tool_use", None)
@@ -149,7 +149,7 @@ def test_a_stream_amounts_to_the_whole_answer() -> None:
     }
 
 
-def test_the_order_of_a_stream() -> None:
+def test_stream_event_order() -> None:
     kinds = [
         (event["type"], event.get("index"), event.get("delta", {}).get("type"))
         for event in streamed(EVENTS)
@@ -177,28 +177,28 @@ def test_the_order_of_a_stream() -> None:
     ]
 
 
-def test_thoughts_can_be_left_out() -> None:
+def test_reasoning_can_be_hidden() -> None:
     answer = whole(EVENTS, shows_reasoning=False)
     assert answer["content"][0]["thinking"] == ""
     assert answer["usage"]["output_tokens_details"] == {"thinking_tokens": 2}
-    assert put_together(streamed(EVENTS, shows_reasoning=False)) == answer
+    assert assemble(streamed(EVENTS, shows_reasoning=False)) == answer
 
 
-def test_an_answer_without_anything() -> None:
+def test_empty_answer_has_no_content_blocks() -> None:
     events: list[Event] = [Started("r", 3), Finished("r", 0, FinishReason.STOP, 1)]
     answer = whole(events)
     assert (answer["content"], answer["stop_reason"]) == ([], "end_turn")
-    assert put_together(streamed(events)) == answer
+    assert assemble(streamed(events)) == answer
 
 
-def test_why_an_answer_ends() -> None:
-    def ended(reason: FinishReason, tokens: int, prompt: int = 3, **more: Any) -> tuple[str, Any]:
+def test_stop_reasons() -> None:
+    def stop_of(reason: FinishReason, tokens: int, prompt: int = 3, **more: Any) -> tuple[str, Any]:
         events: list[Event] = [Started("r", prompt), Finished("r", 0, reason, tokens, **more)]
         answer = whole(events)
         return answer["stop_reason"], answer["stop_sequence"]
 
-    assert ended(FinishReason.STOP, 5) == ("end_turn", None)
-    assert ended(FinishReason.STOP, 5, stop="END") == ("stop_sequence", "END")
-    assert ended(FinishReason.LENGTH, 50) == ("max_tokens", None)
-    assert ended(FinishReason.LENGTH, 10, 90) == ("model_context_window_exceeded", None)
-    assert ended(FinishReason.LENGTH, 50, 50) == ("max_tokens", None)
+    assert stop_of(FinishReason.STOP, 5) == ("end_turn", None)
+    assert stop_of(FinishReason.STOP, 5, stop="END") == ("stop_sequence", "END")
+    assert stop_of(FinishReason.LENGTH, 50) == ("max_tokens", None)
+    assert stop_of(FinishReason.LENGTH, 10, 90) == ("model_context_window_exceeded", None)
+    assert stop_of(FinishReason.LENGTH, 50, 50) == ("max_tokens", None)

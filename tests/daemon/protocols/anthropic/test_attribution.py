@@ -1,4 +1,4 @@
-"""What Claude Code says of itself in front of a prompt is taken away, and nothing else."""
+"""The billing header that Claude Code puts before a system prompt is removed, and nothing else."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ LINE = "x-anthropic-billing-header: cc_version=2.1.328.e51; cc_entrypoint=sdk-cl
         ("", ""),
     ],
 )
-def test_only_the_line_goes(text: str, rest: str) -> None:
+def test_only_the_billing_header_is_removed(text: str, rest: str) -> None:
     assert without_attribution(text) == rest
 
 
-def test_a_long_text_costs_no_more_than_its_length() -> None:
+def test_header_removal_takes_linear_time() -> None:
     hostile = "x-anthropic-billing-header:" + " a=" * 1_000_000
     assert without_attribution(hostile) == hostile

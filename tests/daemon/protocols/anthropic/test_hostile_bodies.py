@@ -1,4 +1,4 @@
-"""What no client should send gets an error in Anthropic's shape, and never breaks anything."""
+"""Fuzz tests: malformed bodies get errors in Anthropic's shape and never crash the daemon."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 if TYPE_CHECKING:
     from ...conftest import RunningDaemon
 
-Assault = Callable[..., Awaitable[Counter[int]]]
+FuzzEndpoint = Callable[..., Awaitable[Counter[int]]]
 
 TEXT = {"type": "text", "text": "Hi", "cache_control": {"type": "ephemeral"}}
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
@@ -86,16 +86,20 @@ def is_anthropic_error(body: Any) -> None:
 
 
 @pytest.mark.slow
-async def test_messages(daemon: RunningDaemon, assault: Assault) -> None:
+async def test_malformed_messages_requests(
+    daemon: RunningDaemon, fuzz_endpoint: FuzzEndpoint
+) -> None:
     examples = [EXCHANGE, PLAIN, FORM]
-    statuses = await assault(daemon, "/v1/messages", examples, is_anthropic_error)
+    statuses = await fuzz_endpoint(daemon, "/v1/messages", examples, is_anthropic_error)
     assert statuses.total() == 1000
     assert statuses[400] > 400, statuses
     assert statuses[200] > 0, statuses
 
 
-async def test_counting(daemon: RunningDaemon, assault: Assault) -> None:
-    statuses = await assault(
+async def test_malformed_count_tokens_requests(
+    daemon: RunningDaemon, fuzz_endpoint: FuzzEndpoint
+) -> None:
+    statuses = await fuzz_endpoint(
         daemon, "/v1/messages/count_tokens", [EXCHANGE, PLAIN], is_anthropic_error, count=100
     )
     assert statuses[200] > 0, statuses

@@ -1,4 +1,4 @@
-"""Anthropic's fields become those of a job."""
+"""Conversion of Anthropic request fields to a generation request."""
 
 from __future__ import annotations
 
@@ -26,23 +26,23 @@ WEATHER: dict[str, Any] = {
 SEARCH: dict[str, Any] = {"type": "web_search_20250305", "name": "web_search", "max_uses": 3}
 
 
-def ask(**fields: Any) -> GenerateRequest:
+def request_of(**fields: Any) -> GenerateRequest:
     body = {"model": "m", "max_tokens": 10, "messages": HI, **fields}
     decoded = msgspec.json.decode(msgspec.json.encode(body), type=MessagesRequest)
     return messages_job(decoded, RequestOrigin(client="c")).request
 
 
-def test_the_plainest_request() -> None:
-    request = ask()
+def test_minimal_request() -> None:
+    request = request_of()
     assert request.id.startswith("msg_")
     assert (request.max_tokens, request.client, request.continues) == (10, "c", False)
     assert request.reasoning == Reasoning(enabled=False)
-    assert ask(max_tokens=0).max_tokens == 0
-    assert ask(stop_sequences=["\n\n", "END"]).stop == ["\n\n", "END"]
-    assert ask(ingle={"priority": "batch"}).priority is Priority.BATCH
+    assert request_of(max_tokens=0).max_tokens == 0
+    assert request_of(stop_sequences=["\n\n", "END"]).stop == ["\n\n", "END"]
+    assert request_of(ingle={"priority": "batch"}).priority is Priority.BATCH
 
 
-def test_what_only_a_server_of_anthropics_knows_is_ignored() -> None:
+def test_fields_of_anthropics_service_are_ignored() -> None:
     more: dict[str, Any] = {
         "cache_control": {"type": "ephemeral"},
         "container": None,
@@ -59,27 +59,29 @@ def test_what_only_a_server_of_anthropics_knows_is_ignored() -> None:
         "output_config": None,
         "stop_sequences": None,
     }
-    assert msgspec.structs.replace(ask(**more), id="") == msgspec.structs.replace(ask(), id="")
+    assert msgspec.structs.replace(request_of(**more), id="") == msgspec.structs.replace(
+        request_of(), id=""
+    )
 
 
-def test_tools() -> None:
+def test_custom_tools_are_kept_and_hosted_tools_dropped() -> None:
     custom = {**WEATHER, "type": "custom", "strict": True, "cache_control": {"type": "ephemeral"}}
     hosted = [
         SEARCH,
         {"type": "bash_20250124", "name": "bash"},
         {"type": "mcp_toolset", "mcp_server_name": "x"},
     ]
-    request = ask(tools=[custom, *hosted], tool_choice={"type": "auto"})
+    request = request_of(tools=[custom, *hosted], tool_choice={"type": "auto"})
     assert request.tools == [Tool("weather", "Tells it.", '{"type":"object"}', strict=True)]
     assert request.tool_choice == ToolChoice()
     assert request.parallel_tool_calls
-    assert not ask(
+    assert not request_of(
         tools=[WEATHER], tool_choice={"type": "any", "disable_parallel_tool_use": True}
     ).parallel_tool_calls
 
 
 @pytest.mark.parametrize(
-    ("choice", "tools", "means"),
+    ("choice", "tools", "expected"),
     [
         ({"type": "none"}, [WEATHER], ToolChoice("none")),
         ({"type": "any"}, [WEATHER, SEARCH], ToolChoice("required")),
@@ -88,12 +90,12 @@ def test_tools() -> None:
         ({"type": "tool", "name": "web_search"}, [WEATHER, SEARCH], ToolChoice("none")),
     ],
 )
-def test_which_tools_are_called(choice: Any, tools: Any, means: ToolChoice) -> None:
-    assert ask(tools=tools, tool_choice=choice).tool_choice == means
+def test_tool_choice(choice: Any, tools: Any, expected: ToolChoice) -> None:
+    assert request_of(tools=tools, tool_choice=choice).tool_choice == expected
 
 
 @pytest.mark.parametrize(
-    ("fields", "means"),
+    ("fields", "expected"),
     [
         ({"thinking": {"type": "disabled"}}, Reasoning(enabled=False)),
         (
@@ -107,24 +109,24 @@ def test_which_tools_are_called(choice: Any, tools: Any, means: ToolChoice) -> N
         ({"output_config": {"effort": "low"}}, Reasoning(enabled=False, effort="low")),
     ],
 )
-def test_thinking(fields: dict[str, Any], means: Reasoning) -> None:
-    assert ask(**fields).reasoning == means
+def test_thinking(fields: dict[str, Any], expected: Reasoning) -> None:
+    assert request_of(**fields).reasoning == expected
 
 
-def test_the_form_of_the_answer() -> None:
-    wanted = {"type": "json_schema", "schema": {"type": "object"}}
-    assert ask(output_config={"format": wanted}).grammar == Grammar(
+def test_json_schema_output_format() -> None:
+    answer_format = {"type": "json_schema", "schema": {"type": "object"}}
+    assert request_of(output_config={"format": answer_format}).grammar == Grammar(
         GrammarKind.JSON_SCHEMA, '{"type":"object"}', param="output_config.format"
     )
-    assert ask(output_format=wanted).grammar == Grammar(
+    assert request_of(output_format=answer_format).grammar == Grammar(
         GrammarKind.JSON_SCHEMA, '{"type":"object"}', param="output_format"
     )
 
 
-def test_an_answer_that_is_begun_goes_on() -> None:
+def test_trailing_assistant_message_is_continued() -> None:
     begun = [*HI, {"role": "assistant", "content": "The answer is ("}]
-    assert ask(messages=begun).continues
-    assert not ask(messages=[*begun, *HI]).continues
+    assert request_of(messages=begun).continues
+    assert not request_of(messages=[*begun, *HI]).continues
 
 
 CALL: dict[str, Any] = {"type": "tool_use", "id": "t", "name": "weather", "input": {}}
@@ -146,7 +148,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("fields", "param"), WRONG)
-def test_what_is_wrong_is_named(fields: dict[str, Any], param: str) -> None:
+def test_invalid_field_error_names_the_field(fields: dict[str, Any], param: str) -> None:
     with pytest.raises(InvalidBody) as caught:
-        ask(**fields)
+        request_of(**fields)
     assert caught.value.param == param

@@ -1,4 +1,4 @@
-"""llama-server's routes over real sockets, with a scripted model."""
+"""llama-server endpoints over real sockets, with a scripted model."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ async def post(daemon: RunningDaemon, path: str, status: int = 200, **body: Any)
     return answer.json()
 
 
-async def test_a_whole_completion(daemon: RunningDaemon) -> None:
+async def test_whole_completion(daemon: RunningDaemon) -> None:
     answer = await post(daemon, "/completion", prompt="Hi", n_predict=64, seed=3)
     assert answer["content"] == REPLY
     assert answer["model"] == "echo:1"
@@ -51,7 +51,7 @@ async def test_a_whole_completion(daemon: RunningDaemon) -> None:
         ({"stop": ["", " from"]}, "Hello", "word", " from"),
     ],
 )
-async def test_why_it_ends(
+async def test_stop_types(
     daemon: RunningDaemon, fields: dict[str, Any], content: str, stop_type: str, word: str
 ) -> None:
     answer = await post(daemon, "/completion", prompt="Hi", **fields)
@@ -59,7 +59,7 @@ async def test_why_it_ends(
     assert answer["stopping_word"] == word
 
 
-async def test_prompts_of_every_form(daemon: RunningDaemon) -> None:
+async def test_all_prompt_forms(daemon: RunningDaemon) -> None:
     answers: list[Any]
     forms: list[tuple[Any, list[int]]] = [
         ("ab", [3]),
@@ -79,26 +79,26 @@ async def test_prompts_of_every_form(daemon: RunningDaemon) -> None:
     assert [one["content"] for one in both] == ["He", "He"]
 
 
-async def test_a_gap_is_filled(run_daemon: DaemonFactory) -> None:
+async def test_infill(run_daemon: DaemonFactory) -> None:
     script = {"reply": "a):\n    return a\nprint(1)\n", "step_seconds": 0.002}
     before = "x = 1\n" * 20 + "def f("
-    gap: dict[str, Any] = {"input_prefix": before, "input_suffix": "\n", "prompt": "b, "}
+    infill: dict[str, Any] = {"input_prefix": before, "input_suffix": "\n", "prompt": "b, "}
     extra = [{"filename": "util.py", "text": "y = 2\n"}, {"text": "z = 3\n"}]
     async with run_daemon(script=script) as daemon:
-        warmed = await post(daemon, "/infill", **gap, n_predict=0)
+        warmed = await post(daemon, "/infill", **infill, n_predict=0)
         assert (warmed["content"], warmed["tokens_predicted"]) == ("", 0)
-        filled = await post(daemon, "/infill", **gap, n_predict=64, n_indent=4)
+        filled = await post(daemon, "/infill", **infill, n_predict=64, n_indent=4)
         assert filled["content"] == "a):\n    return a\n"
         assert (filled["stop_type"], filled["has_new_line"]) == ("limit", True)
         assert filled["timings"]["cache_n"] >= warmed["tokens_evaluated"] - 1
         assert filled["timings"]["predicted_n"] == filled["tokens_predicted"] > 0
-        late = await post(daemon, "/infill", **gap, t_max_predict_ms=1)
+        late = await post(daemon, "/infill", **infill, t_max_predict_ms=1)
         assert late["content"] == "a):\n"
-        others = await post(daemon, "/infill", **gap, n_predict=1, input_extra=extra)
+        others = await post(daemon, "/infill", **infill, n_predict=1, input_extra=extra)
         assert others["tokens_evaluated"] > filled["tokens_evaluated"]
 
 
-async def test_a_stream(daemon: RunningDaemon) -> None:
+async def test_streamed_completion(daemon: RunningDaemon) -> None:
     body = {"prompt": "Hi", "stream": True, "return_progress": True, "timings_per_token": True}
     events = [data for _, data in await daemon.events("POST", "/completion", json=body)]
     progress, *chunks, last = events
@@ -110,14 +110,14 @@ async def test_a_stream(daemon: RunningDaemon) -> None:
     assert last["timings"]["predicted_n"] == last["tokens_predicted"]
 
 
-async def test_fields_can_be_chosen(daemon: RunningDaemon) -> None:
+async def test_response_fields_select_fields(daemon: RunningDaemon) -> None:
     paths = ["content", "timings/prompt_n", "generation_settings/n_predict", "nothing", "a/b"]
     answer = await post(daemon, "/completion", prompt="Hi", n_predict=2, response_fields=paths)
     assert answer == {"content": "He", "timings/prompt_n": 3, "generation_settings/n_predict": 2}
     assert await post(daemon, "/completion", prompt="Hi", n_predict=0, response_fields=[""]) == {}
 
 
-async def test_probabilities_and_tokens(daemon: RunningDaemon) -> None:
+async def test_n_probs_and_return_tokens(daemon: RunningDaemon) -> None:
     body: dict[str, Any] = {"prompt": "Hi", "n_predict": 2, "n_probs": 1, "return_tokens": True}
     answer = await post(daemon, "/completion", **body)
     assert answer["tokens"] == list(b"He")
@@ -131,7 +131,7 @@ async def test_probabilities_and_tokens(daemon: RunningDaemon) -> None:
     }
 
 
-async def test_a_form_of_the_answer(run_daemon: DaemonFactory) -> None:
+async def test_json_schema_and_grammar(run_daemon: DaemonFactory) -> None:
     async with run_daemon(script={"reply": "42"}) as daemon:
         schema = {"type": "integer"}
         assert (await post(daemon, "/completion", prompt="Hi", json_schema=schema))[
@@ -143,7 +143,7 @@ async def test_a_form_of_the_answer(run_daemon: DaemonFactory) -> None:
         assert wrong["error"]["type"] == "invalid_request_error"
 
 
-async def test_errors_are_llama_servers(daemon: RunningDaemon) -> None:
+async def test_errors_have_llama_servers_shape(daemon: RunningDaemon) -> None:
     missing = await post(daemon, "/completion", 400)
     assert set(missing["error"]) == {"code", "message", "type"}
     assert missing["error"]["code"] == 400
@@ -152,15 +152,15 @@ async def test_errors_are_llama_servers(daemon: RunningDaemon) -> None:
     long = (await post(daemon, "/completion", 400, prompt="x" * 600))["error"]
     assert long["type"] == "exceed_context_size_error"
     assert (long["n_prompt_tokens"], long["n_ctx"]) == (601, 512)
-    gap = await post(daemon, "/infill", 400, input_prefix="a")
-    assert "input_suffix" in gap["error"]["message"]
+    infill = await post(daemon, "/infill", 400, input_prefix="a")
+    assert "input_suffix" in infill["error"]["message"]
     props = await daemon.tcp.post("/props", json={})
     assert props.status_code == 405
     assert props.json()["error"]["code"] == 405
 
 
 @pytest.mark.slow
-async def test_an_error_in_a_stream_is_an_event(run_daemon: DaemonFactory) -> None:
+async def test_error_in_a_stream_is_an_event(run_daemon: DaemonFactory) -> None:
     async with run_daemon(script={"load_seconds": 0.6, "load_error": "It is broken."}) as daemon:
         body = {"prompt": "Hi", "stream": True}
         ((_, error),) = await daemon.events("POST", "/completion", json=body)
@@ -168,14 +168,14 @@ async def test_an_error_in_a_stream_is_an_event(run_daemon: DaemonFactory) -> No
         assert "It is broken." in error["error"]["message"]
 
 
-async def test_text_to_tokens_and_back(daemon: RunningDaemon) -> None:
+async def test_tokenize_and_detokenize(daemon: RunningDaemon) -> None:
     assert await post(daemon, "/tokenize", content="ab") == {"tokens": [97, 98]}
     assert await post(daemon, "/tokenize", content="a", add_special=True) == {"tokens": [256, 97]}
     assert await post(daemon, "/tokenize", content=["a", 98, "<|end|>"]) == {
         "tokens": [97, 98, 257]
     }
-    spelt = await post(daemon, "/tokenize", content="<|end|>", parse_special=False)
-    assert len(spelt["tokens"]) == 7
+    unparsed = await post(daemon, "/tokenize", content="<|end|>", parse_special=False)
+    assert len(unparsed["tokens"]) == 7
     pieces = await post(daemon, "/tokenize", content="aé", with_pieces=True)
     assert pieces["tokens"] == [
         {"id": 97, "piece": "a"},
@@ -191,13 +191,13 @@ async def test_text_to_tokens_and_back(daemon: RunningDaemon) -> None:
     assert "5000" in unknown["error"]["message"]
 
 
-async def test_the_prompt_of_a_conversation(daemon: RunningDaemon) -> None:
+async def test_apply_template(daemon: RunningDaemon) -> None:
     messages = [{"role": "user", "content": "Hi"}]
     rendered = await post(daemon, "/apply-template", messages=messages)
     assert rendered == {"prompt": "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n"}
 
 
-async def test_what_is_told_of_the_model(daemon: RunningDaemon) -> None:
+async def test_props_and_slots(daemon: RunningDaemon) -> None:
     async def get(path: str) -> Any:
         answer = await daemon.tcp.get(path)
         assert answer.status_code == 200, answer.text
@@ -216,7 +216,7 @@ async def test_what_is_told_of_the_model(daemon: RunningDaemon) -> None:
     assert (await daemon.tcp.get("/props?model=nobody")).status_code == 404
 
 
-async def test_vectors_need_a_model_for_them(daemon: RunningDaemon) -> None:
+async def test_embedding_and_rerank_need_a_suitable_model(daemon: RunningDaemon) -> None:
     wrong = await post(daemon, "/embedding", 400, content="Hi")
     assert "embed" in wrong["error"]["message"]
     assert "content" in (await post(daemon, "/embeddings", 400))["error"]["message"]
@@ -227,7 +227,7 @@ async def test_vectors_need_a_model_for_them(daemon: RunningDaemon) -> None:
     assert json.loads(named.text)["error"]["param"] == "documents"
 
 
-async def test_models_come_and_go_as_in_a_router(run_daemon: DaemonFactory) -> None:
+async def test_router_endpoints_load_and_unload_models(run_daemon: DaemonFactory) -> None:
     async with run_daemon(aliases=(("coder", "echo:1"),), script={"load_seconds": 0.1}) as daemon:
 
         async def status() -> str:
@@ -238,26 +238,26 @@ async def test_models_come_and_go_as_in_a_router(run_daemon: DaemonFactory) -> N
 
         assert await status() == "unloaded"
         stream = daemon.stream("GET", "/models/sse")
-        telling = asyncio.create_task(_statuses(stream))
+        collecting = asyncio.create_task(collect_statuses(stream))
         await daemon.until(lambda: daemon.services.hub.listeners == 1)
         assert await post(daemon, "/models/load", model="coder") == {"success": True}
         assert await status() == "loaded"
         assert await post(daemon, "/models/unload", model="echo:1") == {"success": True}
-        told = await telling
+        statuses = await collecting
         assert await status() == "unloaded"
         assert (await post(daemon, "/models/load", 404, model="nobody"))["error"]["code"] == 404
-    assert told[0] == {"status": "loading", "progress": told[0]["progress"]}
-    assert [event["status"] for event in told[-2:]] == ["loaded", "unloaded"]
+    assert statuses[0] == {"status": "loading", "progress": statuses[0]["progress"]}
+    assert [event["status"] for event in statuses[-2:]] == ["loaded", "unloaded"]
 
 
-async def _statuses(stream: AsyncGenerator[tuple[str, Any]]) -> list[Any]:
-    """What a model is said to do, until it does nothing any more."""
-    told: list[Any] = []
+async def collect_statuses(stream: AsyncGenerator[tuple[str, Any]]) -> list[Any]:
+    """The distinct status events of a model, until it is unloaded."""
+    statuses: list[Any] = []
     async with aclosing(stream) as events:
         async for _, event in events:
             assert (event["model"], event["event"]) == ("echo:1", "model_status")
-            if not told or told[-1]["status"] != event["data"]["status"]:
-                told.append(event["data"])
+            if not statuses or statuses[-1]["status"] != event["data"]["status"]:
+                statuses.append(event["data"])
             if event["data"]["status"] == "unloaded":
                 break
-    return told
+    return statuses

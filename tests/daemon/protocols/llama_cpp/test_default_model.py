@@ -1,4 +1,4 @@
-"""Who answers where a client names no model."""
+"""The model that answers when a llama-server client names none."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 
 
 class AllInfill(FactsReader):
-    """Says of every file that it fills gaps."""
+    """Reports that every file supports infill."""
 
     def read(self, model: StoredModel) -> ModelFacts:
         facts = super().read(model)
-        able = msgspec.structs.replace(facts.capabilities, infills=True)
-        return msgspec.structs.replace(facts, capabilities=able)
+        with_infill = msgspec.structs.replace(facts.capabilities, infills=True)
+        return msgspec.structs.replace(facts, capabilities=with_infill)
 
 
-async def test_who_is_asked(run_daemon: DaemonFactory) -> None:
+async def test_default_model_selection(run_daemon: DaemonFactory) -> None:
     async with run_daemon(default_model="other:1") as daemon:
         services = daemon.services
         assert chosen_model(services, "named") == "named"

@@ -1,4 +1,4 @@
-"""Native embeddings and ranking, with tiny models of random weights."""
+"""llama-server embedding and rerank endpoints, with tiny models of random weights."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ async def post(daemon: RunningDaemon, path: str, **body: Any) -> Any:
     return answer.json()
 
 
-async def test_vectors(daemon: RunningDaemon, make_bert: MakeBert) -> None:
+async def test_embedding(daemon: RunningDaemon, make_bert: MakeBert) -> None:
     model = str(make_bert("embeds.gguf"))
     several = await post(daemon, "/embedding", model=model, content=TEXTS)
     assert [item["index"] for item in several] == [0, 1, 2]
     for item in several:
         (vector,) = item["embedding"]
         assert math.isclose(sum(number**2 for number in vector), 1, abs_tol=1e-3)
-    # The model that is loaded answers where none is named.
+    # Without a name, the loaded model answers.
     (one,) = await post(daemon, "/embeddings", input=TEXTS[1])
     assert one["embedding"][0] == pytest.approx(several[1]["embedding"][0], abs=1e-5)
 
 
-async def test_ranks_in_both_shapes(daemon: RunningDaemon, make_bert: MakeBert) -> None:
+async def test_rerank_in_jina_and_tei_shapes(daemon: RunningDaemon, make_bert: MakeBert) -> None:
     model = str(make_bert("ranks.gguf", ranks=True))
     jina = await post(daemon, "/rerank", model=model, query="kitten", documents=TEXTS)
     scores = [item["relevance_score"] for item in jina["results"]]

@@ -1,4 +1,4 @@
-"""What no client should send gets an error in llama-server's shape, and never breaks anything."""
+"""Fuzz tests: malformed bodies get errors in llama-server's shape and never crash the daemon."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 if TYPE_CHECKING:
     from ...conftest import RunningDaemon
 
-Assault = Callable[..., Awaitable[Counter[int]]]
+FuzzEndpoint = Callable[..., Awaitable[Counter[int]]]
 
 SAMPLING: dict[str, Any] = {
     "temperature": 0.5,
@@ -79,23 +79,27 @@ def is_llama_cpp_error(body: Any) -> None:
 
 
 @pytest.mark.slow
-async def test_completions(daemon: RunningDaemon, assault: Assault) -> None:
-    statuses = await assault(daemon, "/completion", [COMPLETION, STREAM], is_llama_cpp_error)
+async def test_malformed_completion_requests(
+    daemon: RunningDaemon, fuzz_endpoint: FuzzEndpoint
+) -> None:
+    statuses = await fuzz_endpoint(daemon, "/completion", [COMPLETION, STREAM], is_llama_cpp_error)
     assert statuses.total() == 1000
     assert statuses[400] > 200, statuses
     assert statuses[200] > 0, statuses
 
 
-async def test_gaps(daemon: RunningDaemon, assault: Assault) -> None:
-    statuses = await assault(daemon, "/infill", [INFILL], is_llama_cpp_error, count=100)
+async def test_malformed_infill_requests(
+    daemon: RunningDaemon, fuzz_endpoint: FuzzEndpoint
+) -> None:
+    statuses = await fuzz_endpoint(daemon, "/infill", [INFILL], is_llama_cpp_error, count=100)
     assert statuses[200] > 0, statuses
 
 
 @pytest.mark.parametrize(("path", "example"), OTHERS)
-async def test_the_others(
-    daemon: RunningDaemon, assault: Assault, path: str, example: dict[str, Any]
+async def test_malformed_requests_to_other_endpoints(
+    daemon: RunningDaemon, fuzz_endpoint: FuzzEndpoint, path: str, example: dict[str, Any]
 ) -> None:
-    await assault(
+    await fuzz_endpoint(
         daemon,
         path,
         [example],

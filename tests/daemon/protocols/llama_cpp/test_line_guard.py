@@ -1,4 +1,4 @@
-"""Answers that fill a gap end with the gap's indentation, or with the line in which time is up."""
+"""Infill answers end at a less indented line, or at the line end after the time limit."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ingle.daemon.protocols.llama_cpp.answers import LineGuard
         (4, "a\n    ", "a\n    "),
     ],
 )
-def test_a_line_that_is_indented_less_ends_the_answer(indent: int, text: str, kept: str) -> None:
+def test_less_indented_line_ends_the_answer(indent: int, text: str, kept: str) -> None:
     for size in (1, 3, 1000):
         guard = LineGuard(indent=indent)
         pieces = [guard.take(text[i : i + size]) for i in range(0, len(text), size)]
@@ -28,7 +28,7 @@ def test_a_line_that_is_indented_less_ends_the_answer(indent: int, text: str, ke
         assert guard.ended is (kept != text)
 
 
-def test_time_ends_an_answer_only_with_a_line() -> None:
+def test_time_limit_ends_the_answer_at_a_line_end() -> None:
     guard = LineGuard(seconds=0.0)
     assert guard.take("def f") == "def f"
     assert not guard.ended

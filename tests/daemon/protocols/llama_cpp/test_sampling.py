@@ -1,4 +1,4 @@
-"""llama-server's sampling fields become ours."""
+"""Conversion of llama-server's sampling fields to sampling options."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ def options(**fields: Any) -> SamplingOptions:
     return sampling_options(msgspec.json.decode(msgspec.json.encode(fields), type=SamplingFields))
 
 
-def test_nothing_said_is_left_to_the_model() -> None:
+def test_omitted_fields_keep_the_models_defaults() -> None:
     assert options(samplers=None, logit_bias=None) == SamplingOptions()
     assert options(seed=-1) == SamplingOptions()
 
 
-def test_numbers_are_cut_to_their_bounds() -> None:
+def test_numbers_are_clamped_to_their_bounds() -> None:
     cut = options(temperature=-1, top_p=7, top_k=-5.0, min_p=2, mirostat=9)
     assert (cut.temperature, cut.top_p, cut.top_k, cut.min_p, cut.mirostat) == (0.0, 1.0, 0, 1.0, 2)
     assert options(seed=2**64).seed == 2**63 - 1
@@ -31,7 +31,7 @@ def test_numbers_are_cut_to_their_bounds() -> None:
     ]
 
 
-def test_samplers_that_are_not_named_are_off() -> None:
+def test_samplers_that_are_not_listed_are_disabled() -> None:
     chosen = options(samplers=["top_k", "top_p", "infill"], top_k=40, top_p=0.99, min_p=0.05)
     assert (chosen.top_k, chosen.top_p) == (40, 0.99)
     assert (chosen.temperature, chosen.typical_p, chosen.repeat_penalty) == (1.0, 1.0, 1.0)
@@ -42,18 +42,18 @@ def test_samplers_that_are_not_named_are_off() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "means"),
+    ("given", "expected"),
     [
         ([[15, -1.5], [16, False], [17, True], [18]], {"15": -1.5, "16": -100.0}),
         ({"15": 1000, "16": False}, {"15": 100.0, "16": -100.0}),
         ([], {}),
     ],
 )
-def test_biases(given: Any, means: dict[str, float]) -> None:
-    assert options(logit_bias=given).logit_bias == means
+def test_logit_bias_forms(given: Any, expected: dict[str, float]) -> None:
+    assert options(logit_bias=given).logit_bias == expected
 
 
 @pytest.mark.parametrize("given", [[["word", 1]], {"word": 1}, [[-1, 1]], [[1.5, 1]], [[2**40, 1]]])
-def test_a_bias_is_for_a_token(given: Any) -> None:
+def test_logit_bias_without_a_token_id_is_refused(given: Any) -> None:
     with pytest.raises(InvalidBody, match="logit_bias"):
         options(logit_bias=given)

@@ -1,4 +1,4 @@
-"""Tests of LM Studio's routes over real sockets, with a scripted model."""
+"""LM Studio endpoints over real sockets, with a scripted model."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 if TYPE_CHECKING:
     from ...conftest import RunningDaemon
 
-Assault = Callable[..., Awaitable[Counter[int]]]
+FuzzEndpoint = Callable[..., Awaitable[Counter[int]]]
 
 REPLY = "Hello from the scripted model."
 CHAT: dict[str, Any] = {"model": "echo:1", "messages": [{"role": "user", "content": "Hi"}]}
@@ -23,7 +23,7 @@ def is_error(body: Any) -> None:
     assert error["message"]
 
 
-async def test_models_tell_whether_they_are_loaded(daemon: RunningDaemon) -> None:
+async def test_models_report_whether_they_are_loaded(daemon: RunningDaemon) -> None:
     (model,) = (await daemon.tcp.get("/api/v0/models")).json()["data"]
     assert model == {
         "id": "echo:1",
@@ -45,7 +45,7 @@ async def test_models_tell_whether_they_are_loaded(daemon: RunningDaemon) -> Non
     is_error(missing.json())
 
 
-async def test_answers_are_measured(daemon: RunningDaemon) -> None:
+async def test_answers_have_stats(daemon: RunningDaemon) -> None:
     answer = (await daemon.tcp.post("/api/v0/chat/completions", json=CHAT)).json()
     assert answer["object"] == "chat.completion"
     assert answer["choices"][0]["message"]["content"] == REPLY
@@ -61,7 +61,7 @@ async def test_answers_are_measured(daemon: RunningDaemon) -> None:
     assert stopped["stats"]["stop_reason"] == "stopStringFound"
 
 
-async def test_a_stream_is_openais(daemon: RunningDaemon) -> None:
+async def test_stream_has_openais_format(daemon: RunningDaemon) -> None:
     body = CHAT | {"stream": True}
     events = [
         data for _, data in await daemon.events("POST", "/api/v0/chat/completions", json=body)
@@ -71,7 +71,7 @@ async def test_a_stream_is_openais(daemon: RunningDaemon) -> None:
     assert text == REPLY
 
 
-async def test_ttl_is_how_long_a_model_stays(daemon: RunningDaemon) -> None:
+async def test_ttl_sets_the_keep_alive(daemon: RunningDaemon) -> None:
     await daemon.tcp.post("/api/v0/chat/completions", json=CHAT | {"ttl": 0})
     await daemon.until(lambda: not daemon.services.manager.loaded())
 
@@ -92,13 +92,15 @@ async def test_models_are_loaded_and_unloaded_on_demand(daemon: RunningDaemon) -
 
 
 @pytest.mark.slow
-async def test_hostile_bodies(daemon: RunningDaemon, assault: Assault) -> None:
+async def test_malformed_requests(daemon: RunningDaemon, fuzz_endpoint: FuzzEndpoint) -> None:
     body = CHAT | {"max_tokens": 2, "ttl": 60, "tools": [], "stop": ["x"], "stream": False}
-    statuses = await assault(daemon, "/api/v0/chat/completions", [body], is_error)
+    statuses = await fuzz_endpoint(daemon, "/api/v0/chat/completions", [body], is_error)
     assert statuses.total() == 1000
     assert statuses[200] > 0
     body = {"model": "echo:1", "prompt": "Hi", "max_tokens": 2, "ttl": 60}
-    await assault(daemon, "/api/v0/completions", [body], is_error, count=300)
+    await fuzz_endpoint(daemon, "/api/v0/completions", [body], is_error, count=300)
     body = {"model": "echo:1", "context_length": 512, "echo_load_config": True, "ttl": 60}
-    await assault(daemon, "/api/v1/models/load", [body], is_error, count=200)
-    await assault(daemon, "/api/v1/models/unload", [{"instance_id": "a"}], is_error, count=100)
+    await fuzz_endpoint(daemon, "/api/v1/models/load", [body], is_error, count=200)
+    await fuzz_endpoint(
+        daemon, "/api/v1/models/unload", [{"instance_id": "a"}], is_error, count=100
+    )

@@ -1,4 +1,4 @@
-"""The doctor over HTTP, on this machine."""
+"""`GET /ingle/v1/doctor` on this machine."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ingle.daemon.doctor.diagnose import DoctorReport
 from ...conftest import RunningDaemon
 
 
-async def test_the_doctor_knows_the_daemon_it_asks(daemon: RunningDaemon) -> None:
+async def test_doctor_reports_the_running_daemon(daemon: RunningDaemon) -> None:
     answer = await daemon.unix.get("/ingle/v1/doctor")
     report = msgspec.json.decode(answer.content, type=DoctorReport)
     assert report.situation.daemon.pid == os.getpid()

@@ -1,4 +1,4 @@
-"""The ledger over HTTP."""
+"""`GET /ingle/v1/ledger`: entries, totals and verification."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ...conftest import RunningDaemon
 
 
-def depart(daemon: RunningDaemon) -> None:
+def record_departure(daemon: RunningDaemon) -> None:
     paths = daemon.services.config.paths
     ledger = Ledger(paths.ledger, paths.ledger_head)
     clearance = Clearance(digest="0", provider="groq", model="m", verdict="cloud", rule="r")
@@ -28,15 +28,15 @@ def depart(daemon: RunningDaemon) -> None:
     ledger.settle(intent, receipt, 0.5)
 
 
-async def test_nothing_left(daemon: RunningDaemon) -> None:
+async def test_empty_ledger(daemon: RunningDaemon) -> None:
     assert (await daemon.unix.get("/ingle/v1/ledger")).json() == {"entries": [], "left_out": 0}
     totals = (await daemon.unix.get("/ingle/v1/ledger/totals")).json()
     assert (totals["requests"], totals["cost"], totals["providers"]) == (0, None, [])
     assert (await daemon.unix.get("/ingle/v1/ledger/verify")).json()["ok"]
 
 
-async def test_what_left(daemon: RunningDaemon) -> None:
-    depart(daemon)
+async def test_entries_and_totals_of_a_month(daemon: RunningDaemon) -> None:
+    record_departure(daemon)
     month = this_month()
     entries = (await daemon.unix.get("/ingle/v1/ledger", params={"month": month})).json()
     assert entries["entries"][0]["bytes_out"] == 100
@@ -48,11 +48,11 @@ async def test_what_left(daemon: RunningDaemon) -> None:
     assert other.json()["entries"] == []
 
 
-async def test_a_wrong_month_and_a_broken_chain(daemon: RunningDaemon) -> None:
+async def test_invalid_month_and_broken_chain(daemon: RunningDaemon) -> None:
     for month in ("2026-13", "x", "../../etc", "2026-11.jsonl"):
         refused = await daemon.unix.get("/ingle/v1/ledger", params={"month": month})
         assert refused.status_code == 400
-    depart(daemon)
+    record_departure(daemon)
     folder = daemon.services.config.paths.ledger
     (path,) = folder.glob("*.jsonl")
     path.write_bytes(path.read_bytes().replace(b"groq", b"none"))

@@ -1,4 +1,4 @@
-"""Tests of the native API over real sockets, with a scripted model."""
+"""The native API over real sockets, with a scripted model."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ async def test_models_are_listed_installed_first(daemon: RunningDaemon) -> None:
     assert all(m["path"] is None and not m["default"] for m in offered)
 
 
-async def test_models_say_whether_they_fit_here(daemon: RunningDaemon) -> None:
+async def test_models_report_whether_they_fit(daemon: RunningDaemon) -> None:
     answer = (await daemon.unix.get("/ingle/v1/models")).json()
     assert answer["disk_free"] > 0
     assert answer["pulls"] == []
@@ -111,7 +111,7 @@ async def test_load_and_unload(daemon: RunningDaemon) -> None:
 
 
 @pytest.mark.slow
-async def test_a_loaded_process_shows_its_memory(run_daemon: DaemonFactory) -> None:
+async def test_loaded_model_reports_its_memory(run_daemon: DaemonFactory) -> None:
     async with run_daemon(create_backend=WorkerProcess) as daemon:
         loaded = (await daemon.unix.post("/ingle/v1/load", json={"model": "echo:1"})).json()
         assert loaded["pid"] not in (None, os.getpid())
@@ -129,7 +129,7 @@ async def test_removing_a_model_unloads_it_first(daemon: RunningDaemon) -> None:
     assert await refusal(daemon, "DELETE", "/ingle/v1/models/echo:1") == (404, "model_not_found")
 
 
-async def test_a_model_that_is_loaded_while_it_is_removed_goes_as_well(
+async def test_model_loaded_during_its_removal_is_unloaded(
     daemon: RunningDaemon, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store, loop = daemon.services.store, asyncio.get_running_loop()
@@ -145,7 +145,7 @@ async def test_a_model_that_is_loaded_while_it_is_removed_goes_as_well(
     assert daemon.services.manager.loaded() == []
 
 
-async def test_a_file_gets_a_name_and_loses_it_again(
+async def test_file_is_added_by_path_and_removed_without_deleting_it(
     daemon: RunningDaemon, make_bert: Callable[..., Path]
 ) -> None:
     path = make_bert()
@@ -166,7 +166,7 @@ async def test_a_file_gets_a_name_and_loses_it_again(
     assert relative.status_code == 400
 
 
-async def test_a_generation_from_start_to_end(daemon: RunningDaemon) -> None:
+async def test_generation_from_start_to_end(daemon: RunningDaemon) -> None:
     id_ = await start(daemon, sampling={"temperature": 0}, max_tokens=100)
     assert id_.startswith("gen-")
     events = await follow(daemon, id_)
@@ -191,7 +191,7 @@ async def test_a_generation_from_start_to_end(daemon: RunningDaemon) -> None:
     assert status["error"] is None
 
 
-async def test_a_client_may_choose_the_id(daemon: RunningDaemon) -> None:
+async def test_client_may_choose_the_generation_id(daemon: RunningDaemon) -> None:
     chosen = "gen-" + "0123456789ab" * 2
     assert await start(daemon, id=chosen) == chosen
     assert text_of(await follow(daemon, chosen)) == REPLY
@@ -205,18 +205,18 @@ async def test_a_client_may_choose_the_id(daemon: RunningDaemon) -> None:
         assert await refusal(daemon, "POST", GENERATIONS, json=body | {"id": id_}) == refused
 
 
-async def test_a_raw_prompt_and_the_default_model(daemon: RunningDaemon) -> None:
+async def test_raw_prompt_with_the_default_model(daemon: RunningDaemon) -> None:
     events = await follow(daemon, await start(daemon, messages=None, prompt="Once", max_tokens=5))
     assert text_of(events) == "Hello"
     assert events[-1][1]["reason"] == "length"
 
 
-async def test_events_are_numbered_and_resumed_without_a_gap(daemon: RunningDaemon) -> None:
+async def test_events_are_numbered_and_resumable(daemon: RunningDaemon) -> None:
     id_ = await start(daemon)
     whole = await follow(daemon, id_)
     for after in (0, 1, 5, len(whole) - 1, len(whole)):
         assert await follow(daemon, id_, params={"after": after}) == whole[after:]
-    # A browser repeats the address, so what the header says is newer.
+    # A browser repeats the URL, so Last-Event-ID is newer than the query.
     resumed = await follow(daemon, id_, params={"after": 1}, headers={"Last-Event-ID": "5"})
     assert resumed == whole[5:]
     async with daemon.unix.stream("GET", f"{GENERATIONS}/{id_}/events") as response:
@@ -224,7 +224,7 @@ async def test_events_are_numbered_and_resumed_without_a_gap(daemon: RunningDaem
     assert ids == [f"id: {number}" for number in range(1, len(whole) + 1)]
 
 
-async def test_a_client_that_comes_back_misses_nothing(run_daemon: DaemonFactory) -> None:
+async def test_reconnecting_client_misses_no_event(run_daemon: DaemonFactory) -> None:
     async with run_daemon(script={"reply": REPLY, "step_seconds": 0.01}) as daemon:
         id_ = await start(daemon)
         seen: list[tuple[str, Any]] = []
@@ -242,7 +242,7 @@ async def test_a_client_that_comes_back_misses_nothing(run_daemon: DaemonFactory
         assert two[0] == two[1]
 
 
-async def test_after_must_be_a_number_that_was(daemon: RunningDaemon) -> None:
+async def test_invalid_after_parameter_is_refused(daemon: RunningDaemon) -> None:
     id_ = await start(daemon)
     await follow(daemon, id_)
     for after in ("-1", "x", "1.5", "1e3", "999", "9" * 30, "٣"):
@@ -253,7 +253,7 @@ async def test_after_must_be_a_number_that_was(daemon: RunningDaemon) -> None:
         )
 
 
-async def test_cancelling_keeps_what_was_generated(run_daemon: DaemonFactory) -> None:
+async def test_cancelling_keeps_the_generated_text(run_daemon: DaemonFactory) -> None:
     async with run_daemon(script=ENDLESS) as daemon:
         id_ = await start(daemon)
         following = asyncio.create_task(follow(daemon, id_))
@@ -282,7 +282,7 @@ async def test_cancelling_while_the_model_loads(run_daemon: DaemonFactory) -> No
 
 
 @pytest.mark.slow
-async def test_a_worker_that_dies_ends_its_generation_with_an_error(
+async def test_worker_death_ends_the_generation_with_an_error(
     run_daemon: DaemonFactory,
 ) -> None:
     async with run_daemon(script={"die_at": 4}, create_backend=WorkerProcess) as daemon:
@@ -300,7 +300,7 @@ async def test_a_worker_that_dies_ends_its_generation_with_an_error(
         assert text_of(events) == "Hel"
 
 
-async def test_a_generation_that_cannot_be_is_refused_before_it_begins(
+async def test_invalid_generation_is_refused_before_it_starts(
     daemon: RunningDaemon,
 ) -> None:
     bodies: list[tuple[Any, int]] = [
@@ -320,7 +320,7 @@ async def test_a_generation_that_cannot_be_is_refused_before_it_begins(
     assert daemon.services.manager.loaded() == []
 
 
-async def test_a_prompt_can_be_computed_ahead(daemon: RunningDaemon) -> None:
+async def test_max_tokens_0_prefills_the_prompt(daemon: RunningDaemon) -> None:
     messages = [{"role": "user", "content": "x" * 60}]
     events = await follow(daemon, await start(daemon, messages=messages, max_tokens=0))
     assert [name for name, _ in events if name != "loading"] == ["started", "finished"]
@@ -330,14 +330,14 @@ async def test_a_prompt_can_be_computed_ahead(daemon: RunningDaemon) -> None:
     assert started["cached_tokens"] > 50
 
 
-async def test_a_prompt_that_does_not_fit_is_an_error_event(daemon: RunningDaemon) -> None:
+async def test_prompt_beyond_the_context_is_an_error_event(daemon: RunningDaemon) -> None:
     messages = [{"role": "user", "content": "x" * 600}]
     events = await follow(daemon, await start(daemon, messages=messages))
     assert events[-1][0] == "error"
     assert events[-1][1]["error"]["code"] == "context_length_exceeded"
 
 
-async def test_one_stream_tells_everything_that_moves(daemon: RunningDaemon) -> None:
+async def test_event_stream_reports_gauges_and_model_states(daemon: RunningDaemon) -> None:
     assert daemon.services.hub.listeners == 0
     stream = daemon.stream("GET", "/ingle/v1/events")
     name, first = await anext(stream)
@@ -359,7 +359,7 @@ async def test_one_stream_tells_everything_that_moves(daemon: RunningDaemon) -> 
 
 
 @pytest.mark.slow
-async def test_gauges_come_while_something_moves(run_daemon: DaemonFactory) -> None:
+async def test_gauges_are_sent_during_a_generation(run_daemon: DaemonFactory) -> None:
     async with run_daemon(script=ENDLESS) as daemon:
         stream = daemon.stream("GET", "/ingle/v1/events")
         await anext(stream)
@@ -373,17 +373,17 @@ async def test_gauges_come_while_something_moves(run_daemon: DaemonFactory) -> N
 
 
 async def next_gauges(
-    stream: AsyncGenerator[tuple[str, Any], None], wanted: Callable[[Any], bool]
+    stream: AsyncGenerator[tuple[str, Any], None], condition: Callable[[Any], bool]
 ) -> Any:
-    """The first gauges whose model is so."""
+    """The first gauges whose model meets the condition."""
     async with asyncio.timeout(20):
         async for name, data in stream:
-            if name == "gauges" and data["models"] and wanted(data["models"][0]):
+            if name == "gauges" and data["models"] and condition(data["models"][0]):
                 return data
     pytest.fail("the stream ended without such gauges")
 
 
-async def test_devices_that_cannot_be_read_hide_nothing_else(
+async def test_unreadable_devices_do_not_hide_other_gauges(
     daemon: RunningDaemon, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reads = 0
@@ -402,7 +402,7 @@ async def test_devices_that_cannot_be_read_hide_nothing_else(
     publisher.close()
 
 
-async def test_listeners_that_come_and_go_wait_for_one_reading(
+async def test_cancelled_listeners_share_one_device_reading(
     daemon: RunningDaemon, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reads = 0
@@ -417,10 +417,10 @@ async def test_listeners_that_come_and_go_wait_for_one_reading(
     monkeypatch.setattr(daemon.services.devices, "read", slow)
     publisher = GaugePublisher(daemon.services)
     for _ in range(5):
-        left = asyncio.create_task(publisher.snapshot())
+        cancelled_task = asyncio.create_task(publisher.snapshot())
         await daemon.until(lambda: reads > 0)
-        left.cancel()
-        await asyncio.wait({left})
+        cancelled_task.cancel()
+        await asyncio.wait({cancelled_task})
     waiting = asyncio.create_task(publisher.snapshot())
     await asyncio.sleep(0)
     answers.set()
@@ -432,7 +432,7 @@ async def test_listeners_that_come_and_go_wait_for_one_reading(
 
 
 @pytest.mark.slow
-async def test_gauges_come_once_more_when_all_is_at_rest(
+async def test_final_gauges_are_sent_when_the_model_becomes_idle(
     run_daemon: DaemonFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ingle.daemon.server.gauge_publisher.RESTING_SECONDS", 1e9)
@@ -441,12 +441,12 @@ async def test_gauges_come_once_more_when_all_is_at_rest(
         await anext(stream)
         await start(daemon, max_tokens=100)
         await next_gauges(stream, lambda model: model["running"] > 0)
-        told = await next_gauges(stream, lambda model: model["running"] == 0)
-        (model,) = told["models"]
+        gauges = await next_gauges(stream, lambda model: model["running"] == 0)
+        (model,) = gauges["models"]
         assert model["completion_tokens_total"] == 100
         assert model["kv_kept"] > 100
         assert model["decode_rate"] > 0
-        assert told["devices"][-1]["kind"] == "cpu"
+        assert gauges["devices"][-1]["kind"] == "cpu"
         await stream.aclose()
 
 
@@ -459,7 +459,7 @@ async def test_health(daemon: RunningDaemon) -> None:
     assert (await daemon.tcp.get("/health/ready?model=nope")).status_code == 404
 
 
-async def test_a_model_that_dies_is_not_ready(run_daemon: DaemonFactory) -> None:
+async def test_readiness_is_503_if_the_worker_dies(run_daemon: DaemonFactory) -> None:
     async with run_daemon(script={"die_at": 0}, create_backend=WorkerProcess) as daemon:
         answer = await daemon.tcp.get("/health/ready")
         assert answer.status_code == 503
@@ -467,13 +467,13 @@ async def test_a_model_that_dies_is_not_ready(run_daemon: DaemonFactory) -> None
         assert (await daemon.tcp.get("/health")).status_code == 200
 
 
-async def test_shutdown_is_answered_and_passed_on(daemon: RunningDaemon) -> None:
+async def test_shutdown_endpoint(daemon: RunningDaemon) -> None:
     answer = await daemon.unix.post("/ingle/v1/shutdown")
     assert (answer.status_code, answer.json()) == (202, {"status": "shutting down"})
     assert len(daemon.shutdowns) == 1
 
 
-async def test_nothing_changes_state_on_get(daemon: RunningDaemon) -> None:
+async def test_state_changing_endpoints_accept_only_post(daemon: RunningDaemon) -> None:
     for path in ("pull", "pull/cancel", "load", "unload", "generations", "shutdown"):
         for method in ("GET", "HEAD", "OPTIONS", "PUT", "PATCH"):
             answer = await daemon.unix.request(method, f"/ingle/v1/{path}")
@@ -482,7 +482,7 @@ async def test_nothing_changes_state_on_get(daemon: RunningDaemon) -> None:
     assert daemon.shutdowns == []
 
 
-async def test_a_folder_is_listed_while_it_is_loaded(
+async def test_folder_model_is_listed_while_loaded(
     daemon: RunningDaemon, make_folder: Callable[..., Path]
 ) -> None:
     path = str(make_folder("mine"))
@@ -507,10 +507,10 @@ async def test_a_folder_is_listed_while_it_is_loaded(
     assert await refusal(daemon, "GET", "/ingle/v1/models/nothing") == (404, "model_not_found")
 
 
-async def test_reasoning_and_calls_of_tools(
-    run_daemon: DaemonFactory, answering: Callable[..., Any]
+async def test_reasoning_and_tool_calls(
+    run_daemon: DaemonFactory, event_backend: Callable[..., Any]
 ) -> None:
-    backend = answering(
+    backend = event_backend(
         Started("", 9),
         ReasoningDelta("", 0, "Hm.", [1, 2]),
         Delta("", 0, "Let me look.", [3]),

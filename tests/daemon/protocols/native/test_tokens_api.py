@@ -1,4 +1,4 @@
-"""Tests of `POST /ingle/v1/tokens` over real sockets, with a scripted model."""
+"""`POST /ingle/v1/tokens` over real sockets, with a scripted model."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ async def refused(daemon: RunningDaemon, **fields: Any) -> tuple[int, str]:
 
 
 async def prompt_tokens(daemon: RunningDaemon, **fields: Any) -> int:
-    """What a generation says of the same."""
+    """The prompt tokens that a generation reports for the same messages."""
     body = {"messages": TALK, "max_tokens": 1} | fields
     started = (await daemon.unix.post("/ingle/v1/generations", json=body)).json()
     path = f"/ingle/v1/generations/{started['id']}/events"
@@ -50,31 +50,31 @@ async def prompt_tokens(daemon: RunningDaemon, **fields: Any) -> int:
     )
 
 
-async def test_counts_are_those_of_a_generation(daemon: RunningDaemon) -> None:
+async def test_counts_equal_those_of_a_generation(daemon: RunningDaemon) -> None:
     total = await prompt_tokens(daemon)
     counts = await count(daemon, model="echo")
     assert (counts["total"], len(counts["messages"])) == (total, 4)
     assert counts["context"] == 512
-    # A byte is a token of the script's: the same words around, and "Hi" is shorter by one.
+    # The scripted tokenizer has one token per byte, so that "Hi" is one token shorter than "Bye".
     assert counts["messages"][3] == counts["messages"][1] + 1
 
 
-async def test_a_model_is_loaded_only_where_that_is_asked_for(daemon: RunningDaemon) -> None:
+async def test_counting_loads_the_model_only_on_request(daemon: RunningDaemon) -> None:
     assert await refused(daemon) == (409, "model_not_loaded")
     assert daemon.services.manager.loaded() == []
     assert (await count(daemon, load=True))["total"] > 0
     assert (await count(daemon))["total"] > 0
 
 
-async def test_what_cannot_be_counted_is_refused(daemon: RunningDaemon) -> None:
+async def test_invalid_count_requests_are_refused(daemon: RunningDaemon) -> None:
     assert await refused(daemon, model="nope") == (404, "model_not_found")
     assert await refused(daemon, messages=None) == (400, "invalid_request")
     assert await refused(daemon, messages=[]) == (400, "invalid_request")
-    nobody = [{"role": "nobody", "content": "?"}]
-    assert await refused(daemon, messages=nobody) == (400, "invalid_request")
+    invalid = [{"role": "nobody", "content": "?"}]
+    assert await refused(daemon, messages=invalid) == (400, "invalid_request")
 
 
-async def test_more_than_the_context_is_counted(daemon: RunningDaemon) -> None:
+async def test_messages_beyond_the_context_are_counted(daemon: RunningDaemon) -> None:
     long = [{"role": "user", "content": "word " * 400}]
     counts = await count(daemon, messages=long, load=True)
     assert counts["total"] > counts["context"]
@@ -82,7 +82,7 @@ async def test_more_than_the_context_is_counted(daemon: RunningDaemon) -> None:
 
 @pytest.mark.slow
 @pytest.mark.model
-async def test_a_real_model_counts_what_it_reads(
+async def test_count_equals_prompt_tokens_with_a_real_model(
     run_daemon: DaemonFactory, smollm2_path: Path
 ) -> None:
     where = str(smollm2_path)

@@ -1,4 +1,4 @@
-"""Tests of Ollama's routes that answer, over real sockets, with a scripted model."""
+"""Ollama's generate and chat endpoints over real sockets, with a scripted model."""
 
 from __future__ import annotations
 
@@ -41,11 +41,13 @@ METRICS = {
 
 
 class ScriptedEvents(LocalBackend):
-    """A backend that loads as usual, and then answers with events of a test's own."""
+    """A backend that answers with the given events."""
 
-    def __init__(self, spec: LoadSpec, asked: list[GenerateRequest], events: list[Event]) -> None:
+    def __init__(
+        self, spec: LoadSpec, received: list[GenerateRequest], events: list[Event]
+    ) -> None:
         super().__init__(spec)
-        self._asked = asked
+        self._asked = received
         self._events = events
 
     async def run(self, request: GenerateRequest, sink: EventSink) -> None:
@@ -77,7 +79,7 @@ async def refusal(daemon: RunningDaemon, path: str, **fields: Any) -> str:
     return answer.json()["error"]
 
 
-async def test_a_chat_streams_lines_unless_told_otherwise(daemon: RunningDaemon) -> None:
+async def test_chat_streams_ndjson_by_default(daemon: RunningDaemon) -> None:
     body = {"model": "echo:1", "messages": HI}
     *pieces, last = [line async for line in lines(daemon, "/api/chat", body)]
     assert "".join(line["message"]["content"] for line in pieces) == REPLY
@@ -93,7 +95,7 @@ async def test_a_chat_streams_lines_unless_told_otherwise(daemon: RunningDaemon)
 
 
 @pytest.mark.slow
-async def test_options_bound_and_stop_an_answer(daemon: RunningDaemon) -> None:
+async def test_num_predict_and_stop_options(daemon: RunningDaemon) -> None:
     short = await chat(daemon, options={"num_predict": 5, "temperature": 9.5, "top_p": 0})
     assert (short["message"]["content"], short["done_reason"]) == ("Hello", "length")
     stopped = await chat(daemon, options={"stop": ["the"], "num_gpu": 1, "unheard_of": {}})
@@ -102,7 +104,7 @@ async def test_options_bound_and_stop_an_answer(daemon: RunningDaemon) -> None:
 
 
 @pytest.mark.slow
-async def test_num_ctx_bounds_the_request_and_grows_the_model(daemon: RunningDaemon) -> None:
+async def test_num_ctx_limits_the_request_and_grows_the_context(daemon: RunningDaemon) -> None:
     long = [{"role": "user", "content": "x" * 600}]
     error = await refusal(daemon, "/api/chat", messages=long)
     assert "tokens long" in error
@@ -113,12 +115,12 @@ async def test_num_ctx_bounds_the_request_and_grows_the_model(daemon: RunningDae
     error = await refusal(daemon, "/api/chat", messages=long, options={"num_ctx": 128})
     assert "128" in error
     (loaded,) = (await daemon.tcp.get("/api/ps")).json()["models"]
-    assert loaded["context_length"] == 1024  # nobody has less because of it
+    assert loaded["context_length"] == 1024  # a loaded model never shrinks
 
 
 @pytest.mark.slow
-async def test_thoughts_and_calls_come_apart(run_daemon: DaemonFactory) -> None:
-    asked: list[GenerateRequest] = []
+async def test_reasoning_and_tool_calls_are_separate_fields(run_daemon: DaemonFactory) -> None:
+    received: list[GenerateRequest] = []
     events: list[Event] = [
         Started("", 7),
         ReasoningDelta("", 0, "Let me see.", [1, 2]),
@@ -140,7 +142,7 @@ async def test_thoughts_and_calls_come_apart(run_daemon: DaemonFactory) -> None:
     tool = {"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}}
     body = {"model": "echo:1", "messages": HI, "tools": [tool]}
     async with run_daemon(
-        create_backend=partial(ScriptedEvents, asked=asked, events=events)
+        create_backend=partial(ScriptedEvents, received=received, events=events)
     ) as daemon:
         *pieces, last = [line["message"] async for line in lines(daemon, "/api/chat", body)]
         assert [piece["thinking"] for piece in pieces if "thinking" in piece] == ["Let me see."]
@@ -155,13 +157,13 @@ async def test_thoughts_and_calls_come_apart(run_daemon: DaemonFactory) -> None:
             "tool_calls": calls,
         }
         assert (whole["done_reason"], whole["eval_count"]) == ("stop", 8)
-    assert [offered.name for offered in asked[0].tools] == ["weather"]
-    assert json.loads(asked[0].tools[0].parameters) == {"type": "object"}
+    assert [offered.name for offered in received[0].tools] == ["weather"]
+    assert json.loads(received[0].tools[0].parameters) == {"type": "object"}
 
 
 @pytest.mark.slow
-async def test_results_find_the_calls_they_answer(run_daemon: DaemonFactory) -> None:
-    asked: list[GenerateRequest] = []
+async def test_tool_results_are_matched_to_their_calls(run_daemon: DaemonFactory) -> None:
+    received: list[GenerateRequest] = []
     events: list[Event] = [Started("", 1), Finished("", 0, FinishReason.STOP, 0)]
     calls: list[Any] = [{"function": {"name": name, "arguments": {}}} for name in ("a", "b", "a")]
     messages: list[Any] = [
@@ -172,21 +174,21 @@ async def test_results_find_the_calls_they_answer(run_daemon: DaemonFactory) -> 
         {"role": "tool", "tool_call_id": "call_2", "content": "3"},
     ]
     async with run_daemon(
-        create_backend=partial(ScriptedEvents, asked=asked, events=events)
+        create_backend=partial(ScriptedEvents, received=received, events=events)
     ) as daemon:
         await chat(daemon, messages=messages)
         await chat(daemon, messages=[*HI, {"role": "assistant", "content": "I am"}])
-    sent = asked[0].messages or []
+    sent = received[0].messages or []
     assert [(m.tool_call_id, m.name) for m in sent[2:]] == [
         ("call_1", "b"),
         ("call_0", "a"),
         ("call_2", "a"),
     ]
-    assert (asked[0].continues, asked[1].continues) == (False, True)
+    assert (received[0].continues, received[1].continues) == (False, True)
 
 
 @pytest.mark.slow
-async def test_nothing_to_say_loads_and_unloads(daemon: RunningDaemon) -> None:
+async def test_empty_prompt_loads_and_keep_alive_0_unloads(daemon: RunningDaemon) -> None:
     loaded = (await daemon.tcp.post("/api/generate", json={"model": "echo:1"})).json()
     assert (loaded["response"], loaded["done"], loaded["done_reason"]) == ("", True, "load")
     assert [model["name"] for model in (await daemon.tcp.get("/api/ps")).json()["models"]] == [
@@ -201,7 +203,7 @@ async def test_nothing_to_say_loads_and_unloads(daemon: RunningDaemon) -> None:
 
 
 @pytest.mark.slow
-async def test_the_context_of_an_answer_begins_the_next_prompt(daemon: RunningDaemon) -> None:
+async def test_returned_context_is_a_prefix_of_the_next_prompt(daemon: RunningDaemon) -> None:
     body: dict[str, Any] = {"model": "echo:1", "prompt": "Hi", "stream": False}
     first = (await daemon.tcp.post("/api/generate", json=body)).json()
     assert first["response"] == REPLY
@@ -211,13 +213,13 @@ async def test_the_context_of_an_answer_begins_the_next_prompt(daemon: RunningDa
     known = len(first["context"])
     assert second["context"][:known] == first["context"]
     added = second["context"][known : second["prompt_eval_count"]]
-    # The end of the answer, and a new turn, as the template has them.
+    # The template's end of the answer, and a new turn.
     assert bytes(token for token in added if token < 256) == b"\nuser\nAnd?\nassistant\n"
     assert added[0] == 259
 
 
 @pytest.mark.slow
-async def test_raw_prompts_have_no_context(daemon: RunningDaemon) -> None:
+async def test_raw_prompts_return_no_context(daemon: RunningDaemon) -> None:
     body = {"model": "echo:1", "prompt": "Hi", "raw": True}
     *_, last = [line async for line in lines(daemon, "/api/generate", body)]
     assert last["done"]
@@ -228,7 +230,7 @@ async def test_raw_prompts_have_no_context(daemon: RunningDaemon) -> None:
 
 
 @pytest.mark.parametrize(
-    ("fields", "word"),
+    ("fields", "error_word"),
     [
         ({"template": "{{ .Prompt }}"}, "template"),
         ({"images": ["aGk="]}, "images"),
@@ -240,13 +242,13 @@ async def test_raw_prompts_have_no_context(daemon: RunningDaemon) -> None:
         ({"model": ""}, "model"),
     ],
 )
-async def test_what_cannot_be_done_is_refused(
-    daemon: RunningDaemon, fields: dict[str, Any], word: str
+async def test_unsupported_fields_are_refused(
+    daemon: RunningDaemon, fields: dict[str, Any], error_word: str
 ) -> None:
-    assert word in await refusal(daemon, "/api/generate", **({"prompt": "Hi"} | fields))
+    assert error_word in await refusal(daemon, "/api/generate", **({"prompt": "Hi"} | fields))
 
 
-async def test_an_unknown_model_is_told_as_clients_look_for_it(daemon: RunningDaemon) -> None:
+async def test_unknown_model_error_has_the_wording_clients_parse(daemon: RunningDaemon) -> None:
     error = await refusal(daemon, "/api/chat", model="llama9:7b", messages=HI)
     assert error.startswith("model 'llama9:7b' not found")
 
@@ -259,7 +261,7 @@ async def test_logprobs(daemon: RunningDaemon) -> None:
 
 
 @pytest.mark.slow
-async def test_a_failure_in_the_middle_is_the_last_line(run_daemon: DaemonFactory) -> None:
+async def test_error_in_a_stream_is_its_last_line(run_daemon: DaemonFactory) -> None:
     script = {"reply": REPLY, "die_at": 5, "step_seconds": 0.01}
     async with run_daemon(script=script, create_backend=WorkerProcess) as daemon:
         body = {"model": "echo:1", "messages": HI}
@@ -269,7 +271,7 @@ async def test_a_failure_in_the_middle_is_the_last_line(run_daemon: DaemonFactor
 
 
 @pytest.mark.slow
-async def test_headers_go_out_while_a_model_is_loaded(run_daemon: DaemonFactory) -> None:
+async def test_headers_are_sent_while_the_model_loads(run_daemon: DaemonFactory) -> None:
     script = {"reply": REPLY, "load_seconds": 1.0}
     async with run_daemon(script=script, create_backend=WorkerProcess) as daemon:
         body = {"model": "echo:1", "messages": HI}

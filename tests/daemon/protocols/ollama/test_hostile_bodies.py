@@ -1,4 +1,4 @@
-"""What no client should send gets an error in Ollama's shape, and never breaks anything."""
+"""Fuzz tests: malformed bodies get errors in Ollama's shape and never crash the daemon."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 if TYPE_CHECKING:
     from ...conftest import RunningDaemon
 
-Assault = Callable[..., Awaitable[Counter[int]]]
+FuzzEndpoint = Callable[..., Awaitable[Counter[int]]]
 
 PARAMETERS = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 CALL = {"id": "c1", "function": {"name": "weather", "arguments": {"city": "Rome"}}}
@@ -85,23 +85,27 @@ def is_ollama_error(body: Any) -> None:
 
 
 @pytest.mark.slow
-async def test_chats(daemon: RunningDaemon, assault: Assault) -> None:
-    statuses = await assault(daemon, "/api/chat", [CHAT, TOOLS], is_ollama_error)
+async def test_malformed_chat_requests(daemon: RunningDaemon, fuzz_endpoint: FuzzEndpoint) -> None:
+    statuses = await fuzz_endpoint(daemon, "/api/chat", [CHAT, TOOLS], is_ollama_error)
     assert statuses.total() == 1000
     assert statuses[400] > 300, statuses
     assert statuses[200] > 0, statuses
 
 
 @pytest.mark.slow
-async def test_prompts(daemon: RunningDaemon, assault: Assault) -> None:
-    statuses = await assault(daemon, "/api/generate", [GENERATE, RAW], is_ollama_error)
+async def test_malformed_generate_requests(
+    daemon: RunningDaemon, fuzz_endpoint: FuzzEndpoint
+) -> None:
+    statuses = await fuzz_endpoint(daemon, "/api/generate", [GENERATE, RAW], is_ollama_error)
     assert statuses.total() == 1000
     assert statuses[400] > 300, statuses
     assert statuses[200] > 0, statuses
 
 
 @pytest.mark.slow
-async def test_the_library(daemon: RunningDaemon, assault: Assault) -> None:
+async def test_malformed_library_requests(
+    daemon: RunningDaemon, fuzz_endpoint: FuzzEndpoint
+) -> None:
     create = {
         "model": "mine",
         "from": "echo:1",
@@ -121,4 +125,4 @@ async def test_the_library(daemon: RunningDaemon, assault: Assault) -> None:
         "/api/embed": {"model": "echo:1", "input": ["a"], "dimensions": 4, "options": OPTIONS},
         "/api/embeddings": {"model": "echo:1", "prompt": "a", "keep_alive": "1m"},
     }.items():
-        await assault(daemon, path, [body], is_ollama_error, count=150)
+        await fuzz_endpoint(daemon, path, [body], is_ollama_error, count=150)

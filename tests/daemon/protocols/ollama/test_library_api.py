@@ -1,4 +1,4 @@
-"""Tests of Ollama's library: what is listed and shown, and models made, fetched and removed."""
+"""Ollama's library endpoints: tags, show, copy, create, pull, delete and blobs."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ HI = [{"role": "user", "content": "Hi"}]
 
 @pytest.fixture
 async def daemon(run_daemon: DaemonFactory) -> AsyncGenerator[RunningDaemon]:
-    """A daemon with an alias, whose model tells the system prompt it was given."""
+    """A daemon with an alias, whose model answers differently with a given system prompt."""
     script = {"reply": "plain", "replies": {"Talk like a pirate": "Arr!"}}
     async with run_daemon(script=script, aliases=(("gpt-4o", "echo:1"),)) as running:
         yield running
 
 
-async def names(daemon: RunningDaemon) -> set[str]:
+async def model_names(daemon: RunningDaemon) -> set[str]:
     return {row["name"] for row in (await daemon.tcp.get("/api/tags")).json()["models"]}
 
 
@@ -41,7 +41,7 @@ async def post(daemon: RunningDaemon, path: str, **body: Any) -> Any:
     return answer.json() if answer.content else None
 
 
-async def say(daemon: RunningDaemon, model: str) -> str:
+async def chat_text(daemon: RunningDaemon, model: str) -> str:
     answer = await post(daemon, "/api/chat", model=model, messages=HI, stream=False)
     assert answer["model"] == model
     return answer["message"]["content"]
@@ -51,7 +51,7 @@ async def delete(daemon: RunningDaemon, model: str) -> int:
     return (await daemon.tcp.request("DELETE", "/api/delete", json={"model": model})).status_code
 
 
-async def test_clients_find_out_who_is_there(daemon: RunningDaemon) -> None:
+async def test_clients_detect_the_server(daemon: RunningDaemon) -> None:
     root = await daemon.tcp.get("/")
     assert root.text == "Ollama is running"
     assert root.headers["content-type"].startswith("text/plain")
@@ -72,10 +72,10 @@ async def test_models_are_listed_with_their_aliases(daemon: RunningDaemon) -> No
     assert row["size"] == 4
     assert row["details"]["quantization_level"] == "Q8_0"
     assert row["capabilities"] == ["completion"]
-    assert await say(daemon, "gpt-4o:latest") == "plain"
+    assert await chat_text(daemon, "gpt-4o:latest") == "plain"
 
 
-async def test_a_model_is_shown_with_the_metadata_of_its_file(
+async def test_show_returns_gguf_metadata(
     run_daemon: DaemonFactory, make_bert: Callable[..., Path]
 ) -> None:
     path = make_bert()
@@ -91,13 +91,13 @@ async def test_a_model_is_shown_with_the_metadata_of_its_file(
     assert f"FROM {path}" in shown["modelfile"]
 
 
-async def test_copies_stay_when_the_original_goes(daemon: RunningDaemon) -> None:
+async def test_copies_survive_deleting_the_original(daemon: RunningDaemon) -> None:
     await post(daemon, "/api/copy", source="echo:1", destination="Mine")
-    assert await names(daemon) == {"echo:1", "gpt-4o:latest", "mine:latest"}
-    assert await say(daemon, "mine") == await say(daemon, "mine:latest") == "plain"
+    assert await model_names(daemon) == {"echo:1", "gpt-4o:latest", "mine:latest"}
+    assert await chat_text(daemon, "mine") == await chat_text(daemon, "mine:latest") == "plain"
     assert await delete(daemon, "echo:1") == 200
-    assert await names(daemon) == {"mine:latest"}
-    assert await say(daemon, "mine") == "plain"
+    assert await model_names(daemon) == {"mine:latest"}
+    assert await chat_text(daemon, "mine") == "plain"
     assert await delete(daemon, "mine") == 200
     assert await delete(daemon, "mine") == 404
     answer = await daemon.tcp.post("/api/copy", json={"source": "mine", "destination": "b"})
@@ -106,13 +106,13 @@ async def test_copies_stay_when_the_original_goes(daemon: RunningDaemon) -> None
 
 
 @pytest.mark.parametrize("name", ["a/b", "/tmp/x.gguf", "..", "smollm2", "hf.co/a/b", "a:b:c"])
-async def test_some_names_cannot_be_given(daemon: RunningDaemon, name: str) -> None:
+async def test_invalid_copy_names_are_refused(daemon: RunningDaemon, name: str) -> None:
     answer = await daemon.tcp.post("/api/copy", json={"source": "echo:1", "destination": name})
     assert answer.status_code == 400
     assert set(answer.json()) == {"error"}
 
 
-async def test_a_made_model_brings_its_system_prompt_into_every_protocol(
+async def test_created_model_applies_its_system_prompt_in_every_protocol(
     daemon: RunningDaemon,
 ) -> None:
     body: dict[str, Any] = {
@@ -125,7 +125,7 @@ async def test_a_made_model_brings_its_system_prompt_into_every_protocol(
     answer = await daemon.tcp.post("/api/create", json=body)
     statuses = [json.loads(line)["status"] for line in answer.text.splitlines()]
     assert statuses[-1] == "success"
-    assert await say(daemon, "pirate") == "Ar"
+    assert await chat_text(daemon, "pirate") == "Ar"
     openai = await post(daemon, "/v1/chat/completions", model="pirate", messages=HI)
     assert openai["choices"][0]["message"]["content"] == "Arr!"
     shown = await post(daemon, "/api/show", model="pirate")
@@ -134,10 +134,10 @@ async def test_a_made_model_brings_its_system_prompt_into_every_protocol(
     assert "num_predict" in shown["parameters"]
     assert len(shown["messages"]) == 2
     await post(daemon, "/api/create", **(body | {"system": "", "parameters": {}, "stream": False}))
-    assert await say(daemon, "pirate") == "plain"
+    assert await chat_text(daemon, "pirate") == "plain"
 
 
-async def test_a_file_is_uploaded_and_becomes_a_model(
+async def test_uploaded_blob_becomes_a_model(
     daemon: RunningDaemon, make_bert: Callable[..., Path]
 ) -> None:
     content = make_bert().read_bytes()
@@ -152,14 +152,14 @@ async def test_a_file_is_uploaded_and_becomes_a_model(
     assert (await daemon.tcp.post(blob, content=content)).status_code == 201
     await post(daemon, "/api/create", model="tiny:x", files={"a.gguf": digest}, stream=False)
     assert (await daemon.tcp.head(blob)).status_code == 200
-    assert "tiny:x" in await names(daemon)
+    assert "tiny:x" in await model_names(daemon)
     assert not any((daemon.services.store.root / ".blobs").iterdir())
     assert await delete(daemon, "tiny:x") == 200
     assert (await daemon.tcp.head(blob)).status_code == 404
     assert (await daemon.tcp.head("/api/blobs/sha256:../../x")).status_code in (400, 404)
 
 
-async def test_an_upload_that_is_no_model_makes_none(daemon: RunningDaemon) -> None:
+async def test_create_refuses_a_blob_that_is_not_a_model(daemon: RunningDaemon) -> None:
     digest = f"sha256:{hashlib.sha256(b'text').hexdigest()}"
     await daemon.tcp.post(f"/api/blobs/{digest}", content=b"text")
     body = {"model": "tiny:x", "files": {"a.gguf": digest}}
@@ -172,7 +172,7 @@ async def test_an_upload_that_is_no_model_makes_none(daemon: RunningDaemon) -> N
     assert "quantize" in answer.json()["error"]
 
 
-async def test_an_upload_may_be_larger_than_a_request(run_daemon: DaemonFactory) -> None:
+async def test_upload_limit_is_separate_from_the_body_limit(run_daemon: DaemonFactory) -> None:
     content = b"x" * 300_000
     digest = f"sha256:{hashlib.sha256(content).hexdigest()}"
     async with run_daemon(max_body_bytes=100_000, max_upload_bytes=400_000) as daemon:
@@ -188,7 +188,7 @@ async def test_an_upload_may_be_larger_than_a_request(run_daemon: DaemonFactory)
         assert len(list((daemon.services.store.root / ".blobs").iterdir())) == 1
 
 
-async def test_a_download_is_told_as_ollama_tells_it(run_daemon: DaemonFactory) -> None:
+async def test_pull_progress_has_ollamas_format(run_daemon: DaemonFactory) -> None:
     def pull(
         reference: str, on_progress: OnPullProgress, cancelled: Callable[[], bool]
     ) -> StoredModel:

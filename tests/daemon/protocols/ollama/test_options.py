@@ -1,4 +1,4 @@
-"""Tests of what Ollama's clients say in numbers and durations."""
+"""Parsing of Ollama's options and durations."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ingle.daemon.protocols.ollama.requests import keep_alive_seconds, model_opt
 
 
 @pytest.mark.parametrize(
-    ("wanted", "seconds"),
+    ("duration", "seconds"),
     [
         (None, None),
         (300, 300),
@@ -31,17 +31,17 @@ from ingle.daemon.protocols.ollama.requests import keep_alive_seconds, model_opt
         (" 10s ", 10),
     ],
 )
-def test_durations(wanted: Any, seconds: float | None) -> None:
-    assert keep_alive_seconds(wanted) == seconds
+def test_keep_alive_durations(duration: Any, seconds: float | None) -> None:
+    assert keep_alive_seconds(duration) == seconds
 
 
-@pytest.mark.parametrize("wanted", ["", "soon", "5 m", "5x", "m", "--1", "1e3", "٣m", "9" * 99])
-def test_what_is_no_duration_is_refused(wanted: str) -> None:
+@pytest.mark.parametrize("duration", ["", "soon", "5 m", "5x", "m", "--1", "1e3", "٣m", "9" * 99])
+def test_invalid_durations_are_refused(duration: str) -> None:
     with pytest.raises(InvalidBody, match="keep_alive"):
-        keep_alive_seconds(wanted)
+        keep_alive_seconds(duration)
 
 
-def test_options_are_brought_within_bounds() -> None:
+def test_options_are_clamped_to_their_bounds() -> None:
     options = model_options(
         {
             "temperature": 1000,
@@ -81,7 +81,7 @@ def test_options_are_brought_within_bounds() -> None:
         {"num_gpu": "all"},
     ],
 )
-def test_a_wrong_type_names_its_option(options: dict[str, Any]) -> None:
+def test_wrong_type_error_names_the_option(options: dict[str, Any]) -> None:
     (name,) = options
     with pytest.raises(InvalidBody) as refused:
         model_options(options)

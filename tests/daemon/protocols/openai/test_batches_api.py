@@ -1,4 +1,4 @@
-"""Files and batches, through OpenAI's own client and real sockets."""
+"""OpenAI's files and batches endpoints, called by OpenAI's SDK over real sockets."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ async def results(client: openai.AsyncOpenAI, file_id: str | None) -> list[dict[
     return [json.loads(text) for text in content.text.splitlines()]
 
 
-async def test_every_request_gets_one_result(daemon: RunningDaemon) -> None:
+async def test_every_request_gets_exactly_one_result(daemon: RunningDaemon) -> None:
     async with client_of(daemon) as client:
         lines = [line(f"r{number}") for number in range(40)]
         lines.insert(7, line("odd", temperature=9))
@@ -97,7 +97,7 @@ async def test_every_request_gets_one_result(daemon: RunningDaemon) -> None:
         assert [b.id async for b in client.batches.list(limit=1)] == [batch.id]
 
 
-async def test_completions_are_answered_too(daemon: RunningDaemon) -> None:
+async def test_batch_of_completions(daemon: RunningDaemon) -> None:
     async with client_of(daemon) as client:
         plain = {"model": "echo:1", "prompt": "Hi"}
         entry = {"custom_id": "a", "method": "POST", "url": "/v1/completions", "body": plain}
@@ -119,7 +119,7 @@ async def test_completions_are_answered_too(daemon: RunningDaemon) -> None:
         ({"custom_id": 1}, "invalid_json_line", 2),
     ],
 )
-async def test_a_broken_file_fails_as_a_whole(
+async def test_invalid_line_fails_the_whole_batch(
     daemon: RunningDaemon, broken: Any, code: str, number: int
 ) -> None:
     async with client_of(daemon) as client:
@@ -132,13 +132,13 @@ async def test_a_broken_file_fails_as_a_whole(
         assert batch.output_file_id is None
 
 
-async def test_an_empty_file_fails(daemon: RunningDaemon) -> None:
+async def test_empty_input_file_fails_the_batch(daemon: RunningDaemon) -> None:
     async with client_of(daemon) as client:
         batch = await ended(client, await submit(client, [b"", b"  "]))
         assert batch.status == "failed"
 
 
-async def test_cancelling_keeps_what_is_answered(run_daemon: DaemonFactory) -> None:
+async def test_cancelling_keeps_finished_results(run_daemon: DaemonFactory) -> None:
     async with (
         run_daemon(script={"reply": "x" * 40, "step_seconds": 0.002}) as daemon,
         client_of(daemon) as client,
@@ -161,19 +161,19 @@ async def test_cancelling_keeps_what_is_answered(run_daemon: DaemonFactory) -> N
             await client.batches.cancel("batch_" + "0" * 24)
 
 
-async def test_a_batch_that_is_cancelled_while_it_is_read_ends_as_cancelled(
+async def test_batch_cancelled_during_validation_ends_as_cancelled(
     daemon: RunningDaemon, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    wanted = threading.Event()
+    cancelling = threading.Event()
     check, save = BatchInput.check, BatchStore.save
 
     def checked(source: BatchInput) -> Any:
-        wanted.wait(10)
+        cancelling.wait(10)
         return check(source)
 
     def saved(store: BatchStore, record: BatchRecord) -> None:
         if record.status == "cancelling":
-            wanted.set()  # the batch is read, and begins, while this is written
+            cancelling.set()  # the batch is read, and begins, while this is written
             time.sleep(0.2)
         save(store, record)
 
@@ -185,7 +185,7 @@ async def test_a_batch_that_is_cancelled_while_it_is_read_ends_as_cancelled(
         assert (await ended(client, batch)).status == "cancelled"
 
 
-async def test_responses_of_a_batch_are_stored_only_if_they_ask_for_it(
+async def test_batch_responses_are_stored_only_with_store_true(
     daemon: RunningDaemon,
 ) -> None:
     url = "/v1/responses"
@@ -205,7 +205,7 @@ async def test_responses_of_a_batch_are_stored_only_if_they_ask_for_it(
 
 
 @pytest.mark.slow
-async def test_a_batch_whose_time_is_over_says_so(
+async def test_batch_expires_after_its_window(
     run_daemon: DaemonFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with (
@@ -229,7 +229,7 @@ async def test_a_batch_whose_time_is_over_says_so(
 
 
 @pytest.mark.slow
-async def test_somebody_who_waits_goes_first(run_daemon: DaemonFactory) -> None:
+async def test_interactive_request_runs_before_batch_requests(run_daemon: DaemonFactory) -> None:
     async with (
         run_daemon(script={"reply": "x" * 100, "step_seconds": 0.003}) as daemon,
         client_of(daemon) as client,
@@ -245,16 +245,16 @@ async def test_somebody_who_waits_goes_first(run_daemon: DaemonFactory) -> None:
         assert answer.choices[0].message.content
         batch = await client.batches.retrieve(batch.id)
         assert batch.request_counts is not None
-        # Not more than what ran beside it, and what of that was replaced meanwhile.
+        # At most what ran at the same time, and what replaced it meanwhile.
         assert batch.request_counts.completed - before <= 40
         await client.batches.cancel(batch.id)
 
 
 @pytest.mark.slow
-async def test_a_request_that_kills_its_worker_fails_alone(run_daemon: DaemonFactory) -> None:
+async def test_request_that_kills_the_worker_fails_alone(run_daemon: DaemonFactory) -> None:
     script = {"reply": "fine", "kills": "deadly"}
     async with (
-        run_daemon(script=script, create_backend=_process) as daemon,
+        run_daemon(script=script, create_backend=create_worker) as daemon,
         client_of(daemon) as client,
     ):
         lines = [line(f"r{n}") for n in range(12)]
@@ -267,11 +267,11 @@ async def test_a_request_that_kills_its_worker_fails_alone(run_daemon: DaemonFac
         assert failure["response"]["status_code"] == 503
 
 
-def _process(spec: LoadSpec) -> WorkerProcess:
+def create_worker(spec: LoadSpec) -> WorkerProcess:
     return WorkerProcess(spec)
 
 
-async def test_files_come_and_go(daemon: RunningDaemon) -> None:
+async def test_file_upload_list_and_delete(daemon: RunningDaemon) -> None:
     async with client_of(daemon) as client:
         content = bytes(range(256)) * 5000
         stored = await client.files.create(file=("ä b.bin", content), purpose="user_data")
@@ -295,7 +295,7 @@ async def test_files_come_and_go(daemon: RunningDaemon) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content_type", "body", "said"),
+    ("content_type", "body", "expected"),
     [
         ("application/json", b"{}", "must be a form"),
         ("multipart/form-data", b"", "must be a form"),
@@ -325,25 +325,25 @@ async def test_files_come_and_go(daemon: RunningDaemon) -> None:
         ),
     ],
 )
-async def test_broken_forms_leave_nothing_behind(
-    daemon: RunningDaemon, content_type: str, body: bytes, said: str
+async def test_invalid_upload_forms_leave_no_files(
+    daemon: RunningDaemon, content_type: str, body: bytes, expected: str
 ) -> None:
     answer = await daemon.tcp.post(
         "/v1/files", content=body, headers={"content-type": content_type}
     )
     assert answer.status_code == 400
-    assert said in answer.json()["error"]["message"]
+    assert expected in answer.json()["error"]["message"]
     assert not list(daemon.services.config.paths.state.glob("files/*"))
 
 
 @pytest.mark.parametrize("name", ["..%2f..%2fetc", "file-", "file-" + "g" * 24, "x" * 3000])
-async def test_strange_names_of_files_are_not_found(daemon: RunningDaemon, name: str) -> None:
+async def test_invalid_file_ids_are_not_found(daemon: RunningDaemon, name: str) -> None:
     for path in (f"/v1/files/{name}", f"/v1/files/{name}/content"):
         assert (await daemon.tcp.get(path)).status_code == 404
     assert (await daemon.tcp.get(f"/v1/batches/{name}")).status_code == 404
 
 
-def test_uploads_that_were_never_finished_go(tmp_path: Path) -> None:
+def test_stale_partial_uploads_are_removed(tmp_path: Path) -> None:
     files = FileStore(tmp_path)
     lost = tmp_path / "file-0123.part"
     lost.touch()
@@ -355,8 +355,8 @@ def test_uploads_that_were_never_finished_go(tmp_path: Path) -> None:
     running.discard()
 
 
-def test_what_a_kill_left_of_a_file_goes(tmp_path: Path) -> None:
-    """Facts whose content never came, and facts that were not whole; a whole file stays."""
+def test_sweep_removes_leftovers_of_a_killed_daemon(tmp_path: Path) -> None:
+    """Metadata without content and incomplete metadata are removed; a complete file stays."""
     files = FileStore(tmp_path)
     writer = files.begin()
     writer.write(b"content")
@@ -365,7 +365,7 @@ def test_what_a_kill_left_of_a_file_goes(tmp_path: Path) -> None:
     for path in left:
         path.write_text("{}")
     files.sweep()
-    assert all(path.exists() for path in left)  # somebody may be writing them now
+    assert all(path.exists() for path in left)  # these may still be in use
     for path in tmp_path.iterdir():
         os.utime(path, (0, 0))
     files.sweep()

@@ -1,4 +1,4 @@
-"""`POST /v1/embeddings` with real, if tiny, models in real workers."""
+"""`POST /v1/embeddings` with tiny models in real workers."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def vectors(answer: dict[str, Any]) -> Vectors:
     return np.array([item["embedding"] for item in answer["data"]], np.float32)
 
 
-async def test_one_text(daemon: RunningDaemon, bert: str) -> None:
+async def test_embedding_of_one_text(daemon: RunningDaemon, bert: str) -> None:
     answer = await post(daemon, model=bert, input="cat dog")
     assert answer["object"] == "list"
     assert answer["model"] == bert
@@ -61,7 +61,7 @@ async def test_one_text(daemon: RunningDaemon, bert: str) -> None:
 
 
 @pytest.mark.slow
-async def test_all_kinds_of_input_agree(daemon: RunningDaemon, bert: str) -> None:
+async def test_text_and_token_inputs_agree(daemon: RunningDaemon, bert: str) -> None:
     text = vectors(await post(daemon, model=bert, input="cat"))
     ids = vectors(await post(daemon, model=bert, input=[2, 5, 3]))
     both = vectors(await post(daemon, model=bert, input=["cat", [2, 5, 3]]))
@@ -70,7 +70,7 @@ async def test_all_kinds_of_input_agree(daemon: RunningDaemon, bert: str) -> Non
 
 
 @pytest.mark.slow
-async def test_base64_holds_the_same_numbers(daemon: RunningDaemon, bert: str) -> None:
+async def test_base64_equals_float_encoding(daemon: RunningDaemon, bert: str) -> None:
     texts = ["cat", "dog sea", "physics"]
     as_numbers = await post(daemon, model=bert, input=texts, encoding_format="float")
     as_text = await post(daemon, model=bert, input=texts, encoding_format="base64")
@@ -80,7 +80,7 @@ async def test_base64_holds_the_same_numbers(daemon: RunningDaemon, bert: str) -
 
 
 @pytest.mark.slow
-async def test_the_official_client(daemon: RunningDaemon, bert: str) -> None:
+async def test_sdk_creates_embeddings(daemon: RunningDaemon, bert: str) -> None:
     client = openai.AsyncOpenAI(api_key="x", base_url=f"{daemon.base_url}/v1", max_retries=0)
     async with client:
         packed = await client.embeddings.create(model=bert, input=["cat", "kitten"])
@@ -96,7 +96,7 @@ async def test_the_official_client(daemon: RunningDaemon, bert: str) -> None:
 
 
 @pytest.mark.slow
-async def test_two_thousand_texts(daemon: RunningDaemon, bert: str) -> None:
+async def test_2048_texts_in_one_request(daemon: RunningDaemon, bert: str) -> None:
     texts = ["cat", "dog sea", "a b c physics", "kitten"] * 512
     answer = vectors(await post(daemon, model=bert, input=texts))
     assert answer.shape == (2048, 32)
@@ -120,7 +120,7 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
 ]
 
 
-async def test_what_is_refused(daemon: RunningDaemon, bert: str) -> None:
+async def test_invalid_embedding_requests(daemon: RunningDaemon, bert: str) -> None:
     for body, param, words in REFUSED:
         error = (await post(daemon, 400, model=bert, **body))["error"]
         assert error["type"] == "invalid_request_error", body
@@ -129,16 +129,16 @@ async def test_what_is_refused(daemon: RunningDaemon, bert: str) -> None:
 
 
 @pytest.mark.slow
-async def test_truncating_on_request(daemon: RunningDaemon, bert: str) -> None:
+async def test_truncate_option(daemon: RunningDaemon, bert: str) -> None:
     answer = await post(daemon, model=bert, input="dog " * 100, truncate=True)
     assert answer["usage"]["prompt_tokens"] == 64
 
 
-async def test_the_whole_length_may_be_named(daemon: RunningDaemon, bert: str) -> None:
+async def test_full_dimensions_are_accepted(daemon: RunningDaemon, bert: str) -> None:
     assert vectors(await post(daemon, model=bert, input="cat", dimensions=32)).shape == (1, 32)
 
 
-async def test_a_model_for_something_else(
+async def test_model_without_embeddings_is_refused(
     run_daemon: DaemonFactory, make_bert: Callable[..., Path]
 ) -> None:
     async with run_daemon() as daemon:
@@ -149,10 +149,10 @@ async def test_a_model_for_something_else(
         ranks = str(make_bert(ranks=True))
         error = (await post(daemon, 400, model=ranks, input="cat"))["error"]
         assert "/v1/rerank" in error["message"]
-        assert daemon.services.manager.loaded() == []  # nothing was loaded only to say no
+        assert daemon.services.manager.loaded() == []  # refused without loading the model
 
 
-async def test_an_embedding_model_neither_chats_nor_completes(
+async def test_embedding_model_refuses_chats_and_completions(
     daemon: RunningDaemon, bert: str
 ) -> None:
     messages = [{"role": "user", "content": "Hi"}]
@@ -169,13 +169,13 @@ async def test_an_embedding_model_neither_chats_nor_completes(
 
 
 @pytest.mark.slow
-async def test_readiness_is_a_vector(daemon: RunningDaemon, bert: str) -> None:
+async def test_readiness_of_an_embedding_model(daemon: RunningDaemon, bert: str) -> None:
     answer = await daemon.tcp.get("/health/ready", params={"model": bert})
     assert answer.json()["status"] == "ready"
 
 
 @pytest.mark.slow
-async def test_another_pooling_for_one_load(daemon: RunningDaemon, bert: str) -> None:
+async def test_load_with_another_pooling(daemon: RunningDaemon, bert: str) -> None:
     mean = vectors(await post(daemon, model=bert, input="cat dog"))
     for pooling, same in (("cls", False), ("mean", True)):
         body = {"model": bert, "pooling": pooling}
@@ -187,7 +187,7 @@ async def test_another_pooling_for_one_load(daemon: RunningDaemon, bert: str) ->
     assert (await daemon.tcp.post("/ingle/v1/load", json=body)).status_code == 400
 
 
-async def test_the_listings_tell_the_task(daemon: RunningDaemon) -> None:
+async def test_listings_report_the_task(daemon: RunningDaemon) -> None:
     entries = (await daemon.tcp.get("/ingle/v1/models")).json()["models"]
     tasks = {entry["name"]: entry["task"] for entry in entries}
     assert tasks["echo:1"] == "generate"
@@ -197,8 +197,8 @@ async def test_the_listings_tell_the_task(daemon: RunningDaemon) -> None:
 
 
 @pytest.mark.slow
-async def test_a_client_that_leaves_ends_the_work(daemon: RunningDaemon, bert: str) -> None:
-    asked = asyncio.create_task(
+async def test_disconnect_cancels_embedding(daemon: RunningDaemon, bert: str) -> None:
+    pending = asyncio.create_task(
         daemon.tcp.post(PATH, json={"model": bert, "input": ["cat dog " * 28] * 2048})
     )
 
@@ -206,15 +206,15 @@ async def test_a_client_that_leaves_ends_the_work(daemon: RunningDaemon, bert: s
         return any(model.running or model.waiting for model in daemon.services.manager.loaded())
 
     await daemon.until(busy)
-    asked.cancel()
+    pending.cancel()
     with pytest.raises(asyncio.CancelledError):
-        await asked
+        await pending
     await daemon.until(lambda: not busy())
     await post(daemon, model=bert, input="cat")
 
 
 @pytest.mark.slow
-def test_a_list_of_numbers_is_one_text() -> None:
+def test_list_of_token_ids_is_one_input() -> None:
     assert embedding_inputs([1, 2, 3]) == [[1, 2, 3]]
     assert embedding_inputs([[1, 2], [3]]) == [[1, 2], [3]]
     with pytest.raises(InvalidBody):
@@ -223,9 +223,7 @@ def test_a_list_of_numbers_is_one_text() -> None:
 
 @pytest.mark.slow
 @pytest.mark.model
-async def test_a_real_model_and_its_shorter_vectors(
-    daemon: RunningDaemon, minilm_path: Path
-) -> None:
+async def test_similarity_with_a_real_model(daemon: RunningDaemon, minilm_path: Path) -> None:
     answer = await post(daemon, model=str(minilm_path), input=["cat", "kitten", "physics"])
     cat, kitten, physics = vectors(answer)
     assert cat @ kitten > 2 * (cat @ physics)
@@ -233,7 +231,7 @@ async def test_a_real_model_and_its_shorter_vectors(
 
 @pytest.mark.model
 @pytest.mark.slow
-async def test_a_model_that_was_trained_for_shorter_vectors(
+async def test_matryoshka_dimensions_with_a_real_model(
     run_daemon: DaemonFactory, nomic_path: Path
 ) -> None:
     root = nomic_path.parents[2]

@@ -1,4 +1,4 @@
-"""What no client should send gets an error in OpenAI's shape, and never breaks anything."""
+"""Fuzz tests: malformed bodies get errors in OpenAI's shape and never crash the daemon."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 if TYPE_CHECKING:
     from ...conftest import RunningDaemon
 
-Assault = Callable[..., Awaitable[Counter[int]]]
+FuzzEndpoint = Callable[..., Awaitable[Counter[int]]]
 
 PARAMETERS = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 TOOL = {"type": "function", "function": {"name": "weather", "parameters": PARAMETERS}}
@@ -85,22 +85,28 @@ def is_openai_error(body: Any) -> None:
 
 
 @pytest.mark.slow
-async def test_chats(daemon: RunningDaemon, assault: Assault) -> None:
-    statuses = await assault(daemon, "/v1/chat/completions", [CHAT, TOOLS, PLAIN], is_openai_error)
+async def test_malformed_chat_requests(daemon: RunningDaemon, fuzz_endpoint: FuzzEndpoint) -> None:
+    statuses = await fuzz_endpoint(
+        daemon, "/v1/chat/completions", [CHAT, TOOLS, PLAIN], is_openai_error
+    )
     assert statuses.total() == 1000
     assert statuses[400] > 400, statuses
     assert statuses[200] > 0, statuses
 
 
 @pytest.mark.slow
-async def test_completions(daemon: RunningDaemon, assault: Assault) -> None:
+async def test_malformed_completion_requests(
+    daemon: RunningDaemon, fuzz_endpoint: FuzzEndpoint
+) -> None:
     tokens = COMPLETION | {"prompt": [1, 2, 3], "echo": False, "logprobs": 1, "best_of": None}
-    statuses = await assault(daemon, "/v1/completions", [COMPLETION, tokens], is_openai_error)
+    statuses = await fuzz_endpoint(daemon, "/v1/completions", [COMPLETION, tokens], is_openai_error)
     assert statuses.total() == 1000
     assert statuses[400] > 400, statuses
     assert statuses[200] > 0, statuses
 
 
-async def test_embeddings(daemon: RunningDaemon, assault: Assault) -> None:
+async def test_malformed_embedding_requests(
+    daemon: RunningDaemon, fuzz_endpoint: FuzzEndpoint
+) -> None:
     body = {"model": "echo:1", "input": ["a", "b"], "encoding_format": "float", "dimensions": 4}
-    await assault(daemon, "/v1/embeddings", [body], is_openai_error, count=100)
+    await fuzz_endpoint(daemon, "/v1/embeddings", [body], is_openai_error, count=100)

@@ -1,4 +1,4 @@
-"""What clients learn of the models before they ask one."""
+"""`GET /v1/models`: models and aliases, for OpenAI and Anthropic clients."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 ALIASES = (("gpt-4o", "echo:1"), ("fast", "gpt-4o"), ("claude-*", "echo:1"), ("lost", "nobody"))
 
 
-async def test_models_are_listed_with_what_a_request_really_gets(daemon: RunningDaemon) -> None:
+async def test_models_report_the_effective_context(daemon: RunningDaemon) -> None:
     (model,) = (await daemon.tcp.get("/v1/models")).json()["data"]
     assert (model["id"], model["object"], model["owned_by"]) == ("echo:1", "model", "ingle")
     assert (model["context_length"], model["max_model_len"], model["state"]) == (
@@ -37,7 +37,7 @@ async def test_models_are_listed_with_what_a_request_really_gets(daemon: Running
     assert (await daemon.tcp.get("/v1/models/")).status_code == 404
 
 
-async def test_aliases_are_listed_too(run_daemon: DaemonFactory) -> None:
+async def test_aliases_are_listed(run_daemon: DaemonFactory) -> None:
     async with run_daemon(aliases=ALIASES) as daemon:
         models = (await daemon.tcp.get("/v1/models")).json()["data"]
         assert [(model["id"], model.get("root")) for model in models] == [
@@ -51,7 +51,7 @@ async def test_aliases_are_listed_too(run_daemon: DaemonFactory) -> None:
         assert (await daemon.tcp.get("/v1/models/lost")).status_code == 404
 
 
-async def test_the_official_clients(run_daemon: DaemonFactory) -> None:
+async def test_sdks_list_models(run_daemon: DaemonFactory) -> None:
     async with (
         run_daemon(aliases=ALIASES) as daemon,
         AsyncOpenAI(base_url=f"{daemon.base_url}/v1", api_key="none") as openai,
@@ -60,7 +60,11 @@ async def test_the_official_clients(run_daemon: DaemonFactory) -> None:
         names = [model.id async for model in openai.models.list()]
         assert [model.id async for model in anthropic.models.list()] == names
         assert (await openai.models.retrieve("gpt-4o")).id == "gpt-4o"
-        told = await anthropic.models.retrieve("claude-x")
-        assert (told.id, told.type, told.max_input_tokens) == ("claude-x", "model", 512)
+        retrieved = await anthropic.models.retrieve("claude-x")
+        assert (retrieved.id, retrieved.type, retrieved.max_input_tokens) == (
+            "claude-x",
+            "model",
+            512,
+        )
         with pytest.raises(Exception, match="none"):
             await anthropic.models.retrieve("none")

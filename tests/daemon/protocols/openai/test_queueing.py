@@ -1,4 +1,4 @@
-"""Priorities, clients and full queues, through a whole daemon."""
+"""Priorities, client identities and full queues, through a whole daemon."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def chat(**fields: Any) -> dict[str, Any]:
     return {"model": "echo:1", "messages": HI, **fields}
 
 
-class Recording:
-    """Makes backends that remember the requests they get."""
+class RecordingFactory:
+    """Creates backends that record the requests they get."""
 
     def __init__(self) -> None:
         self.requests: list[GenerateRequest] = []
@@ -61,10 +61,10 @@ class Recording:
         ({"service_tier": "flex", "ingle": {}}, Priority.BATCH),
     ],
 )
-async def test_a_priority_reaches_the_model(
+async def test_priority_reaches_the_backend(
     run_daemon: DaemonFactory, fields: dict[str, Any], priority: Priority
 ) -> None:
-    recording = Recording()
+    recording = RecordingFactory()
     async with run_daemon(create_backend=recording) as daemon:
         await daemon.tcp.post(CHAT, json=chat(**fields))
         await daemon.tcp.post("/v1/completions", json={"model": "echo:1", "prompt": "Hi", **fields})
@@ -83,10 +83,10 @@ async def test_a_priority_reaches_the_model(
         ({}, "agent editor/1.0"),
     ],
 )
-async def test_a_client_is_known_by_what_it_says(
+async def test_client_identity_from_request_fields(
     run_daemon: DaemonFactory, fields: dict[str, Any], client: str
 ) -> None:
-    recording = Recording()
+    recording = RecordingFactory()
     async with run_daemon(create_backend=recording) as daemon:
         headers = {"user-agent": "editor/1.0"}
         answer = await daemon.tcp.post(CHAT, json=chat(**fields), headers=headers)
@@ -94,8 +94,8 @@ async def test_a_client_is_known_by_what_it_says(
     assert [request.client for request in recording.requests] == [client]
 
 
-async def test_on_the_unix_socket_a_client_is_a_process(run_daemon: DaemonFactory) -> None:
-    recording = Recording()
+async def test_unix_socket_clients_are_identified_by_process(run_daemon: DaemonFactory) -> None:
+    recording = RecordingFactory()
     async with run_daemon(create_backend=recording) as daemon:
         await daemon.unix.post(CHAT, json=chat(user="u"))
         answer = await daemon.unix.post(
@@ -117,7 +117,7 @@ async def test_on_the_unix_socket_a_client_is_a_process(run_daemon: DaemonFactor
         ({"service_tier": 1}, "service_tier"),
     ],
 )
-async def test_wrong_options_are_named(
+async def test_invalid_option_is_named(
     daemon: RunningDaemon, fields: dict[str, Any], param: str
 ) -> None:
     answer = await daemon.tcp.post(CHAT, json=chat(**fields))
@@ -126,7 +126,7 @@ async def test_wrong_options_are_named(
 
 
 @pytest.mark.slow
-async def test_an_interactive_request_is_answered_before_batch_ones(
+async def test_interactive_request_runs_before_batch_requests(
     run_daemon: DaemonFactory,
 ) -> None:
     done: list[str] = []
@@ -148,7 +148,7 @@ async def test_an_interactive_request_is_answered_before_batch_ones(
     assert done.count("batch") == 3
 
 
-async def test_a_full_queue_is_a_429_in_every_protocol(run_daemon: DaemonFactory) -> None:
+async def test_full_queue_is_429_in_every_protocol(run_daemon: DaemonFactory) -> None:
     async with run_daemon(script=ENDLESS, slots=1, max_queue=1) as daemon:
         running = [asyncio.create_task(daemon.tcp.post(CHAT, json=chat())) for _ in range(2)]
         await daemon.until(lambda: daemon.leases == 2)
@@ -172,7 +172,7 @@ async def test_a_full_queue_is_a_429_in_every_protocol(run_daemon: DaemonFactory
         assert answer.status_code == 200
 
 
-async def test_openais_client_understands_it(run_daemon: DaemonFactory) -> None:
+async def test_sdk_raises_rate_limit_error_for_a_full_queue(run_daemon: DaemonFactory) -> None:
     async with (
         run_daemon(script=ENDLESS, slots=1, max_queue=0) as daemon,
         AsyncOpenAI(base_url=daemon.base_url + "/v1", api_key="x", max_retries=0) as client,
@@ -186,7 +186,9 @@ async def test_openais_client_understands_it(run_daemon: DaemonFactory) -> None:
 
 
 @pytest.mark.slow
-async def test_those_who_wait_for_a_model_that_loads_count(run_daemon: DaemonFactory) -> None:
+async def test_requests_waiting_for_a_load_count_toward_the_queue(
+    run_daemon: DaemonFactory,
+) -> None:
     async with run_daemon(script={"load_seconds": 1.0}, slots=1, max_queue=1) as daemon:
         waiting = [asyncio.create_task(daemon.tcp.post(CHAT, json=chat())) for _ in range(2)]
         manager = daemon.services.manager
@@ -196,7 +198,9 @@ async def test_those_who_wait_for_a_model_that_loads_count(run_daemon: DaemonFac
         assert [answer.status_code for answer in await asyncio.gather(*waiting)] == [200, 200]
 
 
-async def test_a_generation_cancelled_at_once_leaves_its_place(run_daemon: DaemonFactory) -> None:
+async def test_generation_cancelled_at_once_frees_its_queue_place(
+    run_daemon: DaemonFactory,
+) -> None:
     async with run_daemon(script=ENDLESS, slots=1, max_queue=0) as daemon:
         for _ in range(5):
             answer = await daemon.unix.post(GENERATIONS, json={"messages": HI})
@@ -205,7 +209,7 @@ async def test_a_generation_cancelled_at_once_leaves_its_place(run_daemon: Daemo
 
 
 @pytest.mark.slow
-async def test_the_openapi_page_tells_of_it(daemon: RunningDaemon) -> None:
+async def test_openapi_documents_queueing(daemon: RunningDaemon) -> None:
     page = json.loads((await daemon.tcp.get("/openapi.json")).content)
     assert "429" in page["paths"][CHAT]["post"]["responses"]
     fields = page["components"]["schemas"]["IngleOptions"]["properties"]

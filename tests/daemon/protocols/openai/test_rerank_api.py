@@ -1,7 +1,7 @@
-"""`POST /v1/rerank`: its mechanics, with a tiny model of random weights.
+"""`POST /v1/rerank`: the API, with a tiny model of random weights.
 
-No real ranking model can be fetched from where ingle's models come from, so that nothing here says
-whether a good document is found.
+No real ranking model is available where ingle gets its models, so that these tests say nothing
+about the quality of a ranking.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ async def post(daemon: RunningDaemon, status: int = 200, **body: Any) -> dict[st
     return answer.json()
 
 
-async def test_the_best_come_first(daemon: RunningDaemon, ranker: str) -> None:
+async def test_results_are_sorted_by_score(daemon: RunningDaemon, ranker: str) -> None:
     answer = await post(daemon, model=ranker, query="kitten", documents=DOCUMENTS)
     results = answer["results"]
     assert sorted(item["index"] for item in results) == [0, 1, 2, 3]
@@ -52,7 +52,7 @@ async def test_the_best_come_first(daemon: RunningDaemon, ranker: str) -> None:
     assert answer["usage"] == {"prompt_tokens": 23, "total_tokens": 23}
 
 
-async def test_documents_as_objects_and_only_the_best(daemon: RunningDaemon, ranker: str) -> None:
+async def test_object_documents_and_top_n(daemon: RunningDaemon, ranker: str) -> None:
     everything = await post(daemon, model=ranker, query="kitten", documents=DOCUMENTS)
     answer = await post(
         daemon,
@@ -83,7 +83,7 @@ REFUSED: list[tuple[dict[str, Any], str | None, str]] = [
 ]
 
 
-async def test_what_is_refused(daemon: RunningDaemon, ranker: str) -> None:
+async def test_invalid_rerank_requests(daemon: RunningDaemon, ranker: str) -> None:
     for body, param, words in REFUSED:
         whole = {"query": "kitten", "documents": DOCUMENTS} | body
         error = (await post(daemon, 400, model=ranker, **whole))["error"]
@@ -91,14 +91,14 @@ async def test_what_is_refused(daemon: RunningDaemon, ranker: str) -> None:
         assert param is None or error["param"] == param, body
 
 
-async def test_long_documents_are_cut_on_request(daemon: RunningDaemon, ranker: str) -> None:
+async def test_truncate_option(daemon: RunningDaemon, ranker: str) -> None:
     answer = await post(
         daemon, model=ranker, query="kitten", documents=["dog " * 100], truncate=True
     )
     assert answer["usage"]["prompt_tokens"] == 64
 
 
-async def test_a_model_for_something_else(
+async def test_model_without_ranking_is_refused(
     daemon: RunningDaemon, make_bert: Callable[..., Path]
 ) -> None:
     error = (await post(daemon, 400, model=str(make_bert()), query="q", documents=["d"]))["error"]
@@ -106,6 +106,6 @@ async def test_a_model_for_something_else(
     assert "/v1/embeddings" in error["message"]
 
 
-async def test_readiness_is_a_score(daemon: RunningDaemon, ranker: str) -> None:
+async def test_readiness_of_a_rerank_model(daemon: RunningDaemon, ranker: str) -> None:
     answer = await daemon.tcp.get("/health/ready", params={"model": ranker})
     assert answer.json()["status"] == "ready"

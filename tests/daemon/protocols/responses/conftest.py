@@ -1,4 +1,4 @@
-"""A daemon whose model says what a test puts into its mouth, and a judge of what comes out."""
+"""Fixtures for the Responses API: a daemon with a scripted model, and validation of answers."""
 
 from __future__ import annotations
 
@@ -35,81 +35,81 @@ ITEM: TypeAdapter[Any] = TypeAdapter(ResponseItem)
 
 
 @dataclass
-class Mouth:
-    """What the model says next, and what it was asked."""
+class ScriptedModel:
+    """The next answer of the model, and the requests it got."""
 
     events: list[Event] = field(default_factory=list[Event])
     error: Exception | None = None
-    asked: list[GenerateRequest] = field(default_factory=list[GenerateRequest])
+    requests: list[GenerateRequest] = field(default_factory=list[GenerateRequest])
     gate: Callable[[], Awaitable[object]] | None = None
 
     @property
-    def last(self) -> GenerateRequest:
-        return self.asked[-1]
+    def last_request(self) -> GenerateRequest:
+        return self.requests[-1]
 
-    def says(self, *parts: Any, reason: FinishReason = FinishReason.STOP) -> None:
-        """Text as str, thoughts as ("think", text), a call as ("call", name, *pieces)."""
-        said: list[Event] = []
+    def reply_with(self, *parts: Any, reason: FinishReason = FinishReason.STOP) -> None:
+        """Text as str, reasoning as ("think", text), a tool call as ("call", name, *pieces)."""
+        new_events: list[Event] = []
         calls = 0
         for part in parts:
             match part:
                 case str():
-                    said.append(Delta("", 0, part, [1]))
+                    new_events.append(Delta("", 0, part, [1]))
                 case ("think", text):
-                    said.append(ReasoningDelta("", 0, text, [1]))
+                    new_events.append(ReasoningDelta("", 0, text, [1]))
                 case ("call", name, *pieces):
-                    said.append(ToolCallStarted("", 0, calls, f"call_{calls}", name, [1]))
-                    said += [ToolCallDelta("", 0, calls, piece, [1]) for piece in pieces]
+                    new_events.append(ToolCallStarted("", 0, calls, f"call_{calls}", name, [1]))
+                    new_events += [ToolCallDelta("", 0, calls, piece, [1]) for piece in pieces]
                     calls += 1
                 case event:
-                    said.append(event)
-        thoughts = sum(isinstance(event, ReasoningDelta) for event in said)
-        end = Finished("", 0, reason, len(said), reasoning_tokens=thoughts)
-        self.events = [*said, end]
+                    new_events.append(event)
+        reasoning_count = sum(isinstance(event, ReasoningDelta) for event in new_events)
+        end = Finished("", 0, reason, len(new_events), reasoning_tokens=reasoning_count)
+        self.events = [*new_events, end]
 
 
-class SpeakingBackend(LocalBackend):
-    """The scripted engine, but its answers come from the mouth where there is one."""
+class ScriptedBackend(LocalBackend):
+    """The scripted engine, but it answers with the scripted events if there are any."""
 
-    def __init__(self, spec: LoadSpec, mouth: Mouth) -> None:
+    def __init__(self, spec: LoadSpec, model: ScriptedModel) -> None:
         super().__init__(spec)
-        self._mouth = mouth
+        self._model = model
 
     async def run(self, request: GenerateRequest, sink: EventSink) -> None:
-        mouth = self._mouth
-        mouth.asked.append(request)
-        if mouth.error is not None:
-            raise mouth.error
-        if not mouth.events:
+        model = self._model
+        model.requests.append(request)
+        if model.error is not None:
+            raise model.error
+        if not model.events:
             await super().run(request, sink)
             return
         sink([Started(request.id, 10, 4)])
-        for event in mouth.events:
-            if mouth.gate is not None:
-                await mouth.gate()
+        for event in model.events:
+            if model.gate is not None:
+                await model.gate()
             sink([event])
 
 
 @dataclass
-class Speaking:
-    """A daemon, and the mouth of its model."""
+class ScriptedDaemon:
+    """A daemon and its scripted model."""
 
     daemon: RunningDaemon
-    mouth: Mouth
+    model: ScriptedModel
 
     async def post(self, body: dict[str, Any], status: int = 200, **kwargs: Any) -> Any:
-        """The answer to a request, checked against the official types."""
+        """The response to a request, validated against the official types."""
         answer = await self.daemon.unix.post(
             "/v1/responses", json={"model": "echo:1", "input": "Hi", **body}, **kwargs
         )
         assert answer.status_code == status, answer.text
-        told = answer.json()
+        answer_body = answer.json()
         if status == 200:
-            Response.model_validate(told)
-        return told
+            Response.model_validate(answer_body)
+        return answer_body
 
     async def stream(self, body: dict[str, Any]) -> list[dict[str, Any]]:
-        """The events of a stream, each checked, in the order of their numbers."""
+        """The events of a stream, each validated, in the order of their numbers."""
         events = await self.daemon.events(
             "POST", "/v1/responses", json={"model": "echo:1", "input": "Hi", "stream": True, **body}
         )
@@ -126,25 +126,25 @@ class Speaking:
 
 
 @pytest.fixture
-def speak(
+def run_scripted(
     run_daemon: Callable[..., AbstractAsyncContextManager[RunningDaemon]],
-) -> Callable[..., AbstractAsyncContextManager[Speaking]]:
-    """Starts such a daemon; a second one in the same test has the same folders."""
+) -> Callable[..., AbstractAsyncContextManager[ScriptedDaemon]]:
+    """Starts such a daemon; a second one in the same test uses the same folders."""
 
     @asynccontextmanager
-    async def start(**settings: Any) -> AsyncGenerator[Speaking]:
-        mouth = Mouth()
-        create = partial(SpeakingBackend, mouth=mouth)
+    async def start(**settings: Any) -> AsyncGenerator[ScriptedDaemon]:
+        model = ScriptedModel()
+        create = partial(ScriptedBackend, model=model)
         async with run_daemon(create_backend=create, **settings) as daemon:
-            yield Speaking(daemon, mouth)
+            yield ScriptedDaemon(daemon, model)
 
     return start
 
 
 @pytest.fixture
-async def speaking(
-    speak: Callable[..., AbstractAsyncContextManager[Speaking]],
-) -> AsyncGenerator[Speaking]:
-    """One such daemon."""
-    async with speak() as running:
+async def scripted(
+    run_scripted: Callable[..., AbstractAsyncContextManager[ScriptedDaemon]],
+) -> AsyncGenerator[ScriptedDaemon]:
+    """A running daemon with a scripted model."""
+    async with run_scripted() as running:
         yield running

@@ -1,4 +1,4 @@
-"""Text for custom tools, however the JSON around it is cut."""
+"""Custom tool input, extracted from JSON that arrives in pieces."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from ingle.daemon.protocols.responses.output_items import CustomToolInput
 
 @settings(max_examples=200, deadline=None)
 @given(st.text(), st.integers(1, 7), st.booleans())
-def test_any_text_in_pieces_of_any_size(text: str, size: int, ascii_only: bool) -> None:
+def test_text_is_extracted_from_pieces_of_any_size(text: str, size: int, ascii_only: bool) -> None:
     arguments = json.dumps({"input": text}, ensure_ascii=ascii_only)
     reader = CustomToolInput()
-    told = [reader.push(arguments[at : at + size]) for at in range(0, len(arguments), size)]
-    told.append(reader.finish())
-    assert "".join(told) == text
+    pieces = [reader.push(arguments[at : at + size]) for at in range(0, len(arguments), size)]
+    pieces.append(reader.finish())
+    assert "".join(pieces) == text
 
 
 @pytest.mark.parametrize(
@@ -35,6 +35,6 @@ def test_any_text_in_pieces_of_any_size(text: str, size: int, ascii_only: bool) 
         ('{"input": "\\ud83d"}', "\ufffd"),
     ],
 )
-def test_what_else_models_write(arguments: str, text: str) -> None:
+def test_unexpected_arguments(arguments: str, text: str) -> None:
     reader = CustomToolInput()
     assert reader.push(arguments) + reader.finish() == text

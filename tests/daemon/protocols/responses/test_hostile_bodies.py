@@ -1,4 +1,4 @@
-"""What no client should send gets an error in OpenAI's shape, and never breaks anything."""
+"""Fuzz tests: malformed bodies get errors in OpenAI's shape and never crash the daemon."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 if TYPE_CHECKING:
     from ...conftest import RunningDaemon
 
-Assault = Callable[..., Awaitable[Counter[int]]]
+FuzzEndpoint = Callable[..., Awaitable[Counter[int]]]
 
 FUNCTION = {
     "type": "function",
@@ -75,9 +75,11 @@ def is_openai_error(body: Any) -> None:
 
 
 @pytest.mark.slow
-async def test_responses(daemon: RunningDaemon, assault: Assault) -> None:
+async def test_malformed_responses_requests(
+    daemon: RunningDaemon, fuzz_endpoint: FuzzEndpoint
+) -> None:
     examples = [ITEMS, TOOLS, BACKGROUND]
-    statuses = await assault(daemon, "/v1/responses", examples, is_openai_error)
+    statuses = await fuzz_endpoint(daemon, "/v1/responses", examples, is_openai_error)
     assert statuses.total() == 1000
     assert statuses[400] > 300, statuses
     assert statuses[200] > 0, statuses
@@ -85,13 +87,15 @@ async def test_responses(daemon: RunningDaemon, assault: Assault) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("path", ["input_tokens", "compact"])
-async def test_counting_and_shortening(daemon: RunningDaemon, assault: Assault, path: str) -> None:
-    await assault(daemon, f"/v1/responses/{path}", [ITEMS, TOOLS], is_openai_error, count=150)
+async def test_malformed_input_tokens_and_compact_requests(
+    daemon: RunningDaemon, fuzz_endpoint: FuzzEndpoint, path: str
+) -> None:
+    await fuzz_endpoint(daemon, f"/v1/responses/{path}", [ITEMS, TOOLS], is_openai_error, count=150)
 
 
 @pytest.mark.slow
-async def test_nesting_up_to_any_depth(daemon: RunningDaemon) -> None:
-    """Somewhere between what is read and what is refused something else could give in."""
+async def test_nested_json_of_any_depth(daemon: RunningDaemon) -> None:
+    """No depth between what is parsed and what is refused breaks another layer."""
     for depth in (*range(50, 1000, 50), *range(900, 1000, 7)):
         deep = '{"a":' * depth + "1" + "}" * depth
         call = f'{{"type":"local_shell_call","call_id":"c","action":{deep}}}'

@@ -1,4 +1,4 @@
-"""A conversation with a real model: what was computed for one turn serves the next."""
+"""Prefix caching between the turns of a conversation, with a real model."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def ask(
 
 @pytest.mark.slow
 @pytest.mark.model
-async def test_the_next_turn_computes_only_what_is_new(
+async def test_next_turn_reuses_the_cached_prefix(
     run_daemon: DaemonFactory, smollm2_path: Path
 ) -> None:
     model, next_text = str(smollm2_path), "And one in Italy?"
@@ -48,7 +48,7 @@ async def test_the_next_turn_computes_only_what_is_new(
     ):
         first, used = await ask(client, model, "Name a city in France." + " Please." * 50)
         _, then = await ask(client, model, next_text, first)
-        # All of the first turn but the end of its answer, which the template closes differently.
+        # Everything but the end of the answer, which the template closes differently.
         known = used.input_tokens + used.output_tokens
         assert then.input_tokens_details.cached_tokens >= known - 4
         counted = await client.responses.input_tokens.count(

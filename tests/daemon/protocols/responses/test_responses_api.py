@@ -1,4 +1,4 @@
-"""Whole and streamed answers, as OpenAI's own types describe them."""
+"""The Responses API: whole and streamed answers, validated by OpenAI's SDK types."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ingle.backends.base.events import Delta, FinishReason, TokenLogprobs
 from ingle.backends.base.requests import Priority
 
 if TYPE_CHECKING:
-    from .conftest import Speaking
+    from .conftest import ScriptedDaemon
 
 WEATHER = {
     "type": "function",
@@ -38,27 +38,27 @@ def types(events: list[dict[str, Any]]) -> list[str]:
     return [event["type"].removeprefix("response.") for event in events]
 
 
-async def test_a_plain_answer(speaking: Speaking) -> None:
-    told = await speaking.post({"instructions": "Be brief.", "metadata": {"a": "b"}})
-    assert told["status"] == "completed"
-    assert told["model"] == "echo:1"
-    (message,) = told["output"]
+async def test_plain_answer(scripted: ScriptedDaemon) -> None:
+    response = await scripted.post({"instructions": "Be brief.", "metadata": {"a": "b"}})
+    assert response["status"] == "completed"
+    assert response["model"] == "echo:1"
+    (message,) = response["output"]
     assert message["content"][0]["text"] == "Hello from the scripted model."
-    assert told["usage"]["output_tokens"] > 0
-    assert told["metadata"] == {"a": "b"}
-    assert told["text"] == {"format": {"type": "text"}, "verbosity": "medium"}
-    assert [m.role for m in speaking.mouth.last.messages or []] == ["system", "user"]
-    assert told["id"] not in str(speaking.mouth.last.messages)
+    assert response["usage"]["output_tokens"] > 0
+    assert response["metadata"] == {"a": "b"}
+    assert response["text"] == {"format": {"type": "text"}, "verbosity": "medium"}
+    assert [m.role for m in scripted.model.last_request.messages or []] == ["system", "user"]
+    assert response["id"] not in str(scripted.model.last_request.messages)
 
 
-async def test_the_stream_and_the_whole_say_the_same(speaking: Speaking) -> None:
-    speaking.mouth.says(
+async def test_stream_equals_the_whole_response(scripted: ScriptedDaemon) -> None:
+    scripted.model.reply_with(
         *(("think", "Hm. "), ("think", "Well."), "I will ", "look."),
         ("call", "weather", '{"city":', '"Rome"}'),
         ("call", "weather", "{}"),
     )
     body = {"tools": [WEATHER]}
-    events = await speaking.stream(body)
+    events = await scripted.stream(body)
     assert types(events) == [
         *("created", "in_progress"),
         *("output_item.added", "content_part.added"),
@@ -81,7 +81,7 @@ async def test_the_stream_and_the_whole_say_the_same(speaking: Speaking) -> None
         *[2] * 5,
         *[3] * 4,
     ]
-    whole = await speaking.post(body)
+    whole = await scripted.post(body)
     for item, other in zip(final["output"], whole["output"], strict=True):
         assert item | {"id": ""} == other | {"id": ""}
     assert [item["type"] for item in done] == ["reasoning", "message", *["function_call"] * 2]
@@ -96,10 +96,10 @@ async def test_the_stream_and_the_whole_say_the_same(speaking: Speaking) -> None
     }
 
 
-async def test_thoughts_are_a_summary_for_those_who_ask_for_one(speaking: Speaking) -> None:
-    speaking.mouth.says(("think", "Hm."), "Yes.")
+async def test_reasoning_summary_on_request(scripted: ScriptedDaemon) -> None:
+    scripted.model.reply_with(("think", "Hm."), "Yes.")
     body = {"reasoning": {"summary": "auto"}, "include": ["reasoning.encrypted_content"]}
-    events = await speaking.stream({**body, "store": False})
+    events = await scripted.stream({**body, "store": False})
     assert types(events)[2:8] == [
         "output_item.added",
         "reasoning_summary_part.added",
@@ -108,40 +108,40 @@ async def test_thoughts_are_a_summary_for_those_who_ask_for_one(speaking: Speaki
         "reasoning_summary_part.done",
         "output_item.done",
     ]
-    thoughts, message = events[-1]["response"]["output"]
-    assert thoughts["summary"] == [{"type": "summary_text", "text": "Hm."}]
-    assert "content" not in thoughts
-    # A client that keeps the conversation itself brings them back, and the model sees them.
+    reasoning_item, message = events[-1]["response"]["output"]
+    assert reasoning_item["summary"] == [{"type": "summary_text", "text": "Hm."}]
+    assert "content" not in reasoning_item
+    # A client that keeps the conversation itself sends them back, and the model gets them.
     sealed: dict[str, Any] = {
         "type": "reasoning",
         "summary": [],
-        "encrypted_content": thoughts["encrypted_content"],
+        "encrypted_content": reasoning_item["encrypted_content"],
     }
-    await speaking.post({"input": [sealed, message, {"role": "user", "content": "Sure?"}]})
-    answer = (speaking.mouth.last.messages or [])[0]
+    await scripted.post({"input": [sealed, message, {"role": "user", "content": "Sure?"}]})
+    answer = (scripted.model.last_request.messages or [])[0]
     assert (answer.reasoning, answer.content) == ("Hm.", "Yes.")
 
 
-async def test_an_answer_that_is_cut_is_incomplete(speaking: Speaking) -> None:
-    speaking.mouth.says("Hel", reason=FinishReason.LENGTH)
-    events = await speaking.stream({"max_output_tokens": 1})
+async def test_answer_cut_by_max_output_tokens_is_incomplete(scripted: ScriptedDaemon) -> None:
+    scripted.model.reply_with("Hel", reason=FinishReason.LENGTH)
+    events = await scripted.stream({"max_output_tokens": 1})
     assert types(events)[-1] == "incomplete"
     final = events[-1]["response"]
     assert final["incomplete_details"] == {"reason": "max_output_tokens"}
     assert (final["status"], final["output"][0]["status"]) == ("incomplete", "incomplete")
 
 
-async def test_custom_tools_get_text_and_namespaces_are_told(speaking: Speaking) -> None:
+async def test_custom_tools_and_tool_namespaces(scripted: ScriptedDaemon) -> None:
     patch = '*** Begin\n+"é\\n"'
     arguments = json.dumps({"input": patch})
-    speaking.mouth.says(
+    scripted.model.reply_with(
         ("call", "apply_patch", arguments[:9], *arguments[9:]),
         ("call", "agents__spawn", "{}"),
         ("call", "agents__apply_patch", '{"input": "x"}'),
         ("call", "spawn", "{}"),
     )
-    events = await speaking.stream({"tools": [PATCH, AGENTS, {"type": "web_search"}]})
-    assert [tool.name for tool in speaking.mouth.last.tools] == [
+    events = await scripted.stream({"tools": [PATCH, AGENTS, {"type": "web_search"}]})
+    assert [tool.name for tool in scripted.model.last_request.tools] == [
         *("apply_patch", "agents__spawn", "agents__apply_patch")
     ]
     items = events[-1]["response"]["output"]
@@ -161,9 +161,9 @@ async def test_custom_tools_get_text_and_namespaces_are_told(speaking: Speaking)
     assert "".join(deltas) == patch
 
 
-async def test_calls_and_results_go_back_to_the_model(speaking: Speaking) -> None:
-    speaking.mouth.says("Done.")
-    await speaking.post(
+async def test_tool_calls_and_results_reach_the_model(scripted: ScriptedDaemon) -> None:
+    scripted.model.reply_with("Done.")
+    await scripted.post(
         {
             "tools": [PATCH, AGENTS],
             "input": [
@@ -195,7 +195,7 @@ async def test_calls_and_results_go_back_to_the_model(speaking: Speaking) -> Non
             ],
         }
     )
-    messages = speaking.mouth.last.messages or []
+    messages = scripted.model.last_request.messages or []
     assert [m.role for m in messages] == [
         *("system", "user", "assistant", "tool", "tool", "assistant", "tool", "tool")
     ]
@@ -212,15 +212,15 @@ async def test_calls_and_results_go_back_to_the_model(speaking: Speaking) -> Non
     ]
 
 
-async def test_tool_choice(speaking: Speaking) -> None:
+async def test_tool_choice(scripted: ScriptedDaemon) -> None:
     tools = [WEATHER, PATCH, AGENTS]
-    speaking.mouth.says("Well.")
+    scripted.model.reply_with("Well.")
 
     async def chosen(choice: Any, tools: Any = tools) -> tuple[str, list[str]]:
-        await speaking.post({"tools": tools, "tool_choice": choice, "parallel_tool_calls": False})
-        asked = speaking.mouth.last
-        assert not asked.parallel_tool_calls
-        return asked.tool_choice.mode, asked.tool_choice.names
+        await scripted.post({"tools": tools, "tool_choice": choice, "parallel_tool_calls": False})
+        request = scripted.model.last_request
+        assert not request.parallel_tool_calls
+        return request.tool_choice.mode, request.tool_choice.names
 
     assert await chosen(None) == ("auto", [])
     assert await chosen("none") == ("none", [])
@@ -233,64 +233,64 @@ async def test_tool_choice(speaking: Speaking) -> None:
     both = ["apply_patch", "agents__apply_patch"]
     assert await chosen({"type": "custom", "name": "apply_patch"}) == ("required", both)
     for wrong in ({"type": "function", "name": "no"}, {"type": "custom", "name": "weather"}):
-        told = await speaking.post({"tools": tools, "tool_choice": wrong}, 400)
-        assert told["error"]["param"] == "tool_choice"
-    assert (await speaking.post({"tool_choice": "required"}, 400))["error"][
+        response = await scripted.post({"tools": tools, "tool_choice": wrong}, 400)
+        assert response["error"]["param"] == "tool_choice"
+    assert (await scripted.post({"tool_choice": "required"}, 400))["error"][
         "param"
     ] == "tool_choice"
 
 
-async def test_logprobs_where_they_are_asked_for(speaking: Speaking) -> None:
+async def test_logprobs_on_request(scripted: ScriptedDaemon) -> None:
     scores = [TokenLogprobs(5, -0.5, [(5, -0.5), (6, -1.0)])]
-    speaking.mouth.says(Delta("", 0, "Hi", [5], scores, {5: b"Hi", 6: b"Ho"}))
+    scripted.model.reply_with(Delta("", 0, "Hi", [5], scores, {5: b"Hi", 6: b"Ho"}))
     body = {"include": ["message.output_text.logprobs"], "top_logprobs": 2}
-    events = await speaking.stream(body)
-    assert speaking.mouth.last.logprobs == 2
+    events = await scripted.stream(body)
+    assert scripted.model.last_request.logprobs == 2
     (found,) = events[-1]["response"]["output"][0]["content"][0]["logprobs"]
     assert (found["token"], found["bytes"], len(found["top_logprobs"])) == ("Hi", [72, 105], 2)
-    await speaking.post({"top_logprobs": 2})
-    assert speaking.mouth.last.logprobs is None
+    await scripted.post({"top_logprobs": 2})
+    assert scripted.model.last_request.logprobs is None
 
 
-async def test_reasoning_effort_and_text_format(speaking: Speaking) -> None:
-    speaking.mouth.says("{}")
+async def test_reasoning_effort_and_text_format(scripted: ScriptedDaemon) -> None:
+    scripted.model.reply_with("{}")
     form = {"type": "json_schema", "name": "n", "schema": {"type": "object"}, "strict": True}
-    told = await speaking.post({"reasoning": {"effort": "low"}, "text": {"format": form}})
-    asked = speaking.mouth.last
-    assert (asked.reasoning.enabled, asked.reasoning.effort) == (True, "low")
-    assert asked.grammar is not None
-    assert asked.grammar.text == '{"type":"object"}'
-    assert told["text"]["format"] == form
-    await speaking.post({"reasoning": {"effort": "none"}})
-    assert speaking.mouth.last.reasoning.enabled is False
+    response = await scripted.post({"reasoning": {"effort": "low"}, "text": {"format": form}})
+    request = scripted.model.last_request
+    assert (request.reasoning.enabled, request.reasoning.effort) == (True, "low")
+    assert request.grammar is not None
+    assert request.grammar.text == '{"type":"object"}'
+    assert response["text"]["format"] == form
+    await scripted.post({"reasoning": {"effort": "none"}})
+    assert scripted.model.last_request.reasoning.enabled is False
 
 
-async def test_what_fails_before_the_stream_has_its_status(speaking: Speaking) -> None:
-    speaking.mouth.error = ContextExceeded(600, 512)
+async def test_error_before_the_stream_is_an_http_status(scripted: ScriptedDaemon) -> None:
+    scripted.model.error = ContextExceeded(600, 512)
     for stream in (False, True):
-        told = await speaking.post({"stream": stream}, 400)
-        assert told["error"]["code"] == "context_length_exceeded"
-        assert told["error"]["param"] == "input"
+        response = await scripted.post({"stream": stream}, 400)
+        assert response["error"]["code"] == "context_length_exceeded"
+        assert response["error"]["param"] == "input"
 
 
-async def test_what_fails_later_is_an_event(speaking: Speaking) -> None:
-    speaking.mouth.says("Hel", "lo")
+async def test_error_during_the_stream_is_an_event(scripted: ScriptedDaemon) -> None:
+    scripted.model.reply_with("Hel", "lo")
 
     async def die() -> None:
-        if len(speaking.mouth.asked) == 1 and not count.append(1) and len(count) == 2:
+        if len(scripted.model.requests) == 1 and not count.append(1) and len(count) == 2:
             raise WorkerDied("The model's process died of signal 9.")
 
     count: list[int] = []
-    speaking.mouth.gate = die
-    events = await speaking.stream({})
+    scripted.model.gate = die
+    events = await scripted.stream({})
     assert types(events)[-1] == "failed"
     failed = events[-1]["response"]
     assert failed["error"]["code"] == "server_error"
     assert failed["output"][0]["content"][0]["text"] == "Hel"
-    assert (await speaking.get(failed["id"]))["status"] == "failed"
+    assert (await scripted.get(failed["id"]))["status"] == "failed"
 
 
-async def test_refused_in_openais_shape(speaking: Speaking) -> None:
+async def test_invalid_requests_have_openais_error_shape(scripted: ScriptedDaemon) -> None:
     image = {"type": "input_image", "image_url": "data:image/png;base64,AA=="}
     wrong: list[tuple[dict[str, Any], str]] = [
         ({"model": None}, "model"),
@@ -311,20 +311,20 @@ async def test_refused_in_openais_shape(speaking: Speaking) -> None:
     ]
     for body, param in wrong:
         status = 404 if param == "input" and body["input"] else 400
-        told = await speaking.post(body, status)
-        assert told["error"]["param"] == param, told
-        assert told["error"]["type"] == "invalid_request_error"
-    assert not speaking.mouth.asked
+        response = await scripted.post(body, status)
+        assert response["error"]["param"] == param, response
+        assert response["error"]["type"] == "invalid_request_error"
+    assert not scripted.model.requests
 
 
 @pytest.mark.slow
-async def test_the_official_client(speaking: Speaking) -> None:
+async def test_sdk_parses_streams_and_lists(scripted: ScriptedDaemon) -> None:
     class Day(BaseModel):
         city: str
 
-    speaking.mouth.says(("think", "Hm."), '{"city":', ' "Rome"}')
+    scripted.model.reply_with(("think", "Hm."), '{"city":', ' "Rome"}')
     async with openai.AsyncOpenAI(
-        api_key="none", max_retries=0, base_url=f"{speaking.daemon.base_url}/v1"
+        api_key="none", max_retries=0, base_url=f"{scripted.daemon.base_url}/v1"
     ) as client:
         parsed = await client.responses.parse(model="echo:1", input="Where?", text_format=Day)
         assert parsed.output_parsed == Day(city="Rome")
@@ -347,13 +347,13 @@ async def test_the_official_client(speaking: Speaking) -> None:
         assert gone.value.code == "response_not_found"
 
 
-async def test_batches_are_answered_from_within(speaking: Speaking) -> None:
+async def test_batch_of_responses(scripted: ScriptedDaemon) -> None:
     line = {"custom_id": "a", "method": "POST", "url": "/v1/responses"}
-    asked = {**line, "body": {"model": "echo:1", "input": "Hi", "background": True}}
+    request = {**line, "body": {"model": "echo:1", "input": "Hi", "background": True}}
     async with openai.AsyncOpenAI(
-        api_key="none", max_retries=0, base_url=f"{speaking.daemon.base_url}/v1"
+        api_key="none", max_retries=0, base_url=f"{scripted.daemon.base_url}/v1"
     ) as client:
-        content = json.dumps(asked).encode()
+        content = json.dumps(request).encode()
         file = await client.files.create(file=("in.jsonl", content), purpose="batch")
         batch = await client.batches.create(
             input_file_id=file.id, endpoint="/v1/responses", completion_window="24h"
@@ -365,32 +365,32 @@ async def test_batches_are_answered_from_within(speaking: Speaking) -> None:
         lines = (await client.files.content(batch.output_file_id)).text
     answer = Response.model_validate(json.loads(lines)["response"]["body"])
     assert (answer.status, answer.output_text) == ("completed", "Hello from the scripted model.")
-    assert speaking.mouth.last.priority is Priority.BATCH
+    assert scripted.model.last_request.priority is Priority.BATCH
 
 
-async def test_null_is_as_good_as_nothing(speaking: Speaking) -> None:
+async def test_null_fields_equal_omitted_fields(scripted: ScriptedDaemon) -> None:
     names = [*("instructions", "previous_response_id", "conversation", "prompt", "tools")]
     names += ["tool_choice", "parallel_tool_calls", "max_output_tokens", "max_tool_calls", "text"]
     names += ["reasoning", "top_logprobs", "include", "truncation", "metadata", "store", "stream"]
     names += ["background", "service_tier", "user", "safety_identifier", "prompt_cache_key"]
     names += ["stream_options", "temperature", "top_p", "ingle", "client_metadata", "moderation"]
-    speaking.mouth.says("Yes.")
-    plain = await speaking.post({})
-    told = await speaking.post(dict.fromkeys(names))
+    scripted.model.reply_with("Yes.")
+    plain = await scripted.post({})
+    response = await scripted.post(dict.fromkeys(names))
     item = {"role": "user", "content": "Hi", "id": None, "status": None, "type": None}
     function = {"type": "function", "name": "f", "parameters": None, "strict": None}
     form = {"format": None, "verbosity": None}
     inner = {"effort": None, "summary": None, "generate_summary": None}
-    again = await speaking.post({"input": [item], "text": form, "reasoning": inner})
-    for answer in (told, again):
+    again = await scripted.post({"input": [item], "text": form, "reasoning": inner})
+    for answer in (response, again):
         for name in ("id", "created_at", "completed_at", "output"):
             answer[name] = plain[name]
         assert answer == plain
-    await speaking.post({"tools": [function | {"description": None}], "ingle": {"private": None}})
+    await scripted.post({"tools": [function | {"description": None}], "ingle": {"private": None}})
 
 
 @pytest.mark.slow
-async def test_a_stream_begins_while_the_model_is_loaded(run_daemon: Any) -> None:
+async def test_stream_starts_while_the_model_loads(run_daemon: Any) -> None:
     body = {"model": "echo:1", "input": "Hi", "stream": True}
     async with (
         run_daemon(script={"load_seconds": 1.0}) as daemon,
@@ -405,7 +405,7 @@ async def test_a_stream_begins_while_the_model_is_loaded(run_daemon: Any) -> Non
 
 
 @pytest.mark.slow
-async def test_a_model_that_cannot_be_loaded(run_daemon: Any) -> None:
+async def test_load_error(run_daemon: Any) -> None:
     body = {"model": "echo:1", "input": "Hi", "stream": True}
     for seconds in (0.0, 1.0):
         script = {"load_seconds": seconds, "load_error": "The file is damaged."}

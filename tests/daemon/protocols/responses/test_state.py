@@ -1,4 +1,4 @@
-"""Stored responses: chains of turns, single items, pages, what is kept and what is not."""
+"""Stored responses: conversations, item references, pagination, retention limits and privacy."""
 
 from __future__ import annotations
 
@@ -24,58 +24,58 @@ from ingle.daemon.stores.response_store import ResponseStore
 from .conftest import ITEM
 
 if TYPE_CHECKING:
-    from .conftest import Speaking
+    from .conftest import ScriptedDaemon
 
-    Speak = Callable[..., AbstractAsyncContextManager[Speaking]]
-
-
-def said(speaking: Speaking) -> list[tuple[str, str]]:
-    return [(m.role, m.content) for m in speaking.mouth.last.messages or []]
+    RunScripted = Callable[..., AbstractAsyncContextManager[ScriptedDaemon]]
 
 
-def stored_files(speaking: Speaking) -> list[Path]:
-    folder = speaking.daemon.services.config.paths.responses
+def model_input(scripted: ScriptedDaemon) -> list[tuple[str, str]]:
+    return [(m.role, m.content) for m in scripted.model.last_request.messages or []]
+
+
+def stored_files(scripted: ScriptedDaemon) -> list[Path]:
+    folder = scripted.daemon.services.config.paths.responses
     return sorted(folder.glob("resp_*.json"))
 
 
-async def test_a_turn_follows_another(speaking: Speaking) -> None:
-    speaking.mouth.says(("think", "Hm."), "One.", ("call", "f", "{}"))
-    first = await speaking.post({"instructions": "Count.", "input": "Go"})
-    speaking.mouth.says("Two.")
+async def test_previous_response_id_continues_a_conversation(scripted: ScriptedDaemon) -> None:
+    scripted.model.reply_with(("think", "Hm."), "One.", ("call", "f", "{}"))
+    first = await scripted.post({"instructions": "Count.", "input": "Go"})
+    scripted.model.reply_with("Two.")
     result = {"type": "function_call_output", "call_id": "call_0", "output": "ok"}
-    second = await speaking.post(
+    second = await scripted.post(
         {"input": [result], "previous_response_id": first["id"], "instructions": "Count on."}
     )
-    third = await speaking.post({"input": "And?", "previous_response_id": second["id"]})
-    # Instructions belong to one request; all else is carried over.
-    assert said(speaking) == [
+    third = await scripted.post({"input": "And?", "previous_response_id": second["id"]})
+    # Instructions belong to one request; everything else is carried over.
+    assert model_input(scripted) == [
         *(("user", "Go"), ("assistant", "One."), ("tool", "ok")),
         *(("assistant", "Two."), ("user", "And?")),
     ]
-    answer = (speaking.mouth.last.messages or [])[1]
+    answer = (scripted.model.last_request.messages or [])[1]
     assert (answer.reasoning, answer.tool_calls[0].name) == ("Hm.", "f")
     assert third["previous_response_id"] == second["id"]
-    # A conversation can go on from any of its turns.
-    await speaking.post({"input": "Else?", "previous_response_id": first["id"]})
-    assert said(speaking)[-1] == ("user", "Else?")
-    assert len(said(speaking)) == 3
+    # A conversation can branch from any of its turns.
+    await scripted.post({"input": "Else?", "previous_response_id": first["id"]})
+    assert model_input(scripted)[-1] == ("user", "Else?")
+    assert len(model_input(scripted)) == 3
 
 
-async def test_items_can_be_referred_to(speaking: Speaking) -> None:
-    speaking.mouth.says("One.")
-    first = await speaking.post({"input": "Go"})
-    page = await speaking.get(f"{first['id']}/input_items")
-    wanted = [page["data"][0]["id"], first["output"][0]["id"]]
-    references = [{"type": "item_reference", "id": wanted[0]}, {"id": wanted[1]}]
-    await speaking.post({"input": [*references, {"role": "user", "content": "And?"}]})
-    assert said(speaking) == [("user", "Go"), ("assistant", "One."), ("user", "And?")]
-    unknown = wanted[0][:-1] + "f"
-    told = await speaking.post({"input": [{"type": "item_reference", "id": unknown}]}, 404)
-    assert told["error"]["code"] == "item_not_found"
+async def test_item_references(scripted: ScriptedDaemon) -> None:
+    scripted.model.reply_with("One.")
+    first = await scripted.post({"input": "Go"})
+    page = await scripted.get(f"{first['id']}/input_items")
+    item_ids = [page["data"][0]["id"], first["output"][0]["id"]]
+    references = [{"type": "item_reference", "id": item_ids[0]}, {"id": item_ids[1]}]
+    await scripted.post({"input": [*references, {"role": "user", "content": "And?"}]})
+    assert model_input(scripted) == [("user", "Go"), ("assistant", "One."), ("user", "And?")]
+    unknown = item_ids[0][:-1] + "f"
+    refused = await scripted.post({"input": [{"type": "item_reference", "id": unknown}]}, 404)
+    assert refused["error"]["code"] == "item_not_found"
 
 
-async def test_input_items_come_in_pages(speaking: Speaking) -> None:
-    speaking.mouth.says("Yes.")
+async def test_input_items_are_paginated(scripted: ScriptedDaemon) -> None:
+    scripted.model.reply_with("Yes.")
     items: list[dict[str, Any]] = [
         {"role": "system", "content": "Rules."},
         {"role": "user", "content": "Hi", "id": "msg_mine"},
@@ -92,106 +92,106 @@ async def test_input_items_come_in_pages(speaking: Speaking) -> None:
         },
         {"type": "web_search_call", "id": "ws_1", "status": "completed"},
     ]
-    response = await speaking.post({"input": items})
+    response = await scripted.post({"input": items})
     path = f"{response['id']}/input_items"
-    whole = await speaking.get(path, params={"order": "asc", "limit": 100})
+    whole = await scripted.get(path, params={"order": "asc", "limit": 100})
     for item in whole["data"]:
         ITEM.validate_python(item)
     kinds = [item["type"] for item in whole["data"]]
     assert kinds == [item.get("type", "message") for item in items[:-1]]
     assert whole["data"][1]["id"] == "msg_mine"
     assert (whole["first_id"], whole["has_more"]) == (whole["data"][0]["id"], False)
-    newest = await speaking.get(path, params={"limit": 4})
+    newest = await scripted.get(path, params={"limit": 4})
     assert newest["data"] == whole["data"][::-1][:4]
     assert newest["has_more"]
-    rest = await speaking.get(path, params={"limit": 100, "after": newest["last_id"]})
+    rest = await scripted.get(path, params={"limit": 100, "after": newest["last_id"]})
     assert newest["data"] + rest["data"] == whole["data"][::-1]
     for wrong in ({"limit": 0}, {"limit": 101}, {"order": "up"}, {"after": "no"}, {"limit": "x"}):
-        await speaking.get(path, 400, params=wrong)
+        await scripted.get(path, 400, params=wrong)
 
 
-async def test_responses_survive_a_restart(speak: Speak) -> None:
-    async with speak() as speaking:
-        speaking.mouth.says("One.")
-        first = await speaking.post({"input": "Go"})
-    async with speak() as speaking:
-        assert await speaking.get(first["id"]) == first
-        speaking.mouth.says("Two.")
-        await speaking.post({"input": "And?", "previous_response_id": first["id"]})
-        assert said(speaking) == [("user", "Go"), ("assistant", "One."), ("user", "And?")]
-        path = stored_files(speaking)[0]
+async def test_responses_survive_a_restart(run_scripted: RunScripted) -> None:
+    async with run_scripted() as scripted:
+        scripted.model.reply_with("One.")
+        first = await scripted.post({"input": "Go"})
+    async with run_scripted() as scripted:
+        assert await scripted.get(first["id"]) == first
+        scripted.model.reply_with("Two.")
+        await scripted.post({"input": "And?", "previous_response_id": first["id"]})
+        assert model_input(scripted) == [("user", "Go"), ("assistant", "One."), ("user", "And?")]
+        path = stored_files(scripted)[0]
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
         assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
 
 
-async def test_what_is_private_or_not_to_be_stored_is_not(speaking: Speaking) -> None:
-    speaking.mouth.says("Secret.")
+async def test_private_and_store_false_responses_are_not_stored(scripted: ScriptedDaemon) -> None:
+    scripted.model.reply_with("Secret.")
     answers = [
-        await speaking.post({"store": False}),
-        await speaking.post({"ingle": {"private": True}}),
-        await speaking.post({}, headers={"Ingle-Private": "1"}),
-        (await speaking.stream({"store": False}))[-1]["response"],
+        await scripted.post({"store": False}),
+        await scripted.post({"ingle": {"private": True}}),
+        await scripted.post({}, headers={"Ingle-Private": "1"}),
+        (await scripted.stream({"store": False}))[-1]["response"],
     ]
     for answer in answers:
         assert answer["store"] is False
-        await speaking.get(answer["id"], 404)
-        told = await speaking.post({"previous_response_id": answer["id"]}, 400)
-        assert told["error"]["code"] == "previous_response_not_found"
-    assert not stored_files(speaking)
+        await scripted.get(answer["id"], 404)
+        refused = await scripted.post({"previous_response_id": answer["id"]}, 400)
+        assert refused["error"]["code"] == "previous_response_not_found"
+    assert not stored_files(scripted)
 
 
-async def test_a_deleted_response_is_gone_from_the_disk(speaking: Speaking) -> None:
-    first = await speaking.post({})
+async def test_deleted_response_is_removed_from_disk(scripted: ScriptedDaemon) -> None:
+    first = await scripted.post({})
     for status in (200, 404):
-        answer = await speaking.daemon.unix.delete(f"/v1/responses/{first['id']}")
+        answer = await scripted.daemon.unix.delete(f"/v1/responses/{first['id']}")
         assert answer.status_code == status
     async with asyncio.timeout(5):
-        while stored_files(speaking):
+        while stored_files(scripted):
             await asyncio.sleep(0.01)
 
 
-async def test_strange_ids_find_nothing(speaking: Speaking) -> None:
+async def test_invalid_response_ids_are_not_found(scripted: ScriptedDaemon) -> None:
     for name in ("x", "..%2f..%2fetc", "resp_" + "g" * 48, "resp_" + "0" * 48, "%00"):
-        await speaking.get(name, 404)
-        await speaking.get(f"{name}/input_items", 404)
+        await scripted.get(name, 404)
+        await scripted.get(f"{name}/input_items", 404)
 
 
-async def test_a_conversation_that_is_too_long_loses_its_beginning(speaking: Speaking) -> None:
+async def test_truncation_auto_drops_the_oldest_messages(scripted: ScriptedDaemon) -> None:
     turns: list[dict[str, Any]] = [{"role": "system", "content": "Rules."}]
     for number in range(20):
         turns.append({"role": "user", "content": f"Question {number}. " + "x" * 60})
         turns.append({"role": "assistant", "content": f"Answer {number}."})
     turns.append({"role": "user", "content": "The last."})
     body = {"input": turns, "max_output_tokens": 4}
-    told = await speaking.post(body, 400)
-    assert told["error"]["code"] == "context_length_exceeded"
-    answer = await speaking.post({**body, "truncation": "auto"})
+    refused = await scripted.post(body, 400)
+    assert refused["error"]["code"] == "context_length_exceeded"
+    answer = await scripted.post({**body, "truncation": "auto"})
     assert answer["truncation"] == "auto"
     dropped = answer["ingle"]["dropped_messages"]
-    messages = said(speaking)
+    messages = model_input(scripted)
     assert messages[0] == ("system", "Rules.")
     assert messages[1][0] == "user"
     assert messages[-1] == ("user", "The last.")
     assert len(messages) + dropped == len(turns)
     assert answer["usage"]["total_tokens"] <= 512
     assert answer["usage"]["input_tokens"] > 512 - 4 - 100
-    short = await speaking.post({"truncation": "auto", "max_output_tokens": 4})
+    short = await scripted.post({"truncation": "auto", "max_output_tokens": 4})
     assert "ingle" not in short
 
 
-async def test_the_tokens_of_a_turn_are_counted(speaking: Speaking) -> None:
-    first = await speaking.post({"max_output_tokens": 4})
+async def test_input_tokens_equal_those_of_the_turn(scripted: ScriptedDaemon) -> None:
+    first = await scripted.post({"max_output_tokens": 4})
     body = {"model": "echo:1", "input": "And?", "previous_response_id": first["id"]}
-    counted = await speaking.daemon.unix.post("/v1/responses/input_tokens", json=body)
+    counted = await scripted.daemon.unix.post("/v1/responses/input_tokens", json=body)
     assert counted.json()["object"] == "response.input_tokens"
-    second = await speaking.post({**body, "max_output_tokens": 4})
+    second = await scripted.post({**body, "max_output_tokens": 4})
     assert second["usage"]["input_tokens"] == counted.json()["input_tokens"]
 
 
 @pytest.fixture
-async def one_response(speaking: Speaking) -> Response:
+async def one_response(scripted: ScriptedDaemon) -> Response:
     """A real response, to be stored under other ids."""
-    return msgspec.json.decode(json.dumps(await speaking.post({})), type=Response)
+    return msgspec.json.decode(json.dumps(await scripted.post({})), type=Response)
 
 
 def put(store: ResponseStore, response: Response, items: list[Item]) -> None:
@@ -199,13 +199,13 @@ def put(store: ResponseStore, response: Response, items: list[Item]) -> None:
     store.put(response.id, stored_response(response, items))
 
 
-async def test_the_store_is_bounded(one_response: Response, tmp_path: Path) -> None:
+async def test_store_evicts_beyond_its_limits(one_response: Response, tmp_path: Path) -> None:
     store = ResponseStore(tmp_path / "kept", max_count=3, memory_bytes=1)
     ids = [f"resp_{number:048x}" for number in range(5)]
     items: list[Item] = [MessageItem(id="msg_1", role="user", content=[InputText("x" * 1000)])]
     for response_id in ids[:3]:
         put(store, structs.replace(one_response, id=response_id), items)
-    assert await store.get(ids[0]) is not None  # used, so that another is the oldest
+    assert await store.get(ids[0]) is not None  # now the most recently used
     for response_id in ids[3:]:
         put(store, structs.replace(one_response, id=response_id), items)
     await store.flush()
@@ -217,7 +217,7 @@ async def test_the_store_is_bounded(one_response: Response, tmp_path: Path) -> N
     assert [path.stem for path in (tmp_path / "kept").iterdir()] == [ids[1]]
 
 
-async def test_old_and_damaged_responses_are_not_found(
+async def test_expired_and_damaged_responses_are_not_found(
     one_response: Response, tmp_path: Path
 ) -> None:
     folder = tmp_path / "kept"
@@ -234,7 +234,7 @@ async def test_old_and_damaged_responses_are_not_found(
     assert not (folder / f"{old}.json").exists()
 
 
-async def test_a_folder_that_cannot_be_written_costs_nothing_but_the_restart(
+async def test_unwritable_folder_keeps_responses_in_memory(
     one_response: Response, tmp_path: Path
 ) -> None:
     (tmp_path / "file").write_text("in the way")
@@ -244,26 +244,26 @@ async def test_a_folder_that_cannot_be_written_costs_nothing_but_the_restart(
     assert await store.get(one_response.id) is not None
 
 
-async def test_a_conversation_made_short(speaking: Speaking) -> None:
-    speaking.mouth.says("One.", ("call", "f", "{}"))
-    first = await speaking.post({"input": "Go"})
-    speaking.mouth.says("They went.")
+async def test_compact_endpoint_and_compaction_items(scripted: ScriptedDaemon) -> None:
+    scripted.model.reply_with("One.", ("call", "f", "{}"))
+    first = await scripted.post({"input": "Go"})
+    scripted.model.reply_with("They went.")
     result = {"type": "function_call_output", "call_id": "call_0", "output": "ok"}
     body = {"model": "echo:1", "previous_response_id": first["id"], "input": "And?"}
-    short = (await speaking.daemon.unix.post("/v1/responses/compact", json=body)).json()
-    asked = speaking.mouth.last
-    assert [m.role for m in asked.messages or []] == ["user", "assistant", "user", "user"]
-    assert (asked.tool_choice.mode, asked.reasoning.enabled) == ("none", False)
+    short = (await scripted.daemon.unix.post("/v1/responses/compact", json=body)).json()
+    request = scripted.model.last_request
+    assert [m.role for m in request.messages or []] == ["user", "assistant", "user", "user"]
+    assert (request.tool_choice.mode, request.reasoning.enabled) == ("none", False)
     assert short["usage"]["total_tokens"] == 11
-    # The SDK's types know no messages of users in an output, though they say that there are some.
+    # The SDK's output types lack user messages, though its documentation lists them.
     *messages, summary = short["output"]
     CompactedResponse.model_validate(short | {"output": [summary]})
     for message in messages:
         ITEM.validate_python(message)
-    speaking.mouth.says("On.")
+    scripted.model.reply_with("On.")
     foreign = {"type": "compaction", "encrypted_content": "gAAAAA"}
-    await speaking.post({"input": [*short["output"], foreign, result]})
-    assert said(speaking) == [
+    await scripted.post({"input": [*short["output"], foreign, result]})
+    assert model_input(scripted) == [
         *(("user", "Go"), ("user", "And?")),
         ("user", "A summary of the conversation up to here:\nThey went."),
         ("tool", "ok"),

@@ -1,4 +1,4 @@
-"""Provider, key, prices, budget and ledger together: what leaves is accounted for, or does not."""
+"""Provider egress: keys, prices, budgets and the ledger together."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ ANSWER = (
 
 @pytest.fixture(autouse=True)
 def no_keyring(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Never the developer's own."""
+    """Disable the developer's own keyring."""
     monkeypatch.setenv("PYTHON_KEYRING_BACKEND", "keyring.backends.fail.Keyring")
     keyring.core.init_backend()
 
 
 class Cloud:
-    """Answers everything alike, and counts."""
+    """A provider that gives every request the same answer, and counts requests and bytes."""
 
     def __init__(self) -> None:
         self.port = 0
@@ -125,7 +125,7 @@ def write_prices(config: Config, **models: dict[str, float]) -> None:
     (config.paths.config / "prices.toml").write_text("\n".join(lines))
 
 
-async def test_the_ledger_has_the_clouds_bytes(config: Config, cloud: Cloud) -> None:
+async def test_ledger_bytes_equal_bytes_received(config: Config, cloud: Cloud) -> None:
     write_prices(config, m={"input": 1.0, "output": 10.0})
     egress = make_egress(config, cloud)
     for _ in range(3):
@@ -137,20 +137,20 @@ async def test_the_ledger_has_the_clouds_bytes(config: Config, cloud: Cloud) -> 
     assert verify(egress.ledger).ok
 
 
-async def test_an_unknown_price_says_so_and_counts_tokens(config: Config, cloud: Cloud) -> None:
+async def test_unknown_price_has_no_cost_but_tokens(config: Config, cloud: Cloud) -> None:
     egress = make_egress(config, cloud)
     await ask(egress)
     (entry,) = egress.ledger.entries()
     assert (entry.cost, entry.prompt_tokens, entry.completion_tokens) == (None, 40, 2)
 
 
-async def test_what_ones_own_server_computes_costs_nothing(config: Config, cloud: Cloud) -> None:
+async def test_own_server_costs_nothing(config: Config, cloud: Cloud) -> None:
     egress = make_egress(config, cloud, own=True)
     await ask(egress)
     assert egress.ledger.entries()[0].cost == 0.0
 
 
-async def test_offline_nothing_can_be_made(config: Config, cloud: Cloud) -> None:
+async def test_offline_creates_no_backend(config: Config, cloud: Cloud) -> None:
     make_egress(config, cloud)
     egress = ProviderEgress(replace(config, offline=True))
     with pytest.raises(RemoteForbidden):
@@ -159,7 +159,7 @@ async def test_offline_nothing_can_be_made(config: Config, cloud: Cloud) -> None
     assert cloud.requests == 0
 
 
-async def test_the_clearance_decides(config: Config, cloud: Cloud) -> None:
+async def test_request_must_match_its_clearance(config: Config, cloud: Cloud) -> None:
     egress = make_egress(config, cloud, models=["m"])
     with pytest.raises(NotCleared):
         await egress.backend(cleared(), structs.replace(QUESTION, max_tokens=11))
@@ -170,7 +170,7 @@ async def test_the_clearance_decides(config: Config, cloud: Cloud) -> None:
     assert (cloud.requests, egress.ledger.entries()) == (0, [])
 
 
-async def test_without_a_key_nothing_leaves(config: Config, cloud: Cloud) -> None:
+async def test_without_a_key_nothing_is_sent(config: Config, cloud: Cloud) -> None:
     egress = make_egress(config, cloud)
     egress.keys.remove("acme")
     assert "no key" in egress.trouble(egress.store.find("acme"))
@@ -178,9 +178,7 @@ async def test_without_a_key_nothing_leaves(config: Config, cloud: Cloud) -> Non
         await egress.backend(cleared(), QUESTION)
 
 
-async def test_a_ledger_that_cannot_be_written_keeps_everything_here(
-    config: Config, cloud: Cloud
-) -> None:
+async def test_unwritable_ledger_prevents_sending(config: Config, cloud: Cloud) -> None:
     egress = make_egress(config, cloud)
     config.paths.ledger.parent.mkdir(parents=True, exist_ok=True)
     config.paths.ledger.write_text("a file where the folder should be")
@@ -189,7 +187,7 @@ async def test_a_ledger_that_cannot_be_written_keeps_everything_here(
     assert cloud.requests == 0
 
 
-async def test_a_budget_of_tokens_counts_the_worst_case(config: Config, cloud: Cloud) -> None:
+async def test_token_budget_counts_the_worst_case(config: Config, cloud: Cloud) -> None:
     egress = make_egress(config, cloud, budget_tokens=400)
     await ask(egress)
     assert egress.ledger.entries()[0].reserved_tokens < 400
@@ -205,7 +203,7 @@ async def test_a_budget_of_tokens_counts_the_worst_case(config: Config, cloud: C
     assert 1 < cloud.requests < 10
 
 
-async def test_a_budget_of_money(config: Config, cloud: Cloud) -> None:
+async def test_money_budget(config: Config, cloud: Cloud) -> None:
     write_prices(config, m={"input": 1000.0, "output": 1000.0})
     egress = make_egress(config, cloud, budget_money=0.5)
     await ask(egress)
@@ -214,39 +212,39 @@ async def test_a_budget_of_money(config: Config, cloud: Cloud) -> None:
     assert cloud.requests == 1
 
 
-async def test_a_budget_of_money_wants_a_price(config: Config, cloud: Cloud) -> None:
+async def test_money_budget_requires_a_price(config: Config, cloud: Cloud) -> None:
     egress = make_egress(config, cloud, budget_money=100)
     with pytest.raises(BudgetExceeded, match="price"):
         await ask(egress)
     assert cloud.requests == 0
 
 
-async def test_what_is_on_its_way_counts(config: Config, cloud: Cloud) -> None:
+async def test_budget_counts_requests_in_flight(config: Config, cloud: Cloud) -> None:
     egress = make_egress(config, cloud, budget_tokens=250)
     cloud.gate = asyncio.Event()
-    asked = [asyncio.ensure_future(ask(egress)) for _ in range(6)]
-    while sum(task.done() for task in asked) + cloud.requests < 6:
+    pending = [asyncio.ensure_future(ask(egress)) for _ in range(6)]
+    while sum(task.done() for task in pending) + cloud.requests < 6:
         await asyncio.sleep(0.01)
     cloud.gate.set()
-    ended = await asyncio.gather(*asked, return_exceptions=True)
+    ended = await asyncio.gather(*pending, return_exceptions=True)
     refused = [error for error in ended if isinstance(error, BudgetExceeded)]
     assert (len(refused), cloud.requests) == (5, 1)
 
 
-async def test_who_leaves_before_it_is_sent_leaves_a_receipt(
+async def test_cancelling_before_sending_writes_a_receipt(
     config: Config, cloud: Cloud, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     egress = make_egress(config, cloud)
-    gate, booked, intend = threading.Event(), threading.Event(), egress.ledger.intend
+    gate, reserved, intend = threading.Event(), threading.Event(), egress.ledger.intend
 
     def slow_intend(*arguments: Any) -> Any:
-        booked.set()
+        reserved.set()
         gate.wait(10)
         return intend(*arguments)
 
     monkeypatch.setattr(egress.ledger, "intend", slow_intend)
     task = asyncio.ensure_future(ask(egress))
-    await asyncio.to_thread(booked.wait, 10)
+    await asyncio.to_thread(reserved.wait, 10)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
@@ -257,27 +255,27 @@ async def test_who_leaves_before_it_is_sent_leaves_a_receipt(
     assert cloud.requests == 0
 
 
-async def test_the_key_is_in_its_file_alone(
+async def test_key_is_only_in_its_file(
     config: Config, cloud: Cloud, ingle_home: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     egress = make_egress(config, cloud)
     await ask(egress)
-    assert _holders(ingle_home) == [egress.keys.path]
+    assert files_with_key(ingle_home) == [egress.keys.path]
     assert egress.keys.path.stat().st_mode & 0o777 == 0o600
     assert KEY not in caplog.text
     assert KEY not in repr(egress.store.find("acme"))
 
 
-def _holders(folder: Path) -> list[Path]:
-    return [path for path in folder.rglob("*") if path.is_file() and _holds_key(path)]
+def files_with_key(folder: Path) -> list[Path]:
+    return [path for path in folder.rglob("*") if path.is_file() and contains_key(path)]
 
 
-def _holds_key(path: Path) -> bool:
+def contains_key(path: Path) -> bool:
     return KEY.encode() in path.read_bytes()
 
 
-class OwnKeyring(keyring.backend.KeyringBackend):
-    """A keyring of a test."""
+class MemoryKeyring(keyring.backend.KeyringBackend):
+    """An in-memory keyring."""
 
     priority = 1  # pyright: ignore[reportAssignmentType]
 
@@ -295,23 +293,23 @@ class OwnKeyring(keyring.backend.KeyringBackend):
         del self.passwords[service, username]
 
 
-def test_a_keyring_holds_the_key(tmp_path: Path) -> None:
-    keyring.set_keyring(OwnKeyring())
+def test_key_is_stored_in_the_keyring(tmp_path: Path) -> None:
+    keyring.set_keyring(MemoryKeyring())
     keys = ProviderKeys(tmp_path)
     assert keys.set("acme", f" {KEY}\n") == "keyring"
     assert (keys.get("acme"), keys.place("acme")) == (KEY, "keyring")
-    assert not _holds_key(keys.path)
+    assert not contains_key(keys.path)
     assert ProviderKeys(tmp_path / "other").get("acme") is None
     assert keys.remove("acme")
     assert keys.get("acme") is None
 
 
-def test_a_keyring_that_hangs_is_not_waited_for(
+def test_hanging_keyring_falls_back_to_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stuck = threading.Event()
 
-    class Stuck(OwnKeyring):
+    class Stuck(MemoryKeyring):
         def set_password(self, service: str, username: str, password: str) -> None:
             stuck.wait(10)
 
@@ -324,12 +322,12 @@ def test_a_keyring_that_hangs_is_not_waited_for(
 
 
 @pytest.mark.parametrize("key", ["", "  ", "two words", "ключ", "x" * 5000, "a\x1b[0m"])
-def test_what_is_no_key_is_refused(tmp_path: Path, key: str) -> None:
+def test_invalid_keys_are_refused(tmp_path: Path, key: str) -> None:
     with pytest.raises(ProviderError):
         ProviderKeys(tmp_path).set("acme", key)
 
 
-def test_a_key_file_that_others_can_read_is_refused(tmp_path: Path) -> None:
+def test_key_file_readable_by_others_is_refused(tmp_path: Path) -> None:
     keys = ProviderKeys(tmp_path)
     keys.set("acme", KEY)
     keys.path.chmod(0o644)
@@ -337,7 +335,7 @@ def test_a_key_file_that_others_can_read_is_refused(tmp_path: Path) -> None:
         keys.get("acme")
 
 
-def test_a_damaged_key_file_is_not_quoted(tmp_path: Path) -> None:
+def test_damaged_key_file_error_does_not_contain_the_key(tmp_path: Path) -> None:
     keys = ProviderKeys(tmp_path)
     keys.path.write_bytes(f'{{"keys": "{KEY}"'.encode())
     keys.path.chmod(0o600)
@@ -369,16 +367,18 @@ BAD_TABLES: dict[str, str] = {
 }
 
 
-@pytest.mark.parametrize("what", BAD_TABLES)
-def test_a_wrong_file_is_told(tmp_path: Path, what: str) -> None:
-    (tmp_path / "providers.toml").write_bytes(BAD_TABLES[what].encode("utf-8", "surrogateescape"))
+@pytest.mark.parametrize("table_name", BAD_TABLES)
+def test_invalid_providers_file_is_refused(tmp_path: Path, table_name: str) -> None:
+    (tmp_path / "providers.toml").write_bytes(
+        BAD_TABLES[table_name].encode("utf-8", "surrogateescape")
+    )
     with pytest.raises(ProviderError) as error:
         ProviderStore(tmp_path).providers()
     assert "providers.toml" in error.value.message
     assert "sk-x" not in error.value.message
 
 
-def test_the_file_keeps_its_comments(tmp_path: Path) -> None:
+def test_providers_file_keeps_its_comments(tmp_path: Path) -> None:
     store = ProviderStore(tmp_path)
     path = tmp_path / "providers.toml"
     path.write_text('# mine\n[a]\nkind = "openai"  # so\nbase_url = "https://a.example"\n')
@@ -409,8 +409,8 @@ def test_prices_are_found_by_host_and_name(tmp_path: Path) -> None:
         load_prices(tmp_path / "p.toml")
 
 
-def test_our_prices_agree_with_a_second_list() -> None:
-    """Written down by hand; the package that others count with says the same."""
+def test_prices_agree_with_genai_prices() -> None:
+    """Our prices are written by hand; the `genai-prices` package must agree."""
     snapshot: Any = pytest.importorskip("genai_prices.data_snapshot").get_snapshot()
     hosts = {"api.openai.com": "openai", "api.anthropic.com": "anthropic", "api.groq.com": "groq"}
     ours = load_prices(None).hosts
@@ -419,6 +419,6 @@ def test_our_prices_agree_with_a_second_list() -> None:
         for model, price in ours[host].items():
             (known,) = [one for one in provider.models if one.match.is_match(model)]
             prices: Any = known.prices
-            told: Any = cast("list[Any]", prices)[-1].prices if type(prices) is list else prices
-            assert float(told.input_mtok) == price.input, model
-            assert float(told.output_mtok) == price.output, model
+            expected: Any = cast("list[Any]", prices)[-1].prices if type(prices) is list else prices
+            assert float(expected.input_mtok) == price.input, model
+            assert float(expected.output_mtok) == price.output, model

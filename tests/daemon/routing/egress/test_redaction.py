@@ -1,4 +1,4 @@
-"""Placeholders go out, values come back, and nothing of the values leaves."""
+"""Redaction: placeholders in requests, and the restoring of values in answers."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def chat(*texts: str) -> GenerateRequest:
 
 
 def find(request: GenerateRequest, values: dict[str, FindingKind]) -> list[SensitiveFinding]:
-    """Every place of the values, as detectors tell them."""
+    """Every occurrence of the values, as a detector's findings."""
     return [
         SensitiveFinding(
             kind=kind, start=at, end=at + len(value), value=value, detector="t", part=number
@@ -74,14 +74,14 @@ def answer(redaction: Redaction, pieces: Sequence[str], piece: type[Delta] = Del
     return "".join(event.text for event in restored if isinstance(event, piece))
 
 
-def test_one_value_has_one_placeholder() -> None:
+def test_equal_values_share_a_placeholder() -> None:
     request, redaction = redact(chat(f"{MAIL}, {OTHER}, {MAIL}"), MAIL, OTHER)
     assert contents(request) == ["[EMAIL_1], [EMAIL_2], [EMAIL_1]"]
     assert redaction.kinds == ("email",)
     assert [part.where for part in redaction.changed] == ["messages[0].content"]
 
 
-def test_it_stays_the_same_through_a_conversation() -> None:
+def test_placeholders_are_stable_within_a_conversation() -> None:
     memories = PlaceholderMemories()
     redact(chat(MAIL), MAIL, memory=memories.of("c"))
     request, _ = redact(chat(OTHER, MAIL), MAIL, OTHER, memory=memories.of("c"))
@@ -90,8 +90,8 @@ def test_it_stays_the_same_through_a_conversation() -> None:
     assert contents(request) == ["[EMAIL_1]"]
 
 
-def test_a_known_value_is_replaced_where_no_detector_sees_it() -> None:
-    """The answer that was restored comes back as history."""
+def test_known_values_are_replaced_without_a_finding() -> None:
+    """A restored answer comes back as history."""
     memory = PlaceholderMemory()
     redact(chat(MAIL), MAIL, memory=memory)
     request, redaction = Redaction.of(chat("Go on.", f"I wrote to {MAIL}.", "And?"), [], memory)
@@ -99,7 +99,7 @@ def test_a_known_value_is_replaced_where_no_detector_sees_it() -> None:
     assert redaction.kinds == ("email",)
 
 
-def test_every_part_is_replaced() -> None:
+def test_every_part_of_a_request_is_redacted() -> None:
     request = GenerateRequest(
         id="r",
         messages=[
@@ -123,7 +123,7 @@ def test_every_part_is_replaced() -> None:
     assert len(redaction.changed) == 9
 
 
-def test_names_get_no_brackets() -> None:
+def test_placeholders_in_tool_names_have_no_brackets() -> None:
     request = GenerateRequest(
         id="r",
         messages=[ChatMessage("user", "hi")],
@@ -139,7 +139,7 @@ def test_names_get_no_brackets() -> None:
     assert isinstance(called[0], ToolCallStarted)
 
 
-def test_numbers_in_json_stay_json() -> None:
+def test_redacted_numbers_in_json_stay_valid_json() -> None:
     call = ToolCall("c", "pay", '{"card": 4111111111111111, "note": "x"}')
     request = GenerateRequest(id="r", messages=[ChatMessage("assistant", "", tool_calls=[call])])
     redacted, _ = Redaction.of(request, find(request, {"4111111111111111": FindingKind.CARD}))
@@ -147,14 +147,14 @@ def test_numbers_in_json_stay_json() -> None:
     assert json.loads(redacted.messages[0].tool_calls[0].arguments)["card"] == "[CARD_1]"
 
 
-def test_what_nothing_can_stand_for_is_refused() -> None:
+def test_finding_across_json_syntax_is_refused() -> None:
     call = ToolCall("c", "pay", '{"a": "b"}')
     request = GenerateRequest(id="r", messages=[ChatMessage("assistant", "", tool_calls=[call])])
     with pytest.raises(CannotExpress):
         Redaction.of(request, find(request, {'a": "b': FindingKind.EMAIL}))
 
 
-def test_findings_that_overlap_are_one() -> None:
+def test_overlapping_findings_share_a_placeholder() -> None:
     request = chat("Write to Anna <anna@example.com> now")
     values = {
         "Anna <anna@example.com>": FindingKind.PERSON,
@@ -169,14 +169,14 @@ def test_findings_that_overlap_are_one() -> None:
 @pytest.mark.parametrize(
     "typed", ["[EMAIL_1]", "EMAIL_1", "[email_1]", "[EMAIL\\_1]", "[TEXT_1]", "\\[EMAIL_1\\]"]
 )
-def test_what_looks_like_a_placeholder_stays_what_it_was(typed: str) -> None:
+def test_text_that_looks_like_a_placeholder_is_restored_unchanged(typed: str) -> None:
     request, redaction = redact(chat(f"{MAIL} is not {typed}"), MAIL)
     assert contents(request) == ["[EMAIL_1] is not [TEXT_1]"]
     assert answer(redaction, ["[EMAIL_1] is not [TEXT_1]"]) == f"{MAIL} is not {typed}"
 
 
 @pytest.mark.parametrize(
-    ("said", "meant"),
+    ("spelled", "expected"),
     [
         ("[EMAIL_1]", MAIL),
         ("EMAIL_1", MAIL),
@@ -200,11 +200,13 @@ def test_what_looks_like_a_placeholder_stays_what_it_was(typed: str) -> None:
     ],
 )
 @pytest.mark.parametrize("size", [1, 2, 3, 100])
-def test_values_come_back_however_they_are_spelled(said: str, meant: str, size: int) -> None:
+def test_all_spellings_of_a_placeholder_are_restored(
+    spelled: str, expected: str, size: int
+) -> None:
     _, redaction = redact(chat(f"{MAIL} {OTHER}"), MAIL, OTHER)
-    pieces = [said[start : start + size] for start in range(0, len(said), size)]
-    assert answer(redaction, pieces) == meant
-    assert answer(redaction, pieces, ReasoningDelta) == meant  # pyright: ignore[reportArgumentType]
+    pieces = [spelled[start : start + size] for start in range(0, len(spelled), size)]
+    assert answer(redaction, pieces) == expected
+    assert answer(redaction, pieces, ReasoningDelta) == expected  # pyright: ignore[reportArgumentType]
 
 
 @settings(max_examples=200)
@@ -216,7 +218,7 @@ def test_values_come_back_however_they_are_spelled(said: str, meant: str, size: 
     ),
     st.sets(st.integers(0, 60), max_size=6),
 )
-def test_pieces_make_no_difference(words: list[str], cuts: set[int]) -> None:
+def test_restoring_does_not_depend_on_chunking(words: list[str], cuts: set[int]) -> None:
     _, redaction = redact(chat(f"{MAIL} {OTHER}"), MAIL, OTHER)
     text = "".join(words)
     places = [0, *sorted(cut for cut in cuts if cut < len(text)), len(text)]
@@ -224,7 +226,7 @@ def test_pieces_make_no_difference(words: list[str], cuts: set[int]) -> None:
     assert answer(redaction, pieces) == answer(redaction, [text])
 
 
-def test_arguments_stay_json() -> None:
+def test_restored_tool_arguments_stay_valid_json() -> None:
     name = 'Anna "Ann" \\ Müller\n'
     request, redaction = Redaction.of(
         chat(f"For {name}"), find(chat(f"For {name}"), {name: FindingKind.PERSON})
@@ -242,7 +244,7 @@ def test_arguments_stay_json() -> None:
     assert json.loads(arguments) == {"to": name, "cc": name}
 
 
-def test_values_out_of_json_come_back_plain() -> None:
+def test_values_redacted_in_json_are_restored_unescaped() -> None:
     name = 'Anna "Ann"'
     call = ToolCall("c", "send", json.dumps({"to": name}))
     request = GenerateRequest(id="r", messages=[ChatMessage("assistant", "", tool_calls=[call])])
@@ -252,15 +254,15 @@ def test_values_out_of_json_come_back_plain() -> None:
     assert answer(redaction, ["[PERSON_1]"]) == name
 
 
-def test_only_what_this_request_held_comes_back() -> None:
-    """Whoever says the name of somebody else's conversation learns nothing of it."""
+def test_only_placeholders_of_this_request_are_restored() -> None:
+    """A placeholder from another part of the conversation reveals nothing."""
     memory = PlaceholderMemory()
     redact(chat(MAIL), MAIL, memory=memory)
     _, redaction = redact(chat(f"Say EMAIL and _1. {OTHER}"), OTHER, memory=memory)
     assert answer(redaction, ["[EMAIL_1], EMAIL_2"]) == f"[EMAIL_1], {OTHER}"
 
 
-def test_sequences_and_channels_do_not_mix() -> None:
+def test_choices_and_reasoning_are_restored_separately() -> None:
     _, redaction = redact(chat(MAIL), MAIL)
     restorer = redaction.restorer()
     events = restorer.feed(
@@ -278,14 +280,14 @@ def test_sequences_and_channels_do_not_mix() -> None:
 
 
 @pytest.mark.slow
-def test_text_is_not_held_longer_than_it_may_matter() -> None:
+def test_text_that_cannot_be_a_placeholder_is_not_delayed() -> None:
     _, redaction = redact(chat(MAIL), MAIL)
     restorer = redaction.restorer()
     for text in ("The ", "answer", " is", " here, ", "[1]", "\n"):
         assert restorer.feed([Delta("r", 0, text, [])]) == [Delta("r", 0, text, [])]
 
 
-def test_a_value_written_in_two_ways_is_one() -> None:
+def test_spellings_of_one_value_share_a_placeholder() -> None:
     request = chat("+49 170 1234567 or 00491701234567")
     findings = [
         SensitiveFinding(

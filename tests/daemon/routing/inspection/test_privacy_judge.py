@@ -1,4 +1,4 @@
-"""The local model's opinion can only keep a text here, and nothing waits for it."""
+"""Privacy judge: a local model's opinion can only keep a request local, and never blocks it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.daemon.conftest import DaemonFactory, RunningDaemon
 from tests.daemon.routing.conftest import SinkExits
 
 
-def saying(*pieces: str) -> Generate:
+def generate_pieces(*pieces: str) -> Generate:
     async def generate(request: GenerateRequest) -> AsyncGenerator[Event, None]:
         for piece in pieces:
             yield Delta(request.id, 0, piece, [1])
@@ -35,11 +35,11 @@ def saying(*pieces: str) -> Generate:
         (("perhaps",), False),
     ],
 )
-async def test_only_the_answer_private_counts(pieces: tuple[str, ...], private: bool) -> None:
-    assert await is_judged_private(saying(*pieces), "some text") is private
+async def test_answer_is_parsed_as_an_opinion(pieces: tuple[str, ...], private: bool) -> None:
+    assert await is_judged_private(generate_pieces(*pieces), "some text") is private
 
 
-async def test_a_slow_model_has_no_opinion_and_is_stopped() -> None:
+async def test_slow_model_is_cancelled_and_has_no_opinion() -> None:
     stopped = asyncio.Event()
 
     async def generate(request: GenerateRequest) -> AsyncGenerator[Event, None]:
@@ -53,7 +53,7 @@ async def test_a_slow_model_has_no_opinion_and_is_stopped() -> None:
     assert stopped.is_set()
 
 
-async def test_a_model_that_dies_has_no_opinion() -> None:
+async def test_worker_death_is_no_opinion() -> None:
     async def generate(request: GenerateRequest) -> AsyncGenerator[Event, None]:
         yield Delta(request.id, 0, "private", [1])
         raise WorkerDied("gone")
@@ -61,7 +61,7 @@ async def test_a_model_that_dies_has_no_opinion() -> None:
     assert not await is_judged_private(generate, "text")
 
 
-def test_the_question_is_private_greedy_and_short() -> None:
+def test_judge_request_is_private_greedy_and_short() -> None:
     request = question("begin " + "x" * 100_000 + " end")
     assert request.private
     assert request.sampling.temperature == 0
@@ -69,23 +69,28 @@ def test_the_question_is_private_greedy_and_short() -> None:
     assert request.grammar is not None
     assert request.grammar.kind is GrammarKind.REGEX
     assert request.messages is not None
-    asked = request.messages[-1].content
-    assert len(asked) < 7000
-    assert "begin" in asked
-    assert asked.endswith(" end\nAnswer:")
+    question_text = request.messages[-1].content
+    assert len(question_text) < 7000
+    assert "begin" in question_text
+    assert question_text.endswith(" end\nAnswer:")
 
 
 class TestInTheRouter:
-    """A route with `judge = true`, asked for what nothing else keeps here."""
+    """A route with `judge = true`, with a request that no detector keeps local."""
 
     HARMLESS = "Why is the sky blue?"
 
     @pytest.mark.parametrize(
-        ("opinion", "wanted", "asked"),
+        ("opinion", "expected", "question_count"),
         [("private", "local", 1), ("public", "cloud", 1), ("nonsense", "cloud", 1)],
     )
-    async def test_an_opinion_only_keeps(
-        self, run_daemon: DaemonFactory, egress: SinkExits, opinion: str, wanted: str, asked: int
+    async def test_opinion_can_only_keep_a_request_local(
+        self,
+        run_daemon: DaemonFactory,
+        egress: SinkExits,
+        opinion: str,
+        expected: str,
+        question_count: int,
     ) -> None:
         questions: list[GenerateRequest] = []
 
@@ -96,12 +101,12 @@ class TestInTheRouter:
         async with run_daemon(egress=egress) as daemon:
             daemon.services.router.find_judge = lambda: answer
             policy = daemon.services.config.paths.config / "policy.toml"
-            assert await self.verdict(daemon) == "cloud"  # nobody is asked by default
+            assert await self.verdict(daemon) == "cloud"  # the judge is disabled by default
             assert questions == []
             policy.parent.mkdir(parents=True, exist_ok=True)
             policy.write_text("[routes.auto]\njudge = true\n")
-            assert await self.verdict(daemon) == wanted
-            assert len(questions) == asked
+            assert await self.verdict(daemon) == expected
+            assert len(questions) == question_count
             assert self.HARMLESS in str(questions[0].messages)
             assert questions[0].private
 

@@ -1,4 +1,4 @@
-"""Everything that a request says is among its parts, and can be replaced there."""
+"""Request parts: every text of a request is inspected, and can be replaced."""
 
 from __future__ import annotations
 
@@ -26,43 +26,46 @@ from ingle.daemon.routing.inspection.request_parts import (
 )
 
 NOT_SENT = ("id", "client", "conversation")
-"""What names a request here, and is no part of what a provider gets."""
+"""Fields that identify a request locally, and are not sent to a provider."""
 
 
-def mark() -> str:
+def canary() -> str:
     return f"canary-{secrets.token_hex(4)}"
 
 
 def chat() -> GenerateRequest:
-    """A request with a canary in every text that there is."""
+    """A request with a canary in every text field."""
     return GenerateRequest(
         id="r",
         messages=[
-            ChatMessage("system", mark()),
-            ChatMessage(mark(), mark(), name=mark()),
+            ChatMessage("system", canary()),
+            ChatMessage(canary(), canary(), name=canary()),
             ChatMessage(
-                "assistant", mark(), reasoning=mark(), tool_calls=[ToolCall(mark(), mark(), mark())]
+                "assistant",
+                canary(),
+                reasoning=canary(),
+                tool_calls=[ToolCall(canary(), canary(), canary())],
             ),
-            ChatMessage("tool", mark(), tool_call_id=mark(), name=mark()),
+            ChatMessage("tool", canary(), tool_call_id=canary(), name=canary()),
         ],
-        tools=[Tool(mark(), mark(), mark())],
-        tool_choice=ToolChoice("required", [mark()]),
-        reasoning=Reasoning(effort=mark()),
-        template_variables={mark(): {mark(): [mark(), 7, True, None]}},
-        stop=[mark()],
-        grammar=Grammar(GrammarKind.REGEX, mark()),
-        sampling=SamplingParams(dry_sequence_breakers=(mark(),)),
+        tools=[Tool(canary(), canary(), canary())],
+        tool_choice=ToolChoice("required", [canary()]),
+        reasoning=Reasoning(effort=canary()),
+        template_variables={canary(): {canary(): [canary(), 7, True, None]}},
+        stop=[canary()],
+        grammar=Grammar(GrammarKind.REGEX, canary()),
+        sampling=SamplingParams(dry_sequence_breakers=(canary(),)),
     )
 
 
 def infill() -> GenerateRequest:
-    files = [InfillFile(mark(), mark()), InfillFile(mark(), mark())]
-    return GenerateRequest(id="r", infill=Infill(mark(), mark(), mark(), files))
+    files = [InfillFile(canary(), canary()), InfillFile(canary(), canary())]
+    return GenerateRequest(id="r", infill=Infill(canary(), canary(), canary(), files))
 
 
-@pytest.mark.parametrize("request_", [chat(), infill(), GenerateRequest(id="r", prompt=mark())])
-def test_no_text_is_left_out(request_: GenerateRequest) -> None:
-    """Whatever has a canary in the request's own encoding has one in its parts."""
+@pytest.mark.parametrize("request_", [chat(), infill(), GenerateRequest(id="r", prompt=canary())])
+def test_parts_contain_all_text_of_a_request(request_: GenerateRequest) -> None:
+    """Every canary in the encoded request is also in its parts."""
     encoded = msgspec.json.encode(msgspec.structs.replace(request_, id="", client=""))
     texts = [part.text for part in parts_of(request_)]
     assert encoded.count(b"canary-") == sum(text.count("canary-") for text in texts)
@@ -73,10 +76,10 @@ def test_no_text_is_left_out(request_: GenerateRequest) -> None:
     assert len(set(wheres)) == len(wheres)
 
 
-def test_every_field_with_text_is_known_here() -> None:
-    """A field that somebody adds to requests must be added to the parts, or named here."""
+def test_every_request_field_is_classified() -> None:
+    """A new field of requests must be added to the parts, or listed here."""
     fields = {field.name for field in msgspec.structs.fields(GenerateRequest)}
-    looked_at = {
+    inspected = {
         "messages", "prompt", "infill", "tools", "tool_choice", "reasoning",
         "template_variables", "sampling", "stop", "grammar",
     }  # fmt: skip
@@ -84,22 +87,22 @@ def test_every_field_with_text_is_known_here() -> None:
         "parallel_tool_calls", "continues", "raw", "max_tokens", "max_context", "max_seconds", "n",
         "ignore_eos", "private", "speculation", "priority", "logprobs",
     }  # fmt: skip
-    assert fields == looked_at | no_text | set(NOT_SENT)
+    assert fields == inspected | no_text | set(NOT_SENT)
 
 
-def test_numbers_in_template_variables_are_texts_too() -> None:
+def test_numbers_in_template_variables_are_parts() -> None:
     request = GenerateRequest(id="r", prompt="x", template_variables={"a": [4111111111111111]})
     assert "4111111111111111" in [part.text for part in parts_of(request)]
 
 
-def test_token_ids_are_not_text() -> None:
+def test_token_ids_are_opaque() -> None:
     assert opaque_part(GenerateRequest(id="r", prompt=[1, 2])) == "prompt"
     biased = SamplingParams(logit_bias={5: 1.0})
     assert opaque_part(GenerateRequest(id="r", prompt="x", sampling=biased)) is not None
     assert opaque_part(GenerateRequest(id="r", prompt="x")) is None
 
 
-def test_the_digest_tells_places_and_texts_apart() -> None:
+def test_digest_depends_on_part_boundaries() -> None:
     def digest(*texts: str) -> bytes:
         messages = [ChatMessage("user", text) for text in texts]
         return parts_digest(parts_of(GenerateRequest(id="r", messages=messages)))

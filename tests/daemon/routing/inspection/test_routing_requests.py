@@ -1,4 +1,4 @@
-"""Where requests of every protocol are answered, with a provider that writes down all it gets."""
+"""Routing of requests of every protocol, with a provider that records all it receives."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CHATS = (
     "openai chat", "openai stream", "responses", "responses stream", "anthropic",
     "ollama chat", "ollama generate", "lm studio",
 )  # fmt: skip
-"""The rest continues bare text, which providers do not take."""
+"""The other endpoints continue raw text, which providers do not support."""
 
 HARMLESS = "Why is the sky blue?"
 CANARY = "My card is 4111 1111 1111 1111, CVV 123. Canary-Q7."
@@ -65,10 +65,12 @@ async def generate(daemon: RunningDaemon, **body: Any) -> list[tuple[str, Any]]:
 
 
 RAW = [k for k in REQUESTS if k in ("openai prompts", "llama.cpp") or "completion" in k]
-"""Those that continue bare text, which providers do not take."""
+"""Endpoints that continue raw text, which providers do not support."""
 
 
-async def test_harmless_requests_leave_and_say_so(daemon: RunningDaemon, sink: Sink) -> None:
+async def test_harmless_requests_are_sent_to_the_provider(
+    daemon: RunningDaemon, sink: Sink
+) -> None:
     for number, kind in enumerate(CHATS, start=1):
         response = await ask(daemon, kind, HARMLESS)
         assert response.status_code == 200, response.text
@@ -78,10 +80,10 @@ async def test_harmless_requests_leave_and_say_so(daemon: RunningDaemon, sink: S
     assert all(HARMLESS in json.dumps(body) for body in sink.bodies)
 
 
-async def test_not_a_byte_leaves_of_what_is_sensitive(daemon: RunningDaemon, sink: Sink) -> None:
+async def test_sensitive_requests_send_no_byte(daemon: RunningDaemon, sink: Sink) -> None:
     for kind in REQUESTS:
         response = await ask(daemon, kind, CANARY)
-        if kind != "llama.cpp infill":  # the scripted model fills no gaps
+        if kind != "llama.cpp infill":  # the scripted model does not support infill
             assert response.status_code == 200, response.text
             assert "echo:1" in response.text or "scripted model" in response.text, kind
             rule = "card=never" if kind in CHATS else "raw_prompt"
@@ -90,7 +92,7 @@ async def test_not_a_byte_leaves_of_what_is_sensitive(daemon: RunningDaemon, sin
 
 
 @pytest.mark.slow
-async def test_a_providers_model_by_name_is_refused_for_what_stays(
+async def test_sensitive_request_for_a_remote_model_is_refused(
     daemon: RunningDaemon, sink: Sink
 ) -> None:
     for kind in REQUESTS:
@@ -102,7 +104,7 @@ async def test_a_providers_model_by_name_is_refused_for_what_stays(
 
 
 @pytest.mark.slow
-async def test_a_providers_model_by_name_answers_what_may_leave(
+async def test_harmless_request_for_a_remote_model_is_answered(
     daemon: RunningDaemon, sink: Sink
 ) -> None:
     response = await ask(daemon, "openai chat", HARMLESS, model="sink/other")
@@ -117,7 +119,7 @@ async def test_local_models_by_name_are_never_routed(daemon: RunningDaemon, sink
     assert sink.connections == 0
 
 
-async def test_everything_that_is_sent_is_looked_through(daemon: RunningDaemon, sink: Sink) -> None:
+async def test_every_part_of_a_request_is_inspected(daemon: RunningDaemon, sink: Sink) -> None:
     call = {
         "id": "c",
         "type": "function",
@@ -148,9 +150,7 @@ async def test_everything_that_is_sent_is_looked_through(daemon: RunningDaemon, 
     assert sink.connections == 0
 
 
-async def test_token_ids_stay_since_nobody_can_look_through_them(
-    daemon: RunningDaemon, sink: Sink
-) -> None:
+async def test_requests_with_token_ids_stay_local(daemon: RunningDaemon, sink: Sink) -> None:
     for path, body in (
         ("/api/generate", {"prompt": "hi", "context": [1, 2, 3], "stream": False}),
         ("/v1/chat/completions", {"messages": chat("hi"), "logit_bias": {"5": 1}}),
@@ -161,7 +161,7 @@ async def test_token_ids_stay_since_nobody_can_look_through_them(
     assert sink.connections == 0
 
 
-async def test_private_requests_stay(daemon: RunningDaemon, sink: Sink) -> None:
+async def test_private_requests_stay_local(daemon: RunningDaemon, sink: Sink) -> None:
     body = {"model": "auto", "messages": chat(HARMLESS)}
     for more, headers in (({"ingle": {"private": True}}, {}), ({}, {"ingle-private": "1"})):
         response = await daemon.unix.post("/v1/chat/completions", json=body | more, headers=headers)
@@ -174,20 +174,22 @@ async def test_private_requests_stay(daemon: RunningDaemon, sink: Sink) -> None:
     assert sink.connections == 0
 
 
-async def test_what_goes_on_from_a_private_request_stays(daemon: RunningDaemon, sink: Sink) -> None:
-    """The conversation moves from a model of this machine to `auto`, and forgets its mark."""
+async def test_continuation_of_a_private_request_stays_local(
+    daemon: RunningDaemon, sink: Sink
+) -> None:
+    """The conversation continues with `auto` instead of a local model, without the private flag."""
     private = {"model": "echo:1", "messages": chat(HARMLESS), "ingle": {"private": True}}
     await daemon.unix.post("/v1/chat/completions", json=private)
     await generate(daemon, model="echo:1", messages=chat("What is a fjord?"), private=True)
     for first in (HARMLESS, "What is a fjord?"):
-        said = [*chat(first), {"role": "assistant", "content": "ok"}, *chat("And then?")]
-        body = {"model": "auto", "messages": said}
+        conversation = [*chat(first), {"role": "assistant", "content": "ok"}, *chat("And then?")]
+        body = {"model": "auto", "messages": conversation}
         response = await daemon.unix.post("/v1/chat/completions", json=body)
         assert response.headers["ingle-route"] == "local; model=echo:1; rule=taint"
     assert sink.connections == 0
 
 
-async def test_routes_are_listed_where_they_lead_somewhere(
+async def test_routes_are_listed_only_with_a_usable_provider(
     daemon: RunningDaemon, egress: SinkExits
 ) -> None:
     listed = (await daemon.unix.get("/v1/models")).json()["data"]
@@ -200,14 +202,14 @@ async def test_routes_are_listed_where_they_lead_somewhere(
     assert (await daemon.unix.get("/v1/models/auto")).json()["id"] == "echo:1"
 
 
-async def test_a_request_that_wants_to_stay_stays(daemon: RunningDaemon, sink: Sink) -> None:
+async def test_request_can_demand_a_local_route(daemon: RunningDaemon, sink: Sink) -> None:
     for model in ("auto", "sink/big"):
         body = {"model": model, "messages": chat(HARMLESS), "ingle": {"route": "local"}}
         response = await daemon.unix.post("/v1/chat/completions", json=body)
         assert LOCAL_ANSWER in response.text
         assert response.json()["model"] == "echo:1"
-    asked = {"model": "auto", "messages": chat(HARMLESS), "ingle": {"route": "ask"}}
-    response = await daemon.unix.post("/v1/chat/completions", json=asked)
+    ask_first = {"model": "auto", "messages": chat(HARMLESS), "ingle": {"route": "ask"}}
+    response = await daemon.unix.post("/v1/chat/completions", json=ask_first)
     assert response.headers["ingle-route"] == "local; model=echo:1; rule=ask_first"
     assert sink.connections == 0
     auto = {"model": "echo:1", "messages": chat(HARMLESS), "ingle": {"route": "auto"}}
@@ -215,7 +217,7 @@ async def test_a_request_that_wants_to_stay_stays(daemon: RunningDaemon, sink: S
     assert response.json()["model"] == "sink/big"
 
 
-async def test_a_provider_that_fails_is_answered_for_here(
+async def test_provider_failure_falls_back_to_the_local_model(
     daemon: RunningDaemon, sink: Sink
 ) -> None:
     sink.status = 500
@@ -228,7 +230,7 @@ async def test_a_provider_that_fails_is_answered_for_here(
     assert refused.status_code >= 500
 
 
-async def test_what_cannot_be_looked_through_stays(
+async def test_uninspectable_requests_stay_local(
     daemon: RunningDaemon, sink: Sink, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from ingle.daemon.routing.inspection.text_scanner import Scanner
@@ -242,7 +244,7 @@ async def test_what_cannot_be_looked_through_stays(
     assert sink.connections == 0
 
 
-async def test_a_wrong_policy_shuts_the_door(
+async def test_invalid_policy_keeps_everything_local(
     daemon: RunningDaemon, sink: Sink, ingle_home: Path
 ) -> None:
     policy = daemon.services.router.policy.path
@@ -262,7 +264,7 @@ async def test_a_wrong_policy_shuts_the_door(
     assert sink.connections == 1
 
 
-async def test_generations_tell_their_way(daemon: RunningDaemon, sink: Sink) -> None:
+async def test_generations_report_their_route(daemon: RunningDaemon, sink: Sink) -> None:
     events = await generate(daemon, model="auto", messages=chat(HARMLESS))
     assert [name for name, _ in events][:2] == ["route", "started"]
     assert events[0][1] == {
@@ -288,7 +290,7 @@ async def test_generations_tell_their_way(daemon: RunningDaemon, sink: Sink) -> 
     assert (route["rule"], route["model"]) == ("fallback", "echo:1")
 
 
-async def test_batches_are_looked_through_too(daemon: RunningDaemon, sink: Sink) -> None:
+async def test_batch_requests_are_inspected(daemon: RunningDaemon, sink: Sink) -> None:
     lines = [
         {"custom_id": str(n), "method": "POST", "url": "/v1/chat/completions",
          "body": {"model": "auto", "messages": chat(text)}}
@@ -316,7 +318,7 @@ async def test_batches_are_looked_through_too(daemon: RunningDaemon, sink: Sink)
     assert HARMLESS.encode() in sink.received
 
 
-async def test_counting_and_embedding_are_local(daemon: RunningDaemon, sink: Sink) -> None:
+async def test_counting_and_embedding_stay_local(daemon: RunningDaemon, sink: Sink) -> None:
     for path, body in (
         ("/v1/messages/count_tokens", {"messages": chat(HARMLESS)}),
         ("/v1/responses/input_tokens", {"input": HARMLESS}),
@@ -331,7 +333,7 @@ async def test_counting_and_embedding_are_local(daemon: RunningDaemon, sink: Sin
     assert sink.connections == 0
 
 
-async def test_without_a_provider_nothing_is_even_looked_at(
+async def test_requests_are_not_inspected_without_a_provider(
     run_daemon: DaemonFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from ingle.daemon.routing.inspection.request_inspector import RequestInspector
@@ -348,7 +350,7 @@ async def test_without_a_provider_nothing_is_even_looked_at(
         assert (await ask(daemon, "openai chat", CANARY, model="sink/big")).status_code == 404
 
 
-async def test_offline_no_way_out_can_be_made(run_daemon: DaemonFactory, sink: Sink) -> None:
+async def test_offline_daemon_has_no_providers(run_daemon: DaemonFactory, sink: Sink) -> None:
     async with run_daemon(offline=True) as daemon:
         response = await ask(daemon, "openai chat", HARMLESS)
         assert "no_provider" in response.headers["ingle-route"]

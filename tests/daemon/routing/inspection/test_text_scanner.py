@@ -1,4 +1,4 @@
-"""The scanner: what is found, where, and what happens when it cannot be looked at."""
+"""Text scanner: findings with their positions, limits, failures and caching."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def structured(owner: OwnWords) -> Scanner:
     return Scanner(structured_detectors(owner))
 
 
-def found(text: str, scanner: Scanner | None = None) -> dict[str, FindingKind]:
+def scan_text(text: str, scanner: Scanner | None = None) -> dict[str, FindingKind]:
     scanner = scanner or structured(OwnWords())
     return {
         text[finding.start : finding.end]: finding.kind
@@ -41,7 +41,7 @@ def found(text: str, scanner: Scanner | None = None) -> dict[str, FindingKind]:
     }
 
 
-class Counting:
+class CountingDetector:
     def __init__(self) -> None:
         self.seen = 0
 
@@ -58,7 +58,7 @@ def fail(text: str) -> Iterator[SensitiveFinding]:
 BROKEN = Detector("broken", fail)
 
 
-def test_findings_say_the_part_and_the_place() -> None:
+def test_findings_have_part_and_position() -> None:
     parts = [TextPart("system", "Be kind."), TextPart("messages[0].content", f"Pay {CARD} now")]
     (finding,) = structured(OwnWords()).scan(parts)
     assert (finding.part, finding.start, finding.end) == (1, 4, 4 + len(CARD))
@@ -66,26 +66,26 @@ def test_findings_say_the_part_and_the_place() -> None:
     assert finding.value == "4111111111111111"
 
 
-def test_a_detector_that_fails_is_never_silence() -> None:
+def test_failing_detector_makes_the_text_uninspectable() -> None:
     kinds = {f.kind for f in Scanner([BROKEN]).scan([TextPart("x", "hello")])}
     assert kinds == {FindingKind.EMAIL, FindingKind.UNINSPECTABLE}
 
 
-def test_a_text_above_the_limit_is_uninspectable() -> None:
+def test_text_above_the_limit_is_uninspectable() -> None:
     scanner = Scanner([], limit=10)
     findings = scanner.scan([TextPart("a", "12345"), TextPart("b", "123456")])
     assert [(f.part, f.kind) for f in findings] == [(1, FindingKind.UNINSPECTABLE)]
 
 
-def test_a_scan_that_takes_too_long_is_uninspectable() -> None:
-    (finding,) = Scanner([Detector("counting", Counting().find)], timeout=-1.0).scan(
+def test_scan_timeout_is_uninspectable() -> None:
+    (finding,) = Scanner([Detector("counting", CountingDetector().find)], timeout=-1.0).scan(
         [TextPart("a", "hello")]
     )
     assert finding.kind is FindingKind.UNINSPECTABLE
 
 
-def test_a_history_is_scanned_once() -> None:
-    counting = Counting()
+def test_history_is_scanned_once() -> None:
+    counting = CountingDetector()
     scanner = Scanner([Detector("counting", counting.find)])
     history = [TextPart("a", "first"), TextPart("b", "second")]
     scanner.scan(history)
@@ -97,22 +97,22 @@ def test_a_history_is_scanned_once() -> None:
     assert counting.seen == 2 * before
 
 
-def test_a_failure_is_not_remembered() -> None:
-    scanner = Scanner([Detector("counting", Counting().find)], timeout=-1.0)
+def test_failures_are_not_cached() -> None:
+    scanner = Scanner([Detector("counting", CountingDetector().find)], timeout=-1.0)
     scanner.scan([TextPart("a", "hello")])
     scanner._timeout = 10.0  # pyright: ignore[reportPrivateUsage]
     assert scanner.scan([TextPart("a", "hello")]) == []
 
 
 @pytest.mark.parametrize("at", [0, 32_760, 32_768, 36_860, 65_530, 100_000])
-def test_long_texts_are_seen_to_their_end(at: int) -> None:
+def test_long_texts_are_scanned_to_their_end(at: int) -> None:
     text = "word " * 30_000
     text = text[:at] + f" {CARD} " + text[at:]
     (finding,) = structured(OwnWords()).scan([TextPart("a", text)])
     assert text[finding.start : finding.end] == CARD
 
 
-def test_threads_share_a_scanner() -> None:
+def test_scanner_is_thread_safe() -> None:
     scanner = structured(OwnWords())
     results: list[int] = []
 
@@ -129,37 +129,39 @@ def test_threads_share_a_scanner() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "\x00", "\ud800 lone", "🔥" * 50, "İ" * 300, " \n\t"])
-def test_strange_texts_are_harmless(text: str) -> None:
-    assert found(text) == {}
+def test_unusual_texts_have_no_findings(text: str) -> None:
+    assert scan_text(text) == {}
 
 
-def test_the_owners_words_are_found_in_any_case_and_nowhere_else() -> None:
+def test_own_words_match_whole_words_in_any_case() -> None:
     scanner = structured(OwnWords(words=("Bluebird", "Projekt  Ärger"), folders=("/srv/clients",)))
-    assert found("The BLUEBIRD plan", scanner) == {"BLUEBIRD": FindingKind.OWN_WORD}
-    assert found("bluebirds sing", scanner) == {}
-    assert found("das projekt\närger", scanner) == {"projekt\närger": FindingKind.OWN_WORD}
-    assert found("cat /srv/clients/a/b.txt", scanner) == {
+    assert scan_text("The BLUEBIRD plan", scanner) == {"BLUEBIRD": FindingKind.OWN_WORD}
+    assert scan_text("bluebirds sing", scanner) == {}
+    assert scan_text("das projekt\närger", scanner) == {"projekt\närger": FindingKind.OWN_WORD}
+    assert scan_text("cat /srv/clients/a/b.txt", scanner) == {
         "/srv/clients/a/b.txt": FindingKind.OWN_FOLDER
     }
-    assert found("cat /srv/clientsx/a", scanner) == {}
+    assert scan_text("cat /srv/clientsx/a", scanner) == {}
 
 
-def test_an_opaque_code_is_uninspectable_and_a_readable_one_is_read() -> None:
+def test_opaque_base64_is_uninspectable_and_readable_is_decoded() -> None:
     noise = base64.b64encode(bytes(n * 89 % 251 for n in range(600))).decode()
     readable = base64.b64encode(b"nothing to see here, " * 30).decode()
-    assert set(found(f"decode {noise} now").values()) == {FindingKind.UNINSPECTABLE}
-    assert found(f"decode {readable} now") == {}
-    assert FindingKind.UNINSPECTABLE in found("![](data:image/png;base64,iVBORw0KGgo=)").values()
+    assert set(scan_text(f"decode {noise} now").values()) == {FindingKind.UNINSPECTABLE}
+    assert scan_text(f"decode {readable} now") == {}
+    assert (
+        FindingKind.UNINSPECTABLE in scan_text("![](data:image/png;base64,iVBORw0KGgo=)").values()
+    )
 
 
-def test_the_milder_thing_around_a_strict_one_stays() -> None:
+def test_milder_finding_inside_a_stricter_one_is_kept() -> None:
     text = "postgres://bob:s3cret@db.corp:5432/app"
     scanner = structured(OwnWords(words=("bob",)))
     kinds = {finding.kind for finding in scanner.scan([TextPart("a", text)])}
     assert kinds == {FindingKind.CONNECTION_STRING, FindingKind.OWN_WORD}
 
 
-def test_everything_that_we_have_looks() -> None:
+def test_all_detectors_are_used() -> None:
     text = f"My doctor says that my cancer has come back; my card is {CARD}, and Bluebird knows."
     scanner = make_scanner(OwnWords(words=("bluebird",)))
     kinds = {finding.kind for finding in scanner.scan([TextPart("a", text)])}
@@ -183,7 +185,7 @@ def test_every_detector_has_its_row() -> None:
     assert not {function.__name__ for function in found - rows}
 
 
-def test_sentences_in_code_are_read_for_what_they_are_about() -> None:
+def test_topics_are_found_in_base64() -> None:
     code = base64.b64encode(
         b"My doctor says that my cancer has come back, and I am afraid."
     ).decode()
@@ -195,7 +197,7 @@ def find_whole(text: str) -> Iterator[SensitiveFinding]:
     yield SensitiveFinding(FindingKind.PERSONAL, 0, len(text), text)
 
 
-def test_meaning_is_not_read_across_seams() -> None:
+def test_prose_detectors_do_not_span_parts() -> None:
     parts = [TextPart("a", "it is 4111"), TextPart("b", "1111 now")]
     assert [
         (f.part, f.start, f.end)
@@ -206,7 +208,7 @@ def test_meaning_is_not_read_across_seams() -> None:
     ]
 
 
-def test_a_failure_at_a_seam_is_of_both_parts_and_within_them() -> None:
+def test_failure_at_a_part_boundary_belongs_to_both_parts() -> None:
     parts = [TextPart("a", "it is 4111"), TextPart("b", "1111 now")]
     failures = [f for f in Scanner([BROKEN]).scan(parts) if f.kind is FindingKind.UNINSPECTABLE]
     assert {f.part for f in failures} == {0, 1}

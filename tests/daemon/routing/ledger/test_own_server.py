@@ -1,4 +1,4 @@
-"""A server of one's own that somebody else wrote, with a real model: llama-cpp-python's."""
+"""A self-hosted server as a provider: llama-cpp-python's server with a real model."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ KEY = "sk-own-5f1d77"
 
 @pytest.fixture(scope="module")
 def server(smollm2_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Generator[int]:
-    """Its port; it wants a key."""
+    """The port of a server that requires a key."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
@@ -55,7 +55,7 @@ def _wait_for(port: int, process: subprocess.Popen[bytes]) -> None:
         try:
             urllib.request.urlopen(f"http://127.0.0.1:{port}/v1/models", timeout=5)
         except urllib.error.HTTPError:
-            return  # it wants its key
+            return  # it requires its key
         except OSError:
             time.sleep(0.1)
     pytest.fail("the server did not start")
@@ -76,7 +76,7 @@ def ingle(*arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.slow
 @pytest.mark.model
-def test_it_answers_and_is_accounted_for(server: int, ingle_home: Path) -> None:
+def test_provider_test_answers_and_writes_the_ledger(server: int, ingle_home: Path) -> None:
     added = ingle(
         *("provider", "add", "rack", "--preset", "own", "--model", "smol"),
         *("--url", f"http://127.0.0.1:{server}/v1"),
@@ -89,15 +89,15 @@ def test_it_answers_and_is_accounted_for(server: int, ingle_home: Path) -> None:
     assert KEY not in kept.stdout + kept.stderr
     tested = ingle("provider", "test", "rack", "--json")
     assert tested.returncode == 0, tested.stderr
-    told = json.loads(tested.stdout)
-    assert told["answer"].strip()
+    result = json.loads(tested.stdout)
+    assert result["answer"].strip()
     ledger = Ledger(ingle_home / "state" / "ledger", ingle_home / "ledger-head.json")
     first, second = ledger.entries()
     assert (first.outcome, first.status) == ("refused", 401)
     assert (second.outcome, second.bytes_out, second.bytes_in) == (
         "complete",
-        told["bytes_out"],
-        told["bytes_in"],
+        result["bytes_out"],
+        result["bytes_in"],
     )
     assert verify(ledger).ok
     assert json.loads(ingle("ledger", "verify", "--json").stdout)["ok"]
@@ -108,7 +108,7 @@ def test_it_answers_and_is_accounted_for(server: int, ingle_home: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.model
-def test_the_key_is_nowhere_but_in_its_file(server: int, ingle_home: Path) -> None:
+def test_key_is_only_in_its_file(server: int, ingle_home: Path) -> None:
     ingle("provider", "add", "rack", "--preset", "own", "--url", f"http://127.0.0.1:{server}/v1")
     ingle("provider", "key", "rack", "--file", stdin=KEY)
     command = [sys.executable, "-P", "-m", "ingle.daemon.main", "provider", "test", "rack"]
@@ -136,7 +136,7 @@ def test_the_key_is_nowhere_but_in_its_file(server: int, ingle_home: Path) -> No
 
 
 class Relay(socketserver.ThreadingTCPServer):
-    """Stands before the server, and writes down every byte that comes."""
+    """A proxy before the server that records every byte it receives."""
 
     daemon_threads = True
 
@@ -178,7 +178,7 @@ def _copy(source: socket.socket, target: socket.socket) -> None:
 
 @pytest.fixture
 def relay(server: int) -> Generator[Relay]:
-    """Before the server."""
+    """A relay before the server."""
     with Relay(server) as found:
         threading.Thread(target=found.serve_forever, daemon=True).start()
         yield found
@@ -187,7 +187,7 @@ def relay(server: int) -> Generator[Relay]:
 
 @pytest.fixture
 def real_daemon(ingle_home: Path, model_cache: Path, relay: Relay) -> Generator[httpx2.Client]:
-    """A real daemon with SmolLM2 here and the server as its provider, over its socket."""
+    """A client of a real daemon with SmolLM2 and the server as its provider."""
     ingle_home.mkdir(exist_ok=True)
     (ingle_home / "models").symlink_to(model_cache)
     address = f"http://127.0.0.1:{relay.port}/v1"
@@ -212,7 +212,7 @@ def real_daemon(ingle_home: Path, model_cache: Path, relay: Relay) -> Generator[
 
 @pytest.mark.slow
 @pytest.mark.model
-def test_a_real_daemon_through_the_official_client(
+def test_sdk_routes_through_a_real_daemon(
     real_daemon: httpx2.Client, relay: Relay, ingle_home: Path
 ) -> None:
     client = openai.OpenAI(
@@ -228,7 +228,7 @@ def test_a_real_daemon_through_the_official_client(
     text = "".join(chunk.choices[0].delta.content or "" for chunk in stream if chunk.choices)
     assert text.strip()
     assert question.encode() in relay.received
-    left = len(relay.received)
+    sent = len(relay.received)
 
     card = "My card is 4111 1111 1111 1111, is it valid?"
     with pytest.raises(openai.PermissionDeniedError):
@@ -239,10 +239,10 @@ def test_a_real_daemon_through_the_official_client(
         model="auto", messages=[{"role": "user", "content": card}], max_completion_tokens=4
     )
     assert answer.model == "smollm2:135m"
-    assert (len(relay.received), relay.connections) == (left, 1)
+    assert (len(relay.received), relay.connections) == (sent, 1)
 
     entries = real_daemon.get("/ingle/v1/ledger").json()["entries"]
-    assert [entry["bytes_out"] for entry in entries] == [left]
+    assert [entry["bytes_out"] for entry in entries] == [sent]
     assert real_daemon.get("/ingle/v1/ledger/verify").json()["ok"]
     workers = [
         process

@@ -1,4 +1,4 @@
-"""A yes is good for one decision about one text, and for as long as it says."""
+"""Consent tokens: bound to one decision about one text, with an expiry."""
 
 from __future__ import annotations
 
@@ -20,33 +20,33 @@ def decision(
     )
 
 
-def test_a_token_is_good_for_what_it_was_given_for() -> None:
+def test_token_is_valid_only_for_its_binding_and_time() -> None:
     now = [0.0]
-    book = ConsentStore(clock=lambda: now[0])
-    token = book.issue(Verdict.CLOUD, b"binding")
-    assert book.check(token, b"binding") is Verdict.CLOUD
-    assert book.check(token, b"another") is None
+    store = ConsentStore(clock=lambda: now[0])
+    token = store.issue(Verdict.CLOUD, b"binding")
+    assert store.check(token, b"binding") is Verdict.CLOUD
+    assert store.check(token, b"another") is None
     assert ConsentStore().check(token, b"binding") is None
     now[0] = 3_601.0
-    assert book.check(token, b"binding") is None
+    assert store.check(token, b"binding") is None
 
 
-def test_a_token_cannot_be_changed() -> None:
-    book = ConsentStore()
-    token = book.issue(Verdict.REDACT, b"b")
+def test_modified_token_is_invalid() -> None:
+    store = ConsentStore()
+    token = store.issue(Verdict.REDACT, b"b")
     content = base64.urlsafe_b64decode(token + "=" * (-len(token) % 4))
     for place in range(len(content)):
         changed = bytearray(content)
         changed[place] ^= 1
-        assert book.check(base64.urlsafe_b64encode(changed).decode(), b"b") is None
+        assert store.check(base64.urlsafe_b64encode(changed).decode(), b"b") is None
 
 
 @pytest.mark.parametrize("token", ["", "x", "=", "ä", "a" * 10_000, "\0", "AAAA"])
-def test_nonsense_is_no_token(token: str) -> None:
+def test_malformed_tokens_are_invalid(token: str) -> None:
     assert ConsentStore().check(token, b"b") is None
 
 
-def test_a_binding_has_all_that_was_agreed_to() -> None:
+def test_binding_depends_on_every_part_of_the_decision() -> None:
     bindings = {
         consent_binding(b"d", decision(), "p/m", False),
         consent_binding(b"e", decision(), "p/m", False),
@@ -58,19 +58,19 @@ def test_a_binding_has_all_that_was_agreed_to() -> None:
     assert len(bindings) == 6
 
 
-def test_one_yes_is_enough_for_a_conversation() -> None:
-    book = ConsentStore()
+def test_consent_is_remembered_for_a_conversation() -> None:
+    store = ConsentStore()
     person, work = frozenset({FindingKind.PERSON}), frozenset({FindingKind.WORK})
-    book.remember("c", ConsentScope(Verdict.CLOUD, "p/m", person))
-    assert book.recall("c", "p/m", person) is Verdict.CLOUD
-    assert book.recall("c", "p/m", work) is None
-    assert book.recall("c", "other/m", person) is None
-    assert book.recall("d", "p/m", person) is None
-    assert book.recall("", "p/m", person) is None
-    book.remember("c", ConsentScope(Verdict.CLOUD, "p/m", work))
-    assert book.recall("c", "p/m", person | work) is Verdict.CLOUD
-    # Placeholders for one thing and the open word for another are not the open word for both.
-    book.remember("c", ConsentScope(Verdict.REDACT, "p/m", person))
-    assert book.recall("c", "p/m", work) is None
-    book.forget()
-    assert book.recall("c", "p/m", person) is None
+    store.remember("c", ConsentScope(Verdict.CLOUD, "p/m", person))
+    assert store.recall("c", "p/m", person) is Verdict.CLOUD
+    assert store.recall("c", "p/m", work) is None
+    assert store.recall("c", "other/m", person) is None
+    assert store.recall("d", "p/m", person) is None
+    assert store.recall("", "p/m", person) is None
+    store.remember("c", ConsentScope(Verdict.CLOUD, "p/m", work))
+    assert store.recall("c", "p/m", person | work) is Verdict.CLOUD
+    # Consent to placeholders for one kind and to plain text for another does not cover both.
+    store.remember("c", ConsentScope(Verdict.REDACT, "p/m", person))
+    assert store.recall("c", "p/m", work) is None
+    store.forget()
+    assert store.recall("c", "p/m", person) is None

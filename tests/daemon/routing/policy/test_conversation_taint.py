@@ -1,4 +1,4 @@
-"""What was sensitive once stays so: the conversation, and what was written from it."""
+"""Taint: a conversation with something sensitive keeps its class, as does text quoted from it."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ pytestmark = pytest.mark.quick
 SECRET = "The merger of Heron and Egret is signed on Friday, nobody may know."
 
 
-def request(*said: str, conversation: str = "") -> GenerateRequest:
+def request(*texts: str, conversation: str = "") -> GenerateRequest:
     """A conversation whose first message is the user's."""
     roles = ("user", "assistant")
-    messages = [ChatMessage(roles[n % 2], text) for n, text in enumerate(said)]
+    messages = [ChatMessage(roles[n % 2], text) for n, text in enumerate(texts)]
     return GenerateRequest(id="r", messages=messages, conversation=conversation)
 
 
-def traces(asked: GenerateRequest) -> list[bytes]:
-    return request_traces(asked, parts_of(asked))
+def traces(source: GenerateRequest) -> list[bytes]:
+    return request_traces(source, parts_of(source))
 
 
 @pytest.fixture
@@ -45,32 +45,32 @@ def store(tmp_path: Path) -> TaintStore:
     return TaintStore(tmp_path / "routing" / "taint.db")
 
 
-def test_a_conversation_is_known_by_its_name(store: TaintStore) -> None:
+def test_taint_follows_the_conversation_id(store: TaintStore) -> None:
     store.mark(marks_of(request("a", conversation="c1"), [""]), Sensitivity.NEVER)
     assert store.strictest(traces(request("other", conversation="c1"))) is Sensitivity.NEVER
     assert store.strictest(traces(request("other", conversation="c2"))) is None
 
 
-async def test_marks_that_cannot_be_read_count_as_uninspectable(
+async def test_unreadable_marks_count_as_uninspectable(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    asked = request("a")
+    tainted = request("a")
     marks = ConversationMarks(TaintStore(tmp_path))  # a folder in place of the database
-    inspected = InspectedRequest(asked, tuple(parts_of(asked)), (), b"")
+    inspected = InspectedRequest(tainted, tuple(parts_of(tainted)), (), b"")
     assert await marks.strictest([inspected]) is Sensitivity.UNINSPECTABLE
     assert "cannot be read" in caplog.text
 
 
-def test_a_conversation_is_known_by_what_it_goes_on_from(store: TaintStore) -> None:
+def test_taint_follows_the_message_history(store: TaintStore) -> None:
     store.mark(marks_of(request("hi", "hello", "secret"), ["messages[2].content"]), Sensitivity.ASK)
-    goes_on = request("hi", "hello", "secret", "ok", "and now?")
-    assert store.strictest(traces(goes_on)) is Sensitivity.ASK
-    # Another one that only begins alike held nothing.
+    continuation = request("hi", "hello", "secret", "ok", "and now?")
+    assert store.strictest(traces(continuation)) is Sensitivity.ASK
+    # A conversation that only begins with the same messages is not tainted.
     assert store.strictest(traces(request("hi", "hello", "what else?"))) is None
     assert store.strictest(traces(request("hi"))) is None
 
 
-def test_what_an_answer_said_is_known_wherever_it_is_quoted(store: TaintStore) -> None:
+def test_taint_follows_quoted_answers(store: TaintStore) -> None:
     answer = f"Here is what I know.\n  {SECRET}  \nAnything else?"
     store.mark(text_traces(answer), Sensitivity.NEVER)
     for quoting in (
@@ -83,27 +83,27 @@ def test_what_an_answer_said_is_known_wherever_it_is_quoted(store: TaintStore) -
         ),
     ):
         assert store.strictest(traces(quoting)) is Sensitivity.NEVER
-    # A greeting is in half of all conversations.
+    # Greetings are too common to be marked.
     store.mark(text_traces("Hello! How can I help?"), Sensitivity.NEVER)
     assert store.strictest(traces(request("hi", "Hello! How can I help?", "a"))) is None
 
 
-def test_a_client_may_drop_reasoning_and_white_space() -> None:
+def test_traces_ignore_reasoning_and_white_space() -> None:
     kept = GenerateRequest(id="r", messages=[ChatMessage("assistant", " a\n", reasoning="why")])
-    given_back = GenerateRequest(id="r", messages=[ChatMessage("assistant", "a")])
-    assert message_chain(kept) == message_chain(given_back)
+    returned = GenerateRequest(id="r", messages=[ChatMessage("assistant", "a")])
+    assert message_chain(kept) == message_chain(returned)
 
 
-def test_the_strictest_mark_stays(store: TaintStore) -> None:
+def test_strictest_mark_is_kept(store: TaintStore) -> None:
     marks = marks_of(request("a"), [""])
     store.mark(marks, Sensitivity.NEVER)
     store.mark(marks, Sensitivity.ASK)
     assert store.strictest(marks) is Sensitivity.NEVER
 
 
-def test_marks_outlive_the_daemon_and_hold_no_text(tmp_path: Path, store: TaintStore) -> None:
-    asked = request(SECRET, conversation="my-conversation")
-    store.mark(marks_of(asked, ["messages[0].content"]), Sensitivity.NEVER)
+def test_marks_persist_without_containing_text(tmp_path: Path, store: TaintStore) -> None:
+    tainted = request(SECRET, conversation="my-conversation")
+    store.mark(marks_of(tainted, ["messages[0].content"]), Sensitivity.NEVER)
     store.mark(text_traces(SECRET), Sensitivity.NEVER)
     folder = tmp_path / "routing"
     for path in folder.iterdir():
@@ -112,8 +112,8 @@ def test_marks_outlive_the_daemon_and_hold_no_text(tmp_path: Path, store: TaintS
         assert b"my-conversation" not in path.read_bytes()
     store.close()
     again = TaintStore(folder / "taint.db")
-    assert again.strictest(traces(asked)) is Sensitivity.NEVER
-    # Without the key of this file nobody can tell which texts were marked.
+    assert again.strictest(traces(tainted)) is Sensitivity.NEVER
+    # Without the key of this file, marks cannot be related to texts.
     other = TaintStore(tmp_path / "other.db")
     other.mark([b"x"], Sensitivity.ASK)
     rows = [
@@ -125,11 +125,11 @@ def test_marks_outlive_the_daemon_and_hold_no_text(tmp_path: Path, store: TaintS
 
 
 @pytest.mark.parametrize("private", [True, False])
-def test_a_mark_only_becomes_stricter(store: TaintStore, private: bool) -> None:
-    asked = request("one", conversation="c1")
+def test_marks_only_become_stricter(store: TaintStore, private: bool) -> None:
+    tainted = request("one", conversation="c1")
     for sensitivity in (Sensitivity.ASK, Sensitivity.NEVER, Sensitivity.REDACT):
-        store.mark(marks_of(asked, [""]), sensitivity, private=private)
-    assert store.strictest(traces(asked)) is Sensitivity.NEVER
+        store.mark(marks_of(tainted, [""]), sensitivity, private=private)
+    assert store.strictest(traces(tainted)) is Sensitivity.NEVER
 
 
 def test_private_marks_are_only_in_memory(tmp_path: Path, store: TaintStore) -> None:
@@ -140,7 +140,9 @@ def test_private_marks_are_only_in_memory(tmp_path: Path, store: TaintStore) -> 
     assert TaintStore(tmp_path / "routing" / "taint.db").strictest(marks) is None
 
 
-def test_marks_expire_and_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_marks_expire_and_are_limited_in_number(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     now = [1_000_000.0]
     store = TaintStore(tmp_path / "taint.db", clock=lambda: now[0])
     store.mark([b"old"], Sensitivity.ASK)
@@ -156,7 +158,7 @@ def test_marks_expire_and_are_bounded(tmp_path: Path, monkeypatch: pytest.Monkey
     assert store.strictest([b"new"]) is None
 
 
-def test_forgetting_leaves_nothing(tmp_path: Path, store: TaintStore) -> None:
+def test_forget_erases_all_marks(tmp_path: Path, store: TaintStore) -> None:
     marks = marks_of(request("a", conversation="p"), [""])
     assert store.forget() == 0
     store.mark(marks, Sensitivity.NEVER)
@@ -164,7 +166,7 @@ def test_forgetting_leaves_nothing(tmp_path: Path, store: TaintStore) -> None:
     assert store.strictest(marks) is None
 
 
-def test_a_damaged_file_is_an_error_and_never_silence(tmp_path: Path) -> None:
+def test_damaged_database_and_symlink_are_errors(tmp_path: Path) -> None:
     path = tmp_path / "taint.db"
     path.write_bytes(b"no database at all, but long enough to be looked at" * 100)
     with pytest.raises(sqlite3.DatabaseError):
@@ -176,7 +178,7 @@ def test_a_damaged_file_is_an_error_and_never_silence(tmp_path: Path) -> None:
     assert not target.exists()
 
 
-def test_threads_share_it(store: TaintStore) -> None:
+def test_store_is_thread_safe(store: TaintStore) -> None:
     def mark(start: int) -> None:
         for number in range(start, start + 20):
             store.mark([b"%d" % number], Sensitivity.ASK)
@@ -191,6 +193,6 @@ def test_threads_share_it(store: TaintStore) -> None:
 
 @pytest.mark.parametrize("count", [0, 1, 2_000])
 def test_any_number_of_traces_can_be_looked_up(store: TaintStore, count: int) -> None:
-    some = [b"%d" % n for n in range(count)]
-    store.mark(some[-1:], Sensitivity.REDACT)
-    assert store.strictest(some) is (Sensitivity.REDACT if count else None)
+    all_traces = [b"%d" % n for n in range(count)]
+    store.mark(all_traces[-1:], Sensitivity.REDACT)
+    assert store.strictest(all_traces) is (Sensitivity.REDACT if count else None)

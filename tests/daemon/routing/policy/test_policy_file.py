@@ -1,4 +1,4 @@
-"""A policy file is read strictly, and its errors say what is wrong and where."""
+"""Parsing of policy files: strict, with the place of each error."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ingle.daemon.routing.policy.policy import Policy
 from ingle.daemon.routing.policy.policy_file import LARGEST, PolicyError, load_policy, parse_policy
 from ingle.daemon.routing.policy.policy_tables import policy_schema
 
-WHOLE = """
+COMPLETE = """
 words = ["Project Heron"]
 folders = ["~/clients"]
 least_certainty = 0.3
@@ -40,8 +40,8 @@ valuable_length = 100
 """
 
 
-def test_a_whole_policy_is_read() -> None:
-    policy = parse_policy(WHOLE.encode(), "policy.toml")
+def test_complete_policy_is_parsed() -> None:
+    policy = parse_policy(COMPLETE.encode(), "policy.toml")
     assert policy.words == ("Project Heron",)
     assert policy.folders == ("~/clients",)
     assert policy.least_certainty == 0.3
@@ -54,7 +54,7 @@ def test_a_whole_policy_is_read() -> None:
     assert (work.tokens, work.surprise, work.valuable_words) == (16, 1.5, ("ernsthaft",))
 
 
-def test_without_a_file_the_policy_is_the_safe_default(tmp_path: Path) -> None:
+def test_missing_file_is_the_default_policy(tmp_path: Path) -> None:
     assert load_policy(tmp_path / "policy.toml") == Policy()
     (tmp_path / "policy.toml").touch()
     assert load_policy(tmp_path / "policy.toml") == Policy()
@@ -86,14 +86,14 @@ def test_without_a_file_the_policy_is_the_safe_default(tmp_path: Path) -> None:
         ("a" + "[" * 100_000, "is not a TOML file", "ingle route new"),
     ],
 )
-def test_a_mistake_is_told_with_its_place(content: str, message: str, hint: str) -> None:
+def test_error_names_its_line_and_key(content: str, message: str, hint: str) -> None:
     with pytest.raises(PolicyError) as caught:
         parse_policy(content.encode(), "policy.toml")
     assert message in caught.value.message
     assert hint in (caught.value.hint or "")
 
 
-def test_what_is_no_policy_at_all_is_refused(tmp_path: Path) -> None:
+def test_unreadable_policy_files_are_refused(tmp_path: Path) -> None:
     for content in (b"\xff\xfe", b"words = ['a\x00b']", b"#" * (LARGEST + 1)):
         (tmp_path / "policy.toml").write_bytes(content)
         with pytest.raises(PolicyError):
@@ -102,11 +102,11 @@ def test_what_is_no_policy_at_all_is_refused(tmp_path: Path) -> None:
         load_policy(tmp_path)
 
 
-def test_the_schema_says_the_same_as_the_reader() -> None:
+def test_json_schema_agrees_with_the_parser() -> None:
     import tomllib
 
     schema: Any = Draft202012Validator(policy_schema())
-    assert schema.is_valid(tomllib.loads(WHOLE))
+    assert schema.is_valid(tomllib.loads(COMPLETE))
     for wrong in (
         'wordz = ["ab"]',
         '[classes]\nemial = "never"',

@@ -1,4 +1,4 @@
-"""What is read in a text that hides something, and that places lead back to the original."""
+"""Text views: obfuscated text is decoded, and positions map back to the original."""
 
 from __future__ import annotations
 
@@ -45,28 +45,28 @@ HIDDEN: dict[str, tuple[FindingKind, str]] = {
     "base64 of utf-16": (FindingKind.EMAIL, base64.b64encode(MAIL.encode("utf-16-le")).decode()),
     "base32": (FindingKind.EMAIL, base64.b32encode(MAIL.encode()).decode()),
     "hexadecimal": (FindingKind.EMAIL, MAIL.encode().hex()),
-    "hexadecimal row": (FindingKind.EMAIL, MAIL.encode().hex(" ")),
-    "codes": (FindingKind.EMAIL, " ".join(str(ord(c)) for c in MAIL)),
-    "bits": (FindingKind.EMAIL, " ".join(f"{ord(c):08b}" for c in MAIL)),
-    "percent": (FindingKind.EMAIL, "".join(f"%{ord(c):02X}" for c in MAIL)),
-    "entities": (FindingKind.EMAIL, MAIL.replace("@", "&#64;").replace(".", "&period;")),
-    "escapes": (FindingKind.CARD, "".join(f"\\u00{ord(c):02x}" for c in CARD)),
+    "hexadecimal bytes": (FindingKind.EMAIL, MAIL.encode().hex(" ")),
+    "decimal character codes": (FindingKind.EMAIL, " ".join(str(ord(c)) for c in MAIL)),
+    "binary": (FindingKind.EMAIL, " ".join(f"{ord(c):08b}" for c in MAIL)),
+    "percent encoding": (FindingKind.EMAIL, "".join(f"%{ord(c):02X}" for c in MAIL)),
+    "HTML entities": (FindingKind.EMAIL, MAIL.replace("@", "&#64;").replace(".", "&period;")),
+    "unicode escapes": (FindingKind.CARD, "".join(f"\\u00{ord(c):02x}" for c in CARD)),
     "quoted printable": (FindingKind.EMAIL, MAIL.replace("@", "=40").replace(".", "=2E")),
-    "escapes of CSS": (FindingKind.CARD, "".join(f"\\0000{ord(c):02x}" for c in CARD)),
+    "CSS escapes": (FindingKind.CARD, "".join(f"\\0000{ord(c):02x}" for c in CARD)),
     "percent u": (FindingKind.EMAIL, "".join(f"%u{ord(c):04x}" for c in MAIL)),
     "hexadecimal of utf-16": (FindingKind.EMAIL, MAIL.encode("utf-16-be").hex()),
     "octal codes": (FindingKind.EMAIL, " ".join(f"{ord(c):03o}" for c in MAIL)),
     "octal codes of digits": (FindingKind.CARD, " ".join(f"{ord(c):03o}" for c in CARD)),
-    "calls": (FindingKind.EMAIL, " + ".join(f"chr({ord(c)})" for c in MAIL)),
-    "dump": (
+    "chr calls": (FindingKind.EMAIL, " + ".join(f"chr({ord(c)})" for c in MAIL)),
+    "hex dump": (
         FindingKind.EMAIL,
         f"00000000: {MAIL[:16].encode().hex(' ', 2)}  {MAIL[:16]}\n"
         f"00000010: {MAIL[16:].encode().hex(' ', 2):39}  {MAIL[16:]}",
     ),
     "data URL": (FindingKind.CARD, "data:text/plain;base64," + b64("4111 1111 1111 1111")),
     "base64 with no-break spaces": (FindingKind.CARD, b64("4111\xa01111\xa01111\xa01111")),
-    "tags": (FindingKind.CARD, "".join(f"<b>{c}</b>" for c in CARD)),
-    "comment": (FindingKind.CARD, "41111<!-- x -->11111111111"),
+    "HTML tags": (FindingKind.CARD, "".join(f"<b>{c}</b>" for c in CARD)),
+    "HTML comment": (FindingKind.CARD, "41111<!-- x -->11111111111"),
     "list of texts": (FindingKind.CARD, ", ".join(f"'{c}'" for c in CARD)),
     "joined list": (FindingKind.EMAIL, "['jane.', 'doe@ex', 'ample.com'].join('')"),
     "right-to-left override": (FindingKind.EMAIL, "\u202e" + MAIL[::-1] + "\u202c"),
@@ -79,15 +79,15 @@ HIDDEN: dict[str, tuple[FindingKind, str]] = {
         FindingKind.API_KEY,
         'k = "sk-ant-api03-" + "abcdefghijABCDEFGHIJ0123456789"',
     ),
-    "words": (FindingKind.CARD, " ".join(WORDS[int(c)] for c in CARD)),
-    "german words": (FindingKind.CARD, " ".join(GERMAN[int(c)] for c in CARD)),
-    "double": (FindingKind.CARD, "four triple one " + "one " * 11 + "one"),
-    "stars": (FindingKind.CARD, "*".join(CARD)),
-    "a list": (FindingKind.CARD, ", ".join(CARD)),
-    "lines": (FindingKind.CARD, "\n".join(CARD)),
-    "letters": (FindingKind.CARD, "4lll 1I1l 1111 1111"),
+    "spelled digits": (FindingKind.CARD, " ".join(WORDS[int(c)] for c in CARD)),
+    "spelled digits in German": (FindingKind.CARD, " ".join(GERMAN[int(c)] for c in CARD)),
+    "double and triple": (FindingKind.CARD, "four triple one " + "one " * 11 + "one"),
+    "asterisks between digits": (FindingKind.CARD, "*".join(CARD)),
+    "comma-separated digits": (FindingKind.CARD, ", ".join(CARD)),
+    "one digit per line": (FindingKind.CARD, "\n".join(CARD)),
+    "letters that look like digits": (FindingKind.CARD, "4lll 1I1l 1111 1111"),
     "groups in a sentence": (FindingKind.CARD, "first 4111, then 1111 and 1111, last 1111."),
-    "backwards": (FindingKind.CARD, "reversed " + CARD[::-1]),
+    "reversed": (FindingKind.CARD, "reversed " + CARD[::-1]),
     "rot13": (FindingKind.EMAIL, "rot13: wnar.qbr@rknzcyr.pbz"),
     "rot47 between tags": (FindingKind.CARD, "<p>rot47: c```\xa0````\xa0````\xa0````</p>"),
     "base85": (FindingKind.EMAIL, base64.b85encode(MAIL.encode()).decode()),
@@ -102,59 +102,59 @@ HIDDEN: dict[str, tuple[FindingKind, str]] = {
         FindingKind.EMAIL,
         "begin 644 a\n" + binascii.b2a_uu(MAIL.encode()).decode() + "`\nend",
     ),
-    "words of mail": (FindingKind.CARD, "=?utf-8?Q?4111_1111=201111_1111?="),
+    "MIME encoded word": (FindingKind.CARD, "=?utf-8?Q?4111_1111=201111_1111?="),
     "octal of utf-8": (
         FindingKind.CARD,
         " ".join(f"{byte:03o}" for byte in "4111\xa01111\xa01111\xa01111".encode()),
     ),
-    "bits without zeros": (FindingKind.EMAIL, " ".join(f"{ord(c):b}" for c in MAIL)),
-    "bits of digits": (FindingKind.CARD, " ".join(f"{int(c):04b}" for c in CARD)),
+    "binary without leading zeros": (FindingKind.EMAIL, " ".join(f"{ord(c):b}" for c in MAIL)),
+    "binary-coded decimal": (FindingKind.CARD, " ".join(f"{int(c):04b}" for c in CARD)),
     "morse": (FindingKind.CARD, "....- " + ".---- " * 14 + ".----"),
-    "pictures": (
+    "emoji between digits": (
         FindingKind.CARD,
         "".join(c + p for c, p in zip(CARD, "🙂🎈🍀⭐" * 4, strict=True)),
     ),
-    "pictures of several characters": (FindingKind.CARD, "👩‍💻".join(CARD)),
-    "pictures in an address": (FindingKind.EMAIL, "🙂".join(MAIL)),
-    "a sign each": (
+    "joined emoji": (FindingKind.CARD, "👩‍💻".join(CARD)),
+    "emoji in an email address": (FindingKind.EMAIL, "🙂".join(MAIL)),
+    "mixed separators": (
         FindingKind.CARD,
         "".join(c + p for c, p in zip(CARD, "*~|^" * 4, strict=True))[:-1],
     ),
     "spaced out": (FindingKind.EMAIL, " ".join(MAIL)),
-    "dashes in an account": (FindingKind.IBAN, "-".join("DE89370400440532013000")),
-    "groups of an account": (FindingKind.IBAN, "DE89, 3704, 0044, 0532, 0130, 00"),
-    "items": (FindingKind.CARD, "1. 4111 2. 1111 3. 1111 4. 1111"),
+    "dashes in an IBAN": (FindingKind.IBAN, "-".join("DE89370400440532013000")),
+    "groups of an IBAN": (FindingKind.IBAN, "DE89, 3704, 0044, 0532, 0130, 00"),
+    "numbered items": (FindingKind.CARD, "1. 4111 2. 1111 3. 1111 4. 1111"),
     "named items": (FindingKind.CARD, "no. 1 4111, no. 2 1111, no. 3 1111, no. 4 1111"),
-    "items of other lengths": (FindingKind.CARD, "1) 3782 2) 822463 3) 10005"),
+    "numbered items of different lengths": (FindingKind.CARD, "1) 3782 2) 822463 3) 10005"),
     "items on lines": (FindingKind.CARD, "(1/4) 4111\n(2/4) 1111\n(3/4) 1111\n(4/4) 1111"),
-    "quoted mail": (FindingKind.CARD, "> 4111 1111\n> 1111 1111"),
+    "quoted lines": (FindingKind.CARD, "> 4111 1111\n> 1111 1111"),
     "halves on lines": (FindingKind.CARD, "41111111\n11111111"),
-    "an end and a beginning": (FindingKind.CARD, "4111 1111\n1111 1111 is it"),
-    "an account on lines": (FindingKind.IBAN, "DE89 3704 0\n044 0532 \n0130 00"),
-    "an address on lines": (FindingKind.EMAIL, "jane.doe@exam\nple.com\n"),
-    "a key on lines": (FindingKind.API_KEY, "sk-ant-api03-ab\ncdefghijABCDEFG\nHIJ0123456789"),
-    "halves in words": (FindingKind.CARD, "41111111 and ends with 11111111"),
-    "fields": (FindingKind.CARD, '{"part1": "4111 11", "part2": "11 1111", "part3": " 1111"}'),
+    "split at a line end": (FindingKind.CARD, "4111 1111\n1111 1111 is it"),
+    "IBAN over lines": (FindingKind.IBAN, "DE89 3704 0\n044 0532 \n0130 00"),
+    "email address over lines": (FindingKind.EMAIL, "jane.doe@exam\nple.com\n"),
+    "API key over lines": (FindingKind.API_KEY, "sk-ant-api03-ab\ncdefghijABCDEFG\nHIJ0123456789"),
+    "halves in a sentence": (FindingKind.CARD, "41111111 and ends with 11111111"),
+    "JSON fields": (FindingKind.CARD, '{"part1": "4111 11", "part2": "11 1111", "part3": " 1111"}'),
     "numbered fields": (FindingKind.CARD, '{"0": 4111, "1": 1111, "2": 1111, "3": 1111}'),
-    "fields of a key": (
+    "JSON fields of an API key": (
         FindingKind.API_KEY,
         '{"a": "sk-ant-", "b": "api03-abcdefghijABCDEFGHIJ0123"}',
     ),
     "variables": (FindingKind.CARD, "a = '4111111'; b = '111111111'; print(a + b)"),
-    "items of JSON": (FindingKind.CARD, '[\n  "4111",\n  "1111",\n  "1111",\n  "1111"\n]'),
+    "JSON array": (FindingKind.CARD, '[\n  "4111",\n  "1111",\n  "1111",\n  "1111"\n]'),
     "unequal strings": (FindingKind.EMAIL, '"jane.d", "oe@exam", "ple.com"'),
-    "pairs in words": (FindingKind.CARD, "forty-one " + "eleven " * 6 + "eleven"),
-    "pairs in French": (FindingKind.CARD, "quarante et un, " + "onze, " * 6 + "onze"),
-    "pairs in German": (FindingKind.CARD, "einundvierzig " + "elf " * 6 + "elf"),
-    "pairs in Spanish": (FindingKind.CARD, "cuarenta y uno " + "once " * 6 + "once"),
-    "glued words": (FindingKind.CARD, "".join(WORDS[int(c)] for c in CARD)),
-    "words on lines": (FindingKind.CARD, "\n".join(WORDS[int(c)] for c in CARD)),
+    "spelled pairs of digits": (FindingKind.CARD, "forty-one " + "eleven " * 6 + "eleven"),
+    "spelled pairs in French": (FindingKind.CARD, "quarante et un, " + "onze, " * 6 + "onze"),
+    "spelled pairs in German": (FindingKind.CARD, "einundvierzig " + "elf " * 6 + "elf"),
+    "spelled pairs in Spanish": (FindingKind.CARD, "cuarenta y uno " + "once " * 6 + "once"),
+    "spelled digits without spaces": (FindingKind.CARD, "".join(WORDS[int(c)] for c in CARD)),
+    "spelled digits over lines": (FindingKind.CARD, "\n".join(WORDS[int(c)] for c in CARD)),
 }
 
 
-@pytest.mark.parametrize("way", HIDDEN)
-def test_hidden_things_are_found_where_they_stand(way: str) -> None:
-    kind, hidden = HIDDEN[way]
+@pytest.mark.parametrize("encoding", HIDDEN)
+def test_obfuscated_values_are_found_at_their_position(encoding: str) -> None:
+    kind, hidden = HIDDEN[encoding]
     text = f"Look: {hidden} . Thank you, that is all for today."
     found = [f for f in SCANNER.scan([TextPart("x", text)]) if f.kind is kind]
     assert found
@@ -164,7 +164,7 @@ def test_hidden_things_are_found_where_they_stand(way: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "digits"),
+    ("words", "digits"),
     [
         ("sixty-two ten sixty thirty-nine oh one forty four", "62106039" + "01" + "404"),
         ("zéro six soixante-dix-huit quatre-vingt-dix-sept", "067897"),
@@ -175,8 +175,8 @@ def test_hidden_things_are_found_where_they_stand(way: str) -> None:
         ("tweeëntwintig elf nul een", "221101"),
     ],
 )
-def test_numbers_in_words(said: str, digits: str) -> None:
-    assert [stretch[2] for stretch in with_digits(said)] == [digits]
+def test_spelled_out_numbers(words: str, digits: str) -> None:
+    assert [stretch[2] for stretch in with_digits(words)] == [digits]
 
 
 TABLES: list[tuple[FindingKind, str, str]] = [
@@ -204,12 +204,14 @@ TABLES: list[tuple[FindingKind, str, str]] = [
 
 
 @pytest.mark.parametrize(("kind", "cell", "text"), TABLES)
-def test_the_head_of_a_column_says_what_is_in_it(kind: FindingKind, cell: str, text: str) -> None:
+def test_column_header_determines_the_kind_of_its_cells(
+    kind: FindingKind, cell: str, text: str
+) -> None:
     found = [f for f in SCANNER.scan([TextPart("x", text)]) if f.kind is kind]
     assert cell in {text[f.start : f.end] for f in found}
 
 
-def test_rot13_of_the_test_is_right() -> None:
+def test_rot13_example_is_correct() -> None:
     assert codecs.encode(MAIL, "rot13") in HIDDEN["rot13"][1]
 
 
@@ -238,7 +240,7 @@ def test_rot13_of_the_test_is_right() -> None:
         "1 + 2 + 3 + 4 + 5 + 6 + 7 + 8 + 9",
     ],
 )
-def test_plain_texts_in_other_clothes_are_left_alone(text: str) -> None:
+def test_harmless_texts_have_no_findings(text: str) -> None:
     assert SCANNER.scan([TextPart("x", text)]) == []
 
 
@@ -257,15 +259,17 @@ def test_plain_texts_in_other_clothes_are_left_alone(text: str) -> None:
         ),
     ],
 )
-def test_what_is_split_over_parts_is_found_in_each(texts: list[str], spans: dict[int, str]) -> None:
+def test_values_split_over_parts_are_found_in_each_part(
+    texts: list[str], spans: dict[int, str]
+) -> None:
     found = SCANNER.scan([TextPart(f"messages[{n}]", text) for n, text in enumerate(texts)])
     assert {f.part: texts[f.part][f.start : f.end] for f in found} == spans
 
 
 @pytest.mark.slow
 @given(st.text(max_size=80), st.data())
-def test_places_lead_back(text: str, data: st.DataObject) -> None:
-    """Whatever is cut and put in, a kept character stands where it stood."""
+def test_positions_map_back_after_edits(text: str, data: st.DataObject) -> None:
+    """After any edits, every kept character maps to its original position."""
     cuts = sorted(data.draw(st.sets(st.integers(0, len(text)), max_size=6)))
     edits = [
         (a, b, data.draw(st.text(max_size=4))) for a, b in zip(cuts[::2], cuts[1::2], strict=False)
@@ -278,7 +282,7 @@ def test_places_lead_back(text: str, data: st.DataObject) -> None:
 
 
 @given(st.text(max_size=300))
-def test_every_view_of_every_text_lies_within_it(text: str) -> None:
+def test_all_views_map_into_the_text(text: str) -> None:
     for view in views(text):
         for place in range(len(view.text)):
             start, end = view.span(place, place + 1)
@@ -298,7 +302,7 @@ def test_every_view_of_every_text_lies_within_it(text: str) -> None:
         "account number (", "a.", "a@a.", "$2a$", "+49 ", "1-", "AKIA", "a" * 63 + "\n", "..\\",
     ],
 )  # fmt: skip
-def test_hostile_texts_are_read_in_time(piece: str) -> None:
-    """A pattern that tries every way would never come to an end here."""
+def test_hostile_texts_are_scanned_in_time(piece: str) -> None:
+    """Catches regular expressions with catastrophic backtracking."""
     text = piece * (12_000 // len(piece))
     assert not any(f.detector == "failed: time" for f in SCANNER.scan([TextPart("x", text)]))

@@ -1,4 +1,4 @@
-"""Log-probabilities as OpenAI's clients see them."""
+"""OpenAI logprobs, grammars and stop strings in answers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def chat(**fields: Any) -> dict[str, Any]:
     return {"model": "echo:1", "messages": [{"role": "user", "content": "Hi"}], **fields}
 
 
-def test_a_chat_names_tokens_with_their_bytes() -> None:
+def test_chat_logprobs_have_token_bytes() -> None:
     scores = [TokenLogprobs(1, -0.5, [(1, -0.5), (2, -1.5)])]
     delta = Delta("a", 0, "", [1], scores, {1: b"\xc3", 2: b" x"})
     logprobs = chat_logprobs(delta)
@@ -37,7 +37,7 @@ def test_a_chat_names_tokens_with_their_bytes() -> None:
     assert chat_logprobs(Delta("a", 0, "x", [1])) is None
 
 
-def test_a_completion_counts_characters_over_all_its_chunks() -> None:
+def test_completion_text_offsets_span_all_chunks() -> None:
     names = {1: b"h\xc3", 2: b"\xa9", 3: b" you", 4: b"h\xc3"}
     scores = CompletionScores()
     first = scores.take(Delta("a", 0, "h", [1], [TokenLogprobs(1, -3.0, [(4, -1.0)])], names))
@@ -52,7 +52,7 @@ def test_a_completion_counts_characters_over_all_its_chunks() -> None:
     assert whole.top_logprobs[1:] == [{"\ufffd": -0.1}, {" you": -0.2}]
 
 
-async def test_a_chat_whole_and_streamed(run_daemon: DaemonFactory) -> None:
+async def test_chat_logprobs_whole_and_streamed(run_daemon: DaemonFactory) -> None:
     async with run_daemon(script={"reply": REPLY}) as daemon:
         body = chat(logprobs=True, top_logprobs=3)
         (choice,) = (await daemon.tcp.post(CHAT, json=body)).json()["choices"]
@@ -76,7 +76,7 @@ async def test_a_chat_whole_and_streamed(run_daemon: DaemonFactory) -> None:
         assert choice["logprobs"] is None
 
 
-async def test_a_completion_whole_and_streamed(run_daemon: DaemonFactory) -> None:
+async def test_completion_logprobs_whole_and_streamed(run_daemon: DaemonFactory) -> None:
     async with run_daemon(script={"reply": "abc"}) as daemon:
         body = {"model": "echo:1", "prompt": "Hi", "logprobs": 2}
         (choice,) = (await daemon.tcp.post("/v1/completions", json=body)).json()["choices"]
@@ -90,14 +90,16 @@ async def test_a_completion_whole_and_streamed(run_daemon: DaemonFactory) -> Non
         parts = [c["choices"][0]["logprobs"] for _, c in events[:-1] if c["choices"][0]["logprobs"]]
         for name, values in choice["logprobs"].items():
             assert [value for part in parts for value in part[name]] == values
-        for asked in (0, True):
-            answer = await daemon.tcp.post("/v1/completions", json={**body, "logprobs": asked})
+        for logprob_count in (0, True):
+            answer = await daemon.tcp.post(
+                "/v1/completions", json={**body, "logprobs": logprob_count}
+            )
             (choice,) = answer.json()["choices"]
             assert choice["logprobs"]["tokens"] == ["a", "b", "c"]
 
 
-async def test_a_stop_string_leaves_its_tokens_scored(run_daemon: DaemonFactory) -> None:
-    """They were generated and are counted, though their text is withheld."""
+async def test_tokens_of_a_stop_string_have_logprobs(run_daemon: DaemonFactory) -> None:
+    """Their tokens were generated and are counted, though their text is not returned."""
     async with run_daemon(script={"reply": "abcdef"}) as daemon:
         body = chat(logprobs=True, stop="cd")
         answer = (await daemon.tcp.post(CHAT, json=body)).json()
@@ -108,20 +110,20 @@ async def test_a_stop_string_leaves_its_tokens_scored(run_daemon: DaemonFactory)
         assert answer["usage"]["completion_tokens"] == 4
 
 
-async def test_a_grammar_is_followed_or_refused(run_daemon: DaemonFactory) -> None:
+async def test_grammar_is_applied_or_refused(run_daemon: DaemonFactory) -> None:
     async with run_daemon(script={"reply": '{"a": 1} and more'}) as daemon:
         schema = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
-        wanted: dict[str, Any] = {
+        grammar_format: dict[str, Any] = {
             "type": "json_schema",
             "json_schema": {"name": "n", "schema": schema},
         }
-        (choice,) = (await daemon.tcp.post(CHAT, json=chat(response_format=wanted))).json()[
+        (choice,) = (await daemon.tcp.post(CHAT, json=chat(response_format=grammar_format))).json()[
             "choices"
         ]
         assert (choice["message"]["content"], choice["finish_reason"]) == ('{"a": 1}', "stop")
-        wanted["json_schema"] = {"name": "n", "schema": {"enum": []}}
+        grammar_format["json_schema"] = {"name": "n", "schema": {"enum": []}}
         for stream in (False, True):
-            body = chat(response_format=wanted, stream=stream)
+            body = chat(response_format=grammar_format, stream=stream)
             answer = await daemon.tcp.post(CHAT, json=body)
             assert answer.status_code == 400, answer.text
             error = answer.json()["error"]
@@ -132,7 +134,7 @@ async def test_a_grammar_is_followed_or_refused(run_daemon: DaemonFactory) -> No
         assert answer.json()["error"]["code"] == "grammar_failed"
 
 
-async def test_a_native_generation_takes_a_format(run_daemon: DaemonFactory) -> None:
+async def test_native_generation_with_a_format(run_daemon: DaemonFactory) -> None:
     async with run_daemon(script={"reply": "yes and more"}) as daemon:
         body: dict[str, Any] = {"prompt": "Hi", "format": {"choice": ["yes", "no"]}}
         started = (await daemon.unix.post("/ingle/v1/generations", json=body)).json()

@@ -1,4 +1,4 @@
-"""Chunks that are put together from pieces are those that would have been encoded whole."""
+"""Stream chunks that are joined from encoded pieces equal chunks encoded from structs."""
 
 from __future__ import annotations
 
@@ -68,11 +68,11 @@ def lease() -> Lease:
         sampling={},
         source="test",
     )
-    backend: Backend = None  # pyright: ignore[reportAssignmentType]  # nobody asks it
+    backend: Backend = None  # pyright: ignore[reportAssignmentType]  # never used
     return Lease(model, backend, INFO)
 
 
-def collected() -> AnswerBuilder:
+def builder() -> AnswerBuilder:
     request = GenerateRequest(id="chatcmpl-1", n=2)
     empty = AnswerBuilder(Job(model=NAME, request=request, prompts=("Hi", "Ho")), lease())
     empty.created = 1
@@ -111,25 +111,25 @@ PLAIN = (
 
 @pytest.mark.parametrize("body", CHATS)
 @given(pieces=st.lists(PIECES))
-def test_chat_frames_are_those_of_the_structs(
+def test_joined_chat_chunks_equal_encoded_structs(
     body: ChatCompletionRequest, pieces: list[Event]
 ) -> None:
-    check_frames(ChatStream(collected(), body), ChatStream(collected(), body), 0, pieces)
+    check_frames(ChatStream(builder(), body), ChatStream(builder(), body), 0, pieces)
 
 
 @pytest.mark.parametrize("body", PLAIN)
 @given(prompt=st.integers(0, 1), pieces=st.lists(PIECES))
-def test_completion_frames_are_those_of_the_structs(
+def test_joined_completion_chunks_equal_encoded_structs(
     body: PlainCompletionRequest, prompt: int, pieces: list[Event]
 ) -> None:
-    stream, reference = (CompletionStream(collected(), body) for _ in range(2))
+    stream, reference = (CompletionStream(builder(), body) for _ in range(2))
     check_frames(stream, reference, prompt, pieces)
 
 
 def check_frames(
     stream: ChunkStream, reference: ChunkStream, prompt: int, pieces: list[Event]
 ) -> None:
-    """Both encode the same, the second each chunk from its struct."""
+    """Both streams produce the same bytes; the second encodes every chunk from its struct."""
     reference.joins = False
     ends: list[Event] = [Finished("r", index, FinishReason.STOP, 2) for index in (0, 1)]
     events: list[Event] = [Started("r", 3), *pieces, *ends]

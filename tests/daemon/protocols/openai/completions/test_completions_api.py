@@ -1,4 +1,4 @@
-"""Tests of OpenAI's routes over real sockets, with a scripted model."""
+"""OpenAI's chat and completion endpoints over real sockets, with a scripted model."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def tool(name: str, **fields: Any) -> dict[str, Any]:
 
 
 async def refusal(daemon: RunningDaemon, body: Any, path: str = CHAT) -> dict[str, Any]:
-    """The error of a request that gets a 400."""
+    """The error of a request that is refused with 400."""
     answer = await daemon.tcp.post(path, json=body)
     assert answer.status_code == 400, answer.text
     error = answer.json()["error"]
@@ -53,7 +53,7 @@ async def refusal(daemon: RunningDaemon, body: Any, path: str = CHAT) -> dict[st
 
 
 @pytest.mark.slow
-async def test_a_whole_answer(daemon: RunningDaemon) -> None:
+async def test_whole_chat_completion(daemon: RunningDaemon) -> None:
     answer = (await daemon.tcp.post(CHAT, json=chat())).json()
     assert answer["object"] == "chat.completion"
     assert answer["id"].startswith("chatcmpl-")
@@ -77,7 +77,7 @@ async def test_a_whole_answer(daemon: RunningDaemon) -> None:
 
 
 @pytest.mark.slow
-async def test_a_stream_is_exactly_openais(daemon: RunningDaemon) -> None:
+async def test_stream_has_openais_format(daemon: RunningDaemon) -> None:
     body = chat(stream=True, stream_options={"include_usage": True})
     events = [data for _, data in await daemon.events("POST", CHAT, json=body)]
     *chunks, usage, done = events
@@ -96,13 +96,13 @@ async def test_a_stream_is_exactly_openais(daemon: RunningDaemon) -> None:
 
 
 @pytest.mark.slow
-async def test_without_include_usage_no_chunk_has_any(daemon: RunningDaemon) -> None:
+async def test_stream_without_include_usage_has_no_usage(daemon: RunningDaemon) -> None:
     events = await daemon.events("POST", CHAT, json=chat(stream=True))
     assert all("usage" not in chunk for _, chunk in events[:-1])
 
 
 @pytest.mark.slow
-async def test_n_answers_are_told_apart_by_index(daemon: RunningDaemon) -> None:
+async def test_n_choices_have_their_own_index(daemon: RunningDaemon) -> None:
     whole = (await daemon.tcp.post(CHAT, json=chat(n=3))).json()
     assert [choice["index"] for choice in whole["choices"]] == [0, 1, 2]
     assert {choice["message"]["content"] for choice in whole["choices"]} == {REPLY}
@@ -113,7 +113,7 @@ async def test_n_answers_are_told_apart_by_index(daemon: RunningDaemon) -> None:
     assert texts == [REPLY] * 3
 
 
-async def test_limits_and_stop_strings(daemon: RunningDaemon) -> None:
+async def test_max_tokens_and_stop_strings(daemon: RunningDaemon) -> None:
     body = chat(max_tokens=9, max_completion_tokens=5)
     (choice,) = (await daemon.tcp.post(CHAT, json=body)).json()["choices"]
     assert (choice["message"]["content"], choice["finish_reason"]) == ("Hello", "length")
@@ -122,7 +122,7 @@ async def test_limits_and_stop_strings(daemon: RunningDaemon) -> None:
 
 
 @pytest.mark.slow
-async def test_messages_as_editors_send_them(daemon: RunningDaemon) -> None:
+async def test_fields_that_editors_send_are_accepted(daemon: RunningDaemon) -> None:
     body = chat(
         messages=[
             {"role": "developer", "content": "Be brief."},
@@ -257,24 +257,24 @@ WRONG_IN_CHAT: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.slow
-async def test_a_wrong_field_is_named(daemon: RunningDaemon) -> None:
+async def test_invalid_chat_field_is_named(daemon: RunningDaemon) -> None:
     for fields, param in WRONG_IN_CHAT:
         error = await refusal(daemon, chat(**fields))
         assert error["param"] == param, fields
         assert param.split("[")[0] in error["message"]
         assert error["message"].endswith(".")
-    # Nothing was loaded for a request that is wrong in itself.
+    # An invalid request loads no model.
     assert daemon.services.manager.loaded() == []
 
 
-async def test_missing_fields_are_named(daemon: RunningDaemon) -> None:
+async def test_missing_field_is_named(daemon: RunningDaemon) -> None:
     assert (await refusal(daemon, {"messages": HI}))["param"] == "model"
     assert (await refusal(daemon, {"model": "echo:1"}))["param"] == "messages"
     assert (await refusal(daemon, {"model": "echo:1"}, "/v1/completions"))["param"] == "prompt"
 
 
 @pytest.mark.slow
-async def test_extreme_values_that_are_allowed(daemon: RunningDaemon) -> None:
+async def test_extreme_valid_values_are_accepted(daemon: RunningDaemon) -> None:
     allowed: list[dict[str, Any]] = [
         {"temperature": 0, "top_p": 1, "seed": -(2**63)},
         {"temperature": 2, "seed": 2**63 - 1, "n": 2, "min_p": 0, "top_k": -1},
@@ -288,20 +288,20 @@ async def test_extreme_values_that_are_allowed(daemon: RunningDaemon) -> None:
         assert answer.status_code == 200, answer.text
 
 
-async def test_a_prompt_that_does_not_fit_says_by_how_much(daemon: RunningDaemon) -> None:
+async def test_prompt_beyond_the_context_is_refused(daemon: RunningDaemon) -> None:
     long = "x" * 600
     error = await refusal(daemon, chat(messages=[{"role": "user", "content": long}]))
     assert error["code"] == "context_length_exceeded"
     assert error["param"] == "messages"
     assert "512" in error["message"]
-    # The same for a stream, since its headers wait for the first event.
+    # Also for a stream, since its headers wait for the first event.
     error = await refusal(daemon, chat(messages=[{"role": "user", "content": long}], stream=True))
     assert error["code"] == "context_length_exceeded"
     error = await refusal(daemon, {"model": "echo:1", "prompt": long}, "/v1/completions")
     assert error["param"] == "prompt"
 
 
-async def test_an_unknown_model_is_a_404_with_the_way_out(daemon: RunningDaemon) -> None:
+async def test_unknown_model_is_404_with_a_hint(daemon: RunningDaemon) -> None:
     for name in ("smollm2", "nope", "/etc/none.gguf", "../../x", "hf.co/a/b:Q4_0", "\x00"):
         for stream in (False, True):
             answer = await daemon.tcp.post(CHAT, json=chat(model=name, stream=stream))
@@ -312,7 +312,7 @@ async def test_an_unknown_model_is_a_404_with_the_way_out(daemon: RunningDaemon)
     assert "ingle pull smollm2" in answer.json()["error"]["message"]
 
 
-async def test_sampling_falls_back_to_the_models_own(
+async def test_sampling_defaults_come_from_the_model(
     run_daemon: DaemonFactory, spy_on_requests: Callable[..., Any]
 ) -> None:
     seen, create = spy_on_requests()
@@ -326,7 +326,7 @@ async def test_sampling_falls_back_to_the_models_own(
     assert (seen[1].sampling.top_p, seen[1].sampling.min_p) == (0.95, 0.5)
 
 
-async def test_a_completion_echoes_and_takes_many_prompts(daemon: RunningDaemon) -> None:
+async def test_completion_with_echo_and_several_prompts(daemon: RunningDaemon) -> None:
     body = {"model": "echo:1", "prompt": ["a", "bb"], "n": 2, "echo": True, "max_tokens": 5}
     answer = (await daemon.tcp.post("/v1/completions", json=body)).json()
     assert answer["object"] == "text_completion"
@@ -342,22 +342,27 @@ async def test_a_completion_echoes_and_takes_many_prompts(daemon: RunningDaemon)
     assert texts == ["aHello"] * 2 + ["bbHello"] * 2
 
 
-async def test_the_best_of_several_answers_are_told(
-    run_daemon: DaemonFactory, answering: Callable[..., Any]
+async def test_best_of_returns_the_best_answers(
+    run_daemon: DaemonFactory, event_backend: Callable[..., Any]
 ) -> None:
     events: list[Event] = [Started("", 3)]
     for index, (text, logprob) in enumerate((("bad", -9.0), ("best", -0.1), ("good", -1.0))):
         scores = [TokenLogprobs(7, logprob)]
         events.append(Delta("", index, text, [7], scores, {7: text.encode()}))
         events.append(Finished("", index, FinishReason.STOP, 1))
-    backend = answering(*events)
+    backend = event_backend(*events)
     async with run_daemon(create_backend=backend) as daemon:
         body = {"model": "echo:1", "prompt": ["a", "b"], "n": 2, "best_of": 3}
         answer = (await daemon.tcp.post("/v1/completions", json=body)).json()
-        told = [
+        choices = [
             (choice["index"], choice["text"], choice["logprobs"]) for choice in answer["choices"]
         ]
-        assert told == [(0, "best", None), (1, "good", None), (2, "best", None), (3, "good", None)]
+        assert choices == [
+            (0, "best", None),
+            (1, "good", None),
+            (2, "best", None),
+            (3, "good", None),
+        ]
         assert answer["usage"]["completion_tokens"] == 6
         body |= {"logprobs": 1}
         answer = (await daemon.tcp.post("/v1/completions", json=body)).json()
@@ -366,11 +371,15 @@ async def test_the_best_of_several_answers_are_told(
 
 
 @pytest.mark.slow
-async def test_a_suffix_makes_a_gap(
-    run_daemon: DaemonFactory, answering: Callable[..., Any]
+async def test_suffix_makes_an_infill_request(
+    run_daemon: DaemonFactory, event_backend: Callable[..., Any]
 ) -> None:
-    said = (Started("", 3), Delta("", 0, "ll", [1]), Finished("", 0, FinishReason.STOP, 1))
-    backend = answering(*said)
+    scripted_events = (
+        Started("", 3),
+        Delta("", 0, "ll", [1]),
+        Finished("", 0, FinishReason.STOP, 1),
+    )
+    backend = event_backend(*scripted_events)
     async with run_daemon(create_backend=backend) as daemon:
         body = {"model": "echo:1", "prompt": "He", "suffix": "o", "echo": True}
         answer = (await daemon.tcp.post("/v1/completions", json=body)).json()
@@ -378,13 +387,13 @@ async def test_a_suffix_makes_a_gap(
         events = await daemon.events("POST", "/v1/completions", json=body | {"stream": True})
         assert [chunk["choices"][0]["text"] for _, chunk in events[:-1]] == ["He", "ll", ""]
         await daemon.tcp.post("/v1/completions", json=body | {"suffix": ""})
-    gap, _, plain = backend.requests
-    assert (gap.infill, gap.prompt) == (Infill("He", "o"), None)
+    with_suffix, _, plain = backend.requests
+    assert (with_suffix.infill, with_suffix.prompt) == (Infill("He", "o"), None)
     assert (plain.infill, plain.prompt) == (None, "He")
 
 
 @pytest.mark.slow
-async def test_a_completion_of_token_ids(daemon: RunningDaemon) -> None:
+async def test_completion_of_token_ids(daemon: RunningDaemon) -> None:
     for prompt, count in (([72, 105], 1), ([[72], [105]], 2)):
         body = {"model": "echo:1", "prompt": prompt, "max_tokens": 5}
         answer = (await daemon.tcp.post("/v1/completions", json=body)).json()
@@ -413,13 +422,13 @@ WRONG_IN_COMPLETION: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.slow
-async def test_a_wrong_field_of_a_completion_is_named(daemon: RunningDaemon) -> None:
+async def test_invalid_completion_field_is_named(daemon: RunningDaemon) -> None:
     for fields, param in WRONG_IN_COMPLETION:
         body = {"model": "echo:1", "prompt": "Hi", **fields}
         assert (await refusal(daemon, body, "/v1/completions"))["param"] == param, fields
 
 
-async def test_a_client_that_leaves_frees_its_slot(run_daemon: DaemonFactory) -> None:
+async def test_disconnected_client_frees_its_slot(run_daemon: DaemonFactory) -> None:
     async with run_daemon(script=ENDLESS) as daemon:
         stream = daemon.stream("POST", CHAT, json=chat(stream=True))
         await anext(stream)
@@ -431,11 +440,11 @@ async def test_a_client_that_leaves_frees_its_slot(run_daemon: DaemonFactory) ->
         waiting.cancel()
         await asyncio.gather(waiting, return_exceptions=True)
         await daemon.until(lambda: daemon.leases == 0)
-        # The engine, too, has dropped the sequences: nothing runs in it any more.
+        # The engine has dropped the sequences as well.
         await daemon.until(lambda: daemon.services.manager.loaded()[0].running == 0)
 
 
-async def test_a_pipelined_request_does_not_hide_that_its_client_left(
+async def test_pipelined_request_does_not_hide_a_disconnect(
     run_daemon: DaemonFactory,
 ) -> None:
     async with run_daemon(script=ENDLESS) as daemon:
@@ -449,7 +458,7 @@ async def test_a_pipelined_request_does_not_hide_that_its_client_left(
 
 
 @pytest.mark.slow
-async def test_a_worker_killed_in_a_stream_is_one_error_event_and_the_next_answers(
+async def test_worker_death_in_a_stream_is_one_error_event(
     run_daemon: DaemonFactory,
 ) -> None:
     specs: list[LoadSpec] = []
@@ -469,13 +478,13 @@ async def test_a_worker_killed_in_a_stream_is_one_error_event_and_the_next_answe
         answer = await daemon.tcp.post(CHAT, json=chat(max_tokens=5))
         assert answer.json()["choices"][0]["message"]["content"] == "Hello"
         assert len(specs) == 2
-        # And not streamed, the same death is a status.
+        # Without streaming, a worker death is an HTTP status.
         answer = await daemon.tcp.post(CHAT, json=chat())
         assert answer.status_code == 503
         assert answer.json()["error"]["code"] == "worker_died"
 
 
-async def test_a_model_that_cannot_start_says_why(run_daemon: DaemonFactory) -> None:
+async def test_load_error_is_reported(run_daemon: DaemonFactory) -> None:
     async with run_daemon(script={"load_error": "The file is damaged."}) as daemon:
         for stream in (False, True):
             answer = await daemon.tcp.post(CHAT, json=chat(stream=stream))
@@ -487,7 +496,7 @@ async def test_a_model_that_cannot_start_says_why(run_daemon: DaemonFactory) -> 
 
 @pytest.fixture
 def spy_on_requests() -> Callable[[], tuple[list[Any], Callable[[LoadSpec], LocalBackend]]]:
-    """A list of all requests that reach a backend, and what makes such backends."""
+    """A list of all requests that reach a backend, and a factory of such backends."""
 
     def make() -> tuple[list[Any], Callable[[LoadSpec], LocalBackend]]:
         seen: list[Any] = []
@@ -502,7 +511,7 @@ def spy_on_requests() -> Callable[[], tuple[list[Any], Callable[[LoadSpec], Loca
     return make
 
 
-async def test_usage_counts_guesses(run_daemon: DaemonFactory) -> None:
+async def test_usage_counts_draft_tokens(run_daemon: DaemonFactory) -> None:
     def create(spec: LoadSpec) -> LocalBackend:
         return LocalBackend(msgspec.structs.replace(spec, speculation="ngram"))
 
@@ -517,15 +526,15 @@ async def test_usage_counts_guesses(run_daemon: DaemonFactory) -> None:
         assert (model["speculation"], model["draft"]) == ("ngram", None)
 
 
-@pytest.mark.parametrize(("ingle", "guesses"), [({}, True), ({"speculation": False}, False)])
-def test_a_request_may_forbid_guesses(ingle: dict[str, bool], guesses: bool) -> None:
+@pytest.mark.parametrize(("ingle", "expected"), [({}, True), ({"speculation": False}, False)])
+def test_request_may_disable_speculative_decoding(ingle: dict[str, bool], expected: bool) -> None:
     body = {"model": "echo:1", "prompt": "Hi", "ingle": ingle}
     job = completion_job(msgspec.convert(body, PlainCompletionRequest), RequestOrigin())
     (request,) = job.requests({})
-    assert request.speculation is guesses
+    assert request.speculation is expected
 
 
-async def test_a_body_is_answered_from_within(daemon: RunningDaemon) -> None:
+async def test_bodies_are_answered_without_http(daemon: RunningDaemon) -> None:
     api, origin = (
         CompletionsApi(daemon.services),
         RequestOrigin(client="batch", priority=Priority.BATCH),
@@ -540,6 +549,6 @@ async def test_a_body_is_answered_from_within(daemon: RunningDaemon) -> None:
 
 
 @pytest.mark.slow
-async def test_biases_are_bounded(daemon: RunningDaemon) -> None:
+async def test_logit_bias_size_is_limited(daemon: RunningDaemon) -> None:
     error = await refusal(daemon, chat(logit_bias={str(token): 1 for token in range(2**16 + 1)}))
     assert error["param"] == "logit_bias"

@@ -1,4 +1,4 @@
-"""Fields that other servers of OpenAI's protocol have, and what they become."""
+"""Request fields of other OpenAI-compatible servers, such as vLLM and llama-server."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def job(origin: RequestOrigin | None = None, **fields: Any) -> Job:
         ({"guided_grammar": 'root ::= "a"'}, GrammarKind.GBNF, "guided_grammar"),
     ],
 )
-def test_forms_of_the_answer(fields: dict[str, Any], kind: GrammarKind, param: str) -> None:
+def test_structured_output_fields(fields: dict[str, Any], kind: GrammarKind, param: str) -> None:
     grammar = job(**fields).request.grammar
     assert grammar is not None
     assert (grammar.kind, grammar.param) == (kind, param)
@@ -53,7 +53,7 @@ def test_forms_of_the_answer(fields: dict[str, Any], kind: GrammarKind, param: s
         job(**fields, grammar="start: /x/")
 
 
-def test_fields_that_ask_for_no_form() -> None:
+def test_null_structured_output_fields_are_ignored() -> None:
     nothing = dict.fromkeys(("json_schema", "guided_json", "guided_regex", "guided_choice"))
     assert job(**nothing, response_format={"type": "text"}).request.grammar is None
 
@@ -70,25 +70,25 @@ def test_fields_that_ask_for_no_form() -> None:
         ({"max_tokens": 2**80}, 2**31 - 1),
     ],
 )
-def test_the_length_of_the_answer(fields: dict[str, Any], length: int | None) -> None:
+def test_max_tokens_fields(fields: dict[str, Any], length: int | None) -> None:
     assert job(**fields).request.max_tokens == length
 
 
-def test_names_that_others_use() -> None:
+def test_sampling_field_aliases() -> None:
     (request,) = job(repetition_penalty=1.5, ignore_eos=True).requests({})
     assert (request.sampling.repeat_penalty, request.ignore_eos) == (1.5, True)
     (request,) = job(repetition_penalty=1.5, repeat_penalty=1.2).requests({})
     assert request.sampling.repeat_penalty == 1.2
 
 
-def test_who_asks_counts_before_what_the_body_says() -> None:
+def test_origin_overrides_the_body() -> None:
     assert job(service_tier="flex").request.priority is Priority.BATCH
     origin = RequestOrigin(client="me", private=True, priority=Priority.BATCH)
     request = job(origin, ingle={"priority": "interactive"}).request
     assert (request.client, request.private, request.priority) == ("me", True, Priority.BATCH)
 
 
-def test_a_private_body_is_private_whoever_asks() -> None:
-    """Requests of batches have no headers, and one origin for all."""
+def test_body_can_mark_a_request_private() -> None:
+    """Requests of a batch have no headers and share one origin."""
     assert job(RequestOrigin(client="batches"), ingle={"private": True}).request.private
     assert not job(RequestOrigin(client="batches"), ingle={"private": False}).request.private

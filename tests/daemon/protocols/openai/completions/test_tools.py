@@ -1,4 +1,4 @@
-"""Calls of tools and reasoning, as OpenAI's clients send and read them."""
+"""Tool calls and reasoning through OpenAI's chat completions."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ CALLING: tuple[Event, ...] = (
 )
 
 
-def asked(**fields: Any) -> Any:
-    """The request that the fields of a chat become."""
+def request_of(**fields: Any) -> Any:
+    """The generation request that the fields of a chat become."""
     body = {"model": "echo:1", "messages": HI, **fields}
     content = msgspec.json.encode(body)
     return chat_job(
@@ -60,10 +60,10 @@ def asked(**fields: Any) -> Any:
     ).request
 
 
-async def test_a_whole_answer_with_calls(
-    run_daemon: DaemonFactory, answering: Callable[..., type[EventBackend]]
+async def test_whole_answer_with_tool_calls(
+    run_daemon: DaemonFactory, event_backend: Callable[..., type[EventBackend]]
 ) -> None:
-    backend = answering(*CALLING)
+    backend = event_backend(*CALLING)
     async with run_daemon(create_backend=backend) as daemon:
         body = {"model": "echo:1", "messages": HI, "tools": TOOLS, "service_tier": "auto"}
         response = await daemon.tcp.post(CHAT, json=body)
@@ -95,10 +95,10 @@ async def test_a_whole_answer_with_calls(
     assert request.tools == [Tool("get_weather", "Tells it.", msgspec.json.encode(SCHEMA).decode())]
 
 
-async def test_a_stream_of_calls_and_the_older_form(
-    run_daemon: DaemonFactory, answering: Callable[..., type[EventBackend]]
+async def test_streamed_tool_calls_and_legacy_functions(
+    run_daemon: DaemonFactory, event_backend: Callable[..., type[EventBackend]]
 ) -> None:
-    async with run_daemon(create_backend=answering(*CALLING)) as daemon:
+    async with run_daemon(create_backend=event_backend(*CALLING)) as daemon:
         body = {"model": "echo:1", "messages": HI, "stream": True}
         new = await daemon.events("POST", CHAT, json=body | {"tools": TOOLS})
         old = await daemon.events("POST", CHAT, json=body | {"functions": [WEATHER]})
@@ -115,9 +115,9 @@ async def test_a_stream_of_calls_and_the_older_form(
     assert new[-2][1]["choices"][0]["finish_reason"] == "tool_calls"
     assert new[-2][1]["timings"]["predicted_n"] == 8
     calls = [chunk["choices"][0]["delta"].get("function_call") for _, chunk in old[:-1]]
-    told = [call for call in calls if call is not None]
-    assert told[0] == function
-    assert "".join(call["arguments"] for call in told) == ARGUMENTS
+    streamed_calls = [call for call in calls if call is not None]
+    assert streamed_calls[0] == function
+    assert "".join(call["arguments"] for call in streamed_calls) == ARGUMENTS
     assert old[-2][1]["choices"][0]["finish_reason"] == "function_call"
     (choice,) = whole.json()["choices"]
     assert choice["finish_reason"] == "function_call"
@@ -125,10 +125,10 @@ async def test_a_stream_of_calls_and_the_older_form(
     assert "tool_calls" not in choice["message"]
 
 
-async def test_thoughts_that_nobody_wants_are_not_told(
-    run_daemon: DaemonFactory, answering: Callable[..., type[EventBackend]]
+async def test_reasoning_can_be_excluded(
+    run_daemon: DaemonFactory, event_backend: Callable[..., type[EventBackend]]
 ) -> None:
-    async with run_daemon(create_backend=answering(*CALLING)) as daemon:
+    async with run_daemon(create_backend=event_backend(*CALLING)) as daemon:
         for fields in ({"include_reasoning": False}, {"reasoning": {"exclude": True}}):
             body = {"model": "echo:1", "messages": HI, "tools": TOOLS, **fields}
             whole = await daemon.tcp.post(CHAT, json=body)
@@ -137,11 +137,11 @@ async def test_thoughts_that_nobody_wants_are_not_told(
             assert "The user" not in str(stream)
 
 
-async def test_usage_in_every_chunk(
-    run_daemon: DaemonFactory, answering: Callable[..., type[EventBackend]]
+async def test_continuous_usage_stats(
+    run_daemon: DaemonFactory, event_backend: Callable[..., type[EventBackend]]
 ) -> None:
     options = {"include_usage": True, "continuous_usage_stats": True, "include_obfuscation": True}
-    async with run_daemon(create_backend=answering(*CALLING)) as daemon:
+    async with run_daemon(create_backend=event_backend(*CALLING)) as daemon:
         body = {"model": "echo:1", "messages": HI, "stream": True, "stream_options": options}
         events = await daemon.events("POST", CHAT, json=body)
     counts = [chunk["usage"]["completion_tokens"] for _, chunk in events[:-1]]
@@ -152,12 +152,12 @@ class City(BaseModel):
     city: str
 
 
-async def test_the_official_client_reads_calls(
-    run_daemon: DaemonFactory, answering: Callable[..., type[EventBackend]]
+async def test_sdk_reads_tool_calls(
+    run_daemon: DaemonFactory, event_backend: Callable[..., type[EventBackend]]
 ) -> None:
     strict = TOOLS[0] | {"function": WEATHER | {"strict": True}}
     async with (
-        run_daemon(create_backend=answering(*CALLING)) as daemon,
+        run_daemon(create_backend=event_backend(*CALLING)) as daemon,
         AsyncOpenAI(base_url=f"{daemon.base_url}/v1", api_key="none") as client,
         client.chat.completions.stream(model="echo:1", messages=HI, tools=[strict]) as stream,
     ):
@@ -173,12 +173,16 @@ async def test_the_official_client_reads_calls(
     assert calls[0].function.parsed_arguments == {"city": "Rome"}
 
 
-async def test_the_official_client_parses_text(
-    run_daemon: DaemonFactory, answering: Callable[..., type[EventBackend]]
+async def test_sdk_parses_structured_output(
+    run_daemon: DaemonFactory, event_backend: Callable[..., type[EventBackend]]
 ) -> None:
-    said = (Started("", 3), Delta("", 0, ARGUMENTS, [1]), Finished("", 0, FinishReason.STOP, 1))
+    scripted_events = (
+        Started("", 3),
+        Delta("", 0, ARGUMENTS, [1]),
+        Finished("", 0, FinishReason.STOP, 1),
+    )
     async with (
-        run_daemon(create_backend=answering(*said)) as daemon,
+        run_daemon(create_backend=event_backend(*scripted_events)) as daemon,
         AsyncOpenAI(base_url=f"{daemon.base_url}/v1", api_key="none") as client,
     ):
         parsed = await client.chat.completions.parse(
@@ -192,8 +196,8 @@ async def test_the_official_client_parses_text(
     assert streamed.choices[0].message.parsed == City(city="Rome")
 
 
-def test_messages_with_calls_and_results() -> None:
-    request = asked(
+def test_messages_with_tool_calls_and_results() -> None:
+    request = request_of(
         messages=[
             *HI,
             {
@@ -268,14 +272,14 @@ def test_messages_with_calls_and_results() -> None:
         ),
     ],
 )
-def test_the_choice_of_tools(fields: dict[str, Any], choice: ToolChoice) -> None:
-    request = asked(tools=[*TOOLS, {"type": "web_search_preview"}], **fields)
+def test_tool_choice(fields: dict[str, Any], choice: ToolChoice) -> None:
+    request = request_of(tools=[*TOOLS, {"type": "web_search_preview"}], **fields)
     assert request.tool_choice == choice
     assert [tool.name for tool in request.tools] == ["get_weather"]
     assert request.parallel_tool_calls
 
 
-def test_tools_in_every_form() -> None:
+def test_all_forms_of_tool_definitions() -> None:
     nothing = Tool("f", "", NO_PARAMETERS)
     functions: list[dict[str, Any]] = [
         {"name": "f"},
@@ -284,18 +288,18 @@ def test_tools_in_every_form() -> None:
         {"name": "f", "parameters": {"type": None}},
     ]
     for function in functions:
-        assert asked(tools=[{"type": "function", "function": function}]).tools == [nothing]
-        assert asked(tools=[{"type": "function", **function}]).tools == [nothing]
-        assert asked(functions=[function]).tools == [nothing]
-    free = asked(
+        assert request_of(tools=[{"type": "function", "function": function}]).tools == [nothing]
+        assert request_of(tools=[{"type": "function", **function}]).tools == [nothing]
+        assert request_of(functions=[function]).tools == [nothing]
+    free = request_of(
         tools=[{"type": "function", "function": {"name": "mcp.files/read", "strict": True}}]
     )
     assert free.tools == [Tool("mcp.files/read", strict=True)]
-    older = asked(functions=[WEATHER], function_call={"name": "get_weather"})
+    older = request_of(functions=[WEATHER], function_call={"name": "get_weather"})
     assert older.tool_choice == ToolChoice("required", ["get_weather"])
     assert not older.parallel_tool_calls
     some = {"type": "allowed_tools", "allowed_tools": {"tools": [{"name": "get_weather"}]}}
-    chosen = asked(tools=[*TOOLS, {"type": "function", "name": "g"}], tool_choice=some)
+    chosen = request_of(tools=[*TOOLS, {"type": "function", "name": "g"}], tool_choice=some)
     assert [tool.name for tool in chosen.tools] == ["get_weather", "g"]
     assert chosen.tool_choice == ToolChoice("auto", ["get_weather"])
 
@@ -320,15 +324,15 @@ def test_tools_in_every_form() -> None:
         ({"chat_template_kwargs": {"enable_thinking": False}}, Reasoning(False)),
     ],
 )
-def test_how_much_to_think(fields: dict[str, Any], reasoning: Reasoning) -> None:
-    request = asked(**fields)
+def test_reasoning_fields(fields: dict[str, Any], reasoning: Reasoning) -> None:
+    request = request_of(**fields)
     assert request.reasoning == reasoning
     assert request.template_variables == fields.get("chat_template_kwargs", {})
 
 
-def test_an_answer_may_be_gone_on_with() -> None:
+def test_continue_final_message() -> None:
     begun = [*HI, {"role": "assistant", "content": "It is"}]
-    assert asked(messages=begun, continue_final_message=True).continues
-    assert asked(messages=begun, add_generation_prompt=False).continues
-    assert not asked(messages=begun).continues
-    assert not asked(add_generation_prompt=False).continues
+    assert request_of(messages=begun, continue_final_message=True).continues
+    assert request_of(messages=begun, add_generation_prompt=False).continues
+    assert not request_of(messages=begun).continues
+    assert not request_of(add_generation_prompt=False).continues

@@ -1,4 +1,4 @@
-"""People, addresses, firms and places are found where somebody means them."""
+"""Name detector: people, addresses, organisations and places."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_people_are_found(detector: NameDetector, text: str, names: list[str]) -
         "",
     ],
 )
-def test_nobody_is_found(detector: NameDetector, text: str) -> None:
+def test_public_figures_and_fiction_are_not_found(detector: NameDetector, text: str) -> None:
     assert values(detector, text, FindingKind.PERSON) == []
 
 
@@ -97,16 +97,16 @@ def test_no_address_is_found(detector: NameDetector, text: str) -> None:
     assert values(detector, text, FindingKind.STREET_ADDRESS) == []
 
 
-def test_firms_are_found_by_their_form_or_by_who_works_there(detector: NameDetector) -> None:
-    firms = values(
+def test_organisations_are_found_by_legal_form_or_employment(detector: NameDetector) -> None:
+    organisations = values(
         detector, "Brennan & Sons Ltd. sued. I work at Harlow Dental.", FindingKind.ORGANISATION
     )
-    assert firms == ["Brennan & Sons", "Harlow Dental"]
+    assert organisations == ["Brennan & Sons", "Harlow Dental"]
     assert values(detector, "Google LLC bought DeepMind.", FindingKind.ORGANISATION) == []
 
 
 @pytest.mark.parametrize(
-    ("text", "firms"),
+    ("text", "organisations"),
     [
         ("Tell me about the company prefchemy in two lines.", ["prefchemy"]),
         ("make an introduction of Ixicor company", ["Ixicor"]),
@@ -118,25 +118,25 @@ def test_firms_are_found_by_their_form_or_by_who_works_there(detector: NameDetec
         ("Zorbax Company sells 40 boxes at 3 dollars. How much does it earn?", []),
     ],
 )
-def test_a_word_that_no_list_has_beside_a_kind_of_firm_is_one(
-    detector: NameDetector, text: str, firms: list[str]
+def test_unknown_word_beside_an_organisation_type_is_found(
+    detector: NameDetector, text: str, organisations: list[str]
 ) -> None:
-    assert values(detector, text, FindingKind.ORGANISATION) == firms
+    assert values(detector, text, FindingKind.ORGANISATION) == organisations
 
 
-def test_places_are_found_whole(detector: NameDetector) -> None:
+def test_multi_word_places_are_found_completely(detector: NameDetector) -> None:
     assert values(detector, "From New York to Leipzig.", FindingKind.PLACE) == [
         "New York",
         "Leipzig",
     ]
 
 
-def test_a_long_hostile_text_is_no_trouble(detector: NameDetector) -> None:
+def test_long_hostile_texts_are_handled(detector: NameDetector) -> None:
     for text in ("Aa " * 50_000, "1 " * 50_000, "A" * 100_000, "Dr. " * 30_000, "\ud800 Ab\x00c"):
         list(detector.find(text))
 
 
-def test_a_table_knows_what_was_packed() -> None:
+def test_gazetteer_round_trip() -> None:
     table = Gazetteer(Gazetteer.pack({"anna": FIRST, "paris": FIRST | PLACE, "rose": WORD | LAST}))
     assert table.flags(["anna", "paris", "rose", "xyz"]) == [FIRST, FIRST | PLACE, WORD | LAST, 0]
     assert fold("José") == "jose"

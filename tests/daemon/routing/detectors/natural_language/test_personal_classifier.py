@@ -1,4 +1,4 @@
-"""The classifier ships with weights that work, says what it cannot read, and takes anything."""
+"""Personal classifier: shipped weights, unknown languages and arbitrary input."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ def share(classifier: PersonalClassifier, texts: list[str]) -> float:
     return sum(bool(list(classifier.find(text))) for text in texts) / len(texts)
 
 
-def test_most_prompts_of_the_second_set_are_judged_right(classifier: PersonalClassifier) -> None:
+def test_accuracy_on_the_second_set(classifier: PersonalClassifier) -> None:
     assert share(classifier, plain("second.sensitive")) >= 0.85
     assert share(classifier, plain("second.harmless")) <= 0.15
 
 
-def test_a_personal_passage_counts_in_a_long_text(classifier: PersonalClassifier) -> None:
+def test_personal_passage_in_a_long_text_is_found(classifier: PersonalClassifier) -> None:
     harmless = "The river flows through three countries and reaches the sea in the south. " * 40
     personal = "My mother was diagnosed with cancer last week and I cannot sleep. "
     assert not list(classifier.find(harmless))
@@ -48,18 +48,18 @@ def test_a_personal_passage_counts_in_a_long_text(classifier: PersonalClassifier
         "Moj šef kaže da nije siguran kako mogu raditi iz kuće",
     ],
 )
-def test_an_unknown_language_cannot_be_inspected(classifier: PersonalClassifier, text: str) -> None:
+def test_unknown_language_is_uninspectable(classifier: PersonalClassifier, text: str) -> None:
     assert [finding.kind for finding in classifier.find(text)] == [FindingKind.UNINSPECTABLE]
 
 
 @pytest.mark.parametrize(
     "text", ["", " ", "\n", "?", "0" * 50_000, "a" * 50_000, "\ud800\x00", "😀" * 999]
 )
-def test_anything_is_read(classifier: PersonalClassifier, text: str) -> None:
+def test_arbitrary_text_is_accepted(classifier: PersonalClassifier, text: str) -> None:
     assert len(list(classifier.find(text))) <= 1
 
 
-def test_the_best_passage_is_where_the_weights_are() -> None:
+def test_best_passage_covers_the_highest_weights() -> None:
     weights = np.zeros(300, np.float32)
     weights[150:160] = 1.0
     score, start, end = best_passage(weights)
@@ -68,7 +68,7 @@ def test_the_best_passage_is_where_the_weights_are() -> None:
     assert score == pytest.approx(10 / np.sqrt(end - start))
 
 
-def test_weights_come_back_as_they_were_packed() -> None:
+def test_weights_round_trip() -> None:
     table = np.zeros(1 << BITS, np.float32)
     table[3] = -2.0
     weights = LinearWeights(LinearWeights.pack(table, 0.5, 1.25, -0.25))

@@ -1,4 +1,4 @@
-"""Situations of people's lives are found, questions about the world are not."""
+"""Topic detector: personal situations are found, general questions are not."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_personal_situations_are_found(
         "",
     ],
 )
-def test_questions_about_the_world_are_not(detector: TopicDetector, text: str) -> None:
+def test_general_questions_are_not_found(detector: TopicDetector, text: str) -> None:
     assert list(detector.find(text)) == []
 
 
@@ -83,5 +83,5 @@ def test_questions_about_the_world_are_not(detector: TopicDetector, text: str) -
         ("x = 3", "en"),
     ],
 )
-def test_languages_are_told_apart(text: str, language: str) -> None:
+def test_language_detection(text: str, language: str) -> None:
     assert language_of(text, text.casefold().split()) == language

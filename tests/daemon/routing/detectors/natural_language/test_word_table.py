@@ -1,4 +1,4 @@
-"""What is remembered of words."""
+"""Word table: numbering, privacy and thread safety."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ingle.daemon.routing.detectors.natural_language.word_table import (
 )
 
 
-def test_a_word_keeps_its_number_and_digits_are_not_remembered() -> None:
+def test_words_keep_their_number_and_digits_are_not_stored() -> None:
     table = WordTable()
     first = table.number(["My", "PIN", "4711", "is", "my", ",", "2"])
     again = table.number(["2", "my", "PIN"])
@@ -25,14 +25,14 @@ def test_a_word_keeps_its_number_and_digits_are_not_remembered() -> None:
     assert len(set(first.tolist())) == 6
 
 
-def test_the_order_of_a_text_is_not_remembered() -> None:
+def test_word_order_of_a_text_is_not_stored() -> None:
     one, other = WordTable(), WordTable()
     one.number(["please", "call", "anna", "tomorrow"])
     other.number(["anna", "call", "tomorrow", "please"])
     assert one.words == other.words
 
 
-def test_columns_know_words_that_come_later() -> None:
+def test_columns_include_words_added_later() -> None:
     table = WordTable()
     kin = members(frozenset({"tochter", "nino"}), folded=True)
     capital = matching(str.istitle)
@@ -46,7 +46,7 @@ def test_columns_know_words_that_come_later() -> None:
         ]
 
 
-def test_several_threads_may_ask() -> None:
+def test_table_is_thread_safe() -> None:
     table = WordTable()
     lengths = WordTableColumn(np.uint32, partial(map, len), "words")
 
