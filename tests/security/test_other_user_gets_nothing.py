@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import socket
 import stat
 import subprocess
@@ -37,6 +38,7 @@ CANARY = "canary-7f3a91"
 
 def as_other_user(work: Callable[[], object]) -> Any:
     """The result of `work` in a forked process of another user."""
+    "localhost".encode("idna")  # sockets import it, and the other user may not read our Python
     reading, writing = os.pipe()
     with warnings.catch_warnings():
         # The child acquires no lock of another thread, and exits without cleanup.
@@ -239,7 +241,8 @@ def test_owner_is_answered_while_other_users_hold_connections(
     answers: list[Any] = []
     thread = threading.Thread(target=lambda: answers.append(as_other_user(crowd)))
     thread.start()
-    os.read(ready[0], 1)
+    while not select.select([ready[0]], [], [], 0.1)[0]:
+        assert thread.is_alive(), answers  # the other user's process failed
     try:
         mine = ask(daemon.port, "GET /health")
         assert mine.startswith("HTTP/1.1 200 "), mine
@@ -310,7 +313,8 @@ def test_client_refuses_a_socket_of_another_user(open_home: Path) -> None:
     answers: list[Any] = []
     thread = threading.Thread(target=lambda: answers.append(as_other_user(listen)))
     thread.start()
-    os.read(listening[0], 1)
+    while not select.select([listening[0]], [], [], 0.1)[0]:
+        assert thread.is_alive(), answers
     runtime.joinpath("ingle.sock").chmod(0o777)
     environ = {**os.environ, "INGLE_HOME": str(open_home)}
     command = [sys.executable, "-P", "-m", "ingle.daemon.main", "run", "echo:1", CANARY]

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import NamedTuple
 
 
-class ChatFolders(NamedTuple):
+class ChatFolders:
     """`chats` holds the history, `config` settings, keys and prompts; neither need exist."""
 
-    chats: Path
-    config: Path
+    __slots__ = ("chats", "config")
+
+    def __init__(self, chats: Path, config: Path) -> None:
+        self.chats = chats
+        self.config = config
