@@ -34,7 +34,14 @@ async def test_every_route_has_its_line(daemon: RunningDaemon) -> None:
 async def test_every_declared_route_is_served(daemon: RunningDaemon) -> None:
     """A class that the table lacks declares routes in vain."""
     served = {(spec.method, spec.path) for spec in route_table(daemon.services)}
-    declared = {
+    declared = _declared()
+    assert len(declared) > 80
+    assert not {name for route, name in declared.items() if route not in served}
+
+
+def _declared() -> dict[tuple[str, str], str]:
+    """The names of the handlers of all declared routes, by method and path."""
+    return {
         (spec.method, spec.path): f"{api.__name__}.{name}"
         for path in PROTOCOLS.rglob("*.py")
         for api in vars(_module(path)).values()
@@ -42,8 +49,6 @@ async def test_every_declared_route_is_served(daemon: RunningDaemon) -> None:
         for name, handler in vars(api).items()
         for spec in getattr(handler, DECLARED, ())
     }
-    assert len(declared) > 80
-    assert not {name for route, name in declared.items() if route not in served}
 
 
 def _module(path: Path) -> ModuleType:
