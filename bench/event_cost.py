@@ -89,8 +89,8 @@ class ScriptedPreparer:
 
     step_seconds = 0.0
 
-    def __init__(self, *_: object) -> None:
-        """Nothing that a real model needs to know matters here."""
+    def __init__(self, *_: object, **__: object) -> None:
+        """Ignore the arguments of a `ModelLoadPlanner`."""
 
     def __call__(
         self, model: StoredModel, options: LoadOptions, *, available: MemoryNeeds
