@@ -13,7 +13,7 @@ from collections.abc import Sequence
 _FOLDERS = {
     "chat": ("chat", "chats", "run", "forget"),
     "models": ("pull", "add", "list", "show", "rm", "load", "unload", "quantize"),
-    "server": ("ps", "serve", "service", "stop", "connect", "key", "doctor", "version"),
+    "server": ("ps", "serve", "service", "stop", "connect", "key", "doctor", "engine", "version"),
     "routing": ("route", "provider", "ledger"),
     "evaluation": ("bench", "eval", "advise", "verify"),
 }
@@ -61,6 +61,7 @@ daemon:
   service   install the daemon as a service of the system, or remove it
 
 machine:
+  engine    install what runs models: for this machine's GPU, or the processor
   doctor    check this machine and the installation, and suggest repairs
   advise    recommend a model and settings for this machine
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from ingle.models.store.model_store import ModelStore
 
     from .batches.batch_manager import BatchManager
+    from .engines.engine_installs import EngineInstalls
     from .event_hub import EventHub
     from .generations.generation_registry import GenerationRegistry
     from .library.aliases import AliasTable
@@ -44,6 +45,7 @@ class Services:
     manager: ModelManager
     generations: GenerationRegistry
     pulls: PullManager
+    engines: EngineInstalls
     batches: BatchManager
     hub: EventHub
     prepare: Preparer

@@ -23,6 +23,11 @@ import pytest
 from hypothesis import settings
 from numpy.typing import NDArray
 
+from ingle.backends.llama_cpp.library_folder import library_folder
+from ingle.backends.packages.engine_installer import build_cache, install_engine
+from ingle.backends.packages.engine_packages import all_engine_packages
+from ingle.backends.packages.engine_store import EngineStore
+from ingle.backends.packages.package_source import PackageSource
 from ingle.models.catalog import Catalog
 from ingle.models.errors import SourceUnavailable
 from ingle.models.file_lock import FileLock
@@ -46,6 +51,23 @@ StillRunning = Callable[[Iterable[psutil.Process]], list[psutil.Process]]
 class _WellKnown(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     context: int
     shape: CatalogShape
+
+
+def _provide_llama_cpp() -> None:
+    """Have llama.cpp's library built once for all checkouts, unless this environment has it."""
+    if library_folder() is not None:
+        return
+    packages = all_engine_packages()["llama.cpp"]
+    built = build_cache(packages)
+    assert built is not None
+    if not built.exists():
+        print("Building llama.cpp, once for this machine. This takes minutes.", flush=True)
+        with tempfile.TemporaryDirectory() as folder:
+            install_engine(packages, EngineStore(Path(folder)), PackageSource())
+    os.environ["LLAMA_CPP_LIB_PATH"] = str(built / "llama_cpp/lib")
+
+
+_provide_llama_cpp()  # before other conftest files import it
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -6,7 +6,8 @@ import ctypes
 import os
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from importlib.machinery import ModuleSpec, PathFinder
 
 _PR_SET_PDEATHSIG = 1
 
@@ -53,14 +54,27 @@ _DEFAULTS = {
 }
 
 
-def child_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables that a child process may see, with defaults for some."""
+def child_environment(
+    environ: Mapping[str, str], import_path: Sequence[str] = ()
+) -> dict[str, str]:
+    """Return the variables that a child process may see, with defaults for some.
+
+    The child finds modules in the folders of `import_path` first.
+    """
     inherited = {
         name: value
         for name, value in environ.items()
         if name in _INHERITED or name.startswith(_INHERITED_PREFIXES)
     }
+    if import_path:
+        searched = [*import_path, inherited.get("PYTHONPATH", "")]
+        inherited["PYTHONPATH"] = os.pathsep.join(filter(None, searched))
     return _DEFAULTS | inherited
+
+
+def find_module(name: str, import_path: Sequence[str] = ()) -> ModuleSpec | None:
+    """Return the spec of a module that a child with this `import_path` would import, or None."""
+    return PathFinder.find_spec(name, [*import_path, *sys.path])
 
 
 def die_with_parent(parent: int) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 from ingle.kernels.formats.weight_format import GGML_FORMATS
@@ -21,6 +21,7 @@ from ingle.models.gguf.gguf_header import GGUFHeader, TensorInfo
 from ingle.models.model_task import ModelTask
 from ingle.models.safetensors.model_folder import ModelFolder
 
+from ..base.child_process import find_module
 from ..base.errors import LoadFailed
 from ..base.load_spec import LoadSpec, Quantize
 from ..hardware.machine import Software
@@ -53,6 +54,11 @@ class CudaEngine(EngineDescriptor):
     fallback = "llama.cpp"
     converts_weights = True
     needs_temporary_files = True  # its libraries do, if only to find others
+    imports = ("cuda", "llama.cpp")  # the vocabulary of a GGUF file is read by llama.cpp
+
+    def is_importable(self, import_path: Sequence[str]) -> bool:
+        """Whether PyTorch is installed."""
+        return find_module("torch", import_path) is not None
 
     def describe_installation(self, software: Software) -> str:
         """Return PyTorch's version, and what it was built for."""
@@ -68,7 +74,7 @@ class CudaEngine(EngineDescriptor):
             return None
         return LoadFailed(
             "ingle's own engine needs PyTorch, which is not installed.",
-            hint="Install it with `pip install 'ingle[cuda]'`, or use a GGUF file with llama.cpp.",
+            hint="Install it with `ingle engine install cuda`, or use a GGUF file with llama.cpp.",
         )
 
     def is_ready(self, machine: CudaAvailability) -> bool:
@@ -160,7 +166,7 @@ class CudaEngine(EngineDescriptor):
         except ImportError as error:
             raise LoadFailed(
                 f"{self.title} needs packages that are not installed: {error.name} is missing.",
-                hint="Install them with `pip install 'ingle[cuda]'`, or choose the engine "
+                hint="Install them with `ingle engine install cuda`, or choose the engine "
                 "llama.cpp.",
             ) from error
         return CudaModelRunner(spec, on_progress)

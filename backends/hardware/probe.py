@@ -6,13 +6,15 @@ import json
 import os
 import subprocess
 import sys
-from importlib.metadata import Distribution, PackageNotFoundError, distribution
+from collections.abc import Sequence
+from importlib.metadata import Distribution, distributions
 from pathlib import Path
 
 import msgspec
 
 from ingle.models.json_cache import read_json_cache, write_json_cache
 
+from ..base.child_process import child_environment
 from .machine import Cpu, LlamaBuild
 
 _CHILD = (sys.executable, "-P", "-m", "ingle.backends.hardware.probe_child")
@@ -33,47 +35,54 @@ class _Kept(msgspec.Struct, frozen=True):
     probe: Probe
 
 
-def probe_machine(cpu: Cpu, keep: Path | None = None, *, anew: bool = False) -> Probe:
-    """Return the result cached in the file `keep`, unless a build or the processor has changed."""
-    stamp = _stamp(cpu)
+def probe_machine(
+    cpu: Cpu, keep: Path | None = None, *, anew: bool = False, import_path: Sequence[str] = ()
+) -> Probe:
+    """Return the result cached in the file `keep`, unless a build or the processor has changed.
+
+    llama.cpp is looked for in the folders of `import_path` first.
+    """
+    stamp = _stamp(cpu, import_path)
     kept = None if keep is None or anew else read_json_cache(keep, _Kept)
     if kept is not None and kept.stamp == stamp:
         return kept.probe
-    probe = _run(cpu)
+    probe = _run(cpu, import_path)
     if keep is not None and probe.bandwidth:
         write_json_cache(keep, _Kept(stamp, probe), folder_mode=0o700)
     return probe
 
 
-def _run(cpu: Cpu) -> Probe:
+def _run(cpu: Cpu, import_path: Sequence[str]) -> Probe:
     try:
         done = subprocess.run(
             [*_CHILD, str(cpu.compute_threads)],
             capture_output=True,
             timeout=_PATIENCE,
             cwd=os.sep,
+            env=child_environment(os.environ, import_path),
             check=False,
         )
     except (OSError, subprocess.SubprocessError) as error:
-        return _failed(f"The probe could not be run: {error}.")
+        return _failed(f"The probe could not be run: {error}.", import_path)
     if done.returncode:
         last = done.stderr.decode("utf-8", "replace").strip().splitlines()[-1:]
-        return _failed(f"Loading it ended with status {done.returncode}: {' '.join(last)}")
+        how = f"Loading it ended with status {done.returncode}: {' '.join(last)}"
+        return _failed(how, import_path)
     return msgspec.json.decode(done.stdout, type=Probe)
 
 
-def _failed(error: str) -> Probe:
-    found = _llama_distribution()
+def _failed(error: str, import_path: Sequence[str]) -> Probe:
+    found = _llama_distribution(import_path)
     if found is None:
         return Probe()
     return Probe(llama_cpp=LlamaBuild(version=found.version, error=error[:_SHOWN_ERROR]))
 
 
-def _stamp(cpu: Cpu) -> str:
+def _stamp(cpu: Cpu, import_path: Sequence[str]) -> str:
     """Return a key that changes with each installation of llama-cpp-python and with the
     processor.
     """
-    found = _llama_distribution()
+    found = _llama_distribution(import_path)
     parts: list[object] = [cpu.model, cpu.compute_threads, sys.executable]
     if found is not None:
         record = Path(str(found.locate_file(f"llama_cpp_python-{found.version}.dist-info/RECORD")))
@@ -85,8 +94,5 @@ def _stamp(cpu: Cpu) -> str:
     return json.dumps(parts)
 
 
-def _llama_distribution() -> Distribution | None:
-    try:
-        return distribution("llama-cpp-python")
-    except PackageNotFoundError:
-        return None
+def _llama_distribution(import_path: Sequence[str]) -> Distribution | None:
+    return next(iter(distributions(name="llama-cpp-python", path=[*import_path, *sys.path])), None)

@@ -86,7 +86,8 @@ def _llama_build() -> LlamaBuild | None:
         return None
     except Exception as error:  # a broken build may raise anything
         return LlamaBuild(version=version("llama-cpp-python"), error=str(error).splitlines()[0])
-    folder = Path(llama_cpp.__file__).parent / "lib"
+    named = os.environ.get("LLAMA_CPP_LIB_PATH")
+    folder = Path(named) if named else Path(llama_cpp.__file__).parent / "lib"
     return LlamaBuild(
         version=llama_cpp.__version__,
         backends=_backends(folder),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -16,19 +17,26 @@ from .read_memory import read_memory
 from .read_software import read_software
 
 
-def read_machine(models: Path, keep: Path | None = None, *, anew: bool = False) -> Machine:
+def read_machine(
+    models: Path,
+    keep: Path | None = None,
+    *,
+    anew: bool = False,
+    import_path: Sequence[str] = (),
+) -> Machine:
     """Return the machine as it is now, with the disk of the folder `models`; blocking.
 
-    Slow probes are cached in the file `keep`, and repeated with `anew`.
+    Slow probes are cached in the file `keep`, and repeated with `anew`. Engines are looked for in
+    the folders of `import_path`, and in ingle's own environment.
     """
     cpu = read_cpu()
-    probe = probe_machine(cpu, keep, anew=anew)
+    probe = probe_machine(cpu, keep, anew=anew, import_path=import_path)
     return Machine(
         cpu=with_bandwidth(cpu, probe),
         memory=read_memory(),
         gpus=read_gpus(cpu),
         disk=_disk(models),
-        software=read_software(probe.llama_cpp),
+        software=read_software(probe.llama_cpp, import_path),
     )
 
 

@@ -8,24 +8,27 @@ import platform
 import re
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, distribution, version
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
+from ..base.child_process import find_module
 from .machine import LlamaBuild, Software, TorchBuild
 from .text_files import read_text
 
 _BUILD_TOOLS = ("cmake", "nvcc", "glslc")
 
 
-def read_software(llama_cpp: LlamaBuild | None = None) -> Software:
-    """Read the system; `llama_cpp` comes from a `Probe`."""
-    root, torch, checkout = Path("/"), find_spec("torch"), ""
+def read_software(llama_cpp: LlamaBuild | None = None, import_path: Sequence[str] = ()) -> Software:
+    """Read the system; `llama_cpp` comes from a `Probe`.
+
+    PyTorch is looked for in the folders of `import_path` too.
+    """
+    root, torch, checkout = Path("/"), find_module("torch", import_path), ""
     with suppress(PackageNotFoundError):
         checkout = parse_checkout(distribution("ingle").read_text("direct_url.json") or "")
     build = None

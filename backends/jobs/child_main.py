@@ -71,7 +71,7 @@ def require_torch(what: str) -> None:
     if find_spec("torch") is None:
         raise LoadFailed(
             f"{what} needs PyTorch, which is not installed.",
-            hint="Install ingle with its extra `cuda`: pip install 'ingle[cuda]'.",
+            hint="Install it with `ingle engine install cuda`.",
         )
 
 

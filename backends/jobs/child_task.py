@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import IO, Any, Generic, TypeVar
 
 import msgspec
@@ -45,26 +45,34 @@ class ChildTask(Generic[P, R]):
             progress | result | TaskFailed
         )
 
-    def run(self, spec: msgspec.Struct, on_progress: Callable[[P], None]) -> R:
+    def run(
+        self,
+        spec: msgspec.Struct,
+        on_progress: Callable[[P], None],
+        import_path: Sequence[str] = (),
+    ) -> R:
         """Run the job; the process ends with this call in any case.
 
-        Raises `BackendError` with the reason if there is no result.
+        The packages of engines are imported from the folders of `import_path` first. Raises
+        `BackendError` with the reason if there is no result.
         """
         with (
             tempfile.TemporaryDirectory(prefix="ingle-task-") as folder,
             tempfile.TemporaryFile() as errors,
-            self._start(folder, errors) as child,
+            self._start(folder, errors, import_path) as child,
         ):
             try:
                 return self._read_messages(child, spec, on_progress, errors)
             finally:
                 child.kill()
 
-    def _start(self, folder: str, errors: IO[bytes]) -> subprocess.Popen[bytes]:
+    def _start(
+        self, folder: str, errors: IO[bytes], import_path: Sequence[str]
+    ) -> subprocess.Popen[bytes]:
         """Start the process with a temporary folder of its own."""
         # Jobs need no network, and libraries that can download models must not.
         offline = {"HF_HUB_OFFLINE": "1", "TMPDIR": folder, "TEMP": folder, "TMP": folder}
-        environment = child_environment(os.environ) | offline
+        environment = child_environment(os.environ, import_path) | offline
         return subprocess.Popen(
             [sys.executable, "-P", "-m", self._module, str(os.getpid())],
             stdin=subprocess.PIPE,

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
-from pathlib import Path
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ingle.models.errors import ModelError
@@ -22,6 +21,7 @@ from ..hardware.machine import Software
 from ..registry.cuda_availability import CudaAvailability
 from ..registry.engine_descriptor import EngineDescriptor, LoadQuery, Progress
 from ..registry.model_costs import ModelCosts
+from .library_folder import library_folder
 
 if TYPE_CHECKING:
     from ..engine.local_runner import LocalRunner
@@ -41,6 +41,11 @@ class LlamaCppEngine(EngineDescriptor):
     title = "llama.cpp"
     formats = frozenset({"gguf"})
     splits_layers = True
+    imports = ("llama.cpp",)
+
+    def is_importable(self, import_path: Sequence[str]) -> bool:
+        """Whether llama-cpp-python is installed, and its library built."""
+        return library_folder(import_path) is not None
 
     def describe_installation(self, software: Software) -> str:
         """Return its version, and the devices that it was built for."""
@@ -84,10 +89,10 @@ class LlamaCppEngine(EngineDescriptor):
 
     def drives_gpu(self, spec: LoadSpec) -> bool:
         """Return whether the installed llama.cpp has a GPU library, which any load opens."""
-        found = find_spec("llama_cpp")
-        if found is None or found.origin is None:
+        folder = library_folder(spec.import_path)
+        if folder is None:
             return False
-        names = [path.name for path in (Path(found.origin).parent / "lib").glob("*ggml-*")]
+        names = [path.name for path in folder.glob("*ggml-*")]
         return any(f"ggml-{library}" in name for name in names for library in _GPU_LIBRARIES)
 
     def open_runner(self, spec: LoadSpec, on_progress: Progress) -> LlamaModelRunner:

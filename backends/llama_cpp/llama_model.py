@@ -14,6 +14,7 @@ from llama_cpp._ctypes_extensions import load_shared_library
 from ingle.models.gguf.repeated_tokens import find_duplicate_token
 
 from ..base.errors import LoadFailed, OutOfMemory
+from .library_folder import library_folder
 from .native_log import NativeLog
 
 
@@ -166,7 +167,9 @@ def experts_pattern(blocks: int) -> str:
 
 def load_ggml_base() -> ctypes.CDLL:
     """Return the library ggml-base, which importing llama_cpp has already loaded."""
-    return load_shared_library("ggml-base", Path(llama_cpp.__file__).parent / "lib")
+    folder = library_folder()
+    assert folder is not None, "llama_cpp is imported"
+    return load_shared_library("ggml-base", folder)
 
 
 def _expert_overrides(blocks: int) -> ctypes.Array[_Override]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib.util import find_spec
 
+from ..base.child_process import find_module
 from ..hardware.machine import Gpu
 from ..hardware.nvml import describe_nvidia_gpus
 
@@ -26,9 +26,9 @@ class CudaAvailability:
     capability: tuple[int, int] = (0, 0)
 
     @classmethod
-    def find(cls) -> CudaAvailability:
-        """Look for PyTorch and ask the driver for GPUs."""
-        has_torch = find_spec("torch") is not None
+    def find(cls, import_path: Sequence[str] = ()) -> CudaAvailability:
+        """Look for PyTorch, in the folders of `import_path` too, and ask the driver for GPUs."""
+        has_torch = find_module("torch", import_path) is not None
         gpu = first_visible(describe_nvidia_gpus(str), os.environ.get("CUDA_VISIBLE_DEVICES"))
         if gpu is None or gpu.compute_capability is None or not is_capable(gpu):
             return cls(has_torch)

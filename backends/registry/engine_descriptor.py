@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -77,6 +77,12 @@ class EngineDescriptor(ABC):
     constrains_calls: bool = True
     """Whether a grammar constrains the format of tool calls."""
     needs_temporary_files: bool = False
+    imports: tuple[str, ...] = ()
+    """The engines whose packages its worker imports, its own among them."""
+
+    def is_importable(self, import_path: Sequence[str]) -> bool:
+        """Whether its packages are in a folder of `import_path` or in ingle's own environment."""
+        return True
 
     def describe_installation(self, software: Software) -> str:
         """Return the installed version, for `ingle doctor`."""

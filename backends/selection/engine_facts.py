@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,14 +32,15 @@ class EngineFacts:
     repacked: frozenset[str] = frozenset()
 
     @classmethod
-    def find(cls, keep: Path | None = None) -> EngineFacts:
+    def find(cls, keep: Path | None = None, import_path: Sequence[str] = ()) -> EngineFacts:
         """Inspect the machine; blocking. How llama.cpp was built is cached in the file `keep`.
 
+        Engines are looked for in the folders of `import_path` too.
         Without a GPU the build makes no difference and is not inspected.
         """
-        cpu, own = read_cpu(), CudaAvailability.find()
+        cpu, own = read_cpu(), CudaAvailability.find(import_path)
         gpu = loading_gpu(read_gpus(cpu), os.environ.get("CUDA_VISIBLE_DEVICES"))
-        llama = None if gpu is None else probe_machine(cpu, keep).llama_cpp
+        llama = None if gpu is None else probe_machine(cpu, keep, import_path=import_path).llama_cpp
         return cls(
             own=own,
             gpu_name="" if gpu is None else gpu.name or f"{gpu.vendor} GPU",

@@ -31,6 +31,7 @@ from ..cli.command_errors import CommandError
 from ..client.client_errors import ClientError
 from ..client.model_types import LoadedModel
 from ..client.sync_client import DaemonClient
+from ..engines.engine_paths import engine_import_path
 from ..library.model_places import model_places
 from ..settings.config import Config
 
@@ -92,7 +93,11 @@ def advise_for_machine(
     `benches` were measured here; with rates of loaded models they correct predictions. Raises
     `CommandError` and `ModelNotFound` for a `model` that cannot be rated.
     """
-    machine = read_machine(config.paths.models, config.paths.machine_facts)
+    machine = read_machine(
+        config.paths.models,
+        config.paths.machine_facts,
+        import_path=engine_import_path(config.paths),
+    )
     catalog = Catalog.load()
     store = ModelStore(config.paths.models, catalog, model_places(config, os.environ))
     candidates = list(find_candidates(store.list(), catalog))

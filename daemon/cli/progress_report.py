@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Self, TextIO
 from ..terminal.terminal_output import format_bytes, format_seconds, strip_control_characters
 
 if TYPE_CHECKING:
+    from ..client.engine_types import InstallProgress
     from ..client.model_types import DownloadProgress
 
 LINE_INTERVAL = 5.0
@@ -48,6 +49,15 @@ class ProgressReport:
             self._rewrite(progress_bar(progress, columns - 1, self._fill()))
         elif self._is_due(progress.status):
             print(progress_line(progress), file=self._stream, flush=True)
+
+    def show_install(self, progress: InstallProgress) -> None:
+        """Show the progress of the installation of an engine."""
+        text = f"{progress.title}: {progress.text()}"
+        if self._is_terminal:
+            detail = f"  {progress.detail}" if progress.detail else ""
+            self.show_step(f"{text}{detail}")
+        elif self._is_due(progress.step):
+            print(strip_control_characters(text), file=self._stream, flush=True)
 
     def show_loading(self, model: str, fraction: float | None = None) -> None:
         """Show that a model is loading; only in a terminal, where the line is erased afterwards."""

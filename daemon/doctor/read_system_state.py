@@ -19,6 +19,7 @@ from ingle.backends.hardware.read_machine import read_machine
 
 from ..client.client_errors import ClientError
 from ..client.sync_client import DaemonClient
+from ..engines.engine_paths import engine_import_path
 from ..settings.config import Config
 from ..settings.paths import FolderUnusable, Paths, UnsafeFolder
 from .system_state import (
@@ -87,7 +88,12 @@ def read_system_state(
     `error` and its hint are for settings that cannot be read, for which `config` stands in.
     """
     paths = config.paths
-    machine = read_machine(paths.models, paths.machine_facts, anew=anew)
+    machine = read_machine(
+        paths.models,
+        paths.machine_facts,
+        anew=anew,
+        import_path=engine_import_path(paths),
+    )
     own = _family(daemon.pid)
     return SystemState(
         machine=machine,

@@ -29,7 +29,7 @@ from ..model_process.model_history import CrashCounts, CrashRecord, UsageRecord
 from ..model_process.model_run import ModelRun, ModelState, still_computes
 from ..settings.config import Config
 from .keep_alive_rules import NO_RULE, KeepAliveRule, find_rule
-from .model_starter import ModelStarter
+from .model_starter import ModelStarter, PrepareEngine, leave_engine
 from .request_queue import RequestQueue
 from .retrying_backend import RetryQueue
 
@@ -67,9 +67,12 @@ class ModelRuns:
         abandon_after: float = ABANDON_SECONDS,
         allocation_times: AllocationTimes | None = None,
         hold_memory: Callable[[bool], None] = lambda held: None,
+        prepare_engine: PrepareEngine = leave_engine,
     ) -> None:
         """`hold_memory` is called with whether any model has a process, so that memory readings
         go on.
+
+        `prepare_engine` installs what a spec's engine needs.
         """
         self._config = config
         self._resolve = resolve
@@ -87,7 +90,7 @@ class ModelRuns:
             limit=MemoryNeeds(config.memory_limit, config.vram_limit),
             times=allocation_times or AllocationTimes(),
         )
-        self._starter = ModelStarter(self.allocator, create_backend, config)
+        self._starter = ModelStarter(self.allocator, create_backend, config, prepare_engine)
         self._watch = MemoryWatch(self.allocator, on_resume=self.resumed)
         self.pages = KVMapWatch(hub, self.find)
         self._closing = False

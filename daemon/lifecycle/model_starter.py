@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +19,7 @@ from ingle.backends.registry.engines import get_engine
 from ingle.models.errors import ModelError, ModelNotFound
 from ingle.models.gguf.gguf_header import GGUFHeader
 
+from ..client.engine_types import InstallProgress
 from ..error_status import describe
 
 if TYPE_CHECKING:
@@ -39,6 +40,15 @@ _LAST_WORDS = (
 )
 
 
+PrepareEngine = Callable[[LoadSpec, Callable[[InstallProgress], None]], Awaitable[LoadSpec]]
+"""Returns the spec with the folders of its engine's packages; reports what has to be installed."""
+
+
+async def leave_engine(spec: LoadSpec, on_progress: Callable[[InstallProgress], None]) -> LoadSpec:
+    """Return the spec as it is: its engine lies in ingle's own environment."""
+    return spec
+
+
 class ModelStarter:
     """Allocates memory for a run, starts its process, and retries once with less on out-of-
     memory.
@@ -49,7 +59,9 @@ class ModelStarter:
         allocator: MemoryAllocator,
         create_backend: Callable[[LoadSpec], Backend],
         config: Config,
+        prepare_engine: PrepareEngine = leave_engine,
     ) -> None:
+        self._prepare_engine = prepare_engine
         self._allocator = allocator
         self._create_backend = create_backend
         self._config = config
@@ -91,6 +103,14 @@ class ModelStarter:
     async def _start(self, run: ModelRun, spec: LoadSpec) -> ModelInfo:
         most, default = self._config.max_tokens, self._config.default_max_tokens
         spec = msgspec.structs.replace(spec, max_tokens=most, default_max_tokens=default)
+        reason = run.reason
+
+        def waits(progress: InstallProgress) -> None:
+            run.set_reason(_waiting_for(progress))
+            run.progressed(0.0)
+
+        spec = await self._prepare_engine(spec, waits)
+        run.set_reason(reason)
         run.backend = self._create_backend(spec)
         try:
             return await run.backend.start(run.progressed)
@@ -102,6 +122,12 @@ class ModelStarter:
                 f"The file of '{run.model.name}' was removed while it was loading: {path}.",
                 hint="Pull the model again.",
             ) from error
+
+
+def _waiting_for(progress: InstallProgress) -> str:
+    """Return why a model is not loaded yet, as a sentence."""
+    share = f" ({progress.done / progress.total:.0%})" if progress.total else ""
+    return f"{progress.title} is being installed first: {progress.step}{share}."
 
 
 @dataclass(frozen=True)

@@ -85,7 +85,7 @@ class ModelLoadPlanner:
     ) -> None:
         """`resolve` finds draft models by name, `find_draft` finds one for a model.
 
-        `find_facts` describes the machine's engines; called once.
+        `find_facts` describes the machine's engines; called again if they change.
         """
         self._find_draft = find_draft
         self._config = config
@@ -99,7 +99,15 @@ class ModelLoadPlanner:
             return self._find_facts()
         from ingle.backends.selection.engine_facts import EngineFacts
 
-        return EngineFacts.find(self._config.paths.machine_facts)
+        from ..engines.engine_paths import engine_import_path
+
+        return EngineFacts.find(
+            self._config.paths.machine_facts, engine_import_path(self._config.paths)
+        )
+
+    def forget_facts(self) -> None:
+        """Find the engines anew at the next call: one was installed or removed."""
+        self.__dict__.pop("facts", None)
 
     def __call__(
         self, model: StoredModel, options: LoadOptions, *, available: MemoryNeeds

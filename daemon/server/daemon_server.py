@@ -259,6 +259,7 @@ async def _drain(
     await closing
     await services.generations.close()
     await services.pulls.close()
+    await services.engines.close()
     services.router.close()
     gauges.close()
     services.hub.close()

@@ -21,6 +21,7 @@ from ..protocols.llama_cpp.texts_api import LlamaCppEmbeddingsApi, TokenizeApi
 from ..protocols.lm_studio.lm_studio_api import LMStudioCompletionsApi, LMStudioModelsApi
 from ..protocols.monitoring_api import HealthApi, MetricsApi
 from ..protocols.native.daemon_api import DaemonApi
+from ..protocols.native.engines_api import EnginesApi
 from ..protocols.native.forget_api import ForgetApi
 from ..protocols.native.generations_api import GenerationsApi
 from ..protocols.native.models_api import NativeModelsApi
@@ -71,6 +72,7 @@ def route_table(services: Services) -> list[RouteSpec]:
         LlamaCppEmbeddingsApi(services),
         DaemonApi(services),
         NativeModelsApi(services),
+        EnginesApi(services),
         GenerationsApi(services),
         ForgetApi(services),
         SamplingApi(),

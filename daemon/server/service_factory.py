@@ -8,12 +8,15 @@ from functools import partial
 
 from ingle.backends.base.backend import Backend, stream_events
 from ingle.backends.base.load_spec import LoadSpec
+from ingle.backends.packages.engine_store import EngineStore
+from ingle.backends.packages.package_source import PackageSource
 from ingle.models.catalog import Catalog
 from ingle.models.metadata.stored_model import StoredModel
 from ingle.models.store.model_copies import ModelCopier
 from ingle.models.store.model_store import ModelStore
 
 from ..batches.batch_manager import BatchManager
+from ..engines.engine_installs import EngineInstalls
 from ..event_hub import EventHub
 from ..generations.generation_registry import GenerationRegistry
 from ..library.aliases import AliasTable
@@ -73,6 +76,7 @@ def build_services(
     planner = (
         prepare if isinstance(prepare, ModelLoadPlanner) else ModelLoadPlanner(config, resolve)
     )
+    engines = _engines(config, hub, on_change=planner.forget_facts)
     manager = ModelManager(
         config,
         resolve=resolve,
@@ -81,6 +85,7 @@ def build_services(
         hub=hub,
         memory=memory,
         hold_memory=memory.hold,
+        prepare_engine=engines.prepare,
     )
     router.find_judge = partial(_loaded_judge, manager)
     return Services(
@@ -95,7 +100,11 @@ def build_services(
         batches=BatchManager(
             config.paths.state, at_once=config.slots + min(config.slots, config.max_queue)
         ),
-        pulls=PullManager(pull or store.pull, catalog.canonical_name, hub),
+        # While a model downloads, there is time to build the engine that runs it.
+        pulls=PullManager(
+            pull or store.pull, catalog.canonical_name, hub, on_start=engines.begin_default
+        ),
+        engines=engines,
         hub=hub,
         prepare=prepare,
         planner=planner,
@@ -117,8 +126,17 @@ def _open_store(config: Config, catalog: Catalog) -> ModelStore:
         config.paths.models,
         catalog,
         model_places(config, os.environ),
-        offline=config.offline or os.environ.get("HF_HUB_OFFLINE", "").upper() in _YES,
+        offline=_is_offline(config),
     )
+
+
+def _engines(config: Config, hub: EventHub, on_change: Callable[[], None]) -> EngineInstalls:
+    source = PackageSource(config.engine_index, offline=_is_offline(config))
+    return EngineInstalls(EngineStore(config.paths.engines), source, hub, on_change=on_change)
+
+
+def _is_offline(config: Config) -> bool:
+    return config.offline or os.environ.get("HF_HUB_OFFLINE", "").upper() in _YES
 
 
 def _router(config: Config, egress: EgressGateway) -> Router:

@@ -47,6 +47,7 @@ class Config:
     max_queue: int = 64
     threads: int = 0
     engine: str = "auto"
+    engine_index: str = ""
     quantize: Literal["none", "nf4"] = "none"
     gpu_layers: int = -1
     kv_type: Literal["f32", "f16", "bf16", "q8_0", "q4_0"] = "f16"

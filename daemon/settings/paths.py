@@ -78,6 +78,8 @@ class Paths:
         """The egress ledger, one file per month."""
         self.benches = state / "benches"
         """The last `ingle bench` report of each model."""
+        self.engines = models.parent / "engines"
+        """The packages of installed engines."""
         self.chats = models.parent / "chats"
         """The history of the terminal chat."""
         self.ledger_head = models.parent / "ledger-head.json"

@@ -305,6 +305,7 @@ PARSERS: Mapping[str, Parser] = {
     "max_queue": _integer(0, 100_000),
     "threads": _integer(0, 1024),
     "engine": lambda value, textual: _choice(engine_choices())(value, textual),
+    "engine_index": _optional_text,
     "quantize": _choice(QUANTIZE),
     "gpu_layers": _integer(-1, 10_000),
     "kv_type": _choice(tuple(KVType)),

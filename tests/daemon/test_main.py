@@ -58,6 +58,7 @@ daemon:
   service   install the daemon as a service of the system, or remove it
 
 machine:
+  engine    install what runs models: for this machine's GPU, or the processor
   doctor    check this machine and the installation, and suggest repairs
   advise    recommend a model and settings for this machine
 

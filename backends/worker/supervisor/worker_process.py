@@ -168,7 +168,7 @@ class WorkerProcess:
             "ingle.backends.worker",
             str(os.getpid()),
             cwd=tempfile.gettempdir(),
-            env=child_environment(os.environ),
+            env=child_environment(os.environ, self.spec.import_path),
             # Ctrl-C in the daemon's terminal is the daemon's to handle: it lets answers finish.
             start_new_session=True,
             # The same on Windows, where it also keeps a console window from opening.

@@ -21,6 +21,7 @@ from ...terminal.unsafe_characters import EscapeFilter
 from ..command_errors import CommandError, UsageError
 from ..command_parser import CommandParser, given
 from ..daemon_launcher import ensure_daemon
+from ..engine_installation import follow_engines, offer_engine
 from ..model_reference import matching_entry, sendable_reference
 from ..models.load import LOAD_OPTIONS, add_load_options, load_model, print_warnings
 from ..models.pull import pull
@@ -61,6 +62,7 @@ def ask(model: str | None, words: str) -> int:
 def _answer(options: Namespace, config: Config, model: str | None, prompt: str) -> int:
     _end_on_signals()
     client = ensure_daemon(config)
+    offer_engine(client)
     request = _request(options, sendable_reference(model or config.default_model), prompt)
     load = given(options, *LOAD_OPTIONS)
     writer = OutputWriter(silent=options.json)
@@ -291,12 +293,15 @@ def _follow(
     from ...client.sync_client import read_event
 
     pieces: list[str] = []
-    reasoning = 0
+    reasoning, loads = 0, False
     route: RouteTaken | None = None
     with ProgressReport() as report:
         for event in client.events("GET", f"{path}/events"):
             if event.event == "loading":
                 loading = read_event(event, LoadingEvent)
+                if not loads:
+                    loads = True
+                    follow_engines(client)
                 report.show_loading(loading.model, loading.fraction)
             elif event.event == "reasoning":
                 reasoning += read_event(event, DeltaEvent).tokens

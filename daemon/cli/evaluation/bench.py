@@ -168,7 +168,13 @@ def _measure(
 def _machine(config: Config) -> dict[str, str]:
     from ingle.backends.hardware.read_machine import read_machine
 
-    found = read_machine(config.paths.models, config.paths.machine_facts)
+    from ...engines.engine_paths import engine_import_path
+
+    found = read_machine(
+        config.paths.models,
+        config.paths.machine_facts,
+        import_path=engine_import_path(config.paths),
+    )
     load = f"{os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else ""
     return {
         "cpu": found.cpu.model,

@@ -17,6 +17,7 @@ from ...terminal.unsafe_characters import with_colours_only
 from ..chat.chats import open_chats
 from ..command_errors import CommandError, UsageError
 from ..command_parser import CommandParser
+from ..engine_installation import required_import_path
 from ..models.pull import find_model_path
 from ..progress_report import ProgressReport
 from ..text_file import read_text_file
@@ -65,8 +66,9 @@ def main(arguments: Sequence[str]) -> int:
         prompts=[[ChatMessage(**turn) for turn in turns] for turns in prompts],
         tokens=options.tokens,
     )
+    import_path = required_import_path("llama.cpp")
     with ProgressReport() as progress:
-        report = run_evaluation(spec, lambda step: _show(progress, step))
+        report = run_evaluation(spec, lambda step: _show(progress, step), import_path)
     if options.json:
         from msgspec.structs import asdict
 

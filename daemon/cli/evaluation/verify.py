@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...terminal.terminal_output import format_seconds, format_table, print_json, print_text
 from ..command_parser import CommandParser
+from ..engine_installation import required_import_path
 from ..models.pull import find_model_path
 from ..progress_report import ProgressReport
 from ..text_file import read_text_file
@@ -42,8 +43,9 @@ def main(arguments: Sequence[str]) -> int:
         tokens=options.tokens,
         against=ReferenceEngine(options.against) if options.against else None,
     )
+    import_path = required_import_path("cuda", "llama.cpp")
     with ProgressReport() as progress:
-        report = run_verification(spec, lambda step: _show(progress, name, step))
+        report = run_verification(spec, lambda step: _show(progress, name, step), import_path)
     if options.json:
         print_json(_as_json(name, path, report))
     else:

@@ -17,6 +17,7 @@ from ...terminal.terminal_output import (
 )
 from ..command_errors import CommandError, UsageError
 from ..command_parser import CommandParser
+from ..engine_installation import required_import_path
 from ..progress_report import ProgressReport
 from .pull import find_model_path
 
@@ -59,10 +60,11 @@ def main(arguments: Sequence[str]) -> int:
         overwrite=options.force,
         threads=options.threads,
     )
+    import_path = required_import_path("llama.cpp")
     with ProgressReport() as progress:
         view = _ProgressView(progress, f"{Path(name).name} to {target}")
-        report = run_quantization(spec, view.show)
-        verified = None if options.no_verify else _verify(output, progress)
+        report = run_quantization(spec, view.show, import_path)
+        verified = None if options.no_verify else _verify(output, progress, import_path)
     if options.json:
         from msgspec.structs import asdict
 
@@ -146,18 +148,19 @@ class _ProgressView:
         self._report.show_step(f"{self._title}: {step}")
 
 
-def _verify(path: Path, progress: ProgressReport) -> VerificationReport | None:
+def _verify(
+    path: Path, progress: ProgressReport, import_path: Sequence[str]
+) -> VerificationReport | None:
     """Compare both engines on the new file; None if ingle's own is not installed or does not
     support it.
     """
-    from importlib.util import find_spec
-
+    from ingle.backends.base.child_process import find_module
     from ingle.backends.base.errors import BackendError
     from ingle.backends.jobs.verification.messages import VerificationSpec
     from ingle.backends.jobs.verification.scored_text import default_text
     from ingle.backends.jobs.verification.verifier import run_verification
 
-    if find_spec("torch") is None:
+    if find_module("torch", import_path) is None:
         return None
     spec = VerificationSpec(path=str(path), text=default_text(), tokens=_VERIFIED_TOKENS)
     try:
@@ -166,6 +169,7 @@ def _verify(path: Path, progress: ProgressReport) -> VerificationReport | None:
             lambda step: progress.show_step(
                 f"comparing the engines: {step.compared} of {step.total or _VERIFIED_TOKENS} tokens"
             ),
+            import_path,
         )
     except BackendError as error:
         if error.code in ("unsupported_model", "out_of_memory"):

@@ -14,6 +14,7 @@ from starlette.responses import Response
 from ingle.models.metadata.stored_model import StoredModel
 
 from ...client.daemon_types import GaugesEvent, PagesEvent, ShuttingDownNotice, Status
+from ...client.engine_types import InstallProgress
 from ...client.model_types import DownloadProgress, LoadedModel
 from ...doctor.diagnose import DoctorReport, diagnose
 from ...doctor.system_state import DaemonState
@@ -26,7 +27,13 @@ from ..services_api import ServicesApi
 from .native_api import NATIVE_STREAM, native_route
 
 HUB_EVENTS = StreamSpec(
-    {"gauges": GaugesEvent, "model": LoadedModel, "pull": DownloadProgress, "pages": PagesEvent}
+    {
+        "gauges": GaugesEvent,
+        "model": LoadedModel,
+        "pull": DownloadProgress,
+        "engine": InstallProgress,
+        "pages": PagesEvent,
+    }
 )
 PAGES_PARAMETER = Parameter("pages", "query", str, "Also send the KV cache pages of this model.")
 DEVICES_TIMEOUT = 2.0
@@ -68,7 +75,7 @@ class DaemonApi(ServicesApi):
         errors=(404, 422),
     )
     async def events(self, request: Request) -> Response:
-        """Changes of gauges, models, downloads and KV cache pages, as they happen."""
+        """Changes of gauges, models, downloads, installations and KV pages, as they happen."""
         reference = request.query_params.get("pages")
         model = None
         if reference is not None:

@@ -32,6 +32,19 @@ class ModelRequest(msgspec.Struct, frozen=True):
     model: Reference
 
 
+class EngineRequest(msgspec.Struct, frozen=True):
+    """Names an engine of `GET /ingle/v1/engines`."""
+
+    engine: Reference
+
+
+class InstallRequest(msgspec.Struct, frozen=True):
+    """`source` is an index, or a folder of wheels, in place of the setting `engine_index`."""
+
+    engine: Reference
+    source: Reference | None = None
+
+
 class AddRequest(msgspec.Struct, frozen=True):
     """A file or folder on this machine, as an absolute path, and a name for it."""
 

@@ -21,6 +21,7 @@ import pytest
 
 from ingle.daemon.client.answer import Answer
 from ingle.daemon.client.daemon_types import DeviceGauges, Status
+from ingle.daemon.client.engine_types import EngineEntry
 from ingle.daemon.client.generation_types import FinishedEvent
 from ingle.daemon.client.model_types import LoadedModel, ModelEntries, ModelEntry, Removed
 from ingle.daemon.client.routing_types import RoutingRoute, RoutingState
@@ -96,6 +97,9 @@ class FakeDaemon:
         self.warnings: list[str] = []
         self.missing: set[str] = set()
         self.routes: list[Json] = []
+        self.engines: list[Json] = []
+        self.engine_offer: Json | None = None
+        self.installation: list[Step] = []
         self.failure: tuple[int, Json] | None = None
         self.requests: list[tuple[str, str, Json | None]] = []
         self.cancelled = threading.Event()
@@ -177,6 +181,11 @@ class Handler(BaseHTTPRequestHandler):
             case "routing":
                 routes = [encode_complete(RoutingRoute, **route) for route in daemon.routes]
                 self._json(200, encode_complete(RoutingState, routes=routes))
+            case "engines" | "engines/decline":
+                engines = [encode_complete(EngineEntry, **engine) for engine in daemon.engines]
+                self._json(200, {"engines": engines, "offer": daemon.engine_offer})
+            case "engines/install":
+                self._stream(daemon, daemon.installation)
             case "pull":
                 self._stream(daemon, daemon.pull)
                 daemon.missing.clear()

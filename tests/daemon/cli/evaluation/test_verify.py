@@ -63,8 +63,11 @@ def verified(
         specs: list[VerificationSpec] = []
 
         def run(
-            spec: VerificationSpec, on_progress: Callable[[VerificationProgress], None]
+            spec: VerificationSpec,
+            on_progress: Callable[[VerificationProgress], None],
+            import_path: list[str],
         ) -> VerificationReport:
+            assert import_path == []  # both engines are in ingle's own environment
             specs.append(spec)
             on_progress(VerificationProgress(compared=1, total=2))
             return result

@@ -1,0 +1,100 @@
+"""Which engine a machine would profit from: decided from its GPUs, driver and build tools."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Sequence
+
+from ingle.backends.cuda.kernel_coverage import OLDEST_GPU
+from ingle.backends.hardware.machine import Gpu
+from ingle.backends.packages.engine_packages import EnginePackages, all_engine_packages
+
+from ..client.engine_types import EngineOffer
+
+_CUDA_MAJOR = 13
+"""The CUDA version of the pinned PyTorch: a driver runs builds for its own major version."""
+_OLDEST_DRIVER = "580"
+_READ_OUT = "AEFHILMNORSX"
+"""Letters whose names begin with a vowel."""
+
+
+def why_useless(packages: EnginePackages, gpus: Sequence[Gpu]) -> str:
+    """Return why the packages would change nothing on a machine with these GPUs, as a sentence.
+
+    "" if they would. A GPU with memory of its own, or a Mac's, decodes faster than the processor;
+    other integrated ones share its memory and do not.
+    """
+    nvidia = [gpu for gpu in gpus if gpu.vendor == "nvidia"]
+    if packages.name == "cuda":
+        return _why_not_cuda(nvidia)
+    if packages.name == "llama.cpp-cuda":
+        return "" if nvidia else "There is no NVIDIA GPU."
+    if packages.name == "llama.cpp-vulkan":
+        discrete = [gpu for gpu in gpus if not gpu.unified]
+        return "" if discrete else "There is no GPU with memory of its own."
+    return ""
+
+
+def choose_offer(
+    gpus: Sequence[Gpu], tools: Collection[str], ready: Collection[str], *, has_index: bool
+) -> EngineOffer | None:
+    """Return the packages to offer, None if what is there already is the best for the machine.
+
+    `tools` are the build tools on the path, `ready` the names of installed packages. With
+    `has_index` an index may have wheels of what would otherwise be compiled.
+    """
+    for packages in all_engine_packages().values():
+        if packages.unasked or why_useless(packages, gpus):
+            continue
+        if packages.name in ready:
+            return None
+        if packages.build and packages.tool not in tools and not has_index:
+            continue
+        return EngineOffer(
+            name=packages.name,
+            question=f"This machine has {describe_gpus(gpus)}. {_request(packages)}",
+            download_bytes=packages.download_bytes,
+        )
+    return None
+
+
+def describe_gpus(gpus: Sequence[Gpu]) -> str:
+    """Return the GPUs as a noun phrase, such as "an RTX 4090 with 24 GB"."""
+    own = [gpu for gpu in gpus if not gpu.unified] or list(gpus)
+    first = own[0]
+    name = re.sub(r"^(NVIDIA )?(GeForce )?|( Laptop)? GPU$", "", first.name).strip() or "GPU"
+    memory = f" with {round(first.memory_total / 2**30)} GB" if first.memory_total else ""
+    same = sum(gpu.name == first.name for gpu in own)
+    if same > 1:
+        number = {2: "two", 3: "three", 4: "four"}.get(same, str(same))
+        return f"{number} {name}{memory}{' each' if memory else ''}"
+    read_out = name[:2].isupper() or name[1:2].isdigit()
+    article = "an" if name[:1] in (_READ_OUT if read_out else "AEIOU") else "a"
+    return f"{article} {name}{memory}"
+
+
+def _why_not_cuda(nvidia: Sequence[Gpu]) -> str:
+    if not nvidia:
+        return "There is no NVIDIA GPU."
+    gpu = nvidia[0]
+    if gpu.compute_capability is None:
+        return (
+            f"NVIDIA's driver does not answer for the {gpu.name}; `ingle doctor` says what to do."
+        )
+    if gpu.compute_capability < OLDEST_GPU:
+        return f"The {gpu.name} is older than the RTX 30 series, with which its kernels begin."
+    major = gpu.cuda.partition(".")[0]
+    if major.isdecimal() and int(major) < _CUDA_MAJOR:
+        return (
+            f"NVIDIA's driver {gpu.driver} is too old: it needs {_OLDEST_DRIVER} or newer. "
+            "`ingle doctor` says how to install one."
+        )
+    return ""
+
+
+def _request(packages: EnginePackages) -> str:
+    size = packages.download_bytes
+    text = f"{size / 1e9:.1f} GB" if size >= 10**9 else f"{size / 1e6:.0f} MB"
+    if packages.build:
+        return f"Build {packages.title} ({text} to download, then some minutes of compiling)?"
+    return f"Fetch the engine for it ({text})?"
