@@ -14,6 +14,7 @@ import h11
 import msgspec
 
 from .client_errors import ConnectionLost, DaemonError, DaemonUnreachable
+from .engine_types import EngineEntries, EngineEntry, InstallProgress
 from .error_types import read_error
 from .generation_types import PromptTokenCounts
 from .model_types import DownloadProgress, LoadedModel, ModelEntries, ModelEntry, Unloaded
@@ -95,6 +96,27 @@ class AsyncDaemonClient:
                 elif event.event in ("done", "error"):
                     return self.decode_event(event, ModelEntry)
         raise ConnectionLost("The daemon ended the download's stream too early.")
+
+    async def engines(self) -> EngineEntries:
+        """Return the engines of this machine, and the one to offer."""
+        return await self.request(EngineEntries, "GET", "/ingle/v1/engines")
+
+    async def install_engine(
+        self, name: str, on_progress: Callable[[InstallProgress], None]
+    ) -> EngineEntry:
+        """Install an engine, or join its installation, which goes on if this is cancelled."""
+        stream = self.events("/ingle/v1/engines/install", method="POST", body={"engine": name})
+        async with aclosing(stream) as events:
+            async for event in events:
+                if event.event == "progress":
+                    on_progress(self.decode_event(event, InstallProgress))
+                elif event.event in ("done", "error"):
+                    return self.decode_event(event, EngineEntry)
+        raise ConnectionLost("The daemon ended the installation's stream too early.")
+
+    async def decline_engine(self, name: str) -> None:
+        """Have an engine not offered again."""
+        await self.request_json("POST", "/ingle/v1/engines/decline", {"engine": name})
 
     async def count_tokens(self, body: Mapping[str, object], **options: Any) -> PromptTokenCounts:
         """Return the number of tokens of a conversation, message by message."""

@@ -142,6 +142,11 @@ class FakeDaemon:
         self.pull_done: list[str] = []
         self.pages = page_map()
         self.pulls: list[Json] = []
+        self.engines: list[Json] = []
+        self.engines_gate = asyncio.Event()
+        self.engines_gate.set()
+        self.engine_offer: Json | None = None
+        self.installation: Json = {}
         self.status: Json | None = None
         self.doctor: Json = {"findings": [], "fine": []}
         self.routing: Json = {"enabled": False, "providers": [], "routes": []}
@@ -239,6 +244,9 @@ class FakeDaemon:
             (r"POST /ingle/v1/load", self._load),
             (r"POST /ingle/v1/unload", self._unload),
             (r"DELETE /ingle/v1/models/(.+)", self._remove),
+            (r"GET /ingle/v1/engines", self._engines),
+            (r"POST /ingle/v1/engines/decline", self._engines),
+            (r"POST /ingle/v1/engines/install", self._install),
             (r"POST /ingle/v1/pull", self._pull),
             (r"POST /ingle/v1/pull/cancel", self._cancel_pull),
             (r"POST /ingle/v1/generations", self._generate),
@@ -324,6 +332,20 @@ class FakeDaemon:
                 await request.event(*await queue.get())
         finally:
             self._subscribers.remove(queue)
+
+    async def _engines(self, request: Request) -> None:
+        await self.engines_gate.wait()
+        await request.answer({"engines": self.engines, "offer": self.engine_offer})
+
+    async def _install(self, request: Request) -> None:
+        await request.start_stream()
+        await request.event("progress", self.installation)
+        await self.pull_gate.wait()
+        if self.pull_error is not None:
+            await request.event("error", {"error": self.pull_error})
+        else:
+            await request.event("done", self.engines[0])
+        await request.end()
 
     async def _pull(self, request: Request) -> None:
         asked: str = request.body["model"]

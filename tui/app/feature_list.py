@@ -11,6 +11,7 @@ from ..features.context.gauges_feature import GaugesFeature
 from ..features.feature import Feature
 from ..features.history_feature import HistoryFeature
 from ..features.models.compare_feature import CompareFeature
+from ..features.models.engines_feature import EnginesFeature
 from ..features.models.pulls_feature import PullsFeature
 from ..features.privacy_feature import PrivacyFeature
 from ..features.program_feature import ProgramFeature
@@ -25,6 +26,7 @@ FEATURES: tuple[type[Feature], ...] = (
     CompactionFeature,
     FindFeature,
     CompareFeature,
+    EnginesFeature,
     GaugesFeature,
     PrivacyFeature,
     ProgramFeature,

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ingle.daemon.client.client_errors import ClientError, DaemonUnreachable
+from ingle.daemon.client.engine_types import InstallProgress
 from ingle.daemon.client.model_types import DownloadProgress, ModelEntry
 
 from ..text import number_format
@@ -75,6 +76,28 @@ class PlainModels:
             self._session.output.error(f"{model.name} is missing.", f"`ingle pull {model.name}`.")
             return False
         return self._session.reader.confirm("Download it?") and await self.pull(model.name)
+
+    async def offer_engine(self) -> None:
+        """Offer the engine that this machine lacks; a refusal is remembered."""
+        session = self._session
+        if not session.reader.is_person:
+            return
+        try:
+            offer = (await session.client.engines()).offer
+            if offer is None:
+                return
+            if session.reader.confirm(offer.question):
+                session.output.line("Fetching it. Ctrl+C leaves that to the daemon.")
+                entry = await session.client.install_engine(offer.name, self._show_install)
+                session.output.line(f"{entry.title} is installed.")
+            else:
+                await session.client.decline_engine(offer.name)
+                session.output.line(f"`ingle engine install {offer.name}` fetches it later.")
+        except ClientError as error:
+            session.output.error(error.message, error.hint)
+
+    def _show_install(self, progress: InstallProgress) -> None:
+        self._session.output.news(f"{progress.title}: {progress.text()}.")
 
     async def pull(self, name: str) -> bool:
         """Download a model; return True. Raises `ClientError`."""

@@ -175,6 +175,7 @@ class PlainSession:
             if route.kind != "local":
                 where = f"which {route.promise}."
             self.output.line(f"{kind} with {name}, {where}")
+            await self.models.offer_engine()
             await self.read_history()
         self.output.line("/help lists the commands. Ctrl+C stops an answer. Ctrl+D leaves.")
 

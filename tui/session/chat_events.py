@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from textual.message import Message
 
 from ingle.daemon.client.daemon_types import GaugesEvent, PagesEvent
+from ingle.daemon.client.engine_types import InstallProgress
 from ingle.daemon.client.model_types import DownloadProgress, LoadedModel, ModelEntry
 
-Report = LoadedModel | GaugesEvent | PagesEvent | DownloadProgress
-"""A model's process, the figures of the daemon, the pages of a KV cache, or a download."""
+Report = LoadedModel | GaugesEvent | PagesEvent | DownloadProgress | InstallProgress
+"""A model's process, the figures of the daemon, the pages of a KV cache, a download, or the
+installation of an engine."""
 ENDED = frozenset({"done", "failed"})
-"""The states of a download that is over."""
+"""The states of a download or an installation that is over."""
 
 
 @dataclass

@@ -13,6 +13,7 @@ from textual.message import Message
 from ingle.daemon.client.async_client import AsyncDaemonClient
 from ingle.daemon.client.client_errors import ClientError, DaemonUnreachable
 from ingle.daemon.client.daemon_types import GaugesEvent, PagesEvent
+from ingle.daemon.client.engine_types import InstallProgress
 from ingle.daemon.client.model_types import DownloadProgress, LoadedModel
 from ingle.daemon.client.sse_parser import ServerSentEvent
 
@@ -24,6 +25,7 @@ REPORTS: dict[str, type[Report]] = {
     "gauges": GaugesEvent,
     "pages": PagesEvent,
     "pull": DownloadProgress,
+    "engine": InstallProgress,
 }
 RETRY_SECONDS = 5.0
 """Interval in seconds at which a lost daemon is polled."""

@@ -1,4 +1,4 @@
-"""`PullBar`: the progress of a download."""
+"""`PullBar`: the progress of a download, and of the installation of an engine."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from textual.content import Content
 from textual.reactive import reactive
 from textual.widget import Widget
 
+from ingle.daemon.client.engine_types import InstallProgress
 from ingle.daemon.client.model_types import DownloadProgress
 
 from ..text import number_format
@@ -16,30 +17,43 @@ WORDS = {"resolving": "looking for it", "verifying": "checking that it arrived w
 
 
 class PullBar(Widget):
-    """One line above the composer, hidden without downloads; `others` counts further ones."""
+    """One line above the composer, hidden without either; `others` counts further downloads."""
 
     progress: reactive[DownloadProgress | None] = reactive[DownloadProgress | None](None)
     others: reactive[int] = reactive(0)
+    install: reactive[InstallProgress | None] = reactive[InstallProgress | None](None)
 
-    def watch_progress(self, progress: DownloadProgress | None) -> None:
+    def watch_progress(self) -> None:
         """Show only while there is a value."""
-        self.display = progress is not None
+        self.display = self.progress is not None or self.install is not None
+
+    watch_install = watch_progress
 
     async def on_click(self) -> None:
         """Ask whether to stop the download."""
         await self.run_action("screen.command('pull')")
 
     def render(self) -> RenderResult:
-        progress = self.progress
+        progress, install = self.progress, self.install
         if progress is None:
-            return Content("")
+            return Content("") if install is None else self._render_install(install)
         more = f"  and {self.others} more" if self.others else ""
         name = Content.assemble(("↓ ", "$primary"), clean(progress.model), (more, "$muted"), "  ")
-        facts = Content(self._facts(progress)).stylize("$muted")
+        beside = "" if install is None else f" · {clean(install.title)}: {install.text()}"
+        facts = Content(self._facts(progress) + beside).stylize("$muted")
         room = self.size.width - name.cell_length - facts.cell_length - 2
         if not progress.total or room < 8 or progress.status != "downloading":
             return Content.assemble(name, facts).truncate(self.size.width, ellipsis=True)
         full, empty = number_format.bar(progress.received / progress.total, min(40, room))
+        return Content.assemble(name, (full, "$primary"), (empty, "$edge"), "  ", facts)
+
+    def _render_install(self, install: InstallProgress) -> Content:
+        name = Content.assemble(("↓ ", "$primary"), clean(install.title), "  ")
+        facts = Content(clean(install.text())).stylize("$muted")
+        room = self.size.width - name.cell_length - facts.cell_length - 2
+        if not install.total or room < 8:
+            return Content.assemble(name, facts).truncate(self.size.width, ellipsis=True)
+        full, empty = number_format.bar(install.done / install.total, min(40, room))
         return Content.assemble(name, (full, "$primary"), (empty, "$edge"), "  ", facts)
 
     def _facts(self, progress: DownloadProgress) -> str:
