@@ -124,12 +124,18 @@ class SearchScreen(ModalScreen[SearchHit | None]):
         except SearchSuperseded:
             return
         except HistoryError as error:
-            self._show([], text, error.message)
+            if self._is_open:
+                self._show([], text, error.message)
             return
-        if text == self.query_one(Input).value:
+        if self._is_open and text == self.query_one(Input).value:
             count = f"{len(hits)}{'+' if len(hits) == LIMIT else ''}"
             found = "1 hit" if len(hits) == 1 else f"{count} hits"
             self._show(hits, text, found if hits else "Nothing found.")
+
+    @property
+    def _is_open(self) -> bool:
+        """Whether the widgets are still there: the user may choose while a thread searches."""
+        return bool(self.query("#preview"))
 
     def _show(self, hits: list[SearchHit], text: str, found: str) -> None:
         self._hits = hits
@@ -154,6 +160,8 @@ class SearchScreen(ModalScreen[SearchHit | None]):
         try:
             text = await asyncio.to_thread(self._store.message_text, hit.message)
         except HistoryError:
+            return
+        if not self._is_open:
             return
         maker = SnippetMaker(parse_query(self._shown_for).terms)
         self.query_one("#preview", Static).update(preview(maker, text))
