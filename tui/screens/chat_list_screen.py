@@ -170,10 +170,14 @@ class ChatListScreen(ModalScreen[str | None]):
 
     async def _read(self, highlight: str | None) -> None:
         try:
-            self._chats = await asyncio.to_thread(self._store.recent, READ)
+            chats = await asyncio.to_thread(self._store.recent, READ)
         except HistoryError as error:
-            self.query_one("#folder", Static).update(Content(error.message))
+            for line in self.query("#folder").results(Static):
+                line.update(Content(error.message))
             return
+        if not self.query("#folder"):
+            return  # the screen was left meanwhile
+        self._chats = chats
         self._words = {chat.id: searched_words(chat) for chat in self._chats}
         folders = {chat.folder for chat in self._chats if chat.folder}
         self._folders = sorted(folders, key=str.casefold)
