@@ -38,12 +38,13 @@ _AARCH64 = 0xC00000B7
 
 # The number of a call on either, from asm/unistd_64.h and asm-generic/unistd.h.
 _COLUMNS = {_X86_64: 0, _AARCH64: 1}
-_SOCKET, _CONNECT = (41, 198), (42, 203)
+_SOCKET = (41, 198)
+# Denied unless GPU drivers need them: libcuda's `cuInit` binds an abstract Unix socket called
+# "cuda-uvmfd-<namespace>-<pid>", over which processes of one user pass descriptors, and listens.
+_LOCAL = ((42, 203), (49, 200), (50, 201))  # connect, bind, listen
 # Calls that a worker never needs.
 _DENIED: Mapping[str, tuple[int, int]] = MappingProxyType(
     {
-        "bind": (49, 200),
-        "listen": (50, 201),
         "accept": (43, 202),
         "accept4": (288, 242),
         # Sockets made through io_uring bypass seccomp.
@@ -100,8 +101,9 @@ class _Program(ctypes.Structure):
 def forbid_network(*, local_sockets: bool) -> bool:
     """Block the network and other processes for this process and its children.
 
-    Local sockets (Unix, netlink) stay with `local_sockets`: GPU drivers use them. Denied calls fail
-    with EACCES. Returns False if the system has no such filters. Call it before threads start.
+    Local sockets (Unix, netlink) stay with `local_sockets`, since GPU drivers use them, but they
+    accept no connection. Denied calls fail with EACCES. Returns False if the system has no such
+    filters. Call it before threads start.
     """
     known = {"x86_64": _X86_64, "AMD64": _X86_64, "aarch64": _AARCH64, "arm64": _AARCH64}
     architecture = known.get(platform.machine())
@@ -137,7 +139,7 @@ def filter_program(architecture: int, *, local_sockets: bool) -> bytes:
         code += [_step(_IF_AT_LEAST, _X32, 0, 1), _step(_RETURN, _DENY)]
     denied = sorted(numbers[column] for numbers in _DENIED.values())
     if not local_sockets:
-        denied.append(_CONNECT[column])
+        denied += [numbers[column] for numbers in _LOCAL]
     for number in denied:
         code += [_step(_IF_EQUAL, number, 0, 1), _step(_RETURN, _DENY)]
     families = [int(socket.AF_UNIX), *([_NETLINK] if local_sockets else [])]

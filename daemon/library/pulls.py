@@ -27,10 +27,9 @@ class PullManager:
         pull: Puller,
         canonical: Callable[[str], str],
         hub: EventHub,
-        *,
         on_start: Callable[[], None] = lambda: None,
     ) -> None:
-        """`on_start` is called when a download starts."""
+        """`on_start` is called when a download starts: there is time to build an engine."""
         self._on_start = on_start
         self._pull = pull
         self._canonical = canonical

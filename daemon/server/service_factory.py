@@ -73,9 +73,8 @@ def build_services(
     resolve = partial(aliases.resolve, store=store)
     hub, memory = EventHub(), MemoryMeter()
     prepare = make_preparer(config, resolve, find_draft=store.find_draft)
-    planner = (
-        prepare if isinstance(prepare, ModelLoadPlanner) else ModelLoadPlanner(config, resolve)
-    )
+    planned = isinstance(prepare, ModelLoadPlanner)
+    planner = prepare if planned else ModelLoadPlanner(config, resolve)
     engines = _engines(config, hub, on_change=planner.forget_facts)
     manager = ModelManager(
         config,
@@ -96,14 +95,8 @@ def build_services(
         facts=FactsReader(),
         manager=manager,
         generations=GenerationRegistry(manager),
-        # Twice the slots, so that no slot waits for the next request of a batch.
-        batches=BatchManager(
-            config.paths.state, at_once=config.slots + min(config.slots, config.max_queue)
-        ),
-        # While a model downloads, there is time to build the engine that runs it.
-        pulls=PullManager(
-            pull or store.pull, catalog.canonical_name, hub, on_start=engines.begin_default
-        ),
+        batches=_batches(config),
+        pulls=PullManager(pull or store.pull, catalog.canonical_name, hub, engines.begin_default),
         engines=engines,
         hub=hub,
         prepare=prepare,
@@ -128,6 +121,12 @@ def _open_store(config: Config, catalog: Catalog) -> ModelStore:
         model_places(config, os.environ),
         offline=_is_offline(config),
     )
+
+
+def _batches(config: Config) -> BatchManager:
+    # Twice the slots, so that no slot waits for the next request of a batch.
+    at_once = config.slots + min(config.slots, config.max_queue)
+    return BatchManager(config.paths.state, at_once=at_once)
 
 
 def _engines(config: Config, hub: EventHub, on_change: Callable[[], None]) -> EngineInstalls:

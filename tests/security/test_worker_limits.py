@@ -298,6 +298,47 @@ def test_gpu_worker_keeps_driver_access_but_not_homes(tmp_path: Path) -> None:
     assert home / ".nv" in rules.reads
 
 
+AS_LIBCUDA = """
+import os, socket, sys
+from ingle.backends.confinement.seccomp_filter import forbid_network
+assert forbid_network(local_sockets=sys.argv[1] == "gpu")
+namespace = os.readlink("/proc/self/ns/pid").strip("pid:[]")
+def attempt(action):
+    try:
+        action()
+    except OSError as error:
+        return type(error).__name__
+    return "done"
+try:
+    server = socket.socket(socket.AF_UNIX)
+    print(attempt(lambda: server.bind(f"\\0cuda-uvmfd-{namespace}-{os.getpid()}")))
+    print(attempt(lambda: server.listen(4)))
+    print(attempt(lambda: server.accept()))
+    print(attempt(lambda: socket.socket(socket.AF_INET)))
+except OSError as error:
+    print(type(error).__name__)
+"""
+
+
+@pytest.mark.parametrize(
+    ("mode", "outcomes"),
+    [
+        ("gpu", ["done", "done", "PermissionError", "PermissionError"]),
+        ("cpu", ["PermissionError"] * 4),
+    ],
+)
+def test_driver_can_bind_its_socket_in_gpu_mode_only(mode: str, outcomes: list[str]) -> None:
+    """libcuda binds this abstract socket and listens on it in `cuInit`, which fails without."""
+    done = subprocess.run(
+        [sys.executable, "-c", AS_LIBCUDA, mode],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.stdout.split() == outcomes, done.stderr
+
+
 def test_seccomp_filters_for_both_architectures() -> None:
     for architecture in (0xC000003E, 0xC00000B7):
         strict = filter_program(architecture, local_sockets=False)

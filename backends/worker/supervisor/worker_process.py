@@ -24,6 +24,8 @@ from ...base.kv_page_map import PagesSink
 from ...base.load_spec import LoadSpec
 from ...base.model_info import Gauges, ModelInfo
 from ...base.requests import EmbedRequest, GenerateRequest, RerankRequest, TokenizeRequest
+from ...hardware.nvidia_devices import create_uvm_device
+from ...registry.engines import get_engine
 from ..worker_protocol import (
     Drain,
     FromWorker,
@@ -160,6 +162,8 @@ class WorkerProcess:
 
     async def _spawn(self) -> tuple[asyncio.subprocess.Process, WorkerPipes]:
         loop = asyncio.get_running_loop()
+        if get_engine(self.spec.engine).drives_gpu(self.spec):
+            await asyncio.to_thread(create_uvm_device)
         transport, pipes = await loop.subprocess_exec(
             lambda: WorkerPipes(self._receive, limit=_LINE_LIMIT, loop=loop),
             sys.executable,
