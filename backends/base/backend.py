@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable
 from typing import Literal, Protocol
 
+from .errors import WorkerDied
 from .events import Embedded, Event, EventSink, Reranked, Tokenized
 from .kv_page_map import PagesSink
 from .model_info import Gauges, ModelInfo
@@ -77,8 +78,8 @@ class Backend(RequestBackend, Protocol):
         """Load the model; raises `LoadFailed` or `WorkerDied`."""
         ...
 
-    async def wait_dead(self) -> str:
-        """Wait until the backend is dead; return the reason, one sentence."""
+    async def wait_dead(self) -> WorkerDied:
+        """Wait until the backend is dead; return the reason."""
         ...
 
     def trim(self) -> None:

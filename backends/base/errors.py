@@ -2,7 +2,8 @@
 
 BackendError
 ├── LoadFailed            the model could not be loaded
-│   └── OutOfMemory       … for lack of memory
+│   ├── OutOfMemory       … for lack of memory
+│   └── EngineFault       … since the engine computes wrongly here, or not at all
 ├── WorkerDied            the model's process ended unexpectedly
 ├── UnsupportedSampling   the engine's sampler does not implement an option
 └── RequestRejected       the request is invalid, or this model cannot serve it
@@ -43,14 +44,31 @@ class OutOfMemory(LoadFailed):
     code = "out_of_memory"
 
 
+class EngineFault(LoadFailed):
+    """The engine's check of itself failed, or the device did: another engine may run the model."""
+
+    code = "engine_fault"
+
+
 class WorkerDied(BackendError):
-    """The worker process ended unexpectedly; `stderr_tail` holds its last lines."""
+    """The worker process ended unexpectedly; `stderr_tail` holds its last lines.
+
+    `is_fault`: it failed or hung by itself, rather than being ended from outside.
+    """
 
     code = "worker_died"
 
-    def __init__(self, message: str, *, hint: str | None = None, stderr_tail: str = "") -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        hint: str | None = None,
+        stderr_tail: str = "",
+        is_fault: bool = False,
+    ) -> None:
         super().__init__(message, hint=hint)
         self.stderr_tail = stderr_tail
+        self.is_fault = is_fault
 
 
 class UnsupportedSampling(BackendError):

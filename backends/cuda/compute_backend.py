@@ -19,7 +19,7 @@ from ingle.kernels.matmul.matmul_tuning import MatmulTuning
 from ingle.kernels.operations import Operations
 from ingle.models.config.model_config import ModelConfig
 
-from ..base.errors import LoadFailed
+from ..base.errors import EngineFault, LoadFailed
 from ..base.load_spec import LoadSpec
 from .device import ComputeDevice
 from .graphs.step_graphs import GraphRecorder, Record
@@ -44,19 +44,20 @@ def open_compute_backend(
 ) -> ComputeBackend:
     """Kernels on a GPU that has them for such a model, else plain torch.
 
-    Raises `LoadFailed` if there are no kernels and llama.cpp may take over.
+    Raises `LoadFailed` if there are no kernels and llama.cpp may take over: `EngineFault` if they
+    failed.
     """
     if not where.is_gpu:
         return ComputeBackend(Operations(where.dtype))
-    reason = _why_without(where, config, spec)
+    reason, kind = _why_without(where, config, spec), LoadFailed
     if reason is None:
         try:
             return _with_kernels(where, config, spec)
         except KernelError as error:
-            reason = error.message
+            reason, kind = error.message, EngineFault
     message = f"ingle's kernels cannot be used: {reason}"
     if spec.may_fall_back:
-        raise LoadFailed(message)
+        raise kind(message)
     warning = f"{message} The model is computed far slower without them."
     return ComputeBackend(Operations(where.dtype), warning=warning)
 

@@ -54,6 +54,7 @@ class CudaEngine(EngineDescriptor):
     fallback = "llama.cpp"
     converts_weights = True
     needs_temporary_files = True  # its libraries do, if only to find others
+    longest_step = 20.0
     imports = ("cuda", "llama.cpp")  # the vocabulary of a GGUF file is read by llama.cpp
 
     def is_importable(self, import_path: Sequence[str]) -> bool:

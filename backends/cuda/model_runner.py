@@ -19,7 +19,7 @@ from ingle.kernels.self_check import CHECKED_PAGES, HeadShape
 from ingle.models.errors import ModelError
 from ingle.models.fit.paged_fit import PAGE_SIZE, check_paged_kv_type
 
-from ..base.errors import LoadFailed, OutOfMemory
+from ..base.errors import EngineFault, LoadFailed, OutOfMemory
 from ..base.load_spec import LoadSpec
 from ..base.model_info import ModelInfo
 from ..base.sampling_params import SamplingParams
@@ -81,11 +81,13 @@ class CudaModelRunner:
             try:
                 self._load(source or open_source(Path(spec.path)), backend, on_progress)
                 self._make_room()
-            except (ModelError, KernelError) as error:
+            except ModelError as error:
                 raise LoadFailed(error.message, hint=error.hint) from error
+            except KernelError as error:
+                raise EngineFault(error.message, hint=error.hint) from error
             except torch.AcceleratorError as error:
                 # Nothing works on the GPU any more in this process.
-                raise LoadFailed(
+                raise EngineFault(
                     f"{self._where.name} failed while the model was loaded: {error}",
                     hint="Let llama.cpp run the model, and report this with the name of your GPU.",
                 ) from error

@@ -77,6 +77,8 @@ class EngineDescriptor(ABC):
     constrains_calls: bool = True
     """Whether a grammar constrains the format of tool calls."""
     needs_temporary_files: bool = False
+    longest_step: float | None = None
+    """Seconds after which a step is stuck; None derives them from the measured speed."""
     imports: tuple[str, ...] = ()
     """The engines whose packages its worker imports, its own among them."""
 

@@ -60,7 +60,7 @@ def _embedding(
 def _generating(
     spec: LoadSpec, send: Callable[[FromWorker], None], inbox: Inbox, resources: ExitStack
 ) -> tuple[ServingLoop, ModelInfo]:
-    runner, spec, note = _open_runner(spec, _throttled(send))
+    runner = get_engine(spec.engine).open_runner(spec, _throttled(send))
     resources.callback(runner.close)
     template = _make_template(spec, runner.tokenizer)
     if template is not None:
@@ -89,7 +89,6 @@ def _generating(
         infills=prompts.infills,
         calls_tools=template is not None and template.calls_tools,
         reasons=template is not None and template.reasons,
-        warnings=[*([note] if note else []), *info.warnings],
     )
 
 
@@ -114,25 +113,6 @@ def _check(spec: LoadSpec) -> None:
                 f"A model cannot be loaded with {name} {getattr(spec, name)}.",
                 hint=f"Choose a {name} of at least 1.",
             )
-
-
-def _open_runner(
-    spec: LoadSpec, on_progress: Callable[[float], None]
-) -> tuple[LocalRunner, LoadSpec, str | None]:
-    """Return the runner, its spec, and a warning if the fallback engine runs the model."""
-    engine = get_engine(spec.engine)
-    try:
-        return engine.open_runner(spec, on_progress), spec, None
-    except LoadFailed as error:
-        if not spec.may_fall_back or engine.fallback is None:
-            raise
-        reason = error.message
-    # Outside the handler, since the error would keep alive what the engine had already loaded.
-    fallback = get_engine(engine.fallback)
-    print(f"{fallback.title} takes over: {reason}", file=sys.stderr)
-    note = f"{fallback.title} runs this model, since {engine.title} could not: {reason}"
-    spec = msgspec.structs.replace(spec, engine=fallback.name)
-    return fallback.open_runner(spec, on_progress), spec, note
 
 
 def _make_speculation(

@@ -41,7 +41,7 @@ def worker_access(spec: LoadSpec) -> AccessPolicy:
     if failpoints.ACTIVE is not None:
         reads += failpoints.ACTIVE.folders
         writes += failpoints.ACTIVE.folders
-    gpu = has_gpu_device() and _drives_gpu(spec)
+    gpu = has_gpu_device() and get_engine(spec.engine).drives_gpu(spec)
     return AccessPolicy(tuple(reads), tuple(lists), tuple(writes), gpu)
 
 
@@ -59,13 +59,6 @@ def with_temporary_files(place: AccessPolicy, spec: LoadSpec) -> AccessPolicy:
         return place
     tempfile.tempdir = os.environ["TMPDIR"] = str(folder)
     return place.with_folder(folder)
-
-
-def _drives_gpu(spec: LoadSpec) -> bool:
-    engine = get_engine(spec.engine)
-    if spec.may_fall_back and engine.fallback is not None:
-        return engine.drives_gpu(spec) or get_engine(engine.fallback).drives_gpu(spec)
-    return engine.drives_gpu(spec)
 
 
 def _shared_files(spec: LoadSpec) -> Iterable[Path]:

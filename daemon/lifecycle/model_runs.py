@@ -17,6 +17,7 @@ from ingle.models.metadata.stored_model import StoredModel
 
 from ..access.permission import current_permission
 from ..client.model_types import LoadedModel
+from ..engines.engine_failures import EngineFailures
 from ..errors import ModelQuarantined, ModelStopped, ShuttingDown
 from ..event_hub import EventHub
 from ..load_planning.load_planner import LoadOptions, Preparer
@@ -68,12 +69,15 @@ class ModelRuns:
         allocation_times: AllocationTimes | None = None,
         hold_memory: Callable[[bool], None] = lambda held: None,
         prepare_engine: PrepareEngine = leave_engine,
+        engine_failures: EngineFailures | None = None,
     ) -> None:
         """`hold_memory` is called with whether any model has a process, so that memory readings
         go on.
 
-        `prepare_engine` installs what a spec's engine needs.
+        `prepare_engine` installs what a spec's engine needs; models are kept off engines that
+        failed on them by `engine_failures`.
         """
+        self._engine_failures = engine_failures
         self._config = config
         self._resolve = resolve
         self._hub = hub
@@ -90,7 +94,9 @@ class ModelRuns:
             limit=MemoryNeeds(config.memory_limit, config.vram_limit),
             times=allocation_times or AllocationTimes(),
         )
-        self._starter = ModelStarter(self.allocator, create_backend, config, prepare_engine)
+        self._starter = ModelStarter(
+            self.allocator, create_backend, config, prepare_engine, engine_failures
+        )
         self._watch = MemoryWatch(self.allocator, on_resume=self.resumed)
         self.pages = KVMapWatch(hub, self.find)
         self._closing = False
@@ -108,6 +114,9 @@ class ModelRuns:
         for record in (self._records[key] for key in keys if key in self._records):
             record.crashes.clear()
             record.replaced = None
+        if self._engine_failures is not None:
+            for key in keys:
+                await asyncio.to_thread(self._engine_failures.forget, key)
         runs = [self._runs[key] for key in keys if key in self._runs]
         for run in runs:
             run.request_stop("Unloaded on request.")
@@ -266,6 +275,7 @@ class ModelRuns:
                 if failure.stderr_tail:
                     log.warning("Last output of the worker:\n%s", failure.stderr_tail)
                 run.crashes.add()
+                self._starter.died(run, failure)
                 self.failures.deaths[run.model.name] += 1
         else:
             log.info("Model %s is %s. %s", run.model.name, run.state, run.reason)

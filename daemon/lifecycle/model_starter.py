@@ -12,17 +12,25 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ingle.backends.base.backend import Backend
-from ingle.backends.base.errors import BackendError, LoadFailed, OutOfMemory, WorkerDied
+from ingle.backends.base.errors import (
+    BackendError,
+    EngineFault,
+    LoadFailed,
+    OutOfMemory,
+    WorkerDied,
+)
 from ingle.backends.base.load_spec import LoadSpec
 from ingle.backends.base.model_info import ModelInfo
 from ingle.backends.registry.engines import get_engine
 from ingle.models.errors import ModelError, ModelNotFound
+from ingle.models.fit.memory_needs import MemoryNeeds
 from ingle.models.gguf.gguf_header import GGUFHeader
 
 from ..client.engine_types import InstallProgress
 from ..error_status import describe
 
 if TYPE_CHECKING:
+    from ..engines.engine_failures import EngineFailures
     from ..memory.memory_allocator import MemoryAllocator
     from ..model_process.model_run import ModelRun
     from ..settings.config import Config
@@ -60,27 +68,90 @@ class ModelStarter:
         create_backend: Callable[[LoadSpec], Backend],
         config: Config,
         prepare_engine: PrepareEngine = leave_engine,
+        failures: EngineFailures | None = None,
     ) -> None:
+        """`failures` keeps models off engines that failed on them; None forgets failures."""
+        self._failures = failures
+        self._recordings: set[asyncio.Task[None]] = set()
         self._prepare_engine = prepare_engine
         self._allocator = allocator
         self._create_backend = create_backend
         self._config = config
 
     async def open(self, run: ModelRun) -> ModelInfo:
-        """Load the run's model; raises the load error."""
+        """Load the run's model; raises the load error.
+
+        An engine that fails on a model that another may run is left for that one, in a process of
+        its own.
+        """
+        await asyncio.gather(*self._recordings)
         spec = await self._allocator.take(run)
+        if (reason := await self._known_failure(spec)) is not None:
+            spec = await self._change_engine(run, spec, reason)
         kills = out_of_memory_kills()
         try:
             return await self._start(run, spec)
         except (LoadFailed, WorkerDied) as error:
-            if not lacked_memory(error, kills):
-                raise
+            failure = error
+        if may_change_engine(spec) and (isinstance(failure, LoadFailed) or failure.is_fault):
+            await self._record(run, failure)
+            spec = await self._change_engine(run, spec, failure.message)
+            try:
+                return await self._start(run, spec)
+            except (LoadFailed, WorkerDied) as error:
+                failure = error
+        return await self._retry_smaller(run, spec, failure, kills)
+
+    def died(self, run: ModelRun, failure: WorkerDied) -> None:
+        """Record in the background that the engine of a loaded model failed; starts wait for it."""
+        task = asyncio.create_task(self._record(run, failure), name="record engine failure")
+        self._recordings.add(task)
+        task.add_done_callback(self._recordings.discard)
+
+    async def _record(self, run: ModelRun, failure: LoadFailed | WorkerDied) -> None:
+        """Record a fault of the run's engine, unless no other one may run the model."""
+        is_fault = (
+            failure.is_fault
+            if isinstance(failure, WorkerDied)
+            else isinstance(failure, EngineFault)
+        )
+        spec = run.spec
+        if self._failures is None or not is_fault or spec is None or not may_change_engine(spec):
+            return
+        await asyncio.to_thread(self._failures.add, spec.engine, spec.path, failure.message)
+
+    async def _known_failure(self, spec: LoadSpec) -> str | None:
+        if self._failures is None or not may_change_engine(spec):
+            return None
+        return await asyncio.to_thread(self._failures.find, spec.engine, spec.path)
+
+    async def _change_engine(self, run: ModelRun, spec: LoadSpec, reason: str) -> LoadSpec:
+        """Return how the next engine loads the model; the memory is allocated anew."""
+        failed = get_engine(spec.engine)
+        assert failed.fallback is not None
+        other = get_engine(failed.fallback)
+        note = f"{other.title} runs this model, since {failed.title} could not: {reason}"
+        log.warning("%s: %s", run.model.name, note)
+        if run.backend is not None:
+            await run.backend.stop(0)
+            await self._allocator.wait_for(run)
+        run.needs = MemoryNeeds()
+        run.options = msgspec.structs.replace(run.options, engine=other.name)
+        spec = await self._allocator.take(run)
+        run.cuts.append(note)
+        return spec
+
+    async def _retry_smaller(
+        self, run: ModelRun, spec: LoadSpec, lack: LoadFailed | WorkerDied, kills: int
+    ) -> ModelInfo:
+        """Load once more with less, if memory ran out; raises `lack` otherwise."""
+        smaller = None
+        if lacked_memory(lack, kills):
             smaller = await asyncio.to_thread(
                 reduced_spec, spec, shrinks_context=self._config.shrink_context
             )
-            if smaller is None:
-                raise
-            lack = error
+        if smaller is None:
+            raise lack
         reason = run.reason
         log.warning("%s: %s Retrying with %s", run.model.name, lack, smaller.changes)
         run.set_reason(f"Retrying with {smaller.changes} because memory ran out.")
@@ -128,6 +199,11 @@ def _waiting_for(progress: InstallProgress) -> str:
     """Return why a model is not loaded yet, as a sentence."""
     share = f" ({progress.done / progress.total:.0%})" if progress.total else ""
     return f"{progress.title} is being installed first: {progress.step}{share}."
+
+
+def may_change_engine(spec: LoadSpec) -> bool:
+    """Whether another engine may run the model if this one fails."""
+    return spec.may_fall_back and get_engine(spec.engine).fallback is not None
 
 
 @dataclass(frozen=True)

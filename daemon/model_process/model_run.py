@@ -299,7 +299,7 @@ class ModelRun:
                     return
                 await self._wait(death, self._time_left())
                 if death.done():
-                    raise WorkerDied(death.result())
+                    raise death.result()
         finally:
             death.cancel()
             await asyncio.gather(death, return_exceptions=True)

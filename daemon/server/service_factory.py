@@ -16,6 +16,7 @@ from ingle.models.store.model_copies import ModelCopier
 from ingle.models.store.model_store import ModelStore
 
 from ..batches.batch_manager import BatchManager
+from ..engines.engine_failures import EngineFailures
 from ..engines.engine_installs import EngineInstalls
 from ..event_hub import EventHub
 from ..generations.generation_registry import GenerationRegistry
@@ -85,6 +86,7 @@ def build_services(
         memory=memory,
         hold_memory=memory.hold,
         prepare_engine=engines.prepare,
+        engine_failures=EngineFailures(config.paths.state / "engine-failures.json"),
     )
     router.find_judge = partial(_loaded_judge, manager)
     return Services(

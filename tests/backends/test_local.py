@@ -24,7 +24,7 @@ async def test_an_answer_and_the_end(scripted_spec: MakeSpec) -> None:
     events = [event async for event in stream_events(backend, request)]
     assert "".join(event.text for event in events if isinstance(event, Delta)) == "hello"
     await backend.stop()
-    assert await backend.wait_dead() == "The model was unloaded."
+    assert str(await backend.wait_dead()) == "The model was unloaded."
     with pytest.raises(WorkerDied):
         await anext(stream_events(backend, request))
 
@@ -39,4 +39,4 @@ async def test_any_other_failure_ends_the_start_too() -> None:
     backend = LocalBackend(spec)
     with pytest.raises(WorkerDied, match="DecodeError"):
         await asyncio.wait_for(backend.start(), 10)
-    assert "DecodeError" in await asyncio.wait_for(backend.wait_dead(), 10)
+    assert "DecodeError" in str(await asyncio.wait_for(backend.wait_dead(), 10))

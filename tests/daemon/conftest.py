@@ -37,6 +37,7 @@ from ingle.backends.base.requests import (
     RerankRequest,
     TokenizeRequest,
 )
+from ingle.daemon.engines.engine_failures import EngineFailures
 from ingle.daemon.event_hub import EventHub
 from ingle.daemon.lifecycle.model_manager import ModelManager
 from ingle.daemon.load_planning.load_planner import (
@@ -82,6 +83,8 @@ class BackendPlan:
 
     token_gate: asyncio.Event | None = None
     layers_on_gpu: int = 0
+    dies_of_a_fault: bool = False
+    """Whether `die` is the fault of its engine."""
 
 
 class PlannedBackend:
@@ -168,9 +171,9 @@ class PlannedBackend:
         self._cause = cause
         self._dead.set()
 
-    async def wait_dead(self) -> str:
+    async def wait_dead(self) -> WorkerDied:
         await self._dead.wait()
-        return self._cause
+        return WorkerDied(self._cause, is_fault=self.plan.dies_of_a_fault)
 
     def watch_pages(self, sink: PagesSink | None) -> None:
         self.pages_sink = sink
@@ -200,6 +203,18 @@ def stored_model(name: str, folder: Path, sampling: dict[str, float] | None = No
         chat=True,
         sampling=sampling or {},
         source="test",
+    )
+
+
+def planned_spec(model: StoredModel, options: LoadOptions, *, falls_back: bool) -> LoadSpec:
+    """The spec of a planned backend; with `falls_back` for ingle's own engine, or llama.cpp."""
+    engine = options.engine or ("cuda" if falls_back else "scripted")
+    return LoadSpec(
+        engine=engine,
+        path=str(model.path),
+        context=min(max(options.context or 4096, options.least_context or 0), 8192),
+        kv_type=options.kv_type or KVType.F16,
+        may_fall_back=options.engine is None and falls_back,
     )
 
 
@@ -240,6 +255,7 @@ async def make_manager(tmp_path: Path) -> AsyncGenerator[Callable[..., ManagerHa
         keep_alive: float = 60.0,
         abandon_after: float = 10.0,
         allocation_times: AllocationTimes = AllocationTimes(settle=0.0),  # noqa: B008
+        engine_failures: EngineFailures | None = None,
         **settings: Any,
     ) -> ManagerHarness:
         plans = {name: BackendPlan() for name in "abc"}
@@ -251,12 +267,7 @@ async def make_manager(tmp_path: Path) -> AsyncGenerator[Callable[..., ManagerHa
         def prepare(
             model: StoredModel, options: LoadOptions, *, available: MemoryNeeds
         ) -> LoadPlan:
-            spec = LoadSpec(
-                engine="scripted",
-                path=str(model.path),
-                context=min(max(options.context or 4096, options.least_context or 0), 8192),
-                kv_type=options.kv_type or KVType.F16,
-            )
+            spec = planned_spec(model, options, falls_back=engine_failures is not None)
             return LoadPlan(spec, MemoryNeeds(sizes[model.name], gpu_sizes[model.name]))
 
         def create(spec: LoadSpec) -> Backend:
@@ -283,6 +294,7 @@ async def make_manager(tmp_path: Path) -> AsyncGenerator[Callable[..., ManagerHa
             abandon_after=abandon_after,
             memory=lambda: msgspec.convert(memory, MemorySnapshot),
             allocation_times=allocation_times,
+            engine_failures=engine_failures,
         )
         harness = ManagerHarness(manager, hub, plans, backends, sizes, memory, missing, gpu_sizes)
         created.append(harness)

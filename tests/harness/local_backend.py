@@ -97,10 +97,10 @@ class LocalBackend:
         self._check_ready()
         return await self._streams.ask(request, Tokenized)
 
-    async def wait_dead(self) -> str:
+    async def wait_dead(self) -> WorkerDied:
         """See `Backend.wait_dead`."""
         await self._dead.wait()
-        return self._cause
+        return WorkerDied(self._cause)
 
     def trim(self) -> None:
         """See `Backend.trim`."""

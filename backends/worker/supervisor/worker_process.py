@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -18,7 +19,7 @@ from ingle.models.file_stamp import first_changed
 
 from ...base.backend import LoadProgress
 from ...base.child_process import child_environment, signal_name
-from ...base.errors import BackendError, LoadFailed, OutOfMemory, WorkerDied
+from ...base.errors import BackendError, EngineFault, LoadFailed, OutOfMemory, WorkerDied
 from ...base.events import Embedded, EventSink, Reranked, Tokenized
 from ...base.kv_page_map import PagesSink
 from ...base.load_spec import LoadSpec
@@ -57,6 +58,18 @@ _WATCH_INTERVAL = 15.0
 _LINE_LIMIT = 2**16
 _LONGEST_LINE = 500
 _LAST_WORDS_WITHIN = 0.3
+_LOAD_ERRORS = {kind.code: kind for kind in (LoadFailed, OutOfMemory, EngineFault)}
+# A Python exception (see `ingle.backends.worker.__main__`), and signals that a fault raises.
+_FAULTS = frozenset(
+    {
+        3,
+        -signal.SIGSEGV,
+        -signal.SIGABRT,
+        -signal.SIGFPE,
+        -signal.SIGILL,
+        -getattr(signal, "SIGBUS", 0),
+    }
+)
 
 
 class WorkerProcess:
@@ -77,6 +90,7 @@ class WorkerProcess:
         self._watch: asyncio.Task[None] | None = None
         self._dead = asyncio.Event()
         self._cause = ""
+        self._is_fault = False
 
     @property
     def pid(self) -> int | None:
@@ -118,10 +132,14 @@ class WorkerProcess:
         """See `RequestBackend.tokenize`."""
         return await self._ready_streams().ask(request, Tokenized)
 
-    async def wait_dead(self) -> str:
+    async def wait_dead(self) -> WorkerDied:
         """See `Backend.wait_dead`."""
         await self._dead.wait()
-        return self._cause
+        return WorkerDied(self._cause, stderr_tail=self._tail, is_fault=self._is_fault)
+
+    @property
+    def _tail(self) -> str:
+        return "\n".join(self._stderr)
 
     def trim(self) -> None:
         """See `Backend.trim`."""
@@ -209,6 +227,7 @@ class WorkerProcess:
             await pipes.closed.wait()
         status = await process.wait()
         await asyncio.wait(self._tasks[1:], timeout=_LAST_WORDS_WITHIN)
+        self._is_fault = self._is_fault or (status in _FAULTS and self.state != "stopping")
         self._die(fault or self._epitaph(status))
 
     async def _read_stderr(self, process: asyncio.subprocess.Process) -> None:
@@ -231,16 +250,18 @@ class WorkerProcess:
         time, and takes not much longer than the measured speed suggests.
         """
         clock = asyncio.get_running_loop().time
-        watch = StepWatch(_WATCH_INTERVAL, clock(), self._seconds_computed())
+        most = get_engine(self.spec.engine).longest_step
+        interval = _WATCH_INTERVAL if most is None else min(_WATCH_INTERVAL, most / 4)
+        watch = StepWatch(interval, clock(), self._seconds_computed())
         while self.state == "ready":
             self._send(LivenessPing())
-            await asyncio.sleep(_WATCH_INTERVAL)
+            await asyncio.sleep(interval)
             if not self._streams.busy:
                 return
-            bound = longest_step(self.spec.batch, self.gauges.prompt_rate)
+            bound = most or longest_step(self.spec.batch, self.gauges.prompt_rate)
             fault = watch.look(clock(), self._heard_at, self._seconds_computed(), bound)
             if fault is not None:
-                self._cause = fault
+                self._cause, self._is_fault = fault, True
                 assert self._process is not None
                 _kill(self._process)
                 return
@@ -269,7 +290,7 @@ class WorkerProcess:
             case Ready(info):
                 self._settle(info)
             case LoadFailure():
-                kind = OutOfMemory if message.code == OutOfMemory.code else LoadFailed
+                kind = _LOAD_ERRORS.get(message.code, LoadFailed)
                 self._settle(kind(message.message, hint=message.hint))
             case Pong():
                 pass
@@ -292,7 +313,8 @@ class WorkerProcess:
         error = WorkerDied(
             self._cause,
             hint="The next request starts the model again.",
-            stderr_tail="\n".join(self._stderr),
+            stderr_tail=self._tail,
+            is_fault=self._is_fault,
         )
         self._settle(error)
         self._streams.fail_all(error)

@@ -110,7 +110,7 @@ async def test_worker_that_dies_when_ready_is_reported_dead(
     at_start_up(f"import os; os.write(1, {encode_frame(Ready(INFO))!r}); os._exit(7)")
     worker = WorkerProcess(scripted_spec())
     await asyncio.wait_for(worker.start(), 10)
-    assert "ended with status 7" in await asyncio.wait_for(worker.wait_dead(), 10)
+    assert "ended with status 7" in str(await asyncio.wait_for(worker.wait_dead(), 10))
     assert worker.state == "dead"
     with pytest.raises(WorkerDied):
         await collect(worker, ask())
@@ -166,7 +166,7 @@ async def test_worker_exits_when_stdin_is_invalid(scripted_spec: MakeSpec) -> No
     stdin = worker._process.stdin  # pyright: ignore[reportPrivateUsage, reportOptionalMemberAccess]
     assert stdin is not None
     stdin.write(b"\xff\xff\xff\xff")
-    assert "ended with status 3" in await asyncio.wait_for(worker.wait_dead(), 10)
+    assert "ended with status 3" in str(await asyncio.wait_for(worker.wait_dead(), 10))
     await worker.stop(grace=0)
 
 

@@ -76,7 +76,7 @@ async def test_start_reports_progress_and_info(scripted_spec: MakeSpec) -> None:
     assert worker.state == "ready"
     await worker.stop()
     assert worker.state == "dead"
-    assert await worker.wait_dead() == "The model was unloaded."
+    assert str(await worker.wait_dead()) == "The model was unloaded."
 
 
 async def test_several_choices_and_stop_strings(
@@ -140,7 +140,7 @@ async def test_worker_killed_mid_stream_ends_the_stream_with_an_error(
     worker = await start_worker(scripted_spec(die_at=5))
     with pytest.raises(WorkerDied, match="killed by SIGKILL"):
         await collect(worker, ask())
-    assert "SIGKILL" in await worker.wait_dead()
+    assert "SIGKILL" in str(await worker.wait_dead())
     with pytest.raises(WorkerDied):
         await collect(worker, ask())
 
