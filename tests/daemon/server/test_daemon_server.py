@@ -207,7 +207,9 @@ def test_daemon_does_not_import_engines_or_http_clients(ingle_home: Path) -> Non
     code = (
         "import sys, ingle.daemon.server.daemon_server\n"
         "heavy = {'torch', 'triton', 'llama_cpp', 'jinja2', 'numpy', 'huggingface_hub', 'httpx',"
-        " 'textual'}\n"
+        " 'textual', 'psutil', 'zipfile', 'ingle.daemon.doctor.diagnose',"
+        " 'ingle.daemon.http.openapi', 'ingle.models.download.model_download',"
+        " 'ingle.models.fit.llama_cpp_fit', 'ingle.models.safetensors.model_folder'}\n"
         "print(sorted(heavy & set(sys.modules)))"
     )
     result = subprocess.run(
