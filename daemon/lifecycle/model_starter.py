@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -104,8 +103,7 @@ class ModelStarter:
             ) from error
 
 
-@dataclass(frozen=True)
-class ReducedSpec:
+class ReducedSpec(msgspec.Struct, frozen=True):
     """A smaller configuration, and a description of what it has less of."""
 
     spec: LoadSpec
