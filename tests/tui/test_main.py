@@ -189,3 +189,16 @@ def test_harness_detects_an_unrestored_terminal(open_terminal: OpenTerminal) -> 
         assert terminal.wait() == 0
         assert not terminal.is_restored
         assert termios.tcgetattr(terminal.fd)
+
+
+def test_chat_imports_nothing_that_its_first_screen_does_not_need() -> None:
+    code = (
+        "import sys, ingle.tui.app.chat_app, ingle.tui.session.chat_client\n"
+        "heavy = {'h11', 'httpx', 'psutil', 'http.client', 'importlib.metadata', 'sqlite3',"
+        " 'ingle.tui.chats.automatic_title', 'ingle.tui.features.program_feature'}\n"
+        "print(sorted(heavy & set(sys.modules)))"
+    )
+    result = subprocess.run(
+        [sys.executable, "-P", "-c", code], capture_output=True, text=True, cwd="/", check=True
+    )
+    assert result.stdout.strip() == "[]"
