@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import difflib
 import re
+from collections.abc import Callable
+from functools import cache
 from importlib import resources
 
 import msgspec
@@ -124,28 +126,45 @@ class _CatalogFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     models: list[CatalogEntry]
 
 
+class _Index:
+    """Entries by name; without a tag, a name means its first entry."""
+
+    def __init__(self, entries: list[CatalogEntry], default: str) -> None:
+        self.entries = tuple(entries)
+        self.by_name: dict[str, CatalogEntry] = {}
+        for entry in entries:
+            for name in (entry.full_name, *entry.aliases):
+                if name in self.by_name:
+                    raise ValueError(f"two models are called {name!r}")
+                self.by_name[name] = entry
+        for entry in entries:
+            self.by_name.setdefault(entry.name, entry)
+        if default not in self.by_name:
+            raise ValueError(f"the default model {default!r} is not in the catalog")
+        self.default = self.by_name[default]
+
+
+@cache
+def _shipped() -> _Index:
+    text = resources.files("ingle.models").joinpath("catalog.toml").read_bytes()
+    file = msgspec.toml.decode(text, type=_CatalogFile)
+    return _Index(file.models, file.default)
+
+
 class Catalog:
     """Finds entries by name; without a tag, a name means its first entry."""
 
     def __init__(self, entries: list[CatalogEntry], default: str) -> None:
         """Raises `ValueError` if a name stands for two entries, or the default for none."""
-        self.entries = tuple(entries)
-        self._by_name: dict[str, CatalogEntry] = {}
-        for entry in entries:
-            for name in (entry.full_name, *entry.aliases):
-                if name in self._by_name:
-                    raise ValueError(f"two models are called {name!r}")
-                self._by_name[name] = entry
-        for entry in entries:
-            self._by_name.setdefault(entry.name, entry)
-        if default not in self._by_name:
-            raise ValueError(f"the default model {default!r} is not in the catalog")
-        self.default = self._by_name[default]
+        index = _Index(entries, default)
+        self._index: Callable[[], _Index] = lambda: index
 
     @classmethod
     def load(cls) -> Catalog:
-        """The catalog that ships with ingle."""
-        return cls.parse(resources.files("ingle.models").joinpath("catalog.toml").read_bytes())
+        """The catalog that ships with ingle, parsed when it is first used: that takes 15 ms."""
+        catalog = cls.__new__(cls)
+        catalog._index = _shipped
+        return catalog
 
     @classmethod
     def parse(cls, text: bytes) -> Catalog:
@@ -153,13 +172,25 @@ class Catalog:
         file = msgspec.toml.decode(text, type=_CatalogFile)
         return cls(file.models, file.default)
 
+    @property
+    def entries(self) -> tuple[CatalogEntry, ...]:
+        """All of them, in the catalog's order."""
+        return self._index().entries
+
+    @property
+    def default(self) -> CatalogEntry:
+        """The model for those who name none."""
+        return self._index().default
+
     def find(self, name: str) -> CatalogEntry | None:
         """The entry with this name, `name:tag` or alias, in any case.
 
         `name:latest` is `name`, as Ollama's clients write it.
         """
         name = name.strip().lower()
-        return self._by_name.get(name) or self._by_name.get(name.removesuffix(LATEST_TAG))
+        return self._index().by_name.get(name) or self._index().by_name.get(
+            name.removesuffix(LATEST_TAG)
+        )
 
     def canonical_name(self, reference: str) -> str:
         """The full name of a catalog model; other references are returned unchanged."""
@@ -172,5 +203,7 @@ class Catalog:
 
     def suggestions(self, name: str) -> list[str]:
         """Full names that `name` may have meant, the most likely first."""
-        close = difflib.get_close_matches(name.strip().lower(), self._by_name, n=3, cutoff=0.6)
-        return list(dict.fromkeys(self._by_name[word].full_name for word in close))
+        close = difflib.get_close_matches(
+            name.strip().lower(), self._index().by_name, n=3, cutoff=0.6
+        )
+        return list(dict.fromkeys(self._index().by_name[word].full_name for word in close))

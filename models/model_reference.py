@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from .catalog import HUB_HOST, NAME
 from .errors import ModelNotFound
@@ -20,8 +21,7 @@ _HUB_REFERENCE = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class CatalogReference:
+class CatalogReference(msgspec.Struct, frozen=True):
     """A short name, in lower case; `tag` is None if none was given."""
 
     name: str
@@ -31,8 +31,7 @@ class CatalogReference:
         return self.name if self.tag is None else f"{self.name}:{self.tag}"
 
 
-@dataclass(frozen=True, slots=True)
-class HubReference:
+class HubReference(msgspec.Struct, frozen=True):
     """A repository on the Hugging Face hub; `quant` in upper case, or None; see `SAFETENSORS`."""
 
     owner: str
@@ -44,8 +43,7 @@ class HubReference:
         return base if self.quant is None else f"{base}:{self.quant}"
 
 
-@dataclass(frozen=True, slots=True)
-class PathReference:
+class PathReference(msgspec.Struct, frozen=True):
     """A GGUF file or a model's folder somewhere on this machine, as an absolute path."""
 
     path: Path

@@ -50,6 +50,8 @@ def run_chat(
     app: ChatApp | None = None
     try:
         with _first_frame(theme) as first_frame:
+            # Collections while modules are imported would find next to nothing.
+            gc.disable()
             from .app.chat_app import ChatApp
             from .app.chat_screen import ChatScreen
             from .session.chat_client import chat_client
@@ -68,6 +70,7 @@ def run_chat(
     except KeyboardInterrupt:
         return 130
     finally:
+        gc.enable()
         if app is not None:
             app.save()
 
@@ -76,6 +79,7 @@ def _live(first_frame: FirstFrame | None) -> None:
     """End the first frame, since the composer accepts keys; later freeze long-lived objects."""
     import asyncio
 
+    gc.enable()
     if first_frame is not None:
         first_frame.hand_over()
     # Garbage collections then skip these objects, which would take 20 ms between two keys.

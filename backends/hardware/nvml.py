@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
-import psutil
-
 from .machine import Gpu, GpuProcess
 
 _TRANSFERS_A_CLOCK = 2
@@ -145,6 +143,8 @@ def describe_nvidia_gpus(name_of: Callable[[int], str] | None = None) -> list[Gp
 
 
 def _process_name(pid: int) -> str:
+    import psutil  # takes milliseconds of the daemon's start
+
     try:
         return psutil.Process(pid).name()
     except psutil.Error:

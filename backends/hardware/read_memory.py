@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import psutil
-
 from .cgroups import control_groups
 from .machine import HostMemory
 from .text_files import read_number, read_text
@@ -16,6 +14,8 @@ _NO_LIMIT = 2**60
 
 def read_memory(root: Path = Path("/")) -> HostMemory:
     """Read memory from the system and the control groups below `root`."""
+    import psutil  # takes milliseconds of the daemon's start
+
     memory, (swap_total, swap_used) = psutil.virtual_memory(), _swap()
     limit, used = memory_limit(root)
     return HostMemory(
@@ -30,6 +30,8 @@ def read_memory(root: Path = Path("/")) -> HostMemory:
 
 def _swap() -> tuple[int, int]:
     """Return total and used swap; zeros if the system does not report it, as in some sandboxes."""
+    import psutil
+
     try:
         swap = psutil.swap_memory()
     except (psutil.Error, OSError, RuntimeError):

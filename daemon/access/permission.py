@@ -6,7 +6,8 @@ import fnmatch
 from collections.abc import Collection, Generator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+
+import msgspec
 
 from ..errors import Forbidden
 from ..http.route_access import Scope
@@ -18,8 +19,7 @@ class KeyNotAllowed(Forbidden):
     code = "key_not_allowed"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Permission:
+class Permission(msgspec.Struct, frozen=True, kw_only=True):
     """The permission of one request; without a `key` it is the owner's, and allows everything.
 
     Empty `models` allow all; patterns have `*` and `?`. With `cloud` a request may leave this

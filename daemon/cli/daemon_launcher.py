@@ -10,7 +10,6 @@ import threading
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -93,6 +92,8 @@ def _may_be_replaced(client: DaemonClient, say: Callable[[str], None]) -> bool:
 
     A newer one belongs to another installation, and stays. One that is ending is replaced, too.
     """
+    from importlib import metadata  # takes milliseconds, which a chat has not until its screen
+
     installed = metadata.version("ingle")
     try:
         status = client.status()

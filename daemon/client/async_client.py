@@ -8,9 +8,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing, asynccontextmanager
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-import h11
 import msgspec
 
 from .client_errors import ConnectionLost, DaemonError, DaemonUnreachable
@@ -21,7 +20,9 @@ from .model_types import DownloadProgress, LoadedModel, ModelEntries, ModelEntry
 from .routing_types import Explanation, LedgerTotals, RoutingState
 from .sse_parser import ServerSentEvent, ServerSentEventParser
 
-READ_SIZE = 1 << 16
+if TYPE_CHECKING:
+    from .client_connection import ClientConnection
+
 CONNECT_TIMEOUT = 5.0
 STREAM_SILENCE = 45.0
 """Seconds without a byte after which a stream counts as lost; the daemon comments every 15."""
@@ -177,80 +178,22 @@ class AsyncDaemonClient:
             return await connection.read_all()
 
     @asynccontextmanager
-    async def _connection(self) -> AsyncGenerator[_Connection]:
+    async def _connection(self) -> AsyncGenerator[ClientConnection]:
         """Yield an open connection; a failure while it is in use raises `ConnectionLost`."""
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT):
                 reader, writer = await self._open()
         except (OSError, TimeoutError) as error:
             raise DaemonUnreachable(f"The daemon does not answer at {self.endpoint}.") from error
+        # They take 15 ms, and when a chat starts there may be no daemon yet.
+        import h11
+
+        from .client_connection import ClientConnection
+
         try:
-            yield _Connection(reader, writer, self._error)
+            yield ClientConnection(reader, writer, self._error)
         except (OSError, EOFError, TimeoutError, h11.RemoteProtocolError) as error:
             raise ConnectionLost("The connection to the daemon broke.") from error
         finally:
             # Not awaited: closing must not hold up a cancellation, and nothing is left to send.
             writer.close()
-
-
-class _Connection:
-    """One request and its response."""
-
-    def __init__(
-        self,
-        reader: asyncio.StreamReader,
-        writer: asyncio.StreamWriter,
-        error: Callable[[bytes, int], DaemonError],
-    ) -> None:
-        self._reader = reader
-        self._writer = writer
-        self._error = error
-        self._h11 = h11.Connection(h11.CLIENT)
-
-    async def send(self, method: str, path: str, body: object, *, accept: str) -> None:
-        content = b"" if body is None else msgspec.json.encode(body)
-        # The daemon checks Host against DNS rebinding; "localhost" is right for both transports.
-        headers = [("Host", "localhost"), ("Accept", accept), ("Connection", "close")]
-        if body is not None:
-            headers += [
-                ("Content-Type", "application/json"),
-                ("Content-Length", str(len(content))),
-            ]
-        request = h11.Request(method=method, target=path, headers=headers)
-        parts = [self._h11.send(request) or b""]
-        if content:
-            parts.append(self._h11.send(h11.Data(data=content)) or b"")
-        parts.append(self._h11.send(h11.EndOfMessage()) or b"")
-        self._writer.write(b"".join(parts))
-        await self._writer.drain()
-
-    async def read_head(self) -> None:
-        """Read up to the body; raises `DaemonError` when the status is not a success."""
-        event = await self._next_event()
-        while isinstance(event, h11.InformationalResponse):
-            event = await self._next_event()
-        if not isinstance(event, h11.Response):
-            raise EOFError
-        if not 200 <= event.status_code < 300:
-            raise self._error(await self.read_all(), event.status_code)
-
-    async def read_chunk(self) -> bytes | None:
-        """Return the next bytes of the body, None at its end."""
-        event = await self._next_event()
-        return bytes(event.data) if isinstance(event, h11.Data) else None
-
-    async def read_all(self) -> bytes:
-        chunks: list[bytes] = []
-        while (chunk := await self.read_chunk()) is not None:
-            chunks.append(chunk)
-        return b"".join(chunks)
-
-    async def _next_event(self) -> h11.Event:
-        while True:
-            event = self._h11.next_event()
-            if isinstance(event, h11.Event):
-                return event
-            if event is h11.PAUSED:
-                raise EOFError
-            # At its end h11 either completes the message or raises RemoteProtocolError.
-            self._h11.receive_data(await self._reader.read(READ_SIZE))

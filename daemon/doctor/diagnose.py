@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from ..client.doctor_types import Diagnostic, DoctorFindings
+from ..client.doctor_types import Diagnostic
 from . import daemon_checks, gpu_checks, machine_checks
-from .system_state import SystemState
+from .system_state import DoctorReport, SystemState
 
 CHECKS: dict[str, Callable[[SystemState], Iterator[Diagnostic]]] = {
     "settings": daemon_checks.check_settings,
@@ -29,12 +29,6 @@ CHECKS: dict[str, Callable[[SystemState], Iterator[Diagnostic]]] = {
 }
 """Checks by subject."""
 _ORDER = ("broken", "warning", "note")
-
-
-class DoctorReport(DoctorFindings, frozen=True, kw_only=True):
-    """The state of the system, and the problems found in it; `ok` if nothing is broken."""
-
-    situation: SystemState
 
 
 def diagnose(situation: SystemState) -> DoctorReport:

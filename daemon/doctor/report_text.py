@@ -13,8 +13,7 @@ from ingle.backends.registry.engines import all_engines
 from ..client.doctor_types import Diagnostic
 from ..terminal.terminal_colors import Colour, TerminalColors
 from ..terminal.terminal_output import format_bytes, strip_control_characters
-from .diagnose import DoctorReport
-from .system_state import SystemState
+from .system_state import DoctorReport, SystemState
 
 _NAME_WIDTH = 11
 _NARROWEST = 40

@@ -29,9 +29,8 @@ from ..retention.data_inventory import DATA_INVENTORY, measure
 from ..routing.policy.policy_file import FILE_NAME, PolicyError, load_policy
 from ..settings.config import Config
 from ..stores.log_files import KEPT, rotated
-from .diagnose import DoctorReport
 from .redactor import Redactor
-from .system_state import SystemState
+from .system_state import DoctorReport, SystemState
 
 LOG_LINES = 500
 _LOG_BYTES = 2**20

@@ -1,4 +1,4 @@
-"""State of the machine and of ingle on it, as the checks read it."""
+"""State of the machine and of ingle on it, as the checks read it, and the report on it."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from typing import Literal
 import msgspec
 
 from ingle.backends.hardware.machine import Machine
+
+from ..client.doctor_types import DoctorFindings
 
 FolderUse = Literal["config", "models", "state", "runtime"]
 """The attribute of `Paths` that is the folder."""
@@ -95,3 +97,9 @@ class SystemState(msgspec.Struct, frozen=True, kw_only=True):
     config_file: str = ""
     config_error: str = ""
     config_hint: str = ""
+
+
+class DoctorReport(DoctorFindings, frozen=True, kw_only=True):
+    """The state of the system, and the problems found in it; `ok` if nothing is broken."""
+
+    situation: SystemState

@@ -6,7 +6,6 @@ import asyncio
 import time
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Literal
 
@@ -62,8 +61,7 @@ class GenerationStatus(msgspec.Struct, frozen=True, kw_only=True):
     error: ErrorDetail | None
 
 
-@dataclass(frozen=True)
-class GenerationRoute:
+class GenerationRoute(msgspec.Struct, frozen=True):
     """The route of a generation: `open` makes its lease, `note` records where it is answered."""
 
     note: RouteRecord

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass
 from functools import cache
 from typing import Any, TypeVar
 
@@ -167,8 +166,7 @@ async def cancel_all(tasks: Iterable[asyncio.Future[Any]]) -> None:
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
-@dataclass(frozen=True)
-class ErrorFormat:
+class ErrorFormat(msgspec.Struct, frozen=True):
     """The type of an API's error bodies, and the function that builds one."""
 
     type: type[msgspec.Struct]

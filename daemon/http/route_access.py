@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+import msgspec
 
 
 class Scope(StrEnum):
@@ -21,8 +22,7 @@ class Scope(StrEnum):
     """Everything, including what no other scope covers."""
 
 
-@dataclass(frozen=True)
-class RouteAccess:
+class RouteAccess(msgspec.Struct, frozen=True):
     """The scopes that open a route: a key needs one of them, or `ADMIN`.
 
     An `unrestricted` route names no model that could be checked, so keys limited to some models

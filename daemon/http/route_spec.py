@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Literal, TypeVar, get_type_hints
 
+import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import compile_path
@@ -35,8 +36,7 @@ DECLARED = "declared_routes"
 """The attribute of a handler that holds its routes."""
 
 
-@dataclass(frozen=True)
-class Parameter:
+class Parameter(msgspec.Struct, frozen=True):
     """A query parameter or header that a route reads."""
 
     name: str
@@ -45,8 +45,7 @@ class Parameter:
     description: str
 
 
-@dataclass(frozen=True)
-class StreamSpec:
+class StreamSpec(msgspec.Struct, frozen=True):
     """A streamed answer: the type of each server-sent event's data by event name ("" = unnamed).
 
     `only_if` is the condition under which a route streams that can also answer at once. For a
@@ -58,8 +57,7 @@ class StreamSpec:
     media_type: str = "text/event-stream"
 
 
-@dataclass(frozen=True)
-class AlternativeResponse:
+class AlternativeResponse(msgspec.Struct, frozen=True):
     """Types of the answer and of errors if a header or field of the request selects them."""
 
     response: Any

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
 
+import msgspec
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
@@ -25,8 +25,7 @@ def loading_comment(fraction: float) -> bytes:
     return b": loading the model, %d %%\n\n" % (100 * fraction)
 
 
-@dataclass(frozen=True, kw_only=True)
-class StreamStyle:
+class StreamStyle(msgspec.Struct, frozen=True, kw_only=True):
     """The content of one protocol's streams beside their events.
 
     `comment` fills silences; it is empty if the protocol has no comments. `loading` returns the
@@ -38,7 +37,7 @@ class StreamStyle:
     media_type: bytes = SSE
     comment: bytes = COMMENT
     loading: Callable[[float], bytes] = loading_comment
-    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    headers: Mapping[str, str] = msgspec.field(default_factory=dict[str, str])
 
 
 class EventWriter:

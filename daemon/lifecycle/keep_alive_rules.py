@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+
+import msgspec
 
 from ingle.models.errors import ModelError
 from ingle.models.metadata.stored_model import StoredModel
@@ -12,8 +13,7 @@ from ..settings.alias_rules import normal_name
 from ..settings.config import Config
 
 
-@dataclass(frozen=True)
-class KeepAliveRule:
+class KeepAliveRule(msgspec.Struct, frozen=True):
     """`keep_alive` in seconds, -1 for ever, None for the default."""
 
     keep_alive: float | None = None

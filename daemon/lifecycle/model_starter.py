@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -206,8 +205,7 @@ def may_change_engine(spec: LoadSpec) -> bool:
     return spec.may_fall_back and get_engine(spec.engine).fallback is not None
 
 
-@dataclass(frozen=True)
-class ReducedSpec:
+class ReducedSpec(msgspec.Struct, frozen=True):
     """A smaller configuration, and a description of what it has less of."""
 
     spec: LoadSpec

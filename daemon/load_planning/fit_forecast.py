@@ -10,7 +10,6 @@ import msgspec
 
 from ingle.models.catalog import CatalogEntry
 from ingle.models.errors import ModelError
-from ingle.models.fit.llama_cpp_fit import largest_context
 from ingle.models.fit.memory_needs import MemoryNeeds
 from ingle.models.metadata.stored_model import StoredModel
 
@@ -118,6 +117,8 @@ def rough_fit(size: int, parameters: int, trained: int, available: MemoryNeeds) 
 def _within(
     device: Literal["cuda", "cpu"], size: int, parameters: int, trained: int, room: int
 ) -> ModelFit:
+    from ingle.models.fit.llama_cpp_fit import largest_context
+
     # KV cache bytes per token, typical for Llama, Qwen and Gemma models of this size.
     per_token = max(20_000, int(28_000 * (parameters / 1e9) ** 0.7))
     step = _STEP_BYTES + size // 20

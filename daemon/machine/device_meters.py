@@ -8,8 +8,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import psutil
-
 from ingle.backends.hardware.nvml import GpuReading, NvmlReader, open_nvml
 
 from ..client.daemon_types import DeviceGauges
@@ -124,6 +122,8 @@ class DeviceMeters:
 
     def _read_processor(self, now: float) -> DeviceGauges:
         watts, joules = self._package.read(now)
+        import psutil  # takes milliseconds of the daemon's start
+
         return DeviceGauges(
             name="CPU",
             kind="cpu",

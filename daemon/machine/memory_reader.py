@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable
 
 import msgspec
-import psutil
 
 from ingle.backends.hardware.machine import Gpu
 from ingle.backends.hardware.nvml import NvmlReader, open_nvml
@@ -28,6 +27,8 @@ class MemorySnapshot(MemoryGauges, frozen=True, kw_only=True):
     @classmethod
     def read(cls, gpu: Gpu | None = None) -> MemorySnapshot:
         """Read the state from the operating system."""
+        import psutil  # takes milliseconds of the daemon's start
+
         machine = read_memory()
         return cls(
             total=machine.usable_total,
@@ -87,6 +88,8 @@ class ProcessMemory(msgspec.Struct, frozen=True):
         """Return zeros for a process that has ended, and for None."""
         if pid is None:
             return cls()
+        import psutil
+
         try:
             memory = psutil.Process(pid).memory_info()
         except psutil.Error:

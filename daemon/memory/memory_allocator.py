@@ -8,7 +8,8 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+
+import msgspec
 
 from ingle.backends.base.load_spec import LoadSpec
 from ingle.models.fit.memory_needs import MemoryNeeds
@@ -30,8 +31,7 @@ COMFORTABLE_CONTEXT = 8192
 _RETRY_SECONDS = 1.0
 
 
-@dataclass(frozen=True)
-class AllocationTimes:
+class AllocationTimes(msgspec.Struct, frozen=True):
     """Timing of allocations, in seconds.
 
     A model waits up to `patience` for others to become idle; after `drain_after` the models it

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Annotated, Any
 
 import msgspec
@@ -65,8 +64,7 @@ def routing_preference_of(options: IngleOptions | None) -> RoutingPreference:
     return RoutingPreference(route=options.route, consent=options.consent)
 
 
-@dataclass(frozen=True, kw_only=True)
-class RequestOrigin:
+class RequestOrigin(msgspec.Struct, frozen=True, kw_only=True):
     """The client and conversation of a request; its `priority` overrides the body's.
 
     Requests of one `client` share its part of the machine.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -18,8 +17,7 @@ Extent = Literal["id", "time", "all"]
 """How a store can be erased: by id, by time, or only as a whole."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class DataStore:
+class DataStore(msgspec.Struct, frozen=True, kw_only=True):
     """One kind of stored data; `words` says whether it holds text that people wrote or read.
 
     `path` is a file, or a folder whose files match `pattern`; `files` returns others instead.

@@ -6,14 +6,14 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 _NAME = re.compile(r"(?:resp_|file-|batch_)[0-9a-f]+")
 
 
-@dataclass(frozen=True)
-class StoredItem:
+class StoredItem(msgspec.Struct, frozen=True):
     """One item: `name` is its id in the API, `used` Unix seconds, `size` bytes."""
 
     name: str

@@ -12,6 +12,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Generator
+from importlib import import_module
 from pathlib import Path
 
 import uvicorn
@@ -239,8 +240,11 @@ async def _announce(
     log.info("Listening on %s", " and ".join(places))
     notifier.ready(f"Listening on {' and '.join(places)}")
     gc.freeze()  # the collector need not walk long-lived objects between two tokens
+    gc.enable()
     if ready is not None:
         ready(services)
+    # It measures the processor's load from its import on.
+    await asyncio.to_thread(import_module, "psutil")
     await services.batches.resume()
     await services.manager.preload(services.config.preload)
 

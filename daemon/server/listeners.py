@@ -6,7 +6,8 @@ import contextlib
 import logging
 import socket
 import sys
-from dataclasses import dataclass
+
+import msgspec
 
 from ..access.exposure import check_exposure
 from ..service.socket_activation import InheritedSockets
@@ -26,8 +27,7 @@ from ..transport.sockets import (
 log = logging.getLogger("ingle.daemon")
 
 
-@dataclass(frozen=True)
-class Listeners:
+class Listeners(msgspec.Struct, frozen=True):
     """The daemon's listening sockets."""
 
     unix: UnixListener | None

@@ -8,7 +8,6 @@ from typing import Any
 from ingle.backends.base.requests import Priority
 
 from ..http.bodies import NATIVE
-from ..http.openapi import openapi_document
 from ..http.route_access import ANY
 from ..http.route_spec import RouteSpec, route, routes_of
 from ..installed_version import installed_version
@@ -100,5 +99,7 @@ class OpenAPIRoute:
     async def get(self) -> dict[str, Any]:
         """This document."""
         if self._document is None:
+            from ..http.openapi import openapi_document  # few clients ask for it
+
             self._document = openapi_document(self.routes, installed_version())
         return self._document

@@ -10,8 +10,9 @@ import socket
 import stat
 from collections.abc import MutableMapping
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from ..transport.sockets import SocketError
 
@@ -19,8 +20,7 @@ _FIRST = 3
 _VARIABLES = ("LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES", "LISTEN_PIDFDID")
 
 
-@dataclass(frozen=True)
-class InheritedSockets:
+class InheritedSockets(msgspec.Struct, frozen=True):
     """The inherited sockets: the unix socket with its path, and the TCP one."""
 
     unix: socket.socket | None = None

@@ -7,8 +7,9 @@ import socket
 import struct
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, cast
+
+import msgspec
 
 from .peer_procfs import Endpoint, tcp_uid
 
@@ -22,8 +23,7 @@ LOCAL_PEERPID = 2
 XUCRED_BYTES = 76
 
 
-@dataclass(frozen=True)
-class PeerConnection:
+class PeerConnection(msgspec.Struct, frozen=True):
     """One accepted connection; `uid` is None if the kernel did not report it.
 
     `port` is the local one, to compare with the Host header. `abort` drops the connection with all

@@ -8,8 +8,9 @@ import socket
 import stat
 import sys
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from ..client.client_errors import UserError
 from ..settings.paths import Paths, UnsafeFolder, make_private_folder
@@ -32,8 +33,7 @@ class PortInUse(SocketError):
     exit_status = 3
 
 
-@dataclass(frozen=True)
-class UnixListener:
+class UnixListener(msgspec.Struct, frozen=True):
     """A bound unix socket, and its file."""
 
     socket: socket.socket

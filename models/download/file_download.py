@@ -9,8 +9,8 @@ from pathlib import Path
 
 from ..errors import DiskFull, HashMismatch, ModelError, PullFailed, SourceUnavailable
 from ..sources.download_source import RemoteFile, Source, Transfer
-from ..sources.package_index_source import ARCHIVE_SUFFIX, SCRATCH_PREFIX
-from ..sources.partial_file import PartialFile
+from ..sources.package_index_source import ARCHIVE_SUFFIX
+from ..sources.partial_file import SCRATCH_PREFIX, PartialFile
 from .pull_progress import PullReporter
 
 # Bytes left free for other programs.

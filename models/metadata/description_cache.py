@@ -11,11 +11,8 @@ from pathlib import Path
 import msgspec
 
 from ..errors import InvalidModel, ModelError, ModelNotFound, UnsupportedModel
-from ..gguf.gguf_header import read_header
 from ..gguf.gguf_names import parse_shard, shard_paths
-from ..gguf.gguf_support import check_supported
 from ..json_cache import read_json_cache, write_json_cache
-from ..safetensors.model_folder import is_model_folder, read_folder
 from .manifest import describe_file, describe_folder
 from .stored_model import StoredModel
 
@@ -126,10 +123,16 @@ def _stamps(paths: Iterable[Path]) -> Stamp:
 
 def describe_model(path: Path) -> StoredModel:
     """The model in a file or folder, read anew; raises `ModelError` if no engine can run it."""
+    # Imported here: a daemon that lists described models starts without the readers.
     if not path.is_dir():
+        from ..gguf.gguf_header import read_header
+        from ..gguf.gguf_support import check_supported
+
         header = read_header(path)
         check_supported(header)
         return describe_file(path, header)
+    from ..safetensors.model_folder import is_model_folder, read_folder
+
     if not is_model_folder(path):
         raise ModelNotFound(
             f"{path} is a folder without a model.",

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from ..gguf.gguf_names import (
     is_language_model,
@@ -21,8 +22,7 @@ from ..model_reference import SAFETENSORS, HubReference, hub_repository
 from ..safetensors.folder_files import CONFIG
 
 
-@dataclass(frozen=True, slots=True)
-class FoundModel:
+class FoundModel(msgspec.Struct, frozen=True):
     """A model by the name it has there; `problem` says why it cannot be used.
 
     `sha256` is known if the program names files by it. The other fields override the file's own: a
@@ -37,12 +37,11 @@ class FoundModel:
     licence: str = ""
     system: str = ""
     messages: tuple[FirstMessage, ...] = ()
-    options: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    options: Mapping[str, Any] = msgspec.field(default_factory=dict[str, Any])
     notes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(msgspec.Struct, frozen=True):
     """A folder that another program fills; `find` lists what is in it, and raises `OSError`."""
 
     title: str

@@ -7,7 +7,6 @@ import math
 import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -28,8 +27,7 @@ _SAMPLING = ("temperature", "top_p", "top_k", "min_p", "typical_p", "repeat_pena
 _LARGEST = 1e4
 
 
-@dataclass(frozen=True, slots=True)
-class PlacesScan:
+class PlacesScan(msgspec.Struct, frozen=True):
     """What all places have, in the order of the places; no two models have one name or one file."""
 
     models: tuple[StoredModel, ...] = ()

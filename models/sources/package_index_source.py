@@ -22,9 +22,8 @@ from typing import IO
 
 from ..errors import DiskFull, SourceUnavailable
 from .download_source import RemoteFile, Transfer
-from .partial_file import PartialFile, PartialNotes, disk_failure
+from .partial_file import SCRATCH_PREFIX, PartialFile, PartialNotes, disk_failure
 
-SCRATCH_PREFIX = ".fetch-"
 ARCHIVE_SUFFIX = ".archive"
 _DOWNLOAD = (
     "download",

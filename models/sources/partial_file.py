@@ -15,6 +15,8 @@ from ..errors import DiskFull, PullFailed
 from ..failpoints import failpoint
 from ..json_cache import read_json_cache
 
+SCRATCH_PREFIX = ".fetch-"
+"""First characters of a folder in which a source unpacks what it fetches."""
 _CHUNK = 1 << 20
 _OPEN_FLAGS = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
 _NO_ROOM = frozenset(

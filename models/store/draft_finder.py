@@ -9,9 +9,10 @@ import hashlib
 import math
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
+
+import msgspec
 
 from ..errors import InvalidModel, ModelError
 from ..gguf.gguf_reader import SCALARS, HeaderReader, ValueType
@@ -79,8 +80,7 @@ def _distance(model: StoredModel, draft: StoredModel) -> tuple[float, str]:
     return abs(math.log(draft.parameters / (_BEST_SHARE * model.parameters))), draft.name
 
 
-@dataclass(frozen=True, slots=True)
-class Vocabulary:
+class Vocabulary(msgspec.Struct, frozen=True):
     """A vocabulary's size, digests of its whole blocks of 64 tokens, and what else must agree."""
 
     size: int

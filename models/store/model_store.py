@@ -9,13 +9,12 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from ..catalog import HUB_HOST, LATEST_TAG, Catalog
-from ..download.model_download import WantedModel
 from ..download.pull_progress import OnPullProgress, PullReporter
-from ..download.wanted_models import catalog_model, hub_model
 from ..errors import ModelNotFound, NotInStore, Offline
 from ..gguf.gguf_names import parse_shard
 from ..metadata.description_cache import DescriptionCache
@@ -27,9 +26,11 @@ from ..places.found_model import Place
 from ..places.local_models import LocalModels, identity, merge_listings
 from ..sources.download_source import Cancelled
 from .draft_finder import DraftFinder
-from .model_pull import ModelPull
 from .model_removal import RemovalReport, bytes_freed, delete_files, files_of
 from .store_folder import StoreFolder
+
+if TYPE_CHECKING:
+    from ..download.model_download import WantedModel
 
 _DIGESTS = ".digests.json"
 _SEEN = ".seen.json"
@@ -121,6 +122,9 @@ class ModelStore:
         Both callbacks are called in that thread. Raises `ModelNotFound`, and what
         `FileDownload.run` raises.
         """
+        # Imported here: the daemon starts without what only a pull needs.
+        from .model_pull import ModelPull
+
         parsed = parse_reference(reference)
         if isinstance(parsed, PathReference):
             return self._at_path(parsed.path, reference)
@@ -214,6 +218,8 @@ class ModelStore:
             )
 
     def _wanted(self, parsed: CatalogReference | HubReference) -> WantedModel:
+        from ..download.wanted_models import catalog_model, hub_model
+
         if isinstance(parsed, HubReference):
             return hub_model(parsed)
         entry = self.catalog.find(str(parsed))

@@ -6,15 +6,16 @@ import logging
 import shutil
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from ..catalog import HUB_HOST
 from ..errors import ModelInUse
 from ..file_lock import FileLock
 from ..metadata.manifest import MANIFEST, read_manifest
 from ..metadata.stored_model import StoredModel
-from ..sources.package_index_source import SCRATCH_PREFIX
+from ..sources.partial_file import SCRATCH_PREFIX
 
 logger = logging.getLogger(__name__)
 
@@ -22,8 +23,7 @@ _LOCKS = ".locks"
 _MODELS = ("*/*", f"{HUB_HOST}/*/*/*")
 
 
-@dataclass(frozen=True, slots=True)
-class StoreFolder:
+class StoreFolder(msgspec.Struct, frozen=True):
     """Folders `NAME/TAG` or `hf.co/OWNER/REPO/QUANT`; one without a manifest is no model."""
 
     root: Path

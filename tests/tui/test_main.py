@@ -189,3 +189,29 @@ def test_harness_detects_an_unrestored_terminal(open_terminal: OpenTerminal) -> 
         assert terminal.wait() == 0
         assert not terminal.is_restored
         assert termios.tcgetattr(terminal.fd)
+
+
+def test_garbage_is_collected_once_the_screen_is_there(
+    open_terminal: OpenTerminal, tmp_path: Path, gate: Path
+) -> None:
+    wait = (
+        "    import gc\n    while not gc.isenabled():\n        time.sleep(0.005)\n    raise OSError"
+    )
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM.replace("    raise OSError", wait))
+    gate.touch()
+    with open_terminal([sys.executable, "-P", str(program), str(gate)], (80, 24)) as terminal:
+        terminal.until(lambda screen: "No daemon here." in screen)
+
+
+def test_chat_imports_nothing_that_its_first_screen_does_not_need() -> None:
+    code = (
+        "import sys, ingle.tui.app.chat_app, ingle.tui.session.chat_client\n"
+        "heavy = {'h11', 'httpx', 'psutil', 'http.client', 'importlib.metadata', 'sqlite3',"
+        " 'ingle.tui.chats.automatic_title', 'ingle.tui.features.program_feature'}\n"
+        "print(sorted(heavy & set(sys.modules)))"
+    )
+    result = subprocess.run(
+        [sys.executable, "-P", "-c", code], capture_output=True, text=True, cwd="/", check=True
+    )
+    assert result.stdout.strip() == "[]"

@@ -8,7 +8,6 @@ from copy import copy
 
 import msgspec
 
-from .automatic_title import automatic_title
 from .message import CompactionRecord, Message, new_id
 
 
@@ -60,7 +59,12 @@ class Chat:
         if self.settings.title:
             return self.settings.title
         first = self._chosen.get(None)
-        return automatic_title(self.messages[first].content) if first is not None else ""
+        if first is None:
+            return ""
+        # Its patterns take milliseconds to compile, and a new chat needs none.
+        from .automatic_title import automatic_title
+
+        return automatic_title(self.messages[first].content)
 
     @property
     def label(self) -> str:

@@ -17,7 +17,7 @@ from ..command_errors import CommandError
 from ..command_parser import CommandParser
 
 if TYPE_CHECKING:
-    from ...doctor.diagnose import DoctorReport
+    from ...doctor.system_state import DoctorReport
 
 EXAMPLES = """\
   ingle doctor

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Sequence
 
@@ -42,6 +43,8 @@ def main(arguments: Sequence[str]) -> int:
     config = load_config(os.environ, {name: given.get(name) for name in FLAGS})
 
     # The server's packages take a while to import, which the help does not need.
+    # Collections while they are imported would find next to nothing.
+    gc.disable()
     from ...access.exposure import Exposed
     from ...server.daemon_server import run
 

@@ -16,8 +16,7 @@ from ingle.models.metadata.stored_model import StoredModel
 from ...client.daemon_types import GaugesEvent, PagesEvent, ShuttingDownNotice, Status
 from ...client.engine_types import InstallProgress
 from ...client.model_types import DownloadProgress, LoadedModel
-from ...doctor.diagnose import DoctorReport, diagnose
-from ...doctor.system_state import DaemonState
+from ...doctor.system_state import DaemonState, DoctorReport
 from ...http.bodies import encode_event
 from ...http.route_access import ADMIN, READ
 from ...http.route_spec import Parameter, StreamSpec
@@ -107,6 +106,7 @@ class DaemonApi(ServicesApi):
 
     def _diagnose(self) -> DoctorReport:
         # Imported here: the daemon starts without what only this needs.
+        from ...doctor.diagnose import diagnose
         from ...doctor.read_system_state import read_system_state
 
         services = self._services

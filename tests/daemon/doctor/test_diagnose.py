@@ -18,9 +18,10 @@ from ingle.backends.hardware.machine import (
     Software,
 )
 from ingle.daemon.client.doctor_types import Diagnostic
-from ingle.daemon.doctor.diagnose import CHECKS, DoctorReport, diagnose
+from ingle.daemon.doctor.diagnose import CHECKS, diagnose
 from ingle.daemon.doctor.system_state import (
     DaemonState,
+    DoctorReport,
     FolderState,
     PortState,
     ProcessLimits,

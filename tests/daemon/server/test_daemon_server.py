@@ -207,13 +207,36 @@ def test_daemon_does_not_import_engines_or_http_clients(ingle_home: Path) -> Non
     code = (
         "import sys, ingle.daemon.server.daemon_server\n"
         "heavy = {'torch', 'triton', 'llama_cpp', 'jinja2', 'numpy', 'huggingface_hub', 'httpx',"
-        " 'textual'}\n"
+        " 'textual', 'psutil', 'zipfile', 'ingle.daemon.doctor.diagnose',"
+        " 'ingle.daemon.http.openapi', 'ingle.models.download.model_download',"
+        " 'ingle.models.fit.llama_cpp_fit', 'ingle.models.safetensors.model_folder'}\n"
         "print(sorted(heavy & set(sys.modules)))"
     )
     result = subprocess.run(
         [sys.executable, "-P", "-c", code], capture_output=True, text=True, cwd="/", check=True
     )
     assert result.stdout.strip() == "[]"
+
+
+def test_garbage_is_collected_once_the_daemon_listens(ingle_home: Path) -> None:
+    code = """
+import gc, sys
+from ingle.daemon.main import main
+from ingle.daemon.server import daemon_server
+
+serve = daemon_server.serve
+
+def ready(services):
+    print(gc.isenabled())
+    services.shutdown()
+
+daemon_server.serve = lambda config, **options: serve(config, **options | {"ready": ready})
+sys.exit(main(["serve", "--port", "-1"]))
+"""
+    result = subprocess.run(
+        [sys.executable, "-P", "-c", code], capture_output=True, text=True, cwd="/", check=True
+    )
+    assert result.stdout.strip() == "True"
 
 
 @pytest.mark.slow

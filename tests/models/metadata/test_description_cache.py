@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from ingle.models.errors import InvalidModel, ModelError
-from ingle.models.metadata import description_cache
+from ingle.models.gguf import gguf_header
 from ingle.models.metadata.description_cache import DescriptionCache
 from ingle.models.metadata.stored_model import StoredModel
 
@@ -26,7 +26,7 @@ def test_descriptions_and_errors_are_cached_across_processes(
     def fail_on_read(path: Path) -> object:
         raise AssertionError(path)
 
-    monkeypatch.setattr(description_cache, "read_header", fail_on_read)
+    monkeypatch.setattr(gguf_header, "read_header", fail_on_read)
     second = DescriptionCache(cache)
     assert second.describe(good) == found
     assert isinstance(second.describe(good).path, Path)

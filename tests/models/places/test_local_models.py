@@ -175,16 +175,16 @@ def test_unreadable_place_is_reported(tmp_path: Path) -> None:
 def test_file_is_read_again_only_after_a_change(
     tmp_path: Path, model: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from ingle.models.metadata import description_cache
+    from ingle.models.gguf import gguf_header
 
     read: list[Path] = []
-    real = description_cache.read_header
+    real = gguf_header.read_header
 
     def counting(path: Path) -> object:
         read.append(path)
         return real(path)
 
-    monkeypatch.setattr(description_cache, "read_header", counting)
+    monkeypatch.setattr(gguf_header, "read_header", counting)
     folder = tmp_path / "m"
     folder.mkdir()
     (folder / "tiny.gguf").write_bytes(model)

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ...chats.automatic_title import automatic_title
 from ...chats.message import MessageFacts
 from .chat_reads import decode_settings
 
@@ -83,6 +82,8 @@ def recent_chats(
 
 def _completed(connection: Connection, chat: ChatSummary) -> ChatSummary:
     """Return the summary with the title and the model that its settings leave open."""
+    from ...chats.automatic_title import automatic_title  # its patterns take long to compile
+
     title = chat.title or automatic_title(first_prompt(connection, chat.id))
     model = chat.model
     if not model and chat.messages:

@@ -6,7 +6,7 @@ import os
 
 import msgspec
 
-from ingle.daemon.doctor.diagnose import DoctorReport
+from ingle.daemon.doctor.system_state import DoctorReport
 
 from ...conftest import RunningDaemon
 
