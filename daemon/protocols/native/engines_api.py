@@ -13,7 +13,6 @@ from ingle.backends.packages.engine_packages import EnginePackages, all_engine_p
 from ...client.engine_types import EngineEntries, EngineEntry, EngineRemoved, InstallProgress
 from ...client.generation_types import ErrorEvent
 from ...engines.engine_installs import Installation
-from ...engines.engine_list import decline_engine, list_engines
 from ...errors import Conflict, NotFound
 from ...http.bodies import NATIVE, encode_event
 from ...http.route_access import ADMIN, READ
@@ -32,6 +31,8 @@ class EnginesApi(ServicesApi):
     @native_route("GET", "/ingle/v1/engines", access=READ)
     async def engines(self) -> EngineEntries:
         """All engines, and the one that this machine would profit from."""
+        from ...engines.engine_list import list_engines
+
         services = self._services
         return await asyncio.to_thread(list_engines, services.engines, services.config)
 
@@ -57,6 +58,8 @@ class EnginesApi(ServicesApi):
     @native_route("POST", "/ingle/v1/engines/decline", access=ADMIN, errors=(404, 413))
     async def decline(self, body: EngineRequest) -> EngineEntries:
         """Stop offering an engine."""
+        from ...engines.engine_list import decline_engine
+
         packages = _find(body.engine)
         await asyncio.to_thread(decline_engine, packages.name, self._services.config)
         return await self.engines()
