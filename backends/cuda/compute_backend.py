@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -40,10 +41,14 @@ class ComputeBackend:
 
 
 def open_compute_backend(
-    where: ComputeDevice, config: ModelConfig, spec: LoadSpec
+    where: ComputeDevice,
+    config: ModelConfig,
+    spec: LoadSpec,
+    on_progress: Callable[[float], None] = lambda fraction: None,
 ) -> ComputeBackend:
     """Kernels on a GPU that has them for such a model, else plain torch.
 
+    `on_progress` is called with the fraction of kernels that are compiled.
     Raises `LoadFailed` if there are no kernels and llama.cpp may take over: `EngineFault` if they
     failed.
     """
@@ -52,7 +57,7 @@ def open_compute_backend(
     reason, kind = _why_without(where, config, spec), LoadFailed
     if reason is None:
         try:
-            return _with_kernels(where, config, spec)
+            return _with_kernels(where, config, spec, on_progress)
         except KernelError as error:
             reason, kind = error.message, EngineFault
     message = f"ingle's kernels cannot be used: {reason}"
@@ -72,11 +77,20 @@ def _why_without(where: ComputeDevice, config: ModelConfig, spec: LoadSpec) -> s
     return None if unknown is None else f"they do not know such a model, since {unknown}."
 
 
-def _with_kernels(where: ComputeDevice, config: ModelConfig, spec: LoadSpec) -> ComputeBackend:
+def _with_kernels(
+    where: ComputeDevice,
+    config: ModelConfig,
+    spec: LoadSpec,
+    on_progress: Callable[[float], None],
+) -> ComputeBackend:
     folder = Path(spec.kernel_cache or tempfile.mkdtemp(prefix="ingle-kernels-"))
     library = GPULibrary.open(folder, device=where.device.index or 0)
     variants = attention_kernels(config, spec.kv_type, DTYPE_NAMES[where.dtype])
-    library.prepare(kernel_sources(), [CompilableAttention(variant) for variant in variants])
+    library.prepare(
+        kernel_sources(),
+        [CompilableAttention(variant) for variant in variants],
+        lambda done, total: on_progress(done / total),
+    )
     table = MatmulTuning.read(MatmulTuning.path_for(folder, where.name))
     operations = KernelOperations(
         library, library, dtype=where.dtype, device=where.device, table=table

@@ -43,6 +43,8 @@ from .sampling.batch_sampler import BatchSampler, PendingSamples
 _MAX_DRAFTS = 15
 _GRAPH_TOKENS = 64
 """Larger steps take long enough for their launches to be ready in time."""
+_COMPILING = 0.05
+"""Share of the reported progress that the kernels of a GPU have; they may take a minute."""
 _LAYOUT = "ingle pages 1"
 """Changes whenever stored keys and values become incompatible."""
 
@@ -238,9 +240,19 @@ class CudaModelRunner:
         files, self.tokenizer = source.files, source.tokenizer
         check_paged_kv_type(Path(self._spec.path).name, files.config, self._spec.kv_type)
         self._config, self._parameters = files.config, files.parameters
-        self._backend = backend or open_compute_backend(self._where, files.config, self._spec)
+        def report(fraction: float) -> None:
+            if on_progress is not None:
+                on_progress(fraction)
+
+        before = _COMPILING if self._where.is_gpu else 0.0
+        self._backend = backend or open_compute_backend(
+            self._where, files.config, self._spec, lambda part: report(part * before)
+        )
         self._model = files.load(
-            self._where.device, self._backend.operations, on_progress, quantize=self._spec.quantize
+            self._where.device,
+            self._backend.operations,
+            lambda part: report(before + part * (1 - before)),
+            quantize=self._spec.quantize,
         )
         self._weights_bytes = self._model.weights_bytes
 

@@ -75,11 +75,12 @@ def main() -> None:
     sink = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # a library may print on stdout
     bandwidth = measure_bandwidth(int(sys.argv[1]))
-    sink.write(msgspec.json.encode(Probe(llama_cpp=_llama_build(), bandwidth=bandwidth)))
+    sink.write(msgspec.json.encode(Probe(llama_cpp=llama_build(), bandwidth=bandwidth)))
     sink.close()
 
 
-def _llama_build() -> LlamaBuild | None:
+def llama_build() -> LlamaBuild | None:
+    """Load llama.cpp and return how it was built; None if it is not installed."""
     try:
         import llama_cpp
     except ModuleNotFoundError:

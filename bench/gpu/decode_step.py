@@ -6,6 +6,7 @@ No attention, no norms: a lower bound of a step, with the gaps between its kerne
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import product
 from typing import Any
 
 import torch
@@ -18,6 +19,8 @@ from ingle.kernels.matmul.quantized_gemv import QuantizedGemv
 
 LAYERS, WIDTH, HIDDEN, KEYS, VOCABULARY = 32, 4096, 14336, 1024, 128256
 COLUMNS = (1, 2, 4, 8)
+VARIANTS = ((False, True), (True, True), (True, False))
+"""Whether kernels overlap, and whether all prefer the same share of shared memory."""
 
 
 def run(session: Session) -> dict[str, object]:
@@ -29,8 +32,8 @@ def run(session: Session) -> dict[str, object]:
     copy, weights = copy_rate(session), model(session)
     size = sum(weight.nbytes for weight in weights)
     rows: list[dict[str, Any]] = []
-    for columns, overlap in [(c, o) for c in COLUMNS for o in (False, True)]:
-        gemv = session.gemv(overlap=overlap)
+    for columns, (overlap, carveout) in product(COLUMNS, VARIANTS):
+        gemv = session.gemv(overlap=overlap, carveout=carveout)
         launches = step_launches(session, gemv, weights, columns)
 
         def step(launches: list[Callable[[], object]] = launches) -> None:
@@ -42,6 +45,7 @@ def run(session: Session) -> dict[str, object]:
             {
                 "columns": columns,
                 "overlap": overlap,
+                "carveout": carveout,
                 "launches": len(launches),
                 "ms": round(seconds * 1e3, 3),
                 "steps_a_second": round(1 / seconds, 1),
@@ -55,7 +59,8 @@ def table(result: dict[str, Any]) -> list[str]:
     """One line for each number of columns."""
     first = min(row["ms"] for row in result["steps"] if row["columns"] == 1)
     return [
-        f"{row['columns']} columns{', overlapping' if row['overlap'] else ''}: {row['ms']} ms, "
+        f"{row['columns']} columns{', overlapping' if row['overlap'] else ''}"
+        f"{'' if row['carveout'] else ', driver chooses shared memory'}: {row['ms']} ms, "
         f"{row['steps_a_second']} steps/s, {row['percent_of_copy']} % of the copy, "
         f"{row['ms'] / first:.2f} of one column's time"
         for row in result["steps"]

@@ -89,11 +89,16 @@ class Session:
         return time.monotonic() - began
 
     def library(
-        self, defines: Mapping[str, str] = NO_DEFINES, *, overlap: bool = True
+        self,
+        defines: Mapping[str, str] = NO_DEFINES,
+        *,
+        overlap: bool = True,
+        carveout: bool = True,
     ) -> KernelLibrary:
         """All kernels on this device; `defines` are for sources of products.
 
-        `overlap=False` lets no kernel begin before the one before it has ended.
+        `overlap=False` lets no kernel begin before the one before it has ended, `carveout=False`
+        leaves the share of shared memory to the driver.
         """
         products = [name for name in kernel_sources() if "GEMV_VARIANTS" in kernel_source(name)]
         chosen = dict.fromkeys(products, defines)
@@ -102,7 +107,8 @@ class Session:
         if not self._is_compiled and not defines:
             self.compile([(name, NO_DEFINES) for name in kernel_sources()])
             self._is_compiled = True
-        return GPULibrary(self.driver, self._finder, defines=chosen, overlap=overlap)
+        driver = self.driver if carveout else CudaDriver(shared_carveout=None)
+        return GPULibrary(driver, self._finder, defines=chosen, overlap=overlap)
 
     def compiled(self, variants: Sequence[AttentionVariant]) -> TritonLibrary:
         """Attention kernels on this device; on a CPU in Triton's interpreter."""
@@ -115,10 +121,14 @@ class Session:
         return library
 
     def gemv(
-        self, defines: Mapping[str, str] = NO_DEFINES, *, overlap: bool = True
+        self,
+        defines: Mapping[str, str] = NO_DEFINES,
+        *,
+        overlap: bool = True,
+        carveout: bool = True,
     ) -> QuantizedGemv:
-        """The operation on this device's kernels."""
-        return QuantizedGemv(self.library(defines, overlap=overlap))
+        """The operation on this device's kernels, see `library`."""
+        return QuantizedGemv(self.library(defines, overlap=overlap, carveout=carveout))
 
     def time(self, launches: Sequence[Callable[[], object]], *, repeats: int = 7) -> float:
         """Seconds that one of `launches` takes: the median over replays of a graph of all.

@@ -61,9 +61,16 @@ class EngineFailures:
 
     def forget(self, model: str) -> None:
         """Forget the failures on a model, so that its next start tries all engines again."""
+        self._keep(lambda each: each.model != model)
+
+    def forget_engine(self, engine: str) -> None:
+        """Forget the failures of an engine, so that models are tried on it again."""
+        self._keep(lambda each: each.engine != engine)
+
+    def _keep(self, wanted: Callable[[EngineFailure], bool]) -> None:
         with self._lock:
             failures = self._read()
-            kept = [each for each in failures if each.model != model]
+            kept = list(filter(wanted, failures))
             if len(kept) < len(failures):
                 self._write(kept)
 

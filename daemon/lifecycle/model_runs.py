@@ -125,6 +125,11 @@ class ModelRuns:
             self._forget(run)
         return [run.model.name for run in runs]
 
+    def retry_engine(self, engine: str) -> None:
+        """Forget on which models the engine failed, since it works now; blocking."""
+        if self._engine_failures is not None:
+            self._engine_failures.forget_engine(engine)
+
     async def _key_of(self, reference: str) -> str:
         """Return the key of a model, even if its file has been moved since it was loaded."""
         for key, run in self._runs.items():

@@ -76,6 +76,7 @@ DEVICE void gated_gemv(const Format& gate_format, const Format& up_format, const
   u32 before = 0;
   if (place.lane == 0) before = count_in_memory(a.counts + place.row / 32, 31);
   if (__shfl_sync(EVERY_LANE, before, 0) != 31) return;
+  __syncwarp();  // a shuffle orders no memory accesses
   __threadfence();
   quantize_group<COLUMNS>(a, place.row / 32, place.lane);
 }

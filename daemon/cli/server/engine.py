@@ -19,6 +19,7 @@ from ...terminal.terminal_output import (
 from ..command_parser import CommandParser, run_subcommand
 from ..daemon_launcher import ensure_daemon
 from ..engine_installation import install_engine, list_engines
+from ..progress_report import ProgressReport
 
 if TYPE_CHECKING:
     from ...client.engine_types import EngineEntry
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 HELP = """\
 usage: ingle engine list [--json]
        ingle engine install NAME [--from FOLDER|URL] [--json]
+       ingle engine check NAME [--json]
        ingle engine remove NAME [--json]
 
 An engine computes what models answer. `llama.cpp` runs every GGUF file on any
@@ -37,6 +39,9 @@ Packages come from the index that uv or pip is set up for, in the versions that
 this ingle was tested with. With --from they come from a folder of wheels, which
 needs no network, or from an index that has wheels of engines which otherwise
 are compiled here; `engine_index` in config.toml does the same for good.
+
+`check` starts a process that is confined as those of models are, and says which
+step fails: packages, driver, GPU, memory, kernels; and what to do about it.
 
 examples:
   ingle engine list
@@ -52,6 +57,7 @@ def main(arguments: Sequence[str]) -> int:
         "list": _list,
         "ls": _list,
         "install": _install,
+        "check": _check,
         "remove": _remove,
         "rm": _remove,
     }
@@ -106,6 +112,27 @@ def _install(arguments: Sequence[str]) -> int:
         if entry.useless:
             print_status(f"It changes nothing on this machine. {entry.useless}")
     return 0
+
+
+def _check(arguments: Sequence[str]) -> int:
+    parser = CommandParser("engine check", "Check an engine step by step; 1 if a step fails.")
+    parser.add_argument("name", metavar="NAME", help="a name of `ingle engine list`")
+    options = parser.parse_args(arguments)
+    client = ensure_daemon(load_config(os.environ))
+    from ...client.engine_types import EngineCheck
+
+    body = {"engine": options.name}
+    with ProgressReport() as progress:
+        progress.show_step(f"Checking {options.name}")
+        found = client.post("/ingle/v1/engines/check", body, EngineCheck, timeout=None)
+    if options.json:
+        print_json(found)
+    else:
+        rows = [(step.name, "ok" if step.passed else "FAILED", step.detail) for step in found.steps]
+        print_table(("STEP", "", "FOUND"), rows)
+        for remedy in filter(None, (step.remedy for step in found.steps)):
+            print_text(f"\n{remedy}")
+    return 0 if found.passed else 1
 
 
 def _remove(arguments: Sequence[str]) -> int:

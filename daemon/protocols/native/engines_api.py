@@ -10,7 +10,13 @@ from starlette.responses import Response
 
 from ingle.backends.packages.engine_packages import EnginePackages, all_engine_packages
 
-from ...client.engine_types import EngineEntries, EngineEntry, EngineRemoved, InstallProgress
+from ...client.engine_types import (
+    EngineCheck,
+    EngineEntries,
+    EngineEntry,
+    EngineRemoved,
+    InstallProgress,
+)
 from ...client.generation_types import ErrorEvent
 from ...engines.engine_installs import Installation
 from ...errors import Conflict, NotFound
@@ -63,6 +69,19 @@ class EnginesApi(ServicesApi):
         packages = _find(body.engine)
         await asyncio.to_thread(decline_engine, packages.name, self._services.config)
         return await self.engines()
+
+    @native_route(
+        "POST", "/ingle/v1/engines/check", access=ADMIN, errors=(404, 413), cancellable=True
+    )
+    async def check(self, body: EngineRequest) -> EngineCheck:
+        """Check an engine step by step, in a process that is confined as a worker is."""
+        from ...engines.engine_check import check_engine
+
+        packages, services = _find(body.engine), self._services
+        found = await asyncio.to_thread(check_engine, packages, services.config.paths)
+        if found.passed:
+            await asyncio.to_thread(services.manager.retry_engine, packages.engine)
+        return found
 
     @native_route("DELETE", "/ingle/v1/engines/{name}", access=ADMIN, errors=(404, 409))
     async def remove(self, name: str) -> EngineRemoved:

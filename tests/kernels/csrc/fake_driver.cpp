@@ -16,7 +16,7 @@ struct Launch {
 typedef int (*Kernel)(const Launch*, void**, char*, size_t);
 
 static char last_error[1024];
-static int largest_dynamic = 48 * 1024, launches_with_overlap, current, nothing_runs, loaded;
+static int largest_dynamic = 48 * 1024, launches_with_overlap, current, nothing_runs, loaded, carveouts;
 
 // The kernels of a shim library, which GNU's nm reads.
 static std::vector<std::string> kernels_of(CUmodule module) {
@@ -103,6 +103,11 @@ CUresult cuFuncLoad(CUfunction function) {
 }
 
 CUresult cuFuncSetAttribute(CUfunction, CUfunction_attribute attribute, int value) {
+  if (attribute == CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT) {
+    if (value < -1 || value > 100) return CUDA_ERROR_INVALID_VALUE;
+    ++carveouts;
+    return CUDA_SUCCESS;
+  }
   if (attribute != CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES) return CUDA_ERROR_INVALID_VALUE;
   largest_dynamic = value;
   return CUDA_SUCCESS;
@@ -139,6 +144,7 @@ CUresult cuGetErrorName(CUresult error, const char** name) {
 }
 
 int fake_launches_with_overlap() { return launches_with_overlap; }
+int fake_carveouts() { return carveouts; }
 int fake_functions_loaded() { return loaded; }
 void fake_nothing_runs(int nothing) { nothing_runs = nothing; }
 

@@ -51,6 +51,21 @@ def test_arguments_of_a_real_kernel_are_passed(driver: CudaDriver, build_folder:
     assert torch.equal(tiles, quantize_q8_reference(x))
 
 
+@pytest.mark.parametrize(("carveout", "calls"), [(100, 1), (None, 0)])
+def test_kernels_prefer_the_same_share_of_shared_memory(
+    fake: Path, build_folder: Path, carveout: int | None, calls: int
+) -> None:
+    count = ctypes.CDLL(str(fake)).fake_carveouts
+    library = build_host_library(str(FOLDER / "misuse.cuh"), build_folder)
+    module = CudaDriver(library=fake, shared_carveout=carveout).load(str(library).encode())
+    wanted, y = np.zeros(1, np.uint32), np.zeros((1, 24), np.int32)
+    pointers = [c_void_p(array.ctypes.data) for array in (wanted, y)]
+    before = count()
+    for _ in range(2):
+        module.launch("indices", (1, 1, 1), (4, 3, 2), pointers, shared_bytes=96)
+    assert count() - before == calls
+
+
 def test_large_shared_memory_is_requested(misuse: CudaModule) -> None:
     wanted, y = np.zeros(1, np.uint32), np.zeros((1, 24), np.int32)
     pointers = [c_void_p(array.ctypes.data) for array in (wanted, y)]

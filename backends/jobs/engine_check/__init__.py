@@ -1,0 +1,1 @@
+"""Checks an engine step by step, confined as a worker is."""
