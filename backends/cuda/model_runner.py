@@ -240,6 +240,7 @@ class CudaModelRunner:
         files, self.tokenizer = source.files, source.tokenizer
         check_paged_kv_type(Path(self._spec.path).name, files.config, self._spec.kv_type)
         self._config, self._parameters = files.config, files.parameters
+
         def report(fraction: float) -> None:
             if on_progress is not None:
                 on_progress(fraction)

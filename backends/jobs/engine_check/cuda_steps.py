@@ -24,7 +24,7 @@ def cuda_steps(cache: Path) -> Iterator[Step]:
     yield "driver", _initialise
     yield "GPU", _find_gpu
     yield "memory", _compute
-    yield "kernels", lambda: _run_kernel(cache)
+    yield "kernels", lambda: _run_kernel(cache, torch_device())
 
 
 def _import() -> str:
@@ -67,7 +67,14 @@ def _compute() -> str:
     return f"{free / 1e9:.1f} of {total / 1e9:.1f} GB are free"
 
 
-def _run_kernel(cache: Path) -> str:
+def torch_device() -> torch.device:
+    """Return the GPU that models are computed on."""
+    import torch
+
+    return torch.device("cuda", 0)
+
+
+def _run_kernel(cache: Path, device: torch.device) -> str:
     import torch
 
     from ingle.kernels.elementwise.rms_norm import rms_norm_reference
@@ -75,7 +82,6 @@ def _run_kernel(cache: Path) -> str:
     from ingle.kernels.kernel_operations import KernelOperations
     from ingle.kernels.launch.gpu_library import GPULibrary
 
-    device = torch.device("cuda", 0)
     random = torch.Generator(device).manual_seed(1)
     rows = torch.randn(_ROWS, _SIZE, device=device, generator=random)
     weight = torch.rand(_SIZE, device=device, generator=random) + 0.5

@@ -158,7 +158,7 @@ def test_gemv_variants_fit_into_registers() -> None:
 def test_step_table_lines() -> None:
     steps = [
         {"columns": columns, "overlap": overlap, "ms": 2.0 * columns, "steps_a_second": 1}
-        | {"percent_of_copy": 50.0}
+        | {"percent_of_copy": 50.0, "carveout": True}
         for columns in (1, 8)
         for overlap in (False, True)
     ]
