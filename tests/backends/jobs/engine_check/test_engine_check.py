@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -65,7 +66,7 @@ def test_check_ends_with_the_first_failed_step(
         yield "third", lambda: "never"
 
     monkeypatch.setattr(engine_check, "check_steps", steps)
-    sent: list[EngineCheckStep] = []
+    sent: list[Any] = []
     work: Callable[..., object] = engine_check._work  # pyright: ignore[reportPrivateUsage]
     work(EngineCheckSpec(engine="x", kernel_cache=str(tmp_path)), sent.append)
     assert [(step.name, step.passed, step.remedy) for step in sent] == [
