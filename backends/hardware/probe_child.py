@@ -18,6 +18,7 @@ import numpy as np
 import psutil
 from numpy.typing import NDArray
 
+from ..llama_cpp.library_folder import library_folder, load_backends
 from .machine import LlamaBuild
 from .probe import Probe
 
@@ -87,23 +88,19 @@ def llama_build() -> LlamaBuild | None:
         return None
     except Exception as error:  # a broken build may raise anything
         return LlamaBuild(version=version("llama-cpp-python"), error=str(error).splitlines()[0])
-    named = os.environ.get("LLAMA_CPP_LIB_PATH")
-    folder = Path(named) if named else Path(llama_cpp.__file__).parent / "lib"
+    folder = library_folder()
     return LlamaBuild(
         version=llama_cpp.__version__,
-        backends=_backends(folder),
+        backends=[] if folder is None else _backends(folder),
         gpu_offload=bool(llama_cpp.llama_supports_gpu_offload()),
     )
 
 
 def _backends(folder: Path) -> list[str]:
     """Return ggml's registered backends; empty if they cannot be read."""
-    candidates = [folder / name for name in ("libggml.so", "libggml.dylib", "ggml.dll")]
-    path = next((path for path in candidates if path.exists()), None)
-    if path is None:
+    ggml = load_backends(folder)
+    if ggml is None:
         return []
-    ggml = ctypes.CDLL(str(path))
-    ggml.ggml_backend_reg_count.restype = ctypes.c_size_t
     ggml.ggml_backend_reg_get.argtypes = [ctypes.c_size_t]
     ggml.ggml_backend_reg_get.restype = ctypes.c_void_p
     ggml.ggml_backend_reg_name.argtypes = [ctypes.c_void_p]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any, cast
 
@@ -14,7 +15,7 @@ from llama_cpp._ctypes_extensions import load_shared_library
 from ingle.models.gguf.repeated_tokens import find_duplicate_token
 
 from ..base.errors import LoadFailed, OutOfMemory
-from .library_folder import library_folder
+from .library_folder import library_folder, load_backends
 from .native_log import NativeLog
 
 
@@ -35,7 +36,7 @@ class LlamaModel:
     ) -> None:
         """Load the file; raises `LoadFailed` with llama.cpp's reason."""
         _check_tokens(path)
-        llama_cpp.llama_backend_init()
+        _start_library()
         params = llama_cpp.llama_model_default_params()
         params.n_gpu_layers = gpu_layers
         overrides = _expert_overrides(cpu_experts) if cpu_experts else None
@@ -163,6 +164,14 @@ def experts_pattern(blocks: int) -> str:
     """Return a regular expression for the expert tensors of the first `blocks` blocks."""
     numbers = "|".join(str(block) for block in range(blocks))
     return rf"^blk\.({numbers})\.ffn_.*_exps\."
+
+
+@cache
+def _start_library() -> None:
+    folder = library_folder()
+    if folder is not None:
+        load_backends(folder)
+    llama_cpp.llama_backend_init()
 
 
 def load_ggml_base() -> ctypes.CDLL:

@@ -21,6 +21,8 @@ from .errors import InstallCancelled, InstallFailed
 from .package_client import has_compiler, install_packages, missing_compiler
 from .package_source import ClientProgress, OnProgress, PackageSource
 
+WHEELS = Path(__file__).with_name("wheels")
+"""What a platform's wheel of ingle brings along, see scripts/build-wheels."""
 _SUBSET = Path(__file__).with_name("llama_cpp_subset.cmake")
 _LOCK_POLL_SECONDS = 0.2
 _CHECK_SECONDS = 120.0
@@ -66,8 +68,10 @@ def _install(
     cancelled: Callable[[], bool],
 ) -> None:
     new = store.begin(packages)
+    if packages.unasked and any(WHEELS.glob("*.whl")) and not source.index:
+        source = PackageSource(str(WHEELS))
     try:
-        cache = build_cache(packages)
+        cache = None if source.is_folder else build_cache(packages)
         if cache is not None and cache.exists():
             shutil.rmtree(new)
             _copy_tree(cache, new)
