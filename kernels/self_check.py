@@ -22,6 +22,8 @@ from .operations import Operations
 _LARGEST_ERROR, _LARGEST_ERROR_OF_4_BITS = 3e-3, 5e-2
 _ROWS = 256
 _TOKENS = (1, 5, 20)
+_MANY_TOKENS = (64, 128, 300)
+"""Rows that other kernels multiply; on a CPU they would take minutes."""
 _PAGE = 32
 CHECKED_PAGES = 4
 """Pages of keys and values that a check overwrites."""
@@ -46,6 +48,7 @@ class SelfCheck:
         self._operations = operations
         self._device = device
         self._random = torch.Generator(device).manual_seed(1)
+        self._tokens = (*_TOKENS, *_MANY_TOKENS) if device.type == "cuda" else _TOKENS
         self._exact = Operations(torch.float32)
 
     def failures(
@@ -71,7 +74,7 @@ class SelfCheck:
         for weight in weights:
             part, plain = self._operations.prepare(weight), _plain(weight)
             name, layer = format_name(weight), LinearLayer(part)
-            for tokens in _TOKENS:
+            for tokens in self._tokens:
                 rows = self._normal(tokens, weight.shape[1])
                 x = self._operations.activations(rows)
                 expected = linear_reference(rows, plain)
@@ -95,7 +98,7 @@ class SelfCheck:
                 continue
             layers = [LinearLayer(self._operations.prepare(weight)) for weight in (first, second)]
             plain = _plain(first), _plain(second)
-            for tokens in _TOKENS:
+            for tokens in self._tokens:
                 rows = self._normal(tokens, first.shape[1])
                 x = self._operations.activations(rows)
                 found = self._operations.linear(x, *layers, dtype=torch.float32)
@@ -105,7 +108,7 @@ class SelfCheck:
 
     def _norms(self, size: int) -> Iterator[tuple[str, float]]:
         weight = self._normal(size).abs() + 0.5
-        for tokens in _TOKENS:
+        for tokens in self._tokens:
             rows, residual = self._normal(tokens, size), self._normal(tokens, size)
             expected = rms_norm_reference(rows, weight, 1e-5, torch.float32)
             found = self._operations.rms_norm(rows, weight, 1e-5)
@@ -122,6 +125,7 @@ class SelfCheck:
             "a prompt": ((0, 40), (0, 3)),
             "decoding": ((40, 1), (3, 1)),
             "verifying": ((41, 5), (4, 2)),
+            "a prompt beside decoding": ((0, 30), (5, 1)),
         }.items():
             step = self._step(parts)
             x = self._heads(heads, keys, step.positions)

@@ -7,9 +7,14 @@ from typing import NamedTuple
 
 import torch
 
+from ingle.kernels.errors import KernelError
+
 from ...engine.batch import Batch
 from .step_inputs import StepInputs
 from .step_shape import StepShape, StepShapes
+
+_TOLERANCE = 1e-2
+"""Of logits, relative and absolute: sums over parallel blocks may differ in their order."""
 
 
 class Recording(NamedTuple):
@@ -97,10 +102,13 @@ class StepGraphs:
         return recording.output
 
     def _try_record(self) -> Recording | None:
-        """None if memory is short: without a recording a step is only slower."""
+        """None if memory is short, or the driver cannot: without a recording a step is slower.
+
+        After a fault of the GPU itself the step fails without one, too.
+        """
         try:
             return self._record(self._compute)
-        except torch.OutOfMemoryError:
+        except (torch.OutOfMemoryError, torch.AcceleratorError):
             return None
 
     def _compute(self) -> torch.Tensor:
@@ -111,9 +119,20 @@ class StepGraphs:
         return self._logits[: len(found)].copy_(found)
 
     def record_first(self) -> None:
-        """Record the shapes needed first; the inputs are overwritten."""
+        """Record the shapes needed first; the inputs are overwritten.
+
+        Raises `KernelError` if a replay computes something else than the same step without it.
+        """
         for shape in self._shapes.first():
             self._inputs.fill(Batch())
             self._inputs.pad(shape, self._padding_slot)
             self._inputs.upload()
-            self.run(shape)
+            replayed, plain = self.run(shape).float(), self._forward().float()
+            if not torch.allclose(
+                replayed, plain, rtol=_TOLERANCE, atol=_TOLERANCE, equal_nan=True
+            ):
+                off = float((replayed - plain).abs().max())
+                raise KernelError(
+                    f"A recorded step of {shape.tokens} tokens is off by {off:.1e}.",
+                    hint="Let llama.cpp run the model, and report this with the name of your GPU.",
+                )

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 import torch
 
-from ingle.backends.base.errors import LoadFailed
+from ingle.backends.base.errors import EngineFault
 from ingle.backends.base.sampling_params import SamplingParams
 from ingle.backends.cuda.compute_backend import ComputeBackend
-from ingle.backends.cuda.graphs.step_graphs import StepGraphs
+from ingle.backends.cuda.graphs.step_graphs import Recording, StepGraphs
 from ingle.backends.cuda.graphs.step_inputs import StepInputs
 from ingle.backends.cuda.graphs.step_shape import StepShape, StepShapes, rounded_up
 from ingle.backends.cuda.model_runner import CudaModelRunner
@@ -200,14 +200,52 @@ def test_counts_are_rounded_up_to_a_few_sizes() -> None:
     ]  # fmt: skip
 
 
+class FailingOperations(Operations):
+    """Operations that fail once `broken` is set."""
+
+    broken = False
+
+    def linear(self, *arguments: Any, **options: Any) -> Any:
+        if self.broken:
+            raise torch.AcceleratorError("CUDA error: misaligned address")
+        return super().linear(*arguments, **options)
+
+
 class FailingRecorder:
-    """A device that fails at its first capture, as after an illegal memory access."""
+    """A device that fails at its first capture; with `operations`, also in all that follows."""
+
+    def __init__(self, operations: FailingOperations | None = None) -> None:
+        self._operations = operations
 
     def __call__(self, work: Callable[[], torch.Tensor], *_: object) -> Any:
+        if self._operations is not None:
+            self._operations.broken = True
         raise torch.AcceleratorError("CUDA error: misaligned address")
 
 
-def test_gpu_failure_while_loading_is_a_load_error(load_model: LoadModel, tiny_path: Path) -> None:
-    backend = ComputeBackend(Operations(torch.float32), FailingRecorder())
-    with pytest.raises(LoadFailed, match=r"failed while the model was loaded: .*misaligned"):
+def test_failed_capture_leaves_steps_unrecorded(load_model: LoadModel, tiny_path: Path) -> None:
+    model = load_model(tiny_path, ComputeBackend(Operations(torch.float32), FailingRecorder()))
+    assert model.context > 0
+
+
+def test_gpu_failure_while_loading_is_an_engine_fault(
+    load_model: LoadModel, tiny_path: Path
+) -> None:
+    operations = FailingOperations(torch.float32)
+    backend = ComputeBackend(operations, FailingRecorder(operations))
+    with pytest.raises(EngineFault, match=r"failed while the model was loaded: .*misaligned"):
+        load_model(tiny_path, backend)
+
+
+class WrongRecorder:
+    """Recordings that compute something else."""
+
+    def __call__(self, work: Callable[[], torch.Tensor], *_: object) -> Recording:
+        output = work()
+        return Recording(lambda: None, output + 1)
+
+
+def test_wrong_recording_is_an_engine_fault(load_model: LoadModel, tiny_path: Path) -> None:
+    backend = ComputeBackend(Operations(torch.float32), WrongRecorder())
+    with pytest.raises(EngineFault, match=r"A recorded step of \d+ tokens is off by"):
         load_model(tiny_path, backend)
