@@ -36,7 +36,7 @@ _SCALES = {
 @pytest.fixture(autouse=True)
 def _same_random_numbers() -> None:  # pyright: ignore[reportUnusedFunction]
     """Seed torch, so that a test fails always or never."""
-    torch.manual_seed(0)
+    torch.default_generator.manual_seed(0)
 
 
 @pytest.fixture
