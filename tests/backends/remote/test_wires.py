@@ -7,11 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
-from anthropic.types import MessageCreateParams
 from msgspec import structs
-from openai.types.chat import CompletionCreateParams
-from openai.types.responses import ResponseCreateParams
-from pydantic import TypeAdapter
 
 from ingle.backends.base.conversation import ChatMessage, Reasoning, Tool, ToolCall, ToolChoice
 from ingle.backends.base.events import FinishReason
@@ -23,6 +19,8 @@ from ingle.backends.remote.receipt import TokenUsage
 pytestmark = pytest.mark.quick
 
 if TYPE_CHECKING:
+    from pydantic import TypeAdapter
+
     from .conftest import ProviderClient, Sink
 
 SCHEMA = '{"type":"object","properties":{"city":{"type":"string"}},"required":["city"]}'
@@ -53,11 +51,6 @@ FULL = GenerateRequest(
     client="somebody",
     conversation="tax 2026",
 )
-ADAPTERS: dict[str, TypeAdapter[Any]] = {
-    "openai": TypeAdapter(CompletionCreateParams),
-    "responses": TypeAdapter(ResponseCreateParams),
-    "anthropic": TypeAdapter(MessageCreateParams),
-}
 PATHS = {"openai": "chat/completions", "responses": "responses", "anthropic": "messages"}
 
 DONE: dict[str, list[dict[str, Any]]] = {
@@ -68,6 +61,21 @@ DONE: dict[str, list[dict[str, Any]]] = {
         {"type": "message_stop"},
     ],
 }
+
+
+@pytest.fixture(scope="module")
+def adapters() -> dict[str, TypeAdapter[Any]]:
+    """Validators of the SDKs' request types, imported here because that takes seconds."""
+    from anthropic.types import MessageCreateParams
+    from openai.types.chat import CompletionCreateParams
+    from openai.types.responses import ResponseCreateParams
+    from pydantic import TypeAdapter
+
+    return {
+        "openai": TypeAdapter(CompletionCreateParams),
+        "responses": TypeAdapter(ResponseCreateParams),
+        "anthropic": TypeAdapter(MessageCreateParams),
+    }
 
 
 def events(*values: object) -> bytes:
@@ -83,16 +91,14 @@ async def sent_body(
     return sink.connections[-1].body
 
 
-@pytest.mark.parametrize("kind", ADAPTERS)
+@pytest.mark.parametrize("kind", PATHS)
 async def test_request_validates_against_the_sdk_types(
-    provider_client: ProviderClient, sink: Sink, kind: str
+    provider_client: ProviderClient, sink: Sink, adapters: dict[str, TypeAdapter[Any]], kind: str
 ) -> None:
-    request = FULL
-    if kind != "responses":
-        request = structs.replace(request, stop=["END"])
+    request = FULL if kind == "responses" else structs.replace(FULL, stop=["END"])
     body = await sent_body(provider_client, sink, request, kind)
-    checked = ADAPTERS[kind].validate_python(body)
-    assert json.loads(ADAPTERS[kind].dump_json(checked, warnings="error")).keys() == body.keys()
+    checked = adapters[kind].validate_python(body)
+    assert json.loads(adapters[kind].dump_json(checked, warnings="error")).keys() == body.keys()
     assert sink.connections[0].head[0] == f"POST /v1/{PATHS[kind]} HTTP/1.1"
     text = json.dumps(body)
     for inner in ("somebody", "tax 2026", "Two cities", "r-1", "other"):
@@ -143,15 +149,17 @@ async def test_anthropic_request_fields(provider_client: ProviderClient, sink: S
     assert "anthropic-version: 2023-06-01" in headers
 
 
-@pytest.mark.parametrize("kind", ADAPTERS)
-async def test_json_schema_is_sent(provider_client: ProviderClient, sink: Sink, kind: str) -> None:
+@pytest.mark.parametrize("kind", PATHS)
+async def test_json_schema_is_sent(
+    provider_client: ProviderClient, sink: Sink, adapters: dict[str, TypeAdapter[Any]], kind: str
+) -> None:
     request = GenerateRequest(
         id="r",
         messages=[ChatMessage("user", "Where?")],
         grammar=Grammar(GrammarKind.JSON_SCHEMA, SCHEMA),
     )
     body = await sent_body(provider_client, sink, request, kind)
-    ADAPTERS[kind].validate_python(body)
+    adapters[kind].validate_python(body)
     assert '"city"' in json.dumps(body)
     with pytest.raises(CannotExpress):
         await sent_body(provider_client, sink, request, kind, json_schema=False)
@@ -171,7 +179,7 @@ UNSUPPORTED: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("kind", ADAPTERS)
+@pytest.mark.parametrize("kind", PATHS)
 @pytest.mark.parametrize("feature", UNSUPPORTED)
 async def test_unsupported_request_is_not_sent(
     provider_client: ProviderClient, sink: Sink, kind: str, feature: str

@@ -141,7 +141,9 @@ def test_outputs_in_wider_rows_with_biases(
     out = wide[:, 20:90]
     QuantizedGemm(make_library()).multiply(repack(weight), tiles, out, bias=bias)
     expected = (quantized_gemv_reference(weight, tiles) + bias).float().to(dtype)
-    assert torch.allclose(out, expected, rtol=1e-2 if dtype == torch.bfloat16 else 1e-3)
+    # A product may cancel against its bias: what is left has the errors of its terms.
+    rtol = 1e-2 if dtype == torch.bfloat16 else 1e-3
+    assert torch.allclose(out, expected, rtol=rtol, atol=1e-5)
     assert bool(wide[:, :20].isnan().all() and wide[:, 90:].isnan().all())
 
 

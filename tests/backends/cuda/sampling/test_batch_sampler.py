@@ -209,8 +209,8 @@ def markov(tokens: int = 24) -> torch.Tensor:
 
 
 DRAFT_RULES: dict[str, tuple[Callable[[torch.Tensor], DraftRule], float, float]] = {
-    "likeliest": (lambda t: lambda last: int(t[last].argmax()), 0.15, 0.9),
-    "unlikeliest": (lambda t: lambda last: int(t[last, 6 : len(t)].argmin()) + 6, 0.0, 0.1),
+    "likeliest": (lambda t: [int(row.argmax()) for row in t].__getitem__, 0.15, 0.9),
+    "unlikeliest": (lambda t: [int(r[6 : len(t)].argmin()) + 6 for r in t].__getitem__, 0.0, 0.1),
     "impossible": (lambda t: lambda last: 5, 0.0, 0.0),
     "constant": (lambda t: lambda last: 8, 0.0, 0.3),
 }
@@ -248,7 +248,7 @@ def test_drafts_do_not_change_the_sampled_tokens(
     texts: list[list[int]] = []
     rules: list[DraftRule | None] = [
         None,
-        lambda last: int(transitions[last].argmax()),
+        [int(row.argmax()) for row in transitions].__getitem__,
         lambda last: (last * 7) % 24,
     ]
     for draft_rule in rules:
