@@ -7,14 +7,17 @@ import json
 import os
 import re
 import signal
+import ssl
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import httpx
 import msgspec
 import numpy as np
 import platformdirs
@@ -132,6 +135,27 @@ def interruptible() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
         signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_ssl_context() -> Iterator[None]:
+    """One default TLS context for all httpx clients, since reading the authorities takes 40 ms."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("httpx._transports.default.create_ssl_context", _ssl_context)
+        yield
+
+
+def _ssl_context(
+    verify: ssl.SSLContext | str | bool = True, cert: Any = None, trust_env: bool = True
+) -> ssl.SSLContext:
+    if verify is not True or cert is not None or not trust_env:
+        return httpx.create_ssl_context(verify, cert, trust_env)
+    return _default_ssl_context(os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR"))
+
+
+@cache
+def _default_ssl_context(*_places: str | None) -> ssl.SSLContext:
+    return httpx.create_ssl_context()
 
 
 @pytest.fixture(scope="session")

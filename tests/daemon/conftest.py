@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -56,6 +57,7 @@ from ingle.daemon.services import Services
 from ingle.daemon.settings.config import Config
 from ingle.daemon.settings.paths import find_paths
 from ingle.daemon.transport.sockets import bind_tcp, bind_unix
+from ingle.models.catalog import Catalog
 from ingle.models.errors import ModelNotFound
 from ingle.models.fit.memory_needs import MemoryNeeds
 from ingle.models.kv_type import KVType
@@ -377,6 +379,14 @@ def install(store: ModelStore, name: str, sampling: dict[str, float] | None = No
             source="test",
         ),
     )
+
+
+@pytest.fixture(scope="session", autouse=True)
+def parse_catalog_once() -> Iterator[None]:
+    """Parse the catalog that ships with ingle once for all daemons."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Catalog, "load", cache(Catalog.load))
+        yield
 
 
 DaemonFactory = Callable[..., AbstractAsyncContextManager[RunningDaemon]]

@@ -10,7 +10,7 @@ import subprocess
 import tempfile
 import termios
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator
 from contextlib import (
     AbstractAsyncContextManager,
     AbstractContextManager,
@@ -22,6 +22,8 @@ from typing import Any
 
 import pyte
 import pytest
+from textual.css.model import RuleSet
+from textual.css.stylesheet import Stylesheet
 from textual.pilot import Pilot
 
 from ingle.daemon.client.async_client import AsyncDaemonClient
@@ -47,6 +49,23 @@ def wait_for_events(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make Textual's pilot wait for events; its own wait is for CPU time, at least 20 ms."""
     for module in ("textual.app", "textual.pilot"):
         monkeypatch.setattr(f"{module}.wait_for_idle", _idle)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def parse_styles_once() -> Iterator[None]:
+    """Parse each style sheet once for all apps; Textual does so twice for each app."""
+    parsed: dict[tuple[object, ...], list[RuleSet]] = {}
+    parse: Callable[..., list[RuleSet]] = Stylesheet._parse_rules  # pyright: ignore[reportPrivateUsage]
+
+    def parse_rules(self: Any, css: str, **options: Any) -> list[RuleSet]:
+        key = (css, *sorted(options.items()), *sorted(self._variables.items()))
+        if key not in parsed:
+            parsed[key] = parse(self, css, **options)
+        return parsed[key]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Stylesheet, "_parse_rules", parse_rules)
+        yield
 
 
 @pytest.fixture

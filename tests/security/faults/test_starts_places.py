@@ -314,7 +314,7 @@ def test_clock_jump_does_not_interrupt_streams(
 ) -> None:
     clock = tmp_path / "clock"
     daemon = make_daemon(
-        {"reply": "word " * 40, "step_seconds": 0.01}, environ={"INGLE_TEST_CLOCK": str(clock)}
+        {"reply": "word " * 10, "step_seconds": 0.01}, environ={"INGLE_TEST_CLOCK": str(clock)}
     )
     stored = {"model": "echo:1", "input": "Hello"}
     first = daemon.http.post("/v1/responses", json=stored).json()

@@ -189,17 +189,26 @@ def test_backup_is_deleted_when_the_passphrase_changes(
 
 
 def test_deleted_wal_loses_only_its_messages(
-    saved_chat: SavedChat, folder: Path, make_store: MakeStore, tmp_path: Path, problems: Problems
+    saved_chat: SavedChat,
+    folder: Path,
+    make_store: MakeStore,
+    new_saved_chat: NewSavedChat,
+    problems: Problems,
 ) -> None:
     saved_chat.add_prompt("first")
-    assert saved_chat.store.flush()
-    copy = tmp_path / "copy"
-    copy.mkdir()
-    (copy / "history.db").write_bytes((folder / "history.db").read_bytes())  # without its WAL
-    assert saved_chat.store.close()
-    (folder / "history.db").write_bytes((copy / "history.db").read_bytes())
+    assert saved_chat.store.close()  # writes the WAL into the file
+    later = new_saved_chat(make_store())
+    later.add_prompt("second")
+    assert later.store.flush()
+    assert (folder / f"{PLAIN}-wal").stat().st_size
+    without_wal = (folder / PLAIN).read_bytes()
+    assert later.store.close()
+    (folder / PLAIN).write_bytes(without_wal)
     store = make_store()
-    assert store.recent() == [] or len(store.recent()) == 1
+    assert [summary.id for summary in store.recent()] == [saved_chat.chat.id]
+    chat = store.load(saved_chat.chat.id)
+    assert chat is not None
+    assert [message.text for message in chat.messages.values()] == ["first"]
     assert problems == []
 
 
