@@ -24,7 +24,6 @@ import platformdirs
 import psutil
 import pytest
 from hypothesis import settings
-from numpy.typing import NDArray
 
 from ingle.backends.llama_cpp.library_folder import library_folder
 from ingle.backends.packages.engine_installer import build_cache, install_engine
@@ -466,86 +465,6 @@ def write_small_llama() -> WriteSmallLlama:
     before it is written, and `context` is the trained context; its feed-forward width is one and a
     half times the embedding width.
     """
-    return _write_small_llama
+    from gpu.small_llama import write_small_llama
 
-
-_HEADS, _KV_HEADS = 4, 2
-
-
-def _write_small_llama(
-    path: Path,
-    *,
-    kind: str = "F32",
-    seed: int = 1,
-    context: int = 512,
-    width: int = 64,
-    layers: int = 2,
-    change: Callable[[str, NDArray[np.float32]], NDArray[np.float32]] = lambda _, values: values,
-) -> Path:
-    import gguf
-
-    writer: Any = gguf.GGUFWriter(path, "llama")
-    writer.add_block_count(layers)
-    writer.add_context_length(context)
-    writer.add_embedding_length(width)
-    writer.add_feed_forward_length(width * 3 // 2)
-    writer.add_head_count(_HEADS)
-    writer.add_head_count_kv(_KV_HEADS)
-    writer.add_layer_norm_rms_eps(1e-5)
-    writer.add_rope_dimension_count(width // _HEADS)
-    tokens = _add_vocabulary(writer)
-    random = np.random.default_rng(seed)
-    for name, shape in _tensors(tokens, width, layers).items():
-        spread = 0.1 if "norm" in name else shape[-1] ** -0.5
-        values = random.normal(1.0 if "norm" in name else 0.0, spread, shape)
-        if name == "token_embd.weight":
-            values *= 8  # so that logits differ by more than rounding
-        values = change(name, values.astype(np.float32))
-        number = gguf.GGMLQuantizationType["F32" if values.ndim == 1 else kind]
-        writer.add_tensor(name, gguf.quantize(values, number), raw_dtype=number)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
-    return path
-
-
-def _add_vocabulary(writer: Any) -> int:
-    special = ["<unk>", "<s>", "</s>"]
-    byte_tokens = [f"<0x{value:02X}>" for value in range(256)]
-    letters = ["\u2581", *"abcdefghijklmnopqrstuvwxyz", "\u2581t", "th", "he", "in"]
-    writer.add_tokenizer_model("llama")
-    writer.add_token_list(special + byte_tokens + letters)
-    writer.add_token_scores([0.0] * 259 + [-float(rank) for rank in range(len(letters))])
-    import gguf
-
-    types = gguf.TokenType
-    kinds = [types.UNKNOWN, types.CONTROL, types.CONTROL]
-    writer.add_token_types(kinds + [types.BYTE] * 256 + [types.NORMAL] * len(letters))
-    writer.add_bos_token_id(1)
-    writer.add_eos_token_id(2)
-    writer.add_add_bos_token(True)
-    return 259 + len(letters)
-
-
-def _tensors(tokens: int, width: int, layers: int) -> dict[str, tuple[int, ...]]:
-    narrow, feed = width // _HEADS * _KV_HEADS, width * 3 // 2
-    shapes: dict[str, tuple[int, ...]] = {
-        "token_embd.weight": (tokens, width),
-        "output_norm.weight": (width,),
-        "output.weight": (tokens, width),
-    }
-    for layer in range(layers):
-        block = {
-            "attn_norm": (width,),
-            "attn_q": (width, width),
-            "attn_k": (narrow, width),
-            "attn_v": (narrow, width),
-            "attn_output": (width, width),
-            "ffn_norm": (width,),
-            "ffn_gate": (feed, width),
-            "ffn_up": (feed, width),
-            "ffn_down": (width, feed),
-        }
-        shapes |= {f"blk.{layer}.{name}.weight": shape for name, shape in block.items()}
-    return shapes
+    return write_small_llama

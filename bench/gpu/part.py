@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import Any
 
 PARTS = (
+    "confined",
     "conformance",
+    "against_llama_cpp",
     "correctness",
     "engine",
     "bandwidth",

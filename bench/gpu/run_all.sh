@@ -1,6 +1,6 @@
 #!/bin/sh
 # Everything that needs a GPU, in one run of at most ten minutes, with nothing from the network:
-#   bench/gpu/run_all.sh [PART ...] [--limit SECONDS] [--output FOLDER] [--on-cpu]
+#   bench/gpu/run_all.sh [PART ...] [--limit SECONDS] [--output FOLDER] [--allow-skipped] [--on-cpu]
 # Python needs torch with CUDA; NVRTC (the extra `cuda`) or nvcc compile the kernels, g++ their twins.
 set -eu
 root=$(cd "$(dirname "$0")/../.." && pwd)
@@ -12,5 +12,7 @@ mkdir "$links/ingle"
 for folder in backends daemon kernels models; do
     ln -s "$root/$folder" "$links/ingle/$folder"
 done
-PYTHONPATH="$links:$root/bench${PYTHONPATH:+:$PYTHONPATH}" PYTHONUNBUFFERED=1 \
+# Packages that the machine lacks, if bench/gpu/carry packed them; those of the machine come first.
+carried="$root/bench/gpu/carried/site"
+PYTHONPATH="$links:$root/bench${PYTHONPATH:+:$PYTHONPATH}:$carried" PYTHONUNBUFFERED=1 \
     "${PYTHON:-python3}" -P "$root/bench/gpu/run_all.py" "$@"

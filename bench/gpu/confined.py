@@ -1,0 +1,29 @@
+"""The check of ingle's own engine under the confinement of a worker: `ingle engine check cuda`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gpu.session import Session, Skipped
+from msgspec.structs import asdict
+
+from ingle.backends.jobs.engine_check.engine_check import run_engine_check
+from ingle.backends.jobs.engine_check.messages import EngineCheckSpec, EngineCheckStep
+
+
+def run(session: Session) -> dict[str, object]:
+    """Return the steps, of which the last one failed if `ok` is False."""
+    if session.on_cpu:
+        raise Skipped("it needs a GPU")
+    steps: list[EngineCheckStep] = []
+    spec = EngineCheckSpec(engine="cuda", kernel_cache=str(session.folder))
+    run_engine_check(spec, steps.append)
+    return {"ok": all(step.passed for step in steps), "steps": [asdict(step) for step in steps]}
+
+
+def table(result: dict[str, Any]) -> list[str]:
+    """One line a step."""
+    return [
+        f"{step['name']}: {'ok' if step['passed'] else 'FAILED'}, {step['detail']} {step['remedy']}"
+        for step in result["steps"]
+    ]
