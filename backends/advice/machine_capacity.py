@@ -77,7 +77,7 @@ def capacity_of(
         gpu=None if gpu is None else gpu_rates(gpu, machine.cpu.bandwidth),
         has_own=has_own,
         has_torch=has_torch,
-        llama_works=build is not None and not build.error,
+        llama_works=build is None or not build.error,  # a missing one is installed by itself
     )
 
 

@@ -117,9 +117,8 @@ class LlamaBuild(msgspec.Struct, frozen=True, kw_only=True):
 class Software(msgspec.Struct, frozen=True, kw_only=True):
     """Operating system, Python and engines; `system` is Linux, Darwin or Windows.
 
-    `container` names the container runtime, "" for none. `executable` is the Python that runs
-    ingle, whose packages come from `installer`; `checkout` is the source folder of an editable
-    install. `tools` are the installed programs for building engines.
+    `container` names the container runtime, "" for none. `tools` are the installed programs for
+    building engines.
     """
 
     system: str = ""
@@ -128,9 +127,6 @@ class Software(msgspec.Struct, frozen=True, kw_only=True):
     ingle: str = ""
     wsl: bool = False
     container: str = ""
-    executable: str = ""
-    installer: Literal["pip", "uv"] = "pip"
-    checkout: str = ""
     tools: list[str] = []
     torch: TorchBuild | None = None
     llama_cpp: LlamaBuild | None = None

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import re
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from importlib.metadata import PackageNotFoundError, distribution, version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Literal
-from urllib.parse import urlsplit
-from urllib.request import url2pathname
 
 from ..base.child_process import find_module
 from .machine import LlamaBuild, Software, TorchBuild
@@ -28,9 +23,7 @@ def read_software(llama_cpp: LlamaBuild | None = None, import_path: Sequence[str
 
     PyTorch is looked for in the folders of `import_path` too.
     """
-    root, torch, checkout = Path("/"), find_module("torch", import_path), ""
-    with suppress(PackageNotFoundError):
-        checkout = parse_checkout(distribution("ingle").read_text("direct_url.json") or "")
+    root, torch = Path("/"), find_module("torch", import_path)
     build = None
     if torch is not None and torch.origin is not None:
         # Its version file; importing it would take seconds.
@@ -42,9 +35,6 @@ def read_software(llama_cpp: LlamaBuild | None = None, import_path: Sequence[str
         ingle=installed_version("ingle"),
         wsl=is_wsl(root),
         container=container_of(root, os.environ),
-        executable=sys.executable,
-        installer=installer_of(Path(sys.prefix)),
-        checkout=checkout,
         tools=[name for name in _BUILD_TOOLS if shutil.which(name)],
         torch=build,
         llama_cpp=llama_cpp,
@@ -56,22 +46,6 @@ def parse_torch_version(text: str) -> TorchBuild:
     found = re.search(r"__version__ = '([^']*)'", text)
     cuda = re.search(r"^cuda(?:: [^=]*)? = '([^']*)'", text, re.MULTILINE)
     return TorchBuild(version=found[1] if found else "", cuda=cuda[1] if cuda else "")
-
-
-def installer_of(prefix: Path) -> Literal["pip", "uv"]:
-    """Return which program made a virtual environment; those of uv come without pip."""
-    lines = read_text(prefix / "pyvenv.cfg").splitlines()
-    return "uv" if any(line.startswith("uv =") for line in lines) else "pip"
-
-
-def parse_checkout(direct_url: str) -> str:
-    """Return the folder that a package was installed from; "" for one from an index."""
-    try:
-        origin = json.loads(direct_url)
-        url = str(origin["url"])
-    except (ValueError, KeyError, TypeError):
-        return ""
-    return url2pathname(urlsplit(url).path) if url.startswith("file:") else ""
 
 
 def is_wsl(root: Path) -> bool:

@@ -31,6 +31,7 @@ from ..cli.command_errors import CommandError
 from ..client.client_errors import ClientError
 from ..client.model_types import LoadedModel
 from ..client.sync_client import DaemonClient
+from ..engines.engine_offer import choose_offer
 from ..engines.engine_paths import engine_import_path
 from ..library.model_places import model_places
 from ..settings.config import Config
@@ -143,9 +144,12 @@ def _notes_on_engines(survey: Survey, candidates: list[Candidate]) -> Iterator[s
     unknown = "" if better.speed else ", at a speed that is not known"
     same = best is not None and better.model == best.model
     what = f"the same model{rate}" if same else f"{better.model}{rate}"
+    machine = survey.machine
+    offer = choose_offer(machine.gpus, machine.software.tools, (), has_index=False)
+    how = f"`ingle engine install {offer.name}`" if offer else "see `ingle doctor`"
     yield (
         f"No engine here can use the {capacity.budget.gpu_name}. With one that does, it would be "
-        f"{what}{unknown}: see `ingle doctor`."
+        f"{what}{unknown}: {how}."
     )
 
 

@@ -1,19 +1,19 @@
-"""Checks of GPUs and the software that uses them, and the commands that repair it."""
+"""Checks of GPUs and the engines that use them, and the commands that repair it."""
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator
-from pathlib import Path
 
-from ingle.backends.hardware.machine import Gpu, LlamaBuild, Software
-from ingle.backends.registry.cuda_availability import OLDEST_CAPABILITY, is_capable
+from ingle.backends.cuda.kernel_coverage import OLDEST_GPU
+from ingle.backends.hardware.machine import Gpu, LlamaBuild, Software, TorchBuild
+from ingle.backends.packages.engine_packages import EnginePackages, all_engine_packages
+from ingle.backends.registry.cuda_availability import is_capable
 
 from ..client.doctor_types import Diagnostic
+from ..engines.engine_offer import CUDA_MAJOR, why_useless
 from ..terminal.terminal_output import format_bytes
 from .system_state import SystemState
 
-_LLAMA_CPP = "llama-cpp-python"
 _PACKAGE_MANAGERS = (
     ("Ubuntu", "sudo ubuntu-drivers install"),
     ("Mint", "sudo ubuntu-drivers install"),
@@ -24,7 +24,7 @@ _PACKAGE_MANAGERS = (
     ("Manjaro", "sudo mhwd -a pci nonfree 0300"),
     ("openSUSE", "sudo zypper install-new-recommends --repo NVIDIA"),
 )
-_DRIVERS = {"11": "450.80", "12": "525.60", "13": "580.65"}
+_DRIVERS = {11: "450.80", 12: "525.60", 13: "580.65"}
 """The oldest driver for each major CUDA version; it runs builds for any minor version of it."""
 _HELD = 0.3
 _LEAST_HELD = 2**30
@@ -32,16 +32,17 @@ _WORTH_TELLING = 300 * 2**20
 
 
 def check_driver(situation: SystemState) -> Iterator[Diagnostic]:
-    """Check that NVIDIA's driver answers, and is new enough for the installed PyTorch."""
+    """Check that NVIDIA's driver answers, and is new enough for ingle's own engine."""
     software, gpus = situation.machine.software, _nvidia(situation)
     if gpus and all(gpu.memory_total is None for gpu in gpus):
         yield _silent_driver(gpus[0], software)
-    torch = software.torch
-    if torch is None or not torch.cuda:
-        return
+    torch = software.torch if software.torch and software.torch.cuda else None
+    needed = CUDA_MAJOR if torch is None else _major(torch.cuda)
     for gpu in gpus[:1]:
-        if gpu.cuda and _version(gpu.cuda)[0] < _version(torch.cuda)[0]:
-            yield _old_driver(gpu, torch.version, torch.cuda, software)
+        # Without a PyTorch for GPUs, the driver only matters to one that the engine could use.
+        concerned = torch is not None or (gpu.compute_capability or (0, 0)) >= OLDEST_GPU
+        if concerned and gpu.cuda and _major(gpu.cuda) < needed:
+            yield _old_driver(gpu, torch, needed, software)
 
 
 def _silent_driver(gpu: Gpu, software: Software) -> Diagnostic:
@@ -65,22 +66,22 @@ def _silent_driver(gpu: Gpu, software: Software) -> Diagnostic:
     )
 
 
-def _old_driver(gpu: Gpu, torch: str, cuda: str, software: Software) -> Diagnostic:
-    major = str(_version(cuda)[0])
+def _old_driver(gpu: Gpu, torch: TorchBuild | None, major: int, software: Software) -> Diagnostic:
     needed = _DRIVERS.get(major, f"one for CUDA {major}")
     if software.wsl or software.system == "Windows":
         mend = "Install the newest driver in Windows, with the NVIDIA app"
         mend += "; never one inside WSL. Then:" if software.wsl else "."
         commands = ["wsl.exe --shutdown"] if software.wsl else []
     else:
-        mend = "Install a newer driver and restart, or let uv choose a PyTorch for the old one:"
-        commands = [*_install_nvidia_driver(software), _reinstall_torch(software)]
+        mend = "Install a newer driver, then restart:"
+        commands = _install_nvidia_driver(software)
     return Diagnostic(
         code="driver-too-old",
-        severity="broken",
-        what=f"NVIDIA's driver {gpu.driver} is too old for the installed PyTorch.",
-        why=f"PyTorch {torch} needs a driver from {needed} on; this one runs CUDA up to {gpu.cuda}."
-        " Until then ingle's own engine cannot use the GPU.",
+        severity="warning" if torch is None else "broken",
+        what=f"NVIDIA's driver {gpu.driver} is too old for "
+        f"{'the installed PyTorch' if torch else 'the PyTorch of the own engine'}.",
+        why=f"{f'PyTorch {torch.version}' if torch else 'That'} needs a driver from {needed} on; "
+        f"this one runs CUDA up to {gpu.cuda}. Until then ingle's own engine cannot use the GPU.",
         mend=mend,
         commands=commands,
     )
@@ -88,37 +89,50 @@ def _old_driver(gpu: Gpu, torch: str, cuda: str, software: Software) -> Diagnost
 
 def check_own_engine(situation: SystemState) -> Iterator[Diagnostic]:
     """Check that the CUDA engine can use the NVIDIA GPU."""
-    software = situation.machine.software
-    answering = [gpu for gpu in _nvidia(situation) if gpu.compute_capability is not None]
-    capable = [gpu for gpu in answering if is_capable(gpu)]
-    if answering and not capable:
-        major, minor = answering[0].compute_capability or (0, 0)
-        needed = ".".join(str(part) for part in OLDEST_CAPABILITY)
+    packages, torch = all_engine_packages()["cuda"], situation.machine.software.torch
+    gpu = next((gpu for gpu in _nvidia(situation) if gpu.compute_capability is not None), None)
+    if gpu is None or gpu.compute_capability is None:
+        return
+    if gpu.compute_capability < OLDEST_GPU:
+        major, minor = gpu.compute_capability
+        needed = ".".join(str(part) for part in OLDEST_GPU)
         yield Diagnostic(
             code="gpu-too-old",
             severity="note",
-            what=f"The {answering[0].name} is too old for ingle's own engine.",
-            why=f"That needs compute capability {needed} (RTX 20 and later), and this one has "
-            f"{major}.{minor}. A Vulkan build of llama.cpp still runs models on it.",
+            what=f"The {gpu.name} is too old for ingle's own engine.",
+            why=f"That needs compute capability {needed} (RTX 30 and later), and this one has "
+            f"{major}.{minor}. A build of llama.cpp for GPUs still runs models on it.",
         )
-    elif capable and software.torch is None:
+    elif why_useless(packages, [gpu]):
+        return  # because of the driver, which has its own check
+    elif torch is None:
         yield Diagnostic(
-            code="cuda-extra-missing",
+            code="cuda-engine-missing",
             severity="warning",
-            what=f"ingle's own engine is not installed, and the {capable[0].name} could run it.",
+            what=f"ingle's own engine is not installed, and the {gpu.name} could run it.",
             why="It is the fastest way to run a model that fits into the GPU's memory.",
-            mend="Install ingle's extra `cuda` (PyTorch, about 3 GB):",
-            commands=[_install_cuda_extra(software)],
+            mend=_how_to_get_torch(packages, situation.machine.software),
+            commands=_install(packages, situation),
         )
-    elif capable and software.torch is not None and not software.torch.cuda:
+    elif not torch.cuda:
         yield Diagnostic(
             code="torch-without-cuda",
             severity="warning",
-            what=f"PyTorch {software.torch.version} was built without CUDA.",
-            why=f"ingle's own engine would run on the processor, not on the {capable[0].name}.",
-            mend="Install the build for this driver:",
-            commands=[_reinstall_torch(software)],
+            what=f"PyTorch {torch.version} was built without CUDA.",
+            why=f"ingle's own engine would run on the processor, not on the {gpu.name}.",
+            mend=_how_to_get_torch(packages, situation.machine.software),
+            commands=_install(packages, situation),
         )
+
+
+def _how_to_get_torch(packages: EnginePackages, software: Software) -> str:
+    if software.system == "Windows":
+        return (
+            "PyPI has PyTorch for Windows without CUDA only. Download the wheels of a build for "
+            "CUDA into a folder, then:"
+        )
+    size = packages.download_bytes
+    return f"Install it ({format_bytes(size)} to download):" if size else "Install it:"
 
 
 def check_visibility(situation: SystemState) -> Iterator[Diagnostic]:
@@ -135,61 +149,70 @@ def check_visibility(situation: SystemState) -> Iterator[Diagnostic]:
 
 
 def check_llama_cpp(situation: SystemState) -> Iterator[Diagnostic]:
-    """Check that llama.cpp can be loaded, and was built for the GPU."""
-    software = situation.machine.software
-    build = software.llama_cpp
-    if build is None or build.error:
-        yield _unusable_build(build, software)
+    """Check that an installed llama.cpp can be loaded, and that it uses the GPU."""
+    build, gpus = situation.machine.software.llama_cpp, situation.machine.gpus
+    if build is not None and build.error:
+        yield _unusable_build(build, situation)
         return
-    gpus = situation.machine.gpus
-    if build.gpu_offload or not gpus:
+    if not gpus or (build is not None and build.gpu_offload):
         return
     # Only a GPU with its own memory decodes faster; one with shared memory only speeds up prefill.
     best = min(gpus, key=lambda gpu: (gpu.unified and gpu.vendor != "apple", gpu.vendor))
     shared = best.unified and best.vendor != "apple"
+    packages = _llama_cpp_for(best, situation.machine.software)
+    if build is None and (packages.unasked or shared):
+        return  # it is installed before the first answer
     article = "an" if best.name[:1] in "AEIOUN" else "a"
+    state = "will be installed" if build is None else "was built"
     yield Diagnostic(
         code="llama-cpu-only",
         severity="note" if shared else "warning",
-        what=f"llama.cpp was built without a GPU, and there is {article} {best.name}.",
+        what=f"llama.cpp {state} without a GPU, and there is {article} {best.name}.",
         why="With one, prompts are processed faster, but answers are not: the memory is the same."
         if shared
         else "It also runs what ingle's own engine does not, and models that only partly fit.",
-        mend=_how_to_build(best, software),
-        commands=[_rebuild_llama_cpp(software, _option(best, software))],
+        mend=_how_to_build(packages, best, situation.machine.software),
+        commands=_install(packages, situation),
     )
 
 
-def _unusable_build(build: LlamaBuild | None, software: Software) -> Diagnostic:
-    what = "llama.cpp is not installed."
-    if build is not None:
-        what = f"llama.cpp {build.version} cannot be loaded."
+def _unusable_build(build: LlamaBuild, situation: SystemState) -> Diagnostic:
+    every = all_engine_packages()
+    # The preferred ones of the installed packages are those that are loaded.
+    name = next(
+        (name for name in every if name in situation.engines and every[name].engine == "llama.cpp"),
+        "llama.cpp",
+    )
     return Diagnostic(
         code="llama-broken",
         severity="broken",
-        what=what,
-        why=build.error if build is not None else "",
-        mend="Reinstall it:",
-        commands=[_reinstall_llama_cpp(software)],
+        what=f"llama.cpp {build.version} cannot be loaded.",
+        why=build.error,
+        mend="Install it anew:",
+        commands=_install(every[name], situation),
     )
 
 
-def _option(gpu: Gpu, software: Software) -> str:
+def _llama_cpp_for(gpu: Gpu, software: Software) -> EnginePackages:
+    """Return the build of llama.cpp for the GPU: the fastest that can be compiled here."""
+    every = all_engine_packages()
     if gpu.vendor == "apple":
-        return "GGML_METAL"
+        return every["llama.cpp"]
+    cuda = every["llama.cpp-cuda"]
     # Current CUDA has no compiler for older GPUs, and without the toolkit there is none at all.
-    return "GGML_CUDA" if is_capable(gpu) and "nvcc" in software.tools else "GGML_VULKAN"
+    usable = is_capable(gpu) and cuda.tool in software.tools
+    return cuda if usable else every["llama.cpp-vulkan"]
 
 
-def _how_to_build(gpu: Gpu, software: Software) -> str:
-    option = _option(gpu, software)
-    if option == "GGML_METAL":
-        return "Build it for Metal (needs Xcode's command line tools):"
-    if option == "GGML_CUDA":
-        return "Build it for CUDA (takes about ten minutes):"
-    toolkit = " With the CUDA toolkit installed, GGML_CUDA is faster." if gpu.cuda else ""
-    need = "" if "glslc" in software.tools else " (needs the Vulkan SDK: its headers and glslc)"
-    return f"Build it for Vulkan{need}.{toolkit}"
+def _how_to_build(packages: EnginePackages, gpu: Gpu, software: Software) -> str:
+    if packages.name == "llama.cpp":
+        return "Install its build with Metal (needs Xcode's command line tools):"
+    if packages.name == "llama.cpp-cuda":
+        return "Install its build for CUDA (compiles for about ten minutes):"
+    toolkit = " With the CUDA toolkit, llama.cpp-cuda is faster." if is_capable(gpu) else ""
+    missing = packages.tool not in software.tools
+    need = " (needs the Vulkan SDK: its headers and glslc)" if missing else ""
+    return f"Install its build for Vulkan{need}.{toolkit}"
 
 
 def check_gpu_memory(situation: SystemState) -> Iterator[Diagnostic]:
@@ -224,67 +247,21 @@ def _nvidia(situation: SystemState) -> list[Gpu]:
     return [gpu for gpu in situation.machine.gpus if gpu.vendor == "nvidia"]
 
 
-def _version(text: str) -> tuple[int, int]:
-    major, _, minor = text.partition(".")
-    return int(major) if major.isdecimal() else 0, int(minor) if minor.isdecimal() else 0
+def _major(version: str) -> int:
+    major = version.partition(".")[0]
+    return int(major) if major.isdecimal() else 0
 
 
-def _rebuild_llama_cpp(software: Software, option: str) -> str:
-    """Return a command that rebuilds llama.cpp with a CMake option such as "GGML_CUDA", in this
-    environment.
-    """
-    build = software.llama_cpp
-    requirement = f"{_LLAMA_CPP}=={build.version}" if build and build.version else _LLAMA_CPP
-    install = _reinstall_llama_cpp(software, f"--no-binary {_LLAMA_CPP} {requirement}")
-    if software.system == "Windows":
-        return f'$env:CMAKE_ARGS="-D{option}=on"; {install}'
-    return f'CMAKE_ARGS="-D{option}=on" {install}'
-
-
-def _reinstall_llama_cpp(software: Software, requirement: str = _LLAMA_CPP) -> str:
-    """Return a command that reinstalls llama.cpp."""
-    flags = "--no-cache-dir --force-reinstall --no-deps"
-    if software.installer == "uv":
-        flags = f"--no-cache --reinstall-package {_LLAMA_CPP}"
-    return f"{_installer(software)} {flags} {requirement}"
-
-
-def _install_cuda_extra(software: Software) -> str:
-    """Return a command that installs the dependencies of the CUDA engine."""
-    origin = f"-e {_quoted(software.checkout + '[cuda]')}" if software.checkout else "'ingle[cuda]'"
-    return f"{_installer(software)} {origin}"
-
-
-def _reinstall_torch(software: Software) -> str:
-    """Return a command in which uv selects the PyTorch build for this machine's driver."""
-    executable = _quoted(_short(software.executable))
-    choice = "--torch-backend=auto --reinstall-package torch 'torch>=2.13,<2.14'"
-    return f"uv pip install --python {executable} {choice}"
-
-
-def _installer(software: Software) -> str:
-    """Return the start of a command that installs packages where this ingle runs."""
-    executable = _quoted(_short(software.executable or "python3"))
-    if software.system == "Windows" and software.installer == "pip":
-        return f"& {executable} -m pip install"
-    if software.installer == "uv":
-        return f"uv pip install --python {executable}"
-    return f"{executable} -m pip install"
+def _install(packages: EnginePackages, situation: SystemState) -> list[str]:
+    """Return commands that install the packages, even if a faulty installation is there."""
+    install = f"ingle engine install {packages.name}"
+    if packages.name == "cuda" and situation.machine.software.system == "Windows":
+        install += " --from FOLDER"
+    if packages.name in situation.engines:
+        return [f"ingle engine remove {packages.name}", install]
+    return [install]
 
 
 def _install_nvidia_driver(software: Software) -> list[str]:
     """Return the distribution's commands; none for an unknown distribution."""
     return [command for name, command in _PACKAGE_MANAGERS if name in software.release][:1]
-
-
-def _short(path: str) -> str:
-    """Return the path with the home folder abbreviated as in a shell."""
-    home = str(Path.home())
-    return "~" + path.removeprefix(home) if path.startswith(home + "/") else path
-
-
-def _quoted(path: str) -> str:
-    """Quote a path if a shell would misread it; a leading `~/` stays unquoted."""
-    if path.startswith("~/"):
-        return "~/" + shlex.quote(path[2:])
-    return shlex.quote(path)

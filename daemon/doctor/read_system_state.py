@@ -19,7 +19,7 @@ from ingle.backends.hardware.read_machine import read_machine
 
 from ..client.client_errors import ClientError
 from ..client.sync_client import DaemonClient
-from ..engines.engine_paths import engine_import_path
+from ..engines.engine_paths import engine_import_path, engine_versions
 from ..settings.config import Config
 from ..settings.paths import FolderUnusable, Paths, UnsafeFolder
 from .system_state import (
@@ -97,6 +97,7 @@ def read_system_state(
     own = _family(daemon.pid)
     return SystemState(
         machine=machine,
+        engines=engine_versions(paths),
         daemon=daemon,
         folders=read_folders(paths),
         port=read_port(config.host, config.port, daemon),

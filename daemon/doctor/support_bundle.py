@@ -101,7 +101,7 @@ def write_bundle(path: Path, files: dict[str, bytes]) -> None:
 
 
 def _versions(situation: SystemState) -> dict[str, Any]:
-    """Return the versions of ingle, its dependencies and the running daemon."""
+    """Return the versions of ingle, its dependencies, engines and the running daemon."""
     found: dict[str, str] = {}
     for name in _PACKAGES:
         try:
@@ -110,7 +110,12 @@ def _versions(situation: SystemState) -> dict[str, Any]:
             continue
     software = situation.machine.software
     daemon = {"state": situation.daemon.state, "version": situation.daemon.version}
-    return {"python": software.python, "packages": found, "daemon": daemon}
+    return {
+        "python": software.python,
+        "packages": found,
+        "engines": situation.engines,
+        "daemon": daemon,
+    }
 
 
 def _machine(situation: SystemState, redactor: Redactor) -> dict[str, Any]:
@@ -126,7 +131,7 @@ def _machine(situation: SystemState, redactor: Redactor) -> dict[str, Any]:
         "memory": msgspec.to_builtins(of.memory),
         "gpus": gpus,
         "disk": _without(disk, "folder"),
-        "software": _without(software, "executable", "checkout"),
+        "software": software,
         "limits": msgspec.to_builtins(situation.limits),
         "port_taken": situation.port.taken,
         "other_engines": len(situation.neighbours),

@@ -80,11 +80,12 @@ class ClockState(msgspec.Struct, frozen=True, kw_only=True):
 class SystemState(msgspec.Struct, frozen=True, kw_only=True):
     """Input of all checks; `config_error` is for settings that cannot be read.
 
-    `own_pids` are the daemon and its workers, `visible_gpus` is the value of
-    `CUDA_VISIBLE_DEVICES`.
+    `engines` are the versions of what `ingle engine install` brought, by name. `own_pids` are the
+    daemon and its workers, `visible_gpus` is the value of `CUDA_VISIBLE_DEVICES`.
     """
 
     machine: Machine
+    engines: dict[str, str] = {}
     daemon: DaemonState = DaemonState()
     folders: list[FolderState] = []
     port: PortState = PortState(number=-1)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import sys
 from collections.abc import Sequence
-from importlib.metadata import distributions
 from pathlib import Path
 
 from ingle.backends.hardware.machine import Gpu
@@ -19,6 +18,7 @@ from ..client.engine_types import EngineEntries, EngineEntry
 from ..settings.config import Config
 from .engine_installs import EngineInstalls
 from .engine_offer import choose_offer, why_useless
+from .engine_paths import distribution_version
 
 _DECLINED = "declined-engines.json"
 
@@ -75,6 +75,4 @@ def _is_beside_ingle(packages: EnginePackages) -> bool:
 
 
 def _version(packages: EnginePackages, folder: Path | None) -> str:
-    where = sys.path if folder is None else [str(folder)]
-    found = next(iter(distributions(name=packages.distribution, path=where)), None)
-    return "" if found is None else found.version
+    return distribution_version(packages, sys.path if folder is None else [str(folder)])

@@ -11,7 +11,7 @@ from ingle.backends.packages.engine_packages import EnginePackages, all_engine_p
 
 from ..client.engine_types import EngineOffer
 
-_CUDA_MAJOR = 13
+CUDA_MAJOR = 13
 """The CUDA version of the pinned PyTorch: a driver runs builds for its own major version."""
 _OLDEST_DRIVER = "580"
 _READ_OUT = "AEFHILMNORSX"
@@ -84,7 +84,7 @@ def _why_not_cuda(nvidia: Sequence[Gpu]) -> str:
     if gpu.compute_capability < OLDEST_GPU:
         return f"The {gpu.name} is older than the RTX 30 series, with which its kernels begin."
     major = gpu.cuda.partition(".")[0]
-    if major.isdecimal() and int(major) < _CUDA_MAJOR:
+    if major.isdecimal() and int(major) < CUDA_MAJOR:
         return (
             f"NVIDIA's driver {gpu.driver} is too old: it needs {_OLDEST_DRIVER} or newer. "
             "`ingle doctor` says how to install one."

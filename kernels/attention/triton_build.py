@@ -112,7 +112,7 @@ def _triton() -> Any:
         return importlib.import_module("triton")
     except ImportError as error:
         raise CompileFailed(
-            f"Triton is not installed: {error}.", hint="Install the extra `cuda`."
+            f"Triton is not installed: {error}.", hint="Run `ingle engine install cuda`."
         ) from error
 
 

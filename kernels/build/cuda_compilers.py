@@ -43,7 +43,7 @@ class NvrtcCompiler:
             _, major, minor = nvrtc.nvrtcVersion()
         except (ImportError, RuntimeError) as error:
             raise CompileFailed(
-                f"NVRTC is not installed: {error}.", hint="Install the extra `cuda`."
+                f"NVRTC is not installed: {error}.", hint="Run `ingle engine install cuda`."
             ) from error
         self.version = f"nvrtc-{major}.{minor}"
 

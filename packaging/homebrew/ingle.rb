@@ -7,13 +7,11 @@ class Ingle < Formula
   sha256 "@SHA256@"
   license "Apache-2.0"
 
-  depends_on "cmake" => :build
-  depends_on "ninja" => :build
   depends_on "python@3.13"
+  depends_on "uv" # installs engines
 
   def install
-    # llama.cpp is compiled for this machine, with Metal; everything else comes as wheels.
-    ENV["CMAKE_ARGS"] = "-DGGML_METAL=on" if OS.mac?
+    # Everything comes as wheels; the daemon compiles llama.cpp before the first answer.
     virtualenv_create(libexec, "python3.13")
     system "python3.13", "-m", "pip", "--python=#{libexec}/bin/python", "install", buildpath
     bin.install_symlink libexec/"bin/ingle"

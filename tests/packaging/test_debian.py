@@ -13,6 +13,11 @@ from pathlib import Path
 
 import pytest
 
+from ingle.backends.packages.engine_installer import build_cache, install_engine
+from ingle.backends.packages.engine_packages import all_engine_packages
+from ingle.backends.packages.engine_store import EngineStore
+from ingle.backends.packages.package_source import PackageSource
+
 ROOT = Path(__file__).resolve().parent.parent.parent
 TOOLS = ("dpkg-deb", "dpkg", "unshare", "chroot", "setsid")
 
@@ -26,8 +31,9 @@ cd "$SCRATCH/root"
 mount -t proc proc proc
 mount --rbind /dev dev
 mount -t tmpfs tmpfs run
-mkdir -p packages model home
+mkdir -p packages model home/.cache/ingle/engines
 mount --bind "$PACKAGES" packages
+mount --bind "$ENGINES" home/.cache/ingle/engines
 mount --bind "$MODEL" model
 exec chroot . /bin/bash -eu -c "$STEPS"
 """
@@ -88,16 +94,29 @@ def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.fixture(scope="module")
+def built_engines(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The user's cache of builds with llama.cpp, from which it is installed without a network."""
+    llama_cpp = all_engine_packages()["llama.cpp"]
+    built = build_cache(llama_cpp)
+    assert built is not None
+    if not built.exists():
+        store = EngineStore(tmp_path_factory.mktemp("engines"))
+        install_engine(llama_cpp, store, PackageSource())
+    return built.parent
+
+
 @pytest.mark.slow
 @pytest.mark.model
 def test_package_is_installed_upgraded_and_removed(
-    packages: Path, smollm2_path: Path, tmp_path: Path
+    packages: Path, built_engines: Path, smollm2_path: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "scratch").mkdir()
     variables = {
         "SCRATCH": str(tmp_path / "scratch"),
         "PACKAGES": str(packages),
         "MODEL": str(smollm2_path.parent),
+        "ENGINES": str(built_engines),
         "STEPS": STEPS,
     }
     done = subprocess.run(

@@ -19,7 +19,7 @@ from ingle.backends.advice.advice_request import (
 )
 from ingle.backends.advice.advise import Advice, Option, advise, calibrate
 from ingle.backends.advice.machine_capacity import MachineCapacity, capacity_of
-from ingle.backends.hardware.machine import Cpu, Gpu, HostMemory, Machine
+from ingle.backends.hardware.machine import Cpu, Gpu, HostMemory, LlamaBuild, Machine
 from ingle.models.kv_type import KVType
 
 ReadMachine = Callable[[str], Machine]
@@ -96,6 +96,19 @@ def make_capacity(
     capacity = capacity_of(Machine(cpu=cpu, memory=memory, gpus=gpus if gpu else []))
     budget = replace(capacity.budget, llama_offloads=bool(gpu))
     return replace(capacity, budget=budget, has_own=own, has_torch=own, llama_works=True)
+
+
+def test_a_missing_llama_cpp_counts_as_installed_and_a_faulty_one_does_not(
+    read_recorded_machine: ReadMachine,
+) -> None:
+    machine = read_recorded_machine("server-without-gpu")
+
+    def works(build: LlamaBuild | None) -> bool:
+        software = msgspec.structs.replace(machine.software, llama_cpp=build)
+        return capacity_of(msgspec.structs.replace(machine, software=software)).llama_works
+
+    assert works(None)
+    assert not works(LlamaBuild(version="0.3.36", error="libgomp.so.1 is missing"))
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""Detection of PyTorch builds, WSL, containers, distributions and installers from files."""
+"""Detection of PyTorch builds, WSL, containers and distributions from files."""
 
 from __future__ import annotations
 
@@ -10,9 +10,7 @@ import pytest
 from ingle.backends.hardware.machine import TorchBuild
 from ingle.backends.hardware.read_software import (
     container_of,
-    installer_of,
     is_wsl,
-    parse_checkout,
     parse_os_release,
     parse_torch_version,
     read_software,
@@ -63,18 +61,6 @@ def test_parse_os_release() -> None:
         "Ubuntu 24.04.3 LTS"
     )
     assert parse_os_release("NAME=Void") == ""
-
-
-def test_installer_of_an_environment(write_files: WriteFiles) -> None:
-    root = write_files({"a/pyvenv.cfg": "home = /usr/bin\nuv = 0.9.1", "b/pyvenv.cfg": "home = /"})
-    assert [installer_of(root / name) for name in "abc"] == ["uv", "pip", "pip"]
-
-
-def test_parse_checkout() -> None:
-    url = '{"url": "file:///home/me/my%20ingle", "dir_info": {"editable": true}}'
-    assert parse_checkout(url) == "/home/me/my ingle"
-    assert parse_checkout('{"url": "https://example.org/a.whl"}') == ""
-    assert parse_checkout("") == parse_checkout("[]") == ""
 
 
 def test_read_software_of_this_machine() -> None:

@@ -60,7 +60,7 @@ def test_fresh_machine_has_only_catalog_candidates() -> None:
 def test_unusable_gpu_is_noted(run_survey: RunSurvey) -> None:
     notes = " ".join(run_survey("rtx-5090").notes)
     assert "No engine here can use the NVIDIA GeForce RTX 5090" in notes
-    assert "ingle doctor" in notes
+    assert "`ingle engine install cuda`" in notes
     assert not any("No engine" in note for note in run_survey("two-3090").notes)
 
 

@@ -30,11 +30,12 @@ from ingle.daemon.doctor.system_state import (
 
 ReadSituation = Callable[[str], SystemState]
 GIB = 2**30
+MAC_GPU = Gpu(name="Apple M2", vendor="apple", memory_total=8 * GIB, unified=True)
 
 EXPECTED = {
     "rtx-3060-laptop": ["driver-too-old", "llama-cpu-only"],
     "rtx-4090-game": ["gpu-memory-held", "neighbour-holds-memory"],
-    "rtx-5090": ["cuda-extra-missing", "llama-cpu-only"],
+    "rtx-5090": ["cuda-engine-missing", "llama-cpu-only"],
     "two-3090": [],
     "wsl2": ["driver-too-old", "llama-cpu-only", "models-on-network", "wsl-memory"],
     "gtx-1080": ["llama-cpu-only", "gpu-too-old", "models-on-hdd"],
@@ -85,40 +86,15 @@ def test_findings_have_a_remedy(read_recorded_state: ReadSituation, name: str) -
 @pytest.mark.parametrize(
     ("name", "code", "command"),
     [
-        (
-            "rtx-5090",
-            "llama-cpu-only",
-            'CMAKE_ARGS="-DGGML_CUDA=on" /home/lin/.venv/bin/python -m pip install '
-            "--no-cache-dir --force-reinstall --no-deps --no-binary llama-cpp-python "
-            "llama-cpp-python==0.3.36",
-        ),
-        (
-            "rtx-3060-laptop",
-            "llama-cpu-only",
-            'CMAKE_ARGS="-DGGML_VULKAN=on" uv pip install --python '
-            "/home/ana/ingle/.venv/bin/python --no-cache --reinstall-package llama-cpp-python "
-            "--no-binary llama-cpp-python llama-cpp-python==0.3.36",
-        ),
-        (
-            "m3-max",
-            "llama-cpu-only",
-            'CMAKE_ARGS="-DGGML_METAL=on" /opt/homebrew/bin/python3.13 -m pip install '
-            "--no-cache-dir --force-reinstall --no-deps --no-binary llama-cpp-python "
-            "llama-cpp-python==0.3.36",
-        ),
-        (
-            "windows",
-            "llama-cpu-only",
-            '$env:CMAKE_ARGS="-DGGML_VULKAN=on"; & '
-            r"'C:\Users\Sam\ingle\Scripts\python.exe' -m pip install "
-            "--no-cache-dir --force-reinstall --no-deps --no-binary llama-cpp-python "
-            "llama-cpp-python==0.3.36",
-        ),
-        (
-            "rtx-5090",
-            "cuda-extra-missing",
-            "/home/lin/.venv/bin/python -m pip install 'ingle[cuda]'",
-        ),
+        ("rtx-5090", "cuda-engine-missing", "ingle engine install cuda"),
+        ("rtx-5090", "llama-cpu-only", "ingle engine install llama.cpp-cuda"),
+        ("rtx-3060-laptop", "llama-cpu-only", "ingle engine install llama.cpp-vulkan"),
+        ("gtx-1080", "llama-cpu-only", "ingle engine install llama.cpp-vulkan"),
+        ("amd-igpu", "llama-cpu-only", "ingle engine install llama.cpp-vulkan"),
+        ("m3-max", "llama-cpu-only", "ingle engine install llama.cpp"),
+        ("windows", "llama-cpu-only", "ingle engine install llama.cpp-vulkan"),
+        ("windows", "torch-without-cuda", "ingle engine install cuda --from FOLDER"),
+        ("small-container", "llama-broken", "ingle engine install llama.cpp"),
         ("rtx-3060-laptop", "driver-too-old", "sudo ubuntu-drivers install"),
         ("wsl2", "driver-too-old", "wsl.exe --shutdown"),
         ("m3-max", "wired-limit", "sudo sysctl iogpu.wired_limit_mb=57344"),
@@ -164,6 +140,52 @@ def test_gpu_without_driver_data_needs_a_driver_reinstall() -> None:
     situation = _with_machine(plain_state(), gpus=gpus)
     finding = find(diagnose(situation), "driver-silent")
     assert finding.commands == ["sudo ubuntu-drivers install"]
+
+
+def test_a_llama_cpp_that_is_not_installed_is_no_fault() -> None:
+    software = Software(system="Linux", release="Ubuntu 24.04")
+    assert codes(_with_machine(plain_state(), software=software)) == []
+    assert codes(_with_machine(plain_state(), software=software, gpus=[MAC_GPU])) == []
+
+
+def test_missing_llama_cpp_is_reported_if_the_gpu_needs_another_build() -> None:
+    software = Software(system="Linux", release="Ubuntu 24.04", tools=["glslc"])
+    gpu = Gpu(name="AMD Radeon RX 7900 XTX", vendor="amd", memory_total=24 * GIB)
+    state = _with_machine(plain_state(), software=software, gpus=[gpu])
+    finding = find(diagnose(state), "llama-cpu-only")
+    assert finding.what == (
+        "llama.cpp will be installed without a GPU, and there is an AMD Radeon RX 7900 XTX."
+    )
+    assert finding.commands == ["ingle engine install llama.cpp-vulkan"]
+
+
+def test_an_installed_engine_that_cannot_be_loaded_is_removed_first() -> None:
+    build = LlamaBuild(version="0.3.36", error="libvulkan.so.1: cannot open shared object file")
+    state = _with_machine(plain_state(), software=Software(system="Linux", llama_cpp=build))
+    engines = {"llama.cpp": "0.3.36", "llama.cpp-vulkan": "0.3.36", "cuda": "2.13.0"}
+    state = msgspec.structs.replace(state, engines=engines)
+    assert find(diagnose(state), "llama-broken").commands == [
+        "ingle engine remove llama.cpp-vulkan",
+        "ingle engine install llama.cpp-vulkan",
+    ]
+
+
+def test_old_driver_is_reported_before_the_own_engine_is_installed() -> None:
+    gpu = Gpu(
+        name="NVIDIA GeForce RTX 3060",
+        vendor="nvidia",
+        driver="535.183.01",
+        cuda="12.2",
+        memory_total=12 * GIB,
+        memory_free=12 * GIB,
+        compute_capability=(8, 6),
+    )
+    finding, *others = diagnose(_with_machine(plain_state(), gpus=[gpu])).findings
+    assert (finding.code, finding.severity) == ("driver-too-old", "warning")
+    assert "needs a driver from 580.65 on; this one runs CUDA up to 12.2." in finding.why
+    assert [other.code for other in others] == ["llama-cpu-only"]
+    older = msgspec.structs.replace(gpu, compute_capability=(7, 5))
+    assert "driver-too-old" not in codes(_with_machine(plain_state(), gpus=[older]))
 
 
 def test_gpu_hidden_by_visible_devices() -> None:

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from ingle.backends.packages.engine_packages import all_engine_packages
+from ingle.backends.packages.engine_store import EngineStore
 from ingle.daemon.doctor.redactor import Redactor
 from ingle.daemon.main import main
 from ingle.models.metadata.manifest import Manifest, write_manifest
@@ -152,3 +154,20 @@ def test_redacted_text_is_replaced_by_a_marker(text: str, remaining: str) -> Non
     assert remaining in redacted
     assert "a1B2" not in redacted
     assert "/run" not in redacted
+
+
+def test_bundle_lists_the_versions_of_installed_engines(home: Path) -> None:
+    packages = all_engine_packages()["llama.cpp-vulkan"]
+    store = EngineStore(home / "engines")
+    folder = store.begin(packages)
+    metadata = folder / "llama_cpp_python-0.3.36.dist-info/METADATA"
+    metadata.parent.mkdir()
+    metadata.write_text("Metadata-Version: 2.1\nName: llama-cpp-python\nVersion: 0.3.36\n")
+    store.commit(packages, folder)
+
+    assert main(["doctor", "--bundle", "report.tar.gz"]) == 0
+    with tarfile.open("report.tar.gz") as archive:
+        file = archive.extractfile("ingle-report/versions.json")
+        assert file is not None
+        versions = json.load(file)
+    assert versions["engines"] == {"llama.cpp-vulkan": "0.3.36"}
