@@ -13,6 +13,8 @@ from pathlib import Path
 
 import platformdirs
 
+from ingle.models.file_lock import FileLock
+
 from ..base.child_process import child_environment
 from ..hardware.read_cpu import read_cpu
 from .engine_packages import EnginePackages, digest_of
@@ -41,23 +43,30 @@ def install_engine(
     They replace older ones in one step, after they were imported once in another process. Raises
     `InstallFailed` and `InstallCancelled`, which leave what was installed before.
     """
+    try:
+        with _locked(packages, store, cancelled):
+            if not store.is_current(packages.name):
+                _install(packages, store, source, on_progress, cancelled)
+    except OSError as error:
+        raise InstallFailed(
+            f"{store.folder} cannot be written: {error.strerror or error}.",
+            hint="Free space there or change the permissions, then try again.",
+        ) from error
+    record = store.record(packages.name)
+    assert record is not None
+    return record
+
+
+def _locked(
+    packages: EnginePackages, store: EngineStore, cancelled: Callable[[], bool]
+) -> FileLock:
+    """Wait for the lock of these packages; raises `InstallCancelled`."""
     lock = store.lock(packages.name)
     while not lock.try_acquire():
         if cancelled():
             raise InstallCancelled
         time.sleep(_LOCK_POLL_SECONDS)
-    with lock:
-        if not store.is_current(packages.name):
-            try:
-                _install(packages, store, source, on_progress, cancelled)
-            except OSError as error:
-                raise InstallFailed(
-                    f"{store.folder} cannot be written: {error.strerror or error}.",
-                    hint="Free space there or change the permissions, then try again.",
-                ) from error
-        record = store.record(packages.name)
-        assert record is not None
-        return record
+    return lock
 
 
 def _install(

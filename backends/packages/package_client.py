@@ -21,6 +21,7 @@ from .package_source import ClientProgress, OnProgress, PackageSource
 _SUPERVISOR = ("-P", "-m", "ingle.models.sources.process_supervisor")
 _POLL_SECONDS = 0.2
 _KEPT_LINES = 60
+_LONGEST_CAUSE = 300
 _UNITS = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 _SIZE = re.compile(r"^\s*Downloading (\S+) \(([\d.]+)([KMG]iB)\)")
 _FETCHED = re.compile(r"^\s*Downloaded (\S+)")
@@ -51,10 +52,15 @@ def install_packages(
         wanted.unlink(missing_ok=True)
 
 
+def find_uv() -> str | None:
+    """Return the program uv: the one that runs ingle, else the one on the path."""
+    return os.environ.get("UV") or shutil.which("uv")
+
+
 def _command(
     wanted: Path, folder: Path, build_options: Sequence[str], source: PackageSource
 ) -> list[str]:
-    uv = os.environ.get("UV") or shutil.which("uv")
+    uv = find_uv()
     if uv is not None:
         start = [uv, "pip", "install", "--python", sys.executable, "--color", "never"]
     else:
@@ -86,10 +92,15 @@ def _run(
         )
     except OSError as error:
         raise InstallFailed(f"The package client cannot start: {error}.") from error
+    lines: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+    output = threading.Thread(
+        target=_read, args=(process, lines), name="package client output", daemon=True
+    )
+    output.start()
     said: list[str] = []
     try:
         reader = OutputReader()
-        for line in _lines(process, cancelled):
+        for line in _lines(lines, cancelled):
             said = [*said[1 - _KEPT_LINES :], line]
             if (progress := reader.feed(line)) is not None:
                 on_progress(progress)
@@ -97,21 +108,22 @@ def _run(
         assert process.stdin is not None
         process.stdin.close()  # the supervisor ends the client and everything it started
         status = process.wait()
-    if status != 0:
-        raise _failure(said, status)
-
-
-def _lines(process: subprocess.Popen[bytes], cancelled: Callable[[], bool]) -> Iterator[str]:
-    """Yield the lines of output; raises `InstallCancelled` soon after `cancelled` returns True."""
-    lines: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
-
-    def read() -> None:
+        output.join()
         assert process.stdout is not None
-        for line in process.stdout:
-            lines.put(line)
-        lines.put(None)
+        process.stdout.close()
+    if status != 0:
+        raise failure_of(said, status)
 
-    threading.Thread(target=read, name="package client output", daemon=True).start()
+
+def _read(process: subprocess.Popen[bytes], lines: queue.SimpleQueue[bytes | None]) -> None:
+    assert process.stdout is not None
+    for line in process.stdout:
+        lines.put(line)
+    lines.put(None)
+
+
+def _lines(lines: queue.SimpleQueue[bytes | None], cancelled: Callable[[], bool]) -> Iterator[str]:
+    """Yield the lines of output; raises `InstallCancelled` soon after `cancelled` returns True."""
     while True:
         if cancelled():
             raise InstallCancelled
@@ -160,17 +172,19 @@ class OutputReader:
         return replace(progress)
 
 
-def _failure(said: Sequence[str], status: int) -> InstallFailed:
+def failure_of(said: Sequence[str], status: int) -> InstallFailed:
     """Return the error that the client's last words amount to, with what to do next."""
     text = "\n".join(said)
     if "No space left on device" in text:
         return InstallFailed("The disk is full.", hint="Free some space, then try again.")
     if "CMAKE_C_COMPILER" in text or "CMAKE_CXX_COMPILER" in text:
         return missing_compiler()
-    faults = [_FAULT.sub("", line).strip() for line in said if _FAULT.match(line)]
-    last = next(iter(faults), "") or next((line.strip() for line in reversed(said) if line), "")
+    faults = [number for number, line in enumerate(said) if _FAULT.match(line)]
+    # The most specific of uv's causes is the last one, and continues on the lines after it.
+    cause = said[faults[-1] :] if faults else said[-1:]
+    words = " ".join(_FAULT.sub("", line).strip() for line in cause)[:_LONGEST_CAUSE]
     return InstallFailed(
-        f"The package client ended with status {status}: {last.rstrip('.')}.",
+        f"The package client ended with status {status}: {words.rstrip('.')}.",
         hint="Try again; what was downloaded is kept. `ingle engine install --help` names other "
         "sources.",
     )
