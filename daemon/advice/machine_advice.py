@@ -145,7 +145,8 @@ def _notes_on_engines(survey: Survey, candidates: list[Candidate]) -> Iterator[s
     same = best is not None and better.model == best.model
     what = f"the same model{rate}" if same else f"{better.model}{rate}"
     machine = survey.machine
-    offer = choose_offer(machine.gpus, machine.software.tools, (), has_index=False)
+    software = machine.software
+    offer = choose_offer(machine.gpus, software.tools, (), has_index=False, system=software.system)
     how = f"`ingle engine install {offer.name}`" if offer else "see `ingle doctor`"
     yield (
         f"No engine here can use the {capacity.budget.gpu_name}. With one that does, it would be "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 import shutil
 import sys
 from collections.abc import Sequence
@@ -32,6 +33,7 @@ def list_engines(installs: EngineInstalls, config: Config) -> EngineEntries:
         [each.tool for each in all_engine_packages().values() if shutil.which(each.tool)],
         [entry.name for entry in engines if entry.state != "missing"],
         has_index=bool(config.engine_index),
+        system=platform.system(),
     )
     if offer is not None and offer.name in _declined(config):
         offer = None
@@ -63,7 +65,7 @@ def _entry(packages: EnginePackages, installs: EngineInstalls, gpus: Sequence[Gp
         bytes=record.bytes if record else 0,
         download_bytes=packages.download_bytes,
         outdated=folder is not None and not store.is_current(packages.name),
-        useless=why_useless(packages, gpus),
+        useless=why_useless(packages, gpus, system=platform.system()),
         progress=progress,
     )
 

@@ -18,7 +18,7 @@ _READ_OUT = "AEFHILMNORSX"
 """Letters whose names begin with a vowel."""
 
 
-def why_useless(packages: EnginePackages, gpus: Sequence[Gpu]) -> str:
+def why_useless(packages: EnginePackages, gpus: Sequence[Gpu], *, system: str = "Linux") -> str:
     """Return why the packages would change nothing on a machine with these GPUs, as a sentence.
 
     "" if they would. A GPU with memory of its own, or a Mac's, decodes faster than the processor;
@@ -26,9 +26,10 @@ def why_useless(packages: EnginePackages, gpus: Sequence[Gpu]) -> str:
     """
     nvidia = [gpu for gpu in gpus if gpu.vendor == "nvidia"]
     if packages.name == "cuda":
-        return _why_not_cuda(nvidia)
+        return _why_not_cuda(nvidia, system)
     if packages.name == "llama.cpp-cuda":
-        return "" if nvidia else "There is no NVIDIA GPU."
+        answering = any(gpu.compute_capability is not None for gpu in nvidia)
+        return "" if answering else "There is no NVIDIA GPU whose driver answers."
     if packages.name == "llama.cpp-vulkan":
         discrete = [gpu for gpu in gpus if not gpu.unified]
         return "" if discrete else "There is no GPU with memory of its own."
@@ -36,7 +37,12 @@ def why_useless(packages: EnginePackages, gpus: Sequence[Gpu]) -> str:
 
 
 def choose_offer(
-    gpus: Sequence[Gpu], tools: Collection[str], ready: Collection[str], *, has_index: bool
+    gpus: Sequence[Gpu],
+    tools: Collection[str],
+    ready: Collection[str],
+    *,
+    has_index: bool,
+    system: str = "Linux",
 ) -> EngineOffer | None:
     """Return the packages to offer, None if what is there already is the best for the machine.
 
@@ -44,7 +50,7 @@ def choose_offer(
     `has_index` an index may have wheels of what would otherwise be compiled.
     """
     for packages in all_engine_packages().values():
-        if packages.unasked or why_useless(packages, gpus):
+        if packages.unasked or why_useless(packages, gpus, system="" if has_index else system):
             continue
         if packages.name in ready:
             return None
@@ -62,7 +68,8 @@ def describe_gpus(gpus: Sequence[Gpu]) -> str:
     """Return the GPUs as a noun phrase, such as "an RTX 4090 with 24 GB"."""
     own = [gpu for gpu in gpus if not gpu.unified] or list(gpus)
     first = own[0]
-    name = re.sub(r"^(NVIDIA )?(GeForce )?|( Laptop)? GPU$", "", first.name).strip() or "GPU"
+    name = re.sub(r"^(NVIDIA )?(GeForce )?|( Laptop)? GPU$| Graphics$| \(.*\)$", "", first.name)
+    name = name.strip() or "GPU"
     memory = f" with {round(first.memory_total / 2**30)} GB" if first.memory_total else ""
     same = sum(gpu.name == first.name for gpu in own)
     if same > 1:
@@ -73,9 +80,11 @@ def describe_gpus(gpus: Sequence[Gpu]) -> str:
     return f"{article} {name}{memory}"
 
 
-def _why_not_cuda(nvidia: Sequence[Gpu]) -> str:
+def _why_not_cuda(nvidia: Sequence[Gpu], system: str) -> str:
     if not nvidia:
         return "There is no NVIDIA GPU."
+    if system == "Windows":
+        return "PyPI's PyTorch for Windows has no CUDA: install it from other wheels (--from)."
     gpu = nvidia[0]
     if gpu.compute_capability is None:
         return (

@@ -58,7 +58,7 @@ def test_steps_of_a_build_are_counted() -> None:
             ["error: Failed to fetch: `https://index/torch`", "  Caused by: timed out"],
             "Failed to f",
         ),
-        (["  × No solution found", "  ╰─▶ Because torch was not found"], "No solution found"),
+        (["  × No solution found", "  ╰─▶ Because torch was not found"], "Because torch was not"),
         (["OSError: [Errno 28] No space left on device"], "The disk is full"),
         (["CMake Error: CMAKE_CXX_COMPILER not set"], "no C\\+\\+ compiler"),
         (["ERROR: No matching distribution found for torch"], "No matching distribution"),

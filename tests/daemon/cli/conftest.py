@@ -100,6 +100,7 @@ class FakeDaemon:
         self.engines: list[Json] = []
         self.engine_offer: Json | None = None
         self.installation: list[Step] = []
+        self.engine_check: Json = {}
         self.failure: tuple[int, Json] | None = None
         self.requests: list[tuple[str, str, Json | None]] = []
         self.cancelled = threading.Event()
@@ -184,6 +185,8 @@ class Handler(BaseHTTPRequestHandler):
             case "engines" | "engines/decline":
                 engines = [encode_complete(EngineEntry, **engine) for engine in daemon.engines]
                 self._json(200, {"engines": engines, "offer": daemon.engine_offer})
+            case "engines/check":
+                self._json(200, daemon.engine_check)
             case "engines/install":
                 self._stream(daemon, daemon.installation)
             case "pull":
