@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from textwrap import fill
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
@@ -15,6 +16,7 @@ from ...terminal.terminal_output import (
     print_status,
     print_table,
     print_text,
+    text_columns,
 )
 from ..command_parser import CommandParser, run_subcommand
 from ..daemon_launcher import ensure_daemon
@@ -72,9 +74,13 @@ def _list(arguments: Sequence[str]) -> int:
         print_json(listing)
         return 0
     print_table(("NAME", "STATE", "SIZE", "WHAT IT IS"), [_row(each) for each in listing.engines])
+    useless = [entry for entry in listing.engines if entry.useless]
+    if useless:
+        print("\nNot for this machine:")
+    for entry in useless:
+        print_text(fill(f"{entry.name}: {entry.useless}", text_columns(), subsequent_indent="  "))
     if listing.offer is not None:
-        print()
-        print_text(f"{listing.offer.question} `ingle engine install {listing.offer.name}`")
+        print_text(f"\n{listing.offer.question}\n`ingle engine install {listing.offer.name}` does.")
     return 0
 
 
@@ -89,8 +95,7 @@ def _row(entry: EngineEntry) -> list[str]:
     size = format_bytes(entry.bytes) if entry.bytes else ""
     if entry.state == "missing" and entry.download_bytes:
         size = f"{format_bytes(entry.download_bytes)} to fetch"
-    what = entry.title if not entry.useless else f"{entry.title}. {entry.useless}"
-    return [entry.name, state, size, what]
+    return [entry.name, state, size, entry.title]
 
 
 def _install(arguments: Sequence[str]) -> int:

@@ -33,7 +33,9 @@ PROGRESS = {
 
 def test_list_fits_80_columns_and_names_the_offer(daemon: Any, capsys: Capture) -> None:
     missing = {"state": "missing", "version": "", "bytes": 0, "download_bytes": 2_700_000_000}
-    daemon.engines = [CUDA | missing]
+    why = "NVIDIA's driver 560.94 is too old: it needs 580 or newer. `ingle doctor` says how."
+    vulkan = CUDA | {"name": "llama.cpp-vulkan", "title": "llama.cpp for GPUs with Vulkan"}
+    daemon.engines = [CUDA | missing, vulkan | missing | {"useless": why}]
     daemon.engine_offer = OFFER
     assert main(["engine", "list"]) == 0
     out = capsys.readouterr().out
