@@ -66,6 +66,8 @@ def _command(
     else:
         start = [*find_client(), "install", "--no-input", "--disable-pip-version-check"]
     settings = ["--config-settings", "cmake.args=" + ";".join(build_options)]
+    if uv is None:
+        settings.append("--no-cache-dir")  # pip's key for a build has none of its options
     return [
         *start,
         *("--verbose", "--no-deps", "--target", str(folder), "-r", str(wanted)),
