@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import secrets
 import time
-from dataclasses import dataclass
 from typing import Literal
 
 import msgspec
@@ -96,8 +95,7 @@ class Message(msgspec.Struct, kw_only=True):
         return "\n\n".join([*parts, self.content] if self.content else parts)
 
 
-@dataclass(frozen=True, slots=True)
-class QueuedPrompt:
+class QueuedPrompt(msgspec.Struct, frozen=True):
     """Text with attachments; `edits` is the prompt that it replaces."""
 
     text: str
