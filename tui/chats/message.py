@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import secrets
+import os
 import time
 from typing import Literal
 
@@ -11,7 +11,7 @@ import msgspec
 
 def new_id() -> str:
     """Return a unique id of 22 hexadecimal digits; later ids sort after earlier ones."""
-    return f"{time.time_ns() // 1_000_000:012x}{secrets.token_hex(5)}"
+    return f"{time.time_ns() // 1_000_000:012x}{os.urandom(5).hex()}"
 
 
 Role = Literal["user", "assistant"]
