@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import secrets
+import os
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 
@@ -108,7 +108,7 @@ class GenerationFollower:
 
 def new_generation_id() -> str:
     """Return a random id with 96 bits of entropy."""
-    return f"gen-{secrets.token_hex(12)}"
+    return f"gen-{os.urandom(12).hex()}"
 
 
 async def _is_there(client: AsyncDaemonClient, generation_id: str) -> bool:

@@ -208,6 +208,7 @@ def test_chat_imports_nothing_that_its_first_screen_does_not_need() -> None:
     code = (
         "import sys, ingle.tui.app.chat_app, ingle.tui.session.chat_client\n"
         "heavy = {'h11', 'httpx', 'psutil', 'http.client', 'importlib.metadata', 'sqlite3',"
+        " 'secrets', 'ingle.tui.commands.chat_session', 'ingle.tui.gauges.gauge_state',"
         " 'ingle.tui.chats.automatic_title', 'ingle.tui.features.program_feature'}\n"
         "print(sorted(heavy & set(sys.modules)))"
     )

@@ -79,6 +79,14 @@ class ChatApp(App[None]):
             for number in ending_signals():
                 asyncio.get_running_loop().add_signal_handler(number, self.exit)
 
+    def refresh_css(self, animate: bool = True) -> None:
+        """Apply the theme and its styles; as long as no screen is there, only to the variables."""
+        if self.screen_stack:
+            super().refresh_css(animate)
+        else:
+            # The first screen has the sheet parsed; parsing it twice would take 30 ms more.
+            self.stylesheet.set_variables(self.get_css_variables())
+
     def get_theme_variable_defaults(self) -> dict[str, str]:
         """Defaults for colours that other themes do not define."""
         return FALLBACK_VARIABLES

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal
+
+import msgspec
 
 from .chat import Chat
 from .message import CompactionRecord, Message
@@ -17,8 +18,7 @@ KEPT_HEAD, KEPT_TAIL = 600, 200
 """Characters at the two ends of a long text that trimming keeps."""
 
 
-@dataclass(frozen=True, slots=True)
-class ViewEntry:
+class ViewEntry(msgspec.Struct, frozen=True):
     """One message that is sent; `message` is None for the system prompt and the record."""
 
     role: str

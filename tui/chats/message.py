@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import secrets
+import os
 import time
-from dataclasses import dataclass
 from typing import Literal
 
 import msgspec
@@ -12,7 +11,7 @@ import msgspec
 
 def new_id() -> str:
     """Return a unique id of 22 hexadecimal digits; later ids sort after earlier ones."""
-    return f"{time.time_ns() // 1_000_000:012x}{secrets.token_hex(5)}"
+    return f"{time.time_ns() // 1_000_000:012x}{os.urandom(5).hex()}"
 
 
 Role = Literal["user", "assistant"]
@@ -96,8 +95,7 @@ class Message(msgspec.Struct, kw_only=True):
         return "\n\n".join([*parts, self.content] if self.content else parts)
 
 
-@dataclass(frozen=True, slots=True)
-class QueuedPrompt:
+class QueuedPrompt(msgspec.Struct, frozen=True):
     """Text with attachments; `edits` is the prompt that it replaces."""
 
     text: str

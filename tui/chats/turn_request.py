@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import msgspec
 
 from .chat import Chat
 from .context_view import request_messages
 
 
-@dataclass(frozen=True, slots=True)
-class TurnRequest:
+class TurnRequest(msgspec.Struct, frozen=True):
     """A conversation and how to answer it; `conversation` labels its pages in the KV cache.
 
     With `continues` the last message, an answer, is continued. With `route` "local" it stays on
@@ -19,7 +18,7 @@ class TurnRequest:
     messages: list[dict[str, str]]
     model: str | None = None
     conversation: str = ""
-    sampling: dict[str, float] = field(default_factory=dict[str, float])
+    sampling: dict[str, float] = msgspec.field(default_factory=dict[str, float])
     thinking: str = ""
     private: bool = False
     continues: bool = False

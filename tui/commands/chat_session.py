@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
+
+import msgspec
 
 from ingle.daemon.client.model_types import ModelEntry
 
@@ -52,8 +53,7 @@ class SummaryAction(NamedTuple):
     text: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class SummaryRequest:
+class SummaryRequest(msgspec.Struct, frozen=True):
     """A summary to make: with care for `focus`, after `chain`, in the place of `replaces`.
 
     A `batch` runs when the daemon has nothing else to do.

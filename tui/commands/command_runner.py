@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from importlib import import_module
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from ingle.daemon.client.client_errors import ClientError
 
 from ..history.database.history_errors import HistoryError
-from .chat_session import ChatSession
 from .command_results import CommandRefused, Result
 from .command_table import COMMANDS, Command
 
-Implementation = Callable[[ChatSession, str], Result | Awaitable[Result]]
+if TYPE_CHECKING:
+    from .chat_session import ChatSession
+
+Implementation = Callable[["ChatSession", str], Result | Awaitable[Result]]
 Problem = CommandRefused | ClientError | HistoryError
 PROBLEMS = (CommandRefused, ClientError, HistoryError)
 """The exceptions of commands; each has a `message` and a `hint` for the user."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Literal
+
+import msgspec
 
 _SLASH = re.compile(r"/([a-z]+\+?)(?:\s+(.*))?\Z", re.DOTALL)
 
@@ -27,8 +28,7 @@ _SCREEN_ONLY = _UNTYPED | {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Command:
+class Command(msgspec.Struct, frozen=True):
     """An action; the file of keys refers to it by `name`.
 
     Most commands are implemented once for the screen and the plain chat, by the function of their

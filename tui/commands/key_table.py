@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
@@ -47,12 +46,11 @@ _SIGNS = {
 }
 
 
-@dataclass(slots=True)
-class KeyTable:
+class KeyTable(msgspec.Struct):
     """The user's keys by the commands' names, and a sentence for each entry that was skipped."""
 
-    own: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
-    problems: list[str] = field(default_factory=list[str])
+    own: dict[str, tuple[str, ...]] = msgspec.field(default_factory=dict[str, tuple[str, ...]])
+    problems: list[str] = msgspec.field(default_factory=list[str])
 
     def keys_of(self, command: Command) -> tuple[str, ...]:
         """The keys that run a command; empty if it has none."""

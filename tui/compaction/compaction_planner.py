@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 from typing import Literal
+
+import msgspec
 
 from ..chats.chat import Chat
 from ..chats.context_view import tail_messages
@@ -36,8 +37,7 @@ class CompactionStep(Enum):
     COMPACT = "compact"
 
 
-@dataclass(frozen=True, slots=True)
-class ContextFill:
+class ContextFill(msgspec.Struct, frozen=True):
     """How full the context is, in tokens; `turns_since` the last compaction, None before any.
 
     `refused_at` is the size at which a compaction was last refused or postponed. `at` is the share

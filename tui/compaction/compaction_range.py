@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from ..chats.chat import Chat
 from ..chats.context_view import covered_messages, tail_messages, trimmed_names, trimmed_text
@@ -25,8 +26,7 @@ RECORD_TOKENS = 40
 """Tokens of the text around the notes."""
 
 
-@dataclass(frozen=True, slots=True)
-class Selection:
+class Selection(msgspec.Struct, frozen=True):
     """The messages of one compaction: `range` is replaced by a summary of at most `notes` tokens.
 
     `kept` are pins in the range, `tail` stays as it is; the whole view should have `target` tokens.

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 from contextlib import aclosing, suppress
+
+import msgspec
 
 from ingle.daemon.client.async_client import AsyncDaemonClient
 from ingle.daemon.client.client_errors import ClientError
@@ -30,7 +31,7 @@ async def begin_warm_up(
     client: AsyncDaemonClient, chat: Chat, model: str | None
 ) -> GenerationFollower | None:
     """Start the prefill in the daemon without waiting; return None if that fails."""
-    request = dataclasses.replace(TurnRequest.of(chat, model), max_tokens=0, batch=True)
+    request = msgspec.structs.replace(TurnRequest.of(chat, model), max_tokens=0, batch=True)
     try:
         return await GenerationFollower.start(client, request.body())
     except ClientError:

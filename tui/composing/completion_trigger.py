@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Literal
+
+import msgspec
 
 Kind = Literal["command", "file", "chat"]
 
@@ -13,8 +14,7 @@ _FILE = re.compile(r'(?:^|[\s([{<])@(?:"([^"\n]*)|([^\s"@]*))\Z')
 _CHAT = re.compile(r"(?:^|\s)#(\w[^\s#]*|)\Z")
 
 
-@dataclass(frozen=True, slots=True)
-class CompletionTrigger:
+class CompletionTrigger(msgspec.Struct, frozen=True):
     """The word being typed: `query` is the word without its mark, which is at `start`."""
 
     kind: Kind

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import re
 import shlex
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 _MENTION = re.compile(r"""(?<![^\s([{<])@(?:"([^"\n]+)"|([^\s"@][^\s"]*))""")
 _TRAILING = ".,;:!?)]}>'"
 _GLOB = re.compile(r"[*?]|\[[^\]]+\]")
 
 
-@dataclass(frozen=True, slots=True)
-class Mention:
+class Mention(msgspec.Struct, frozen=True):
     """`@path` in a text, from `start` to `end`, exclusive."""
 
     path: str
@@ -26,8 +26,7 @@ class Mention:
         return _GLOB.search(self.path) is not None
 
 
-@dataclass(frozen=True, slots=True)
-class AttachmentPreview:
+class AttachmentPreview(msgspec.Struct, frozen=True):
     """The content that a mention or a chip would attach; `problem` says why it cannot.
 
     `size` is in bytes, or in characters for text that is not `on_disk`.

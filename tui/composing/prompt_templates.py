@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 MAX_TEMPLATES = 500
 MAX_BYTES = 200_000
@@ -12,8 +13,7 @@ PLACE = re.compile(r"\{\{ *([^{}\n]{1,60}?) *\}\}")
 _NAME = re.compile(r"[\w][\w+.-]*\Z")
 
 
-@dataclass(frozen=True, slots=True)
-class Template:
+class Template(msgspec.Struct, frozen=True):
     """A saved prompt; `description` is its first line."""
 
     name: str

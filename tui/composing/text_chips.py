@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from dataclasses import dataclass
+
+import msgspec
 
 from ..chats.message import Attachment
 
@@ -14,8 +15,7 @@ _KEPT = re.compile(f"{_START}([^{_MIDDLE}{_END}]*){_MIDDLE}([^{_END}]*){_END}")
 _NUMBER = re.compile(r" #(\d+)\]\Z")
 
 
-@dataclass(frozen=True, slots=True)
-class ChipSpan:
+class ChipSpan(msgspec.Struct, frozen=True):
     """The span of a chip's label in a text, `end` exclusive."""
 
     label: str

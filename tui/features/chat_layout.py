@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Mapping
-from typing import Literal, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 from textual import events, getters, on
 from textual.app import App, ComposeResult
@@ -13,7 +13,6 @@ from textual.widgets import Static
 
 from ..chats.chat import Chat
 from ..chats.message import Message
-from ..commands.chat_session import FrontEnd
 from ..commands.command_results import CommandRefused, Result
 from ..commands.command_runner import PROBLEMS, Problem
 from ..history.history_store import HistoryStore
@@ -32,6 +31,9 @@ from ..widgets.status_line import StatusLine
 from ..widgets.title_bar import TitleBar
 from ..widgets.welcome import Welcome
 from .feature import Feature, Handler
+
+if TYPE_CHECKING:
+    from ..commands.chat_session import FrontEnd
 
 F = TypeVar("F", bound=Feature)
 

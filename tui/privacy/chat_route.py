@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
 
 from ingle.daemon.client.client_errors import ClientError
 from ingle.daemon.client.routing_types import Explanation, LedgerTotals, RedactedText, RoutingState
@@ -175,10 +176,10 @@ async def request_with_consent(
     """
     if route == "":
         return request
-    here = replace(request, route=LOCAL)
+    here = msgspec.structs.replace(request, route=LOCAL)
     if route == LOCAL:
         return here
-    asked = replace(
+    asked = msgspec.structs.replace(
         request,
         model=AUTO if route in (AUTO, ASK) else route,
         route=route if route in (AUTO, ASK) else "",
@@ -192,7 +193,7 @@ async def request_with_consent(
         return asked if said.goes_to != "local" else here
     choice = await choose(said)
     consent = said.consents.get(choice)
-    return here if consent is None else replace(asked, consent=consent)
+    return here if consent is None else msgspec.structs.replace(asked, consent=consent)
 
 
 def egress_sentence(messages: Iterable[Message], kept: Mapping[str, int] | None = None) -> str:

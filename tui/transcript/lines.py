@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, fields
 from functools import lru_cache
 from typing import Literal
 
+import msgspec
 from rich.console import Console
 from rich.segment import Segment
 from rich.style import Style
 from rich.text import Text
 
 
-@dataclass(frozen=True, slots=True)
-class TranscriptStyles:
+class TranscriptStyles(msgspec.Struct, frozen=True):
     """One style per part; each field is the component class `transcript--<field>`."""
 
     you: Style
@@ -58,16 +57,15 @@ class TranscriptStyles:
 def component_classes() -> list[tuple[str, str]]:
     """Return field names with their component classes."""
     return [
-        (field.name, f"transcript--{field.name.replace('_', '-')}")
-        for field in fields(TranscriptStyles)
+        (name, f"transcript--{name.replace('_', '-')}")
+        for name in TranscriptStyles.__struct_fields__
     ]
 
 
 BlockKind = Literal["fence", "table", "thought", "attachment", "seam", "system"]
 
 
-@dataclass(frozen=True, slots=True)
-class EntryBlock:
+class EntryBlock(msgspec.Struct, frozen=True):
     """Kind and content of a part of an entry.
 
     `key` identifies it within its entry, also while the entry grows; `text` is the text to copy;
@@ -83,8 +81,7 @@ class EntryBlock:
 Handle = Literal["fold", "copy"]
 
 
-@dataclass(frozen=True, slots=True)
-class RenderedLine:
+class RenderedLine(msgspec.Struct, frozen=True):
     """Segments, and whether the line continues the previous one after a soft wrap.
 
     `indent` cells at its start are layout rather than text, so copying omits them. `block` is the

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import msgspec
 from textual.app import RenderResult
 from textual.content import Content
 from textual.reactive import reactive
@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from ..compaction.compactor import CompactionProgress
 
 
-@dataclass(frozen=True, slots=True)
-class BarText:
+class BarText(msgspec.Struct, frozen=True):
     """A line: a mark in the colour `style`, words, and the keys that matter, also in brief."""
 
     words: str

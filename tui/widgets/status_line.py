@@ -20,7 +20,6 @@ from ..session.chat_state import ChatStatus
 from ..text import number_format
 from .gauges.context_ribbon import percent, ribbon_line
 from .gauges.glyph_text import StyledText, signs
-from .gauges.memory_bar import memory_bar
 
 WIDEST_RIBBON = 40
 BAR_WIDTH = 12
@@ -116,6 +115,8 @@ def memory_status_line(status: MemoryStatus, width: int) -> Content:
 def _memory_part(use: MemoryUse | None) -> Content:
     if use is None:
         return Content("")
+    from .gauges.memory_bar import memory_bar  # with the state of all gauges, not at the start
+
     numbers = f" {binary_size(use.total - use.free, unit=False)}/{binary_size(use.total)}"
     return signs([(f"{use.kind.lower()} ", "$muted"), *memory_bar(use, BAR_WIDTH), numbers])
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from textual.color import Color
+from textual.css.stylesheet import Stylesheet
 from textual.events import Key
 from textual.geometry import Offset
 from textual.selection import Selection
 
+from ingle.tui.settings.themes import EMBER, THEMES
 from ingle.tui.widgets.composer.composer import Composer
 
 if TYPE_CHECKING:
@@ -21,6 +24,29 @@ async def test_composer_has_focus_on_start(open_chat: OpenChat) -> None:
         assert chat.draft == "hi"
         await chat.until_shown("smollm2:135m on disk")
         assert "nothing leaves this machine" in chat.screen_text
+
+
+async def test_style_sheet_is_parsed_anew_only_for_another_theme(
+    open_chat: OpenChat, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parsed: list[Stylesheet] = []
+    reparse = Stylesheet.reparse
+
+    def count(sheet: Stylesheet) -> None:
+        parsed.append(sheet)
+        reparse(sheet)
+
+    monkeypatch.setattr(Stylesheet, "reparse", count)
+    async with open_chat() as chat:
+        await chat.until_shown("smollm2:135m on disk")
+        assert chat.app.theme == EMBER.name
+        assert chat.app.screen.styles.background == Color.parse(EMBER.background or "")
+        assert parsed == []
+        other = next(theme for theme in THEMES if theme.background != EMBER.background)
+        chat.app.theme = other.name
+        await chat.pilot.pause()
+        assert chat.app.screen.styles.background == Color.parse(other.background or "")
+        assert len(parsed) == 1
 
 
 @pytest.mark.slow

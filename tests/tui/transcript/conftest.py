@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -115,7 +114,7 @@ def open_transcript() -> OpenTranscript:
 @pytest.fixture(scope="session")
 def styles() -> TranscriptStyles:
     """Styles that are all different."""
-    names = [field.name for field in fields(TranscriptStyles)]
+    names = TranscriptStyles.__struct_fields__
     return TranscriptStyles(
         **{name: Style(color=f"color({number + 1})") for number, name in enumerate(names)}
     )

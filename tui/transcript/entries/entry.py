@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 from typing import ClassVar, TypedDict
 
+import msgspec
 from rich.cells import cell_len
 from rich.style import Style
 from rich.text import Text
@@ -17,8 +17,7 @@ from ..lines import EntryBlock, RenderedLine, TranscriptStyles, single_line
 INDENT = "  "
 
 
-@dataclass(frozen=True, slots=True)
-class RenderOptions:
+class RenderOptions(msgspec.Struct, frozen=True):
     """Options of rendering: the styles, the width in cells, and display settings."""
 
     styles: TranscriptStyles

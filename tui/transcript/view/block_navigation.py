@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
+
+import msgspec
 
 from ..entries.answer_entry import AnswerEntry
 from ..entries.entry import Entry
@@ -26,8 +27,7 @@ KEY_ACTIONS: tuple[tuple[str, Action, str], ...] = (
 KEYS: dict[str, Action] = {key: action for key, action, _ in KEY_ACTIONS}
 
 
-@dataclass(frozen=True, slots=True)
-class BlockStop:
+class BlockStop(msgspec.Struct, frozen=True):
     """A whole entry if `block` is None, else a part of it; lines count within the entry."""
 
     entry: Entry

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from ...commands.command_table import COMMANDS, Command
 from ...composing.completion_trigger import CompletionTrigger
@@ -19,8 +20,7 @@ INDEX_SECONDS = 10.0
 """Age in seconds at which the list of files is rebuilt in the background."""
 
 
-@dataclass(frozen=True, slots=True)
-class CompletionItem:
+class CompletionItem(msgspec.Struct, frozen=True):
     """The text shown, and the text inserted in place of the typed word.
 
     `runs` is a command that enter sends at once; `is_incomplete` is incomplete, such as a folder;

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import fields
 
 import pytest
 from hypothesis import given, settings
@@ -17,8 +16,8 @@ from ingle.tui.transcript.markdown.markdown_stream import MarkdownStream, render
 WIDTH = 60
 STYLES = TranscriptStyles(
     **{
-        field.name: Style(color=f"color({index + 1})")
-        for index, field in enumerate(fields(TranscriptStyles))
+        name: Style(color=f"color({index + 1})")
+        for index, name in enumerate(TranscriptStyles.__struct_fields__)
     }
 )
 MARKERS = re.compile(r"[*_~`#\[\]()|>\\<!=-]|https")
