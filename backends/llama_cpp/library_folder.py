@@ -29,12 +29,23 @@ def load_backends(folder: Path) -> ctypes.CDLL | None:
 
     A build for many processors has them as modules, of which the best that runs here is loaded.
     """
-    names = (folder / name for name in ("libggml.so", "libggml.dylib", "ggml.dll"))
-    path = next((path for path in names if path.exists()), None)
-    if path is None:
+    ggml = open_library("ggml", folder)
+    if ggml is None:
         return None
-    ggml = ctypes.CDLL(str(path))
     ggml.ggml_backend_reg_count.restype = ctypes.c_size_t
     if ggml.ggml_backend_reg_count() == 0:
         ggml.ggml_backend_load_all_from_path(ctypes.c_char_p(os.fsencode(folder)))
     return ggml
+
+
+def open_library(name: str, folder: Path) -> ctypes.CDLL | None:
+    """Return the library that llama.cpp itself loads, such as "ggml"; None if there is none.
+
+    A wheel has no links but copies, of which libllama loads the one that its version is part of:
+    another would be a second instance with a state of its own.
+    """
+    patterns = (f"lib{name}.so.[0-9]", f"lib{name}.[0-9].dylib")
+    versioned = [path for pattern in patterns for path in folder.glob(pattern)]
+    plain = [folder / f"lib{name}.so", folder / f"lib{name}.dylib", folder / f"{name}.dll"]
+    path = next((path for path in (*versioned, *plain) if path.exists()), None)
+    return None if path is None else ctypes.CDLL(str(path))

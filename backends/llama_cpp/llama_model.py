@@ -10,12 +10,11 @@ from pathlib import Path
 from typing import Any, cast
 
 import llama_cpp
-from llama_cpp._ctypes_extensions import load_shared_library
 
 from ingle.models.gguf.repeated_tokens import find_duplicate_token
 
 from ..base.errors import LoadFailed, OutOfMemory
-from .library_folder import library_folder, load_backends
+from .library_folder import library_folder, load_backends, open_library
 from .native_log import NativeLog
 
 
@@ -178,7 +177,9 @@ def load_ggml_base() -> ctypes.CDLL:
     """Return the library ggml-base, which importing llama_cpp has already loaded."""
     folder = library_folder()
     assert folder is not None, "llama_cpp is imported"
-    return load_shared_library("ggml-base", folder)
+    library = open_library("ggml-base", folder)
+    assert library is not None
+    return library
 
 
 def _expert_overrides(blocks: int) -> ctypes.Array[_Override]:
