@@ -9,6 +9,7 @@ from ingle.kernels.kv_cache.kv_page_format import KVPageFormat
 from .gguf.ggml_types import TENSOR_TYPES
 
 _BITS = {"q8_0": 8, "q4_0": 4}
+_NUMBERS = {kind.name: number for number, kind in TENSOR_TYPES.items()}
 
 
 class KVType(StrEnum):
@@ -23,7 +24,7 @@ class KVType(StrEnum):
     @property
     def ggml_type(self) -> int:
         """Its number in ggml."""
-        return next(n for n, kind in TENSOR_TYPES.items() if kind.name == self.name)
+        return _NUMBERS[self.name]
 
     @property
     def block_elements(self) -> int:
