@@ -9,6 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
+from functools import cache
 from typing import Any, Literal, TypeVar, get_type_hints
 
 import msgspec
@@ -124,7 +125,7 @@ def _bound(
     spec: RouteSpec, handler: Callable[..., object], method: Callable[..., Awaitable[object]]
 ) -> RouteSpec:
     """The route with the endpoint that calls `method`, and the types of the handler's signature."""
-    hints = get_type_hints(handler, include_extras=True)
+    hints = _hints(handler)
     body_type, answer_type = hints.get("body"), hints["return"]
     has_response = isinstance(answer_type, type) and issubclass(answer_type, Response)
 
@@ -148,6 +149,11 @@ def _bound(
         endpoint=endpoint,
         summary=_summary(handler),
     )
+
+
+@cache
+def _hints(handler: Callable[..., object]) -> dict[str, Any]:
+    return get_type_hints(handler, include_extras=True)
 
 
 def _summary(handler: object) -> str:
