@@ -25,7 +25,7 @@ import psutil
 import pytest
 from hypothesis import settings
 
-from ingle.backends.llama_cpp.library_folder import library_folder
+from ingle.backends.hardware.llama_cpp_library import library_folder
 from ingle.backends.packages.engine_installer import build_cache, install_engine
 from ingle.backends.packages.engine_packages import all_engine_packages
 from ingle.backends.packages.engine_store import EngineStore

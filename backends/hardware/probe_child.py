@@ -18,7 +18,7 @@ import numpy as np
 import psutil
 from numpy.typing import NDArray
 
-from ..llama_cpp.library_folder import library_folder, load_backends
+from .llama_cpp_library import library_folder, load_backends
 from .machine import LlamaBuild
 from .probe import Probe
 

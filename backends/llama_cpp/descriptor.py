@@ -17,11 +17,11 @@ from ingle.models.gguf.gguf_header import GGUFHeader
 from ingle.models.model_task import ModelTask
 
 from ..base.load_spec import LoadSpec, Quantize
+from ..hardware.llama_cpp_library import library_folder
 from ..hardware.machine import Software
 from ..registry.cuda_availability import CudaAvailability
 from ..registry.engine_descriptor import EngineDescriptor, LoadQuery, Progress
 from ..registry.model_costs import ModelCosts
-from .library_folder import library_folder
 
 if TYPE_CHECKING:
     from ..engine.local_runner import LocalRunner

@@ -14,7 +14,7 @@ import llama_cpp
 from ingle.models.gguf.repeated_tokens import find_duplicate_token
 
 from ..base.errors import LoadFailed, OutOfMemory
-from .library_folder import library_folder, load_backends, open_library
+from ..hardware.llama_cpp_library import library_folder, load_backends, open_library
 from .native_log import NativeLog
 
 

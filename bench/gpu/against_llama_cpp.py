@@ -8,10 +8,10 @@ from typing import Any
 from gpu.session import Session, Skipped
 from msgspec import to_builtins
 
+from ingle.backends.hardware.llama_cpp_library import library_folder
 from ingle.backends.jobs.verification.messages import VerificationSpec
 from ingle.backends.jobs.verification.scored_text import default_text
 from ingle.backends.jobs.verification.verifier import run_verification
-from ingle.backends.llama_cpp.library_folder import library_folder
 
 MODEL = Path(__file__).with_name("carried") / "small-llama.gguf"
 

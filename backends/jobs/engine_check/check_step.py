@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 
-class CheckFailed(Exception):
+class StepFailed(Exception):
     """A step failed: the reason, and what to do."""
 
     def __init__(self, reason: str, remedy: str) -> None:
@@ -15,4 +15,4 @@ class CheckFailed(Exception):
 
 
 Step = tuple[str, Callable[[], str]]
-"""The name of a step, and what makes it: returns a detail, or raises `CheckFailed`."""
+"""The name of a step, and what makes it: returns a detail, or raises `StepFailed`."""

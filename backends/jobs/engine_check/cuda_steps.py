@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ...cuda.driver_probe import driver_fault
 from ...cuda.kernel_coverage import OLDEST_GPU
-from .check_step import CheckFailed, Step
+from .check_step import Step, StepFailed
 
 if TYPE_CHECKING:
     import torch
@@ -31,16 +31,16 @@ def _import() -> str:
     try:
         import torch
     except ImportError as error:
-        raise CheckFailed(f"{error}", _REINSTALL) from error
+        raise StepFailed(f"{error}", _REINSTALL) from error
     if torch.version.cuda is None:
-        raise CheckFailed(f"PyTorch {torch.__version__} has no CUDA", _REINSTALL)
+        raise StepFailed(f"PyTorch {torch.__version__} has no CUDA", _REINSTALL)
     return f"PyTorch {torch.__version__} for CUDA {torch.version.cuda}"
 
 
 def _initialise() -> str:
     fault = driver_fault()
     if fault is not None:
-        raise CheckFailed(fault.reason, fault.remedy)
+        raise StepFailed(fault.reason, fault.remedy)
     return "cuInit succeeds"
 
 
@@ -48,10 +48,10 @@ def _find_gpu() -> str:
     import torch
 
     if not torch.cuda.is_available():
-        raise CheckFailed("PyTorch finds no GPU", _REINSTALL)
+        raise StepFailed("PyTorch finds no GPU", _REINSTALL)
     name, capability = torch.cuda.get_device_name(0), torch.cuda.get_device_capability(0)
     if capability < OLDEST_GPU:
-        raise CheckFailed(f"the {name} is older than the kernels", "Let llama.cpp run models.")
+        raise StepFailed(f"the {name} is older than the kernels", "Let llama.cpp run models.")
     return f"{name}, compute capability {capability[0]}.{capability[1]}"
 
 
@@ -62,7 +62,7 @@ def _compute() -> str:
     found = int(numbers.double().sum().item())
     expected = (1 << 20) * ((1 << 20) - 1) // 2
     if found != expected:
-        raise CheckFailed(f"a sum is {found}, not {expected}", _REPORT)
+        raise StepFailed(f"a sum is {found}, not {expected}", _REPORT)
     free, total = torch.cuda.mem_get_info()
     return f"{free / 1e9:.1f} of {total / 1e9:.1f} GB are free"
 
@@ -90,12 +90,12 @@ def _run_kernel(cache: Path, device: torch.device) -> str:
         operations = KernelOperations(library, library, dtype=torch.float16, device=device)
         found = operations.rms_norm(rows, weight, 1e-5, dense=True).dense
     except KernelError as error:
-        raise CheckFailed(error.message, error.hint or _REPORT) from error
+        raise StepFailed(error.message, error.hint or _REPORT) from error
     assert found is not None
     expected = rms_norm_reference(rows, weight, 1e-5, torch.float32)
     off = _relative_error(found.float(), expected)
     if not off <= _LARGEST_ERROR:
-        raise CheckFailed(f"a norm is off by {off:.1e}", _REPORT)
+        raise StepFailed(f"a norm is off by {off:.1e}", _REPORT)
     return "a norm is computed as PyTorch computes it"
 
 

@@ -12,7 +12,7 @@ from ...base.errors import BackendError
 from ...confinement.access_policy import AccessPolicy, has_gpu_device
 from ..child_main import Send, run_task
 from ..child_task import ChildTask
-from .check_step import CheckFailed, Step
+from .check_step import Step, StepFailed
 from .messages import EngineCheckEnd, EngineCheckSpec, EngineCheckStep
 
 run_engine_check = ChildTask(
@@ -40,7 +40,7 @@ def _work(spec: EngineCheckSpec, send: Send) -> EngineCheckEnd:
     for name, make in check_steps(spec):
         try:
             step = EngineCheckStep(name=name, passed=True, detail=make())
-        except CheckFailed as error:
+        except StepFailed as error:
             step = EngineCheckStep(
                 name=name, passed=False, detail=error.reason, remedy=error.remedy
             )

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ...hardware.llama_cpp_library import library_folder
 from ...hardware.probe_child import llama_build
-from ...llama_cpp.library_folder import library_folder
-from .check_step import CheckFailed, Step
+from .check_step import Step, StepFailed
 
 _REMEDY = (
     "Install it again: `ingle engine remove llama.cpp`, then `ingle engine install llama.cpp`."
@@ -21,11 +21,11 @@ def llama_cpp_steps() -> Iterator[Step]:
 
 def _load() -> str:
     if library_folder() is None:
-        raise CheckFailed("llama.cpp is not installed", "Run `ingle engine install llama.cpp`.")
+        raise StepFailed("llama.cpp is not installed", "Run `ingle engine install llama.cpp`.")
     build = llama_build()
     assert build is not None
     if build.error:
-        raise CheckFailed(build.error, _REMEDY)
+        raise StepFailed(build.error, _REMEDY)
     return f"llama-cpp-python {build.version}"
 
 

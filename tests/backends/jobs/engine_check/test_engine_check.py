@@ -11,7 +11,7 @@ import torch
 
 from ingle.backends.base.errors import WorkerDied
 from ingle.backends.jobs.engine_check import cuda_steps, engine_check
-from ingle.backends.jobs.engine_check.check_step import CheckFailed, Step
+from ingle.backends.jobs.engine_check.check_step import Step, StepFailed
 from ingle.backends.jobs.engine_check.engine_check import run_engine_check
 from ingle.backends.jobs.engine_check.messages import EngineCheckSpec, EngineCheckStep
 from ingle.kernels.elementwise.activations import Activations
@@ -58,7 +58,7 @@ def test_check_ends_with_the_first_failed_step(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail() -> str:
-        raise CheckFailed("it is broken", "Mend it.")
+        raise StepFailed("it is broken", "Mend it.")
 
     def steps(_spec: EngineCheckSpec) -> Iterator[Step]:
         yield "first", lambda: "well"
@@ -99,5 +99,5 @@ def test_kernel_is_compared_with_pytorch(
     if passes:
         assert "as PyTorch computes it" in run(tmp_path, torch.device("cpu"))
     else:
-        with pytest.raises(CheckFailed, match=r"a norm is off by 1\.0e-02"):
+        with pytest.raises(StepFailed, match=r"a norm is off by 1\.0e-02"):
             run(tmp_path, torch.device("cpu"))
