@@ -12,7 +12,8 @@ mkdir "$links/ingle"
 for folder in backends daemon kernels models; do
     ln -s "$root/$folder" "$links/ingle/$folder"
 done
-# Packages that the machine lacks, if bench/gpu/carry packed them; those of the machine come first.
-carried="$root/bench/gpu/carried/site"
+# Packages that the machine lacks, if bench/gpu/carry packed them for this version of Python.
+version=$("${PYTHON:-python3}" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+carried="$root/bench/gpu/carried/site-$version"
 PYTHONPATH="$links:$root/bench${PYTHONPATH:+:$PYTHONPATH}:$carried" PYTHONUNBUFFERED=1 \
     "${PYTHON:-python3}" -P "$root/bench/gpu/run_all.py" "$@"
