@@ -159,12 +159,10 @@ def _copy_tree(origin: Path, target: Path) -> None:
 
 def _check_import(packages: EnginePackages, folder: Path) -> None:
     """Raise `InstallFailed` unless the packages can be imported, which happens in a child."""
-    environment = child_environment(os.environ)
-    environment["PYTHONPATH"] = os.pathsep.join([str(folder), environment.get("PYTHONPATH", "")])
     try:
         done = subprocess.run(
             [sys.executable, "-P", "-c", _IMPORT, packages.module],
-            env=environment,
+            env=child_environment(os.environ, [str(folder)]),
             cwd=folder,
             capture_output=True,
             timeout=_CHECK_SECONDS,

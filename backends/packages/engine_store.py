@@ -118,14 +118,12 @@ class EngineStore:
         shutil.rmtree(self.folder / name, ignore_errors=True)
         return freed
 
-    def remove_older(self, name: str) -> None:
-        """Remove the versions that the pinned ones replace; call it if no process uses them."""
-        if not self.is_current(name):
-            return
-        current = self.target(all_engine_packages()[name])
-        for path, _ in self._installed(name):
-            if path != current:
-                shutil.rmtree(path, ignore_errors=True)
+    def remove_replaced(self) -> None:
+        """Remove the versions that pinned ones replace; call it if no process uses them."""
+        for name in filter(self.is_current, all_engine_packages()):
+            for path, _ in self._installed(name):
+                if path != self.find(name):
+                    shutil.rmtree(path, ignore_errors=True)
 
     def _installed(self, name: str) -> list[tuple[Path, InstalledPackages]]:
         """Return the complete installations of this name, the oldest first."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -60,7 +61,11 @@ class EngineInstalls:
         self._hub = hub
         self._install = install
         self._jobs: JobTable[InstallProgress, InstalledPackages] = JobTable()
-        self.close = self._jobs.close
+
+    async def close(self) -> None:
+        """Stop all installations, and remove versions that were replaced; models have ended."""
+        await self._jobs.close()
+        await asyncio.to_thread(self.store.remove_replaced)
 
     def join(self, name: str, source: str | None = None) -> Installation:
         """Return the running installation of these packages, or start one.

@@ -60,16 +60,8 @@ _LONGEST_LINE = 500
 _LAST_WORDS_WITHIN = 0.3
 _LOAD_ERRORS = {kind.code: kind for kind in (LoadFailed, OutOfMemory, EngineFault)}
 # A Python exception (see `ingle.backends.worker.__main__`), and signals that a fault raises.
-_FAULTS = frozenset(
-    {
-        3,
-        -signal.SIGSEGV,
-        -signal.SIGABRT,
-        -signal.SIGFPE,
-        -signal.SIGILL,
-        -getattr(signal, "SIGBUS", 0),
-    }
-)
+_SIGNALS = ("SIGSEGV", "SIGABRT", "SIGFPE", "SIGILL", "SIGBUS")
+_FAULTS = {3, *(-getattr(signal, name) for name in _SIGNALS if hasattr(signal, name))}
 
 
 class WorkerProcess:

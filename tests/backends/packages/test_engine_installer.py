@@ -104,6 +104,11 @@ def test_failed_upgrade_leaves_what_worked(
     make_wheel("toylib", "3.0")
     install(make_packages("toylib==3.0"), store, wheels)
     assert store.find("toy") != working
+    assert working is not None
+    assert working.exists(), "a worker may still import from it"
+    store.remove_replaced()
+    assert not working.exists()
+    assert store.is_current("toy")
     assert store.remove("toy") > 0
     assert store.find("toy") is None
 
