@@ -29,6 +29,7 @@ STREAM_SILENCE = 45.0
 LOAD_PATIENCE = 600.0
 """Seconds that loading a model with another context may take."""
 
+P = TypeVar("P")
 T = TypeVar("T")
 
 
@@ -89,14 +90,8 @@ class AsyncDaemonClient:
 
     async def pull(self, model: str, on_progress: Callable[[DownloadProgress], None]) -> ModelEntry:
         """Download a model, or join its download; cancelling this leaves the download running."""
-        stream = self.events("/ingle/v1/pull", method="POST", body={"model": model})
-        async with aclosing(stream) as events:
-            async for event in events:
-                if event.event == "progress":
-                    on_progress(self.decode_event(event, DownloadProgress))
-                elif event.event in ("done", "error"):
-                    return self.decode_event(event, ModelEntry)
-        raise ConnectionLost("The daemon ended the download's stream too early.")
+        body = {"model": model}
+        return await self._job("/ingle/v1/pull", body, DownloadProgress, ModelEntry, on_progress)
 
     async def engines(self) -> EngineEntries:
         """Return the engines of this machine, and the one to offer."""
@@ -106,14 +101,25 @@ class AsyncDaemonClient:
         self, name: str, on_progress: Callable[[InstallProgress], None]
     ) -> EngineEntry:
         """Install an engine, or join its installation, which goes on if this is cancelled."""
-        stream = self.events("/ingle/v1/engines/install", method="POST", body={"engine": name})
-        async with aclosing(stream) as events:
+        path, body = "/ingle/v1/engines/install", {"engine": name}
+        return await self._job(path, body, InstallProgress, EngineEntry, on_progress)
+
+    async def _job(
+        self,
+        path: str,
+        body: object,
+        progress: type[P],
+        result: type[T],
+        on_progress: Callable[[P], None],
+    ) -> T:
+        """Follow a job of the daemon to its result."""
+        async with aclosing(self.events(path, method="POST", body=body)) as events:
             async for event in events:
                 if event.event == "progress":
-                    on_progress(self.decode_event(event, InstallProgress))
+                    on_progress(self.decode_event(event, progress))
                 elif event.event in ("done", "error"):
-                    return self.decode_event(event, EngineEntry)
-        raise ConnectionLost("The daemon ended the installation's stream too early.")
+                    return self.decode_event(event, result)
+        raise ConnectionLost("The daemon ended the stream of progress too early.")
 
     async def decline_engine(self, name: str) -> None:
         """Have an engine not offered again."""
