@@ -173,7 +173,7 @@ class _Search:
 
     def _settings(self, chat: str) -> ChatSettings:
         if chat not in self._known:
-            self._known[chat] = decode_settings(self._bodies.get(chat))
+            self._known[chat] = decode_settings(chat, self._bodies.get(chat))
         return self._known[chat]
 
     def _hit(

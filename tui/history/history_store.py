@@ -6,7 +6,7 @@ import itertools
 import threading
 import time
 from collections.abc import Callable
-from contextlib import closing, suppress
+from contextlib import closing
 from copy import copy
 from pathlib import Path
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
@@ -15,8 +15,10 @@ from ..chats.history_protocol import ChatRecorder
 from . import open_answers
 from .database import chat_reads, row_reads, row_writes
 from .database.backup import opens_copy, wipe_backups
+from .database.damaged_values import DamageReport
 from .database.database import Database, database_errors, is_damage, storage_trouble
 from .database.history_errors import HistoryError, SearchSuperseded, WrongPassphrase
+from .database.read_connection import ReadConnection
 from .history_writer import HistoryWriter
 
 if TYPE_CHECKING:
@@ -31,6 +33,9 @@ if TYPE_CHECKING:
 
 PATIENCE = 2.0
 """Seconds a reader waits for pending writes."""
+
+REPAIR_PATIENCE = 60.0
+"""Seconds a reader waits for the repair of a damaged database."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -54,14 +59,13 @@ class HistoryStore(ChatRecorder):
     def __init__(self, database: Database, on_trouble: Callable[[str], None]) -> None:
         self.database = database
         self._writer = HistoryWriter(database, on_trouble)
-        self._reader: Connection | None = None
-        self._reading = threading.Lock()
-        self._searcher: Connection | None = None
-        self._searching = threading.Lock()
+        self._reader = ReadConnection(database)
+        self._searcher = ReadConnection(database)
         self._searches = itertools.count(1)
         self._newest_search = 0
         self._importing = threading.Lock()
         self._known: dict[str, str] = {}
+        self._damage = DamageReport(on_trouble)
 
     @property
     def is_able(self) -> bool:
@@ -223,23 +227,20 @@ class HistoryStore(ChatRecorder):
         from .search_query import parse_query
 
         ticket = self._newest_search = next(self._searches)
-        searcher = self._searcher
-        if searcher is not None:
-            # It may be closed by now, and then nothing runs on it.
-            with suppress(*database_errors()):
-                searcher.interrupt()
+        self._searcher.interrupt()
         self._writer.flush(PATIENCE)
-        with self._searching:
+        with self._searcher.lock:
             if ticket != self._newest_search:
                 raise SearchSuperseded
             try:
-                if self._searcher is None:
-                    self._searcher = self.database.connect()
-                return search_chats(self._searcher, parse_query(text), limit)
+                with self._damage.reporting():
+                    return search_chats(self._searcher.open(), parse_query(text), limit)
             except (OSError, *database_errors()) as error:
                 if "interrupted" in str(error):
                     raise SearchSuperseded from error
-                self._close_searcher()
+                self._searcher.close()
+                if is_damage(error):
+                    self._writer.check()
                 raise self._reading_failed(error) from error
 
     def import_file(self, path: Path, progress: Callable[[ImportReport], bool]) -> ImportReport:
@@ -311,9 +312,9 @@ class HistoryStore(ChatRecorder):
         try:
             if not self._writer.pause():
                 raise HistoryError("The chats are still being written.", "Try again in a moment.")
-            with self._reading, self._searching, self._importing:
-                self._close_reader()
-                self._close_searcher()
+            with self._reader.lock, self._searcher.lock, self._importing:
+                self._reader.close()
+                self._searcher.close()
                 wipe_backups(self.database.folder)  # no backup may outlast its passphrase
                 conversion()
                 if self.database.is_encrypted:
@@ -330,10 +331,9 @@ class HistoryStore(ChatRecorder):
     def close(self) -> bool:
         """Write pending records and close everything; return False if some could not be written."""
         done = self._writer.close()
-        with self._reading:
-            self._close_reader()
-        with self._searching:
-            self._close_searcher()
+        for connection in (self._reader, self._searcher):
+            with connection.lock:
+                connection.close()
         self.database.leave()
         return done
 
@@ -342,18 +342,27 @@ class HistoryStore(ChatRecorder):
     ) -> R:
         """Return the result of `question`, which gets a connection and the arguments."""
         self._writer.flush(PATIENCE)
-        with self._reading:
+        with self._reader.lock, self._damage.reporting():
             try:
-                if self._reader is None:
-                    self._reader = self.database.connect()
-                return question(self._reader, *args, **kwargs)
+                return question(self._reader.open(), *args, **kwargs)
             except (OSError, *database_errors()) as error:
-                self._close_reader()
+                self._reader.close()
+                if not self._is_repaired(error):
+                    raise self._reading_failed(error) from error
+            try:
+                return question(self._reader.open(), *args, **kwargs)
+            except (OSError, *database_errors()) as error:
+                self._reader.close()
                 raise self._reading_failed(error) from error
 
+    def _is_repaired(self, error: Exception) -> bool:
+        """Return whether the writer has repaired or replaced a damaged database."""
+        if not is_damage(error):
+            return False
+        self._writer.check()
+        return self._writer.flush(REPAIR_PATIENCE)
+
     def _reading_failed(self, error: Exception) -> HistoryError:
-        if is_damage(error):
-            self._writer.check()
         return HistoryError(f"The chats cannot be read: {storage_trouble(error)}.")
 
     def _ask_writer(self, question: Callable[[Connection], R]) -> R:
@@ -370,13 +379,3 @@ class HistoryStore(ChatRecorder):
             withdrawn.set()
             raise HistoryError("The chats cannot be written now.", "Try again in a moment.")
         return answers[-1]
-
-    def _close_searcher(self) -> None:
-        if self._searcher is not None:
-            self._searcher.close()
-            self._searcher = None
-
-    def _close_reader(self) -> None:
-        if self._reader is not None:
-            self._reader.close()
-            self._reader = None

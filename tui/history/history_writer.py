@@ -10,7 +10,7 @@ from contextlib import closing, suppress
 from typing import TYPE_CHECKING, Concatenate, ParamSpec
 
 from .database import row_writes
-from .database.backup import Backup, check_for, copy_of, is_due, restore, wipe_backups, wipe_deleted
+from .database.backup import Backup, check_for, is_due, wipe_backups, wipe_deleted
 from .database.database import (
     Database,
     damage,
@@ -21,6 +21,7 @@ from .database.database import (
     storage_trouble,
 )
 from .database.history_errors import HistoryError, HistoryLocked
+from .database.history_files import copy_of
 from .database.text_index import repair_index
 from .database.transactions import closed_on_error, savepoint, write_transaction
 
@@ -266,7 +267,7 @@ class HistoryWriter:
         with suppress(*database_errors()):  # retried at the next check
             key = database.key
             if is_due(copy_of(database.folder, key), time.time()):
-                self._backup = Backup(database.folder, key)
+                self._backup = Backup(database.folder, key, self._on_trouble)
 
     def _commit(self, connection: Connection, batch: list[Note]) -> None:
         """Commit all but the records that cannot be written, so that one does not block the
@@ -330,26 +331,19 @@ class HistoryWriter:
             with closing(self._database.connect()) as connection, write_transaction(connection):
                 repair_index(connection)
         except (HistoryError, OSError, *database_errors()) as error:
-            return is_damage(error) and self._set_aside()
+            return is_damage(error) and self._recover()
         # It is sound now, or another program has set the damaged one aside.
         return True
 
-    def _set_aside(self) -> bool:
-        """Start a new database in place of a damaged one, and report it."""
+    def _recover(self) -> bool:
+        """Put a sound database in place of a damaged one, and report it."""
+        from .database.recovery import recover
+
         try:
-            key = self._database.key
-            kept = self._database.set_aside()
-            made = restore(self._database.folder, key)
-        except OSError as error:
+            self._on_trouble(str(recover(self._database)))
+        except (OSError, *database_errors()) as error:
             self._report_once(f"The chats on the disk are damaged, and {storage_trouble(error)}.")
             return False
-        now = "new ones are kept from now on"
-        if made is not None:
-            when = time.strftime("%Y-%m-%d %H:%M", time.localtime(made))
-            now = f"those of {when} are back in their place; later messages are only there"
-        self._on_trouble(
-            f"The chats on the disk are damaged. They were set aside as {kept.name}, and {now}."
-        )
         return True
 
     def _refuse(self, error: HistoryError) -> None:

@@ -126,7 +126,7 @@ def test_newer_search_supersedes_older_ones(saved_chat: SavedChat) -> None:
     saved_chat.add_prompt("tides")
     store = saved_chat.store
     store.search("tides")
-    held = store._searching  # pyright: ignore[reportPrivateUsage]
+    held = store._searcher.lock  # pyright: ignore[reportPrivateUsage]
     outcome: list[str] = []
 
     def search(text: str) -> None:

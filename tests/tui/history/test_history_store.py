@@ -313,12 +313,12 @@ def test_damage_found_while_reading_is_set_aside(
         content[start : start + 4096] = b"\xff" * 4096
     path.write_bytes(content)
     store = make_store()
-    with pytest.raises(HistoryError):
-        store.load(saved_chat.chat.id)
-    assert store.flush(10)
+    chat = store.load(saved_chat.chat.id)
+    assert chat is not None  # its row is in one of the first pages
+    assert len(chat.messages) < 200
     fresh = new_saved_chat(store)
     fresh.add_prompt("a new beginning")
-    assert [summary.title for summary in store.recent()] == ["A new beginning"]
+    assert store.recent()[0].title == "A new beginning"
     assert "set aside" in problems[0]
 
 

@@ -1,4 +1,4 @@
-"""Daily backup of the chat database, restored if the database is damaged.
+"""Daily backups of the chat database, in generations.
 
 Backups of encrypted chats use the same passphrase.
 """
@@ -6,34 +6,27 @@ Backups of encrypted chats use the same passphrase.
 from __future__ import annotations
 
 import os
-import shutil
 import threading
 import time
+from collections.abc import Callable
 from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .database import ENCRYPTED, PLAIN, database_errors
+from .database import database_errors
 from .database_encryption import open_file, sync_file, wipe_file
-from .schema import STEPS, version
+from .history_files import BACKUPS, GENERATIONS, copies_of, copy_of, generation, original
+from .schema import version
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
 
 
-_COPIES = "history.backup."
-BACKUP = f"{_COPIES}db"
-ENCRYPTED_BACKUP = f"{_COPIES}sqlcipher.db"
 DAY = 24 * 3600.0
 _open = partial(open_file, timeout=5.0)
 ABANDONED = 3600.0
 """Seconds after which an incomplete backup was abandoned by a killed program."""
-
-
-def copy_of(folder: Path, passphrase: str | None) -> Path:
-    """Return the path of the backup for chats with this passphrase."""
-    return folder / (BACKUP if passphrase is None else ENCRYPTED_BACKUP)
 
 
 def is_due(copy: Path, now: float) -> bool:
@@ -50,9 +43,11 @@ def is_due(copy: Path, now: float) -> bool:
 class Backup:
     """A backup in progress, in a thread of its own, so that writing continues."""
 
-    def __init__(self, folder: Path, passphrase: str | None) -> None:
-        self._folder, self._passphrase = folder, passphrase
-        self._connection = _open(_original(folder, passphrase), passphrase)
+    def __init__(
+        self, folder: Path, passphrase: str | None, on_trouble: Callable[[str], None]
+    ) -> None:
+        self._folder, self._passphrase, self._on_trouble = folder, passphrase, on_trouble
+        self._connection = _open(original(folder, passphrase), passphrase)
         self._thread = threading.Thread(target=self._run, name="history backup", daemon=True)
         self._thread.start()
 
@@ -72,15 +67,21 @@ class Backup:
     def _run(self) -> None:
         # The previous backup is still valid; the next attempt is tomorrow.
         with suppress(OSError, *database_errors()), closing(self._connection):
-            back_up(self._folder, self._passphrase, self._connection)
+            back_up(self._folder, self._passphrase, self._connection, self._on_trouble)
 
 
-def back_up(folder: Path, passphrase: str | None, connection: Connection) -> bool:
+def back_up(
+    folder: Path,
+    passphrase: str | None,
+    connection: Connection,
+    on_trouble: Callable[[str], None],
+) -> bool:
     """Back up the database that `connection` has open.
 
-    Returns False if it is damaged, or if chats were deleted during the backup. The new backup
-    replaces the previous one once it is complete, checked and on the disk. Raises errors of the
-    database and `OSError`; the previous backup is then kept.
+    Returns False if it is damaged, or if chats were deleted during the backup. The new backup takes
+    its place once it is complete, checked and on the disk; `GENERATIONS` are kept, and for ever
+    those with messages that the database has lost, which is reported. Raises errors of the database
+    and `OSError`; the previous backups are then kept.
     """
     target = copy_of(folder, passphrase)
     part = folder / f"{target.name}.{os.getpid()}.part"
@@ -88,17 +89,22 @@ def back_up(folder: Path, passphrase: str | None, connection: Connection) -> boo
         if left == part or time.time() - left.stat().st_mtime > ABANDONED:
             wipe_file(left)
     try:
-        if not _is_sound(connection):
+        if not is_sound(connection) or _is_wiping(connection):
             return False
         part.touch(0o600, exist_ok=False)
         # SQLCipher gives the new file the key of the old one.
         connection.execute("VACUUM INTO ?", (str(part),))
         with closing(_open(part, passphrase)) as copy:
-            if not _is_sound(copy):
+            if not is_sound(copy):
                 return False
         sync_file(part)
         if _has_deleted(connection, part):
             return False
+        if target.exists() and (kept := _make_room(connection, target)):
+            on_trouble(
+                "The backup of the chats has messages that the chats no longer have. It is kept as "
+                f"{kept}."
+            )
         part.replace(target)
         if _has_deleted(connection, target):
             wipe_file(target)
@@ -108,43 +114,38 @@ def back_up(folder: Path, passphrase: str | None, connection: Connection) -> boo
         wipe_file(part)
 
 
-def restore(folder: Path, passphrase: str | None = None) -> float | None:
-    """Restore the database from a valid backup; return its time, None without one.
+def _make_room(connection: Connection, target: Path) -> str | None:
+    """Make the newest backup an older one; return its new name if it must be kept.
 
-    The database itself must not exist. Raises `OSError`.
+    A deletion wipes all backups, so what only a backup has was lost. A damaged backup is replaced.
     """
-    source, target = copy_of(folder, passphrase), _original(folder, passphrase)
-    part = folder / f"{target.name}.part"
-    if not source.exists():
+    try:
+        has_more = _has_deleted(connection, target)
+    except database_errors():
         return None
-    with suppress(*database_errors()), closing(_open(source, passphrase)) as connection:
-        if _is_sound(connection) and version(connection) <= len(STEPS):
-            made = source.stat().st_mtime
-            wipe_file(part)
-            shutil.copyfile(source, part)
-            part.chmod(0o600)
-            sync_file(part)
-            try:
-                os.link(part, target)
-            except FileExistsError:  # another program was faster
-                made = None
-            part.unlink()
-            return made
+    if has_more:
+        kept = target.with_name(f"{target.name}.kept-{time.strftime('%Y%m%d-%H%M%S')}")
+        target.replace(kept)
+        return kept.name
+    for number in range(GENERATIONS - 1, 1, -1):
+        if (older := generation(target, number - 1)).exists():
+            older.replace(generation(target, number))
+    target.replace(generation(target, 1))
     return None
 
 
 def opens_copy(folder: Path, passphrase: str) -> bool:
-    """Return whether this passphrase opens the backup; False without one."""
-    copy = copy_of(folder, passphrase)
-    if copy.exists():
+    """Return whether this passphrase opens a backup; False without one."""
+    for copy in copies_of(folder, passphrase):
         with suppress(*database_errors()), closing(_open(copy, passphrase)) as connection:
-            return version(connection) > 0
+            if version(connection) > 0:
+                return True
     return False
 
 
 def wipe_backups(folder: Path, but: Path | None = None) -> None:
     """Overwrite and delete the backups, except one and its parts; raises `OSError`."""
-    for path in folder.glob(f"{_COPIES}*"):
+    for path in folder.glob(f"{BACKUPS}*"):
         if but is None or not path.name.startswith(but.name):
             wipe_file(path)
 
@@ -163,11 +164,8 @@ def check_for(connection: Connection, seconds: float) -> str:
         connection.set_progress_handler(None, 0)
 
 
-def _original(folder: Path, passphrase: str | None) -> Path:
-    return folder / (PLAIN if passphrase is None else ENCRYPTED)
-
-
-def _is_sound(connection: Connection) -> bool:
+def is_sound(connection: Connection) -> bool:
+    """Return whether SQLite's check finds no damage."""
     return connection.execute("PRAGMA quick_check(1)").fetchone()[0] == "ok"
 
 
@@ -184,6 +182,11 @@ def _has_deleted(connection: Connection, copy: Path) -> bool:
         connection.execute("DETACH DATABASE copy")
 
 
+def _is_wiping(connection: Connection) -> bool:
+    """Return whether deleted chats have still to be wiped, from the backups too."""
+    return connection.execute("SELECT 1 FROM chores WHERE name = 'wipe'").fetchone() is not None
+
+
 def wipe_deleted(connection: Connection) -> bool:
     """Finish earlier deletions; return False while another program's reading prevents it.
 
@@ -192,7 +195,7 @@ def wipe_deleted(connection: Connection) -> bool:
     keeps everything. The pending deletion is recorded in the database, so a crash only delays it.
     """
     try:
-        if connection.execute("SELECT 1 FROM chores WHERE name = 'wipe'").fetchone() is None:
+        if not _is_wiping(connection):
             return True
         connection.execute("INSERT INTO words(words) VALUES ('optimize')")
         busy = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]

@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Literal
-
-import msgspec
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from ...chats.chat import Chat, ChatSettings
-from ...chats.message import Attachment, CompactionRecord, Message, MessageFacts
+from ...chats.message import Attachment, CompactionRecord, Ending, Message, MessageFacts, Role
+from .damaged_values import decode_value, note_damage
 from .transactions import snapshot
 
 if TYPE_CHECKING:
@@ -26,6 +25,7 @@ def load_chat(connection: Connection, chat: str) -> Chat | None:
             found = drafted.fetchone()
             return None if found is None else Chat(id=chat, created=found[0])
         messages = _messages(connection, "chat", chat)
+        _mend(messages.values())
         loaded = Chat.restore(
             load_settings(connection, chat),
             messages.values(),
@@ -48,12 +48,14 @@ def load_settings(connection: Connection, chat: str) -> ChatSettings:
     found = connection.execute(
         "SELECT body FROM settings WHERE chat = ? ORDER BY row DESC LIMIT 1", (chat,)
     ).fetchone()
-    return decode_settings(None if found is None else found[0])
+    return decode_settings(chat, None if found is None else found[0])
 
 
-def decode_settings(body: str | None) -> ChatSettings:
-    """Return the settings in a row, the defaults without one."""
-    return ChatSettings() if body is None else msgspec.json.decode(body, type=ChatSettings)
+def decode_settings(chat: str, body: str | None) -> ChatSettings:
+    """Return the settings in a chat's row, the defaults without one or if it is damaged."""
+    if body is None:
+        return ChatSettings()
+    return decode_value(body, ChatSettings, f"the settings of chat {chat}") or ChatSettings()
 
 
 _Selector = Literal["chat", "id"]
@@ -70,7 +72,8 @@ def _messages(connection: Connection, by: _Selector, value: str) -> dict[int, Me
     ):
         message = messages[row] = Message(**dict(zip(names, values, strict=True)))
         if attachments is not None:
-            message.attachments = msgspec.json.decode(attachments, type=tuple[Attachment, ...])
+            what = f"the attachments of message {message.id}"
+            message.attachments = decode_value(attachments, tuple[Attachment, ...], what) or ()
     pieces: dict[int, list[tuple[str, str]]] = defaultdict(list)
     for row, *piece in _rows_about(connection, by, value, "pieces", "text", "reasoning"):
         pieces[row].append((piece[0], piece[1]))
@@ -80,12 +83,31 @@ def _messages(connection: Connection, by: _Selector, value: str) -> dict[int, Me
     # Of several endings, generations and pins of a message the last counts.
     for row, ending, facts in _rows_about(connection, by, value, "endings", "ending", "facts"):
         messages[row].ending = ending
-        messages[row].facts = msgspec.json.decode(facts, type=MessageFacts)
+        decoded = decode_value(facts, MessageFacts, f"the statistics of {messages[row].id}")
+        messages[row].facts = decoded or MessageFacts()
     for row, generation in _rows_about(connection, by, value, "generations", "generation"):
         messages[row].generation = generation
     for row, pinned in _rows_about(connection, by, value, "message_pins", "pinned"):
         messages[row].pinned = bool(pinned)
     return messages
+
+
+def _mend(messages: Iterable[Message]) -> None:
+    """Replace damaged values in the rows of a chat, so that it can be shown."""
+    ids: set[str] = set()
+    last: str | None = None
+    for message in messages:
+        sound = message.parent is None or message.parent in ids
+        if not sound:
+            message.parent = last
+        if message.role not in get_args(Role):
+            sound, message.role = False, "assistant"
+        if message.ending not in (None, *get_args(Ending)):
+            sound, message.ending = False, "interrupted"
+        if not sound:
+            note_damage(f"the row of message {message.id}")
+        ids.add(message.id)
+        last = message.id
 
 
 def _rows_about(
@@ -123,10 +145,12 @@ def _add_compactions(connection: Connection, chat: Chat) -> None:
     for (body,) in connection.execute(
         "SELECT body FROM compactions WHERE chat = ? ORDER BY row", (chat.id,)
     ):
-        chat.add_compaction(msgspec.json.decode(body, type=CompactionRecord))
-    for (compaction,) in connection.execute(
+        compaction = decode_value(body, CompactionRecord, f"a summary of chat {chat.id}")
+        if compaction is not None:
+            chat.add_compaction(compaction)
+    for (undone,) in connection.execute(
         "SELECT u.compaction FROM undos u JOIN compactions c ON c.id = u.compaction"
         " WHERE c.chat = ? ORDER BY u.row",
         (chat.id,),
     ):
-        chat.undo_compaction(compaction)
+        chat.undo_compaction(undone)

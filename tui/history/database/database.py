@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 import time
 from collections.abc import Generator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,22 +20,12 @@ from .database_encryption import (
     wipe_file,
 )
 from .history_errors import HistoryError, HistoryLocked, WrongPassphrase
-from .schema import migrate
+from .history_files import ENCRYPTED, PLAIN, copies_of, is_lost, make_private
+from .schema import migrate, version
 from .transactions import closed_on_error
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
-
-
-def make_private(path: Path) -> None:
-    """Create an empty file with mode 0600, unless it exists.
-
-    SQLite would apply the umask; its companion files inherit this mode. An existing file must not
-    be opened: closing it would release the locks of all this program's connections to it, and the
-    next program that leaves would delete the log under them.
-    """
-    with suppress(FileExistsError):
-        path.touch(0o600, exist_ok=False)
 
 
 LOCK_NAME = "history.lock"
@@ -95,8 +86,6 @@ class FolderLock:
         return open_file(self._path, None)
 
 
-PLAIN = "history.db"
-ENCRYPTED = "history.sqlcipher.db"
 BUSY_MILLISECONDS = 5000
 """How long to wait for another program's lock before writing is deferred."""
 
@@ -112,6 +101,8 @@ class Database:
         self.folder = folder
         self.passphrase: str | None = None
         """Of the encrypted chats; None if none is needed or it is not known."""
+        self.replaced = 0
+        """How often a damaged file was set aside; connections from before still read that one."""
         self._is_right = False
         self._lock = FolderLock(folder)
 
@@ -124,7 +115,10 @@ class Database:
 
     @property
     def is_encrypted(self) -> bool:
-        return (self.folder / ENCRYPTED).exists()
+        """Return whether the chats are encrypted, also if only their backups are left."""
+        if (self.folder / ENCRYPTED).exists():
+            return True
+        return not (self.folder / PLAIN).exists() and bool(copies_of(self.folder, ""))
 
     @property
     def is_locked(self) -> bool:
@@ -146,13 +140,16 @@ class Database:
         self._lock.share()
         if self.is_encrypted:
             if not is_right:
+                if is_lost(self.folder, passphrase):  # opening it would create it anew
+                    raise WrongPassphrase
                 self._open(self.folder / ENCRYPTED, passphrase).close()
             self.passphrase, self._is_right = passphrase, True
 
     def connect(self) -> Connection:
         """Return a connection to the current schema, creating the database if needed.
 
-        Raises `HistoryLocked`, `HistoryError` for a newer version, or an error of the database.
+        Raises `HistoryLocked`, `HistoryError` for a newer version or another program's database,
+        or an error of the database. A missing or empty file beside a backup is damage.
         Until `leave` no other program encrypts or decrypts the chats.
         """
         if self.is_locked:
@@ -170,10 +167,12 @@ class Database:
         if path.name == ENCRYPTED and path.exists() and (self.folder / PLAIN).exists():
             # After a crash during encryption or decryption, the encrypted file is valid.
             wipe_file(self.folder / PLAIN)
+        if is_lost(self.folder, self.key):
+            raise damage("the file is missing or empty")
         make_private(path)
-        if path.stat().st_mode & 0o077:
-            path.chmod(0o600)
         with closed_on_error(self._open(path, self.key)) as connection:
+            if version(connection) == 0 and copies_of(self.folder, self.key):
+                raise damage("the tables are missing")
             migrate(connection)
             return connection
 
@@ -226,9 +225,15 @@ class Database:
         """Return the names of damaged databases that were set aside unencrypted."""
         return sorted(path.name for path in self.folder.glob("history.damaged-*.db"))
 
-    def set_aside(self) -> Path:
-        """Rename the damaged database, so that a new one can be created; return its new path."""
+    def set_aside(self) -> str | None:
+        """Rename the damaged database, so that a new one can be created; return its new name.
+
+        Returns None if there is no file.
+        """
         path = self.path
+        self.replaced += 1
+        if not os.path.lexists(path):
+            return None
         stamp = time.strftime("%Y%m%d-%H%M%S")
         target = path.with_name(f"{path.stem}.damaged-{stamp}{path.suffix}")
         number = 1
@@ -239,7 +244,7 @@ class Database:
         for source, moved in zip(companions(path), companions(target), strict=True):
             if source.exists():
                 source.rename(moved)
-        return target
+        return target.name
 
     def _open(self, path: Path, passphrase: str | None) -> Connection:
         with closed_on_error(open_file(path, passphrase)) as connection:

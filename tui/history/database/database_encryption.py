@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -45,6 +46,8 @@ def open_file(path: Path, key: str | None, timeout: float = 0.0) -> Connection:
     connection: Connection = library.connect(
         str(path), timeout=timeout, isolation_level=None, check_same_thread=False
     )
+    # One damaged byte in a text must not make all rows of a query unreadable.
+    connection.text_factory = partial(str, encoding="utf-8", errors="replace")
     if key is not None:
         connection.execute(f"PRAGMA key = {quoted(key)}")
     return connection

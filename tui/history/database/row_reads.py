@@ -9,6 +9,7 @@ import msgspec
 
 from ...chats.message import MessageFacts
 from .chat_reads import decode_settings
+from .damaged_values import decode_value
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -62,7 +63,7 @@ def recent_chats(
         " UNION ALL SELECT chat, changed, 0, NULL, text, changed FROM drafts"
         " WHERE chat NOT IN (SELECT id FROM chats)"
     ):
-        settings = decode_settings(bodies.get(chat))
+        settings = decode_settings(chat, bodies.get(chat))
         if folder is None or settings.folder == folder:
             summary = ChatSummary(
                 id=chat,
@@ -99,8 +100,8 @@ def _completed(connection: Connection, chat: ChatSummary) -> ChatSummary:
 def folders(connection: Connection) -> list[tuple[str, int]]:
     """Return the folders in use, by name, with their number of chats."""
     counts: dict[str, int] = defaultdict(int)
-    for _, body in connection.execute(LATEST_SETTINGS):
-        folder = decode_settings(body).folder
+    for chat, body in connection.execute(LATEST_SETTINGS):
+        folder = decode_settings(chat, body).folder
         if folder:
             counts[folder] += 1
     return sorted(counts.items(), key=lambda each: each[0].casefold())
@@ -131,7 +132,7 @@ def model_speeds(connection: Connection) -> dict[str, ModelSpeed]:
         " ORDER BY e.row DESC LIMIT ?",
         (SPEEDS_FROM,),
     ):
-        facts = msgspec.json.decode(body, type=MessageFacts)
+        facts = decode_value(body, MessageFacts, "the statistics of an answer") or MessageFacts()
         if model and facts.speed is not None and facts.completion_tokens > 1:
             speeds[model].append(facts.speed)
             if facts.first_token is not None:
@@ -150,7 +151,8 @@ def model_speeds(connection: Connection) -> dict[str, ModelSpeed]:
 def route_counts(connection: Connection) -> dict[str, int]:
     """Return the number of answers by route, over all chats."""
     rows = connection.execute(
-        "SELECT coalesce(json_extract(facts, '$.route'), 'local'), count(*) FROM endings GROUP BY 1"
+        "SELECT coalesce(iif(json_valid(facts), json_extract(facts, '$.route'), NULL), 'local'),"
+        " count(*) FROM endings GROUP BY 1"
     )
     return {str(route): int(count) for route, count in rows}
 

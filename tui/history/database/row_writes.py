@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
+from .damaged_values import decode_value
 from .text_index import index_message, unindex_message
 
 if TYPE_CHECKING:
@@ -70,7 +71,9 @@ def add_settings(connection: Connection, chat: str, body: str, known: str | None
     if last is not None and known not in (None, last[0]):
         before, wanted = msgspec.json.decode(known or "{}"), msgspec.json.decode(body)
         changed = {name: value for name, value in wanted.items() if before.get(name) != value}
-        body = storable_json(msgspec.json.decode(last[0]) | changed)
+        what = f"the settings of chat {chat}"
+        present = decode_value(last[0], dict[str, object], what) or {}
+        body = storable_json(present | changed)
     if last is None or last[0] != body:
         connection.execute(
             "INSERT INTO settings(chat, body) SELECT id, ? FROM chats WHERE id = ?", (body, chat)

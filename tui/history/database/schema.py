@@ -121,7 +121,7 @@ STEPS: tuple[Callable[[Connection], None], ...] = (_create,)
 
 
 def migrate(connection: Connection, steps: Sequence[Callable[[Connection], None]] = STEPS) -> None:
-    """Migrate to the current version; raises `HistoryError` for a newer one.
+    """Migrate to the current version; raises `HistoryError` for a newer one, or foreign tables.
 
     Only drafts and chores may be updated: triggers reject updates of all other tables.
     """
@@ -134,6 +134,11 @@ def migrate(connection: Connection, steps: Sequence[Callable[[Connection], None]
             raise HistoryError(
                 "The chats were written by a newer ingle, and this one cannot read them.",
                 "Update ingle; until then, new messages are not kept.",
+            )
+        if found == 0 and connection.execute("SELECT 1 FROM sqlite_schema").fetchone() is not None:
+            raise HistoryError(
+                "The file of the chats is a database of another program, and is left as it is.",
+                "Move it out of the folder; until then, new messages are not kept.",
             )
         for step in steps[found:]:
             step(connection)

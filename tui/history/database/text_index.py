@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from ...chats.message import Attachment, Message
+from .damaged_values import decode_value
 from .database import damage, database_errors, is_damage
 
 if TYPE_CHECKING:
@@ -53,10 +52,10 @@ def repair_index(connection: Connection) -> None:
     except database_errors() as error:
         if not is_damage(error):
             raise
-        _index_again(connection)
+        index_again(connection)
 
 
-def _index_again(connection: Connection) -> None:
+def index_again(connection: Connection) -> None:
     connection.execute("INSERT INTO words(words) VALUES ('delete-all')")
     rows = connection.execute(
         "SELECT row FROM messages WHERE role = 'user'"
@@ -99,5 +98,5 @@ def whole_text(connection: Connection, row: int | None, *, as_indexed: bool = Fa
     content += "".join(piece for (piece,) in pieces)
     if attachments is None:
         return content
-    parsed = msgspec.json.decode(attachments, type=tuple[Attachment, ...])
-    return Message(role="user", content=content, attachments=parsed).text
+    parsed = decode_value(attachments, tuple[Attachment, ...], "the attachments of a message")
+    return Message(role="user", content=content, attachments=parsed or ()).text

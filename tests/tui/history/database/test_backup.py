@@ -15,10 +15,17 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ingle.tui.history import history_writer
-from ingle.tui.history.database.backup import BACKUP, DAY, back_up, copy_of, is_due, restore
-from ingle.tui.history.database.database import ENCRYPTED, PLAIN
+from ingle.tui.history.database.backup import DAY, back_up, is_due
 from ingle.tui.history.database.database_encryption import open_file
 from ingle.tui.history.database.history_errors import HistoryError, WrongPassphrase
+from ingle.tui.history.database.history_files import (
+    BACKUP,
+    ENCRYPTED,
+    PLAIN,
+    copies_of,
+    copy_of,
+    original,
+)
 from ingle.tui.history.history_store import HistoryStore
 
 if TYPE_CHECKING:
@@ -35,11 +42,13 @@ ENCRYPTING = pytest.param(
 )
 
 
-def make_copy(folder: Path, passphrase: str | None = None) -> bool:
+def make_copy(
+    folder: Path, passphrase: str | None = None, reports: list[str] | None = None
+) -> bool:
     """Back up the chats over a separate connection; returns whether there is a backup now."""
-    database_file = folder / (PLAIN if passphrase is None else ENCRYPTED)
-    with closing(open_file(database_file, passphrase, timeout=5.0)) as connection:
-        return back_up(folder, passphrase, connection)
+    reports = [] if reports is None else reports
+    with closing(open_file(original(folder, passphrase), passphrase, timeout=5.0)) as connection:
+        return back_up(folder, passphrase, connection, reports.append)
 
 
 def flip_bits(path: Path) -> None:
@@ -62,7 +71,7 @@ def truncate_to_half(path: Path) -> None:
 
 
 def overwrite_header(path: Path) -> None:
-    path.write_bytes(b"not a database at all, but long enough" + path.read_bytes()[40:])
+    path.write_bytes(b"not a database at all, but long enough.." + path.read_bytes()[40:])
 
 
 def truncate_to_zero(path: Path) -> None:
@@ -88,10 +97,6 @@ def open_store(make_store: MakeStore, passphrase: str | None) -> HistoryStore:
     return store
 
 
-def database_file(folder: Path, passphrase: str | None) -> Path:
-    return folder / (PLAIN if passphrase is None else ENCRYPTED)
-
-
 @pytest.fixture
 def backed_up_chat(
     make_store: MakeStore, new_saved_chat: NewSavedChat, folder: Path, passphrase: str | None
@@ -102,7 +107,7 @@ def backed_up_chat(
         saved_chat.store.encrypt(passphrase)
     for number in range(200):
         saved_chat.add_prompt(f"number {number} " * 20)
-    assert saved_chat.store.flush(10)
+    assert saved_chat.store.flush(30)
     assert make_copy(folder, passphrase)
     for number in range(10):
         saved_chat.add_prompt(f"later {number}")
@@ -122,19 +127,19 @@ def test_damaged_database_is_restored_from_the_backup(
     passphrase: str | None,
     break_: Callable[[Path], None],
 ) -> None:
-    database = database_file(folder, passphrase)
+    database = original(folder, passphrase)
     break_(database)
     store = open_store(make_store, passphrase)
     saved_chat = new_saved_chat(store)
     saved_chat.add_prompt("a new beginning")
-    assert store.flush(10)
+    assert store.flush(30)
     titles = [summary.title for summary in store.recent()]
     assert titles[0] == "A new beginning"
     chat = store.load(backed_up_chat)
     assert chat is not None
-    assert len(chat.messages) == 200
+    assert 200 <= len(chat.messages) <= 210  # the backup, and what is readable of the rest
     assert len(problems) == 1
-    assert "are back in their place" in problems[0]
+    assert "with the help of the backup of" in problems[0]
     aside = [path.name for path in folder.glob("history.*damaged-*.db")]
     assert len(aside) == 1
     assert aside[0] in problems[0]
@@ -223,10 +228,11 @@ def test_damaged_backup_is_not_restored(
     flip_bits(folder / BACKUP)
     store = make_store()
     new_saved_chat(store).add_prompt("a new beginning")
-    assert store.flush(10)
-    assert [summary.title for summary in store.recent()] == ["A new beginning"]
-    assert "new ones are kept" in problems[0]
-    assert restore(folder) is None
+    assert store.flush(30)
+    chat = store.load(backed_up_chat)
+    assert chat is not None
+    assert len(chat.messages) == 210  # all of them from the pages of the damaged file
+    assert "backup" not in problems[0]
 
 
 def test_damaged_chats_do_not_overwrite_the_backup(backed_up_chat: str, folder: Path) -> None:
@@ -236,6 +242,60 @@ def test_damaged_chats_do_not_overwrite_the_backup(backed_up_chat: str, folder: 
         assert not make_copy(folder)
     assert (folder / BACKUP).read_bytes() == good
     assert list(folder.glob("*.part")) == []
+
+
+@pytest.mark.parametrize("lose", [Path.unlink, truncate_to_zero])
+@with_and_without_passphrase
+def test_missing_or_empty_database_is_restored_from_the_backup(
+    backed_up_chat: str,
+    folder: Path,
+    make_store: MakeStore,
+    problems: Problems,
+    passphrase: str | None,
+    lose: Callable[[Path], None],
+) -> None:
+    lose(original(folder, passphrase))
+    store = open_store(make_store, passphrase)
+    chat = store.load(backed_up_chat)
+    assert chat is not None
+    assert len(chat.messages) == 200
+    assert len(problems) == 1
+    assert "1 chats with 200 messages were recovered" in problems[0]
+    assert copy_of(folder, passphrase).exists()
+
+
+def test_backups_are_kept_in_generations(
+    saved_chat: SavedChat, folder: Path, make_store: MakeStore
+) -> None:
+    for number in range(1, 6):
+        saved_chat.add_prompt(f"number {number}")
+        assert saved_chat.store.flush()
+        assert make_copy(folder)
+    counts = list[int]()
+    for copy in copies_of(folder, None):
+        with closing(open_file(copy, None)) as connection:
+            counts.append(connection.execute("SELECT count(*) FROM messages").fetchone()[0])
+    assert counts == [5, 4, 3]
+
+
+def test_backup_with_more_messages_is_kept(
+    backed_up_chat: str, folder: Path, make_store: MakeStore, new_saved_chat: NewSavedChat
+) -> None:
+    with closing(open_file(folder / PLAIN, None)) as connection:
+        connection.execute("DELETE FROM messages WHERE row > 50")  # not by ingle
+    saved_chat = new_saved_chat(make_store())
+    saved_chat.add_prompt("later")
+    assert saved_chat.store.close()
+    reports: list[str] = []
+    for number in range(4):
+        with closing(open_file(folder / PLAIN, None)) as connection:
+            connection.execute("INSERT INTO sessions(pid, started) VALUES (?, 0.5)", (number,))
+        assert make_copy(folder, reports=reports)
+    assert len(reports) == 1
+    (kept,) = folder.glob(f"{BACKUP}.kept-*")
+    assert kept.name in reports[0]
+    with closing(open_file(kept, None)) as connection:
+        assert connection.execute("SELECT count(*) FROM messages").fetchone()[0] == 200
 
 
 def test_deleting_a_chat_deletes_it_from_the_backup(
@@ -252,7 +312,7 @@ def test_deleting_a_chat_deletes_it_from_the_backup(
     assert make_copy(folder)
     assert b"xylophone" in (folder / BACKUP).read_bytes()
     store.delete_chat(gone.chat.id)
-    assert store.flush(10)
+    assert store.flush(30)
     assert store.close()
     assert not (folder / BACKUP).exists()
     assert b"xylophone" not in bytes_on_disk()
