@@ -187,6 +187,13 @@ class StorageFull(RequestError):
     code = "disk_full"
 
 
+class StorageUnusable(RequestError):
+    """A folder of the daemon cannot be written, for another reason than a full disk."""
+
+    status = 507
+    code = "storage_unusable"
+
+
 class MemoryExhausted(RequestError):
     """The model needs more memory than this machine can free."""
 

@@ -7,14 +7,14 @@ import os
 from io import BufferedWriter
 from pathlib import Path
 
-from ..errors import StorageFull
+from ..errors import RequestError, StorageFull, StorageUnusable
 from .atomic_file import write_atomically
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def write_durably(path: Path, content: bytes) -> None:
-    """Replace the file in one step, readable by its owner only; raises `StorageFull`."""
+    """Replace the file in one step, readable by its owner only; raises `storage_error`'s."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         write_atomically(path, content)
@@ -27,10 +27,13 @@ def private_file(path: Path) -> BufferedWriter:
     return open(path, "xb", opener=lambda name, flags: os.open(name, flags, 0o600))
 
 
-def storage_error(error: OSError, folder: Path) -> Exception:
-    """Return `StorageFull` if the disk is full, else the error itself."""
+def storage_error(error: OSError, folder: Path) -> RequestError:
+    """Return `StorageFull` if the disk is full, else `StorageUnusable`."""
     if error.errno not in _NO_ROOM:
-        return error
+        return StorageUnusable(
+            f"{folder} cannot be written: {error.strerror or error}.",
+            hint="Make the folder writable, and try again; `ingle doctor` checks it.",
+        )
     return StorageFull(
         f"No space is left in {folder}.", hint="Free some space on that disk, and try again."
     )

@@ -16,14 +16,18 @@ import msgspec
 
 from ingle.models.failpoints import failpoint
 
+from ..errors import RequestError, StorageUnusable
 from ..settings.paths import FolderUnusable, UnsafeFolder, make_private_folder
 from .atomic_file import write_atomically
+from .durable_file import storage_error
 
 log = logging.getLogger("ingle.daemon")
 
 MAX_COUNT = 10_000
 MAX_BYTES = 512 * 2**20
 MEMORY_BYTES = 64 * 2**20
+PROBE_BYTES = 64 * 1024
+MAX_FAILURES = 1000
 KEEP_SECONDS = 30 * 86400.0
 
 _ID = re.compile("resp_[0-9a-f]{48}")
@@ -40,8 +44,8 @@ class StoredResponse(msgspec.Struct, frozen=True, kw_only=True):
 class ResponseStore:
     """Responses by id; one thread does the disk work, in the order of the calls.
 
-    If there are too many, the least recently used are deleted. What cannot be written stays in
-    memory. A negative `keep_seconds` keeps responses for ever.
+    If there are too many, the least recently used are deleted. A negative `keep_seconds` keeps
+    responses for ever.
     """
 
     def __init__(
@@ -64,16 +68,20 @@ class ResponseStore:
         # Created on first use: most daemons never store a response.
         self._thread: ThreadPoolExecutor | None = None
         self._sizes: OrderedDict[str, int] | None = None
-        self._has_warned = False
+        self._failed = False
+        """Whether the last write failed."""
+        self._failures: dict[str, RequestError] = {}
 
     def put(self, response_id: str, stored: StoredResponse) -> None:
-        """Store a response or its new state in memory, and write it to disk in the background."""
+        """Store a response or its new state; it is on disk when `flush` returns."""
         content = msgspec.json.encode(stored)
         self._remember(response_id, content)
         self._disk.submit(self._write, response_id, content)
 
     async def get(self, response_id: str) -> StoredResponse | None:
-        """Return the response; None if there is none."""
+        """Return the response; None if there is none, or if it could not be written."""
+        if self._failures.pop(response_id, None) is not None:
+            self._forget(response_id)
         content = self._memory.get(response_id)
         if content is not None:
             self._memory.move_to_end(response_id)
@@ -97,10 +105,22 @@ class ResponseStore:
         if _ID.fullmatch(response_id):
             self._disk.submit(self._remove, response_id)
 
-    async def flush(self) -> None:
-        """Wait until everything that was put is on disk."""
+    async def flush(self, response_id: str | None = None) -> None:
+        """Wait until everything that was put or deleted before is on disk.
+
+        Raises `StorageFull` or `StorageUnusable` if this response could not be written; it is then
+        not stored.
+        """
         if self._thread is not None:
             await asyncio.get_running_loop().run_in_executor(self._thread, lambda: None)
+        if response_id is not None and (failure := self._failures.pop(response_id, None)):
+            self._forget(response_id)
+            raise failure
+
+    async def check_room(self) -> None:
+        """After a failed write, raise what `flush` would raise now."""
+        if self._failed:
+            await asyncio.get_running_loop().run_in_executor(self._disk, self._probe)
 
     async def reset(self) -> None:
         """Reload the index from disk, after files were removed by other code."""
@@ -139,10 +159,14 @@ class ResponseStore:
             failpoint("responses.write")
             write_atomically(self._path(response_id), content)
         except (OSError, UnsafeFolder, FolderUnusable) as error:
-            if not self._has_warned:
-                self._has_warned = True
+            if not self._failed:
+                self._failed = True
                 log.warning("Responses cannot be stored in %s: %s", self._folder, error)
+            self._failures[response_id] = self._failure(error)
+            if len(self._failures) > MAX_FAILURES:  # of writes that no request waits for
+                del self._failures[next(iter(self._failures))]
             return
+        self._failed = False
         sizes[response_id] = len(content)
         sizes.move_to_end(response_id)
         used = sum(sizes.values())
@@ -150,6 +174,24 @@ class ResponseStore:
             oldest = next(iter(sizes))
             used -= sizes[oldest]
             self._remove(oldest)
+
+    def _failure(self, error: OSError | UnsafeFolder | FolderUnusable) -> RequestError:
+        if isinstance(error, OSError):
+            found = storage_error(error, self._folder)
+        else:
+            found = StorageUnusable(f"Responses cannot be stored: {error}")
+        found.hint = f"{found.hint or ''} Or send 'store': false.".strip()
+        return found
+
+    def _probe(self) -> None:
+        """Write a file of the size of a small response; raises `_failure`'s errors."""
+        path = self._folder / ".probe"
+        try:
+            write_atomically(path, bytes(PROBE_BYTES))
+            path.unlink()
+        except OSError as error:
+            raise self._failure(error) from error
+        self._failed = False
 
     def _read(self, response_id: str) -> bytes | None:
         path = self._path(response_id)

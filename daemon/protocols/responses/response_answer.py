@@ -173,7 +173,11 @@ class ResponseAnswer:
         return frames
 
     def fail(self, error: BaseException) -> None:
-        """Emit that the response failed after it began; does nothing if it has ended."""
+        """Emit that the response failed after it began; does nothing if its end was sent."""
+        if self.is_over and self.frames:
+            self.frames.pop()
+            self._number -= 1
+            self.is_over = False
         if not self.is_over:
             self.create()
             self._close("incomplete")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Awaitable, Callable
 
 import msgspec
 
@@ -22,12 +23,19 @@ from .types import Response, ResponseError, Status
 class BackgroundRun:
     """One response: its task, and the log of its events."""
 
-    def __init__(self, draft: ResponseDraft, answer: ResponseAnswer, runner: JobRunner) -> None:
+    def __init__(
+        self,
+        draft: ResponseDraft,
+        answer: ResponseAnswer,
+        runner: JobRunner,
+        flush: Callable[[str], Awaitable[None]],
+    ) -> None:
         self.id = draft.job.id
         self.answer = answer
         self.log = GenerationLog()
         self.ended_at: float | None = None
         self._cancelled = False
+        self._flush = flush
         answer.create()
         self._publish()
         self.task = asyncio.create_task(self._run(draft, runner))
@@ -36,6 +44,12 @@ class BackgroundRun:
     def size(self) -> int:
         """The memory of its log in bytes."""
         return self.log.size
+
+    async def response(self) -> Response:
+        """Return the response as it is now; in its final state only when that is on disk."""
+        if self.answer.is_over:
+            await asyncio.wait({self.task})
+        return self.answer.response()
 
     async def cancel(self) -> None:
         """Stop it between two tokens; does nothing if it has ended."""
@@ -52,6 +66,8 @@ class BackgroundRun:
             async with runner.lease(draft.job) as (lease, _):
                 self.answer.use(lease)
                 await runner.run(draft.job, lease, self._take)
+            await self._flush(self.id)
+            self._publish()
         except asyncio.CancelledError:
             if not self._cancelled:
                 self._fail(
@@ -70,12 +86,17 @@ class BackgroundRun:
 
     def _take(self, prompt: int, events: list[Event]) -> None:
         self.answer.take(prompt, events)
-        self._publish()
+        self._publish(holds_end=True)
 
-    def _publish(self) -> None:
-        for frame in self.answer.frames:
+    def _publish(self, *, holds_end: bool = False) -> None:
+        """Add the frames to the log; the final one only after the response is on disk."""
+        frames = self.answer.frames
+        held = frames[-1:] if holds_end and self.answer.is_over else []
+        for frame in frames[: len(frames) - len(held)]:
             self.log.append("", frame)
-        self.answer.frames.clear()
+        frames[:] = held
+        if held:
+            return
         if self.answer.is_over and self.ended_at is None:
             self.ended_at = time.monotonic()
             self.log.pack()

@@ -15,7 +15,7 @@ from starlette.responses import Response as HTTPResponse
 
 from ingle.backends.base.conversation import ChatMessage, Reasoning, ToolChoice
 
-from ...errors import InvalidBody
+from ...errors import InvalidBody, RequestError
 from ...http.bodies import OPENAI, JSONResponse, parse, query_flag, run_until_disconnect
 from ...http.route_access import INFERENCE
 from ...http.route_spec import GENERATION_ERRORS, Parameter, StreamSpec, route
@@ -128,9 +128,11 @@ class ResponsesApi(JobApi):
     async def create(self, request: Request, body: ResponsesRequest) -> HTTPResponse:
         """Answer a conversation of items."""
         draft = await self._draft(request, body)
+        if draft.keeps:
+            await self._store.check_room()
         if body.background:
             run = await self._start(draft)
-            return _follow(run, -1) if body.stream else JSONResponse(run.answer.response())
+            return _follow(run, -1) if body.stream else JSONResponse(await run.response())
         if not body.stream:
             return JSONResponse(await run_until_disconnect(request.receive, self._collect(draft)))
         answer = ResponseAnswer(draft, partial(self._keep, draft))
@@ -196,7 +198,7 @@ class ResponsesApi(JobApi):
                 )
             return _follow(run, _starting_after(request))
         if run is not None:
-            return JSONResponse(run.answer.response())
+            return JSONResponse(await run.response())
         return JSONResponse((await self._state.stored(response_id)).response)
 
     @_route("DELETE", "/v1/responses/{id}", errors=(404,))
@@ -208,6 +210,7 @@ class ResponsesApi(JobApi):
             await run.cancel()
             self._runs.runs.pop(response_id, None)
         self._store.delete(response_id)
+        await self._store.flush()
         return DeletedResponse(id=response_id)
 
     @_route("POST", "/v1/responses/{id}/cancel", response=Response, errors=(404,))
@@ -223,7 +226,7 @@ class ResponsesApi(JobApi):
         if (run := self._runs.runs.get(response_id)) is None:
             return JSONResponse(stored.response)
         await run.cancel()
-        return JSONResponse(run.answer.response())
+        return JSONResponse(await run.response())
 
     @_route("GET", "/v1/responses/{id}/input_items", parameters=PAGE_PARAMETERS, errors=(404,))
     async def input_items(self, request: Request) -> Page[Any]:
@@ -250,10 +253,16 @@ class ResponsesApi(JobApi):
         # A model that does not exist is reported at once, not when the client reconnects.
         await asyncio.to_thread(self._services.resolve, draft.job.model)
         self._runs.check_room()
-        run = BackgroundRun(draft, ResponseAnswer(draft, partial(self._keep, draft)), self._runner)
+        answer = ResponseAnswer(draft, partial(self._keep, draft))
+        run = BackgroundRun(draft, answer, self._runner, self._store.flush)
         self._runs.add(run)
-        response = run.answer.response()
-        self._store.put(response.id, stored_response(response, draft.input))
+        self._store.put(run.id, stored_response(answer.response(), draft.input))
+        try:
+            await self._store.flush(run.id)
+        except RequestError:
+            await run.cancel()
+            self._runs.runs.pop(run.id, None)
+            raise
         return run
 
     def _keep(self, draft: ResponseDraft, response: Response) -> None:
@@ -264,7 +273,7 @@ class ResponsesApi(JobApi):
     async def _flush(self, draft: ResponseDraft) -> None:
         """Wait until the response is on disk, so that the next request can refer to it."""
         if draft.keeps:
-            await self._store.flush()
+            await self._store.flush(draft.job.id)
 
 
 def _follow(run: BackgroundRun, after: int) -> HTTPResponse:

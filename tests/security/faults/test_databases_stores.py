@@ -112,14 +112,16 @@ def _keep(store: FileStore) -> UploadedFile:
 
 
 @pytest.mark.slow
-def test_unstorable_response_is_answered_and_logged_once(
-    make_daemon: MakeDaemon,
-) -> None:
+def test_full_disk_refuses_responses_that_are_to_be_stored(make_daemon: MakeDaemon) -> None:
     daemon = make_daemon({"reply": "Here."}, failpoints="responses.write=error:ENOSPC@1")
-    first = daemon.http.post("/v1/responses", json={"model": "echo:1", "input": "a"}).json()
-    second = {"model": "echo:1", "input": "b", "previous_response_id": first["id"]}
-    assert daemon.http.post("/v1/responses", json=second).json()["status"] == "completed"
+    body = {"model": "echo:1", "input": "a"}
+    refused = daemon.http.post("/v1/responses", json=body)
+    assert refused.status_code == 507
+    assert refused.json()["error"]["code"] == "disk_full"
     assert daemon.log.read_text().count("cannot be stored") == 1
+    first = daemon.http.post("/v1/responses", json=body).json()
+    second = body | {"previous_response_id": first["id"]}
+    assert daemon.http.post("/v1/responses", json=second).json()["status"] == "completed"
 
 
 SYSTEM_CALLS = ("write", "fsync", "rename", "ftruncate")

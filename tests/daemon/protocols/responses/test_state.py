@@ -16,6 +16,7 @@ import pytest
 from msgspec import structs
 from openai.types.responses import CompactedResponse
 
+from ingle.daemon.errors import StorageUnusable
 from ingle.daemon.protocols.responses.items import InputText, Item, MessageItem
 from ingle.daemon.protocols.responses.response_state import stored_response
 from ingle.daemon.protocols.responses.types import Response
@@ -234,14 +235,80 @@ async def test_expired_and_damaged_responses_are_not_found(
     assert not (folder / f"{old}.json").exists()
 
 
-async def test_unwritable_folder_keeps_responses_in_memory(
+async def test_response_that_cannot_be_written_is_not_stored(
     one_response: Response, tmp_path: Path
 ) -> None:
     (tmp_path / "file").write_text("in the way")
     store = ResponseStore(tmp_path / "file")
+    await store.check_room()
     put(store, one_response, [])
-    await store.flush()
+    with pytest.raises(StorageUnusable, match="cannot be"):
+        await store.flush(one_response.id)
+    assert await store.get(one_response.id) is None
+    with pytest.raises(StorageUnusable):
+        await store.check_room()
+    (tmp_path / "file").unlink()
+    (tmp_path / "file").mkdir(0o700)
+    await store.check_room()
+    put(store, one_response, [])
+    await store.flush(one_response.id)
     assert await store.get(one_response.id) is not None
+
+
+@pytest.fixture
+def unwritable(scripted: ScriptedDaemon) -> Path:
+    """The folder of the stored responses, where a file is in the way."""
+    folder = scripted.daemon.services.config.paths.responses
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    folder.write_text("in the way")
+    return folder
+
+
+@pytest.mark.parametrize("body", [{}, {"store": True}, {"background": True}])
+async def test_response_that_cannot_be_stored_is_a_507(
+    scripted: ScriptedDaemon, unwritable: Path, body: dict[str, Any]
+) -> None:
+    scripted.model.reply_with("One.")
+    error = (await scripted.post(body, 507))["error"]
+    assert error["code"] == "storage_unusable"
+    assert "'store': false" in error["message"]
+    asked = len(scripted.model.requests)
+    await scripted.post(body, 507)  # found out before a second answer is generated
+    assert len(scripted.model.requests) == asked
+    scripted.model.reply_with("Two.")
+    assert (await scripted.post({"store": False}))["status"] == "completed"
+    await asyncio.to_thread(unwritable.unlink)
+    scripted.model.reply_with("Three.")
+    kept = await scripted.post({})
+    assert (await scripted.get(kept["id"]))["status"] == "completed"
+
+
+async def test_stream_that_cannot_be_stored_ends_as_failed(
+    scripted: ScriptedDaemon, unwritable: Path
+) -> None:
+    scripted.model.reply_with("One.")
+    events = await scripted.stream({})
+    assert events[-1]["type"] == "response.failed"
+    assert "cannot be" in events[-1]["response"]["error"]["message"]
+    assert "response.completed" not in {event["type"] for event in events}
+    await scripted.get(events[-1]["response"]["id"], 404)
+
+
+async def test_background_response_that_cannot_be_stored_at_its_end_fails(
+    scripted: ScriptedDaemon,
+) -> None:
+    gate = asyncio.Event()
+    scripted.model.gate = gate.wait
+    scripted.model.reply_with("One.")
+    response = await scripted.post({"background": True})
+    folder = scripted.daemon.services.config.paths.responses
+    await asyncio.to_thread(folder.rename, folder.with_name("moved"))
+    await asyncio.to_thread(folder.write_text, "in the way")
+    gate.set()
+    while (found := await scripted.get(response["id"]))["status"] in ("queued", "in_progress"):
+        await asyncio.sleep(0.01)
+    assert found["status"] == "failed"
+    assert "cannot be" in found["error"]["message"]
 
 
 async def test_compact_endpoint_and_compaction_items(scripted: ScriptedDaemon) -> None:
