@@ -86,7 +86,7 @@ def build_services(
         memory=memory,
         hold_memory=memory.hold,
         prepare_engine=engines.prepare,
-        engine_failures=EngineFailures(config.paths.state / "engine-failures.json"),
+        engine_failures=EngineFailures(config.paths.engine_failures),
     )
     router.find_judge = partial(_loaded_judge, manager)
     return Services(
