@@ -18,7 +18,7 @@ from ingle.models.json_cache import read_json_cache, write_json_cache
 from ..client.engine_types import EngineEntries, EngineEntry
 from ..settings.config import Config
 from .engine_installs import EngineInstalls
-from .engine_offer import choose_offer, why_useless
+from .engine_offer import choose_offer, why_limited, why_useless
 from .engine_paths import distribution_version
 
 _DECLINED = "declined-engines.json"
@@ -66,6 +66,7 @@ def _entry(packages: EnginePackages, installs: EngineInstalls, gpus: Sequence[Gp
         download_bytes=packages.download_bytes,
         outdated=folder is not None and not store.is_current(packages.name),
         useless=why_useless(packages, gpus, system=platform.system()),
+        limited=why_limited(packages, gpus),
         progress=progress,
     )
 
