@@ -68,6 +68,7 @@ class EnginesApi(ServicesApi):
 
         packages = _find(body.engine)
         await asyncio.to_thread(decline_engine, packages.name, self._services.config)
+        self._services.engines.on_change()
         return await self.engines()
 
     @native_route(
