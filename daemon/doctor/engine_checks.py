@@ -23,8 +23,10 @@ def check_failures(situation: SystemState) -> Iterator[Diagnostic]:
         name = failure.name or failure.model
         what = f"{failed.title} failed on {name}."
         when = time.strftime("%Y-%m-%d %H:%M", time.localtime(failure.failed_at))
-        where = [failure.gpu, when if failure.failed_at else ""]
-        why = f"{failure.reason.removesuffix('.')} ({'; '.join(filter(None, where))})."
+        where = "; ".join(filter(None, [failure.gpu, when if failure.failed_at else ""]))
+        why = failure.reason
+        if where:
+            why = f"{why.removesuffix('.')} ({where})."
         if failure.setting != situation.engine_setting:
             yield Diagnostic(
                 code="engine-failed-before",

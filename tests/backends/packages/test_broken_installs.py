@@ -80,8 +80,8 @@ def make_toy(make_packages: MakePackages, make_wheel: MakeWheel) -> MakePackages
 
 @pytest.mark.parametrize(
     "fatal",
-    ["toy/.new-*", "toy/.new-*/toylib/__init__.py"],
-    ids=["as the client starts", "as it has written the packages"],
+    ["resolving", "toy/.new-*/toylib/__init__.py", "checking"],
+    ids=["as the client starts", "as it has written the packages", "as they are checked"],
 )
 def test_killed_installation_is_repeated(
     fatal: str, make_toy: MakePackages, store: EngineStore, wheels: Path

@@ -1,7 +1,8 @@
 """Installs a toy engine in a process of its own, which tests kill, race, or run on a full disk.
 
 Arguments: the engine as JSON, the folder of its requirements and of `engines`, the folder of
-wheels, and perhaps a pattern of a file below `engines`: once it is there, the process kills itself.
+wheels, and perhaps a step, or a pattern of a file below `engines`: once that is reached, the
+process kills itself.
 Prints the steps, an error and what to do, and the version that can be imported then.
 """
 
@@ -32,6 +33,8 @@ def main(engine: str, home: str, wheels: str, fatal: str = "") -> int:
 
     def show(progress: ClientProgress) -> None:
         print(progress.step)
+        if progress.step == fatal:
+            os.kill(os.getpid(), signal.SIGKILL)
 
     def die_in_time() -> bool:
         if fatal and any(store.folder.glob(fatal)):

@@ -279,12 +279,13 @@ def test_each_failure_of_an_engine_is_a_finding() -> None:
         FAILURE,
         msgspec.structs.replace(FAILURE, name="", failed_at=0.0),
         msgspec.structs.replace(FAILURE, setting="NVIDIA GeForce RTX 4090, driver 570, kernels 0"),
+        msgspec.structs.replace(FAILURE, setting=", driver , kernels 0", failed_at=0.0),
         msgspec.structs.replace(FAILURE, engine="an engine of tomorrow"),
     ]
     state = msgspec.structs.replace(
         plain_state(), engine_failures=failures, engine_setting=FAILURE.setting
     )
-    now, older, before = diagnose(state).findings
+    now, older, before, without_gpu = diagnose(state).findings
     assert (now.code, now.severity) == ("engine-failed", "warning")
     assert now.what == "ingle's own engine failed on smollm2:135m."
     when = time.strftime("%Y-%m-%d %H:%M", time.localtime(1.8e9))
@@ -300,6 +301,7 @@ def test_each_failure_of_an_engine_is_a_finding() -> None:
     assert older.commands[1] == "ingle unload '/models/a/q 4.gguf'"
     assert (before.code, before.severity) == ("engine-failed-before", "note")
     assert "so the next load tries the engine again" in before.why
+    assert without_gpu.why.startswith("A step did not end within 20 seconds. The GPU, its driver")
 
 
 def _with_machine(situation: SystemState, **changes: object) -> SystemState:
