@@ -95,6 +95,11 @@ class EnginesApi(ServicesApi):
                 f"{packages.title} is not installed in ingle's data folder.",
                 hint="`ingle engine list` shows what is.",
             )
+        if services.engines.progress(packages.name) is not None:
+            raise Conflict(
+                f"{packages.title} is being installed.",
+                hint="Wait until `ingle engine list` says that it is there.",
+            )
         users = [
             run.name
             for run in services.manager.loaded()

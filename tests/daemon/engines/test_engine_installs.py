@@ -201,6 +201,22 @@ async def test_routes_list_install_and_remove(
     assert again.status_code == 404
 
 
+async def test_engine_is_not_removed_while_its_next_version_is_installed(
+    daemon: RunningDaemon, installer: SlowInstaller
+) -> None:
+    engines = daemon.services.engines
+    installer.go.set()
+    await engines.join("llama.cpp").result()
+    installer.go.clear()
+    job = engines.join("llama.cpp")
+    refused = await daemon.unix.delete(f"{ROUTE}/llama.cpp")
+    assert refused.status_code == 409
+    assert refused.json()["error"]["message"] == "llama.cpp is being installed."
+    installer.go.set()
+    await job.result()
+    assert (await daemon.unix.delete(f"{ROUTE}/llama.cpp")).status_code == 200
+
+
 async def test_failed_installation_is_an_error_event(
     daemon: RunningDaemon, installer: SlowInstaller
 ) -> None:
