@@ -8,7 +8,9 @@ from ingle.models.fit.process_overhead import repacked_types
 
 from ..cuda.kernel_coverage import OLDEST_GPU
 from ..hardware.machine import Gpu, HostMemory, Machine
+from ..packages.engine_packages import EnginePackages
 from ..registry.cuda_availability import loading_gpu
+from ..registry.engines import DEFAULT_ENGINE
 from ..selection.model_placement import MemoryBudget
 from .device_rates import DeviceRates, cpu_rates, gpu_rates
 
@@ -36,6 +38,12 @@ class MachineCapacity:
         """Return whether some engine can use the GPU."""
         return bool(self.budget.gpu_name) and (self.has_own or self.budget.llama_offloads)
 
+    def after_installing(self, packages: EnginePackages) -> MachineCapacity:
+        """Return the capacity with an engine in addition that can use the GPU."""
+        if packages.engine == DEFAULT_ENGINE:
+            return replace(self, budget=replace(self.budget, llama_offloads=True))
+        return replace(self, has_own=True, has_torch=True)
+
 
 def capacity_of(
     machine: Machine,
@@ -62,7 +70,8 @@ def capacity_of(
     )
     has_torch = torch is not None or (assume_engines and gpu is not None)
     has_own = (gpu is not None and _runs_own(gpu, machine)) or (assume_engines and _capable(gpu))
-    offloads = build is not None and build.gpu_offload
+    # A missing build is installed before the first answer, and uses a Mac's GPU.
+    offloads = build.gpu_offload if build else gpu is not None and gpu.vendor == "apple"
     budget = MemoryBudget(
         host=max(0, free - _share(memory)),
         gpu=0 if gpu is None else _gpu_room(gpu, own, assume_idle),

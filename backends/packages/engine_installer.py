@@ -20,7 +20,13 @@ from ..hardware.read_cpu import read_cpu
 from .engine_packages import EnginePackages, digest_of
 from .engine_store import EngineStore, InstalledPackages
 from .errors import InstallCancelled, InstallFailed
-from .package_client import has_compiler, install_packages, missing_compiler
+from .package_client import (
+    NO_SPACE,
+    disk_full,
+    has_compiler,
+    install_packages,
+    missing_compiler,
+)
 from .package_source import ClientProgress, OnProgress, PackageSource
 
 WHEELS = Path(__file__).with_name("wheels")
@@ -48,6 +54,8 @@ def install_engine(
             if not store.is_current(packages.name):
                 _install(packages, store, source, on_progress, cancelled)
     except OSError as error:
+        if NO_SPACE in str(error):  # also if several files could not be copied
+            raise disk_full() from error
         raise InstallFailed(
             f"{store.folder} cannot be written: {error.strerror or error}.",
             hint="Free space there or change the permissions, then try again.",

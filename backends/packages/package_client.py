@@ -18,6 +18,7 @@ from ingle.models.sources.package_index_source import find_client
 from .errors import InstallCancelled, InstallFailed
 from .package_source import ClientProgress, OnProgress, PackageSource
 
+NO_SPACE = "No space left on device"
 _SUPERVISOR = ("-P", "-m", "ingle.models.sources.process_supervisor")
 _POLL_SECONDS = 0.2
 _KEPT_LINES = 60
@@ -43,13 +44,8 @@ def install_packages(
     `build_options` are CMake arguments for packages that are compiled. Raises `InstallFailed` and
     `InstallCancelled`.
     """
-    wanted = folder.with_name(folder.name + ".txt")
-    wanted.write_text("".join(f"{line}\n" for line in requirements))
-    try:
-        command = _command(wanted, folder, build_options, source)
-        _run(command, folder.parent, on_progress, cancelled)
-    finally:
-        wanted.unlink(missing_ok=True)
+    command = _command(requirements, folder, build_options, source)
+    _run(command, folder.parent, on_progress, cancelled)
 
 
 def find_uv() -> str | None:
@@ -58,7 +54,7 @@ def find_uv() -> str | None:
 
 
 def _command(
-    wanted: Path, folder: Path, build_options: Sequence[str], source: PackageSource
+    requirements: Sequence[str], folder: Path, build_options: Sequence[str], source: PackageSource
 ) -> list[str]:
     uv = find_uv()
     if uv is not None:
@@ -70,9 +66,10 @@ def _command(
         settings.append("--no-cache-dir")  # pip's key for a build has none of its options
     return [
         *start,
-        *("--verbose", "--no-deps", "--target", str(folder), "-r", str(wanted)),
+        *("--verbose", "--no-deps", "--target", str(folder)),
         *(settings if build_options else ["--only-binary", ":all:"]),
         *source.arguments(uv=uv is not None),
+        *requirements,
     ]
 
 
@@ -177,8 +174,8 @@ class OutputReader:
 def failure_of(said: Sequence[str], status: int) -> InstallFailed:
     """Return the error that the client's last words amount to, with what to do next."""
     text = "\n".join(said)
-    if "No space left on device" in text:
-        return InstallFailed("The disk is full.", hint="Free some space, then try again.")
+    if NO_SPACE in text:
+        return disk_full()
     if "CMAKE_C_COMPILER" in text or "CMAKE_CXX_COMPILER" in text:
         return missing_compiler()
     faults = [number for number, line in enumerate(said) if _FAULT.match(line)]
@@ -190,6 +187,11 @@ def failure_of(said: Sequence[str], status: int) -> InstallFailed:
         hint="Try again; what was downloaded is kept. `ingle engine install --help` names other "
         "sources.",
     )
+
+
+def disk_full() -> InstallFailed:
+    """Return the error for files that found no room."""
+    return InstallFailed("The disk is full.", hint="Free some space, then try again.")
 
 
 def missing_compiler() -> InstallFailed:

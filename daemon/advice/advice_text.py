@@ -72,6 +72,8 @@ def _facts(survey: Survey, best: Option) -> Iterator[tuple[str, str]]:
         place = f"the {capacity.budget.gpu_name}"
         if best.gpu_layers < best.layers:
             place += f" with {best.gpu_layers} of {best.layers} layers"
+    if (needs := survey.needs) is not None:
+        place += f", once {needs.name} is installed ({format_bytes(needs.download_bytes)})"
     yield "engine", f"{engine} on {place}"
     if best.quantize == "nf4":
         yield "weights", "quantised to four bits while loading (quantize = nf4)"
@@ -135,6 +137,8 @@ def _alternative(option: Option, width: int, *, embeds: bool) -> Iterator[str]:
 
 def _next_steps(survey: Survey, best: Option) -> Iterator[str]:
     request = survey.request
+    if survey.needs is not None:
+        yield f"  ingle engine install {survey.needs.name}   get that engine"
     if not survey.embeds:
         flags = f" --for {request.need}" if request.need != "quality" else ""
         flags += f" --task {request.task}" if request.task != "chat" else ""

@@ -15,7 +15,10 @@ from ingle.backends.advice.machine_capacity import MachineCapacity, capacity_of
 from ingle.backends.advice.typical_model import typical_costs
 from ingle.backends.hardware.machine import Machine
 from ingle.backends.hardware.read_machine import read_machine
+from ingle.backends.packages.engine_packages import EnginePackages, all_engine_packages
+from ingle.backends.packages.engine_store import EngineStore
 from ingle.backends.registry.engine_descriptor import LoadQuery
+from ingle.backends.registry.engines import get_engine
 from ingle.backends.registry.model_costs import ModelCosts
 from ingle.backends.selection.engine_choice import why_not_preferred
 from ingle.backends.selection.load_spec_builder import describe
@@ -29,8 +32,10 @@ from ingle.models.store.model_store import ModelStore
 from ..benchmark.bench_report import BenchReport
 from ..cli.command_errors import CommandError
 from ..client.client_errors import ClientError
+from ..client.engine_types import EngineOffer
 from ..client.model_types import LoadedModel
 from ..client.sync_client import DaemonClient
+from ..engines.engine_list import find_offer
 from ..engines.engine_offer import choose_offer
 from ..engines.engine_paths import engine_import_path
 from ..library.model_places import model_places
@@ -58,12 +63,16 @@ _PRIVATE = (
 
 @dataclass(frozen=True, kw_only=True)
 class Survey:
-    """Advice and its inputs; `notes` are sentences on how it could be improved."""
+    """Advice and its inputs; `notes` are sentences on how it could be improved.
+
+    `needs` are packages that the best option needs, are offered, and counted as installed.
+    """
 
     machine: Machine
     capacity: MachineCapacity
     request: AdviceRequest
     advice: Advice
+    needs: EnginePackages | None = None
     notes: Sequence[str] = ()
 
     @property
@@ -79,6 +88,7 @@ class Survey:
             "context": self.request.context,
             "memory": {"host": self.capacity.budget.host, "gpu": self.capacity.budget.gpu},
             **msgspec.to_builtins(self.advice),
+            "needs_engine": self.needs.name if self.needs else "",
             "notes": self.notes,
         }
 
@@ -113,17 +123,26 @@ def advise_for_machine(
     )
     measured = [*measured_speeds(loaded), *_benched(benches)]
     capacity = calibrate(capacity, candidates, measured)
-    return weigh_all(machine, capacity, candidates, request)
+    offer = find_offer(EngineStore(config.paths.engines), config)
+    return weigh_all(machine, capacity, candidates, request, offer)
 
 
 def weigh_all(
-    machine: Machine, capacity: MachineCapacity, candidates: list[Candidate], request: AdviceRequest
+    machine: Machine,
+    capacity: MachineCapacity,
+    candidates: list[Candidate],
+    request: AdviceRequest,
+    offer: EngineOffer | None = None,
 ) -> Survey:
-    """Return advice for a machine, with notes on how it could be improved."""
+    """Return advice for a machine, with notes on how it could be improved.
+
+    The engine in `offer` counts as installed if the best option uses it.
+    """
     advice = advise(capacity, candidates, request)
-    survey = Survey(machine=machine, capacity=capacity, request=request, advice=advice)
+    now = Survey(machine=machine, capacity=capacity, request=request, advice=advice)
+    survey = now if offer is None else _with_engine(now, candidates, offer)
     notes = [
-        *_notes_on_engines(survey, candidates),
+        *(_notes_on_engines(now, candidates) if survey is now else [_without_engine(now)]),
         *_notes_on_other_programs(survey, candidates),
         *_notes_on_larger_models(survey),
         *([_PRIVATE] if request.need == "privacy" else []),
@@ -131,22 +150,46 @@ def weigh_all(
     return replace(survey, notes=notes)
 
 
+def _with_engine(now: Survey, candidates: list[Candidate], offer: EngineOffer) -> Survey:
+    """Return the survey with the offered engine, or `now` if the best option does not use it."""
+    packages = all_engine_packages()[offer.name]
+    capacity = now.capacity.after_installing(packages)
+    advice = advise(capacity, candidates, now.request)
+    label = get_engine(packages.engine).label
+    if advice.best is None or (advice.best.device, advice.best.engine) != ("gpu", label):
+        return now
+    return replace(now, capacity=capacity, advice=advice, needs=packages)
+
+
+def _without_engine(now: Survey) -> str:
+    """Return a note on what would be the best without the engine that is offered."""
+    best = now.advice.best
+    if best is None:
+        return "Without that engine nothing would fit."
+    rate = f" at about {best.speed.decode:.0f} tokens/s" if best.speed else ""
+    place = "the processor" if best.device == "cpu" else f"the {now.capacity.budget.gpu_name}"
+    return f"Without that engine it would be {best.model} on {place}{rate}."
+
+
 def _notes_on_engines(survey: Survey, candidates: list[Candidate]) -> Iterator[str]:
     """Yield a note on the model that would run on a GPU that no installed engine can use."""
     capacity, best = survey.capacity, survey.advice.best
     if capacity.uses_gpu or not capacity.budget.gpu_name:
         return
-    with_engine = capacity_of(survey.machine, assume_engines=True)
+    machine, software = survey.machine, survey.machine.software
+    offer = choose_offer(machine.gpus, software.tools, (), has_index=False, system=software.system)
+    with_engine = (
+        capacity_of(machine, assume_engines=True)
+        if offer is None
+        else capacity.after_installing(all_engine_packages()[offer.name])
+    )
     better = advise(with_engine, candidates, survey.request).best
-    if better is None or better.device == "cpu":
+    if better is None or better.device == "cpu" or (best and better.worth <= best.worth):
         return
     rate = f" at about {better.speed.decode:.0f} tokens/s" if better.speed else ""
     unknown = "" if better.speed else ", at a speed that is not known"
     same = best is not None and better.model == best.model
     what = f"the same model{rate}" if same else f"{better.model}{rate}"
-    machine = survey.machine
-    software = machine.software
-    offer = choose_offer(machine.gpus, software.tools, (), has_index=False, system=software.system)
     how = f"`ingle engine install {offer.name}`" if offer else "see `ingle doctor`"
     yield (
         f"No engine here can use the {capacity.budget.gpu_name}. With one that does, it would be "
@@ -158,6 +201,8 @@ def _notes_on_other_programs(survey: Survey, candidates: list[Candidate]) -> Ite
     """Yield a note on the model that would fit if no other program used memory."""
     visible, best = os.environ.get("CUDA_VISIBLE_DEVICES"), survey.advice.best
     idle = capacity_of(survey.machine, visible=visible, assume_idle=True)
+    if survey.needs is not None:
+        idle = idle.after_installing(survey.needs)
     better = advise(idle, candidates, survey.request).best
     worth = best.worth if best else float("-inf")
     if better is not None and better.worth >= worth + _MUCH_BETTER:

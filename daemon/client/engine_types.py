@@ -41,7 +41,8 @@ class EngineEntry(Answer, frozen=True, kw_only=True):
     `engine` is the name in settings and requests, which several entries may share: the first
     installed one runs. `place` is its folder, empty if its packages lie in ingle's own
     environment. `outdated`: an installation would replace it with other versions. `useless` is why
-    it would make no difference on this machine, empty if it would.
+    it would make no difference on this machine, empty if it would; `limited` is what it would not
+    improve.
     """
 
     name: str
@@ -54,6 +55,7 @@ class EngineEntry(Answer, frozen=True, kw_only=True):
     download_bytes: int = 0
     outdated: bool = False
     useless: str = ""
+    limited: str = ""
     progress: InstallProgress | None = None
 
 

@@ -111,11 +111,13 @@ class ModelFit(Answer, frozen=True, kw_only=True):
     `spills`: part of it would not be on the GPU. `free_bytes` is the memory of that device that is
     free once idle models are evicted. `reason` explains the fit in one sentence; it is empty if the
     shape of the model is not known and the fit is an estimate from its size, within a fifth.
-    `context` is 0 if no context fits.
+    `context` is 0 if no context fits. `needs_engine` is the engine that has to be installed for
+    this, empty if none.
     """
 
     device: Literal["cuda", "cpu"]
     state: Literal["fits", "spills", "no"]
+    needs_engine: str = ""
     needs_bytes: int = 0
     free_bytes: int = 0
     context: int = 0
@@ -211,7 +213,8 @@ class FitReport(Answer, frozen=True, kw_only=True):
     `size` is that of its files. `context` is the one it would be loaded with, `longest_context` the
     longest that would fit, 0 if none does. `gpu_layers` of `layers` blocks and the output would be
     on the GPU (-1: all), except the experts of `cpu_experts` blocks. `fetched` bytes were read
-    over the network for this report.
+    over the network for this report. `with_engine` is a sentence on what an engine that could be
+    installed would change, empty if nothing.
     """
 
     name: str
@@ -236,6 +239,7 @@ class FitReport(Answer, frozen=True, kw_only=True):
     needs: MemoryBytes = MemoryBytes()
     available: MemoryBytes = MemoryBytes()
     fetched: int = 0
+    with_engine: str = ""
 
 
 class Unloaded(Answer, frozen=True):

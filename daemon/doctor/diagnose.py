@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from ..client.doctor_types import Diagnostic
-from . import daemon_checks, gpu_checks, machine_checks
+from . import daemon_checks, engine_checks, gpu_checks, machine_checks
 from .system_state import DoctorReport, SystemState
 
 CHECKS: dict[str, Callable[[SystemState], Iterator[Diagnostic]]] = {
@@ -16,6 +16,7 @@ CHECKS: dict[str, Callable[[SystemState], Iterator[Diagnostic]]] = {
     "NVIDIA's driver": gpu_checks.check_driver,
     "own engine": gpu_checks.check_own_engine,
     "llama.cpp": gpu_checks.check_llama_cpp,
+    "failed engines": engine_checks.check_failures,
     "visible GPUs": gpu_checks.check_visibility,
     "GPU memory": gpu_checks.check_gpu_memory,
     "other programs": daemon_checks.check_neighbours,

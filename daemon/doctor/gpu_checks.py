@@ -10,7 +10,7 @@ from ingle.backends.packages.engine_packages import EnginePackages, all_engine_p
 from ingle.backends.registry.cuda_availability import is_capable
 
 from ..client.doctor_types import Diagnostic
-from ..engines.engine_offer import CUDA_MAJOR, why_useless
+from ..engines.engine_offer import CUDA_MAJOR, why_limited, why_useless
 from ..terminal.terminal_output import format_bytes
 from .system_state import SystemState
 
@@ -156,21 +156,19 @@ def check_llama_cpp(situation: SystemState) -> Iterator[Diagnostic]:
         return
     if not gpus or (build is not None and build.gpu_offload):
         return
-    # Only a GPU with its own memory decodes faster; one with shared memory only speeds up prefill.
     best = min(gpus, key=lambda gpu: (gpu.unified and gpu.vendor != "apple", gpu.vendor))
-    shared = best.unified and best.vendor != "apple"
     packages = _llama_cpp_for(best, situation.machine.software)
-    if build is None and (packages.unasked or shared):
+    limited = why_limited(packages, [best])
+    if build is None and (packages.unasked or limited):
         return  # it is installed before the first answer
     article = "an" if best.name[:1] in "AEIOUN" else "a"
     state = "will be installed" if build is None else "was built"
     yield Diagnostic(
         code="llama-cpu-only",
-        severity="note" if shared else "warning",
+        severity="note" if limited else "warning",
         what=f"llama.cpp {state} without a GPU, and there is {article} {best.name}.",
-        why="With one, prompts are processed faster, but answers are not: the memory is the same."
-        if shared
-        else "It also runs what ingle's own engine does not, and models that only partly fit.",
+        why=limited
+        or "It also runs what ingle's own engine does not, and models that only partly fit.",
         mend=_how_to_build(packages, best, situation.machine.software),
         commands=_install(packages, situation),
     )

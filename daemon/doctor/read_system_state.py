@@ -19,6 +19,7 @@ from ingle.backends.hardware.read_machine import read_machine
 
 from ..client.client_errors import ClientError
 from ..client.sync_client import DaemonClient
+from ..engines.engine_failures import EngineFailures, gpu_setting
 from ..engines.engine_paths import engine_import_path, engine_versions
 from ..settings.config import Config
 from ..settings.paths import FolderUnusable, Paths, UnsafeFolder
@@ -94,10 +95,12 @@ def read_system_state(
         anew=anew,
         import_path=engine_import_path(paths),
     )
-    own = _family(daemon.pid)
+    own, failures = _family(daemon.pid), EngineFailures(paths.engine_failures).all()
     return SystemState(
         machine=machine,
         engines=engine_versions(paths),
+        engine_failures=failures,
+        engine_setting=gpu_setting() if failures else "",
         daemon=daemon,
         folders=read_folders(paths),
         port=read_port(config.host, config.port, daemon),

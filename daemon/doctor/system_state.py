@@ -9,6 +9,7 @@ import msgspec
 from ingle.backends.hardware.machine import Machine
 
 from ..client.doctor_types import DoctorFindings
+from ..engines.engine_failures import EngineFailure
 
 FolderUse = Literal["config", "models", "state", "runtime"]
 """The attribute of `Paths` that is the folder."""
@@ -80,12 +81,15 @@ class ClockState(msgspec.Struct, frozen=True, kw_only=True):
 class SystemState(msgspec.Struct, frozen=True, kw_only=True):
     """Input of all checks; `config_error` is for settings that cannot be read.
 
-    `engines` are the versions of what `ingle engine install` brought, by name. `own_pids` are the
-    daemon and its workers, `visible_gpus` is the value of `CUDA_VISIBLE_DEVICES`.
+    `engines` are the versions of what `ingle engine install` brought, by name. `engine_failures`
+    are those on record, of which those in the `engine_setting` count. `own_pids` are the daemon and
+    its workers, `visible_gpus` is the value of `CUDA_VISIBLE_DEVICES`.
     """
 
     machine: Machine
     engines: dict[str, str] = {}
+    engine_failures: list[EngineFailure] = []
+    engine_setting: str = ""
     daemon: DaemonState = DaemonState()
     folders: list[FolderState] = []
     port: PortState = PortState(number=-1)

@@ -12,13 +12,14 @@ from ingle.backends.hardware.machine import Gpu
 from ingle.backends.hardware.read_cpu import read_cpu
 from ingle.backends.hardware.read_machine import read_gpus
 from ingle.backends.packages.engine_packages import EnginePackages, all_engine_packages
+from ingle.backends.packages.engine_store import EngineStore
 from ingle.backends.registry.engines import get_engine
 from ingle.models.json_cache import read_json_cache, write_json_cache
 
-from ..client.engine_types import EngineEntries, EngineEntry
+from ..client.engine_types import EngineEntries, EngineEntry, EngineOffer
 from ..settings.config import Config
 from .engine_installs import EngineInstalls
-from .engine_offer import choose_offer, why_useless
+from .engine_offer import choose_offer, why_limited, why_useless
 from .engine_paths import distribution_version
 
 _DECLINED = "declined-engines.json"
@@ -28,16 +29,29 @@ def list_engines(installs: EngineInstalls, config: Config) -> EngineEntries:
     """Return all engines of this machine, and the one to offer; blocking."""
     gpus = read_gpus(read_cpu())
     engines = [_entry(packages, installs, gpus) for packages in all_engine_packages().values()]
+    ready = [entry.name for entry in engines if entry.state != "missing"]
+    return EngineEntries(engines, _choose(gpus, ready, config))
+
+
+def find_offer(store: EngineStore, config: Config) -> EngineOffer | None:
+    """Return the engine to offer, as long as it is neither installed nor declined; blocking."""
+    ready = [
+        packages.name
+        for packages in all_engine_packages().values()
+        if store.find(packages.name) is not None or _is_beside_ingle(packages)
+    ]
+    return _choose(read_gpus(read_cpu()), ready, config)
+
+
+def _choose(gpus: Sequence[Gpu], ready: Sequence[str], config: Config) -> EngineOffer | None:
     offer = choose_offer(
         gpus,
         [each.tool for each in all_engine_packages().values() if shutil.which(each.tool)],
-        [entry.name for entry in engines if entry.state != "missing"],
+        ready,
         has_index=bool(config.engine_index),
         system=platform.system(),
     )
-    if offer is not None and offer.name in _declined(config):
-        offer = None
-    return EngineEntries(engines, offer)
+    return None if offer is not None and offer.name in _declined(config) else offer
 
 
 def decline_engine(name: str, config: Config) -> None:
@@ -66,6 +80,7 @@ def _entry(packages: EnginePackages, installs: EngineInstalls, gpus: Sequence[Gp
         download_bytes=packages.download_bytes,
         outdated=folder is not None and not store.is_current(packages.name),
         useless=why_useless(packages, gpus, system=platform.system()),
+        limited=why_limited(packages, gpus),
         progress=progress,
     )
 

@@ -21,8 +21,7 @@ _READ_OUT = "AEFHILMNORSX"
 def why_useless(packages: EnginePackages, gpus: Sequence[Gpu], *, system: str = "Linux") -> str:
     """Return why the packages would change nothing on a machine with these GPUs, as a sentence.
 
-    "" if they would. A GPU with memory of its own, or a Mac's, decodes faster than the processor;
-    other integrated ones share its memory and do not.
+    "" if they would.
     """
     nvidia = [gpu for gpu in gpus if gpu.vendor == "nvidia"]
     if packages.name == "cuda":
@@ -31,9 +30,23 @@ def why_useless(packages: EnginePackages, gpus: Sequence[Gpu], *, system: str = 
         answering = any(gpu.compute_capability is not None for gpu in nvidia)
         return "" if answering else "There is no NVIDIA GPU whose driver answers."
     if packages.name == "llama.cpp-vulkan":
-        discrete = [gpu for gpu in gpus if not gpu.unified]
-        return "" if discrete else "There is no GPU with memory of its own."
+        if not gpus:
+            return "There is no GPU."
+        mac = all(gpu.vendor == "apple" for gpu in gpus)
+        return "`llama.cpp` already uses a Mac's GPU, with Metal." if mac else ""
     return ""
+
+
+def why_limited(packages: EnginePackages, gpus: Sequence[Gpu]) -> str:
+    """Return what the packages do not improve on a machine with these GPUs, as a sentence.
+
+    "" if nothing. They are not offered then, only named. A GPU with memory of its own, or a Mac's,
+    decodes faster than the processor; other integrated ones share its memory and do not.
+    """
+    shared = all(gpu.unified and gpu.vendor != "apple" for gpu in gpus)
+    if packages.name != "llama.cpp-vulkan" or not gpus or not shared:
+        return ""
+    return "Prompts are processed faster with it, but answers are not: the memory is the same."
 
 
 def choose_offer(
@@ -50,7 +63,8 @@ def choose_offer(
     `has_index` an index may have wheels of what would otherwise be compiled.
     """
     for packages in all_engine_packages().values():
-        if packages.unasked or why_useless(packages, gpus, system="" if has_index else system):
+        useless = why_useless(packages, gpus, system="" if has_index else system)
+        if packages.unasked or useless or why_limited(packages, gpus):
             continue
         if packages.name in ready:
             return None

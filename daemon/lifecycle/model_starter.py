@@ -117,7 +117,9 @@ class ModelStarter:
         spec = run.spec
         if self._failures is None or not is_fault or spec is None or not may_change_engine(spec):
             return
-        await asyncio.to_thread(self._failures.add, spec.engine, spec.path, failure.message)
+        await asyncio.to_thread(
+            self._failures.add, spec.engine, spec.path, failure.message, run.model.name
+        )
 
     async def _known_failure(self, spec: LoadSpec) -> str | None:
         if self._failures is None or not may_change_engine(spec):

@@ -54,10 +54,36 @@ class FitForecaster:
         return fit_of(selection, available)
 
     def of_entry(self, entry: CatalogEntry, available: MemoryNeeds) -> ModelFit:
-        """Return the forecast for a catalog model, by the shape recorded there."""
-        if entry.shape is None:
-            return rough_fit(entry.size, entry.parameters, entry.context, available)
-        return fit_of(self._prepare.select_entry(entry, available=available), available)
+        """Return the forecast for a catalog model, by the shape recorded there.
+
+        If no installed engine would run it on the GPU, but the one that is offered would, that one
+        counts as installed.
+        """
+        fit = self._fit_entry(self._prepare, entry, available)
+        offered = self._prepare.offered
+        if offered is None or fit.device == "cuda":
+            return fit
+        better = self._fit_entry(offered.planner, entry, available)
+        if better.device == "cpu" or better.state == "no":
+            return fit
+        return msgspec.structs.replace(
+            better,
+            needs_engine=offered.name,
+            reason=better.reason and offered.sentence(better.reason),
+        )
+
+    def _fit_entry(
+        self, planner: ModelLoadPlanner, entry: CatalogEntry, available: MemoryNeeds
+    ) -> ModelFit:
+        if entry.shape is not None:
+            return fit_of(planner.select_entry(entry, available=available), available)
+        sizes = entry.size, entry.parameters, entry.context
+        fit, facts = rough_fit(*sizes, available), planner.facts
+        # ingle's own engine runs whole models, and none with experts.
+        own = facts.uses_gpu and fit.state == "fits" and not entry.active_parameters
+        if fit.device == "cpu" or own or facts.llama_offloads:
+            return fit
+        return rough_fit(*sizes, MemoryNeeds(available.host))
 
     def measure(
         self, info: ModelInfo, taken: MemoryNeeds, available: MemoryNeeds, *, reason: str

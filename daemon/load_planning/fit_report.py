@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -22,10 +23,12 @@ if TYPE_CHECKING:
     from ingle.models.gguf.gguf_header import GGUFHeader
     from ingle.models.safetensors.model_folder import ModelFolder
 
+    from .load_planner import ModelLoadPlanner
+
 _STEP = 256
 
 
-Select = Callable[[int | None], "Placement"]
+Select = Callable[["ModelLoadPlanner", int | None], "Placement"]
 """Returns the placement of a model with a context in tokens; None lets the planner choose."""
 
 
@@ -38,7 +41,12 @@ def report_fit(services: Services, reference: str, context: int | None = None) -
     """
     available = services.manager.available()
     report, select = _find(services, reference, available)
-    placement = select(context)
+    planner = services.planner
+    placement = select(planner, context)
+    with_engine = ""
+    if placement.device == "cpu" and (offered := planner.offered) is not None:
+        better = select(offered.planner, context)
+        with_engine = offered.sentence(better.reason) if better.device == "gpu" else ""
     return msgspec.structs.replace(
         report,
         fits=placement.needs.fits_in(available),
@@ -49,15 +57,16 @@ def report_fit(services: Services, reference: str, context: int | None = None) -
         gpu_layers=placement.gpu_layers,
         cpu_experts=placement.cpu_experts,
         context=placement.context,
-        longest_context=_longest(report.trained_context, select, available),
+        longest_context=_longest(report.trained_context, partial(select, planner), available),
         host=msgspec.convert(placement.estimate.host, MemoryShare, from_attributes=True),
         gpu=msgspec.convert(placement.estimate.gpu, MemoryShare, from_attributes=True),
         needs=MemoryBytes(placement.needs.host, placement.needs.gpu),
         available=MemoryBytes(available.host, available.gpu),
+        with_engine=with_engine,
     )
 
 
-def _longest(trained: int, select: Select, available: MemoryNeeds) -> int:
+def _longest(trained: int, select: Callable[[int], Placement], available: MemoryNeeds) -> int:
     """Return the largest context in tokens that would fit, by bisection; 0 for none."""
 
     def fits(steps: int) -> bool:
@@ -79,17 +88,17 @@ def _find(services: Services, reference: str, available: MemoryNeeds) -> tuple[F
     except ModelNotFound:
         entry = services.catalog.find(reference)
         if entry is not None and entry.shape is not None:
-            return _of_entry(services, entry, available)
+            return _of_entry(entry, available)
         where = entry if entry is not None else parse_reference(reference)
         if not isinstance(where, CatalogEntry | HubReference):
             raise
         name = where.full_name if isinstance(where, CatalogEntry) else str(where)
         services.store.check_online(name)
-        return _of_remote(services, where, available)
+        return _of_remote(where, available)
     from ingle.backends.selection.load_spec_builder import describe
 
     report = _report(model, model.name, model.architecture, installed=True)
-    return report, _selector(services, describe(model.path), available)
+    return report, _selector(describe(model.path), available)
 
 
 def _report(
@@ -107,17 +116,16 @@ def _report(
     )
 
 
-def _of_entry(
-    services: Services, entry: CatalogEntry, available: MemoryNeeds
-) -> tuple[FitReport, Select]:
+def _of_entry(entry: CatalogEntry, available: MemoryNeeds) -> tuple[FitReport, Select]:
     assert entry.shape is not None
     report = _report(entry, entry.full_name, entry.shape.architecture, installed=False)
-    select = services.planner.select_entry
-    return report, lambda context: select(entry, available=available, context=context)
+    return report, lambda planner, context: planner.select_entry(
+        entry, available=available, context=context
+    )
 
 
 def _of_remote(
-    services: Services, where: CatalogEntry | HubReference, available: MemoryNeeds
+    where: CatalogEntry | HubReference, available: MemoryNeeds
 ) -> tuple[FitReport, Select]:
     from ingle.models.download.remote_model import read_remote_model
     from ingle.models.download.wanted_models import catalog_model, hub_model
@@ -138,12 +146,10 @@ def _of_remote(
         trained_context=shape.context,
         fetched=found.fetched,
     )
-    return report, _selector(services, description, available)
+    return report, _selector(description, available)
 
 
-def _selector(
-    services: Services, description: GGUFHeader | ModelFolder, available: MemoryNeeds
-) -> Select:
-    return lambda context: services.planner.select(
+def _selector(description: GGUFHeader | ModelFolder, available: MemoryNeeds) -> Select:
+    return lambda planner, context: planner.select(
         description, LoadOptions(context=context), available=available
     )

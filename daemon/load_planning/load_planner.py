@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cached_property
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import msgspec
 
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from ingle.models.catalog import CatalogEntry
     from ingle.models.gguf.gguf_header import GGUFHeader
     from ingle.models.safetensors.model_folder import ModelFolder
+
+    from ..client.engine_types import EngineOffer
 
 NO_DRAFT = "off"
 _LARGE_GPU = 40 << 30
@@ -73,6 +75,21 @@ class Preparer(Protocol):
         ...
 
 
+class OfferedEngine(NamedTuple):
+    """An engine that could be installed, and how models would be loaded then."""
+
+    name: str
+    title: str
+    planner: ModelLoadPlanner
+
+    def sentence(self, reason: str) -> str:
+        """Return a placement's reason with the condition that the engine is installed."""
+        return (
+            f"With {self.title} (`ingle engine install {self.name}`): {reason[0].lower()}"
+            f"{reason[1:]}"
+        )
+
+
 class ModelLoadPlanner:
     """Plans the load of GGUF files and safetensors folders from their metadata."""
 
@@ -82,11 +99,14 @@ class ModelLoadPlanner:
         resolve: Callable[[str], StoredModel],
         find_facts: Callable[[], EngineFacts] | None = None,
         find_draft: Callable[[StoredModel], StoredModel | None] = lambda model: None,
+        find_offer: Callable[[], EngineOffer | None] = lambda: None,
     ) -> None:
         """`resolve` finds draft models by name, `find_draft` finds one for a model.
 
-        `find_facts` describes the machine's engines; called again if they change.
+        `find_facts` describes the machine's engines, `find_offer` the one that it would profit
+        from; both are called again if they change.
         """
+        self._find_offer = find_offer
         self._find_draft = find_draft
         self._config = config
         self._resolve = resolve
@@ -105,9 +125,26 @@ class ModelLoadPlanner:
             self._config.paths.machine_facts, engine_import_path(self._config.paths)
         )
 
+    @cached_property
+    def offered(self) -> OfferedEngine | None:
+        """Return how models would be loaded with the engine that is offered; None without one.
+
+        Blocking on first use.
+        """
+        from ingle.backends.packages.engine_packages import all_engine_packages
+
+        offer = self._find_offer()
+        if offer is None:
+            return None
+        packages = all_engine_packages()[offer.name]
+        facts = self.facts.after_installing(packages)
+        planner = ModelLoadPlanner(self._config, self._resolve, lambda: facts)
+        return OfferedEngine(packages.name, packages.title, planner)
+
     def forget_facts(self) -> None:
-        """Find the engines anew at the next call: one was installed or removed."""
+        """Find the engines anew at the next call: one was installed, removed or declined."""
         self.__dict__.pop("facts", None)
+        self.__dict__.pop("offered", None)
 
     def __call__(
         self, model: StoredModel, options: LoadOptions, *, available: MemoryNeeds

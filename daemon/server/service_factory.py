@@ -16,6 +16,7 @@ from ingle.models.store.model_copies import ModelCopier
 from ingle.models.store.model_store import ModelStore
 
 from ..batches.batch_manager import BatchManager
+from ..client.engine_types import EngineOffer
 from ..engines.engine_failures import EngineFailures
 from ..engines.engine_installs import EngineInstalls
 from ..event_hub import EventHub
@@ -66,14 +67,14 @@ def build_services(
     egress: EgressGateway | None = None,
 ) -> Services:
     """Build the services of one daemon; each of the last four replaces a default part."""
-    catalog = Catalog.load()
+    catalog, providers = Catalog.load(), ProviderEgress(config)
     store = _open_store(config, catalog)
-    providers = ProviderEgress(config)
     router = _router(config, egress or providers)
     aliases = AliasTable(config.aliases, config.unknown_model, router.stand_in)
     resolve = partial(aliases.resolve, store=store)
     hub, memory = EventHub(), MemoryMeter()
-    prepare = make_preparer(config, resolve, find_draft=store.find_draft)
+    find_offer = partial(_find_offer, config)
+    prepare = make_preparer(config, resolve, find_draft=store.find_draft, find_offer=find_offer)
     planned = isinstance(prepare, ModelLoadPlanner)
     planner = prepare if planned else ModelLoadPlanner(config, resolve)
     engines = _engines(config, hub, on_change=planner.forget_facts)
@@ -86,7 +87,7 @@ def build_services(
         memory=memory,
         hold_memory=memory.hold,
         prepare_engine=engines.prepare,
-        engine_failures=EngineFailures(config.paths.state / "engine-failures.json"),
+        engine_failures=EngineFailures(config.paths.engine_failures),
     )
     router.find_judge = partial(_loaded_judge, manager)
     return Services(
@@ -134,6 +135,13 @@ def _batches(config: Config) -> BatchManager:
 def _engines(config: Config, hub: EventHub, on_change: Callable[[], None]) -> EngineInstalls:
     source = PackageSource(config.engine_index, offline=_is_offline(config))
     return EngineInstalls(EngineStore(config.paths.engines), source, hub, on_change=on_change)
+
+
+def _find_offer(config: Config) -> EngineOffer | None:
+    # Imported here: it takes part of the daemon's start.
+    from ..engines.engine_list import find_offer
+
+    return find_offer(EngineStore(config.paths.engines), config)
 
 
 def _is_offline(config: Config) -> bool:

@@ -74,6 +74,8 @@ class Paths:
         """Kernels compiled for this machine's GPU."""
         self.machine_facts = state / "machine.json"
         """Cached facts about this machine that are slow to determine."""
+        self.engine_failures = state / "engine-failures.json"
+        """Which engines failed on which models."""
         self.ledger = state / "ledger"
         """The egress ledger, one file per month."""
         self.benches = state / "benches"

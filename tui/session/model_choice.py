@@ -40,13 +40,16 @@ def find_model(models: Sequence[ModelEntry], reference: str) -> ModelEntry | Non
 def offered_models(models: Sequence[ModelEntry]) -> list[ModelOffer]:
     """Up to three chat models that fit into this machine's memory, the best first.
 
-    The others are the smallest, and the best for code; none if the memory needs are unknown.
+    The others are the smallest, and the best for code; none if the memory needs are unknown. If any
+    fit on a GPU, larger ones for the processor are not offered: they would answer slowly.
     """
-    fitting = [
-        model
+    fits = {
+        model.name: model.fit
         for model in models
         if model.chat and model.writes and model.fit is not None and model.fit.state == "fits"
-    ]
+    }
+    on_gpu = [name for name, fit in fits.items() if fit.device == "cuda"]
+    fitting = [model for model in models if model.name in (on_gpu or fits)]
     if not fitting:
         return []
     best = max(fitting, key=_strength)

@@ -70,10 +70,13 @@ def fit_sentence(fit: ModelFit | None, *, loaded: bool = False) -> str:
     if loaded:
         where = "partly in VRAM" if fit.state == "spills" else f"in {memory}"
         return f"{where}: takes {needs}{context}"
+    engine = f" with the engine {fit.needs_engine}" if fit.needs_engine else ""
     if fit.state == "fits":
-        return f"fits in {memory}: takes about {needs} of {free}{context}"
+        return f"fits in {memory}{engine}: takes about {needs} of {free}{context}"
     if fit.state == "spills":
-        return f"partly in VRAM: takes about {needs}, and the GPU has {free}; slower{context}"
+        return (
+            f"partly in VRAM{engine}: takes about {needs}, and the GPU has {free}; slower{context}"
+        )
     return f"does not fit: takes {needs} at least, and models can have {free} of {memory} here"
 
 

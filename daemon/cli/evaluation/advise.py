@@ -51,6 +51,8 @@ def main(arguments: Sequence[str]) -> int:
         return 1
     if options.apply:
         _apply(found.advice, request, config)
+        if found.needs is not None:
+            print_status(f"`ingle engine install {found.needs.name}` gets the engine for it.")
     return 0
 
 

@@ -27,6 +27,8 @@ def fit_fields(report: FitReport) -> list[tuple[str, str]]:
     """Return where it would run, the memory it needs, and whether it fits."""
     needs, free = report.needs, report.available
     facts = [("would run", report.reason)]
+    if report.with_engine:
+        facts.append(("could run", report.with_engine))
     for kind, share in (("memory", report.host), ("GPU memory", report.gpu)):
         if share.total:
             facts.append((kind, _parts(share)))
@@ -45,7 +47,8 @@ def rough_facts(fit: ModelFit) -> list[tuple[str, str]]:
     answers = {"fits": "probably", "spills": "probably, partly outside the GPU"}
     needs, free = format_bytes(fit.needs_bytes), format_bytes(fit.free_bytes)
     answer = answers.get(fit.state, "probably not")
-    return [("fits", f"{answer}: it needs about {needs}, and {free} are free")]
+    engine = f" with the engine {fit.needs_engine}" if fit.needs_engine else ""
+    return [("fits", f"{answer}{engine}: it needs about {needs}, and {free} are free")]
 
 
 def remote_facts(report: FitReport) -> list[tuple[str, str]]:

@@ -74,11 +74,15 @@ def _list(arguments: Sequence[str]) -> int:
         print_json(listing)
         return 0
     print_table(("NAME", "STATE", "SIZE", "WHAT IT IS"), [_row(each) for each in listing.engines])
-    useless = [entry for entry in listing.engines if entry.useless]
-    if useless:
-        print("\nNot for this machine:")
-    for entry in useless:
-        print_text(fill(f"{entry.name}: {entry.useless}", text_columns(), subsequent_indent="  "))
+    for heading, notes in (
+        ("Not for this machine:", [(each.name, each.useless) for each in listing.engines]),
+        ("On this machine:", [(each.name, each.limited) for each in listing.engines]),
+    ):
+        lines = [f"{name}: {note}" for name, note in notes if note]
+        if lines:
+            print(f"\n{heading}")
+        for line in lines:
+            print_text(fill(line, text_columns(), subsequent_indent="  "))
     if listing.offer is not None:
         print_text(f"\n{listing.offer.question}\n`ingle engine install {listing.offer.name}` does.")
     return 0
@@ -116,6 +120,8 @@ def _install(arguments: Sequence[str]) -> int:
         print_status(f"{entry.title} {entry.version} is installed ({format_bytes(entry.bytes)}).")
         if entry.useless:
             print_status(f"It changes nothing on this machine. {entry.useless}")
+        elif entry.limited:
+            print_status(entry.limited)
     return 0
 
 

@@ -68,6 +68,7 @@ class EnginesApi(ServicesApi):
 
         packages = _find(body.engine)
         await asyncio.to_thread(decline_engine, packages.name, self._services.config)
+        self._services.engines.on_change()
         return await self.engines()
 
     @native_route(
@@ -93,6 +94,11 @@ class EnginesApi(ServicesApi):
             raise NotFound(
                 f"{packages.title} is not installed in ingle's data folder.",
                 hint="`ingle engine list` shows what is.",
+            )
+        if services.engines.progress(packages.name) is not None:
+            raise Conflict(
+                f"{packages.title} is being installed.",
+                hint="Wait until `ingle engine list` says that it is there.",
             )
         users = [
             run.name

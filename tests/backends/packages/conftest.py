@@ -50,7 +50,8 @@ def make_packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MakePackag
     """Makes the engine `toy` of pinned requirements, the only one there is."""
 
     def make(*requirements: str, **changes: object) -> EnginePackages:
-        (tmp_path / "toy.txt").write_text("".join(f"{line}\n" for line in requirements))
+        pinned = tmp_path / f"toy-{len(list(tmp_path.glob('toy-*.txt')))}.txt"
+        pinned.write_text("".join(f"{line}\n" for line in requirements))
         fields = {"download_bytes": 1, **changes}
         toy = EnginePackages(
             name="toy",
@@ -58,7 +59,7 @@ def make_packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MakePackag
             title="the toy engine",
             distribution="toylib",
             module="toylib",
-            requirements="toy.txt",
+            requirements=pinned.name,
             **fields,  # pyright: ignore[reportArgumentType]
         )
         monkeypatch.setattr(engine_packages, "_FOLDER", tmp_path)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -58,11 +57,9 @@ def test_client_pip_installs_the_same(
     wheels: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Without uv on the path the client is pip, which uv may run under its own name."""
-    uv = shutil.which("uv")
-    pip = [uv, "tool", "run", "--python", sys.executable, "pip"] if uv else ["pip"]
-    monkeypatch.delenv("UV", raising=False)
+    """Without uv on the path the client is pip, here that of the tests' own environment."""
     monkeypatch.setattr(package_client, "find_uv", lambda: None)
+    pip = (sys.executable, "-P", "-m", "pip")
     monkeypatch.setattr(package_client, "find_client", lambda: pip)
     make_wheel("toylib")
     install(make_packages("toylib==1.0"), store, wheels)

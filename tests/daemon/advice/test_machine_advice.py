@@ -17,6 +17,7 @@ from ingle.daemon.advice.advice_text import advice_text
 from ingle.daemon.advice.machine_advice import Survey, find_candidates, measured_speeds, weigh_all
 from ingle.daemon.client.model_types import LoadedModel, ModelState
 from ingle.daemon.doctor.system_state import SystemState
+from ingle.daemon.engines.engine_offer import choose_offer
 from ingle.daemon.terminal.terminal_colors import TerminalColors
 from ingle.models.catalog import Catalog
 
@@ -38,10 +39,16 @@ def run_survey(machines: dict[str, bytes]) -> RunSurvey:
         for size in (1, 8, 32)
     ]
 
-    def survey(name: str, **request: object) -> Survey:
+    def survey(name: str, *, fresh: bool = False, **request: object) -> Survey:
+        """With `fresh` no engine is installed yet, and one is offered where that helps."""
         machine: Machine = msgspec.toml.decode(machines[name], type=SystemState).machine
+        offer = None
+        if fresh:
+            software = msgspec.structs.replace(machine.software, torch=None, llama_cpp=None)
+            machine = msgspec.structs.replace(machine, software=software)
+            offer = choose_offer(machine.gpus, software.tools, (), has_index=False)
         advice_request = AdviceRequest(**request)  # pyright: ignore[reportArgumentType]
-        return weigh_all(machine, capacity_of(machine), candidates, advice_request)
+        return weigh_all(machine, capacity_of(machine), candidates, advice_request, offer)
 
     return survey
 
@@ -62,6 +69,36 @@ def test_unusable_gpu_is_noted(run_survey: RunSurvey) -> None:
     assert "No engine here can use the NVIDIA GeForce RTX 5090" in notes
     assert "`ingle engine install cuda`" in notes
     assert not any("No engine" in note for note in run_survey("two-3090").notes)
+
+
+def test_offered_engine_counts_as_installed(run_survey: RunSurvey) -> None:
+    """An RTX 4090 without an engine, on which a game leaves little memory."""
+    found = run_survey("rtx-4090-game", fresh=True)
+    best = found.advice.best
+    assert best is not None
+    assert (best.engine, best.device, found.as_json()["needs_engine"]) == ("ingle", "gpu", "cuda")
+    text = " ".join(advice_text(found, 80, PLAIN).split())
+    assert (
+        "ingle's own engine on the NVIDIA GeForce RTX 4090, once cuda is installed (2.7 GB)" in text
+    )
+    assert re.search("Without that engine it would be model:8b on the processor at about", text)
+    assert "ingle engine install cuda get that engine ingle advise --apply" in text
+    assert "No engine here" not in text
+    idle = next(note for note in found.notes if "other programs use" in note)
+    assert "model:32b" in idle
+
+
+@pytest.mark.parametrize(
+    ("name", "engine"),
+    [("gtx-1080", "llama.cpp-vulkan"), ("m3-max", ""), ("amd-igpu", ""), ("raspberry-pi-5", "")],
+)
+def test_only_an_offered_engine_counts(run_survey: RunSurvey, name: str, engine: str) -> None:
+    found = run_survey(name, fresh=True)
+    assert found.as_json()["needs_engine"] == engine
+    assert not any("No engine here" in note for note in found.notes)
+    assert (found.advice.best is not None and found.advice.best.device == "gpu") == (
+        name in ("gtx-1080", "m3-max")
+    )
 
 
 @pytest.mark.slow

@@ -13,8 +13,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+import msgspec
 import pytest
 
+from ingle.daemon.cli.models.fit_summary import fit_fields
+from ingle.daemon.client.model_types import FitReport
 from ingle.daemon.main import main
 from ingle.daemon.settings.paths import Paths
 
@@ -148,6 +151,17 @@ def test_show_reports_an_estimated_fit_without_a_header(daemon: Any, capsys: Cap
         assert main(["show", "smollm2"]) == 0
         line = f"fits          {verdict} needs about 3.9 GB, and 21.0 GB are free\n"
         assert capsys.readouterr().out.endswith(line)
+
+
+def test_show_names_the_engine_that_would_use_the_gpu(daemon: Any, capsys: Capture) -> None:
+    fit = {"needs_bytes": 3_900_000_000, "free_bytes": 21_000_000_000, "needs_engine": "cuda"}
+    daemon.models[0]["fit"] = {"device": "cuda", "state": "fits", **fit}
+    assert main(["show", "smollm2"]) == 0
+    assert "probably with the engine cuda: it needs about 3.9 GB" in capsys.readouterr().out
+    sentence = "With ingle's own engine (`ingle engine install cuda`): all 30 layers on the GPU."
+    report = FitReport(name="a", installed=True, fits=True, reason="…", with_engine=sentence)
+    assert fit_fields(report)[:2] == [("would run", "…"), ("could run", sentence)]
+    assert len(fit_fields(msgspec.structs.replace(report, with_engine=""))) == 2
 
 
 def test_show_reports_the_error_of_a_failed_model(daemon: Any, capsys: Capture) -> None:

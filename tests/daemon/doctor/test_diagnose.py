@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 import msgspec
@@ -27,6 +28,7 @@ from ingle.daemon.doctor.system_state import (
     ProcessLimits,
     SystemState,
 )
+from ingle.daemon.engines.engine_failures import EngineFailure
 
 ReadSituation = Callable[[str], SystemState]
 GIB = 2**30
@@ -260,6 +262,46 @@ def test_port_used_by_the_own_daemon_is_no_finding() -> None:
 def test_python_under_rosetta() -> None:
     cpu = Cpu(model="Apple M1", architecture="x86_64")
     assert codes(_with_machine(plain_state(), cpu=cpu)) == ["rosetta"]
+
+
+FAILURE = EngineFailure(
+    engine="cuda",
+    model="/models/a/q 4.gguf",
+    name="smollm2:135m",
+    setting="NVIDIA GeForce RTX 4090, driver 580.82.09, kernels 0123",
+    reason="A step did not end within 20 seconds.",
+    failed_at=1.8e9,
+)
+
+
+def test_each_failure_of_an_engine_is_a_finding() -> None:
+    failures = [
+        FAILURE,
+        msgspec.structs.replace(FAILURE, name="", failed_at=0.0),
+        msgspec.structs.replace(FAILURE, setting="NVIDIA GeForce RTX 4090, driver 570, kernels 0"),
+        msgspec.structs.replace(FAILURE, setting=", driver , kernels 0", failed_at=0.0),
+        msgspec.structs.replace(FAILURE, engine="an engine of tomorrow"),
+    ]
+    state = msgspec.structs.replace(
+        plain_state(), engine_failures=failures, engine_setting=FAILURE.setting
+    )
+    now, older, before, without_gpu = diagnose(state).findings
+    assert (now.code, now.severity) == ("engine-failed", "warning")
+    assert now.what == "ingle's own engine failed on smollm2:135m."
+    when = time.strftime("%Y-%m-%d %H:%M", time.localtime(1.8e9))
+    assert now.why == (
+        "A step did not end within 20 seconds (NVIDIA GeForce RTX 4090, driver 580.82.09; "
+        f"{when}). llama.cpp runs the model instead."
+    )
+    assert now.commands == ["ingle engine check cuda", "ingle unload smollm2:135m"]
+    assert older.what == "ingle's own engine failed on /models/a/q 4.gguf."
+    assert older.why.startswith(
+        "A step did not end within 20 seconds (NVIDIA GeForce RTX 4090, driver 580.82.09). "
+    )
+    assert older.commands[1] == "ingle unload '/models/a/q 4.gguf'"
+    assert (before.code, before.severity) == ("engine-failed-before", "note")
+    assert "so the next load tries the engine again" in before.why
+    assert without_gpu.why.startswith("A step did not end within 20 seconds. The GPU, its driver")
 
 
 def _with_machine(situation: SystemState, **changes: object) -> SystemState:

@@ -19,6 +19,7 @@ from ingle.daemon.doctor.read_system_state import (
     read_system_state,
 )
 from ingle.daemon.doctor.system_state import DaemonState
+from ingle.daemon.engines.engine_failures import EngineFailures
 from ingle.daemon.settings.config import load_config
 from ingle.daemon.settings.paths import find_paths
 
@@ -44,6 +45,18 @@ def test_read_system_state_of_this_machine(ingle_home: Path) -> None:
     assert all(folder.writable and not folder.problem for folder in situation.folders)
     assert (ingle_home / "state/machine.json").exists()
     assert "settings" in diagnose(situation).fine
+
+
+def test_recorded_engine_failures_are_read_with_the_present_setting(ingle_home: Path) -> None:
+    config = load_config({"INGLE_HOME": str(ingle_home)})
+    EngineFailures(config.paths.engine_failures).add("cuda", "/m.gguf", "It hangs.", "m:1")
+    situation = read_system_state(config, DaemonState())
+    (failure,) = situation.engine_failures
+    assert failure.failed_at > 0
+    assert failure.setting == situation.engine_setting
+    assert [
+        finding.what for finding in diagnose(situation).findings if "failed" in finding.what
+    ] == ["ingle's own engine failed on m:1."]
 
 
 @posix

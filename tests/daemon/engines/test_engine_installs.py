@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 
 from ingle.backends.base.load_spec import LoadSpec
@@ -15,9 +16,13 @@ from ingle.backends.packages.engine_packages import EnginePackages
 from ingle.backends.packages.engine_store import EngineStore, InstalledPackages
 from ingle.backends.packages.errors import InstallCancelled, InstallFailed
 from ingle.backends.packages.package_source import ClientProgress, OnProgress, PackageSource
+from ingle.daemon.access.api_keys import KeyLimitation, KeyStore
+from ingle.daemon.access.permission import KeyNotAllowed
 from ingle.daemon.client.engine_types import InstallProgress
+from ingle.daemon.client.error_types import NativeError
 from ingle.daemon.engines.engine_installs import EngineInstalls
 from ingle.daemon.event_hub import EventHub
+from ingle.daemon.http.route_access import Scope
 
 if TYPE_CHECKING:
     from ..conftest import DaemonFactory, RunningDaemon
@@ -196,6 +201,22 @@ async def test_routes_list_install_and_remove(
     assert again.status_code == 404
 
 
+async def test_engine_is_not_removed_while_its_next_version_is_installed(
+    daemon: RunningDaemon, installer: SlowInstaller
+) -> None:
+    engines = daemon.services.engines
+    installer.go.set()
+    await engines.join("llama.cpp").result()
+    installer.go.clear()
+    job = engines.join("llama.cpp")
+    refused = await daemon.unix.delete(f"{ROUTE}/llama.cpp")
+    assert refused.status_code == 409
+    assert refused.json()["error"]["message"] == "llama.cpp is being installed."
+    installer.go.set()
+    await job.result()
+    assert (await daemon.unix.delete(f"{ROUTE}/llama.cpp")).status_code == 200
+
+
 async def test_failed_installation_is_an_error_event(
     daemon: RunningDaemon, installer: SlowInstaller
 ) -> None:
@@ -225,6 +246,26 @@ async def test_invalid_requests_are_refused(
     answer = await daemon.unix.request(method, f"{ROUTE}{path}", json=body)
     assert answer.status_code == status
     assert answer.json()["error"]["message"]
+
+
+@pytest.mark.parametrize("scope", [Scope.INFERENCE, Scope.READ])
+async def test_engines_are_changed_by_admins_only(
+    daemon: RunningDaemon, installer: SlowInstaller, scope: Scope
+) -> None:
+    limits = KeyLimitation(scopes=(scope,))
+    _, key = KeyStore(daemon.services.config.paths.keys).create(limitation=limits)
+    header = {"authorization": f"Bearer {key}"}
+    for path in ("/install", "/cancel", "/decline", "/check", "/llama.cpp"):
+        method = "DELETE" if path == "/llama.cpp" else "POST"
+        answer = await daemon.tcp.request(
+            method, ROUTE + path, json={"engine": "llama.cpp"}, headers=header
+        )
+        assert answer.status_code == 403, path
+        error = msgspec.json.decode(answer.content, type=NativeError).error
+        assert error.code == KeyNotAllowed.code
+        assert f"it is for '{scope}'" in error.message
+        assert error.hint == "`ingle key new --scope admin` creates one that may."
+    assert installer.names == []
 
 
 async def test_declined_offer_is_not_made_again(

@@ -9,9 +9,16 @@ import pytest
 
 from ingle.backends.hardware.machine import Gpu
 from ingle.backends.packages.engine_packages import all_engine_packages
+from ingle.daemon.doctor.diagnose import diagnose
 from ingle.daemon.doctor.system_state import SystemState
-from ingle.daemon.engines.engine_offer import choose_offer, describe_gpus, why_useless
+from ingle.daemon.engines.engine_offer import (
+    choose_offer,
+    describe_gpus,
+    why_limited,
+    why_useless,
+)
 
+SAME_MEMORY = "Prompts are processed faster with it, but answers are not: the memory is the same."
 FETCH = "Fetch the engine for it (2.7 GB)?"
 VULKAN = "Build llama.cpp for GPUs with Vulkan (77 MB to download, then some minutes of compiling)?"
 RECORDED = {
@@ -46,6 +53,7 @@ LAPTOP = nvidia("NVIDIA GeForce RTX 4090 Laptop GPU", (8, 9), 16)
 INTEGRATED = Gpu(name="AMD Radeon 610M", vendor="amd", unified=True, memory_total=1 << 30)
 RADEON = Gpu(name="AMD Radeon RX 7900 XTX (RADV NAVI31)", vendor="amd", memory_total=24 << 30)
 ARC = Gpu(name="Intel Arc B580 Graphics", vendor="intel", memory_total=12 << 30)
+MAC = Gpu(name="Apple M2", vendor="apple", unified=True, memory_total=16 << 30)
 TURING = nvidia("NVIDIA GeForce RTX 2080 Ti", (7, 5), 11)
 OLD_DRIVER = nvidia("NVIDIA GeForce RTX 4070", (8, 9), 12, cuda="12.8")
 
@@ -107,6 +115,28 @@ def test_nothing_is_offered_beside_the_best() -> None:
 )
 def test_reason_against_the_own_engine(gpu: Gpu, reason: str) -> None:
     assert reason in why_useless(all_engine_packages()["cuda"], [gpu])
+
+
+@pytest.mark.parametrize(
+    ("gpus", "useless", "limited"),
+    [
+        ([], "There is no GPU.", ""),
+        ([MAC], "`llama.cpp` already uses a Mac's GPU, with Metal.", ""),
+        ([INTEGRATED], "", SAME_MEMORY),
+        ([INTEGRATED, RADEON], "", ""),
+        ([TURING], "", ""),
+    ],
+)
+def test_use_of_vulkan(gpus: list[Gpu], useless: str, limited: str) -> None:
+    packages = all_engine_packages()["llama.cpp-vulkan"]
+    assert why_useless(packages, gpus) == useless
+    assert why_limited(packages, gpus) == limited
+
+
+def test_doctor_says_the_same_of_an_integrated_gpu(machines: dict[str, bytes]) -> None:
+    state = msgspec.toml.decode(machines["amd-igpu"], type=SystemState)
+    findings = diagnose(state).findings
+    assert [each.why for each in findings if each.code == "llama-cpu-only"] == [SAME_MEMORY]
 
 
 @pytest.mark.parametrize(

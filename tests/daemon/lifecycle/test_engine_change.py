@@ -113,6 +113,16 @@ async def test_failure_is_remembered_until_the_setting_changes(
     assert engines(harness)[3:] == ["cuda"]
 
 
+async def test_failure_is_recorded_with_the_name_and_the_time(
+    harness: ManagerHarness, failures: EngineFailures
+) -> None:
+    harness.plans["a"].start_errors = [EngineFault("The kernels are wrong.")]
+    await answer(harness)
+    (failure,) = failures.all()
+    assert failure.name == harness.loaded()[0].name
+    assert failure.failed_at > 0
+
+
 async def test_unload_forgets_the_failure(harness: ManagerHarness) -> None:
     harness.plans["a"].start_errors = [EngineFault("The kernels are wrong.")]
     await answer(harness)

@@ -7,11 +7,16 @@ from collections.abc import Callable
 from pathlib import Path
 
 import gguf
+import msgspec
 import numpy as np
 import pytest
 
+from ingle.backends.packages.engine_packages import all_engine_packages
 from ingle.backends.registry.cuda_availability import CudaAvailability
 from ingle.backends.selection.engine_facts import EngineFacts
+from ingle.daemon.client.engine_types import EngineOffer
+from ingle.daemon.doctor.system_state import SystemState
+from ingle.daemon.engines.engine_offer import choose_offer
 from ingle.daemon.load_planning.fit_forecast import FitForecaster, ModelFit, rough_fit
 from ingle.daemon.load_planning.load_planner import ModelLoadPlanner
 from ingle.daemon.settings.config import Config
@@ -21,6 +26,7 @@ from ingle.models.fit.memory_needs import MemoryNeeds
 from ingle.models.fit.model_shape import ShapeNumbers, shape_of
 from ingle.models.gguf.gguf_header import read_header
 from ingle.models.metadata.manifest import describe_file
+from ingle.models.metadata.stored_model import StoredModel
 
 GB = 10**9
 WITHOUT_GPU = EngineFacts(own=CudaAvailability())
@@ -31,20 +37,32 @@ GPU = EngineFacts(
 )
 
 
+WITHOUT_ENGINE = EngineFacts(
+    own=CudaAvailability(gpu_memory=24 * GB, capability=(8, 9)),
+    gpu_name="NVIDIA GeForce RTX 4090",
+)
+MakeForecaster = Callable[..., FitForecaster]
+
+
 @pytest.fixture
-def forecaster(ingle_home: Path) -> Callable[[EngineFacts], FitForecaster]:
+def forecaster(ingle_home: Path) -> MakeForecaster:
     config = Config(paths=find_paths({"INGLE_HOME": str(ingle_home)}))
 
-    def make(facts: EngineFacts) -> FitForecaster:
-        def resolve(name: str) -> None:
+    def make(facts: EngineFacts, offer: EngineOffer | None = None) -> FitForecaster:
+        def resolve(name: str) -> StoredModel:
             raise AssertionError(name)
 
-        return FitForecaster(ModelLoadPlanner(config, resolve, lambda: facts))  # pyright: ignore[reportArgumentType]
+        return FitForecaster(
+            ModelLoadPlanner(config, resolve, lambda: facts, find_offer=lambda: offer)
+        )
 
     return make
 
 
-MakeForecaster = Callable[[EngineFacts], FitForecaster]
+def offer_for(machine: bytes, *tools: str) -> EngineOffer | None:
+    """What a recorded machine is offered if it has no engine yet."""
+    gpus = msgspec.toml.decode(machine, type=SystemState).machine.gpus
+    return choose_offer(gpus, tools, (), has_index=False)
 
 
 RECORDED = [entry for entry in Catalog.load().entries if entry.shape is not None]
@@ -63,6 +81,83 @@ def test_catalog_entries_with_a_shape_get_an_exact_forecast(
     assert (gpu.device, gpu.state, gpu.free_bytes) == ("cuda", "fits", 11 * GB)
     none = forecaster(WITHOUT_GPU).of_entry(entry, MemoryNeeds(GB // 100))
     assert (none.state, none.context) == ("no", 0)
+
+
+def test_offered_engine_counts_as_installed(
+    machines: dict[str, bytes], forecaster: MakeForecaster
+) -> None:
+    """On an RTX 4090 without an engine, catalog models are those that would run on it."""
+    offer, available = offer_for(machines["rtx-4090-game"]), MemoryNeeds(64 * GB, 23 * GB)
+    offered, now = forecaster(WITHOUT_ENGINE, offer), forecaster(WITHOUT_ENGINE)
+    on_gpu: list[str] = []
+    for entry in RECORDED:
+        assert now.of_entry(entry, available).device == "cpu"
+        fit = offered.of_entry(entry, available)
+        if fit.device == "cuda":
+            on_gpu.append(entry.full_name)
+            assert (fit.state, fit.free_bytes, fit.needs_engine) == ("fits", 23 * GB, "cuda")
+            assert fit.reason.startswith(
+                "With ingle's own engine (`ingle engine install cuda`): all "
+            )
+        else:
+            assert fit == now.of_entry(entry, available)
+    assert {"smollm2:135m", "qwen2.5-coder:1.5b"} <= set(on_gpu)
+    installed = forecaster(WITHOUT_ENGINE.after_installing(all_engine_packages()["cuda"]), None)
+    assert installed.of_entry(Catalog.load().default, available).needs_engine == ""
+
+
+def test_offered_build_of_llama_cpp_runs_a_part(
+    machines: dict[str, bytes], forecaster: MakeForecaster
+) -> None:
+    offer = offer_for(machines["gtx-1080"], "glslc")
+    facts = EngineFacts(own=CudaAvailability(), gpu_name="NVIDIA GeForce GTX 1080")
+    large = max(RECORDED, key=lambda entry: entry.size)
+    fit = forecaster(facts, offer).of_entry(large, MemoryNeeds(32 * GB, large.size * 3 // 4))
+    assert (fit.device, fit.state, fit.needs_engine) == ("cuda", "spills", "llama.cpp-vulkan")
+    assert "`ingle engine install llama.cpp-vulkan`" in fit.reason
+
+
+@pytest.mark.parametrize(
+    ("name", "facts", "device", "state", "engine"),
+    [
+        ("qwen3:14b", WITHOUT_ENGINE, "cuda", "fits", "cuda"),
+        ("qwen3:32b", WITHOUT_ENGINE, "cpu", "fits", ""),  # too large for the GPU alone
+        ("gpt-oss:20b", WITHOUT_ENGINE, "cpu", "fits", ""),  # which has experts
+        ("qwen3:14b", GPU, "cuda", "fits", ""),
+        ("qwen3:32b", GPU, "cuda", "spills", ""),
+    ],
+)
+def test_models_of_unknown_shape_count_with_usable_engines(
+    name: str,
+    facts: EngineFacts,
+    device: str,
+    state: str,
+    engine: str,
+    machines: dict[str, bytes],
+    forecaster: MakeForecaster,
+) -> None:
+    entry = next(entry for entry in Catalog.load().entries if entry.full_name == name)
+    assert entry.shape is None
+    available = MemoryNeeds(64 * GB, 16 * GB)
+    fit = forecaster(facts, offer_for(machines["rtx-4090-game"])).of_entry(entry, available)
+    assert (fit.device, fit.state, fit.needs_engine, fit.reason) == (device, state, engine, "")
+    if engine:
+        assert forecaster(facts).of_entry(entry, available).device == "cpu"
+
+
+def test_offer_is_looked_for_again_if_engines_change(ingle_home: Path) -> None:
+    config = Config(paths=find_paths({"INGLE_HOME": str(ingle_home)}))
+    offers = [EngineOffer(name="cuda", question="?", download_bytes=1), None]
+
+    def resolve(name: str) -> StoredModel:
+        raise AssertionError(name)
+
+    planner = ModelLoadPlanner(
+        config, resolve, lambda: WITHOUT_ENGINE, find_offer=lambda: offers.pop(0)
+    )
+    assert planner.offered is planner.offered is not None
+    planner.forget_facts()
+    assert planner.offered is None
 
 
 @pytest.mark.model

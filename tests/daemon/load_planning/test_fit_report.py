@@ -7,12 +7,20 @@ from typing import Any
 
 import pytest
 
+from ingle.backends.hardware.machine import Gpu
+from ingle.backends.packages.engine_packages import EnginePackages
+from ingle.backends.registry.cuda_availability import CudaAvailability
+from ingle.backends.selection.engine_facts import EngineFacts
+from ingle.daemon.engines import engine_list
 from ingle.models.catalog import Catalog
 from ingle.models.download.model_download import WantedModel
 from ingle.models.download.remote_model import RemoteModel
+from ingle.models.fit.memory_needs import MemoryNeeds
 from ingle.models.gguf.gguf_header import read_header
 
-from ..conftest import RunningDaemon
+from ..conftest import DaemonFactory, RunningDaemon
+
+GB = 10**9
 
 
 async def report(daemon: RunningDaemon, status: int = 200, **query: Any) -> dict[str, Any]:
@@ -60,6 +68,48 @@ async def test_fit_of_a_catalog_model_without_a_shape_reads_the_remote_header(
     assert [wanted.name for wanted in requested] == [entry.full_name]
     assert (found["size"], found["licence"]) == (entry.size, entry.licence)
     assert (found["installed"], found["fetched"]) == (False, 7)
+
+
+async def test_offered_engine_counts_until_it_is_declined(
+    run_daemon: DaemonFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gpu = Gpu(
+        name="NVIDIA GeForce RTX 4090",
+        vendor="nvidia",
+        cuda="13.0",
+        memory_total=24 * GB,
+        compute_capability=(8, 9),
+    )
+    own = CudaAvailability(gpu_memory=24 * GB, capability=(8, 9))
+    name = "qwen2.5-coder:1.5b"
+
+    def gpus(_cpu: object) -> list[Gpu]:
+        return [gpu]
+
+    def nothing_beside(_packages: EnginePackages) -> bool:
+        return False
+
+    monkeypatch.setattr(engine_list, "read_gpus", gpus)
+    monkeypatch.setattr(engine_list, "_is_beside_ingle", nothing_beside)
+    async with run_daemon(prepares_files=True) as daemon:
+        planner, manager = daemon.services.planner, daemon.services.manager
+        monkeypatch.setattr(planner, "facts", EngineFacts(own=own, gpu_name=gpu.name))
+        monkeypatch.setattr(manager, "available", lambda: MemoryNeeds(64 * GB, 23 * GB))
+
+        async def forecast() -> tuple[str, str]:
+            listed = (await daemon.unix.get("/ingle/v1/models")).json()["models"]
+            fit = next(entry["fit"] for entry in listed if entry["name"] == name)
+            return fit["device"], fit["needs_engine"]
+
+        found = await report(daemon, model=name)
+        assert found["reason"].startswith("llama.cpp on the CPU, since ")
+        assert found["with_engine"].startswith(
+            "With ingle's own engine (`ingle engine install cuda`): all 28 layers on the NVIDIA "
+        )
+        assert await forecast() == ("cuda", "cuda")
+        await daemon.unix.post("/ingle/v1/engines/decline", json={"engine": "cuda"})
+        assert await forecast() == ("cpu", "")
+        assert (await report(daemon, model=name))["with_engine"] == ""
 
 
 async def test_offline_fit_of_a_remote_model_is_refused(daemon: RunningDaemon) -> None:

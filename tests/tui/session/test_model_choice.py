@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from ingle.daemon.client.model_types import ModelEntry, ModelFit
@@ -74,6 +75,14 @@ def test_offered_downloads_fit_and_differ() -> None:
     assert [offer.model for offer in offered_models([CODER, SMALL, HUGE])] == [CODER, SMALL]
     assert [offer.model for offer in offered_models([SMALL])] == [SMALL]
     assert offered_models([HUGE, DEFAULT]) == []
+
+
+def test_models_for_the_gpu_are_offered_before_larger_ones_for_the_processor() -> None:
+    """Whether its engine is installed or offered."""
+    fit = ModelFit(device="cuda", state="fits", needs_engine="cuda")
+    middle, small = (msgspec.structs.replace(each, fit=fit) for each in (MIDDLE, SMALL))
+    offers = offered_models([small, HUGE, middle, LARGE, CODER])
+    assert [offer.model for offer in offers] == [middle, small]
 
 
 @pytest.mark.parametrize(

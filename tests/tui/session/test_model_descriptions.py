@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from ingle.daemon.client.model_types import ModelEntry, ModelFit
@@ -61,6 +62,8 @@ def test_fit_is_described(device: Any, state: Any, words: str, sentence: str) ->
     assert fit_words(fit) == words
     assert sentence in fit_sentence(fit)
     assert "of 8.0 GB" not in fit_sentence(fit, loaded=True)
+    with_engine = fit_sentence(msgspec.structs.replace(fit, needs_engine="cuda"))
+    assert ("VRAM with the engine cuda: takes" in with_engine) == ("in VRAM" in words)
     assert fit_words(None) == fit_sentence(None) == ""
 
 

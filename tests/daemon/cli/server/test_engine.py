@@ -35,12 +35,17 @@ def test_list_fits_80_columns_and_names_the_offer(daemon: Any, capsys: Capture) 
     missing = {"state": "missing", "version": "", "bytes": 0, "download_bytes": 2_700_000_000}
     why = "NVIDIA's driver 560.94 is too old: it needs 580 or newer. `ingle doctor` says how."
     vulkan = CUDA | {"name": "llama.cpp-vulkan", "title": "llama.cpp for GPUs with Vulkan"}
-    daemon.engines = [CUDA | missing, vulkan | missing | {"useless": why}]
+    slow = "Prompts are processed faster with it, but answers are not: the memory is the same."
+    other = vulkan | missing | {"name": "llama.cpp-other", "limited": slow}
+    daemon.engines = [CUDA | missing, vulkan | missing | {"useless": why}, other]
     daemon.engine_offer = OFFER
     assert main(["engine", "list"]) == 0
     out = capsys.readouterr().out
     assert "2.7 GB to fetch" in out
     assert "`ingle engine install cuda`" in out
+    useless, limited = out.partition("Not for this machine:")[2].split("On this machine:")
+    assert useless.split() == f"llama.cpp-vulkan: {why}".split()
+    assert " ".join(limited.split()).startswith(f"llama.cpp-other: {slow}")
     assert max(map(len, out.splitlines())) <= 80
 
 
@@ -52,6 +57,21 @@ def test_install_shows_progress_and_the_size(daemon: Any, capsys: Capture) -> No
     assert "ingle's own engine 2.13.0 is installed (4.8 GB)." in err
     body = {"engine": "cuda", "source": None}
     assert daemon.requests_to("POST", "/ingle/v1/engines/install") == [body]
+
+
+@pytest.mark.parametrize(
+    ("note", "said"),
+    [
+        ({"useless": "There is no GPU."}, "changes nothing on this machine. There is no GPU."),
+        ({"limited": "Answers are not faster."}, "(4.8 GB).\nAnswers are not faster."),
+    ],
+)
+def test_install_says_what_it_does_not_improve(
+    daemon: Any, capsys: Capture, note: dict[str, str], said: str
+) -> None:
+    daemon.installation = [("done", CUDA | note)]
+    assert main(["engine", "install", "cuda"]) == 0
+    assert said in capsys.readouterr().err
 
 
 def test_failed_installation_is_an_error_with_a_hint(daemon: Any, capsys: Capture) -> None:
