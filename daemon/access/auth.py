@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import Response
@@ -28,7 +28,7 @@ from ..transport.peer import PeerConnection, own_uid
 from ..transport.sockets import WILDCARDS
 from .api_keys import PREFIX as KEY_PREFIX
 from .api_keys import KeyRecord, KeyRing, KeyStore, RequestRate
-from .permission import OWNER, Permission, use_permission
+from .permission import ADMISSION, OWNER, Permission, use_permission
 from .rate_limit import KeyLimits
 
 # Every browser sends Sec-Fetch-Site, and no page can omit it. Sec-Fetch-Mode alone is no sign of
@@ -73,9 +73,10 @@ class RequestGate:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Reject the request, answer a preflight, or call the application."""
-        if scope["type"] != "http":
-            raise RuntimeError(f"The daemon does not support {scope['type']}.")
         headers = Headers(scope=scope)
+        if scope["type"] == "websocket":
+            await self._admit_socket(scope, headers, receive, send)
+            return
         with ExitStack() as counted:
             try:
                 origin, key = self._admit(scope, headers)
@@ -97,6 +98,30 @@ class RequestGate:
                 await _preflight(headers, origin)(scope, receive, send)
             else:
                 await self._app(scope, receive, _with_cors_headers(origin, send))
+
+    async def _admit_socket(
+        self, scope: Scope, headers: Headers, receive: Receive, send: Send
+    ) -> None:
+        """Admit a WebSocket, whose every request is admitted and counted again."""
+        scope["method"] = "GET"
+
+        @contextmanager
+        def admitted() -> Generator[None]:
+            _, key = self._admit(scope, headers)
+            with ExitStack() as counted:
+                counted.enter_context(use_permission(key.permission() if key else OWNER))
+                if key is not None:
+                    counted.enter_context(self._limits.request(key))
+                yield
+
+        try:
+            self._admit(scope, headers)
+        except RequestError as error:
+            error_format = self._routes.error_format("GET", scope["path"])
+            await error_response(describe(error), error_format)(scope, receive, send)
+            return
+        scope["state"][ADMISSION] = admitted
+        await self._app(scope, receive, send)
 
     def _admit(self, scope: Scope, headers: Headers) -> tuple[str | None, KeyRecord | None]:
         """Return the allowed origin of a browser's request, and the key that was sent.

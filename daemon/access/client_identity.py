@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from starlette.requests import Request
+from starlette.requests import HTTPConnection
 
 from ..http.http_protocol import CONNECTION
 from ..transport.peer import PeerConnection
@@ -10,7 +10,7 @@ from ..transport.peer import PeerConnection
 _LONGEST = 200
 
 
-def identify_client(request: Request, *names: object) -> str:
+def identify_client(request: HTTPConnection, *names: object) -> str:
     """Return a name for the client: its process id if known, else the first text in `names`.
 
     `names` are fields of the body; without any it is the User-Agent header. Permissions do not

@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Collection, Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Generator, MutableMapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
+from typing import Any
 
 import msgspec
 
 from ..errors import Forbidden
 from ..http.route_access import Scope
+
+ADMISSION = "admission"
+"""The key in the state of a WebSocket's ASGI scope, see `admitted_request`."""
+
+
+def admitted_request(scope: MutableMapping[str, Any]) -> AbstractContextManager[None]:
+    """Return the context of one request over a WebSocket: its permission, and its place in limits.
+
+    Entering it raises `RequestError` if the client may not send it (any more).
+    """
+    return scope["state"][ADMISSION]()
 
 
 class KeyNotAllowed(Forbidden):

@@ -57,9 +57,12 @@ class GuardedProtocol(HttpToolsProtocol):
         _loop: asyncio.AbstractEventLoop | None = None,
         *,
         max_connections: int = MAX_CONNECTIONS,
+        web_sockets: frozenset[str] = frozenset(),
     ) -> None:
+        """`web_sockets` are the paths that accept a WebSocket."""
         super().__init__(config, server_state, app_state, _loop)
         self._max_connections = max_connections
+        self._web_sockets = web_sockets
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._header_bytes = 0
         self._active: RequestResponseCycle | None = None
@@ -94,7 +97,9 @@ class GuardedProtocol(HttpToolsProtocol):
         mine, me = self.connection, own_uid()
         if mine is None or mine.kind == "unix":
             return True
-        others = [one.connection for one in self.connections if isinstance(one, GuardedProtocol)]
+        others: list[PeerConnection | None] = [
+            getattr(one, "connection", None) for one in self.connections
+        ]
         tcp = [one for one in others if one is not None and one.kind == "tcp"]
         strangers = sum(one.uid != me for one in tcp)
         if mine.uid != me and strangers > self._max_connections // STRANGERS_PART:
@@ -127,6 +132,8 @@ class GuardedProtocol(HttpToolsProtocol):
         """Parse the data; data between two requests must start a request in time."""
         in_headers = self._header_open
         super().data_received(data)
+        if self.transport.get_protocol() is not self:
+            return  # it is a WebSocket now
         if in_headers and self._header_open:
             # The parser buffers a line without an end, and reports it only when it is complete.
             self._header_received += len(data)
@@ -204,6 +211,17 @@ class GuardedProtocol(HttpToolsProtocol):
                 message="This is not a request of HTTP/1.1.",
                 hint="Perhaps the client speaks HTTPS or HTTP/2, or two of its headers disagree.",
             )
+
+    def _should_upgrade_to_ws(self) -> bool:
+        """Return whether the path accepts a WebSocket; any other is answered in HTTP/1.1."""
+        return self.url.partition(b"?")[0].decode("latin-1") in self._web_sockets
+
+    def handle_websocket_upgrade(self) -> None:
+        """Hand the connection over to the WebSocket protocol."""
+        from .web_socket import GuardedWebSocket
+
+        self.ws_protocol_class = GuardedWebSocket
+        super().handle_websocket_upgrade()
 
     def _unsupported_upgrade_warning(self) -> None:
         """Log nothing: a request to upgrade may be answered in HTTP/1.1."""

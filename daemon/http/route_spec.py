@@ -77,7 +77,7 @@ class RouteSpec:
     returns a `Response` or a value to encode as JSON. The annotations of `body` and of the value
     are `request` and `response`, which only other handlers set. `errors` are statuses in addition
     to those of all routes. `routes_of` sets `endpoint` and `summary`, the first paragraph of the
-    handler's docstring.
+    handler's docstring; of a WebSocket, `socket_endpoint`.
     """
 
     method: Literal["GET", "HEAD", "POST", "DELETE"]
@@ -88,6 +88,9 @@ class RouteSpec:
     request: Any = None
     request_media: str = "application/json"
     body_optional: bool = False
+    web_socket: bool = False
+    """Whether it is the handshake of a WebSocket, which the handler gets as `socket`."""
+
     upload: bool = False
     """Whether the body is written to a file as it arrives; `max_upload_bytes` limits it."""
 
@@ -101,6 +104,7 @@ class RouteSpec:
     parameters: tuple[Parameter, ...] = ()
     errors: tuple[int, ...] = ()
     endpoint: Endpoint = _unbound
+    socket_endpoint: Callable[..., Awaitable[object]] | None = None
     summary: str = ""
 
     def __call__(self, handler: Handler) -> Handler:
@@ -126,6 +130,8 @@ def _bound(
 ) -> RouteSpec:
     """The route with the endpoint that calls `method`, and the types of the handler's signature."""
     hints = _hints(handler)
+    if spec.web_socket:
+        return replace(spec, socket_endpoint=method, summary=_summary(handler))
     body_type, answer_type = hints.get("body"), hints["return"]
     has_response = isinstance(answer_type, type) and issubclass(answer_type, Response)
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta
-from starlette.requests import Request
+from starlette.requests import HTTPConnection
 
 from ingle.backends.base.requests import Priority
 
@@ -90,7 +90,9 @@ class RequestOrigin(msgspec.Struct, frozen=True, kw_only=True):
         }
 
 
-def origin_of(request: Request, options: IngleOptions | None, *names: object) -> RequestOrigin:
+def origin_of(
+    request: HTTPConnection, options: IngleOptions | None, *names: object
+) -> RequestOrigin:
     """The origin of a request; `names` are its protocol's fields for it, see `identify_client`."""
     named = options.client if options is not None else None
     return RequestOrigin(

@@ -9,7 +9,7 @@ from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Match, Route
+from starlette.routing import BaseRoute, Match, Route, WebSocketRoute
 from starlette.types import Scope
 
 from ingle.backends.base.errors import BackendError
@@ -64,7 +64,9 @@ class LoggedRoute(Route):
         return match, child
 
 
-def _route(spec: RouteSpec) -> Route:
+def _route(spec: RouteSpec) -> BaseRoute:
+    if spec.socket_endpoint is not None:
+        return WebSocketRoute(spec.path, spec.socket_endpoint)
     route = LoggedRoute(spec.path, spec.endpoint, methods=[spec.method])
     if spec.stream is not None and route.methods is not None:
         # Starlette adds HEAD to every GET; a HEAD of a stream would never end.

@@ -16,6 +16,7 @@ from importlib import import_module
 from pathlib import Path
 
 import uvicorn
+from starlette.routing import WebSocketRoute
 
 from ..http.http_protocol import MAX_CONNECTIONS, GuardedProtocol
 from ..retention.retention_keeper import RetentionKeeper
@@ -51,11 +52,13 @@ class Server(uvicorn.Server):
         config: uvicorn.Config,
         *,
         max_connections: int = MAX_CONNECTIONS,
+        web_sockets: frozenset[str] = frozenset(),
         certificate: Certificate | None = None,
     ) -> None:
         """With a `certificate`, TCP connections use TLS, except over loopback."""
         super().__init__(config)
         self._max_connections = max_connections
+        self._web_sockets = web_sockets
         self._certificate = certificate
         self._doors: list[asyncio.Task[None]] = []
         self.exit_requested = asyncio.Event()
@@ -90,7 +93,11 @@ class Server(uvicorn.Server):
 
     def _protocol(self) -> GuardedProtocol:
         return GuardedProtocol(
-            self.config, self.server_state, {}, max_connections=self._max_connections
+            self.config,
+            self.server_state,
+            {},
+            max_connections=self._max_connections,
+            web_sockets=self._web_sockets,
         )
 
     async def main_loop(self) -> None:
@@ -184,12 +191,17 @@ async def _serve(
 
 
 def make_server(services: Services) -> Server:
-    """Return uvicorn with our protocol, and without lifespan, WebSockets and proxy headers."""
+    """Return uvicorn with our protocol, and without lifespan and proxy headers."""
+    app = create_app(services)
     return Server(
         uvicorn.Config(
-            create_app(services),
+            app,
             http=GuardedProtocol,
-            ws="none",
+            ws="none",  # `GuardedProtocol` imports its own with the first WebSocket
+            ws_max_size=services.config.max_body_bytes,
+            ws_ping_interval=60.0,
+            ws_ping_timeout=60.0,
+            ws_per_message_deflate=False,
             lifespan="off",
             proxy_headers=False,
             server_header=False,
@@ -200,6 +212,9 @@ def make_server(services: Services) -> Server:
             headers=list(PROTECTION),
         ),
         max_connections=services.config.max_connections,
+        web_sockets=frozenset(
+            route.path for route in app.routes if isinstance(route, WebSocketRoute)
+        ),
         certificate=_certificate(services.config),
     )
 

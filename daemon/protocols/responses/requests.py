@@ -24,8 +24,8 @@ from ..ingle_options import RequestOrigin, routing_preference_of
 from ..job import Job
 from ..request_options import ANY_OBJECT, merge_sampling, template_effort
 from .item_reader import chat_messages, read_item, reference_of
-from .items import Item, ItemIds
-from .tools import ToolTable, read_tools, tool_choice
+from .items import CompactionItem, FunctionCallItem, FunctionCallOutput, Item, ItemIds
+from .tools import ToolTable, echoed_tools, read_tools, tool_choice
 from .types import (
     ENCRYPTED_REASONING,
     LOGPROBS,
@@ -145,6 +145,8 @@ class ResponseDraft:
             max_tool_calls=body.max_tool_calls,
             model=self.job.model,
             parallel_tool_calls=request.parallel_tool_calls,
+            frequency_penalty=sampling.frequency_penalty,
+            presence_penalty=sampling.presence_penalty,
             previous_response_id=body.previous_response_id,
             prompt_cache_key=body.prompt_cache_key,
             reasoning=ReasoningConfig.of(body.reasoning),
@@ -154,7 +156,7 @@ class ResponseDraft:
             temperature=sampling.temperature,
             text=TextConfig(_format_of(body.text) or PLAIN_TEXT, verbosity or "medium"),
             tool_choice=body.tool_choice or "auto",
-            tools=body.tools or [],
+            tools=echoed_tools(body.tools),
             top_logprobs=body.top_logprobs or 0,
             top_p=sampling.top_p,
             truncation=body.truncation or "disabled",
@@ -180,6 +182,7 @@ async def draft_response(
     choice = tool_choice(body.tool_choice, table)
     own = await _own_items(body, ids, state)
     history = [*await _earlier_items(body, ids, state), *own]
+    _check_outputs(own, history)
     fitting = Truncation()
     job = Job(
         model=body.model,
@@ -240,6 +243,23 @@ async def _earlier_items(
         await asyncio.sleep(0)
         items += _read(raws[start : start + ITEMS_A_TURN], "previous_response_id", ids)
     return items
+
+
+def _check_outputs(own: list[Item], history: list[Item]) -> None:
+    """Raise `InvalidBody` for the output of a function that was not called.
+
+    A compaction leaves calls out.
+    """
+    if any(isinstance(item, CompactionItem) for item in history):
+        return
+    called = {item.call_id for item in history if isinstance(item, FunctionCallItem)}
+    for item in own:
+        if isinstance(item, FunctionCallOutput) and item.call_id not in (msgspec.UNSET, *called):
+            raise InvalidBody(
+                f"No tool call found for function call output with call_id {item.call_id!r}.",
+                hint="Send the call before its output, or its response as 'previous_response_id'.",
+                param="input",
+            )
 
 
 def _read(raws: list[msgspec.Raw], place: str, ids: ItemIds) -> list[Item]:

@@ -63,16 +63,25 @@ CONTEXT_EXCEEDED = "context_length_exceeded"
 _NAMES = {event: event_name(event) for event in STREAM_EVENTS}
 
 
+def _sse_frame(data: bytes, event: str) -> bytes:
+    return encode_event(data, event=event)
+
+
 class ResponseAnswer:
     """Builds one response; `frames` holds the encoded events that were not sent yet.
 
-    `ended` is called once, with the response in its final state.
+    `ended` is called once, with the response in its final state; `frame` returns the bytes of an
+    event from its JSON and its name.
     """
 
     def __init__(
-        self, draft: ResponseDraft, ended: Callable[[Response], None] = lambda response: None
+        self,
+        draft: ResponseDraft,
+        ended: Callable[[Response], None] = lambda response: None,
+        frame: Callable[[bytes, str], bytes] = _sse_frame,
     ) -> None:
         self.frames: list[bytes] = []
+        self._frame = frame
         self._draft = draft
         self._ended = ended
         self._response = draft.response()
@@ -86,6 +95,11 @@ class ResponseAnswer:
         self._is_begun = False
         self.is_over = False
         """Whether the response is in its final state."""
+
+    @property
+    def is_begun(self) -> bool:
+        """Whether the first event was emitted."""
+        return self._is_created
 
     def response(self) -> Response:
         """The response as it is now."""
@@ -107,6 +121,8 @@ class ResponseAnswer:
             model=model.name,
             temperature=sampling.temperature,
             top_p=sampling.top_p,
+            frequency_penalty=sampling.frequency_penalty,
+            presence_penalty=sampling.presence_penalty,
         )
         return self
 
@@ -252,9 +268,7 @@ class ResponseAnswer:
     def _emit(self, event: Callable[..., StreamEvent], **fields: Any) -> None:
         numbered = event(sequence_number=self._number, **fields)
         self._number += 1
-        self.frames.append(
-            encode_event(self._encoder.encode(numbered), event=_NAMES[type(numbered)])
-        )
+        self.frames.append(self._frame(self._encoder.encode(numbered), _NAMES[type(numbered)]))
 
 
 def response_error(problem: Problem) -> ResponseError:

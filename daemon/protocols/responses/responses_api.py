@@ -12,6 +12,7 @@ import msgspec
 from msgspec import structs
 from starlette.requests import Request
 from starlette.responses import Response as HTTPResponse
+from starlette.websockets import WebSocket
 
 from ingle.backends.base.conversation import ChatMessage, Reasoning, ToolChoice
 
@@ -29,6 +30,7 @@ from .item_reader import seal
 from .items import CompactionItem, MessageItem, id_of
 from .requests import ResponseDraft, draft_response
 from .response_answer import ResponseAnswer
+from .response_socket import ResponseSocket
 from .response_state import (
     BackgroundRun,
     BackgroundRuns,
@@ -138,6 +140,11 @@ class ResponsesApi(JobApi):
         answer = ResponseAnswer(draft, partial(self._keep, draft))
         style = StreamStyle(on_error=answer.failure, loading=answer.loading)
         return self._runner.stream(draft.job, answer.use, style, partial(self._flush, draft))
+
+    @_route("GET", "/v1/responses", web_socket=True)
+    async def connect(self, socket: WebSocket) -> None:
+        """Answer conversations of items over a WebSocket, an event a message."""
+        await ResponseSocket(socket, self._runner, self._store, self._runs).serve()
 
     async def answer(self, body: bytes, origin: RequestOrigin) -> Response:
         """The whole answer to the body of a response, in a batch.

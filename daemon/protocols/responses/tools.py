@@ -107,12 +107,27 @@ def custom_arguments(text: str) -> str:
     return msgspec.json.encode({"input": text}).decode()
 
 
+_FUNCTION_FIELDS = {"description": None, "parameters": None, "strict": False}
+
+
 def read_tools(raws: list[msgspec.Raw] | None) -> ToolTable:
     """The tools of a request, those of unsupported types left out; raises `InvalidBody`."""
     table = ToolTable()
     for index, raw in enumerate(raws or ()):
         _add(table, bytes(raw), f"tools[{index}]", None)
     return table
+
+
+def echoed_tools(raws: list[msgspec.Raw] | None) -> list[msgspec.Raw]:
+    """The tools as a response repeats them: functions with all their fields."""
+    return [_echoed(raw) for raw in raws or ()]
+
+
+def _echoed(raw: msgspec.Raw) -> msgspec.Raw:
+    fields = msgspec.json.decode(bytes(raw), type=dict[str, Any])
+    if fields.get("type") != "function":
+        return raw
+    return msgspec.Raw(msgspec.json.encode(_FUNCTION_FIELDS | fields))
 
 
 def _add(table: ToolTable, raw: bytes, place: str, namespace: str | None) -> None:

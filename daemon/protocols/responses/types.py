@@ -180,7 +180,7 @@ class IngleDetails(msgspec.Struct, frozen=True):
 
 
 class Response(msgspec.Struct, frozen=True, kw_only=True):
-    """One answer; `temperature` and `top_p` are those that were really used."""
+    """One answer; the sampling is what was really used."""
 
     id: str
     object: Literal["response"] = "response"
@@ -189,6 +189,7 @@ class Response(msgspec.Struct, frozen=True, kw_only=True):
     background: bool
     completed_at: int | None = None
     error: ResponseError | None = None
+    frequency_penalty: float
     incomplete_details: IncompleteDetails | None = None
     instructions: str | None
     max_output_tokens: int | None
@@ -196,6 +197,7 @@ class Response(msgspec.Struct, frozen=True, kw_only=True):
     model: str
     output: list[OutputItem] = []
     parallel_tool_calls: bool
+    presence_penalty: float
     previous_response_id: str | None
     prompt_cache_key: str | None
     reasoning: ReasoningConfig
