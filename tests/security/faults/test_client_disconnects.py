@@ -53,7 +53,7 @@ def test_disconnect_at_any_moment_frees_all_resources(make_daemon: MakeDaemon, c
     assert "Traceback" not in daemon.log.read_text()
 
 
-@pytest.mark.slow  # two hundred are in tests/security/test_socket_crowds.py
+@pytest.mark.slow  # two hundred are in tests/security/test_many_slow_clients.py
 def test_daemon_recovers_from_thousands_of_slow_clients(make_daemon: MakeDaemon) -> None:
     daemon = make_daemon({"reply": "Here."})
     before = daemon.descriptors()
