@@ -14,15 +14,17 @@ import sysconfig
 import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import httpx
 import llama_cpp
-import openai
 import psutil
 import pydantic
 import pytest
-from openai.types.chat import ChatCompletionMessageParam
+
+if TYPE_CHECKING:
+    import openai
+    from openai.types.chat import ChatCompletionMessageParam
 
 pytestmark = pytest.mark.model
 
@@ -109,6 +111,8 @@ def test_cli_run_answers(daemon: RunningDaemon) -> None:
 
 
 def test_openai_client_streams(daemon: RunningDaemon) -> None:
+    import openai
+
     with openai.OpenAI(base_url=daemon.base_url, api_key="none") as client:
         stream = client.chat.completions.create(
             model="smollm2",
@@ -154,6 +158,7 @@ def test_greedy_text_equals_llama_cpp_python(
 @pytest.mark.slow
 async def test_eight_clients_stream_concurrently(daemon: RunningDaemon) -> None:
     """Every stream starts before the first one ends: they share the batch."""
+    import openai
 
     async def ask(client: openai.AsyncOpenAI, topic: str) -> tuple[float, float, int]:
         stream = await client.completions.create(
@@ -197,6 +202,7 @@ RECIPE: list[ChatCompletionMessageParam] = [
 @pytest.mark.slow
 async def test_openai_client_parses_structured_outputs(daemon: RunningDaemon) -> None:
     """Whole and streamed, several at once, greedy and sampled."""
+    import openai
 
     async def whole(client: openai.AsyncOpenAI, temperature: float) -> None:
         answer = await client.chat.completions.parse(
