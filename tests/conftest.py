@@ -39,7 +39,7 @@ from ingle.models.store.model_store import ModelStore
 
 # Read before any fixture empties the environment.
 _MODELS = os.environ.get("INGLE_TEST_MODELS")
-_LONGEST = ("test_batch_sampler.py", "test_kernel_backend.py", "test_first_light.py")
+_LONGEST = ("test_batch_sampler.py", "test_kernel_backend.py", "test_end_to_end.py")
 _IN_CI = bool(os.environ.get("CI"))
 
 Unavailable = Callable[[str], None]

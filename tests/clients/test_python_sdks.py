@@ -7,22 +7,22 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-import anthropic
-import ollama
-import openai
 import pytest
-from anthropic.types import MessageParam, ToolParam
-from langchain_core.messages import AIMessageChunk, HumanMessage, ToolMessage
-from langchain_openai import ChatOpenAI, OpenAIEmbeddings
-from openai.types.chat import ChatCompletionMessageParam, ChatCompletionToolParam
-from openai.types.responses import FunctionToolParam
 from pydantic import BaseModel, SecretStr
-from pydantic_ai import Agent
-from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
-from pydantic_ai.providers.openai import OpenAIProvider
 
 if TYPE_CHECKING:
+    import anthropic
+    import openai
+    from anthropic.types import MessageParam, ToolParam
+    from langchain_core.messages import AIMessageChunk
+    from langchain_openai import ChatOpenAI
+    from openai.types.chat import ChatCompletionMessageParam, ChatCompletionToolParam
+    from openai.types.responses import FunctionToolParam
+    from pydantic_ai.providers.openai import OpenAIProvider
+
     from .conftest import Daemon
+
+    NewChat = Callable[..., ChatOpenAI]
 
 pytestmark = [pytest.mark.model, pytest.mark.slow]
 
@@ -61,6 +61,8 @@ def weather_model(daemon: Daemon) -> str:
 
 @pytest.fixture
 def client(daemon: Daemon) -> Iterator[openai.OpenAI]:
+    import openai
+
     with openai.OpenAI(base_url=f"{daemon.url}/v1", api_key="none", max_retries=0) as client:
         yield client
 
@@ -146,6 +148,8 @@ def test_openai_responses_calls_a_tool(client: openai.OpenAI, weather_model: str
 
 @pytest.fixture
 def anthropic_client(daemon: Daemon) -> Iterator[anthropic.Anthropic]:
+    import anthropic
+
     with anthropic.Anthropic(base_url=daemon.url, api_key="none", max_retries=0) as client:
         yield client
 
@@ -201,6 +205,8 @@ def test_anthropic_counts_and_lists(
 @pytest.fixture
 def ollama_client(daemon: Daemon) -> Iterator[Any]:
     """Untyped, since its types do not cover the tool results."""
+    import ollama
+
     new_client: Any = ollama.Client
     with new_client(host=daemon.url) as client:
         yield client
@@ -243,12 +249,12 @@ def test_ollama_lists_shows_and_generates(ollama_client: Any, weather_model: str
     assert "smollm2:135m" in {model.model for model in ollama_client.ps().models}
 
 
-NewChat = Callable[..., ChatOpenAI]
-
-
 @pytest.fixture
 def new_chat(daemon: Daemon) -> Iterator[NewChat]:
     """Makes langchain chat models over connections that the fixture closes."""
+    import openai
+    from langchain_openai import ChatOpenAI
+
     with openai.DefaultHttpxClient() as http:
 
         def new(model: str, **more: Any) -> ChatOpenAI:
@@ -271,6 +277,8 @@ def test_langchain_streams(new_chat: NewChat) -> None:
 
 @pytest.mark.parametrize("responses", [False, True], ids=["chat", "responses"])
 def test_langchain_calls_a_tool(new_chat: NewChat, weather_model: str, *, responses: bool) -> None:
+    from langchain_core.messages import AIMessageChunk, HumanMessage, ToolMessage
+
     chat: Any = new_chat(weather_model, use_responses_api=responses)
     bound = chat.bind_tools([weather])
     asked = HumanMessage(QUESTION)
@@ -286,6 +294,9 @@ def test_langchain_calls_a_tool(new_chat: NewChat, weather_model: str, *, respon
 
 
 def test_langchain_embeds(daemon: Daemon, minilm_path: Path) -> None:
+    import openai
+    from langchain_openai import OpenAIEmbeddings
+
     daemon.install(minilm_path)
     with openai.DefaultHttpxClient() as http:
         embeddings = OpenAIEmbeddings(
@@ -302,6 +313,9 @@ def test_langchain_embeds(daemon: Daemon, minilm_path: Path) -> None:
 @pytest.fixture
 async def provider(daemon: Daemon) -> AsyncIterator[OpenAIProvider]:
     """pydantic-ai's provider for the daemon, over connections that the fixture closes."""
+    import openai
+    from pydantic_ai.providers.openai import OpenAIProvider
+
     async with openai.AsyncOpenAI(
         base_url=f"{daemon.url}/v1", api_key="none", max_retries=0
     ) as client:
@@ -310,6 +324,9 @@ async def provider(daemon: Daemon) -> AsyncIterator[OpenAIProvider]:
 
 @pytest.mark.slow
 async def test_pydantic_ai_streams(provider: OpenAIProvider) -> None:
+    from pydantic_ai import Agent
+    from pydantic_ai.models.openai import OpenAIChatModel
+
     agent = Agent(OpenAIChatModel("smollm2", provider=provider))
     async with agent.run_stream(CAPITAL, model_settings={"temperature": 0}) as result:
         pieces = [piece async for piece in result.stream_text(delta=True, debounce_by=None)]
@@ -317,10 +334,14 @@ async def test_pydantic_ai_streams(provider: OpenAIProvider) -> None:
     assert len(pieces) > 1
 
 
-@pytest.mark.parametrize("kind", [OpenAIChatModel, OpenAIResponsesModel], ids=["chat", "responses"])
+@pytest.mark.parametrize("responses", [False, True], ids=["chat", "responses"])
 async def test_pydantic_ai_calls_a_tool(
-    provider: OpenAIProvider, weather_model: str, kind: type[OpenAIChatModel | OpenAIResponsesModel]
+    provider: OpenAIProvider, weather_model: str, *, responses: bool
 ) -> None:
+    from pydantic_ai import Agent
+    from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
+
+    kind = OpenAIResponsesModel if responses else OpenAIChatModel
     agent = Agent(kind(weather_model, provider=provider))
     agent.tool_plain(weather)
     assert (await agent.run(QUESTION)).output == ANSWER
@@ -335,6 +356,9 @@ class Capital(BaseModel):
 @pytest.mark.slow
 async def test_pydantic_ai_gets_objects(provider: OpenAIProvider) -> None:
     """The answer is a tool call, which SmolLM2 is not trained for: the grammar forces it."""
+    from pydantic_ai import Agent
+    from pydantic_ai.models.openai import OpenAIChatModel
+
     agent = Agent(OpenAIChatModel("smollm2", provider=provider), output_type=Capital)
     answer = await agent.run(CAPITAL, model_settings={"temperature": 0, "max_tokens": 200})
     assert isinstance(answer.output.city, str)

@@ -8,10 +8,11 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any
 
-import openai
 import pytest
 
 if TYPE_CHECKING:
+    import openai
+
     from .conftest import RunningDaemon
 
     DaemonFactory = Callable[..., AbstractAsyncContextManager[RunningDaemon]]
@@ -22,6 +23,8 @@ HI: list[Any] = [{"role": "user", "content": "Hi"}]
 
 def transports(daemon: RunningDaemon, transport: str) -> tuple[dict[str, Any], dict[str, Any]]:
     """Keyword arguments for a sync and an async client."""
+    import openai
+
     if transport == "tcp":
         return {"base_url": f"{daemon.base_url}/v1"}, {"base_url": f"{daemon.base_url}/v1"}
     # The HTTP library used by the client depends on its version.
@@ -71,6 +74,8 @@ async def request_async(client: openai.AsyncOpenAI) -> list[str]:
 async def test_openai_client_gets_complete_and_streamed_answers(
     daemon: RunningDaemon, transport: str
 ) -> None:
+    import openai
+
     sync_arguments, async_arguments = transports(daemon, transport)
     with openai.OpenAI(api_key="none", max_retries=0, **sync_arguments) as client:
         answers = await asyncio.to_thread(request_sync, client)
@@ -80,6 +85,8 @@ async def test_openai_client_gets_complete_and_streamed_answers(
 
 
 async def test_errors_are_raised_as_openai_exceptions(daemon: RunningDaemon) -> None:
+    import openai
+
     async with openai.AsyncOpenAI(
         api_key="none", max_retries=0, base_url=f"{daemon.base_url}/v1"
     ) as client:
@@ -92,6 +99,8 @@ async def test_errors_are_raised_as_openai_exceptions(daemon: RunningDaemon) -> 
 
 
 async def test_error_in_a_stream_is_raised_by_the_client(run_daemon: DaemonFactory) -> None:
+    import openai
+
     from ingle.backends.worker.supervisor.worker_process import WorkerProcess
 
     async with (
@@ -114,6 +123,8 @@ async def test_error_in_a_stream_is_raised_by_the_client(run_daemon: DaemonFacto
 
 
 async def test_eight_concurrent_streams(daemon: RunningDaemon) -> None:
+    import openai
+
     async with openai.AsyncOpenAI(
         api_key="none", max_retries=0, base_url=f"{daemon.base_url}/v1"
     ) as client:

@@ -42,11 +42,22 @@ def argument_schema(tool: Tool, *, flexible: bool = False) -> str:
 
 
 def parameter_schema(tool: Tool, name: str) -> str:
-    """Return the JSON of the schema of one parameter."""
-    whole = json.loads(argument_schema(tool))
-    shared = {key: whole[key] for key in ("$defs", "definitions") if key in whole}
+    """Return the JSON of the schema of one parameter; its references stay valid."""
+    text = argument_schema(tool)
+    whole = json.loads(text, object_hook=_relocated)
+    guidance = whole.pop("x-guidance")
     fields = json_fields(whole["properties"][name])
-    return json.dumps({**fields, **shared, "x-guidance": whole["x-guidance"]})
+    if "$ref" in text:
+        fields = {**fields, "$defs": {"tool": whole}}
+    return json.dumps({**fields, "x-guidance": guidance})
+
+
+def _relocated(fields: dict[str, Any]) -> dict[str, Any]:
+    """Return one object of a schema, with a reference for a document with it in `#/$defs/tool`."""
+    reference = fields.get("$ref")
+    if isinstance(reference, str) and reference.startswith("#"):
+        return {**fields, "$ref": f"#/$defs/tool{reference[1:]}"}
+    return fields
 
 
 @lru_cache(_CACHED)

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import json
 from typing import Any, cast
-from urllib.parse import unquote
 
-from ..tool_calls.argument_types import json_fields
+from ..tool_calls.argument_types import json_fields, reference_target
 
 # Limit on schemas to examine.
 _MOST = 100_000
@@ -92,21 +91,8 @@ class _FinitenessCheck:
         if not isinstance(reference, str) or not reference.startswith("#"):
             return True  # llguidance reports these itself
         if reference not in self._found:
-            try:
-                self._found[reference] = _resolve(self._root, reference[1:])
-            except (KeyError, ValueError, IndexError, TypeError):
-                return True
+            self._found[reference] = reference_target(reference, self._root)
         return reference in self._finite
-
-
-def _resolve(root: Any, pointer: str) -> Any:
-    """Return the target of a JSON pointer in a URI fragment."""
-    target: Any = root
-    for step in unquote(pointer).split("/")[1:]:
-        name = step.replace("~1", "/").replace("~0", "~")
-        array = _list(target)
-        target = array[int(name)] if array else target[name]
-    return target
 
 
 def _list(value: Any) -> list[Any]:

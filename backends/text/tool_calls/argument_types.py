@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from typing import Any, cast
+from urllib.parse import unquote
 
 from ..streaming.json_repair import plain_value, quoted, read_value
 from ..streaming.text_source import TextSource
@@ -45,7 +46,7 @@ def _choices(schema: object, root: dict[str, Any]) -> list[object]:
     if fields.keys() & {"const", "enum", "type"}:
         return []
     if "$ref" in fields:
-        return [_resolve(fields["$ref"], root)]
+        return [reference_target(fields["$ref"], root)]
     choices = fields.get("anyOf") or fields.get("oneOf") or fields.get("allOf")
     return cast("list[object]", choices) if isinstance(choices, list) else []
 
@@ -119,12 +120,17 @@ def _kind(value: object) -> str:
             return "object"
 
 
-def _resolve(reference: object, root: dict[str, Any]) -> object:
-    """Return the target of a reference within the schema; None if missing."""
-    if not isinstance(reference, str) or not reference.startswith("#/"):
+def reference_target(reference: object, root: object) -> object:
+    """Return what a JSON pointer in a URI fragment refers to within `root`; None if missing."""
+    if not isinstance(reference, str) or not (reference == "#" or reference.startswith("#/")):
         return None
-    target: object = root
-    for step in reference[2:].split("/"):
-        name = step.replace("~1", "/").replace("~0", "~")
-        target = json_fields(target).get(name)
+    target = root
+    for step in unquote(reference).split("/")[1:]:
+        if isinstance(target, list):
+            try:
+                target = cast("list[object]", target)[int(step)]
+            except (ValueError, IndexError):
+                return None
+        else:
+            target = json_fields(target).get(step.replace("~1", "/").replace("~0", "~"))
     return target

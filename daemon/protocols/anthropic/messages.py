@@ -171,13 +171,15 @@ def document_text(document: Document, place: str) -> str:
 
 def plain_text(content: Content, place: str) -> str:
     """The text of a content that may hold nothing else; raises `InvalidBody`."""
-    texts: list[str] = []
+    return "\n".join(_plain_texts(content, place))
+
+
+def _plain_texts(content: Content, place: str) -> Iterator[str]:
     for at, block in read_blocks(content, place):
         if isinstance(block, Text):
-            texts.append(block.text)
+            yield block.text
         elif block is not None:
             raise InvalidBody(f"'{at}' must be text.", param=at)
-    return "\n".join(texts)
 
 
 def block_text(block: Text | Document | SearchResult | Compaction, place: str) -> str:
@@ -238,10 +240,8 @@ def chat_messages(system: Content | None, messages: list[MessageParam]) -> list[
 
 
 def _system_text(system: Content) -> str:
-    if isinstance(system, str):
-        return without_attribution(system)
-    blocks = (plain_text([raw], f"system[{i}]") for i, raw in enumerate(system))
-    return "\n\n".join(text for block in blocks if (text := without_attribution(block)))
+    texts = (without_attribution(text) for text in _plain_texts(system, "system"))
+    return "\n\n".join(filter(None, texts))
 
 
 def without_attribution(text: str) -> str:

@@ -14,7 +14,11 @@ ROOT: dict[str, Any] = {
         "name": {"type": "string"},
         "loop": {"anyOf": [{"$ref": "#/$defs/loop"}] * 20 + [{"type": "null"}]},
         "a/b": {"type": "boolean"},
-    }
+        "a b": {"type": "null"},
+        "chain": {"$ref": "#/$defs/choice/anyOf/1"},
+        "choice": {"anyOf": [{"type": "integer"}, {"type": "array"}]},
+    },
+    "type": "object",
 }
 
 
@@ -28,15 +32,26 @@ ROOT: dict[str, Any] = {
         ({"anyOf": [{"type": "string"}, {"$ref": "#/$defs/name"}]}, {"string"}),
         ({"$ref": "#/$defs/loop"}, {"null"}),
         ({"$ref": "#/$defs/a~1b"}, {"boolean"}),
+        ({"$ref": "#/$defs/a%20b"}, {"null"}),
+        ({"$ref": "#/$defs/choice/anyOf/0"}, {"integer"}),
+        ({"$ref": "#/$defs/chain"}, {"array"}),
+        ({"$ref": "#"}, {"object"}),
     ],
 )
 def test_types_allowed_by_a_schema(schema: Any, expected: set[str]) -> None:
     assert kinds(schema, ROOT) == expected
 
 
-@pytest.mark.parametrize("schema", [None, True, {}, {"$ref": "x"}, {"type": "strin"}, {"enum": []}])
+@pytest.mark.parametrize("schema", [None, True, {}, {"type": "strin"}, {"enum": []}])
 def test_schema_without_a_type_allows_every_type(schema: Any) -> None:
     assert len(kinds(schema, ROOT)) == 7
+
+
+@pytest.mark.parametrize(
+    "reference", [5, "x", "#x", "#/$defs/none", "#/$defs/choice/anyOf/2", "#/$defs/choice/anyOf/x"]
+)
+def test_reference_without_a_target_allows_every_type(reference: object) -> None:
+    assert len(kinds({"$ref": reference}, ROOT)) == 7
 
 
 @pytest.mark.parametrize(

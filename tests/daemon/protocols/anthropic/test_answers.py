@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from anthropic.types import Message, RawMessageStreamEvent
 from pydantic import TypeAdapter
 
 from ingle.backends.base.events import (
@@ -80,6 +79,8 @@ def builder_of(max_tokens: int = 50) -> AnswerBuilder:
 
 def streamed(events: list[Event], **options: Any) -> list[dict[str, Any]]:
     """The data of the streamed events, validated against the SDK's types and the event names."""
+    from anthropic.types import RawMessageStreamEvent
+
     frames = MessageFrames(builder_of(), **options)
     content = frames.feed(0, events[:3]) + frames.feed(0, events[3:]) + frames.end()
     parsed: list[dict[str, Any]] = []
@@ -94,6 +95,8 @@ def streamed(events: list[Event], **options: Any) -> list[dict[str, Any]]:
 
 
 def whole(events: list[Event], max_tokens: int = 50, **options: Any) -> dict[str, Any]:
+    from anthropic.types import Message
+
     answer = builder_of(max_tokens)
     answer.take(0, events)
     body = json.loads(msgspec.json.encode(message(answer, **options)))

@@ -165,3 +165,18 @@ def test_invalid_block_error_names_its_path(message: dict[str, Any], place: str)
         convert(message)
     assert caught.value.param == place
     assert (IMAGE in message["content"]) <= isinstance(caught.value, Unreadable)
+
+
+@pytest.mark.parametrize(
+    ("block", "place"),
+    [
+        (USE, "system[1]"),
+        (IMAGE, "system[1]"),
+        ({"type": "poem"}, "system[1].type"),
+        ({"type": "text"}, "system[1].text"),
+    ],
+)
+def test_invalid_system_block_error_names_its_path(block: dict[str, Any], place: str) -> None:
+    with pytest.raises(InvalidBody) as caught:
+        convert(user_message(text_block("a")), system=[text_block("b"), block])
+    assert caught.value.param == place

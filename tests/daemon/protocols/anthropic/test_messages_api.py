@@ -7,13 +7,13 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-import anthropic
 import pytest
-from anthropic import beta_async_tool
-from anthropic.types import Message, ModelInfo
 from pydantic import BaseModel
 
 if TYPE_CHECKING:
+    import anthropic
+    from anthropic.types import Message
+
     from ...conftest import RunningDaemon
 
     DaemonFactory = Callable[..., AbstractAsyncContextManager[RunningDaemon]]
@@ -30,6 +30,8 @@ def messages_body(**fields: Any) -> dict[str, Any]:
 
 @asynccontextmanager
 async def client_of(daemon: RunningDaemon) -> AsyncGenerator[anthropic.AsyncAnthropic]:
+    import anthropic
+
     async with anthropic.AsyncAnthropic(
         base_url=daemon.base_url, api_key="none", max_retries=0
     ) as client:
@@ -131,6 +133,8 @@ async def test_changed_billing_header_does_not_break_prefix_caching(daemon: Runn
 
 
 async def test_sdk_tool_runner_round_trip(run_daemon: DaemonFactory) -> None:
+    from anthropic import beta_async_tool
+
     script = {"replies": {"sunny": "It is sunny.", "Weather?": CALL}}
 
     @beta_async_tool
@@ -197,6 +201,8 @@ async def test_assistant_prefill_is_continued(run_daemon: DaemonFactory) -> None
 
 
 async def test_prompt_too_long_error_has_the_wording_clients_parse(daemon: RunningDaemon) -> None:
+    import anthropic
+
     async with client_of(daemon) as client:
         with pytest.raises(anthropic.BadRequestError) as caught:
             await answer(client, messages_body(messages=[{"role": "user", "content": "x" * 600}]))
@@ -236,6 +242,9 @@ async def test_not_found_has_anthropics_error_shape(daemon: RunningDaemon) -> No
 
 
 async def test_models_are_paginated(run_daemon: DaemonFactory) -> None:
+    import anthropic
+    from anthropic.types import ModelInfo
+
     aliases = (("claude-a", "echo:1"), ("claude-b", "echo:1"))
     async with run_daemon(aliases=aliases) as daemon, client_of(daemon) as client:
         listed = [model async for model in client.models.list(limit=2)]

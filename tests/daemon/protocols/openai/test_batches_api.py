@@ -13,9 +13,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-import openai
 import pytest
-from openai.types import Batch
 
 from ingle.backends.base.load_spec import LoadSpec
 from ingle.backends.worker.supervisor.worker_process import WorkerProcess
@@ -25,6 +23,9 @@ from ingle.daemon.batches.batch_record import BatchRecord, BatchStore
 from ingle.daemon.batches.file_store import FileStore
 
 if TYPE_CHECKING:
+    import openai
+    from openai.types import Batch
+
     from ...conftest import RunningDaemon
 
     DaemonFactory = Callable[..., AbstractAsyncContextManager[RunningDaemon]]
@@ -47,6 +48,8 @@ def jsonl(lines: list[Any]) -> bytes:
 
 
 def client_of(daemon: RunningDaemon) -> openai.AsyncOpenAI:
+    import openai
+
     return openai.AsyncOpenAI(api_key="none", base_url=f"{daemon.base_url}/v1", max_retries=0)
 
 
@@ -139,6 +142,8 @@ async def test_empty_input_file_fails_the_batch(daemon: RunningDaemon) -> None:
 
 
 async def test_cancelling_keeps_finished_results(run_daemon: DaemonFactory) -> None:
+    import openai
+
     async with (
         run_daemon(script={"reply": "x" * 40, "step_seconds": 0.002}) as daemon,
         client_of(daemon) as client,
@@ -272,6 +277,8 @@ def create_worker(spec: LoadSpec) -> WorkerProcess:
 
 
 async def test_file_upload_list_and_delete(daemon: RunningDaemon) -> None:
+    import openai
+
     async with client_of(daemon) as client:
         content = bytes(range(256)) * 5000
         stored = await client.files.create(file=("ä b.bin", content), purpose="user_data")

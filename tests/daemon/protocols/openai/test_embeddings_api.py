@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import openai
 import pytest
 from numpy.typing import NDArray
 
@@ -81,6 +80,8 @@ async def test_base64_equals_float_encoding(daemon: RunningDaemon, bert: str) ->
 
 @pytest.mark.slow
 async def test_sdk_creates_embeddings(daemon: RunningDaemon, bert: str) -> None:
+    import openai
+
     client = openai.AsyncOpenAI(api_key="x", base_url=f"{daemon.base_url}/v1", max_retries=0)
     async with client:
         packed = await client.embeddings.create(model=bert, input=["cat", "kitten"])

@@ -7,8 +7,6 @@ from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING
 
 import pytest
-from anthropic import AsyncAnthropic
-from openai import AsyncOpenAI
 
 if TYPE_CHECKING:
     from ...conftest import RunningDaemon
@@ -52,6 +50,9 @@ async def test_aliases_are_listed(run_daemon: DaemonFactory) -> None:
 
 
 async def test_sdks_list_models(run_daemon: DaemonFactory) -> None:
+    from anthropic import AsyncAnthropic
+    from openai import AsyncOpenAI
+
     async with (
         run_daemon(aliases=ALIASES) as daemon,
         AsyncOpenAI(base_url=f"{daemon.base_url}/v1", api_key="none") as openai,

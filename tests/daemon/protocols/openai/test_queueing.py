@@ -10,7 +10,6 @@ from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from openai import AsyncOpenAI, RateLimitError
 
 from ingle.backends.base.events import EventSink
 from ingle.backends.base.load_spec import LoadSpec
@@ -173,6 +172,8 @@ async def test_full_queue_is_429_in_every_protocol(run_daemon: DaemonFactory) ->
 
 
 async def test_sdk_raises_rate_limit_error_for_a_full_queue(run_daemon: DaemonFactory) -> None:
+    from openai import AsyncOpenAI, RateLimitError
+
     async with (
         run_daemon(script=ENDLESS, slots=1, max_queue=0) as daemon,
         AsyncOpenAI(base_url=daemon.base_url + "/v1", api_key="x", max_retries=0) as client,

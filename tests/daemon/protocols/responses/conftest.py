@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from openai.types.responses import Response, ResponseItem, ResponseStreamEvent
 from pydantic import TypeAdapter
 
 from ingle.backends.base.events import (
@@ -30,8 +29,21 @@ from tests.harness.local_backend import LocalBackend
 if TYPE_CHECKING:
     from ...conftest import RunningDaemon
 
-EVENT: TypeAdapter[Any] = TypeAdapter(ResponseStreamEvent)
-ITEM: TypeAdapter[Any] = TypeAdapter(ResponseItem)
+
+@cache
+def event_type() -> TypeAdapter[Any]:
+    """The official type of an event."""
+    from openai.types.responses import ResponseStreamEvent
+
+    return TypeAdapter(ResponseStreamEvent)
+
+
+@cache
+def item_type() -> TypeAdapter[Any]:
+    """The official type of an item."""
+    from openai.types.responses import ResponseItem
+
+    return TypeAdapter(ResponseItem)
 
 
 @dataclass
@@ -99,6 +111,8 @@ class ScriptedDaemon:
 
     async def post(self, body: dict[str, Any], status: int = 200, **kwargs: Any) -> Any:
         """The response to a request, validated against the official types."""
+        from openai.types.responses import Response
+
         answer = await self.daemon.unix.post(
             "/v1/responses", json={"model": "echo:1", "input": "Hi", **body}, **kwargs
         )
@@ -114,7 +128,7 @@ class ScriptedDaemon:
             "POST", "/v1/responses", json={"model": "echo:1", "input": "Hi", "stream": True, **body}
         )
         for number, (name, data) in enumerate(events):
-            EVENT.validate_python(data)
+            event_type().validate_python(data)
             assert name == data["type"]
             assert data["sequence_number"] == number
         return [data for _, data in events]

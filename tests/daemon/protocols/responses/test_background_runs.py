@@ -7,8 +7,6 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any
 
-import openai
-
 from ingle.daemon.generations.run_registry import MAX_RUNNING
 
 if TYPE_CHECKING:
@@ -57,6 +55,8 @@ async def test_background_stream_can_be_resumed(scripted: ScriptedDaemon) -> Non
 
 
 async def test_disconnected_client_resumes_the_stream(scripted: ScriptedDaemon) -> None:
+    import openai
+
     scripted.model.reply_with("a", "b", "c")
     gate = asyncio.Event()
     scripted.model.gate = gate.wait

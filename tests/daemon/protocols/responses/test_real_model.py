@@ -7,13 +7,14 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import openai
 import pytest
-from openai.types.responses import ResponseUsage
 
 from ingle.backends.worker.supervisor.worker_process import WorkerProcess
 
 if TYPE_CHECKING:
+    import openai
+    from openai.types.responses import ResponseUsage
+
     from ...conftest import RunningDaemon
 
     DaemonFactory = Callable[..., AbstractAsyncContextManager[RunningDaemon]]
@@ -39,6 +40,8 @@ async def ask(
 async def test_next_turn_reuses_the_cached_prefix(
     run_daemon: DaemonFactory, smollm2_path: Path
 ) -> None:
+    import openai
+
     model, next_text = str(smollm2_path), "And one in Italy?"
     async with (
         run_daemon(prepares_files=True, create_backend=WorkerProcess, context=1024) as daemon,

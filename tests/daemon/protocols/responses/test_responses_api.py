@@ -6,9 +6,7 @@ import asyncio
 import json
 from typing import TYPE_CHECKING, Any
 
-import openai
 import pytest
-from openai.types.responses import Response
 from pydantic import BaseModel
 
 from ingle.backends.base.errors import ContextExceeded, WorkerDied
@@ -16,6 +14,8 @@ from ingle.backends.base.events import Delta, FinishReason, TokenLogprobs
 from ingle.backends.base.requests import Priority
 
 if TYPE_CHECKING:
+    from openai.types.responses import Response
+
     from .conftest import ScriptedDaemon
 
 WEATHER = {
@@ -319,6 +319,8 @@ async def test_invalid_requests_have_openais_error_shape(scripted: ScriptedDaemo
 
 @pytest.mark.slow
 async def test_sdk_parses_streams_and_lists(scripted: ScriptedDaemon) -> None:
+    import openai
+
     class Day(BaseModel):
         city: str
 
@@ -348,6 +350,9 @@ async def test_sdk_parses_streams_and_lists(scripted: ScriptedDaemon) -> None:
 
 
 async def test_batch_of_responses(scripted: ScriptedDaemon) -> None:
+    import openai
+    from openai.types.responses import Response
+
     line = {"custom_id": "a", "method": "POST", "url": "/v1/responses"}
     request = {**line, "body": {"model": "echo:1", "input": "Hi", "background": True}}
     async with openai.AsyncOpenAI(

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 from msgspec import structs
-from openai.types.responses import CompactedResponse
 
 from ingle.daemon.errors import StorageUnusable
 from ingle.daemon.protocols.responses.items import InputText, Item, MessageItem
@@ -22,7 +21,7 @@ from ingle.daemon.protocols.responses.response_state import stored_response
 from ingle.daemon.protocols.responses.types import Response
 from ingle.daemon.stores.response_store import ResponseStore
 
-from .conftest import ITEM
+from .conftest import item_type
 
 if TYPE_CHECKING:
     from .conftest import ScriptedDaemon
@@ -97,7 +96,7 @@ async def test_input_items_are_paginated(scripted: ScriptedDaemon) -> None:
     path = f"{response['id']}/input_items"
     whole = await scripted.get(path, params={"order": "asc", "limit": 100})
     for item in whole["data"]:
-        ITEM.validate_python(item)
+        item_type().validate_python(item)
     kinds = [item["type"] for item in whole["data"]]
     assert kinds == [item.get("type", "message") for item in items[:-1]]
     assert whole["data"][1]["id"] == "msg_mine"
@@ -312,6 +311,8 @@ async def test_background_response_that_cannot_be_stored_at_its_end_fails(
 
 
 async def test_compact_endpoint_and_compaction_items(scripted: ScriptedDaemon) -> None:
+    from openai.types.responses import CompactedResponse
+
     scripted.model.reply_with("One.", ("call", "f", "{}"))
     first = await scripted.post({"input": "Go"})
     scripted.model.reply_with("They went.")
@@ -326,7 +327,7 @@ async def test_compact_endpoint_and_compaction_items(scripted: ScriptedDaemon) -
     *messages, summary = short["output"]
     CompactedResponse.model_validate(short | {"output": [summary]})
     for message in messages:
-        ITEM.validate_python(message)
+        item_type().validate_python(message)
     scripted.model.reply_with("On.")
     foreign = {"type": "compaction", "encrypted_content": "gAAAAA"}
     await scripted.post({"input": [*short["output"], foreign, result]})

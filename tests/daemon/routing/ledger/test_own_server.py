@@ -17,7 +17,6 @@ from contextlib import suppress
 from pathlib import Path
 
 import httpx2
-import openai
 import psutil
 import pytest
 
@@ -215,6 +214,8 @@ def real_daemon(ingle_home: Path, model_cache: Path, relay: Relay) -> Generator[
 def test_sdk_routes_through_a_real_daemon(
     real_daemon: httpx2.Client, relay: Relay, ingle_home: Path
 ) -> None:
+    import openai
+
     client = openai.OpenAI(
         base_url="http://localhost/v1", api_key="x", http_client=real_daemon, max_retries=0
     )

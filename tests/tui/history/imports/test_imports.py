@@ -196,11 +196,39 @@ def test_import_from_claude_with_branches(store: HistoryStore, tmp_path: Path) -
     assert len(chat.children(chat.path[0].id)) == 2
 
 
-def test_import_from_open_webui(store: HistoryStore, tmp_path: Path) -> None:
+def open_webui_message(name: str, parent: str | None, role: str, text: str, **more: Any) -> Json:
+    """A message of Open WebUI's history."""
+    return {"id": name, "parentId": parent, "role": role, "content": text, **more}
+
+
+@pytest.fixture
+def open_webui_chat(store: HistoryStore, tmp_path: Path) -> Chat:
+    """The chat imported from an export of Open WebUI: one prompt, answered by two models."""
+    attached = {"filename": "list.txt", "data": {"content": "a b c"}}
     thoughts = (
         '<details type="reasoning" done="true" duration="3">\n<summary>Thought for 3 s</summary>\n'
         "&gt; Count them.\n&gt; Twice.\n</details>\nThree."
     )
+    messages = {
+        "q": open_webui_message(
+            *("q", None, "user", "How many?"),
+            childrenIds=["x", "y"],
+            timestamp=1720000001,
+            files=[{"type": "file", "name": "list.txt", "file": attached}],
+        ),
+        "x": open_webui_message(
+            *("x", "q", "assistant", thoughts),
+            childrenIds=[],
+            model="llama3.2:3b",
+            timestamp=1720000002,
+        ),
+        "y": open_webui_message(
+            *("y", "q", "assistant", "Four."),
+            childrenIds=[],
+            model="qwen3:8b",
+            timestamp=1720000003,
+        ),
+    }
     entry: Json = {
         "id": "e1",
         "user_id": "u",
@@ -212,55 +240,35 @@ def test_import_from_open_webui(store: HistoryStore, tmp_path: Path) -> None:
             "title": "Counting",
             "models": ["llama3.2:3b"],
             "params": {"system": "Be exact."},
-            "history": {
-                "messages": {
-                    "q": {
-                        "id": "q",
-                        "parentId": None,
-                        "childrenIds": ["x", "y"],
-                        "role": "user",
-                        "content": "How many?",
-                        "timestamp": 1720000001,
-                        "files": [
-                            {
-                                "type": "file",
-                                "name": "list.txt",
-                                "file": {"filename": "list.txt", "data": {"content": "a b c"}},
-                            }
-                        ],
-                    },
-                    "x": {
-                        "id": "x",
-                        "parentId": "q",
-                        "childrenIds": [],
-                        "role": "assistant",
-                        "content": thoughts,
-                        "model": "llama3.2:3b",
-                        "timestamp": 1720000002,
-                    },
-                    "y": {
-                        "id": "y",
-                        "parentId": "q",
-                        "childrenIds": [],
-                        "role": "assistant",
-                        "content": "Four.",
-                        "model": "qwen3:8b",
-                        "timestamp": 1720000003,
-                    },
-                },
-                "currentId": "x",
-            },
+            "history": {"messages": messages, "currentId": "x"},
             "messages": [],
             "timestamp": 1720000000123,
         },
     }
     store.import_file(write(tmp_path / "chat-export.json", [entry]), continue_import)
-    chat = only_chat(store)
-    assert (chat.settings.pinned, chat.settings.system) == (True, "Be exact.")
-    assert [m.content for m in chat.path] == ["How many?", "Three."]
-    assert chat.path[1].reasoning == "Count them.\nTwice."
-    assert chat.path[0].attachments[0].text == "a b c"
-    assert [m.model for m in chat.children(chat.path[0].id)] == ["llama3.2:3b", "qwen3:8b"]
+    return only_chat(store)
+
+
+def test_open_webui_settings_are_imported(open_webui_chat: Chat) -> None:
+    settings = open_webui_chat.settings
+    assert (open_webui_chat.title, settings.pinned) == ("Counting", True)
+    assert settings.system == "Be exact."
+
+
+def test_open_webui_reasoning_is_separated_from_the_answer(open_webui_chat: Chat) -> None:
+    prompt, answer = open_webui_chat.path
+    assert prompt.content == "How many?"
+    assert (answer.content, answer.reasoning) == ("Three.", "Count them.\nTwice.")
+
+
+def test_open_webui_files_become_attachments(open_webui_chat: Chat) -> None:
+    (attached,) = open_webui_chat.path[0].attachments
+    assert (attached.name, attached.text) == ("list.txt", "a b c")
+
+
+def test_open_webui_answers_of_several_models_are_branches(open_webui_chat: Chat) -> None:
+    branches = open_webui_chat.children(open_webui_chat.path[0].id)
+    assert [message.model for message in branches] == ["llama3.2:3b", "qwen3:8b"]
 
 
 def test_import_from_oterm(store: HistoryStore, tmp_path: Path) -> None:

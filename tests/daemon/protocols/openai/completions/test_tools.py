@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
-from openai import AsyncOpenAI
 from pydantic import BaseModel
 
 from ingle.backends.base.conversation import NO_PARAMETERS, Reasoning, Tool, ToolCall, ToolChoice
@@ -155,6 +154,8 @@ class City(BaseModel):
 async def test_sdk_reads_tool_calls(
     run_daemon: DaemonFactory, event_backend: Callable[..., type[EventBackend]]
 ) -> None:
+    from openai import AsyncOpenAI
+
     strict = TOOLS[0] | {"function": WEATHER | {"strict": True}}
     async with (
         run_daemon(create_backend=event_backend(*CALLING)) as daemon,
@@ -176,6 +177,8 @@ async def test_sdk_reads_tool_calls(
 async def test_sdk_parses_structured_output(
     run_daemon: DaemonFactory, event_backend: Callable[..., type[EventBackend]]
 ) -> None:
+    from openai import AsyncOpenAI
+
     scripted_events = (
         Started("", 3),
         Delta("", 0, ARGUMENTS, [1]),

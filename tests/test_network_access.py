@@ -16,6 +16,7 @@ MAY_CONNECT = {
     "backends/remote/metered_connection.py": "to providers, with what was cleared",
     "backends/remote/http_client.py": "speaks HTTP over that",
     "daemon/client/async_client.py": "to our own daemon",
+    "daemon/client/client_connection.py": "speaks HTTP over that",
     "daemon/client/sync_client.py": "to our own unix socket",
     "daemon/connect/connection_probe.py": "to our own daemon, to prove that a client can",
     "daemon/doctor/read_system_state.py": "to ports of this machine, to see who has them",

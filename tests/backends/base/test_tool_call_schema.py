@@ -23,7 +23,7 @@ TOOLS = [Tool("now", parameters='{"type":"object","properties":{},"additionalPro
 CALL = '{"name": "now", "arguments": {}}'
 
 
-def _holding(tokenizer: Tokenizer, template: str | None, **_: bool) -> AnswerFormats:
+def _with_call_schema(tokenizer: Tokenizer, template: str | None, **_: bool) -> AnswerFormats:
     return AnswerFormats(tokenizer, template)
 
 
@@ -60,7 +60,7 @@ async def test_schema_applies_only_to_answers_that_begin_as_a_call(
     calls: list[str],
     expected_changes: list[bool],
 ) -> None:
-    monkeypatch.setattr(model_loader, "AnswerFormats", _holding)
+    monkeypatch.setattr(model_loader, "AnswerFormats", _with_call_schema)
     backend = LocalBackend(scripted_spec(reply=reply, context=2048))
     await backend.start()
     request = GenerateRequest(id="r", messages=[ChatMessage("user", "Hi")], tools=TOOLS)

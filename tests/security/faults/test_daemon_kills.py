@@ -87,7 +87,7 @@ class PullSequence:
         return self._store / name / tag, f"{name}-{tag}.gguf"
 
 
-class DaemonLife:
+class DaemonClients:
     """Clients of one daemon process, which end with it."""
 
     def __init__(
@@ -251,8 +251,8 @@ def test_random_kills_lose_no_acknowledged_data(
             usual = statistics.median(starts)
             before_socket += not daemon.start_and_kill(rng.uniform(0.02, 1.2 * usual))
         else:
-            life = DaemonLife(daemon, known, pulls, rng.getrandbits(32))
-            life.run(rng.uniform(0.0, 0.5), early=number % 3 == 0)
+            clients = DaemonClients(daemon, known, pulls, rng.getrandbits(32))
+            clients.run(rng.uniform(0.0, 0.5), early=number % 3 == 0)
             pulls.killed()
         starts.append(daemon.restart())
         work.append(daemon.processor_seconds())

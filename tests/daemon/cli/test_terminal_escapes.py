@@ -128,7 +128,7 @@ COMMANDS: Sequence[tuple[str, ...]] = (
 def test_commands_sanitize_daemon_responses(
     daemon: Any, model_entry: Callable[..., Any], command: list[str], arguments: tuple[str, ...]
 ) -> None:
-    poison(daemon, model_entry)
+    return_escape_sequences(daemon, model_entry)
     assert_harmless(in_terminal([*command, *arguments]))
 
 
@@ -154,7 +154,7 @@ def test_commands_sanitize_their_arguments(
     assert_harmless(in_terminal([*command, *arguments, str(path)]))
 
 
-def poison(daemon: Any, model_entry: Callable[..., Any]) -> None:
+def return_escape_sequences(daemon: Any, model_entry: Callable[..., Any]) -> None:
     """Put all sequences into every string this daemon returns."""
     names = ("name", "quantization", "architecture", "licence", "description", "path", "place")
     arguments = {name: f"{name}{ALL}" for name in names}
