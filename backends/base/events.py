@@ -17,14 +17,6 @@ class FinishReason(StrEnum):
     CANCELLED = "cancelled"
 
 
-class Started(msgspec.Struct, frozen=True, array_like=True, tag="started"):
-    """The request was admitted; of its `prompt_tokens`, `cached_tokens` were in the KV cache."""
-
-    id: str
-    prompt_tokens: int
-    cached_tokens: int = 0
-
-
 class TokenLogprobs(msgspec.Struct, frozen=True, array_like=True):
     """A token with the natural logarithm of its probability, and the most likely alternatives.
 
@@ -34,6 +26,29 @@ class TokenLogprobs(msgspec.Struct, frozen=True, array_like=True):
     token_id: int
     logprob: float
     top: list[tuple[int, float]] = []
+
+
+class PromptScores(msgspec.Struct, frozen=True, array_like=True):
+    """The log-probabilities of a prompt's tokens but the first.
+
+    `token_ids` are all of the prompt's, and `token_bytes` has the bytes of each token.
+    """
+
+    token_ids: list[int]
+    logprobs: list[TokenLogprobs]
+    token_bytes: dict[int, bytes]
+
+
+class Started(msgspec.Struct, frozen=True, array_like=True, tag="started"):
+    """The request was admitted; of its `prompt_tokens`, `cached_tokens` were in the KV cache.
+
+    If the prompt's log-probabilities were requested, it comes with them, after the prefill.
+    """
+
+    id: str
+    prompt_tokens: int
+    cached_tokens: int = 0
+    scores: PromptScores | None = None
 
 
 class Delta(msgspec.Struct, frozen=True, array_like=True, tag="delta"):

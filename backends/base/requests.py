@@ -33,7 +33,9 @@ class GenerateRequest(
     token, which changes only the speed.
     Requests of one `priority` are scheduled fairly among the waiting `client`s. `conversation`
     labels pages of the KV cache, and has no effect on the answer.
-    `logprobs` requests log-probabilities of the tokens, and of that many alternatives of each.
+    `logprobs` requests log-probabilities of the tokens, and of that many alternatives of each;
+    `prompt_logprobs` those of the prompt's tokens, for which nothing of it is taken from the cache,
+    and `n` must be 1.
     The `grammar` applies to the text, not to reasoning or calls.
     """
 
@@ -61,6 +63,7 @@ class GenerateRequest(
     client: str = ""
     conversation: str = ""
     logprobs: int | None = None
+    prompt_logprobs: int | None = None
     grammar: Grammar | None = None
 
 

@@ -14,8 +14,9 @@ class ScheduledChunk:
     """The next `count` uncomputed tokens of a sequence; `samples` when they are its last.
 
     `drafts` are draft tokens that follow: they are computed along, and accepted if the sampler
-    would have chosen them. If `awaits` is set, the one token is not known yet: sampling row
-    `awaits` of the batch launched before yields it.
+    would have chosen them. Those of a prompt that `is_scored` are its own tokens.
+    If `awaits` is set, the one token is not known yet: sampling row `awaits` of the batch
+    launched before yields it.
     """
 
     sequence: Sequence
@@ -23,6 +24,7 @@ class ScheduledChunk:
     samples: bool
     drafts: tuple[int, ...] = ()
     awaits: int | None = None
+    is_scored: bool = False
 
     @property
     def num_tokens(self) -> int:
@@ -58,11 +60,12 @@ class Batch:
         """Append the sequence's next `count` tokens, and draft tokens if they are its last."""
         samples = count == sequence.num_pending
         awaits = sequence.awaited_row if samples and sequence.num_awaited else None
-        chunk = ScheduledChunk(sequence, count, samples, drafts, awaits)
+        is_scored = bool(sequence.prescribed)
+        chunk = ScheduledChunk(sequence, count, samples, drafts, awaits, is_scored)
         self.chunks.append(chunk)
         self.num_tokens += chunk.num_tokens
         if not sequence.is_decoding:
-            self.prompt_tokens += count
+            self.prompt_tokens += chunk.num_tokens
 
     def mark_launched(self) -> None:
         """Record in the sequences that the batch was launched."""

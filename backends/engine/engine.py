@@ -201,9 +201,11 @@ class Engine:
     def _count(self, batch: Batch, outputs: list[SequenceOutput], seconds: float) -> None:
         self._steps += 1
         self._prompt_tokens += batch.prompt_tokens
-        generated = sum(len(output.token_ids) for output in outputs)
+        generated = sum(len(output.token_ids) - output.prescribed for output in outputs)
         self._completion_tokens += generated
         self._rates.observe(batch, batch.prompt_tokens, generated, seconds)
         if batch.has_drafts:
-            self._drafted += sum(len(chunk.drafts) for chunk in batch.chunks)
-            self._accepted += generated - len(outputs)
+            self._drafted += sum(len(chunk.drafts) for chunk in batch.chunks if not chunk.is_scored)
+            self._accepted += sum(
+                len(output.token_ids) - 1 for output in outputs if not output.prescribed
+            )

@@ -26,6 +26,8 @@ class Sequence:
     `passed_by` counts the smaller sequences that were admitted before it.
     `logprobs` is the number of likely tokens to report beside each; `constraint` limits its tokens.
     Once `pauses_at` tokens are generated, nothing is computed until the caller has seen the last.
+    The tokens of a `scored` prompt are sampled as the constraint prescribes them, after the first
+    one; until they are there, `num_generated` is negative.
     `stored` is what was fetched from the KV store for it, in `fetches` attempts.
     """
 
@@ -43,6 +45,7 @@ class Sequence:
     logprobs: int | None = None
     constraint: Constraint | None = None
     pauses_at: int | None = None
+    scored: list[int] | None = None
     parent: Sequence | None = None
     prompt_length: int = field(init=False)
     num_computed: int = 0
@@ -64,12 +67,17 @@ class Sequence:
     last_token_at: float = 0.0
 
     def __post_init__(self) -> None:
-        self.prompt_length = len(self.token_ids)
+        self.prompt_length = len(self.scored or self.token_ids)
 
     @property
     def num_generated(self) -> int:
         """Tokens generated so far, without in-flight ones."""
         return len(self.token_ids) - self.prompt_length
+
+    @property
+    def prescribed(self) -> list[int]:
+        """The tokens of a scored prompt that have still to come."""
+        return [] if self.scored is None else self.scored[len(self.token_ids) :]
 
     @property
     def num_sampled(self) -> int:

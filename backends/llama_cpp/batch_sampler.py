@@ -19,6 +19,7 @@ from ..base.sampling_params import SamplingParams, active_options
 from ..engine.batch import Sampled, ScheduledChunk
 from ..engine.constraint import Constraint
 from ..engine.logprobs import token_logprobs
+from ..engine.prescribed_tokens import PrescribedTokens
 from ..engine.sequence import Sequence
 
 Logits = NDArray[np.float32]
@@ -83,6 +84,10 @@ class LlamaBatchSampler:
 
     def _sample_row(self, sequence: Sequence, row: Logits, position: int) -> int:
         constraint = sequence.constraint
+        if isinstance(constraint, PrescribedTokens) and constraint.left:
+            token = constraint.left[0]  # without the sampler, whose random numbers are the answer's
+            constraint.consume(token)
+            return token
         if constraint is not None:
             return self._sample_constrained(sequence, constraint, row)
         if sequence.sampling.is_plain_greedy:

@@ -246,6 +246,8 @@ class ScriptedModelRunner:
             os.kill(os.getpid(), signal.SIGKILL)
         if position == self._script.hang_at:
             time.sleep(3600)
+        if position < 0 and sequence.scored is not None:
+            return sequence.scored[position]
         reply = self._reply(sequence)
         return reply[position] if position < len(reply) else _EOS
 

@@ -156,5 +156,9 @@ def _check_fields(request: GenerateRequest) -> None:
         raise RequestRejected("'max_tokens' must not be negative.", param="max_tokens")
     if request.logprobs is not None and request.logprobs < 0:
         raise RequestRejected("'logprobs' must not be negative.", param="logprobs")
+    if request.prompt_logprobs is not None and (request.prompt_logprobs < 0 or request.n > 1):
+        raise RequestRejected(
+            "The tokens of a prompt get log-probabilities only for one answer.", param="n"
+        )
     if not all(request.stop):
         raise RequestRejected("A stop string must not be empty.", param="stop")

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
-from ..base.events import Event, Finished, FinishReason, Started, TokenLogprobs
+from msgspec import structs
+
+from ..base.events import Event, Finished, FinishReason, PromptScores, Started, TokenLogprobs
 from ..base.requests import GenerateRequest
 from ..engine.engine import Engine
+from ..engine.prescribed_tokens import PrescribedTokens
 from ..engine.scheduling.scheduler import SequenceOutput
 from ..engine.sequence import Sequence
-from ..text.answers.answer_output import AnswerOutput
+from ..text.answers.answer_output import AnswerOutput, token_names
 from ..text.tokenization.tokenizer import Tokenizer
 from .request_preparer import Prepared
 
@@ -21,6 +25,8 @@ class RunningRequests:
         self._engine = engine
         self._tokenizer = tokenizer
         self._running: dict[str, dict[Sequence, AnswerOutput]] = {}
+        self._scores: dict[str, list[TokenLogprobs]] = {}
+        """Of the prompts that are being scored."""
         self._events: list[Event] = []
         self.urgent = False
         """Whether the events have a first token or an end, and so are sent without delay."""
@@ -50,14 +56,27 @@ class RunningRequests:
                 parent=first,
                 arrived_at=arrived_at,
             )
+            if request.prompt_logprobs is not None:
+                self._score(sequence, request.prompt_logprobs)
             first = first or sequence
             outputs[sequence] = AnswerOutput(request, index, self._tokenizer, prepared.form)
             sequence.pauses_at = outputs[sequence].reasoning_left(0)
             self._engine.add(sequence)
         self._running[request.id] = outputs
 
+    def _score(self, sequence: Sequence, alternatives: int) -> None:
+        """Have a prompt's tokens sampled as they are, so that they get log-probabilities."""
+        prompt = sequence.token_ids
+        sequence.scored, sequence.token_ids = prompt, prompt[:1]
+        sequence.constraint = PrescribedTokens(
+            prompt[1:], self._tokenizer.vocab_size, sequence.constraint
+        )
+        sequence.logprobs = max(alternatives, sequence.logprobs or 0)
+        self._scores[sequence.request_id] = []
+
     def cancel(self, request_id: str) -> bool:
         """Free the sequences of a request; False if it has none."""
+        self._scores.pop(request_id, None)
         sequences = self._running.pop(request_id, {})
         for sequence in sequences:
             self._engine.finish(sequence, FinishReason.CANCELLED)
@@ -72,7 +91,7 @@ class RunningRequests:
     def begin(self, sequences: list[Sequence]) -> None:
         """Add the events of requests whose first sequence begins."""
         for sequence in sequences:
-            if sequence.index == 0:
+            if sequence.index == 0 and sequence.scored is None:
                 cached = sequence.cached_tokens
                 self._events.append(Started(sequence.request_id, sequence.prompt_length, cached))
 
@@ -101,6 +120,10 @@ class RunningRequests:
             if output.error is not None:
                 on_error(sequence.request_id, output.error)
                 continue
+            if sequence.request_id in self._scores:
+                output = self._scored(output, answer)
+                if not output.token_ids:
+                    continue
             # The token that ends the answer is not part of its text.
             last = output.token_ids[-1]
             eog = reason is FinishReason.STOP and self._engine.runner.is_eog(last)
@@ -124,6 +147,30 @@ class RunningRequests:
                     sequence.constraint = None
                 self._bound_reasoning(sequence, answer)
 
+    def _scored(self, output: SequenceOutput, answer: AnswerOutput) -> SequenceOutput:
+        """Take the log-probabilities of a prompt's tokens; return the rest of the output."""
+        sequence, count = output.sequence, output.prescribed
+        logprobs = output.logprobs or []
+        scores = self._scores[sequence.request_id]
+        scores += _cut(logprobs[:count], answer.request.prompt_logprobs or 0)
+        if sequence.num_generated >= 0:
+            del self._scores[sequence.request_id]
+            prompt = sequence.scored or []
+            names = token_names(self._tokenizer, scores) | {
+                prompt[0]: self._tokenizer.token_bytes(prompt[0], special=True)
+            }
+            found = PromptScores(prompt, scores, names)
+            self._events.append(Started(sequence.request_id, len(prompt), 0, found))
+            sequence.logprobs = answer.request.logprobs
+            if isinstance(sequence.constraint, PrescribedTokens):
+                sequence.constraint = sequence.constraint.then
+        wanted = answer.request.logprobs
+        return replace(
+            output,
+            token_ids=output.token_ids[count:],
+            logprobs=None if wanted is None else _cut(logprobs[count:], wanted),
+        )
+
     def _bound_reasoning(self, sequence: Sequence, answer: AnswerOutput) -> None:
         """End reasoning that exceeds its budget, once no launched token of it is outstanding."""
         left = answer.reasoning_left(sequence.num_generated)
@@ -143,6 +190,11 @@ class RunningRequests:
         self._events.append(_finished(sequence, reason, completion_tokens, answer))
         if not outputs:
             del self._running[sequence.request_id]
+
+
+def _cut(logprobs: list[TokenLogprobs], alternatives: int) -> list[TokenLogprobs]:
+    """Return the log-probabilities with at most so many alternatives."""
+    return [structs.replace(token, top=token.top[:alternatives]) for token in logprobs]
 
 
 def _most_tokens(request: GenerateRequest, prompt_length: int) -> int | None:

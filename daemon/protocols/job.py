@@ -15,6 +15,7 @@ from ingle.backends.base.events import (
     Event,
     Finished,
     FinishReason,
+    PromptScores,
     ReasoningDelta,
     Started,
     TokenLogprobs,
@@ -135,6 +136,8 @@ class AnswerBuilder:
         self.answers = [CollectedAnswer() for _ in range(job.answers)]
         self.prompts = [(0, 0)] * max(1, len(job.prompts))
         """Tokens of each prompt and how many of them were cached, as known at its start."""
+        self.scores: dict[int, PromptScores] = {}
+        """The log-probabilities of prompts, by number."""
         self.prompt_tokens = 0
         self.cached_tokens = 0
 
@@ -166,6 +169,8 @@ class AnswerBuilder:
             self.cached_tokens += event.cached_tokens
         if isinstance(event, Started):
             self.prompts[prompt] = (event.prompt_tokens, event.cached_tokens)
+            if event.scores is not None:
+                self.scores[prompt] = event.scores
 
     @property
     def ended(self) -> list[Finished]:

@@ -42,7 +42,7 @@ class FusedRows:
                 parameters.append(state.fused * len(each))
                 # Greedy rows draw no random number: the same table serves the next step.
                 begin = 0 if state.route is SamplingPath.GREEDY else chunk.sequence.num_sampled
-                places += range(begin, begin + len(each))
+                places += [max(0, begin + place) for place in range(len(each))]
                 rows += each
         if not rows:
             return None

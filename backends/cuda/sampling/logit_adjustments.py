@@ -182,7 +182,8 @@ class Adjustments:
             self._bias.add_values(row, params.logit_bias)
         if state.counts is not None:
             if chunk.awaits is None:
-                counted = state.counts.with_drafts(sequence, drafts)
+                generated = () if chunk.is_scored else drafts
+                counted = state.counts.with_drafts(sequence, generated)
             else:  # `apply` or the kernel counts the awaited token
                 counted = state.counts.with_awaited(sequence)
                 self._awaited[row] = _AwaitedToken(chunk.awaits, params, counted)

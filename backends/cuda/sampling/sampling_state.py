@@ -90,7 +90,8 @@ class SamplingPlan:
             self._seeds += [state.seed] * len(rows)
             self._numbers += [state.numbers] * len(rows)
             generated = chunk.sequence.num_sampled
-            self._positions += range(generated, generated + len(rows))
+            # Positions in a scored prompt are negative; its tokens are not drawn.
+            self._positions += [max(0, generated + place) for place in range(len(rows))]
             if not drawn:
                 continue
             places.setdefault(state.route, []).extend(rows)

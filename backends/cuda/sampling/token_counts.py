@@ -41,7 +41,7 @@ class GeneratedTokenCounts:
 
     def of(self, sequence: Sequence) -> TokenOccurrences:
         """The counts up to the sequence's last token."""
-        end = sequence.num_generated
+        end = max(0, sequence.num_generated)
         for token in _generated(sequence, self._end, end):
             self._add(token)
         self._end = end

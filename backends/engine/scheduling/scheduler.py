@@ -23,7 +23,8 @@ from .waiting_queue import WaitingQueue
 class SequenceOutput:
     """A sequence's new tokens, and the reason if it ends with them.
 
-    With an `error` it is cancelled, and its last token is invalid.
+    The first `prescribed` of them belong to its scored prompt. With an `error` it is cancelled, and
+    its last token is invalid.
     """
 
     sequence: Sequence
@@ -31,6 +32,7 @@ class SequenceOutput:
     logprobs: list[TokenLogprobs] | None
     finish_reason: FinishReason | None
     error: str | None = None
+    prescribed: int = 0
 
 
 class Scheduler:
@@ -166,8 +168,23 @@ class Scheduler:
         for sequence, share in split_prefill(prompts, most).items():
             count = min(share, self.kv.most((sequence,), room))
             if count > 0:
-                room -= self.kv.growth(sequence, count)
-                batch.add(sequence, count)
+                drafts = self._prescribed(sequence, count, room, batch)
+                room -= self.kv.growth(sequence, count + len(drafts))
+                batch.add(sequence, count, drafts)
+
+    def _prescribed(
+        self, sequence: Sequence, count: int, room: int, batch: Batch
+    ) -> tuple[int, ...]:
+        """The next tokens of a scored prompt, whose logits the same step can compute."""
+        if sequence.scored is None or count != sequence.num_pending:
+            return ()
+        used = sum(len(chunk.drafts) for chunk in batch.chunks)
+        most = min(
+            self._runner.max_drafts - used,
+            self._runner.max_batch_tokens - batch.num_tokens - count,
+            self.kv.most((sequence,), room) - count,
+        )
+        return tuple(sequence.prescribed[: max(0, most)])
 
     def _drafts(self, decoding: list[Sequence], room: int) -> dict[Sequence, tuple[int, ...]]:
         room = min(room, self._runner.max_drafts)
@@ -212,7 +229,7 @@ class Scheduler:
             outputs.append(output)
             if output.finish_reason is not None:
                 self.finish(sequence, output.finish_reason)
-        if self._speculator is not None:
+        if self._speculator is not None and not any(chunk.is_scored for chunk in batch.chunks):
             self._speculator.observe(batch, seconds)
         return outputs
 
@@ -220,6 +237,7 @@ class Scheduler:
         """Append sampled tokens up to the end of the sequence, and record the computed ones."""
         sequence = chunk.sequence
         reason: FinishReason | None = None
+        prescribed = len(sequence.prescribed)
         count = 0
         for token_id in sampled.token_ids:
             sequence.token_ids.append(token_id)
@@ -231,13 +249,20 @@ class Scheduler:
         elif sampled.complete and count == len(sampled.token_ids):
             reason = FinishReason.STOP
         self.kv.grow(sequence, chunk.count + count - 1)
-        if chunk.drafts:
+        if chunk.drafts and not chunk.is_scored:
             sequence.drafted_tokens += len(chunk.drafts)
             sequence.accepted_tokens += count - 1
-            if count <= len(chunk.drafts):
-                self.kv.trim(sequence)
+        if count <= len(chunk.drafts):
+            self.kv.trim(sequence)
         logprobs = sampled.logprobs[:count] if sampled.logprobs is not None else None
-        return SequenceOutput(sequence, sampled.token_ids[:count], logprobs, reason, sampled.error)
+        return SequenceOutput(
+            sequence,
+            sampled.token_ids[:count],
+            logprobs,
+            reason,
+            sampled.error,
+            prescribed=min(prescribed, count),
+        )
 
     def force_tokens(self, sequence: Sequence, token_ids: Iterable[int]) -> list[int]:
         """Append tokens that were not sampled; returns those that fit and the grammar allows.
@@ -287,6 +312,8 @@ class Scheduler:
         return self.admission.admit(in_flight=self._in_flight > 0)
 
     def _finish_reason(self, sequence: Sequence, token_id: int) -> FinishReason | None:
+        if sequence.num_generated <= 0:
+            return None  # it belongs to a scored prompt
         if not sequence.ignore_eos and self._runner.is_eog(token_id):
             return FinishReason.STOP
         if sequence.max_tokens is not None and sequence.num_generated >= sequence.max_tokens:

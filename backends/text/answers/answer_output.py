@@ -41,6 +41,7 @@ class AnswerOutput:
     def __init__(
         self, request: GenerateRequest, index: int, tokenizer: Tokenizer, form: AnswerFormat
     ) -> None:
+        self.request = request
         self._id = request.id
         self._index = index
         self._tokenizer = tokenizer
@@ -143,7 +144,7 @@ class AnswerOutput:
     ) -> Delta:
         if logprobs is None:
             return Delta(self._id, self._index, text, token_ids)
-        names = _token_bytes(self._tokenizer, logprobs)
+        names = token_names(self._tokenizer, logprobs)
         return Delta(self._id, self._index, text, token_ids, logprobs, names)
 
 
@@ -159,7 +160,7 @@ def _joined(parts: list[Part]) -> list[Part]:
     return joined
 
 
-def _token_bytes(tokenizer: Tokenizer, logprobs: list[TokenLogprobs]) -> dict[int, bytes]:
+def token_names(tokenizer: Tokenizer, logprobs: list[TokenLogprobs]) -> dict[int, bytes]:
     """Return the bytes of each token in `logprobs`; control tokens by name."""
     ids = {token.token_id for token in logprobs}
     ids.update(token_id for token in logprobs for token_id, _ in token.top)

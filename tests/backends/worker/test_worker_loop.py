@@ -463,3 +463,22 @@ def test_page_map_is_sent_only_while_watched(scripted_spec: MakeSpec) -> None:
         inbox.put(GenerateRequest(id="c", prompt=text))
         wait_for_end(sent, "c")
         assert made == 0
+
+
+def test_scores_of_the_prompt_come_with_its_start(scripted_spec: MakeSpec) -> None:
+    with running(scripted_spec(reply="né!"), ScriptedPrompts()) as (inbox, sent):
+        inbox.put(GenerateRequest(id="a", prompt="What?", prompt_logprobs=2))
+        started, *rest = events_of(sent, "a")
+        inbox.put(GenerateRequest(id="b", prompt="Who?", prompt_logprobs=0, max_tokens=0))
+        alone = events_of(sent, "b")
+    assert isinstance(started, Started)
+    assert (started.prompt_tokens, started.cached_tokens) == (6, 0)
+    assert started.scores is not None
+    assert started.scores.token_ids[1:] == list(b"What?")  # after BOS
+    assert [token.token_id for token in started.scores.logprobs] == list(b"What?")
+    assert all(token.top for token in started.scores.logprobs)
+    assert started.scores.token_bytes.items() >= {byte: bytes((byte,)) for byte in b"What?"}.items()
+    deltas = [event for event in rest if isinstance(event, Delta)]
+    assert "".join(delta.text for delta in deltas) == "né!"
+    assert {delta.logprobs is None for delta in deltas} == {True}
+    assert [type(event) for event in alone] == [Started, Finished]

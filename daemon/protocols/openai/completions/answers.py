@@ -13,6 +13,7 @@ from ingle.backends.base.events import (
     Event,
     Finished,
     FinishReason,
+    PromptScores,
     ReasoningDelta,
     Started,
     ToolCallDelta,
@@ -20,7 +21,7 @@ from ingle.backends.base.events import (
 )
 
 from ...answer_values import Timings, token_logprobs
-from ...job import AnswerBuilder, CollectedAnswer, Job
+from ...job import AnswerBuilder, CollectedAnswer
 from .chunk_stream import (
     FINISH_WORDS,
     ChunkStream,
@@ -184,7 +185,7 @@ class CompletionStream(ChunkStream):
         first = prompt * self._collected.job.request.n
         match event:
             case Started():
-                if self._echo and (text := _prompt_text(self._collected.job, prompt)):
+                if self._echo and (text := _prompt_text(self._collected, prompt)):
                     for index in range(first, first + self._collected.job.request.n):
                         yield self._chunk(index, text)
             case Delta():
@@ -232,9 +233,10 @@ def completion(collected: AnswerBuilder, body: PlainCompletionRequest) -> TextCo
         answers = collected.answers[prompt * written : (prompt + 1) * written]
         if kept < written:
             answers = sorted(answers, key=_mean_logprob, reverse=True)[:kept]
-        echoed = _prompt_text(collected.job, prompt) if body.echo else ""
+        echoed = _prompt_text(collected, prompt) if body.echo else ""
+        scored = collected.scores.get(prompt)
         choices += [
-            _completion_choice(echoed, prompt * kept + number, answer, body)
+            _completion_choice(echoed, scored, prompt * kept + number, answer, body)
             for number, answer in enumerate(answers)
         ]
     return TextCompletion(
@@ -246,9 +248,15 @@ def completion(collected: AnswerBuilder, body: PlainCompletionRequest) -> TextCo
 
 
 def _completion_choice(
-    echoed: str, index: int, answer: CollectedAnswer, body: PlainCompletionRequest
+    echoed: str,
+    scored: PromptScores | None,
+    index: int,
+    answer: CollectedAnswer,
+    body: PlainCompletionRequest,
 ) -> CompletionChoice:
     scores = CompletionScores()
+    if scored is not None:
+        scores.take_prompt(scored)
     scores.take(Delta("", index, "", [], answer.logprobs, answer.token_bytes))
     is_scored = body.logprobs is not None and body.logprobs is not False
     return CompletionChoice(
@@ -259,12 +267,17 @@ def _completion_choice(
     )
 
 
-def _prompt_text(job: Job, number: int) -> str:
+def _prompt_text(collected: AnswerBuilder, number: int) -> str:
     """The text that `echo` puts before an answer."""
-    prompt = job.prompts[number]
+    prompt = collected.job.prompts[number]
     if isinstance(prompt, Infill):
         return prompt.prefix
-    return prompt if isinstance(prompt, str) else ""
+    if isinstance(prompt, str):
+        return prompt
+    scored = collected.scores[number]
+    return b"".join(scored.token_bytes[token] for token in scored.token_ids).decode(
+        errors="replace"
+    )
 
 
 def _mean_logprob(answer: CollectedAnswer) -> float:

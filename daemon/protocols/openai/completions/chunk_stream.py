@@ -11,10 +11,18 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, UnsetType, structs
 
-from ingle.backends.base.events import Delta, Event, FinishReason, ReasoningDelta, ToolCallDelta
+from ingle.backends.base.events import (
+    Delta,
+    Event,
+    FinishReason,
+    PromptScores,
+    ReasoningDelta,
+    TokenLogprobs,
+    ToolCallDelta,
+)
 
 from ....http.bodies import encode_event
-from ...answer_values import Timings, timings, token_logprobs
+from ...answer_values import Timings, TokenLogprob, timings, token_logprobs
 from ...job import AnswerBuilder
 from .request_types import CommonRequest
 from .types import (
@@ -100,8 +108,17 @@ class CompletionScores:
         """The log-probabilities of a chunk; None if the request asked for none."""
         if delta.logprobs is None:
             return None
+        return self._add(token_logprobs(delta.logprobs, delta.token_bytes))
+
+    def take_prompt(self, scored: PromptScores) -> None:
+        """Add the tokens of a prompt; nothing predicts the first."""
+        first = TokenLogprobs(scored.token_ids[0], 0.0)
+        self._add(token_logprobs([first, *scored.logprobs], scored.token_bytes))
+        self.whole.token_logprobs[0] = self.whole.top_logprobs[0] = None
+
+    def _add(self, tokens: list[TokenLogprob]) -> CompletionLogprobs:
         part = CompletionLogprobs([], [], [], [])
-        for token in token_logprobs(delta.logprobs, delta.token_bytes):
+        for token in tokens:
             part.tokens.append(token.token)
             part.token_logprobs.append(token.logprob)
             # The token itself is always present. Of two tokens with one text the likelier counts.

@@ -73,27 +73,24 @@ def chat_job(body: ChatCompletionRequest, origin: RequestOrigin) -> Job:
 def completion_job(body: PlainCompletionRequest, origin: RequestOrigin) -> Job:
     """Check a plain completion; raises `InvalidBody` and `UnsupportedField`."""
     prompts = _prompts(body.prompt)
-    if body.echo and any(isinstance(prompt, list) for prompt in prompts):
-        raise UnsupportedField(
-            "'echo' is not supported for a prompt of token ids.",
-            hint="Send the prompt as text.",
-            param="echo",
-        )
     # A boolean is what chats have there; true asks for the chosen tokens only.
     logprobs = None if body.logprobs is False else body.logprobs
-    if body.echo and logprobs is not None:
-        raise UnsupportedField(
-            "'logprobs' is not supported together with 'echo'.",
-            hint="Leave one of them out: the prompt's tokens are not scored.",
-            param="logprobs",
-        )
     candidates = _candidates(body)
+    # The text of token ids is known from their scores.
+    scores = body.echo and (logprobs is not None or any(isinstance(p, list) for p in prompts))
+    if scores and (body.stream or candidates > 1 or any(isinstance(p, Infill) for p in prompts)):
+        raise UnsupportedField(
+            "'echo' with 'logprobs' or token ids is supported for one whole answer to a prompt.",
+            hint="Leave 'stream', 'n', 'best_of' and 'suffix' out.",
+            param="echo",
+        )
     if logprobs is None and candidates > (body.n or 1):
         logprobs = 0
     request = GenerateRequest(
         id=f"cmpl-{secrets.token_hex(12)}",
         max_tokens=token_limit(body.max_tokens, body.n_predict),
         logprobs=0 if logprobs is True else logprobs,
+        prompt_logprobs=int(logprobs or 0) * (logprobs is not True) if scores else None,
         **_common(body, origin, candidates),
     )
     return Job(

@@ -47,12 +47,13 @@ class ChatLogprobs(msgspec.Struct, frozen=True):
 class CompletionLogprobs(msgspec.Struct, frozen=True):
     """Log-probabilities of the tokens of a plain completion, in parallel lists.
 
-    `text_offset` counts characters from the beginning of the answer's text.
+    `text_offset` counts characters from the beginning of the choice's text. The first token of a
+    prompt has no log-probability.
     """
 
     tokens: list[str]
-    token_logprobs: list[float]
-    top_logprobs: list[dict[str, float]]
+    token_logprobs: list[float | None]
+    top_logprobs: list[dict[str, float] | None]
     text_offset: list[int]
 
 

@@ -342,6 +342,37 @@ async def test_completion_with_echo_and_several_prompts(daemon: RunningDaemon) -
     assert texts == ["aHello"] * 2 + ["bbHello"] * 2
 
 
+async def test_echo_with_logprobs_scores_the_prompt(daemon: RunningDaemon) -> None:
+    """As evaluation harnesses ask for it: the likelihood of a text, one token beyond it."""
+    body = {
+        "model": "echo:1",
+        "prompt": [list(b"What is"), list("né".encode())],
+        "echo": True,
+        "logprobs": 1,
+        "max_tokens": 1,
+        "temperature": 0,
+    }
+    answer = (await daemon.tcp.post("/v1/completions", json=body)).json()
+    first, second = answer["choices"]
+    assert (first["text"], second["text"]) == ("What isH", "néH")
+    logprobs = first["logprobs"]
+    assert "".join(logprobs["tokens"]) == "What isH"
+    assert logprobs["token_logprobs"][0] is None
+    assert logprobs["top_logprobs"][0] is None
+    assert all(value <= 0 for value in logprobs["token_logprobs"][1:])
+    assert all(len(tokens) == 1 for tokens in logprobs["top_logprobs"][1:])
+    assert logprobs["text_offset"] == list(range(8))
+    assert answer["usage"]["prompt_tokens"] == 7 + 3
+    assert answer["usage"]["completion_tokens"] == 2
+
+
+async def test_echo_alone_has_no_scores(daemon: RunningDaemon) -> None:
+    body = {"model": "echo:1", "prompt": list(b"Hi"), "echo": True, "max_tokens": 2}
+    (choice,) = (await daemon.tcp.post("/v1/completions", json=body)).json()["choices"]
+    assert choice["text"] == "HiHe"
+    assert choice["logprobs"] is None
+
+
 async def test_best_of_returns_the_best_answers(
     run_daemon: DaemonFactory, event_backend: Callable[..., Any]
 ) -> None:
@@ -410,11 +441,11 @@ WRONG_IN_COMPLETION: list[tuple[dict[str, Any], str]] = [
     ({"prompt": [1.5]}, "prompt[0]"),
     ({"prompt": ["a"] * 65}, "prompt"),
     ({"prompt": {}}, "prompt"),
-    ({"prompt": [1], "echo": True}, "echo"),
+    ({"prompt": [1], "echo": True, "stream": True}, "echo"),
+    ({"logprobs": 0, "echo": True, "n": 2}, "echo"),
     ({"prompt": [1], "suffix": "end"}, "suffix"),
     ({"suffix": 1}, "suffix"),
     ({"logprobs": 21}, "logprobs"),
-    ({"logprobs": 0, "echo": True}, "logprobs"),
     ({"best_of": 3, "stream": True}, "best_of"),
     ({"best_of": 17}, "best_of"),
     ({"n": 2, "best_of": 1}, "best_of"),
