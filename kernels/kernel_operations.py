@@ -26,7 +26,9 @@ from .matmul.matmul_tuning import MatmulTuning
 from .matmul.quantized_gemv import QuantizedGemv
 from .matmul.stacked_layers import join_layers, stack_layers
 from .operations import Operations
+from .sampling_check import sampling_failures
 from .self_check import HeadShape, SelfCheck, first_rows
+from .token_sampling import MAX_VOCAB
 
 
 class KernelOperations(Operations):
@@ -72,13 +74,16 @@ class KernelOperations(Operations):
         self._needs_dense = True
         return weight
 
-    def check(self, heads: HeadShape, keys: KVPages, values: KVPages) -> None:
+    def check(self, heads: HeadShape, keys: KVPages, values: KVPages, vocab: int) -> None:
         """Compare the kernels with plain torch on this device, for the weight formats of a model.
 
-        Overwrites the pages. Raises `KernelError` if the results differ.
+        Also those that sample from a vocabulary, unless it is too large for them. Overwrites the
+        pages. Raises `KernelError` if the results differ.
         """
         check = SelfCheck(self, self._device)
         failures = check.failures(list(self._examples.values()), heads, keys, values)
+        if vocab <= MAX_VOCAB:
+            failures += sampling_failures(self._library, self._device, vocab)
         if failures:
             more = f", and {len(failures) - 1} more" if len(failures) > 1 else ""
             raise KernelError(

@@ -95,7 +95,7 @@ def _with_kernels(
     operations = KernelOperations(
         library, library, dtype=where.dtype, device=where.device, table=table
     )
-    return ComputeBackend(operations, GraphRecorder(), library)
+    return ComputeBackend(operations, GraphRecorder(library.recording), library)
 
 
 def load_warnings(

@@ -309,7 +309,7 @@ class CudaModelRunner:
         operations, config = self._backend.operations, self._config
         if isinstance(operations, KernelOperations) and self.num_blocks >= CHECKED_PAGES:
             heads = HeadShape(config.num_heads, config.num_kv_heads, config.head_size)
-            operations.check(heads, *self._pool.layer(0))
+            operations.check(heads, *self._pool.layer(0), self.tokenizer.vocab_size)
 
     @torch.inference_mode()
     def _make_graphs(self) -> None:

@@ -43,7 +43,10 @@ class _Paths:
 
 
 def run(session: Session) -> dict[str, object]:
-    """Microseconds of a launch with four arguments, and of making these, on this thread."""
+    """Microseconds of a launch with four arguments, and of making these, on this thread.
+
+    A launch releases the GIL unless a graph is recorded, where it holds it.
+    """
     x = torch.zeros(1, 1024, device=session.device)
     tiles = torch.zeros(1, 1, 1536, dtype=torch.uint8, device=session.device)
 
@@ -54,12 +57,17 @@ def run(session: Session) -> dict[str, object]:
         library = _library(session, Path(folder))
         library.prepare([SOURCE])
         made = arguments()
-        launch = _median(
-            session, lambda: library.launch(SOURCE, KERNEL, (2, 1, 1), (128, 1, 1), made)
-        )
+
+        def start() -> None:
+            library.launch(SOURCE, KERNEL, (2, 1, 1), (128, 1, 1), made)
+
+        launch = _median(session, start)
+        with library.recording():
+            recorded = _median(session, start)
     return {
         "driver": "none" if session.on_cpu else "real",
         "launch_us": launch,
+        "launch_holding_gil_us": recorded,
         "arguments_us": _median(session, arguments),
     }
 
@@ -68,7 +76,10 @@ def table(result: dict[str, Any]) -> list[str]:
     """Return one line."""
     driver = "a driver that does nothing" if result["driver"] == "none" else "the driver"
     launch, arguments = result["launch_us"], result["arguments_us"]
-    return [f"a launch {launch} us with {driver}, its arguments {arguments} us"]
+    return [
+        f"a launch {launch} us with {driver}, {result['launch_holding_gil_us']} us if it holds "
+        f"the GIL, its arguments {arguments} us"
+    ]
 
 
 def _library(session: Session, folder: Path) -> GPULibrary:

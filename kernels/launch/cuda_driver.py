@@ -6,7 +6,8 @@ import ctypes
 import struct
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from ctypes import byref, c_char_p, c_int, c_uint, c_void_p
 from pathlib import Path
 
@@ -31,10 +32,14 @@ _MOST_ARGUMENTS = 128
 _ARGUMENTS = tuple(struct.Struct(f"@{count}P") for count in range(_MOST_ARGUMENTS + 1))
 
 
+_Launch = Callable[[c_void_p, c_void_p, c_void_p, None], int]
+
+
 class _LaunchMemory(threading.local):
     """The structures that the driver reads during a launch, allocated once a thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, launch: _Launch) -> None:
+        self.launch = launch
         self.config = ctypes.create_string_buffer(_CONFIG.size)
         self.pointers = ctypes.create_string_buffer(_MOST_ARGUMENTS * ctypes.sizeof(c_void_p))
         self.config_address = c_void_p(ctypes.addressof(self.config))
@@ -61,16 +66,14 @@ class CudaDriver:
         default = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
         try:
             self._cuda = ctypes.CDLL(str(library or default))
-            # A launch takes microseconds. If these calls released the GIL, another thread might
-            # keep it for milliseconds.
             holding = ctypes.PyDLL(str(library or default))
         except OSError as error:
             raise DriverUnavailable(
                 "There is no NVIDIA driver.", hint="Install the driver of your GPU."
             ) from error
-        self.launch_kernel: Callable[[c_void_p, c_void_p, c_void_p, None], int]
-        self.launch_kernel = holding.cuLaunchKernelEx
-        self.launch_memory = _LaunchMemory()
+        self._launch_holding_gil: _Launch = holding.cuLaunchKernelEx
+        # A launch waits while the GPU's queue is full, and other threads must go on meanwhile.
+        self.launch_memory = _LaunchMemory(self._cuda.cuLaunchKernelEx)
         self.ordinal = device
         self._device, self._context = c_int(), c_void_p()
         try:
@@ -84,6 +87,20 @@ class CudaDriver:
     def make_current(self) -> None:
         """Make the context current; needed once in each thread that launches."""
         self.call("cuCtxSetCurrent", self._context)
+
+    @contextmanager
+    def holding_gil(self) -> Generator[None]:
+        """Launch from this thread without releasing the GIL, while a graph is recorded.
+
+        Such launches take microseconds and never wait for the GPU; to get the GIL back from another
+        thread may take milliseconds.
+        """
+        memory = self.launch_memory
+        releasing, memory.launch = memory.launch, self._launch_holding_gil
+        try:
+            yield
+        finally:
+            memory.launch = releasing
 
     @property
     def architecture(self) -> str:
@@ -199,7 +216,7 @@ class CudaModule:
         _CONFIG.pack_into(
             memory.config, 0, *grid, *block, shared_bytes, stream, attributes, bool(overlap)
         )
-        status = driver.launch_kernel(
+        status = memory.launch(
             memory.config_address, function.handle, memory.pointers_address, None
         )
         if status:

@@ -6,6 +6,7 @@ import importlib
 import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import AbstractContextManager
 from ctypes import c_void_p
 from functools import partial
 from pathlib import Path
@@ -148,6 +149,10 @@ class GPULibrary:
             stream=self._stream(),
             overlap=variant.overlap,
         )
+
+    def recording(self) -> AbstractContextManager[None]:
+        """While this thread records a graph: its launches hold the GIL."""
+        return self._driver.holding_gil()
 
     def _found(self, source: str) -> Callable[[], None]:
         cubin = self._finder.cubin(source, self._defines.get(source, NO_DEFINES))

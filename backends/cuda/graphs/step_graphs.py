@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import NamedTuple
 
 import torch
@@ -34,7 +35,9 @@ class GraphRecorder:
     The output of a recording keeps its memory for as long as the recording.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, recording: Callable[[], AbstractContextManager[None]]) -> None:
+        """Capture within `recording()`, see `GPULibrary`."""
+        self._recording = recording
         self._pool = torch.cuda.graph_pool_handle()
         # Always the same one: libraries of torch keep memory for each stream that they ever saw.
         self._side = torch.cuda.Stream()
@@ -52,7 +55,8 @@ class GraphRecorder:
             torch.cuda.current_stream().wait_stream(self._side)
         graph = torch.cuda.CUDAGraph()
         # Another model's thread may be busy with the same GPU meanwhile.
-        with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
+        capture = torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local")
+        with capture, self._recording():
             output = work()
         return Recording(graph.replay, output)
 

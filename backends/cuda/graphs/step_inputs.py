@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -10,7 +12,7 @@ from ingle.kernels.attention.attention_input import AttentionMetadata
 from ingle.models.fit.paged_fit import PAGE_SIZE
 
 from ...engine.batch import Batch, ScheduledChunk
-from .step_shape import StepShape
+from .step_shape import StepShape, context_bucket, rounded_up
 
 _GIVEN, _POSITIONS, _SLOTS, _ROWS, _ORIGINS = range(5)
 _LONG_ROWS = 5
@@ -22,30 +24,41 @@ class StepInputs:
     """Filled on the host, then sent in one copy each of 64-bit and 32-bit numbers.
 
     The tokens of all chunks are consecutive, drafts after the token they follow. Tokens that only
-    the device knows, since the step before samples them, are put in place there. Rows after the
-    step's own are stale: every tensor is cut to the size of the step.
+    the device knows, since the step before samples them, are put in place there. Rows are as wide
+    as the step's bucket of tokens or pages, so that what a step uses is the beginning of each
+    array, which alone is sent; the rest is stale. Addresses depend on the padded shape alone.
     """
 
     def __init__(
-        self, *, tokens: int, sequences: int, max_pages: int, device: torch.device
+        self,
+        *,
+        tokens: int,
+        sequences: int,
+        max_pages: int,
+        device: torch.device,
+        staged: bool | None = None,
     ) -> None:
-        """Room for so many tokens and sequences in a step, and so many pages a sequence."""
+        """Room for so many tokens and sequences in a step, and so many pages a sequence.
+
+        `staged` inputs are laid out apart from the device's tensors, by default on a GPU.
+        """
         # Kernels are compiled for pointers aligned to 16 bytes.
-        sequences, max_pages = _multiple_of_four(sequences), _multiple_of_four(max_pages)
-        ints = sequences * (max_pages + 2) + 1
+        tokens, sequences = _multiple_of_four(tokens), _multiple_of_four(sequences)
+        self._sizes = _Sizes(tokens, sequences, _multiple_of_four(max_pages))
         # The tokens that were sampled last follow those that are sent: one index finds either.
-        self._long = torch.zeros((_LONG_ROWS + 1, tokens), dtype=torch.int64, device=device)
+        self._drawn_from = _LONG_ROWS * tokens
+        self._long = torch.zeros(self._drawn_from + tokens, dtype=torch.int64, device=device)
+        ints = self._sizes.tables_from + sequences * self._sizes.pages
         self._int = torch.zeros(ints, dtype=torch.int32, device=device)
         self._token_ids = torch.zeros(tokens, dtype=torch.int64, device=device)
-        self._drawn_from = _LONG_ROWS * tokens
+        if staged is None:
+            staged = device.type == "cuda"
         # While a copy to the device may still be under way, the next step is laid out elsewhere.
-        count = _STAGES if device.type == "cuda" else 1
-        self._stages = [_Stage(self._long, self._int, sequences, max_pages) for _ in range(count)]
+        self._stages = [
+            _Stage(self._long[: self._drawn_from], self._int, self._sizes, staged=staged)
+            for _ in range(_STAGES if staged else 1)
+        ]
         self._stage = self._stages[0]
-        cut = sequences * max_pages
-        self._tables = self._int[:cut].view(sequences, max_pages)
-        self._lengths = self._int[cut : cut + sequences]
-        self._starts = self._int[cut + sequences :]
         self.shape = _NOTHING
         """The sizes of the step."""
         self.num_rows = 0
@@ -56,6 +69,13 @@ class StepInputs:
         self._stages.append(self._stages.pop(0))
         stage = self._stage = self._stages[0]
         stage.wait()
+        stage.lay_out(
+            sum(chunk.num_tokens for chunk in batch.chunks),
+            max(
+                (chunk.sequence.num_launched + chunk.num_tokens for chunk in batch.chunks),
+                default=0,
+            ),
+        )
         end = rows = longest_query = longest_context = 0
         for place, chunk in enumerate(batch.chunks):
             start, end = end, end + chunk.num_tokens
@@ -71,8 +91,15 @@ class StepInputs:
         self.num_rows = rows
 
     def pad(self, shape: StepShape, slot: int) -> None:
-        """Pad to the sizes of `shape` with tokens of no sequence, whose keys go to `slot`."""
+        """Pad to the sizes of `shape` with tokens of no sequence, whose keys go to `slot`.
+
+        Raises ValueError unless `shape` is in the step's bucket, or the batch is empty.
+        """
         stage, (tokens, sequences, _, _) = self._stage, self.shape
+        if not tokens:
+            stage.lay_out(shape.tokens, shape.longest_context)
+        elif stage.widths != self._sizes.widths(shape.tokens, shape.longest_context):
+            raise ValueError(f"{self.shape} cannot be padded to {shape}")
         given, positions, slots, rows, origins = stage.long
         given[tokens : shape.tokens] = 0
         positions[tokens : shape.tokens] = 0
@@ -85,10 +112,9 @@ class StepInputs:
 
     def upload(self) -> None:
         """Send the inputs, and put sampled tokens in their places; nothing waits for it."""
-        self._stage.send(self._long, self._int)
+        self._stage.send(self._long, self._int, self.shape.sequences)
         count = self.shape.tokens
-        origins = self._long[_ORIGINS, :count]
-        torch.gather(self._long.view(-1), 0, origins, out=self._token_ids[:count])
+        torch.gather(self._long, 0, self._sent(_ORIGINS), out=self._token_ids[:count])
 
     def keep_drawn(self, tokens: torch.Tensor) -> None:
         """Remember what the step draws, (rows,) int64, for the one that follows it."""
@@ -97,7 +123,7 @@ class StepInputs:
     @property
     def drawn(self) -> torch.Tensor:
         """What was kept last, (at least rows,) int64."""
-        return self._long[_LONG_ROWS]
+        return self._long[self._drawn_from :]
 
     @property
     def token_ids(self) -> torch.Tensor:
@@ -107,26 +133,33 @@ class StepInputs:
     @property
     def positions(self) -> torch.Tensor:
         """Each token's place in its sequence, (tokens,) int64."""
-        return self._long[_POSITIONS, : self.shape.tokens]
+        return self._sent(_POSITIONS)
 
     @property
     def output_rows(self) -> torch.Tensor:
         """Tokens whose logits are wanted, (rows,) int64."""
-        return self._long[_ROWS, : self.num_rows]
+        return self._sent(_ROWS)[: self.num_rows]
 
     @property
     def attention(self) -> AttentionMetadata:
         """The metadata of every layer's attention."""
-        count = self.shape.sequences
+        count, sizes = self.shape.sequences, self._sizes
+        width = self._stage.widths.table
+        tables = self._int[sizes.tables_from :][: count * width].view(count, width)
         return AttentionMetadata(
             self.positions,
-            self._long[_SLOTS, : self.shape.tokens],
-            self._tables[:count],
-            self._lengths[:count],
-            self._starts[: count + 1],
+            self._sent(_SLOTS),
+            tables,
+            self._int[sizes.lengths_from :][:count],
+            self._int[: count + 1],
             self.shape.longest_query,
             self.shape.longest_context,
         )
+
+    def _sent(self, row: int) -> torch.Tensor:
+        """A row of the 64-bit numbers, (tokens,)."""
+        first = row * self._stage.widths.row
+        return self._long[first : first + self.shape.tokens]
 
     def _fill_chunk(
         self, stage: _Stage, place: int, chunk: ScheduledChunk, start: int, end: int
@@ -138,7 +171,8 @@ class StepInputs:
         if len(table) * PAGE_SIZE < last:
             raise ValueError(f"{len(table)} pages have no room for {last} tokens")
         given, positions, slots, _, origins = stage.long
-        stage.tables[place, : len(table)] = table
+        used = -(-last // PAGE_SIZE)
+        stage.tables[place, :used] = table[:used]
         stage.lengths[place] = last
         stage.starts[place] = start
         if last == first + 1:  # decoding, where arrays of one cost more than numbers
@@ -166,34 +200,81 @@ def _multiple_of_four(count: int) -> int:
     return -(-count // 4) * 4
 
 
+class _Widths(NamedTuple):
+    """Numbers in a row of the 64-bit ones, and pages in a row of the block tables."""
+
+    row: int
+    table: int
+
+
+class _Sizes(NamedTuple):
+    """The most tokens, sequences, and pages a sequence.
+
+    32-bit numbers are the starts of the sequences, their lengths, and their block tables.
+    """
+
+    tokens: int
+    sequences: int
+    pages: int
+
+    @property
+    def lengths_from(self) -> int:
+        """Where the lengths are among the 32-bit numbers."""
+        return self.sequences + 4
+
+    @property
+    def tables_from(self) -> int:
+        """Where the block tables are among the 32-bit numbers."""
+        return self.lengths_from + self.sequences
+
+    def widths(self, tokens: int, context: int) -> _Widths:
+        """The same for all steps that are padded to the same shape."""
+        return _Widths(
+            min(_multiple_of_four(rounded_up(tokens)), self.tokens),
+            min(context_bucket(context) // PAGE_SIZE, self.pages),
+        )
+
+
 class _Stage:
-    """Arrays on the host for what is sent to the device; on a CPU they are the device's own."""
+    """Arrays on the host for what is sent; unless `staged`, they are the device's own."""
 
     def __init__(
-        self, long: torch.Tensor, ints: torch.Tensor, sequences: int, max_pages: int
+        self, long: torch.Tensor, ints: torch.Tensor, sizes: _Sizes, *, staged: bool
     ) -> None:
+        self._staged, self._sizes = staged, sizes
         self._on_gpu = long.device.type == "cuda"
-        if self._on_gpu:
-            long = torch.zeros(long.shape, dtype=long.dtype, pin_memory=True)
-            ints = torch.zeros(ints.shape, dtype=ints.dtype, pin_memory=True)
-        self._long, self._int = long[:_LONG_ROWS], ints
+        if staged:
+            long = torch.zeros(long.shape, dtype=long.dtype, pin_memory=self._on_gpu)
+            ints = torch.zeros(ints.shape, dtype=ints.dtype, pin_memory=self._on_gpu)
+        self._long, self._int = long, ints
         self._sent: torch.cuda.Event | None = None
-        self.long: NDArray[np.int64] = self._long.numpy()  # pyright: ignore[reportUnknownMemberType]
-        numbers: NDArray[np.int32] = ints.numpy()  # pyright: ignore[reportUnknownMemberType]
-        cut = sequences * max_pages
-        self.tables = numbers[:cut].reshape(sequences, max_pages)
-        self.lengths = numbers[cut : cut + sequences]
-        self.starts = numbers[cut + sequences :]
+        self._longs: NDArray[np.int64] = long.numpy()  # pyright: ignore[reportUnknownMemberType]
+        self._ints: NDArray[np.int32] = ints.numpy()  # pyright: ignore[reportUnknownMemberType]
+        self.starts = self._ints[: sizes.lengths_from]
+        self.lengths = self._ints[sizes.lengths_from : sizes.tables_from]
+        self.lay_out(0, 0)
+
+    def lay_out(self, tokens: int, context: int) -> None:
+        """Make rows as wide as the bucket of a step with so many tokens and such a context."""
+        sizes = self._sizes
+        row, table = self.widths = sizes.widths(tokens, context)
+        self.long = self._longs[: _LONG_ROWS * row].reshape(_LONG_ROWS, row)
+        tables = self._ints[sizes.tables_from :][: sizes.sequences * table]
+        self.tables = tables.reshape(sizes.sequences, table)
 
     def wait(self) -> None:
         """Until what was sent from here is there."""
         if self._sent is not None:
             self._sent.synchronize()
 
-    def send(self, long: torch.Tensor, ints: torch.Tensor) -> None:
-        """Copy all to the device."""
+    def send(self, long: torch.Tensor, ints: torch.Tensor, sequences: int) -> None:
+        """Copy what a step of so many sequences uses to the device."""
+        if not self._staged:
+            return
+        longs = _LONG_ROWS * self.widths.row
+        used = self._sizes.tables_from + sequences * self.widths.table
+        long[:longs].copy_(self._long[:longs], non_blocking=True)
+        ints[:used].copy_(self._int[:used], non_blocking=True)
         if self._on_gpu:
-            long[:_LONG_ROWS].copy_(self._long, non_blocking=True)
-            ints.copy_(self._int, non_blocking=True)
             self._sent = self._sent or torch.cuda.Event()
             self._sent.record()

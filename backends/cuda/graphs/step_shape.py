@@ -52,11 +52,15 @@ class StepShapes:
         return [StepShape(size, size, 1, self._context(1)) for size in sizes]
 
     def _context(self, tokens: int) -> int:
-        """Steps of a factor of four, within which the split of work hardly changes."""
-        context = _SMALLEST_CONTEXT
-        while context < tokens:
-            context *= 4
-        return min(context, self._max.longest_context)
+        return min(context_bucket(tokens), self._max.longest_context)
+
+
+def context_bucket(tokens: int) -> int:
+    """To steps of a factor of four, within which the split of work hardly changes."""
+    context = _SMALLEST_CONTEXT
+    while context < tokens:
+        context *= 4
+    return context
 
 
 def rounded_up(count: int) -> int:

@@ -8,13 +8,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from ingle.kernels.philox import uniforms
 from ingle.kernels.token_sampling import sample_row
 
 from ...base.errors import UnsupportedSampling
 from ...base.sampling_params import SamplingParams, active_options
 from ...engine.batch import ScheduledChunk, sampling_rows
 from ...engine.sequence import Sequence
-from .philox import uniforms
 from .row_sampler import NUMBERS, SamplingPath, sampling_path
 from .token_counts import GeneratedTokenCounts
 

@@ -16,7 +16,7 @@ struct Launch {
 typedef int (*Kernel)(const Launch*, void**, char*, size_t);
 
 static char last_error[1024];
-static int largest_dynamic = 48 * 1024, launches_with_overlap, current, nothing_runs, loaded, carveouts;
+static int largest_dynamic = 48 * 1024, launches_with_overlap, current, nothing_runs, loaded, carveouts, launches_with_gil;
 
 // The kernels of a shim library, which GNU's nm reads.
 static std::vector<std::string> kernels_of(CUmodule module) {
@@ -122,6 +122,8 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction function, voi
     if (attribute.value.programmaticStreamSerializationAllowed != 1) return CUDA_ERROR_INVALID_VALUE;
     ++launches_with_overlap;
   }
+  static const auto holds_gil = reinterpret_cast<int (*)()>(dlsym(RTLD_DEFAULT, "PyGILState_Check"));
+  launches_with_gil += holds_gil && holds_gil();
   if (nothing_runs) return CUDA_SUCCESS;
   const Launch how = {{config->gridDimX, config->gridDimY, config->gridDimZ},
                       {config->blockDimX, config->blockDimY, config->blockDimZ},
@@ -144,6 +146,7 @@ CUresult cuGetErrorName(CUresult error, const char** name) {
 }
 
 int fake_launches_with_overlap() { return launches_with_overlap; }
+int fake_launches_with_gil() { return launches_with_gil; }
 int fake_carveouts() { return carveouts; }
 int fake_functions_loaded() { return loaded; }
 void fake_nothing_runs(int nothing) { nothing_runs = nothing; }

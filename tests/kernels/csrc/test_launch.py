@@ -66,6 +66,27 @@ def test_kernels_prefer_the_same_share_of_shared_memory(
     assert count() - before == calls
 
 
+def test_only_recorded_launches_hold_the_gil(
+    misuse: CudaModule, driver: CudaDriver, fake: Path
+) -> None:
+    """A launch waits while the GPU's queue is full; other threads have to go on meanwhile."""
+    count = ctypes.CDLL(str(fake)).fake_launches_with_gil
+    wanted, y = np.zeros(1, np.uint32), np.zeros((1, 24), np.int32)
+    pointers = [c_void_p(array.ctypes.data) for array in (wanted, y)]
+
+    def launch() -> int:
+        """Launch once; returns how many launches held the GIL."""
+        before = count()
+        misuse.launch("indices", (1, 1, 1), (4, 3, 2), pointers, shared_bytes=96)
+        return count() - before
+
+    assert launch() == 0
+    with driver.holding_gil(), ThreadPoolExecutor(1, initializer=driver.make_current) as other:
+        assert launch() == 1
+        assert other.submit(launch).result() == 0, "another model's eager step"
+    assert launch() == 0
+
+
 def test_large_shared_memory_is_requested(misuse: CudaModule) -> None:
     wanted, y = np.zeros(1, np.uint32), np.zeros((1, 24), np.int32)
     pointers = [c_void_p(array.ctypes.data) for array in (wanted, y)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ingle.backends.cuda.sampling.philox import philox, uniforms
+from ingle.kernels.philox import philox, uniforms
 
 # From the known-answer tests (`kat_vectors`) of Random123, for philox4x32 with 10 rounds.
 VECTORS = [
