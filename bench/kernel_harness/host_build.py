@@ -10,6 +10,7 @@ import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Literal
 
 from ingle.kernels.build.kernel_source import CSRC, NO_DEFINES, digest, kernel_source
 from ingle.kernels.errors import CompileFailed, LaunchFailed
@@ -20,14 +21,17 @@ _WARNINGS = ("-Wall", "-Wextra", "-Werror", "-Wno-unknown-pragmas", "-Wno-clobbe
 # CUDA's limit for each dimension of a grid but the first.
 _MOST_BLOCKS = 65535
 # Undefined behaviour ends the process; the report names the line in csrc.
-_SANITIZERS = ("-O0", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+_SANITIZERS = {
+    "accesses": ("-O0", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"),
+    "races": ("-O1", "-g", "-fsanitize=thread"),
+}
 
 
 def build_host_library(
     name: str,
     folder: Path,
     *,
-    sanitize: bool = False,
+    sanitize: Literal["accesses", "races"] | None = None,
     defines: Mapping[str, str] = NO_DEFINES,
 ) -> Path:
     """Compile the file `name` of csrc to a shared library, cached in `folder`.
@@ -37,7 +41,7 @@ def build_host_library(
     compiler = shutil.which("g++")
     if compiler is None:
         raise CompileFailed("g++ is not installed.", hint="Install a C++ compiler.")
-    flags = [*_FLAGS, *_WARNINGS, *(_SANITIZERS if sanitize else ("-O1",))]
+    flags = [*_FLAGS, *_WARNINGS, *(_SANITIZERS[sanitize] if sanitize else ("-O1",))]
     source, shim = kernel_source(name, defines), (CSRC / "cuda_shim.h").read_text()
     library = folder / f"{Path(name).stem}-{digest(source, shim, *flags)}.so"
     if library.exists():

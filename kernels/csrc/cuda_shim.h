@@ -6,7 +6,12 @@
 // A seed shuffles the order in which fibres go on, which brings out missing barriers. Shared memory
 // begins as NaN, copies of cp.async happen as late as they may, and values of absent lanes are NaN.
 //
-// Not modelled: the order of memory accesses between threads, caches, and other speeds than none.
+// With -fsanitize=thread, every CUDA thread is a thread to ThreadSanitizer, too. What orders their
+// memory accesses is what does on a GPU: __syncthreads, __syncwarp, a releasing atomic, and an
+// atomic together with __threadfence. Shuffles, votes and matrix products order none. An asynchronous
+// copy writes when it is issued and when it is waited for.
+//
+// Not modelled: weak memory order beyond that, caches, and other speeds than none.
 #pragma once
 
 #include <algorithm>
@@ -38,6 +43,16 @@
 #define SHIM_ASAN 0
 #endif
 
+#if defined(__SANITIZE_THREAD__)
+#include <sanitizer/tsan_interface.h>
+#define SHIM_TSAN 1
+extern "C" void __tsan_ignore_thread_begin();
+extern "C" void __tsan_ignore_thread_end();
+extern "C" void __tsan_write_range(void* address, unsigned long bytes);
+#else
+#define SHIM_TSAN 0
+#endif
+
 #define __global__
 #define __device__
 #define __host__
@@ -64,9 +79,27 @@ static inline float4 make_float4(float x, float y, float z, float w) { return {x
 
 namespace shim {
 
-constexpr size_t STACK_BYTES = size_t(64) * 1024 * (SHIM_ASAN ? 4 : 1);
+constexpr size_t STACK_BYTES = size_t(64) * 1024 * (SHIM_ASAN || SHIM_TSAN ? 4 : 1);
 constexpr int PAYLOAD_WORDS = 8, MASKS_AT_ONCE = 4;
 constexpr unsigned ALL_LANES = 0xffffffffu;
+
+// What ThreadSanitizer is told; nothing in other builds.
+#if SHIM_TSAN
+inline void announce_release(const void* clock) { __tsan_release(const_cast<void*>(clock)); }
+inline void announce_acquire(const void* clock) { __tsan_acquire(const_cast<void*>(clock)); }
+inline void announce_write(void* address, size_t bytes) { __tsan_write_range(address, bytes); }
+struct Unobserved {  // the shim's own accesses
+  Unobserved() { __tsan_ignore_thread_begin(); }
+  ~Unobserved() { __tsan_ignore_thread_end(); }
+};
+#else
+inline void announce_release(const void*) {}
+inline void announce_acquire(const void*) {}
+inline void announce_write(void*, size_t) {}
+struct Unobserved {
+  Unobserved() {}
+};
+#endif
 
 // Where lanes of one warp meet, with what each of them brings. Two sets of payloads, because the
 // first lane to go on may come to the next meeting before the last one has read this one's.
@@ -75,6 +108,7 @@ struct Meeting {
   const char* operation = nullptr;
   unsigned present[2] = {0, 0};
   uint32_t payload[2][32][PAYLOAD_WORDS];
+  uint64_t clocks[2];
 };
 
 struct Warp {
@@ -87,6 +121,10 @@ struct PendingCopy {
   void* target;
   const void* source;
   unsigned bytes, zeros;
+  PendingCopy(void* to, const void* from, unsigned copied, unsigned cleared)
+      : target(to), source(from), bytes(copied), zeros(cleared) {
+    announce_write(to, copied + cleared);
+  }
 };
 
 struct Fiber {
@@ -94,6 +132,7 @@ struct Fiber {
   ucontext_t context;
   std::unique_ptr<char[]> stack;
   void* fake_stack = nullptr;
+  void* tsan = nullptr;
   bool started = false, done = false;
   dim3 index;
   unsigned lane = 0, number = 0;
@@ -109,6 +148,11 @@ struct SharedArray {
   std::unique_ptr<void, void (*)(void*)> data;
 };
 
+// Addresses by which ThreadSanitizer knows what orders accesses of one block, fresh for each block.
+struct Clocks {
+  uint64_t barrier[2], fenced, observed;
+};
+
 // One block at a time on each thread of the operating system.
 struct Block {
   std::vector<Fiber> fibers;
@@ -116,7 +160,11 @@ struct Block {
   std::vector<SharedArray> shared;
   std::vector<unsigned> ready;
   size_t dynamic_bytes = 0;
-  unsigned at_barrier = 0, live = 0;
+  unsigned at_barrier = 0, live = 0, barriers = 0;
+  std::unique_ptr<Clocks> clocks;
+  const void* launch_clock = nullptr;
+  void *tsan = nullptr, *publisher = nullptr, *observer = nullptr;
+  ucontext_t scheduler_context;
   jmp_buf scheduler;
   Fiber* current = nullptr;
   const std::function<void()>* body = nullptr;
@@ -130,6 +178,15 @@ inline thread_local Block block;
 
 inline Fiber& self() { return *block.current; }
 
+#if SHIM_TSAN
+inline void become(void* fiber) { __tsan_switch_to_fiber(fiber, __tsan_switch_to_fiber_no_sync); }
+
+inline void yield() {
+  Fiber* me = block.current;
+  become(block.tsan);
+  swapcontext(&me->context, &block.scheduler_context);
+}
+#else
 inline void yield() {
   Fiber* me = block.current;
 #if SHIM_ASAN
@@ -140,6 +197,7 @@ inline void yield() {
   __sanitizer_finish_switch_fiber(me->fake_stack, &block.scheduler_stack, &block.scheduler_stack_bytes);
 #endif
 }
+#endif
 
 // Ends the block: whoever calls never goes on.
 [[noreturn]] inline void fail(const char* format, ...) {
@@ -175,6 +233,7 @@ inline void release(Meeting& meeting) {
 
 inline void release_barrier() {
   block.at_barrier = 0;
+  ++block.barriers;
   wake(&block.at_barrier);
 }
 
@@ -194,6 +253,7 @@ struct Brought {
 
 // All live lanes of `mask` meet here; gives what each of them brought.
 inline Brought meet(const char* operation, unsigned mask, const void* payload = nullptr, size_t bytes = 0) {
+  const Unobserved unobserved;
   Fiber& me = self();
   Warp& warp = *me.warp;
   if (!(mask >> me.lane & 1)) fail("%s: lane %u is not in its own mask %08x", operation, me.lane, mask);
@@ -203,15 +263,21 @@ inline Brought meet(const char* operation, unsigned mask, const void* payload = 
   const unsigned parity = meeting.generation & 1;
   meeting.operation = operation;
   meeting.arrived |= 1u << me.lane;
+  if (!bytes) announce_release(&meeting.clocks[parity]);  // of all meetings, only __syncwarp's orders accesses
   if (bytes) memcpy(meeting.payload[parity][me.lane], payload, bytes);
   if (meeting.arrived == (mask & warp.live)) release(meeting);
   else wait_for(&meeting, operation);
+  if (!bytes) announce_acquire(&meeting.clocks[parity]);
   return {meeting.payload[parity], meeting.present[parity]};
 }
 
 inline void meet_block() {
+  const Unobserved unobserved;
+  const void* const clock = &block.clocks->barrier[block.barriers & 1];
+  announce_release(clock);
   if (++block.at_barrier == block.live) release_barrier();
   else wait_for(&block.at_barrier, "__syncthreads");
+  announce_acquire(clock);
 }
 
 inline void finish_copies(size_t still_pending) {
@@ -226,6 +292,8 @@ inline void finish_copies(size_t still_pending) {
 }
 
 inline void leave() {
+  const Unobserved unobserved;
+  announce_release(block.launch_clock);
   Fiber& me = self();
   me.done = true;
   --block.live;
@@ -246,8 +314,30 @@ inline void fiber_entry() {
 #if SHIM_ASAN
   __sanitizer_start_switch_fiber(nullptr, block.scheduler_stack, block.scheduler_stack_bytes);
 #endif
+#if SHIM_TSAN
+  yield();
+#else
   _longjmp(block.scheduler, 1);
+#endif
 }
+
+inline void begin(Fiber& fiber) {
+  fiber.started = true;
+  getcontext(&fiber.context);
+  fiber.context.uc_stack.ss_sp = fiber.stack.get();
+  fiber.context.uc_stack.ss_size = STACK_BYTES;
+  fiber.context.uc_link = nullptr;
+  makecontext(&fiber.context, fiber_entry, 0);
+}
+
+#if SHIM_TSAN
+inline void run(Fiber& fiber) {
+  block.current = &fiber;
+  if (!fiber.started) begin(fiber);
+  become(fiber.tsan);
+  swapcontext(&block.scheduler_context, &fiber.context);
+}
+#else
 
 inline void run(Fiber& fiber) {
   block.current = &fiber;
@@ -257,25 +347,62 @@ inline void run(Fiber& fiber) {
 #endif
   if (!_setjmp(block.scheduler)) {
     if (fiber.started) _longjmp(fiber.resume, 1);
-    fiber.started = true;
-    getcontext(&fiber.context);
-    fiber.context.uc_stack.ss_sp = fiber.stack.get();
-    fiber.context.uc_stack.ss_size = STACK_BYTES;
-    fiber.context.uc_link = nullptr;
-    makecontext(&fiber.context, fiber_entry, 0);
+    begin(fiber);
     setcontext(&fiber.context);
   }
 #if SHIM_ASAN
   __sanitizer_finish_switch_fiber(fake_stack, nullptr, nullptr);
 #endif
 }
+#endif
+
+// Blocks share nothing that would order their accesses: fibres, stacks and clocks are fresh for each.
+inline void announce_end() {
+#if SHIM_TSAN
+  for (Fiber& fiber : block.fibers) __tsan_destroy_fiber(fiber.tsan);
+  if (block.publisher) __tsan_destroy_fiber(block.publisher);
+  if (block.observer) __tsan_destroy_fiber(block.observer);
+  block.publisher = block.observer = nullptr;
+  block.fibers.clear();
+#endif
+}
+
+inline void announce_begin() {
+#if SHIM_TSAN
+  block.tsan = __tsan_get_current_fiber();
+  block.publisher = __tsan_create_fiber(0);
+  block.observer = __tsan_create_fiber(0);
+  for (Fiber& fiber : block.fibers) fiber.tsan = __tsan_create_fiber(0);
+#endif
+}
+
+// An atomic publishes what the block's fences came after, and a later fence acquires what it saw.
+template <class Operation>
+auto ordered_by_fences([[maybe_unused]] const void* address, Operation operation) {
+#if SHIM_TSAN
+  become(block.publisher);
+  announce_acquire(&block.clocks->fenced);
+  announce_release(address);
+  become(self().tsan);
+  const auto result = operation();
+  become(block.observer);
+  announce_acquire(address);
+  announce_release(&block.clocks->observed);
+  become(self().tsan);
+  return result;
+#else
+  return operation();
+#endif
+}
 
 inline void prepare_block(unsigned threads) {
+  announce_end();
   if (block.fibers.size() != threads) block.fibers = std::vector<Fiber>(threads);
   block.warps = std::vector<Warp>((threads + 31) / 32);
   block.shared.clear();
   block.ready.clear();
-  block.at_barrier = 0;
+  block.at_barrier = block.barriers = 0;
+  block.clocks.reset(new Clocks());
   block.live = threads;
   for (unsigned i = 0; i < threads; ++i) {
     Fiber& fiber = block.fibers[i];
@@ -291,6 +418,7 @@ inline void prepare_block(unsigned threads) {
     fiber.index = dim3(i % block.size.x, i / block.size.x % block.size.y, i / block.size.x / block.size.y);
     block.ready.push_back(i);
   }
+  announce_begin();
 }
 
 inline std::string deadlock() {
@@ -332,7 +460,10 @@ inline std::string launch(const Launch& how, const std::function<void()>& body) 
   std::atomic<unsigned long long> next{0};
   std::mutex lock;
   std::string error;
+  const uint64_t clock = 0;
   auto work = [&] {
+    const Unobserved unobserved;
+    block.launch_clock = &clock;
     block.size = size;
     block.grid = grid;
     block.dynamic_bytes = how.shared_bytes;
@@ -345,6 +476,7 @@ inline std::string launch(const Launch& how, const std::function<void()>& body) 
       std::lock_guard<std::mutex> guard(lock);
       if (error.empty()) error = "block " + std::to_string(i) + ": " + wrong;
     }
+    announce_end();
     block.fibers.clear();
     block.shared.clear();
   };
@@ -352,6 +484,7 @@ inline std::string launch(const Launch& how, const std::function<void()>& body) 
   for (unsigned long long t = 0; t < std::max(1ull, std::min<unsigned long long>(how.threads, blocks)); ++t)
     workers.emplace_back(work);
   for (std::thread& worker : workers) worker.join();
+  announce_acquire(&clock);
   return error;
 }
 
@@ -369,6 +502,7 @@ int launch_kernel(void (*kernel)(A...), const Launch* how, void** arguments, cha
 
 // An array of the block, NaN at first. Its own heap block, so that ASan sees accesses past its end.
 inline void* shared_array(const void* key, size_t bytes) {
+  const Unobserved unobserved;
   for (SharedArray& array : block.shared)
     if (array.key == key) return array.data.get();
   void* data = nullptr;
@@ -433,25 +567,37 @@ static inline unsigned __ballot_sync(unsigned mask, int vote) {
 }
 static inline int __any_sync(unsigned mask, int vote) { return __ballot_sync(mask, vote) != 0; }
 
-static inline int atomicAdd(int* address, int value) { return __atomic_fetch_add(address, value, __ATOMIC_RELAXED); }
-static inline unsigned atomicAdd(unsigned* address, unsigned value) {
-  return __atomic_fetch_add(address, value, __ATOMIC_RELAXED);
+template <class T>
+static inline T atomicAdd(T* address, T value) {
+  return shim::ordered_by_fences(address, [&] { return __atomic_fetch_add(address, value, __ATOMIC_RELAXED); });
 }
 static inline float atomicAdd(float* address, float value) {
-  uint32_t* const bits = reinterpret_cast<uint32_t*>(address);
-  uint32_t before = __atomic_load_n(bits, __ATOMIC_RELAXED), after;
-  float old, sum;
-  do {
-    memcpy(&old, &before, 4);
-    sum = old + value;
-    memcpy(&after, &sum, 4);
-  } while (!__atomic_compare_exchange_n(bits, &before, after, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
-  return old;
+  return shim::ordered_by_fences(address, [&] {
+    uint32_t* const bits = reinterpret_cast<uint32_t*>(address);
+    uint32_t before = __atomic_load_n(bits, __ATOMIC_RELAXED), after;
+    float old, sum;
+    do {
+      memcpy(&old, &before, 4);
+      sum = old + value;
+      memcpy(&after, &sum, 4);
+    } while (!__atomic_compare_exchange_n(bits, &before, after, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
+    return old;
+  });
 }
+// Releases what this thread stored before.
 static inline unsigned atomicInc(unsigned* address, unsigned last) {
-  unsigned before = __atomic_load_n(address, __ATOMIC_RELAXED);
-  while (!__atomic_compare_exchange_n(address, &before, before >= last ? 0 : before + 1, true, __ATOMIC_ACQ_REL,
-                                      __ATOMIC_RELAXED)) {}
-  return before;
+  return shim::ordered_by_fences(address, [&] {
+    unsigned before = __atomic_load_n(address, __ATOMIC_RELAXED);
+    while (!__atomic_compare_exchange_n(address, &before, before >= last ? 0 : before + 1, true, __ATOMIC_RELEASE,
+                                        __ATOMIC_RELAXED)) {}
+    return before;
+  });
 }
-static inline void __threadfence() { std::atomic_thread_fence(std::memory_order_seq_cst); }
+static inline void __threadfence() {
+#if SHIM_TSAN
+  shim::announce_acquire(&shim::block.clocks->observed);
+  shim::announce_release(&shim::block.clocks->fenced);
+#else
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+#endif
+}

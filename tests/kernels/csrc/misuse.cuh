@@ -25,6 +25,45 @@ extern "C" __global__ void reverse_without_waiting(const u32* x, u32* y) {
 }
 EXPORT_KERNEL(reverse_without_waiting)
 
+extern "C" __global__ void reverse_with_shuffle(const int* x, int* y) {
+  SHARED_ARRAY(int, all, 32);
+  all[threadIdx.x] = x[threadIdx.x];
+  __shfl_sync(EVERY_LANE, 0, 0);  // orders no memory accesses
+  y[threadIdx.x] = all[31 - threadIdx.x];
+}
+EXPORT_KERNEL(reverse_with_shuffle)
+
+// Copies over what other lanes may still read.
+extern "C" __global__ void copy_too_early(const u32* x, u32* y) {
+  SHARED_ARRAY(u32, all, 128);
+  all[threadIdx.x] = threadIdx.x;
+  __syncwarp();
+  y[threadIdx.x] = all[31 - threadIdx.x];
+  copy_async_16(all + threadIdx.x * 4, x + threadIdx.x * 4);
+  commit_copies();
+  __syncwarp();
+  wait_for_copies<0>();
+}
+EXPORT_KERNEL(copy_too_early)
+
+// The last block adds what all blocks stored.
+template <bool FENCED>
+DEVICE void sum_of_blocks(u32* stored, u32* count, u32* sum) {
+  stored[blockIdx.x] = blockIdx.x;
+  const u32 before = count_in_memory(count, gridDim.x - 1);
+  if (FENCED) __threadfence();
+  if (before != gridDim.x - 1) return;
+  for (u32 i = 0; i < gridDim.x; ++i) *sum += load_fresh(stored + i);
+}
+extern "C" __global__ void sum_with_fence(u32* stored, u32* count, u32* sum) {
+  sum_of_blocks<true>(stored, count, sum);
+}
+EXPORT_KERNEL(sum_with_fence)
+extern "C" __global__ void sum_without_fence(u32* stored, u32* count, u32* sum) {
+  sum_of_blocks<false>(stored, count, sum);
+}
+EXPORT_KERNEL(sum_without_fence)
+
 extern "C" __global__ void shuffle_in_a_branch(int* y) {
   int value = threadIdx.x;
   if (value < 7) value = __shfl_xor_sync(EVERY_LANE, value, 1);
