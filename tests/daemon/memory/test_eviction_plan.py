@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from itertools import chain, combinations
 
 import msgspec
@@ -200,3 +201,22 @@ def count_kept(residents: list[ResidentModel]) -> int:
 def subsets(residents: list[ResidentModel]) -> list[list[ResidentModel]]:
     counts = range(len(residents) + 1)
     return [list(s) for s in chain.from_iterable(combinations(residents, n) for n in counts)]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_plan_for_many_models_is_sufficient_and_spares_what_it_can(seed: int) -> None:
+    """Beyond ten models not all sets are tried."""
+    chance = random.Random(seed)
+    loaded = [
+        idle(str(n), chance.randint(1, 9), n, kept=n % 3 == 0, uses=chance.uniform(0.1, 9))
+        for n in range(24)
+    ]
+    wanted = chance.randint(20, 60)
+    eviction = place(wanted, loaded, 5)
+    evicted = [o for o in loaded if o.key in eviction.evict]
+    freed = 5 + sum(o.needs.host for o in evicted)
+    assert eviction.fits
+    assert freed >= wanted
+    assert all(freed - o.needs.host < wanted for o in evicted)
+    others = sum(o.needs.host for o in loaded if not o.kept)
+    assert count_kept(evicted) == 0 or 5 + others < wanted

@@ -139,6 +139,12 @@ def test_sliding_window_includes_the_query_itself(window: int) -> None:
     assert_close(make([(1, 100), (7, 64), (70, 130), (1, 2)]), window=window)
 
 
+@pytest.mark.parametrize(("length", "window"), [(100, 5), (64, 1), (70, 7), (66, 3), (97, 2)])
+def test_first_key_of_a_window_may_be_the_last_of_its_page(length: int, window: int) -> None:
+    assert (length - window) % PAGE == PAGE - 1
+    assert_close(make([(1, length), (1, 200)]), window=window)
+
+
 @pytest.mark.parametrize("window", [None, 20])
 def test_soft_cap(window: int | None) -> None:
     assert_close(make([(1, 100), (7, 64), (40, 70)]), soft_cap=0.7, window=window)

@@ -134,6 +134,26 @@ async def test_trimmed_attachments_stay_trimmed_after_a_full_summary(
     assert "a line of the log" not in json.dumps(request_messages(chat))
 
 
+async def test_trim_leaves_pinned_messages_whole(
+    make_chat: MakeChat, more_turns: Callable[..., None]
+) -> None:
+    chat = make_chat("Read this.", "And this.")
+    pinned, other = (message for message in chat.path if message.role == "user")
+    pinned.attachments = (Attachment(name="keep.txt", text="a pinned line\n" * 400),)
+    other.attachments = (Attachment(name="drop.txt", text="another line\n" * 400),)
+    pinned.pinned = True
+    more_turns(chat, "Hm.", answer="Yes?")
+    record = trim(chat)
+    chat.add_compaction(record)
+    sent = json.dumps(request_messages(chat))
+    assert record.kept == (pinned.id,)
+    assert ("a pinned line" in sent, "another line" in sent) == (True, False)
+    other.pinned = True
+    chat.undo_compaction(record.id)
+    with pytest.raises(CompactionRefused, match="nothing to trim"):
+        trim(chat)
+
+
 async def test_pin_set_after_a_summary_is_kept_by_the_next_one(
     fake_daemon: FakeDaemon,
     client: AsyncDaemonClient,

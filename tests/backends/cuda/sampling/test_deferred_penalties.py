@@ -65,3 +65,15 @@ def test_penalties_for_tokens_in_flight_are_exact(seed: int) -> None:
     assert torch.equal(adjust(awaiting, logits, sampled), expected)
     assert torch.equal(adjust(mixed, logits, sampled), expected)
     assert not torch.equal(expected, logits)
+
+
+@pytest.mark.parametrize(("last_n", "penalized"), [(8, [9]), (7, []), (-1, [9]), (100, [9])])
+def test_dry_looks_back_exactly_as_far_as_it_should(last_n: int, penalized: list[int]) -> None:
+    params = SamplingParams(
+        dry_multiplier=1.0,
+        dry_allowed_length=2,
+        dry_penalty_last_n=last_n,
+        dry_sequence_breakers=(),
+    )
+    dry = DryPenalties(ByteTokenizer(), room=8)
+    assert list(dry.penalties(params, [7, 8, 9, 1, 2, 3, 7, 8])) == penalized

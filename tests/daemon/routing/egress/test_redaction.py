@@ -226,6 +226,19 @@ def test_restoring_does_not_depend_on_chunking(words: list[str], cuts: set[int])
     assert answer(redaction, pieces) == answer(redaction, [text])
 
 
+@pytest.mark.parametrize("kind", FindingKind)
+def test_placeholder_in_single_characters_is_restored(kind: FindingKind) -> None:
+    """The longest name with a number of several digits, and the text before it."""
+    values = [f"secret{number:03}" for number in range(120)]
+    asked = chat(" ".join(values))
+    _, redaction = Redaction.of(asked, find(asked, dict.fromkeys(values, kind)))
+    texts = {value: name for name, value in redaction.originals.items()}
+    for bare in (False, True):
+        name = texts["secret119"].strip("[]")
+        written = f"See {name} now" if bare else f"See [{name}] now"
+        assert answer(redaction, list(written)) == "See secret119 now"
+
+
 def test_restored_tool_arguments_stay_valid_json() -> None:
     name = 'Anna "Ann" \\ Müller\n'
     request, redaction = Redaction.of(
