@@ -9,6 +9,7 @@ from pathlib import Path
 
 from ingle.models.fit.process_overhead import repacked_types
 
+from ..hardware.machine import Cpu, Gpu
 from ..hardware.probe import probe_machine
 from ..hardware.read_cpu import read_cpu
 from ..hardware.read_machine import read_gpus
@@ -22,7 +23,8 @@ class EngineFacts:
     """The state of ingle's own engine, the GPU that models are loaded on, and llama.cpp's build.
 
     `knows_free_memory` means that the GPU's free memory can be read at any time. A `unified` GPU
-    uses host memory, of which it may take `gpu_total` bytes.
+    uses host memory, of which it may take `gpu_total` bytes. Speeds are
+    predicted from what is known of the processor and the GPU.
     """
 
     own: CudaAvailability
@@ -32,6 +34,8 @@ class EngineFacts:
     knows_free_memory: bool = True
     llama_offloads: bool = False
     repacked: frozenset[str] = frozenset()
+    cpu: Cpu | None = None
+    gpu: Gpu | None = None
 
     @property
     def uses_gpu(self) -> bool:
@@ -64,4 +68,6 @@ class EngineFacts:
             llama_offloads=gpu is not None
             and (gpu.vendor == "apple" if llama is None else llama.gpu_offload),
             repacked=repacked_types(cpu.instruction_sets),
+            cpu=cpu,
+            gpu=gpu,
         )

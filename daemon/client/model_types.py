@@ -112,7 +112,7 @@ class ModelFit(Answer, frozen=True, kw_only=True):
     free once idle models are evicted. `reason` explains the fit in one sentence; it is empty if the
     shape of the model is not known and the fit is an estimate from its size, within a fifth.
     `context` is 0 if no context fits. `needs_engine` is the engine that has to be installed for
-    this, empty if none.
+    this, empty if none. `tokens_per_second` is the predicted speed of an answer, None if unknown.
     """
 
     device: Literal["cuda", "cpu"]
@@ -122,6 +122,7 @@ class ModelFit(Answer, frozen=True, kw_only=True):
     free_bytes: int = 0
     context: int = 0
     reason: str = ""
+    tokens_per_second: float | None = None
 
 
 class ModelEntry(Answer, frozen=True, kw_only=True):

@@ -6,7 +6,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-import msgspec
+from msgspec import structs
 
 from ingle.models.catalog import CatalogEntry
 from ingle.models.errors import ModelError
@@ -17,6 +17,7 @@ from ..client.model_types import ModelFit
 from .load_planner import LoadOptions, ModelLoadPlanner
 
 if TYPE_CHECKING:
+    from ingle.backends.advice.device_rates import DeviceRates
     from ingle.backends.base.model_info import ModelInfo
     from ingle.backends.selection.model_placement import Placement
     from ingle.models.gguf.gguf_header import GGUFHeader
@@ -26,6 +27,9 @@ _STEP_BYTES = 64 << 20
 """Bytes of a step that do not depend on the model's size."""
 _LEAST_CONTEXT = 512
 _KEPT_HEADERS = 64
+_EXPERT_SHARE = 0.6
+"""Assumed share of the memory's bandwidth at which experts are read, which are chosen anew for
+each token."""
 
 
 class FitForecaster:
@@ -66,7 +70,7 @@ class FitForecaster:
         better = self._fit_entry(offered.planner, entry, available)
         if better.device == "cpu" or better.state == "no":
             return fit
-        return msgspec.structs.replace(
+        return structs.replace(
             better,
             needs_engine=offered.name,
             reason=better.reason and offered.sentence(better.reason),
@@ -76,14 +80,15 @@ class FitForecaster:
         self, planner: ModelLoadPlanner, entry: CatalogEntry, available: MemoryNeeds
     ) -> ModelFit:
         if entry.shape is not None:
-            return fit_of(planner.select_entry(entry, available=available), available)
+            placement, speed = planner.select_entry(entry, available=available)
+            return structs.replace(fit_of(placement, available), tokens_per_second=speed)
         sizes = entry.size, entry.parameters, entry.context
         fit, facts = rough_fit(*sizes, available), planner.facts
         # ingle's own engine runs whole models, and none with experts.
         own = facts.uses_gpu and fit.state == "fits" and not entry.active_parameters
-        if fit.device == "cpu" or own or facts.llama_offloads:
-            return fit
-        return rough_fit(*sizes, MemoryNeeds(available.host))
+        if not (fit.device == "cpu" or own or facts.llama_offloads):
+            fit = rough_fit(*sizes, MemoryNeeds(available.host))
+        return structs.replace(fit, tokens_per_second=_rough_speed(fit, entry, planner.rates))
 
     def measure(
         self, info: ModelInfo, taken: MemoryNeeds, available: MemoryNeeds, *, reason: str
@@ -101,6 +106,21 @@ class FitForecaster:
             context=info.context,
             reason=reason,
         )
+
+
+def _rough_speed(
+    fit: ModelFit,
+    entry: CatalogEntry,
+    of_devices: tuple[DeviceRates | None, DeviceRates | None],
+) -> float | None:
+    """Return the tokens per second at which the weights of a token are read."""
+    rates = of_devices[fit.device == "cuda"]
+    if rates is None or fit.state != "fits":
+        return None
+    speed = rates.factor * rates.weight_rate / entry.size
+    if entry.active_parameters:
+        speed *= _EXPERT_SHARE * entry.parameters / entry.active_parameters
+    return speed
 
 
 def fit_of(selection: Placement, available: MemoryNeeds) -> ModelFit:
@@ -137,7 +157,7 @@ def rough_fit(size: int, parameters: int, trained: int, available: MemoryNeeds) 
         return fit
     both = _within("cuda", size, parameters, trained, available.total)
     state = "spills" if both.state == "fits" else "no"
-    return msgspec.structs.replace(both, state=state, free_bytes=available.gpu)
+    return structs.replace(both, state=state, free_bytes=available.gpu)
 
 
 def _within(

@@ -121,7 +121,7 @@ def _of_entry(entry: CatalogEntry, available: MemoryNeeds) -> tuple[FitReport, S
     report = _report(entry, entry.full_name, entry.shape.architecture, installed=False)
     return report, lambda planner, context: planner.select_entry(
         entry, available=available, context=context
-    )
+    )[0]
 
 
 def _of_remote(

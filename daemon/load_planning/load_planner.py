@@ -21,6 +21,7 @@ from ..settings.config import Config
 from .kv_folder import kv_store_spec
 
 if TYPE_CHECKING:
+    from ingle.backends.advice.device_rates import DeviceRates
     from ingle.backends.selection.engine_facts import EngineFacts
     from ingle.backends.selection.model_placement import MemoryBudget, Placement, PlacementRequest
     from ingle.models.catalog import CatalogEntry
@@ -32,6 +33,10 @@ if TYPE_CHECKING:
 NO_DRAFT = "off"
 _LARGE_GPU = 40 << 30
 _BATCH = 512
+_FILLED = 1000
+"""Tokens in the context of a predicted answer."""
+_ASSUMED_BANDWIDTH = 25e9
+"""Bytes per second of host memory that was not measured: less than two channels of DDR4 have."""
 _LARGE_BATCH = 2048
 """Step size for devices that compute so many tokens in hardly more time than reading the weights.
 """
@@ -125,6 +130,19 @@ class ModelLoadPlanner:
             self._config.paths.machine_facts, engine_import_path(self._config.paths)
         )
 
+    @property
+    def rates(self) -> tuple[DeviceRates | None, DeviceRates | None]:
+        """Return the rates of processor and GPU that speeds are predicted from, as far as known."""
+        from ingle.backends.advice.device_rates import cpu_rates, gpu_rates
+
+        cpu, gpu = self.facts.cpu, self.facts.gpu
+        if cpu is not None and not cpu.bandwidth:
+            cpu = msgspec.structs.replace(cpu, bandwidth=_ASSUMED_BANDWIDTH)
+        return (
+            None if cpu is None else cpu_rates(cpu),
+            None if gpu is None else gpu_rates(gpu, self.facts.cpu and self.facts.cpu.bandwidth),
+        )
+
     @cached_property
     def offered(self) -> OfferedEngine | None:
         """Return how models would be loaded with the engine that is offered; None without one.
@@ -211,8 +229,12 @@ class ModelLoadPlanner:
 
     def select_entry(
         self, entry: CatalogEntry, *, available: MemoryNeeds, context: int | None = None
-    ) -> Placement:
-        """Return where a catalog model would run, by the shape recorded there."""
+    ) -> tuple[Placement, float | None]:
+        """Return where a catalog model would run, by the shape recorded there, and how fast.
+
+        The speed is in tokens per second of an answer, None if it cannot be predicted.
+        """
+        from ingle.backends.advice.speed_prediction import predict_speed
         from ingle.backends.registry.model_costs import ModelCosts
         from ingle.backends.selection.engine_choice import choose_for_types
         from ingle.backends.selection.model_placement import PlacementRequest, select
@@ -240,7 +262,16 @@ class ModelLoadPlanner:
             kv_type=KVType(config.kv_type),
             flash_attention=config.flash_attention != "off",
         )
-        return select(costs, self.room(available), wanted)
+        found = select(costs, self.room(available), wanted)
+        speed = predict_speed(
+            costs,
+            found,
+            *self.rates,
+            kv_type=wanted.kv_type,
+            filled=min(_FILLED, found.context),
+            repacked=self.facts.repacked,
+        )
+        return found, None if speed is None else speed.decode
 
     def _request(
         self, description: GGUFHeader | ModelFolder, options: LoadOptions, pooling: Pooling | None

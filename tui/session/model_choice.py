@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ingle.daemon.client.model_types import ModelEntry
+from ingle.daemon.client.model_types import ModelEntry, ModelFit
+
+USABLE_SPEED = 10.0
+"""Tokens per second."""
+USABLE_CONTEXT = 4096
 
 
 class ModelOffer(NamedTuple):
@@ -40,8 +44,9 @@ def find_model(models: Sequence[ModelEntry], reference: str) -> ModelEntry | Non
 def offered_models(models: Sequence[ModelEntry]) -> list[ModelOffer]:
     """Up to three chat models that fit into this machine's memory, the best first.
 
-    The others are the smallest, and the best for code; none if the memory needs are unknown. If any
-    fit on a GPU, larger ones for the processor are not offered: they would answer slowly.
+    A model that would answer slowly, or hardly hold a chat, is not offered; if all would, only the
+    smallest is. The others are the smallest, and the best for code; none if the memory needs are
+    unknown. If any fit on a GPU, larger ones for the processor are not offered.
     """
     fits = {
         model.name: model.fit
@@ -52,6 +57,8 @@ def offered_models(models: Sequence[ModelEntry]) -> list[ModelOffer]:
     fitting = [model for model in models if model.name in (on_gpu or fits)]
     if not fitting:
         return []
+    usable = [model for model in fitting if _is_usable(fits[model.name])]
+    fitting = usable or [min(fitting, key=_strength)]
     best = max(fitting, key=_strength)
     smallest = min(fitting, key=lambda model: model.size or 0)
     offers = [ModelOffer(best, "best that fits this machine")]
@@ -89,6 +96,12 @@ def custom_model(text: str) -> ModelEntry | None:
 def _distance(model: ModelEntry) -> tuple[bool, bool, bool]:
     """The sort key of readiness; the model that can answer soonest comes first."""
     return not model.installed, model.state != "ready", not model.default
+
+
+def _is_usable(fit: ModelFit) -> bool:
+    """Whether a model holds a chat and answers as fast as one reads, as far as known."""
+    fast = fit.tokens_per_second is None or fit.tokens_per_second >= USABLE_SPEED
+    return fast and not 0 < fit.context < USABLE_CONTEXT
 
 
 def _strength(model: ModelEntry) -> int:

@@ -72,7 +72,9 @@ def fit_sentence(fit: ModelFit | None, *, loaded: bool = False) -> str:
         return f"{where}: takes {needs}{context}"
     engine = f" with the engine {fit.needs_engine}" if fit.needs_engine else ""
     if fit.state == "fits":
-        return f"fits in {memory}{engine}: takes about {needs} of {free}{context}"
+        speed = fit.tokens_per_second
+        fast = f", at about {number_format.speed(speed)}" if speed else ""
+        return f"fits in {memory}{engine}: takes about {needs} of {free}{context}{fast}"
     if fit.state == "spills":
         return (
             f"partly in VRAM{engine}: takes about {needs}, and the GPU has {free}; slower{context}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import gguf
@@ -11,6 +12,7 @@ import msgspec
 import numpy as np
 import pytest
 
+from ingle.backends.hardware.machine import Cpu
 from ingle.backends.packages.engine_packages import all_engine_packages
 from ingle.backends.registry.cuda_availability import CudaAvailability
 from ingle.backends.selection.engine_facts import EngineFacts
@@ -192,6 +194,24 @@ def test_header_is_reread_after_the_file_changed(
     small, large = forecast(64), forecast(1024)
     assert small.needs_bytes < large.needs_bytes
     assert "context 4,096" in large.reason
+
+
+def test_speeds_follow_the_bytes_of_a_token(forecaster: MakeForecaster) -> None:
+    """By the recorded shape, or roughly by the size of the weights that a token needs."""
+    cpu = Cpu(compute_threads=4, instruction_sets=["AVX2"], bandwidth=40e9)
+    fits = forecaster(replace(WITHOUT_GPU, cpu=cpu))
+    entries = [entry for entry in Catalog.load().entries if entry.task == "generate"]
+    speeds = {
+        e.full_name: fits.of_entry(e, MemoryNeeds(64 * GB)).tokens_per_second for e in entries
+    }
+    for entry in entries:
+        speed = speeds[entry.full_name]
+        assert speed is not None
+        bytes_of_token = (
+            entry.size * (entry.active_parameters or entry.parameters) / entry.parameters
+        )
+        assert 0.3 < speed * bytes_of_token / 40e9 < 1.0
+    assert forecaster(WITHOUT_GPU).of_entry(entries[0], MemoryNeeds(GB)).tokens_per_second is None
 
 
 def test_unreadable_file_gets_an_estimate(tmp_path: Path, forecaster: MakeForecaster) -> None:

@@ -106,3 +106,18 @@ def test_typed_text_can_name_a_custom_model(text: str, name: str, installed: boo
 @pytest.mark.parametrize("text", ["", "qwen", "qwen2.5:1.5b", "hf.co/", "hf.co/owner", "/", "a/b"])
 def test_other_typed_text_is_a_filter(text: str) -> None:
     assert custom_model(text) is None
+
+
+def test_models_that_would_answer_slowly_are_not_offered() -> None:
+    """Two cores fit a large model into their memory, and take minutes for its answers."""
+
+    def at(model: ModelEntry, speed: float, context: int = 8192) -> ModelEntry:
+        fit = ModelFit(device="cpu", state="fits", tokens_per_second=speed, context=context)
+        return msgspec.structs.replace(model, fit=fit)
+
+    models = [at(LARGE, 4.6), at(MIDDLE, 12), at(SMALL, 121), at(CODER, 20)]
+    assert [offer.model.name for offer in offered_models(models)] == ["middle", "small", "coder"]
+    short = [at(LARGE, 40, context=512), at(MIDDLE, 12), at(SMALL, 121)]
+    assert [offer.model.name for offer in offered_models(short)] == ["middle", "small"]
+    slow = [at(LARGE, 0.4), at(MIDDLE, 2), at(SMALL, 6)]
+    assert [offer.model.name for offer in offered_models(slow)] == ["small"]
