@@ -63,6 +63,13 @@ class GenerateRequest(
     logprobs: int | None = None
     grammar: Grammar | None = None
 
+    @property
+    def several_calls(self) -> bool:
+        """Whether an answer may call more than once; a tool demanded by name is called once."""
+        choice = self.tool_choice
+        is_named = choice.mode == "required" and len(choice.names) == 1
+        return self.parallel_tool_calls and not is_named
+
 
 class EmbedRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="embed"):
     """Texts to embed, one vector each; token ids are used unchanged.
