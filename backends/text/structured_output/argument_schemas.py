@@ -113,8 +113,10 @@ def _closed(value: object) -> Any:
     choices = () if "properties" in fields else ("anyOf", "oneOf")
     for key in fields.keys() & {"items", "prefixItems", "additionalProperties", *choices}:
         changed[key] = _closed(fields[key])
-    named, required = json_fields(fields.get("properties")), fields.get("required") or []
-    if named and not fields.keys() & (_COMBINED | _OPENED) and named.keys() >= set(required):
+    named, required = json_fields(fields.get("properties")), fields.get("required")
+    names = cast("list[object]", required) if isinstance(required, list) else []
+    is_whole = not fields.keys() & (_COMBINED | _OPENED) and all(name in [*named] for name in names)
+    if named and is_whole:
         changed["additionalProperties"] = False
     return changed
 

@@ -19,13 +19,19 @@ StopReason = Literal[
 
 
 class InputTool(msgspec.Struct):
-    """A tool of the client's, or one with a `type` that Anthropic's servers know by themselves."""
+    """A tool of the client's, or one with a `type` whose schema Anthropic has published.
+
+    The display belongs to the type `computer`.
+    """
 
     type: str | None = None
     name: ToolName | None = None
     description: str | None = None
     input_schema: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
     strict: bool | None = None
+    display_width_px: int | None = None
+    display_height_px: int | None = None
+    enable_zoom: bool | None = None
 
 
 class ToolChoiceField(msgspec.Struct):

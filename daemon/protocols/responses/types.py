@@ -58,7 +58,7 @@ class AllowedTool(msgspec.Struct, omit_defaults=True):
 
 
 class ToolChoiceObject(AllowedTool, omit_defaults=True):
-    """One tool, or one of several; a hosted one, which cannot run here, demands nothing."""
+    """One tool, or one of several; demanding a hosted one, which cannot run here, is an error."""
 
     mode: Literal["auto", "required"] | None = None
     tools: list[AllowedTool] | None = None

@@ -154,6 +154,7 @@ Y: dict[str, Any] = {"type": "object", "properties": {"y": NUMBER}}
         ({"properties": {"in": {"$ref": "#/$defs/x"}}, "$defs": {"x": X}}, '{"in": {"y', False),
         ({"properties": {"in": {"allOf": [X, Y]}}}, '{"in": {"x": 1, "y": 2}}', True),
         ({**X, "required": ["y"]}, '{"y": 2', True),
+        ({**X, "required": [None]}, '{"x": 1}', True),
     ],
 )
 def test_objects_of_forced_calls_have_no_unnamed_members(

@@ -154,6 +154,20 @@ async def test_sdk_tool_runner_round_trip(run_daemon: DaemonFactory) -> None:
     assert [block.type == "text" and block.text for block in reply.content] == ["It is sunny."]
 
 
+async def test_a_call_of_a_client_side_tool_comes_back_under_its_name(
+    run_daemon: DaemonFactory,
+) -> None:
+    tools: list[Any] = [{"type": "bash_20250124", "name": "bash"}]
+    script = {"reply": '{"name": "bash", "arguments": {"command": "ls"}}'}
+    body = messages_body(tools=tools, tool_choice={"type": "tool", "name": "bash"})
+    async with run_daemon(script=script) as daemon, client_of(daemon) as client:
+        await load_with_large_context(daemon)
+        message = await answer(client, body)
+    (use,) = message.content
+    assert use.type == "tool_use"
+    assert (use.name, use.input) == ("bash", {"command": "ls"})
+
+
 async def test_tool_calls_are_streamed(run_daemon: DaemonFactory) -> None:
     tools: list[Any] = [
         {
