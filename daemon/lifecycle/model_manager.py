@@ -44,6 +44,7 @@ class ModelManager(ModelRuns):
         slot: ExitStack | None = None,
         options: LoadOptions = AUTOMATIC,
         keep_alive: float | None = None,
+        on_queued: Callable[[], None] = lambda: None,
         on_progress: LoadProgress | None = None,
         whole: bool = False,
     ) -> AsyncGenerator[Lease]:
@@ -53,7 +54,8 @@ class ModelManager(ModelRuns):
         larger one is possible; the other options apply only if it is not loaded. `keep_alive` is
         the number of seconds that it stays loaded after its last use from now on.
 
-        `task` None accepts any task. A `slot` from `enter` is released at the end. If the process
+        `task` None accepts any task. `on_queued` is called when the queue has admitted the request,
+        before it waits for the model. A `slot` from `enter` is released at the end. If the process
         dies before the client has received any part of an answer (with `whole`: before the answer
         is complete), the request is retried once on a new process (`RetryingBackend`); batch
         requests are retried by their batch.
@@ -73,6 +75,7 @@ class ModelManager(ModelRuns):
             rule = await asyncio.to_thread(self._find_rule, reference, model)
             self._replace_if_context_short(model, options.context)
             obtain = partial(self._obtain, model, least, rule, on_progress=on_progress)
+            on_queued()
             run, may_retry = await self._first_run(model, obtain, priority)
             while self._replace_if_context_short(model, options.context):
                 run.release()  # a start was already under way, for a request with a smaller context
