@@ -126,6 +126,8 @@ def _wrong_type(complaint: str, within: str) -> InvalidBody:
         field = f"{field}.{missing['field']}" if field else missing["field"]
     if within:
         field = f"{within}.{field}" if field and not field.startswith("[") else f"{within}{field}"
+    if missing:
+        return InvalidBody(f"'{field}' is missing.", param=field)
     what = what.replace("`", "")
     if not field:
         return InvalidBody(f"The body is wrong: {what[:1].lower()}{what[1:]}.")

@@ -76,10 +76,7 @@ class ModelManager(ModelRuns):
             self._replace_if_context_short(model, options.context)
             obtain = partial(self._obtain, model, least, rule, on_progress=on_progress)
             on_queued()
-            run, may_retry = await self._first_run(model, obtain, priority)
-            while self._replace_if_context_short(model, options.context):
-                run.release()  # a start was already under way, for a request with a smaller context
-                run = await obtain()
+            run, may_retry = await self._first_run(model, obtain, priority, options.context)
             self._keep(run, keep_alive, rule)
             held = AsyncExitStack()
             try:
@@ -99,17 +96,28 @@ class ModelManager(ModelRuns):
                 await held.aclose()
 
     async def _first_run(
-        self, model: StoredModel, obtain: Callable[[], Awaitable[ModelRun]], priority: Priority
+        self,
+        model: StoredModel,
+        obtain: Callable[[], Awaitable[ModelRun]],
+        priority: Priority,
+        context: int | None,
     ) -> tuple[ModelRun, bool]:
-        """Return a run and whether the request may still be retried; retries a first failure."""
+        """Return a run with at least this context, and whether the request may still be retried.
+
+        Retries a first failure.
+        """
         may_retry = priority is Priority.INTERACTIVE
         try:
-            return await obtain(), may_retry
+            run = await obtain()
         except WorkerDied as error:
             if not may_retry:
                 raise
             self._record_retry(model, error)
-            return await obtain(), False
+            run, may_retry = await obtain(), False
+        while self._replace_if_context_short(model, context):
+            run.release()  # a start was already under way, for a request with a smaller context
+            run = await obtain()
+        return run, may_retry
 
     def _with_retry(
         self,

@@ -126,13 +126,14 @@ class JobRunner:
                 whole=whole,
             )
 
-        name = self._services.routed_name(job.model)
+        wanted = job.model or self._services.config.default_model
+        name = self._services.routed_name(wanted)
         if routed and self._services.router.concerns(name, job.preference):
             leasing = self._routed(job, name, open_local)
         else:
             if job.request.private:
                 await self._services.router.taint_private(job.requests({}))
-            leasing = open_local(job.model)
+            leasing = open_local(wanted)
         async with leasing as lease:
             yield lease, time.monotonic() - began
 

@@ -36,7 +36,7 @@ def messages_job(body: MessagesRequest, origin: RequestOrigin) -> Job:
         grammar=_grammar(body),
     )
     return Job(
-        model=body.model,
+        model=body.model or "",
         request=request,
         options=body,
         preference=routing_preference_of(body.ingle),

@@ -73,7 +73,7 @@ class RequestMetadata(msgspec.Struct):
 class PromptRequest(SamplingOptions, kw_only=True):
     """The body of `POST /v1/messages/count_tokens`; unknown fields are ignored."""
 
-    model: Annotated[str, Meta(min_length=1)]
+    model: Annotated[str, Meta(min_length=1)] | None = None
     messages: Messages
     system: Content | None = None
     tools: list[InputTool] | None = None

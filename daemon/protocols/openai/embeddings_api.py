@@ -29,7 +29,7 @@ Dimensions = Annotated[int, Meta(ge=1, le=2**20)]
 class EmbeddingsRequest(msgspec.Struct, kw_only=True):
     """The body of `POST /v1/embeddings`; `truncate` is ingle's extension."""
 
-    model: Annotated[str, Meta(min_length=1)]
+    model: Annotated[str, Meta(min_length=1)] | None = None
     input: str | list[str | int | list[int]]
     encoding_format: Literal["float", "base64"] | None = None
     dimensions: Dimensions | None = None
@@ -86,8 +86,9 @@ class EmbeddingsApi(ServicesApi):
     async def embed(self, body: EmbeddingsRequest, priority: Priority) -> EmbeddingList:
         """Return the vectors of a request."""
         inputs = embedding_inputs(body.input)
+        model = body.model or self._services.config.default_model
         async with self._services.manager.lease(
-            body.model, task=ModelTask.EMBED, priority=priority
+            model, task=ModelTask.EMBED, priority=priority
         ) as lease:
             embedded = await lease.backend.embed(
                 EmbedRequest(
@@ -164,7 +165,7 @@ class RerankDocument(msgspec.Struct, frozen=True):
 class RerankBody(msgspec.Struct, kw_only=True):
     """The body of `POST /v1/rerank`; `truncate` is ingle's extension."""
 
-    model: Annotated[str, Meta(min_length=1)]
+    model: Annotated[str, Meta(min_length=1)] | None = None
     query: Annotated[str, Meta(min_length=1)]
     documents: Annotated[list[str | RerankDocument], Meta(min_length=1)]
     top_n: Annotated[int, Meta(ge=1)] | None = None
@@ -204,8 +205,9 @@ class RerankApi(ServicesApi):
     async def rerank(self, body: RerankBody) -> RerankAnswer:
         """Rank documents by how well they answer a query."""
         texts = [item if isinstance(item, str) else item.text for item in body.documents]
+        model = body.model or self._services.config.default_model
         answer = await rank(
-            self._services, body.model, body.query, texts, body.top_n, truncate=bool(body.truncate)
+            self._services, model, body.query, texts, body.top_n, truncate=bool(body.truncate)
         )
         if body.return_documents:
             for ranked in answer.results:

@@ -148,12 +148,11 @@ class ResponsesApi(JobApi):
         asked = parse(body, ResponsesRequest)
         # The answer is in the batch's file; thousands of them would push conversations out.
         asked = msgspec.structs.replace(asked, background=None, store=asked.store is True)
-        return await self._collect(await draft_response(asked, origin, self._state))
+        return await self._collect(await self._drafted(asked, origin))
 
     @_route("POST", "/v1/responses/input_tokens", errors=GENERATION_ERRORS)
     async def count(self, request: Request, body: ResponsesRequest) -> InputTokens:
         """Count the tokens of an input without answering it."""
-        body.model = body.model or self._services.config.default_model
         body.background = None
         draft = await self._draft(request, body)
         found = await run_until_disconnect(request.receive, self._runner.count_tokens(draft.job))
@@ -239,7 +238,12 @@ class ResponsesApi(JobApi):
 
     async def _draft(self, request: Request, body: ResponsesRequest) -> ResponseDraft:
         names = (body.user, body.safety_identifier, body.prompt_cache_key)
-        return await draft_response(body, origin_of(request, body.ingle, *names), self._state)
+        return await self._drafted(body, origin_of(request, body.ingle, *names))
+
+    async def _drafted(self, body: ResponsesRequest, origin: RequestOrigin) -> ResponseDraft:
+        # The answer names its model from its first event on.
+        body.model = body.model or self._services.config.default_model
+        return await draft_response(body, origin, self._state)
 
     async def _collect(self, draft: ResponseDraft) -> Response:
         answer = ResponseAnswer(draft, partial(self._keep, draft))

@@ -235,7 +235,7 @@ class CommonRequest(SamplingOptions, kw_only=True):
     `structured_outputs`, `guided_…`, `ignore_eos` and `repetition_penalty` vLLM's.
     """
 
-    model: Annotated[str, Meta(min_length=1)]
+    model: Annotated[str, Meta(min_length=1)] | None = None
     stream: bool | None = None
     stream_options: StreamOptions | None = None
     stop: str | list[str] | None = None

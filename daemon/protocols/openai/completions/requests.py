@@ -63,7 +63,7 @@ def chat_job(body: ChatCompletionRequest, origin: RequestOrigin) -> Job:
         **_common(body, origin, body.n),
     )
     return Job(
-        model=body.model,
+        model=body.model or "",
         request=request,
         options=body,
         preference=routing_preference_of(body.ingle),
@@ -97,7 +97,7 @@ def completion_job(body: PlainCompletionRequest, origin: RequestOrigin) -> Job:
         **_common(body, origin, candidates),
     )
     return Job(
-        model=body.model,
+        model=body.model or "",
         request=request,
         prompts=_gaps(prompts, body),
         options=body,

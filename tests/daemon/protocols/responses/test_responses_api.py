@@ -299,7 +299,6 @@ async def test_error_during_the_stream_is_an_event(scripted: ScriptedDaemon) -> 
 async def test_invalid_requests_have_openais_error_shape(scripted: ScriptedDaemon) -> None:
     image = {"type": "input_image", "image_url": "data:image/png;base64,AA=="}
     wrong: list[tuple[dict[str, Any], str]] = [
-        ({"model": None}, "model"),
         ({"input": None}, "input"),
         ({"input": []}, "input"),
         ({"input": [{"role": "user", "content": [image]}]}, "input[0].content[0]"),

@@ -268,8 +268,10 @@ async def test_invalid_chat_field_is_named(daemon: RunningDaemon) -> None:
 
 
 async def test_missing_field_is_named(daemon: RunningDaemon) -> None:
-    assert (await refusal(daemon, {"messages": HI}))["param"] == "model"
-    assert (await refusal(daemon, {"model": "echo:1"}))["param"] == "messages"
+    error = await refusal(daemon, {"model": "echo:1"})
+    assert (error["param"], error["message"]) == ("messages", "'messages' is missing.")
+    error = await refusal(daemon, chat(tools=[{"function": {}}]))
+    assert error["message"] == "'tools[0].function.name' is missing."
     assert (await refusal(daemon, {"model": "echo:1"}, "/v1/completions"))["param"] == "prompt"
 
 
