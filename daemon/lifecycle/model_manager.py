@@ -11,7 +11,7 @@ from functools import partial
 from msgspec.structs import replace
 
 from ingle.backends.base.backend import LoadProgress, RequestBackend
-from ingle.backends.base.errors import WorkerDied, WrongTask
+from ingle.backends.base.errors import ContextExceeded, WorkerDied, WrongTask
 from ingle.backends.base.requests import Priority
 from ingle.models.metadata.stored_model import StoredModel
 from ingle.models.model_task import ModelTask
@@ -84,6 +84,9 @@ class ModelManager(ModelRuns):
                 assert run.info is not None
                 retrying = self._with_retry(run, obtain, held, whole=whole) if may_retry else None
                 yield Lease(run.model, retrying or run.backend, run.info)
+            except ContextExceeded as error:
+                error.suggest_context(run.info.trained_context)
+                raise
             except WorkerDied as error:
                 if not self._closing:
                     raise
