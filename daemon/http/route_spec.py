@@ -83,6 +83,9 @@ class RouteSpec:
     method: Literal["GET", "HEAD", "POST", "DELETE"]
     path: str
     _: KW_ONLY
+    other_paths: tuple[str, ...] = ()
+    """Paths that other servers have for the same."""
+
     access: RouteAccess
     error_format: ErrorFormat
     request: Any = None
@@ -115,9 +118,10 @@ route = RouteSpec
 def routes_of(api: object) -> list[RouteSpec]:
     """All routes declared on methods of `api`'s class, in order, bound to `api`."""
     return [
-        _bound(spec, handler, getattr(api, name))
+        replace(_bound(spec, handler, getattr(api, name)), path=path, other_paths=())
         for name, handler in vars(type(api)).items()
         for spec in getattr(handler, DECLARED, ())
+        for path in (spec.path, *spec.other_paths)
     ]
 
 

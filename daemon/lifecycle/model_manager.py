@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
-from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
 from functools import partial
 
 from msgspec.structs import replace
 
 from ingle.backends.base.backend import LoadProgress, RequestBackend
 from ingle.backends.base.errors import ContextExceeded, WorkerDied, WrongTask
+from ingle.backends.base.model_info import ModelInfo
 from ingle.backends.base.requests import Priority
 from ingle.models.metadata.stored_model import StoredModel
 from ingle.models.model_task import ModelTask
@@ -83,20 +84,27 @@ class ModelManager(ModelRuns):
                 assert run.backend is not None
                 assert run.info is not None
                 retrying = self._with_retry(run, obtain, held, whole=whole) if may_retry else None
-                yield Lease(run.model, retrying or run.backend, run.info)
-            except ContextExceeded as error:
-                error.suggest_context(run.info.trained_context)
-                raise
-            except WorkerDied as error:
-                if not self._closing:
-                    raise
-                raise ShuttingDown(
-                    "The daemon was stopped before the answer was complete.",
-                    hint="Start it again and repeat the request.",
-                ) from error
+                with self._explained(run.info):
+                    yield Lease(run.model, retrying or run.backend, run.info)
             finally:
                 run.release()
                 await held.aclose()
+
+    @contextmanager
+    def _explained(self, info: ModelInfo) -> Generator[None]:
+        """Add to errors of the request's model what its worker does not know."""
+        try:
+            yield
+        except ContextExceeded as error:
+            error.suggest_context(info.trained_context)
+            raise
+        except WorkerDied as error:
+            if not self._closing:
+                raise
+            raise ShuttingDown(
+                "The daemon was stopped before the answer was complete.",
+                hint="Start it again and repeat the request.",
+            ) from error
 
     async def _first_run(
         self,

@@ -40,7 +40,7 @@ _route = partial(route, "GET", error_format=NATIVE)
 class HealthApi(ServicesApi):
     """`/health` and `/health/ready`."""
 
-    @_route("/health", access=ANY)
+    @_route("/health", other_paths=("/v1/health",), access=ANY)
     async def health(self) -> Health:
         """The daemon answers."""
         return Health()

@@ -120,6 +120,7 @@ class ResponsesApi(JobApi):
     @_route(
         "POST",
         "/v1/responses",
+        other_paths=("/responses",),
         response=Response,
         stream=EVENTS,
         parameters=(PRIVATE_HEADER,),

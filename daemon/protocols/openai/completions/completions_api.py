@@ -37,6 +37,7 @@ class CompletionsApi(JobApi):
 
     @_route(
         "/v1/chat/completions",
+        other_paths=("/chat/completions",),
         response=ChatCompletion,
         stream=StreamSpec({"": ChatCompletionChunk}, only_if="`stream` is true"),
     )
