@@ -256,9 +256,9 @@ class ResponsesApi(JobApi):
 
     async def _start(self, draft: ResponseDraft) -> BackgroundRun:
         # A model that does not exist is reported at once, not when the client reconnects.
-        await asyncio.to_thread(self._services.resolve, draft.job.model)
+        model = await asyncio.to_thread(self._services.resolve, draft.job.model)
         self._runs.check_room()
-        answer = ResponseAnswer(draft, partial(self._keep, draft))
+        answer = ResponseAnswer(draft, partial(self._keep, draft)).expect(model)
         run = BackgroundRun(draft, answer, self._runner, self._store.flush)
         self._runs.add(run)
         self._store.put(run.id, stored_response(answer.response(), draft.input))

@@ -78,6 +78,16 @@ async def test_every_response_has_a_request_id(daemon: RunningDaemon) -> None:
     assert refused.json()["error"]["type"] == "not_found_error"
 
 
+async def test_files_are_refused_in_anthropics_shape(daemon: RunningDaemon) -> None:
+    async with client_of(daemon) as client:
+        with pytest.raises(anthropic.NotFoundError) as listing:
+            await client.beta.files.list()
+        with pytest.raises(anthropic.NotFoundError) as upload:
+            await client.beta.files.upload(file=("a.txt", b"a"))
+    for refused in (listing, upload):
+        assert refused.value.body["error"]["type"] == "not_found_error"  # pyright: ignore[reportIndexIssue, reportUnknownVariableType, reportOptionalSubscript, reportCallIssue, reportArgumentType]
+
+
 async def test_sdk_reads_streams(daemon: RunningDaemon) -> None:
     async with client_of(daemon) as client:
         async with client.messages.stream(**messages_body()) as stream:
