@@ -37,13 +37,30 @@ if TYPE_CHECKING:
 _route = partial(route, "GET", error_format=NATIVE)
 
 
+class DaemonVersion(msgspec.Struct, frozen=True):
+    """The answer of `GET /version`."""
+
+    version: str
+
+
 class HealthApi(ServicesApi):
-    """`/health` and `/health/ready`."""
+    """`/health`, `/health/ready`, `/version` and `/ping`."""
 
     @_route("/health", other_paths=("/v1/health",), access=ANY)
     async def health(self) -> Health:
         """The daemon answers."""
         return Health()
+
+    @_route("/version", access=ANY)
+    async def version(self) -> DaemonVersion:
+        """The version of the daemon, in vLLM's format."""
+        return DaemonVersion(installed_version())
+
+    @_route("/ping", access=ANY, response=str)
+    @route("POST", "/ping", access=ANY, error_format=NATIVE, response=str)
+    async def ping(self) -> Response:
+        """The daemon answers, without a body, as load balancers ask vLLM."""
+        return Response()
 
     @_route(
         "/health/ready",
