@@ -257,6 +257,10 @@ class MetricsApi(ServicesApi):
         ):
             rows = [((model,), count) for model, count in tuple(counts.items())]
             yield _family(kind, name, help_, _MODEL, rows)
+        ignored = tuple(self._services.ignored_fields.items())
+        rows = [((field,), count) for field, count in ignored]
+        help_ = "Fields of requests that have no effect here; those of no list are `unknown`."
+        yield _family("Counter", "ingle_ignored_fields_total", help_, ("field",), rows)
 
 
 def _family(

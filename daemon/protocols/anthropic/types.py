@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
+from ...http.field_policy import FieldPolicy
+from ..field_policies import COUNTED_FIELDS, MESSAGE_FIELDS
 from ..ingle_options import IngleOptions
 from ..request_options import SamplingOptions
 from .messages import Content, Messages
@@ -73,6 +75,8 @@ class RequestMetadata(msgspec.Struct):
 class PromptRequest(SamplingOptions, kw_only=True):
     """The body of `POST /v1/messages/count_tokens`; unknown fields are ignored."""
 
+    field_policy: ClassVar[FieldPolicy] = COUNTED_FIELDS
+
     model: Annotated[str, Meta(min_length=1)] | None = None
     messages: Messages
     system: Content | None = None
@@ -87,6 +91,8 @@ class PromptRequest(SamplingOptions, kw_only=True):
 
 class MessagesRequest(PromptRequest, kw_only=True):
     """The body of `POST /v1/messages`; with 0 `max_tokens` the prompt is computed and kept."""
+
+    field_policy: ClassVar[FieldPolicy] = MESSAGE_FIELDS
 
     max_tokens: Annotated[int, Meta(ge=0, le=2**31 - 1)]
     stop_sequences: list[str] | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, ClassVar, Literal, cast
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
@@ -12,12 +12,14 @@ from ingle.backends.base.requests import EmbedRequest, Priority, RerankRequest
 from ingle.models.model_task import ModelTask
 
 from ...errors import InvalidBody, UnsupportedField
-from ...http.bodies import OPENAI, parse
+from ...http.bodies import OPENAI, parse_served
+from ...http.field_policy import FieldPolicy
 from ...http.route_access import INFERENCE
 from ...http.route_spec import route
 from ...lifecycle.lease import Lease
 from ...services import Services
 from ..answer_values import vector_rows
+from ..field_policies import EMBEDDING_FIELDS
 from ..request_options import LARGEST_TOKEN_ID
 from ..services_api import ServicesApi
 
@@ -28,6 +30,8 @@ Dimensions = Annotated[int, Meta(ge=1, le=2**20)]
 
 class EmbeddingsRequest(msgspec.Struct, kw_only=True):
     """The body of `POST /v1/embeddings`; `truncate` is ingle's extension."""
+
+    field_policy: ClassVar[FieldPolicy] = EMBEDDING_FIELDS
 
     model: Annotated[str, Meta(min_length=1)] | None = None
     input: str | list[str | int | list[int]]
@@ -81,7 +85,8 @@ class EmbeddingsApi(ServicesApi):
 
     async def answer_embeddings(self, content: bytes, *, priority: Priority) -> EmbeddingList:
         """The vectors for the content of a request; raises what `describe` can report."""
-        return await self.embed(parse(content, EmbeddingsRequest), priority)
+        body, _ = parse_served(content, EmbeddingsRequest)
+        return await self.embed(body, priority)
 
     async def embed(self, body: EmbeddingsRequest, priority: Priority) -> EmbeddingList:
         """Return the vectors of a request."""

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from ingle.backends.base.events import Finished
 
+from ...http.field_policy import FieldPolicy
+from ..field_policies import RESPONSE_FIELDS
 from ..ingle_options import IngleOptions
 from ..openai.list_pages import Metadata
 from ..request_options import Effort, SamplingOptions, TokenCount
@@ -70,6 +72,8 @@ class ResponsesRequest(SamplingOptions, kw_only=True):
     `input` is text, or items, each of which is read by its own type. `service_tier` flex is the
     priority batch.
     """
+
+    field_policy: ClassVar[FieldPolicy] = RESPONSE_FIELDS
 
     model: Annotated[str, Meta(min_length=1)] | None = None
     input: str | list[msgspec.Raw] | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
@@ -11,6 +11,8 @@ from msgspec import UNSET, Meta, UnsetType
 from ingle.backends.base.conversation import NO_PARAMETERS, Tool, ToolChoice
 
 from ....errors import InvalidBody
+from ....http.field_policy import FieldPolicy
+from ...field_policies import CHAT_FIELDS, PLAIN_FIELDS
 from ...ingle_options import IngleOptions
 from ...request_options import (
     Choices,
@@ -292,13 +294,15 @@ class ThinkingSwitch(msgspec.Struct, kw_only=True):
 
 
 class ChatCompletionRequest(CommonRequest, kw_only=True):
-    """The body of `POST /v1/chat/completions`; the fields without a type are refused if used.
+    """The body of `POST /v1/chat/completions`.
 
     `functions` and `function_call` are what came before `tools`, and answered in their own form.
     Several fields say how much to reason; of two that differ the first counts:
     `thinking_budget_tokens` and `reasoning_budget_tokens` are llama-server's,
     `thinking_token_budget` vLLM's, `enable_thinking` and `thinking_budget` DashScope's.
     """
+
+    field_policy: ClassVar[FieldPolicy] = CHAT_FIELDS
 
     messages: Conversation
     max_completion_tokens: AnswerLength | None = None
@@ -322,9 +326,6 @@ class ChatCompletionRequest(CommonRequest, kw_only=True):
     top_logprobs: LogprobCount | None = None
     add_generation_prompt: bool | None = None
     continue_final_message: bool | None = None
-    modalities: Any = None
-    audio: Any = None
-    web_search_options: Any = None
 
     @property
     def legacy(self) -> bool:
@@ -347,6 +348,8 @@ class ChatCompletionRequest(CommonRequest, kw_only=True):
 
 class PlainCompletionRequest(CommonRequest, kw_only=True):
     """The body of `POST /v1/completions`; with a `suffix` the answer stands before it."""
+
+    field_policy: ClassVar[FieldPolicy] = PLAIN_FIELDS
 
     prompt: str | list[str | int | list[int]]
     echo: bool | None = None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 import msgspec
@@ -44,7 +43,6 @@ MAX_PROMPTS = 64
 
 def chat_job(body: ChatCompletionRequest, origin: RequestOrigin) -> Job:
     """Check a chat; raises `InvalidBody` and `UnsupportedField`."""
-    _refuse(body, HARMLESS_IN_CHAT)
     if body.legacy:
         tools, choice = called_functions(body.functions, body.function_call)
     else:
@@ -217,17 +215,6 @@ def _token_ids(ids: list[int]) -> list[int]:
     return ids
 
 
-def _refuse(body: CommonRequest, harmless: Mapping[str, Callable[[Any], bool]]) -> None:
-    for field, is_harmless in harmless.items():
-        value = getattr(body, field)
-        if value is not None and not is_harmless(value):
-            raise UnsupportedField(
-                f"'{field}' is not supported yet.",
-                hint="Leave it out: the answer would not be what it asks for.",
-                param=field,
-            )
-
-
 def _reasoning(body: ChatCompletionRequest) -> Reasoning:
     given, thinking = body.reasoning or ReasoningField(), body.thinking or ThinkingSwitch()
     effort = given.effort or body.reasoning_effort
@@ -264,15 +251,3 @@ def _template_variables(body: ChatCompletionRequest) -> TemplateVariables:
             param="chat_template_kwargs",
         ) from error
     return variables
-
-
-def _empty(value: Any) -> bool:
-    return value in ([], {}, "")
-
-
-# Which values of an unsupported field have no effect; null never has one.
-HARMLESS_IN_CHAT: Mapping[str, Callable[[Any], bool]] = {
-    "modalities": lambda value: value in ([], ["text"]),
-    "audio": _empty,
-    "web_search_options": lambda _: False,
-}
