@@ -181,7 +181,6 @@ WRONG_IN_CHAT: list[tuple[dict[str, Any], str]] = [
     ({"stream": "yes"}, "stream"),
     ({"stream_options": {"include_usage": 1}}, "stream_options.include_usage"),
     ({"model": ""}, "model"),
-    ({"model": None}, "model"),
     ({"messages": []}, "messages"),
     ({"messages": "Hi"}, "messages"),
     ({"messages": [{"content": "Hi"}]}, "messages[0].role"),
