@@ -23,7 +23,6 @@ def _is(*harmless: Any) -> IsHarmless:
 
 
 _CHANGING: Mapping[str, IsHarmless] = {
-    "stop_token_ids": _is_empty,
     "min_tokens": _is_empty,
     "bad_words": _is_empty,
     "allowed_token_ids": _is_empty,
@@ -102,7 +101,7 @@ RESPONSE_FIELDS = FieldPolicy(
         }
     )
     | _EXTENSIONS,
-    refused={**_CHANGING, "n": _is(1), "stop": _is_empty},
+    refused={**_CHANGING, "n": _is(1), "stop": _is_empty, "stop_token_ids": _is_empty},
 )
 
 MESSAGE_FIELDS = FieldPolicy(

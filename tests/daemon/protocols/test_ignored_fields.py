@@ -116,7 +116,6 @@ async def test_many_unknown_fields_make_a_short_header(daemon: RunningDaemon) ->
 @pytest.mark.parametrize(
     ("path", "field", "refused", "harmless"),
     [
-        (CHAT, "stop_token_ids", [1], []),
         (CHAT, "min_tokens", 3, 0),
         (CHAT, "bad_words", ["x"], []),
         (CHAT, "use_beam_search", True, False),
@@ -130,6 +129,7 @@ async def test_many_unknown_fields_make_a_short_header(daemon: RunningDaemon) ->
         ("/v1/completions", "add_special_tokens", False, True),
         ("/v1/completions", "truncate_prompt_tokens", 5, None),
         ("/v1/responses", "n", 2, 1),
+        ("/v1/responses", "stop_token_ids", [1], []),
         ("/v1/responses", "min_tokens", 2, 0),
     ],
 )

@@ -216,6 +216,7 @@ LogprobCount = Annotated[int, Meta(ge=0, le=20)]
 AnswerLength = Annotated[
     int, Meta(ge=-1, description="-1 is as many as fit, and more than fit are as many")
 ]
+StopTokens = Annotated[list[int], Meta(max_length=1024)]
 Budget = Annotated[int, Meta(ge=-1, le=2**31 - 1, description="tokens; -1 is no bound")]
 
 
@@ -234,7 +235,8 @@ class CommonRequest(SamplingOptions, kw_only=True):
 
     `service_tier` flex is the priority batch. `user`, `safety_identifier` and `prompt_cache_key`
     distinguish clients. `grammar`, `json_schema` and `n_predict` are llama-server's,
-    `structured_outputs`, `guided_…`, `ignore_eos` and `repetition_penalty` vLLM's.
+    `structured_outputs`, `guided_…`, `ignore_eos`, `stop_token_ids` and `repetition_penalty`
+    vLLM's.
     """
 
     model: Annotated[str, Meta(min_length=1)] | None = None
@@ -257,6 +259,7 @@ class CommonRequest(SamplingOptions, kw_only=True):
     guided_choice: Choices | None = None
     guided_grammar: str | None = None
     ignore_eos: bool | None = None
+    stop_token_ids: StopTokens | None = None
     n_predict: AnswerLength | None = None
     repetition_penalty: RepeatPenalty | None = None
 

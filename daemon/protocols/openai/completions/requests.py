@@ -106,11 +106,13 @@ def completion_job(body: PlainCompletionRequest, origin: RequestOrigin) -> Job:
 def _common(body: CommonRequest, origin: RequestOrigin, answers: int | None) -> dict[str, Any]:
     # Checked now, so that a wrong key is refused before a model is loaded for it.
     merge_sampling(body, {})
+    check_token_ids(body.stop_token_ids or [], "stop_token_ids")
     return {
         **origin.request_fields(body.ingle, body.service_tier),
         "stop": stop_strings(body.stop),
         "n": answers or 1,
         "ignore_eos": bool(body.ignore_eos),
+        "stop_token_ids": body.stop_token_ids or [],
         "grammar": only_one(
             [
                 response_format_grammar(body.response_format),

@@ -123,6 +123,18 @@ async def test_max_tokens_and_stop_strings(daemon: RunningDaemon) -> None:
     assert (choice["message"]["content"], choice["finish_reason"]) == ("Hello from ", "stop")
 
 
+async def test_an_answer_ends_after_a_stop_token(daemon: RunningDaemon) -> None:
+    tokens = (await daemon.tcp.post("/tokenize", json={"model": "echo:1", "content": "fz"})).json()
+    stops = {"stop_token_ids": tokens["tokens"]}
+    (choice,) = (await daemon.tcp.post(CHAT, json=chat(**stops))).json()["choices"]
+    assert (choice["message"]["content"], choice["finish_reason"]) == ("Hello f", "stop")
+    body = {"model": "echo:1", "prompt": "Hi", **stops, "ignore_eos": True}
+    (choice,) = (await daemon.tcp.post("/v1/completions", json=body)).json()["choices"]
+    assert (choice["text"], choice["finish_reason"]) == ("Hello f", "stop")
+    error = await refusal(daemon, chat(stop_token_ids=[-1]))
+    assert error["param"] == "stop_token_ids"
+
+
 @pytest.mark.slow
 async def test_fields_that_editors_send_are_accepted(daemon: RunningDaemon) -> None:
     body = chat(
