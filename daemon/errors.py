@@ -232,7 +232,9 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def type(self) -> str:
-        """OpenAI's type of the error: the client's or the server's."""
+        """OpenAI's type of the error: too many requests, the client's or the server's."""
+        if self.status == 429:
+            return "rate_limit_error"
         return "invalid_request_error" if self.status < 500 else "server_error"
 
     @property

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from .access.permission import current_permission
@@ -59,6 +60,9 @@ class Services:
     started_at: float
     aliases: AliasTable
     devices: DeviceMeters
+    ignored_fields: Counter[str] = field(default_factory=Counter[str])
+    """How often requests had fields without effect, by their names in `field_policies`."""
+
     address: str | None = None
 
     def models(self) -> list[StoredModel]:

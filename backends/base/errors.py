@@ -142,7 +142,10 @@ class WrongTask(RequestRejected):
 
 
 class ContextExceeded(RequestRejected):
-    """The prompt is longer than the model's context."""
+    """The prompt is longer than the model's context.
+
+    Clients, LiteLLM among them, recognise it by "maximum context length is N tokens".
+    """
 
     code = "context_length_exceeded"
 
@@ -151,11 +154,16 @@ class ContextExceeded(RequestRejected):
         at_least = "" if exact else "at least "
         super().__init__(
             f"The prompt is {at_least}{prompt_tokens} tokens long, "
-            f"{at_least}{prompt_tokens - context + 1} too many: "
-            f"the context holds {context}, and the answer needs room for one more.",
-            hint="Shorten the prompt, or load the model with a larger context.",
+            f"{at_least}{prompt_tokens - context + 1} too many: this model's maximum context "
+            f"length is {context} tokens, and the answer needs room for one.",
+            hint="Shorten the prompt.",
             param="messages",
         )
         self.prompt_tokens = prompt_tokens
         self.context = context
         self.exact = exact
+
+    def suggest_context(self, trained: int) -> None:
+        """Suggest a larger context if the model was `trained` for one."""
+        if self.context < trained:
+            self.hint = "Shorten the prompt, or load the model with a larger context."

@@ -28,7 +28,8 @@ class GenerateRequest(
     differ in `index`; with a seed, sequence i uses seed + i. Without `max_tokens` a sequence may
     fill the context; with 0 the prompt is prefilled and cached, and nothing is generated.
     `max_context` is a tighter limit of prompt and answer together than the model's context. A
-    sequence ends with `length` after `max_seconds` of decoding.
+    sequence ends with `length` after `max_seconds` of decoding, and with `stop` after any of
+    `stop_token_ids`, which is part of the answer.
     KV of a `private` request is never written to disk. Without `speculation` each step yields one
     token, which changes only the speed.
     Requests of one `priority` are scheduled fairly among the waiting `client`s. `conversation`
@@ -57,6 +58,7 @@ class GenerateRequest(
     stop: list[str] = []
     n: int = 1
     ignore_eos: bool = False
+    stop_token_ids: list[int] = []
     private: bool = False
     speculation: bool = True
     priority: Priority = Priority.INTERACTIVE
@@ -65,6 +67,13 @@ class GenerateRequest(
     logprobs: int | None = None
     prompt_logprobs: int | None = None
     grammar: Grammar | None = None
+
+    @property
+    def several_calls(self) -> bool:
+        """Whether an answer may call more than once; a tool demanded by name is called once."""
+        choice = self.tool_choice
+        is_named = choice.mode == "required" and len(choice.names) == 1
+        return self.parallel_tool_calls and not is_named
 
 
 class EmbedRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="embed"):

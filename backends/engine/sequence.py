@@ -37,6 +37,7 @@ class Sequence:
     sampling: SamplingParams
     max_tokens: int | None = None
     ignore_eos: bool = False
+    stop_token_ids: frozenset[int] = frozenset()
     private: bool = False
     speculates: bool = True
     priority: Priority = Priority.INTERACTIVE

@@ -46,6 +46,7 @@ class RunningRequests:
                 max_tokens=_most_tokens(request, len(prepared.token_ids)),
                 # A request that only fills the cache ignores the token that is sampled.
                 ignore_eos=request.ignore_eos or request.max_tokens == 0,
+                stop_token_ids=frozenset(request.stop_token_ids),
                 private=request.private,
                 speculates=request.speculation,
                 priority=request.priority,

@@ -25,6 +25,7 @@ from ..errors import (
     OpenAIError,
     Problem,
 )
+from .field_policy import IgnoredField, ignored_fields
 
 IDLE_SECONDS = 30.0
 GRACE_SECONDS = 20.0
@@ -32,6 +33,9 @@ LEAST_RATE = 500
 """Bytes per second at which a body must arrive on average, after the grace period."""
 LARGE = 2**20
 """Bytes from which a body is translated in a thread, since it would delay other streams."""
+
+IGNORED = "ingle.ignored_fields"
+"""The key of the ASGI scope that holds the fields without effect."""
 
 T = TypeVar("T")
 
@@ -80,9 +84,26 @@ async def read_chunks(
             return
 
 
-async def read_json(request: Request, kind: type[T]) -> T:
-    """The typed body; raises what `read_body` and `parse` raise."""
-    return parse(await read_body(request), kind)
+async def read_json(request: Request, kind: type[T], *, if_empty: bytes = b"") -> T:
+    """The typed body, `if_empty` for an empty one.
+
+    Its fields without effect are noted in the scope, for the response's header. Raises what
+    `read_body` and `parse_served` raise.
+    """
+    value, ignored = parse_served(await read_body(request) or if_empty, kind)
+    if ignored:
+        request.scope[IGNORED] = ignored
+        request.app.state.ignored_fields.update(field.label for field in ignored)
+    return value
+
+
+def parse_served(body: bytes, kind: type[T]) -> tuple[T, list[IgnoredField]]:
+    """The typed body, and its fields without effect.
+
+    Raises what `parse` raises, and `UnsupportedField` for a field that the type's policy refuses.
+    """
+    value = parse(body, kind)
+    return value, ignored_fields(body, kind)
 
 
 @cache
@@ -126,6 +147,8 @@ def _wrong_type(complaint: str, within: str) -> InvalidBody:
         field = f"{field}.{missing['field']}" if field else missing["field"]
     if within:
         field = f"{within}.{field}" if field and not field.startswith("[") else f"{within}{field}"
+    if missing:
+        return InvalidBody(f"'{field}' is missing.", param=field)
     what = what.replace("`", "")
     if not field:
         return InvalidBody(f"The body is wrong: {what[:1].lower()}{what[1:]}.")

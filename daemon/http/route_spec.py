@@ -18,13 +18,14 @@ from starlette.responses import Response
 from starlette.routing import compile_path
 
 from .bodies import (
+    IGNORED,
     NATIVE,
     ErrorFormat,
     JSONResponse,
-    parse,
-    read_body,
+    read_json,
     run_until_disconnect,
 )
+from .field_policy import ignored_header
 from .route_access import RouteAccess
 
 Endpoint = Callable[[Request], Awaitable[Response]]
@@ -32,6 +33,9 @@ Handler = TypeVar("Handler", bound=Callable[..., Awaitable[object]])
 
 GENERATION_ERRORS = (404, 408, 413, 422, 429, 500, 503, 507)
 """Statuses of errors that a request to a generating model may end with."""
+
+IGNORED_HEADER = "ingle-ignored"
+"""The response header that names the fields of the request's body that have no effect."""
 
 DECLARED = "declared_routes"
 """The attribute of a handler that holds its routes."""
@@ -83,6 +87,9 @@ class RouteSpec:
     method: Literal["GET", "HEAD", "POST", "DELETE"]
     path: str
     _: KW_ONLY
+    other_paths: tuple[str, ...] = ()
+    """Paths that other servers have for the same."""
+
     access: RouteAccess
     error_format: ErrorFormat
     request: Any = None
@@ -119,9 +126,10 @@ route = RouteSpec
 def routes_of(api: object) -> list[RouteSpec]:
     """All routes declared on methods of `api`'s class, in order, bound to `api`."""
     return [
-        _bound(spec, handler, getattr(api, name))
+        replace(_bound(spec, handler, getattr(api, name)), path=path, other_paths=())
         for name, handler in vars(type(api)).items()
         for spec in getattr(handler, DECLARED, ())
+        for path in (spec.path, *spec.other_paths)
     ]
 
 
@@ -140,13 +148,16 @@ def _bound(
         if "request" in hints:
             arguments["request"] = request
         if body_type is not None:
-            body = await read_body(request)
-            arguments["body"] = parse(body or (b"{}" if spec.body_optional else b""), body_type)
+            if_empty = b"{}" if spec.body_optional else b""
+            arguments["body"] = await read_json(request, body_type, if_empty=if_empty)
         answer = method(**arguments)
         if spec.cancellable:
             answer = run_until_disconnect(request.receive, answer)
         answer = await answer
-        return answer if isinstance(answer, Response) else JSONResponse(answer, spec.status)
+        response = answer if isinstance(answer, Response) else JSONResponse(answer, spec.status)
+        if ignored := request.scope.get(IGNORED):
+            response.headers[IGNORED_HEADER] = ignored_header(ignored)
+        return response
 
     return replace(
         spec,

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
-from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
 from functools import partial
 
 from msgspec.structs import replace
 
 from ingle.backends.base.backend import LoadProgress, RequestBackend
-from ingle.backends.base.errors import WorkerDied, WrongTask
+from ingle.backends.base.errors import ContextExceeded, WorkerDied, WrongTask
+from ingle.backends.base.model_info import ModelInfo
 from ingle.backends.base.requests import Priority
 from ingle.models.metadata.stored_model import StoredModel
 from ingle.models.model_task import ModelTask
@@ -44,6 +45,7 @@ class ModelManager(ModelRuns):
         slot: ExitStack | None = None,
         options: LoadOptions = AUTOMATIC,
         keep_alive: float | None = None,
+        on_queued: Callable[[], None] = lambda: None,
         on_progress: LoadProgress | None = None,
         whole: bool = False,
     ) -> AsyncGenerator[Lease]:
@@ -53,7 +55,8 @@ class ModelManager(ModelRuns):
         larger one is possible; the other options apply only if it is not loaded. `keep_alive` is
         the number of seconds that it stays loaded after its last use from now on.
 
-        `task` None accepts any task. A `slot` from `enter` is released at the end. If the process
+        `task` None accepts any task. `on_queued` is called when the queue has admitted the request,
+        before it waits for the model. A `slot` from `enter` is released at the end. If the process
         dies before the client has received any part of an answer (with `whole`: before the answer
         is complete), the request is retried once on a new process (`RetryingBackend`); batch
         requests are retried by their batch.
@@ -73,40 +76,59 @@ class ModelManager(ModelRuns):
             rule = await asyncio.to_thread(self._find_rule, reference, model)
             self._replace_if_context_short(model, options.context)
             obtain = partial(self._obtain, model, least, rule, on_progress=on_progress)
-            run, may_retry = await self._first_run(model, obtain, priority)
-            while self._replace_if_context_short(model, options.context):
-                run.release()  # a start was already under way, for a request with a smaller context
-                run = await obtain()
+            on_queued()
+            run, may_retry = await self._first_run(model, obtain, priority, options.context)
             self._keep(run, keep_alive, rule)
             held = AsyncExitStack()
             try:
                 assert run.backend is not None
                 assert run.info is not None
                 retrying = self._with_retry(run, obtain, held, whole=whole) if may_retry else None
-                yield Lease(run.model, retrying or run.backend, run.info)
-            except WorkerDied as error:
-                if not self._closing:
-                    raise
-                raise ShuttingDown(
-                    "The daemon was stopped before the answer was complete.",
-                    hint="Start it again and repeat the request.",
-                ) from error
+                with self._explained(run.info):
+                    yield Lease(run.model, retrying or run.backend, run.info)
             finally:
                 run.release()
                 await held.aclose()
 
+    @contextmanager
+    def _explained(self, info: ModelInfo) -> Generator[None]:
+        """Add to errors of the request's model what its worker does not know."""
+        try:
+            yield
+        except ContextExceeded as error:
+            error.suggest_context(info.trained_context)
+            raise
+        except WorkerDied as error:
+            if not self._closing:
+                raise
+            raise ShuttingDown(
+                "The daemon was stopped before the answer was complete.",
+                hint="Start it again and repeat the request.",
+            ) from error
+
     async def _first_run(
-        self, model: StoredModel, obtain: Callable[[], Awaitable[ModelRun]], priority: Priority
+        self,
+        model: StoredModel,
+        obtain: Callable[[], Awaitable[ModelRun]],
+        priority: Priority,
+        context: int | None,
     ) -> tuple[ModelRun, bool]:
-        """Return a run and whether the request may still be retried; retries a first failure."""
+        """Return a run with at least this context, and whether the request may still be retried.
+
+        Retries a first failure.
+        """
         may_retry = priority is Priority.INTERACTIVE
         try:
-            return await obtain(), may_retry
+            run = await obtain()
         except WorkerDied as error:
             if not may_retry:
                 raise
             self._record_retry(model, error)
-            return await obtain(), False
+            run, may_retry = await obtain(), False
+        while self._replace_if_context_short(model, context):
+            run.release()  # a start was already under way, for a request with a smaller context
+            run = await obtain()
+        return run, may_retry
 
     def _with_retry(
         self,

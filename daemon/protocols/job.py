@@ -35,6 +35,7 @@ from .request_options import SamplingOptions, merge_sampling
 class Job:
     """One request, or the same one for several `prompts` or infills; its id is the answer's.
 
+    An empty `model` is the default one.
     `options` are laid over the sampling that the model recommends. The model is loaded with at
     least `context` tokens, and stays for `keep_alive` seconds after its last use, where they are
     given; -1 is for ever. `messages_field` is the protocol's name of the conversation. `fit` may

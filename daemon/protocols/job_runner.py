@@ -33,7 +33,10 @@ from .request_options import resampled
 from .services_api import ServicesApi
 
 QUIET_LOADING = 0.25
-"""Seconds of loading after which a stream begins; earlier failures still get their status."""
+"""Seconds of loading after which a stream begins; earlier failures still get their status.
+
+They count from the admission to the queue, so a full queue always has its status.
+"""
 
 LOADING_PAUSE = 0.5
 """Seconds between two notices of the loading progress."""
@@ -99,38 +102,38 @@ class JobRunner:
         job: Job,
         on_progress: LoadProgress | None = None,
         *,
-        on_opening: Callable[[], None] = lambda: None,
+        on_queued: Callable[[], None] = lambda: None,
         whole: bool = False,
         routed: bool = True,
     ) -> AsyncGenerator[tuple[Lease, float]]:
         """The lease of the job's model, and the seconds until it was granted.
 
         A route's name leads to the target that the policy chooses, or to its local model unless
-        the job is `routed`. With `whole` the answer is sent in one piece, see
-        `ModelManager.lease`; `on_opening` is called before the wait for a local model. Raises
-        `RouteRefused`.
+        the job is `routed`. With `whole` the answer is sent in one piece; `on_queued` is called
+        before the wait for a local model; see `ModelManager.lease`. Raises `RouteRefused`.
         """
         began = time.monotonic()
 
         def open_local(name: str) -> AbstractAsyncContextManager[Lease]:
-            on_opening()
             return self._services.manager.lease(
                 name,
                 priority=job.request.priority,
                 answers=job.answers,
                 options=LoadOptions(context=job.context),
                 keep_alive=job.keep_alive,
+                on_queued=on_queued,
                 on_progress=on_progress,
                 whole=whole,
             )
 
-        name = self._services.routed_name(job.model)
+        wanted = job.model or self._services.config.default_model
+        name = self._services.routed_name(wanted)
         if routed and self._services.router.concerns(name, job.preference):
             leasing = self._routed(job, name, open_local)
         else:
             if job.request.private:
                 await self._services.router.taint_private(job.requests({}))
-            leasing = open_local(job.model)
+            leasing = open_local(wanted)
         async with leasing as lease:
             yield lease, time.monotonic() - began
 
@@ -174,7 +177,7 @@ class JobRunner:
     ) -> None:
         notice = _LoadingNotice(out, style)
         try:
-            async with self.lease(job, notice.progressed, on_opening=notice.begin) as (
+            async with self.lease(job, notice.progressed, on_queued=notice.begin) as (
                 lease,
                 load_seconds,
             ):
@@ -228,7 +231,7 @@ class _LoadingNotice:
         self._timer: asyncio.TimerHandle | None = None
 
     def begin(self) -> None:
-        """Start the timer, now that the job needs a local model."""
+        """Start the timer, now that the job waits for a local model."""
         if self._timer is None:
             loop = asyncio.get_running_loop()
             self._timer = loop.call_later(QUIET_LOADING, self._send)

@@ -37,13 +37,30 @@ if TYPE_CHECKING:
 _route = partial(route, "GET", error_format=NATIVE)
 
 
-class HealthApi(ServicesApi):
-    """`/health` and `/health/ready`."""
+class DaemonVersion(msgspec.Struct, frozen=True):
+    """The answer of `GET /version`."""
 
-    @_route("/health", access=ANY)
+    version: str
+
+
+class HealthApi(ServicesApi):
+    """`/health`, `/health/ready`, `/version` and `/ping`."""
+
+    @_route("/health", other_paths=("/v1/health",), access=ANY)
     async def health(self) -> Health:
         """The daemon answers."""
         return Health()
+
+    @_route("/version", access=ANY)
+    async def version(self) -> DaemonVersion:
+        """The version of the daemon, in vLLM's format."""
+        return DaemonVersion(installed_version())
+
+    @_route("/ping", access=ANY, response=str)
+    @route("POST", "/ping", access=ANY, error_format=NATIVE, response=str)
+    async def ping(self) -> Response:
+        """The daemon answers, without a body, as load balancers ask vLLM."""
+        return Response()
 
     @_route(
         "/health/ready",
@@ -240,6 +257,10 @@ class MetricsApi(ServicesApi):
         ):
             rows = [((model,), count) for model, count in tuple(counts.items())]
             yield _family(kind, name, help_, _MODEL, rows)
+        ignored = tuple(self._services.ignored_fields.items())
+        rows = [((field,), count) for field, count in ignored]
+        help_ = "Fields of requests that have no effect here; those of no list are `unknown`."
+        yield _family("Counter", "ingle_ignored_fields_total", help_, ("field",), rows)
 
 
 def _family(

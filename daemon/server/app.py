@@ -50,6 +50,7 @@ def create_app(services: Services) -> Starlette:
     # A redirect would turn a POST with a trailing slash into a GET in some clients.
     app.router.redirect_slashes = False
     app.state.max_body_bytes = services.config.max_body_bytes
+    app.state.ignored_fields = services.ignored_fields
     return app
 
 

@@ -314,6 +314,8 @@ class Scheduler:
     def _finish_reason(self, sequence: Sequence, token_id: int) -> FinishReason | None:
         if sequence.num_generated <= 0:
             return None  # it belongs to a scored prompt
+        if token_id in sequence.stop_token_ids:
+            return FinishReason.STOP
         if not sequence.ignore_eos and self._runner.is_eog(token_id):
             return FinishReason.STOP
         if sequence.max_tokens is not None and sequence.num_generated >= sequence.max_tokens:

@@ -195,6 +195,7 @@ def _check_expressible(provider: Provider, request: GenerateRequest) -> None:
         "log-probabilities": request.logprobs is not None,
         "logit_bias": bool(request.sampling.logit_bias),
         "ignore_eos": request.ignore_eos,
+        "stop_token_ids": bool(request.stop_token_ids),
         "template variables": bool(request.template_variables),
         "prompts without an answer": request.max_tokens == 0,
         "grammars other than a JSON schema": request.grammar is not None

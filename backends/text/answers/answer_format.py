@@ -88,7 +88,7 @@ class AnswerFormats:
         self, request: GenerateRequest, tail: str, tools: list[Tool], *, thinking: bool
     ) -> Callable[[], AnswerParser]:
         """Return a factory of parsers for the sequences of a request."""
-        parallel = request.parallel_tool_calls
+        parallel = request.several_calls
         names = request.tool_choice.names
         if self._format is HARMONY:
             begun = tail.rpartition(TURN)[2] if TURN in tail else ""
@@ -121,7 +121,7 @@ class AnswerFormats:
             strays = self._format.strays and self._tags is None and not self._visible
             if not (tools and strays and self._constrains_calls) or request.continues:
                 return None
-            parallel = request.parallel_tool_calls
+            parallel = request.several_calls
             start = rules.calls_or_text(_named(request, tools), parallel=parallel)
             return rules.finish(start, optional=True)
         reasoning = ""
@@ -132,7 +132,7 @@ class AnswerFormats:
         choices: list[str] = []
         if tools:
             named = _named(request, tools)
-            parallel = request.parallel_tool_calls
+            parallel = request.several_calls
             choices.append(rules.calls(self._format, named, parallel=parallel))
         if request.grammar is not None and not (tools and required):
             choices.append(rules.content(self._format))

@@ -254,7 +254,7 @@ class MessagesApi(JobApi):
     async def count_tokens(self, request: Request, body: PromptRequest) -> Response:
         """Count the tokens of a conversation without answering it."""
         prompt = await translate(request, partial(prompt_request, body))
-        job = Job(model=body.model, request=prompt)
+        job = Job(model=body.model or "", request=prompt)
         count = await run_until_disconnect(request.receive, self._runner.count_tokens(job))
         return _with_id(JSONResponse(TokenCount(count)))
 

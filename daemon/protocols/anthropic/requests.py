@@ -11,14 +11,15 @@ from ingle.backends.base.conversation import ChatMessage, Reasoning, Tool, ToolC
 from ingle.backends.base.requests import GenerateRequest
 from ingle.backends.base.sampling_params import Grammar, GrammarKind
 
-from ...errors import InvalidBody
+from ...errors import InvalidBody, UnsupportedField
 from ..ingle_options import RequestOrigin, routing_preference_of
 from ..job import Job
 from ..request_options import merge_sampling, only_one, stop_strings, template_effort
+from .client_tools import client_tool, is_client_tool
 from .messages import chat_messages, json_object
 from .types import InputTool, MessagesRequest, OutputFormat, PromptRequest, ToolChoiceField
 
-# A tool of Anthropic's servers, or one whose schema only Anthropic's models know: bash_20250124.
+# A tool of Anthropic's servers, such as web_search_20250305.
 _HOSTED = re.compile(r"\w+_20\d{6}|mcp_toolset")
 
 
@@ -35,7 +36,7 @@ def messages_job(body: MessagesRequest, origin: RequestOrigin) -> Job:
         grammar=_grammar(body),
     )
     return Job(
-        model=body.model,
+        model=body.model or "",
         request=request,
         options=body,
         preference=routing_preference_of(body.ingle),
@@ -75,19 +76,30 @@ def _tools(given: list[InputTool]) -> list[Tool]:
     tools: dict[str, Tool] = {}
     for number, tool in enumerate(given):
         place = f"tools[{number}]"
-        if tool.type not in (None, "custom"):
-            _check_hosted(tool.type, place)
+        if (offered := _offered(tool, place)) is None:
             continue
-        if tool.name is None:
-            raise InvalidBody(f"'{place}.name' is missing.", param=f"{place}.name")
-        if tool.name in tools:
+        if offered.name in tools:
             raise InvalidBody(
-                f"'{place}.name' is {tool.name[:40]!r}, which another tool has.",
+                f"'{place}.name' is {offered.name[:40]!r}, which another tool has.",
                 param=f"{place}.name",
             )
-        schema = json_object(tool.input_schema, f"{place}.input_schema")
-        tools[tool.name] = Tool(tool.name, tool.description or "", schema, bool(tool.strict))
+        tools[offered.name] = offered
     return list(tools.values())
+
+
+def _offered(tool: InputTool, place: str) -> Tool | None:
+    """The tool as the model sees it; None for one that only Anthropic's servers could run."""
+    kind = tool.type or "custom"
+    is_client_side = kind == "custom" or is_client_tool(kind)
+    if not is_client_side:
+        _check_hosted(kind, place)
+        return None
+    if tool.name is None:
+        raise InvalidBody(f"'{place}.name' is missing.", param=f"{place}.name")
+    if kind != "custom":
+        return client_tool(tool, tool.name)
+    schema = json_object(tool.input_schema, f"{place}.input_schema")
+    return Tool(tool.name, tool.description or "", schema, bool(tool.strict))
 
 
 def _check_hosted(kind: str, place: str) -> None:
@@ -102,7 +114,7 @@ def _check_hosted(kind: str, place: str) -> None:
 def _tool_choice(
     choice: ToolChoiceField | None, tools: list[Tool], given: list[InputTool]
 ) -> ToolChoice:
-    """The choice; if only a tool that is left out could be called, the model answers in text."""
+    """The choice; raises `InvalidBody` if it demands a tool that cannot be called here."""
     if choice is None or choice.type == "auto":
         return ToolChoice()
     if choice.type == "none":
@@ -110,13 +122,23 @@ def _tool_choice(
     if not given:
         raise InvalidBody("'tool_choice' needs 'tools'.", param="tool_choice")
     if choice.type == "any":
-        return ToolChoice("required" if tools else "auto")
+        if not tools:
+            raise UnsupportedField(
+                "'tool_choice' demands a call, and all 'tools' run on Anthropic's servers only.",
+                hint="Send tools that your client runs, or leave 'tool_choice' out.",
+                param="tool_choice",
+            )
+        return ToolChoice("required")
     if choice.name is None:
         raise InvalidBody("'tool_choice.name' is missing.", param="tool_choice.name")
     if any(choice.name == tool.name for tool in tools):
         return ToolChoice("required", [choice.name])
     if any(choice.name == tool.name for tool in given):
-        return ToolChoice("none")
+        raise UnsupportedField(
+            f"'tool_choice' demands {choice.name[:40]!r}, which runs on Anthropic's servers only.",
+            hint="Name a tool that your client runs, or leave 'tool_choice' out.",
+            param="tool_choice.name",
+        )
     raise InvalidBody(
         f"'tool_choice.name' is {choice.name[:40]!r}, and no tool is called so.",
         param="tool_choice.name",

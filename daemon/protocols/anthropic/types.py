@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
+from ...http.field_policy import FieldPolicy
+from ..field_policies import COUNTED_FIELDS, MESSAGE_FIELDS
 from ..ingle_options import IngleOptions
 from ..request_options import SamplingOptions
 from .messages import Content, Messages
@@ -19,13 +21,19 @@ StopReason = Literal[
 
 
 class InputTool(msgspec.Struct):
-    """A tool of the client's, or one with a `type` that Anthropic's servers know by themselves."""
+    """A tool of the client's, or one with a `type` whose schema Anthropic has published.
+
+    The display belongs to the type `computer`.
+    """
 
     type: str | None = None
     name: ToolName | None = None
     description: str | None = None
     input_schema: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
     strict: bool | None = None
+    display_width_px: int | None = None
+    display_height_px: int | None = None
+    enable_zoom: bool | None = None
 
 
 class ToolChoiceField(msgspec.Struct):
@@ -67,7 +75,9 @@ class RequestMetadata(msgspec.Struct):
 class PromptRequest(SamplingOptions, kw_only=True):
     """The body of `POST /v1/messages/count_tokens`; unknown fields are ignored."""
 
-    model: Annotated[str, Meta(min_length=1)]
+    field_policy: ClassVar[FieldPolicy] = COUNTED_FIELDS
+
+    model: Annotated[str, Meta(min_length=1)] | None = None
     messages: Messages
     system: Content | None = None
     tools: list[InputTool] | None = None
@@ -81,6 +91,8 @@ class PromptRequest(SamplingOptions, kw_only=True):
 
 class MessagesRequest(PromptRequest, kw_only=True):
     """The body of `POST /v1/messages`; with 0 `max_tokens` the prompt is computed and kept."""
+
+    field_policy: ClassVar[FieldPolicy] = MESSAGE_FIELDS
 
     max_tokens: Annotated[int, Meta(ge=0, le=2**31 - 1)]
     stop_sequences: list[str] | None = None

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
+from ...http.field_policy import FieldPolicy
 from ..answer_values import Timings
+from ..field_policies import LLAMA_CPP_FIELDS
 from ..ingle_options import IngleOptions
 from .sampling import Number, SamplingFields
 
@@ -28,6 +30,8 @@ StopType = Literal["none", "eos", "word", "limit"]
 
 class GenerationFields(SamplingFields, kw_only=True):
     """The common fields of /completion and /infill; unknown fields are ignored."""
+
+    field_policy: ClassVar[FieldPolicy] = LLAMA_CPP_FIELDS
 
     model: str | None = None
     stream: bool | None = None

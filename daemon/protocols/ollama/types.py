@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from ingle.models.metadata.stored_model import FirstMessage
 
+from ...http.field_policy import FieldPolicy
 from ..answer_values import TokenLogprob
+from ..field_policies import OLLAMA_FIELDS
 
 LogprobCount = Annotated[int, Meta(ge=0, le=20)]
 KeepAlive = Annotated[float, Meta(ge=-(10**12), le=10**12)] | str
@@ -66,6 +68,8 @@ class AnswerRequest(msgspec.Struct, kw_only=True):
     `options` are checked one by one, see `ModelOptions`. `truncate` and `shift` ask for parts of
     the conversation to be dropped, which is not done.
     """
+
+    field_policy: ClassVar[FieldPolicy] = OLLAMA_FIELDS
 
     model: str | None = None
     stream: bool | None = None

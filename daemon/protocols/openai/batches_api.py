@@ -14,11 +14,12 @@ from starlette.responses import FileResponse, Response
 
 from ...batches.batch_record import BatchFacts, BatchProblem, BatchRecord
 from ...batches.file_store import BATCH_LIFETIME, PURPOSES, FileStore, FileWriter, UploadedFile
-from ...errors import InvalidBody
-from ...http.bodies import OPENAI
+from ...errors import InvalidBody, NotFound
+from ...http.bodies import OPENAI, JSONResponse
 from ...http.route_access import FILES, FILES_UNRESTRICTED
 from ...http.route_spec import Parameter, route
 from ...services import Services
+from ..anthropic.models import is_anthropic, negotiates_error_format
 from .completions.types import PromptTokensDetails
 from .list_pages import Metadata, Page, page_of
 from .multipart import MultipartForm, read_form
@@ -193,10 +194,13 @@ class FilesApi:
         upload=True,
         request=FileForm,
         request_media="multipart/form-data",
-        errors=(408, 413, 507),
+        response=FileObject,
+        errors=(404, 408, 413, 507),
     )
-    async def create(self, request: Request) -> FileObject:
+    @negotiates_error_format
+    async def create(self, request: Request) -> Response:
         """Upload a file: a form with the fields `file` and `purpose`."""
+        _refuse_anthropic(request)
         form = await read_form(request, self._limit, self._files.begin)
         writer = form.file
         try:
@@ -210,7 +214,7 @@ class FilesApi:
             if writer is not None:
                 writer.discard()
             raise
-        return _file_object(stored)
+        return JSONResponse(_file_object(stored))
 
     def _keep(
         self, writer: FileWriter, filename: str, purpose: str, lifetime: int | None
@@ -221,6 +225,8 @@ class FilesApi:
     @_files_route(
         "GET",
         "/v1/files",
+        response=Page[FileObject],
+        errors=(404,),
         parameters=(
             Parameter("purpose", "query", str, "Only those for this purpose."),
             Parameter("limit", "query", int, "How many, 1 to 10000."),
@@ -228,12 +234,16 @@ class FilesApi:
             Parameter("order", "query", str, "`desc`, or `asc` for the oldest first."),
         ),
     )
-    async def list(self, request: Request) -> Page[FileObject]:
+    @negotiates_error_format
+    async def list(self, request: Request) -> Response:
         """The files, the newest first."""
+        _refuse_anthropic(request)
         purpose = request.query_params.get("purpose")
         files = await asyncio.to_thread(self._files.list)
         wanted = [_file_object(stored) for stored in files if purpose in (None, stored.purpose)]
-        return page_of(wanted, attrgetter("id"), request.query_params, most=10_000, usual=10_000)
+        return JSONResponse(
+            page_of(wanted, attrgetter("id"), request.query_params, most=10_000, usual=10_000)
+        )
 
     @_files_route("GET", "/v1/files/{file_id}", errors=(404,))
     async def get(self, file_id: str) -> FileObject:
@@ -251,6 +261,14 @@ class FilesApi:
         """Remove a file."""
         await asyncio.to_thread(self._files.delete, file_id)
         return FileDeleted(id=file_id)
+
+
+def _refuse_anthropic(request: Request) -> None:
+    """Raise `NotFound` for Anthropic's files, of which messages could use none."""
+    if is_anthropic(request):
+        raise NotFound(
+            "Anthropic's file API is not served.", hint="Send the text within the message."
+        )
 
 
 def _file_object(stored: UploadedFile) -> FileObject:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, ClassVar, Literal, cast
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
@@ -12,12 +12,14 @@ from ingle.backends.base.requests import EmbedRequest, Priority, RerankRequest
 from ingle.models.model_task import ModelTask
 
 from ...errors import InvalidBody, UnsupportedField
-from ...http.bodies import OPENAI, parse
+from ...http.bodies import OPENAI, parse_served
+from ...http.field_policy import FieldPolicy
 from ...http.route_access import INFERENCE
 from ...http.route_spec import route
 from ...lifecycle.lease import Lease
 from ...services import Services
 from ..answer_values import vector_rows
+from ..field_policies import EMBEDDING_FIELDS
 from ..request_options import LARGEST_TOKEN_ID
 from ..services_api import ServicesApi
 
@@ -29,7 +31,9 @@ Dimensions = Annotated[int, Meta(ge=1, le=2**20)]
 class EmbeddingsRequest(msgspec.Struct, kw_only=True):
     """The body of `POST /v1/embeddings`; `truncate` is ingle's extension."""
 
-    model: Annotated[str, Meta(min_length=1)]
+    field_policy: ClassVar[FieldPolicy] = EMBEDDING_FIELDS
+
+    model: Annotated[str, Meta(min_length=1)] | None = None
     input: str | list[str | int | list[int]]
     encoding_format: Literal["float", "base64"] | None = None
     dimensions: Dimensions | None = None
@@ -81,13 +85,15 @@ class EmbeddingsApi(ServicesApi):
 
     async def answer_embeddings(self, content: bytes, *, priority: Priority) -> EmbeddingList:
         """The vectors for the content of a request; raises what `describe` can report."""
-        return await self.embed(parse(content, EmbeddingsRequest), priority)
+        body, _ = parse_served(content, EmbeddingsRequest)
+        return await self.embed(body, priority)
 
     async def embed(self, body: EmbeddingsRequest, priority: Priority) -> EmbeddingList:
         """Return the vectors of a request."""
         inputs = embedding_inputs(body.input)
+        model = body.model or self._services.config.default_model
         async with self._services.manager.lease(
-            body.model, task=ModelTask.EMBED, priority=priority
+            model, task=ModelTask.EMBED, priority=priority
         ) as lease:
             embedded = await lease.backend.embed(
                 EmbedRequest(
@@ -164,7 +170,7 @@ class RerankDocument(msgspec.Struct, frozen=True):
 class RerankBody(msgspec.Struct, kw_only=True):
     """The body of `POST /v1/rerank`; `truncate` is ingle's extension."""
 
-    model: Annotated[str, Meta(min_length=1)]
+    model: Annotated[str, Meta(min_length=1)] | None = None
     query: Annotated[str, Meta(min_length=1)]
     documents: Annotated[list[str | RerankDocument], Meta(min_length=1)]
     top_n: Annotated[int, Meta(ge=1)] | None = None
@@ -204,8 +210,9 @@ class RerankApi(ServicesApi):
     async def rerank(self, body: RerankBody) -> RerankAnswer:
         """Rank documents by how well they answer a query."""
         texts = [item if isinstance(item, str) else item.text for item in body.documents]
+        model = body.model or self._services.config.default_model
         answer = await rank(
-            self._services, body.model, body.query, texts, body.top_n, truncate=bool(body.truncate)
+            self._services, model, body.query, texts, body.top_n, truncate=bool(body.truncate)
         )
         if body.return_documents:
             for ranked in answer.results:

@@ -172,7 +172,7 @@ class ModelsApi(ServicesApi):
             max_model_len=context,
             task=model.task,
             state=run.state if run is not None else ModelState.STOPPED,
-            capabilities=_capabilities(model, await self._capabilities(model, info)),
+            capabilities=_capabilities(await self._capabilities(model, info)),
             meta=ModelMeta(
                 n_ctx=context,
                 n_ctx_train=info.trained_context if info is not None else model.context,
@@ -200,18 +200,17 @@ class ModelsApi(ServicesApi):
             return model.context
 
 
-def _capabilities(model: StoredModel, has: Capabilities) -> list[Capability]:
-    match model.task:
+def _capabilities(has: Capabilities) -> list[Capability]:
+    match has.task:
         case ModelTask.EMBED:
             return ["embedding"]
         case ModelTask.RERANK:
             return ["rerank"]
         case ModelTask.GENERATE:
             pass
-    # Every chat model gets the tools, by its template or as text.
     said: list[tuple[Capability, bool]] = [
         ("completion", True),
-        ("tools", model.chat),
+        ("tools", has.calls_tools),
         ("thinking", has.reasons),
         ("insert", has.infills),
     ]

@@ -172,8 +172,6 @@ async def draft_response(
 
     Raises `InvalidBody`, `UnsupportedField` and `NotFound`.
     """
-    if body.model is None:
-        raise InvalidBody("'model' is missing.", param="model")
     _refuse(body, origin)
     # Checked now, so that a wrong key is refused before a model is loaded for it.
     merge_sampling(body, {})
@@ -185,7 +183,7 @@ async def draft_response(
     _check_outputs(own, history)
     fitting = Truncation()
     job = Job(
-        model=body.model,
+        model=body.model or "",
         request=GenerateRequest(
             id=f"resp_{ids.token}",
             messages=await _messages(body.instructions, history),

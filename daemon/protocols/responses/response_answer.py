@@ -53,6 +53,8 @@ from .types import (
 )
 
 if TYPE_CHECKING:
+    from ingle.models.metadata.stored_model import StoredModel
+
     from ...errors import Problem
     from ...lifecycle.lease import Lease
     from ..job import AnswerBuilder
@@ -114,7 +116,10 @@ class ResponseAnswer:
         Until it begins, a route may lead to another one.
         """
         self._answering = answering
-        model = answering.model
+        return self.expect(answering.model)
+
+    def expect(self, model: StoredModel) -> ResponseAnswer:
+        """Note the name and sampling of the model that will answer."""
         sampling = merge_sampling(self._draft.job.options, model.sampling)
         self._response = structs.replace(
             self._response,

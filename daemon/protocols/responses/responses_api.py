@@ -17,7 +17,7 @@ from starlette.websockets import WebSocket
 from ingle.backends.base.conversation import ChatMessage, Reasoning, ToolChoice
 
 from ...errors import InvalidBody, RequestError
-from ...http.bodies import OPENAI, JSONResponse, parse, query_flag, run_until_disconnect
+from ...http.bodies import OPENAI, JSONResponse, parse_served, query_flag, run_until_disconnect
 from ...http.route_access import INFERENCE
 from ...http.route_spec import GENERATION_ERRORS, Parameter, StreamSpec, route
 from ...http.sse_writer import EventStream, EventWriter, StreamStyle
@@ -122,6 +122,7 @@ class ResponsesApi(JobApi):
     @_route(
         "POST",
         "/v1/responses",
+        other_paths=("/responses",),
         response=Response,
         stream=EVENTS,
         parameters=(PRIVATE_HEADER,),
@@ -152,15 +153,14 @@ class ResponsesApi(JobApi):
         Whether the body asks for a stream or for the background does not matter, and it is stored
         only if the body says so. Raises what `describe` can report.
         """
-        asked = parse(body, ResponsesRequest)
+        asked, _ = parse_served(body, ResponsesRequest)
         # The answer is in the batch's file; thousands of them would push conversations out.
         asked = msgspec.structs.replace(asked, background=None, store=asked.store is True)
-        return await self._collect(await draft_response(asked, origin, self._state))
+        return await self._collect(await self._drafted(asked, origin))
 
     @_route("POST", "/v1/responses/input_tokens", errors=GENERATION_ERRORS)
     async def count(self, request: Request, body: ResponsesRequest) -> InputTokens:
         """Count the tokens of an input without answering it."""
-        body.model = body.model or self._services.config.default_model
         body.background = None
         draft = await self._draft(request, body)
         found = await run_until_disconnect(request.receive, self._runner.count_tokens(draft.job))
@@ -246,7 +246,12 @@ class ResponsesApi(JobApi):
 
     async def _draft(self, request: Request, body: ResponsesRequest) -> ResponseDraft:
         names = (body.user, body.safety_identifier, body.prompt_cache_key)
-        return await draft_response(body, origin_of(request, body.ingle, *names), self._state)
+        return await self._drafted(body, origin_of(request, body.ingle, *names))
+
+    async def _drafted(self, body: ResponsesRequest, origin: RequestOrigin) -> ResponseDraft:
+        # The answer names its model from its first event on.
+        body.model = body.model or self._services.config.default_model
+        return await draft_response(body, origin, self._state)
 
     async def _collect(self, draft: ResponseDraft) -> Response:
         answer = ResponseAnswer(draft, partial(self._keep, draft))
@@ -258,9 +263,9 @@ class ResponsesApi(JobApi):
 
     async def _start(self, draft: ResponseDraft) -> BackgroundRun:
         # A model that does not exist is reported at once, not when the client reconnects.
-        await asyncio.to_thread(self._services.resolve, draft.job.model)
+        model = await asyncio.to_thread(self._services.resolve, draft.job.model)
         self._runs.check_room()
-        answer = ResponseAnswer(draft, partial(self._keep, draft))
+        answer = ResponseAnswer(draft, partial(self._keep, draft)).expect(model)
         run = BackgroundRun(draft, answer, self._runner, self._store.flush)
         self._runs.add(run)
         self._store.put(run.id, stored_response(answer.response(), draft.input))

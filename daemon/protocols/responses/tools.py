@@ -10,7 +10,7 @@ from msgspec import Meta
 
 from ingle.backends.base.conversation import NO_PARAMETERS, Tool, ToolChoice
 
-from ...errors import InvalidBody
+from ...errors import InvalidBody, UnsupportedField
 from ...http.bodies import parse
 from .types import ToolChoiceObject, ToolMode
 
@@ -180,7 +180,7 @@ def _add_custom(table: ToolTable, custom: _Custom, namespace: str | None) -> Non
 
 
 def tool_choice(asked: ToolMode | ToolChoiceObject | None, table: ToolTable) -> ToolChoice:
-    """Whether tools are called; raises `InvalidBody` for one that is not among them."""
+    """Whether tools are called; raises `InvalidBody` for one that is not among them, or hosted."""
     if asked is None or isinstance(asked, str):
         return _mode(asked or "auto", table)
     if asked.type in ("function", "custom"):
@@ -194,15 +194,14 @@ def tool_choice(asked: ToolMode | ToolChoiceObject | None, table: ToolTable) -> 
         return ToolChoice("required", names)
     if asked.type == "allowed_tools":
         return _allowed(asked, table)
-    # A hosted tool cannot run here, so the model answers without it.
-    return ToolChoice("auto" if table.tools else "none")
+    raise _hosted(f"'tool_choice' demands {asked.type[:40]!r}, which cannot run here.")
 
 
 def _mode(mode: ToolMode, table: ToolTable) -> ToolChoice:
     if table.tools or mode != "required":
         return ToolChoice(mode if table.tools else "none")
     if table.hosted:
-        return ToolChoice("none")
+        raise _hosted("'tool_choice' demands a call, and none of 'tools' can run here.")
     raise InvalidBody(
         "'tool_choice' demands a call, and there are no tools.",
         hint="Send 'tools', or leave 'tool_choice' out.",
@@ -224,7 +223,14 @@ def _allowed(asked: ToolChoiceObject, table: ToolTable) -> ToolChoice:
                 param=f"tool_choice.tools[{index}]",
             )
         names += found
+    if not names and asked.mode == "required":
+        raise _hosted("'tool_choice' demands a call, and none of its 'tools' can run here.")
     return ToolChoice(asked.mode or "auto", names) if names else ToolChoice("none")
+
+
+def _hosted(message: str) -> UnsupportedField:
+    hint = "Send functions or custom tools, or leave 'tool_choice' out."
+    return UnsupportedField(message, hint=hint, param="tool_choice")
 
 
 def _shown(name: Any) -> str:

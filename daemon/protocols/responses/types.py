@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from ingle.backends.base.events import Finished
 
+from ...http.field_policy import FieldPolicy
+from ..field_policies import RESPONSE_FIELDS
 from ..ingle_options import IngleOptions
 from ..openai.list_pages import Metadata
 from ..request_options import Effort, SamplingOptions, TokenCount
@@ -58,7 +60,7 @@ class AllowedTool(msgspec.Struct, omit_defaults=True):
 
 
 class ToolChoiceObject(AllowedTool, omit_defaults=True):
-    """One tool, or one of several; a hosted one, which cannot run here, demands nothing."""
+    """One tool, or one of several; demanding a hosted one, which cannot run here, is an error."""
 
     mode: Literal["auto", "required"] | None = None
     tools: list[AllowedTool] | None = None
@@ -70,6 +72,8 @@ class ResponsesRequest(SamplingOptions, kw_only=True):
     `input` is text, or items, each of which is read by its own type. `service_tier` flex is the
     priority batch.
     """
+
+    field_policy: ClassVar[FieldPolicy] = RESPONSE_FIELDS
 
     model: Annotated[str, Meta(min_length=1)] | None = None
     input: str | list[msgspec.Raw] | None = None

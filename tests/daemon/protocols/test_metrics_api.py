@@ -8,6 +8,7 @@ import msgspec
 from prometheus_client.parser import text_string_to_metric_families
 
 from ingle.backends.base.model_info import Gauges
+from ingle.daemon.installed_version import installed_version
 from ingle.daemon.protocols.monitoring_api import HELP
 
 if TYPE_CHECKING:
@@ -51,3 +52,9 @@ async def test_tokens_are_counted_per_model(daemon: RunningDaemon) -> None:
     assert after["ingle_requests", "echo:1"] == 0
     assert ("ingle_cached_tokens_total", "echo:1") in after
     assert [key for key in after if key[0] == "ingle_device_utilization"]
+
+
+async def test_version_and_ping_answer_as_vllms(daemon: RunningDaemon) -> None:
+    assert (await daemon.tcp.get("/version")).json() == {"version": installed_version()}
+    for answer in (await daemon.tcp.get("/ping"), await daemon.tcp.post("/ping")):
+        assert (answer.status_code, answer.content) == (200, b"")

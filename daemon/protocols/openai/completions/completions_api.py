@@ -10,7 +10,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ....http.bodies import OPENAI, parse, translate
+from ....http.bodies import OPENAI, parse_served, translate
 from ....http.route_access import INFERENCE
 from ....http.route_spec import GENERATION_ERRORS, StreamSpec, route
 from ....http.sse_writer import StreamStyle
@@ -37,6 +37,7 @@ class CompletionsApi(JobApi):
 
     @_route(
         "/v1/chat/completions",
+        other_paths=("/chat/completions",),
         response=ChatCompletion,
         stream=StreamSpec({"": ChatCompletionChunk}, only_if="`stream` is true"),
     )
@@ -60,12 +61,12 @@ class CompletionsApi(JobApi):
 
         Whether the body asks for a stream does not matter. Raises what `describe` can report.
         """
-        chat = parse(body, ChatCompletionRequest)
+        chat, _ = parse_served(body, ChatCompletionRequest)
         return chat_completion(await self._runner.collect(chat_job(chat, origin)), chat)
 
     async def answer_completion(self, body: bytes, origin: RequestOrigin) -> TextCompletion:
         """The whole answer to the body of a plain completion in a batch; see `answer_chat`."""
-        plain = parse(body, PlainCompletionRequest)
+        plain, _ = parse_served(body, PlainCompletionRequest)
         return completion(await self._runner.collect(completion_job(plain, origin)), plain)
 
     async def _answer(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
@@ -11,6 +11,8 @@ from msgspec import UNSET, Meta, UnsetType
 from ingle.backends.base.conversation import NO_PARAMETERS, Tool, ToolChoice
 
 from ....errors import InvalidBody
+from ....http.field_policy import FieldPolicy
+from ...field_policies import CHAT_FIELDS, PLAIN_FIELDS
 from ...ingle_options import IngleOptions
 from ...request_options import (
     Choices,
@@ -214,6 +216,7 @@ LogprobCount = Annotated[int, Meta(ge=0, le=20)]
 AnswerLength = Annotated[
     int, Meta(ge=-1, description="-1 is as many as fit, and more than fit are as many")
 ]
+StopTokens = Annotated[list[int], Meta(max_length=1024)]
 Budget = Annotated[int, Meta(ge=-1, le=2**31 - 1, description="tokens; -1 is no bound")]
 
 
@@ -232,10 +235,11 @@ class CommonRequest(SamplingOptions, kw_only=True):
 
     `service_tier` flex is the priority batch. `user`, `safety_identifier` and `prompt_cache_key`
     distinguish clients. `grammar`, `json_schema` and `n_predict` are llama-server's,
-    `structured_outputs`, `guided_…`, `ignore_eos` and `repetition_penalty` vLLM's.
+    `structured_outputs`, `guided_…`, `ignore_eos`, `stop_token_ids` and `repetition_penalty`
+    vLLM's.
     """
 
-    model: Annotated[str, Meta(min_length=1)]
+    model: Annotated[str, Meta(min_length=1)] | None = None
     stream: bool | None = None
     stream_options: StreamOptions | None = None
     stop: str | list[str] | None = None
@@ -255,6 +259,7 @@ class CommonRequest(SamplingOptions, kw_only=True):
     guided_choice: Choices | None = None
     guided_grammar: str | None = None
     ignore_eos: bool | None = None
+    stop_token_ids: StopTokens | None = None
     n_predict: AnswerLength | None = None
     repetition_penalty: RepeatPenalty | None = None
 
@@ -292,13 +297,15 @@ class ThinkingSwitch(msgspec.Struct, kw_only=True):
 
 
 class ChatCompletionRequest(CommonRequest, kw_only=True):
-    """The body of `POST /v1/chat/completions`; the fields without a type are refused if used.
+    """The body of `POST /v1/chat/completions`.
 
     `functions` and `function_call` are what came before `tools`, and answered in their own form.
     Several fields say how much to reason; of two that differ the first counts:
     `thinking_budget_tokens` and `reasoning_budget_tokens` are llama-server's,
     `thinking_token_budget` vLLM's, `enable_thinking` and `thinking_budget` DashScope's.
     """
+
+    field_policy: ClassVar[FieldPolicy] = CHAT_FIELDS
 
     messages: Conversation
     max_completion_tokens: AnswerLength | None = None
@@ -322,9 +329,6 @@ class ChatCompletionRequest(CommonRequest, kw_only=True):
     top_logprobs: LogprobCount | None = None
     add_generation_prompt: bool | None = None
     continue_final_message: bool | None = None
-    modalities: Any = None
-    audio: Any = None
-    web_search_options: Any = None
 
     @property
     def legacy(self) -> bool:
@@ -347,6 +351,8 @@ class ChatCompletionRequest(CommonRequest, kw_only=True):
 
 class PlainCompletionRequest(CommonRequest, kw_only=True):
     """The body of `POST /v1/completions`; with a `suffix` the answer stands before it."""
+
+    field_policy: ClassVar[FieldPolicy] = PLAIN_FIELDS
 
     prompt: str | list[str | int | list[int]]
     echo: bool | None = None

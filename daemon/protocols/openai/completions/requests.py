@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 import msgspec
@@ -44,7 +43,6 @@ MAX_PROMPTS = 64
 
 def chat_job(body: ChatCompletionRequest, origin: RequestOrigin) -> Job:
     """Check a chat; raises `InvalidBody` and `UnsupportedField`."""
-    _refuse(body, HARMLESS_IN_CHAT)
     if body.legacy:
         tools, choice = called_functions(body.functions, body.function_call)
     else:
@@ -63,7 +61,7 @@ def chat_job(body: ChatCompletionRequest, origin: RequestOrigin) -> Job:
         **_common(body, origin, body.n),
     )
     return Job(
-        model=body.model,
+        model=body.model or "",
         request=request,
         options=body,
         preference=routing_preference_of(body.ingle),
@@ -94,7 +92,7 @@ def completion_job(body: PlainCompletionRequest, origin: RequestOrigin) -> Job:
         **_common(body, origin, candidates),
     )
     return Job(
-        model=body.model,
+        model=body.model or "",
         request=request,
         prompts=_gaps(prompts, body),
         options=body,
@@ -105,11 +103,13 @@ def completion_job(body: PlainCompletionRequest, origin: RequestOrigin) -> Job:
 def _common(body: CommonRequest, origin: RequestOrigin, answers: int | None) -> dict[str, Any]:
     # Checked now, so that a wrong key is refused before a model is loaded for it.
     merge_sampling(body, {})
+    check_token_ids(body.stop_token_ids or [], "stop_token_ids")
     return {
         **origin.request_fields(body.ingle, body.service_tier),
         "stop": stop_strings(body.stop),
         "n": answers or 1,
         "ignore_eos": bool(body.ignore_eos),
+        "stop_token_ids": body.stop_token_ids or [],
         "grammar": only_one(
             [
                 response_format_grammar(body.response_format),
@@ -214,17 +214,6 @@ def _token_ids(ids: list[int]) -> list[int]:
     return ids
 
 
-def _refuse(body: CommonRequest, harmless: Mapping[str, Callable[[Any], bool]]) -> None:
-    for field, is_harmless in harmless.items():
-        value = getattr(body, field)
-        if value is not None and not is_harmless(value):
-            raise UnsupportedField(
-                f"'{field}' is not supported yet.",
-                hint="Leave it out: the answer would not be what it asks for.",
-                param=field,
-            )
-
-
 def _reasoning(body: ChatCompletionRequest) -> Reasoning:
     given, thinking = body.reasoning or ReasoningField(), body.thinking or ThinkingSwitch()
     effort = given.effort or body.reasoning_effort
@@ -261,15 +250,3 @@ def _template_variables(body: ChatCompletionRequest) -> TemplateVariables:
             param="chat_template_kwargs",
         ) from error
     return variables
-
-
-def _empty(value: Any) -> bool:
-    return value in ([], {}, "")
-
-
-# Which values of an unsupported field have no effect; null never has one.
-HARMLESS_IN_CHAT: Mapping[str, Callable[[Any], bool]] = {
-    "modalities": lambda value: value in ([], ["text"]),
-    "audio": _empty,
-    "web_search_options": lambda _: False,
-}

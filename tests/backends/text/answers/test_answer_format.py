@@ -74,6 +74,21 @@ def test_single_call_and_named_tools_are_enforced() -> None:
     named: dict[str, Any] = {"tools": TOOLS, "tool_choice": ToolChoice("required", ["weather"])}
     assert accepts(QWEN, WEATHER, **named)
     assert not accepts(QWEN, NOW, **named)
+    assert not accepts(QWEN, f"{WEATHER}\n{WEATHER}", **named)
+    both: dict[str, Any] = {
+        "tools": TOOLS,
+        "tool_choice": ToolChoice("required", ["weather", "now"]),
+    }
+    assert accepts(QWEN, f"{WEATHER}\n{NOW}", **both)
+
+
+def test_only_the_first_call_of_a_named_tool_is_kept() -> None:
+    named = request(tools=TOOLS, tool_choice=ToolChoice("required", ["weather"]))
+    parser = AnswerFormats(ByteTokenizer(), QWEN).of(named, "assistant\n").new_parser
+    assert parser is not None
+    reading = parser()
+    parts = [*reading.push(f"{WEATHER}\n{WEATHER}"), *reading.finish()]
+    assert len([part for part in parts if isinstance(part, CallStart)]) == 1
 
 
 BARE = '{"name": "weather", "arguments": {"city": "Rome"}}'

@@ -116,3 +116,48 @@ def test_generated_calls_are_parsed_and_match_their_schema(
             jsonschema.validate(arguments, SCHEMAS[name], jsonschema.Draft202012Validator)
             called.add(name)
     assert called == SCHEMAS.keys()
+
+
+def forced_arguments(**schema: Any) -> Constraint:
+    """The grammar of a forced call of the tool `t` after the beginning of its arguments."""
+    tokenizer = ByteTokenizer()
+    rules = AnswerRules(ControlTags(tokenizer))
+    tool = Tool("t", parameters=json.dumps(schema))
+    start = rules.calls(GENERIC, [tool], parallel=False)
+    constraint = GrammarCompiler(tokenizer).compile(rules.finish(start))
+    beginning = GENERIC.around[0] + GENERIC.call.partition("«arguments»")[0]
+    assert consume(constraint, beginning.replace("«name»", "t"))
+    return constraint
+
+
+NUMBER: dict[str, Any] = {"type": "number"}
+X: dict[str, Any] = {"type": "object", "properties": {"x": NUMBER}}
+Y: dict[str, Any] = {"type": "object", "properties": {"y": NUMBER}}
+
+
+@pytest.mark.parametrize(
+    ("schema", "text", "accepted"),
+    [
+        ({"type": "object"}, '{"a', False),
+        ({"type": "object"}, "{}", True),
+        ({"type": "object", "properties": {}}, '{"a', False),
+        ({"type": "object", "additionalProperties": True}, '{"a": 1}', True),
+        ({"type": "object", "additionalProperties": NUMBER}, '{"a": 1}', True),
+        (X, '{"x": 1}', True),
+        (X, '{"x": 1, "y', False),
+        ({**X, "additionalProperties": True}, '{"x": 1, "y": 2}', True),
+        ({"properties": {"in": X}}, '{"in": {"x": 1, "y', False),
+        ({"properties": {"in": {"type": "object"}}}, '{"in": {"y": 2}}', True),
+        ({"properties": {"in": {"type": "array", "items": X}}}, '{"in": [{"y', False),
+        ({"properties": {"in": {"anyOf": [X, Y]}}}, '{"in": {"y": 2}}', True),
+        ({"properties": {"in": {"anyOf": [X, Y]}}}, '{"in": {"z', False),
+        ({"properties": {"in": {"$ref": "#/$defs/x"}}, "$defs": {"x": X}}, '{"in": {"y', False),
+        ({"properties": {"in": {"allOf": [X, Y]}}}, '{"in": {"x": 1, "y": 2}}', True),
+        ({**X, "required": ["y"]}, '{"y": 2', True),
+        ({**X, "required": [None]}, '{"x": 1}', True),
+    ],
+)
+def test_objects_of_forced_calls_have_no_unnamed_members(
+    schema: dict[str, Any], text: str, accepted: bool
+) -> None:
+    assert consume(forced_arguments(**schema), text) is accepted

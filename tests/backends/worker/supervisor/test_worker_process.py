@@ -100,7 +100,7 @@ async def test_too_long_prompt_is_rejected(
     scripted_spec: MakeSpec, start_worker: StartWorker
 ) -> None:
     worker = await start_worker(scripted_spec(context=128))
-    with pytest.raises(ContextExceeded, match="the context holds 128") as caught:
+    with pytest.raises(ContextExceeded, match="maximum context length is 128 tokens") as caught:
         await collect(worker, ask("x" * 500))
     assert caught.value.prompt_tokens > 500
     assert text_of(await collect(worker, ask())) == "Hello from the scripted model."

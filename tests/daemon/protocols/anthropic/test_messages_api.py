@@ -80,6 +80,16 @@ async def test_every_response_has_a_request_id(daemon: RunningDaemon) -> None:
     assert refused.json()["error"]["type"] == "not_found_error"
 
 
+async def test_files_are_refused_in_anthropics_shape(daemon: RunningDaemon) -> None:
+    async with client_of(daemon) as client:
+        with pytest.raises(anthropic.NotFoundError) as listing:
+            await client.beta.files.list()
+        with pytest.raises(anthropic.NotFoundError) as upload:
+            await client.beta.files.upload(file=("a.txt", b"a"))
+    for refused in (listing, upload):
+        assert refused.value.body["error"]["type"] == "not_found_error"  # pyright: ignore[reportIndexIssue, reportUnknownVariableType, reportOptionalSubscript, reportCallIssue, reportArgumentType]
+
+
 async def test_sdk_reads_streams(daemon: RunningDaemon) -> None:
     async with client_of(daemon) as client:
         async with client.messages.stream(**messages_body()) as stream:
@@ -156,6 +166,20 @@ async def test_sdk_tool_runner_round_trip(run_daemon: DaemonFactory) -> None:
     assert use.id.startswith("toolu_")
     assert (use.name, use.input) == ("weather", {"city": "Rome"})
     assert [block.type == "text" and block.text for block in reply.content] == ["It is sunny."]
+
+
+async def test_a_call_of_a_client_side_tool_comes_back_under_its_name(
+    run_daemon: DaemonFactory,
+) -> None:
+    tools: list[Any] = [{"type": "bash_20250124", "name": "bash"}]
+    script = {"reply": '{"name": "bash", "arguments": {"command": "ls"}}'}
+    body = messages_body(tools=tools, tool_choice={"type": "tool", "name": "bash"})
+    async with run_daemon(script=script) as daemon, client_of(daemon) as client:
+        await load_with_large_context(daemon)
+        message = await answer(client, body)
+    (use,) = message.content
+    assert use.type == "tool_use"
+    assert (use.name, use.input) == ("bash", {"command": "ls"})
 
 
 async def test_tool_calls_are_streamed(run_daemon: DaemonFactory) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
+import jsonschema
 import msgspec
 import pytest
 
@@ -24,6 +26,7 @@ WEATHER: dict[str, Any] = {
     "input_schema": {"type": "object"},
 }
 SEARCH: dict[str, Any] = {"type": "web_search_20250305", "name": "web_search", "max_uses": 3}
+BASH: dict[str, Any] = {"type": "bash_20250124", "name": "bash"}
 
 
 def request_of(**fields: Any) -> GenerateRequest:
@@ -68,7 +71,7 @@ def test_custom_tools_are_kept_and_hosted_tools_dropped() -> None:
     custom = {**WEATHER, "type": "custom", "strict": True, "cache_control": {"type": "ephemeral"}}
     hosted = [
         SEARCH,
-        {"type": "bash_20250124", "name": "bash"},
+        {"type": "code_execution_20250825", "name": "code_execution"},
         {"type": "mcp_toolset", "mcp_server_name": "x"},
     ]
     request = request_of(tools=[custom, *hosted], tool_choice={"type": "auto"})
@@ -81,13 +84,65 @@ def test_custom_tools_are_kept_and_hosted_tools_dropped() -> None:
 
 
 @pytest.mark.parametrize(
+    ("tool", "arguments", "wrong"),
+    [
+        (BASH, {"command": "ls"}, {"cmd": "ls"}),
+        (
+            {"type": "text_editor_20250728", "name": "str_replace_based_edit_tool"},
+            {"command": "insert", "path": "/a", "insert_line": 0, "insert_text": "x"},
+            {"command": "undo_edit", "path": "/a"},
+        ),
+        (
+            {"type": "text_editor_20250124", "name": "str_replace_editor"},
+            {"command": "undo_edit", "path": "/a"},
+            {"command": "insert", "path": "/a", "insert_line": 0, "insert_text": "x"},
+        ),
+        (
+            {"type": "memory_20250818", "name": "memory"},
+            {"command": "rename", "old_path": "/memories/a", "new_path": "/memories/b"},
+            {"path": "/memories/a"},
+        ),
+        (
+            {"type": "computer_20250124", "name": "computer", "display_width_px": 1024},
+            {"action": "scroll", "coordinate": [1, 2], "scroll_direction": "up"},
+            {"action": "zoom", "region": [1, 2, 3, 4]},
+        ),
+        (
+            {"type": "computer_20251124", "name": "computer", "enable_zoom": True},
+            {"action": "zoom", "region": [1, 2, 3, 4]},
+            {"action": "click"},
+        ),
+        (
+            {"type": "computer_20241022", "name": "computer"},
+            {"action": "left_click_drag", "coordinate": [1, 2]},
+            {"action": "wait", "duration": 1},
+        ),
+    ],
+)
+def test_client_side_tools_are_offered_with_their_schemas(
+    tool: dict[str, Any], arguments: Any, wrong: Any
+) -> None:
+    (offered,) = request_of(tools=[SEARCH, tool]).tools
+    assert offered.name == tool["name"]
+    schema = json.loads(offered.parameters)
+    jsonschema.validate(arguments, schema)
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(wrong, schema)
+
+
+def test_the_screen_is_described_by_its_size() -> None:
+    size = {"display_width_px": 1024, "display_height_px": 768}
+    (offered,) = request_of(tools=[{"type": "computer_20250124", "name": "c", **size}]).tools
+    assert "1024 by 768 pixels" in offered.description
+
+
+@pytest.mark.parametrize(
     ("choice", "tools", "expected"),
     [
         ({"type": "none"}, [WEATHER], ToolChoice("none")),
         ({"type": "any"}, [WEATHER, SEARCH], ToolChoice("required")),
-        ({"type": "any"}, [SEARCH], ToolChoice("auto")),
         ({"type": "tool", "name": "weather"}, [WEATHER], ToolChoice("required", ["weather"])),
-        ({"type": "tool", "name": "web_search"}, [WEATHER, SEARCH], ToolChoice("none")),
+        ({"type": "tool", "name": "bash"}, [SEARCH, BASH], ToolChoice("required", ["bash"])),
     ],
 )
 def test_tool_choice(choice: Any, tools: Any, expected: ToolChoice) -> None:
@@ -140,6 +195,12 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"tools": [{**WEATHER, "type": "function"}]}, "tools[0].type"),
     ({"tools": [WEATHER, WEATHER]}, "tools[1].name"),
     ({"tool_choice": {"type": "any"}}, "tool_choice"),
+    ({"tools": [{"type": "bash_20250124"}]}, "tools[0].name"),
+    ({"tools": [SEARCH], "tool_choice": {"type": "any"}}, "tool_choice"),
+    (
+        {"tools": [WEATHER, SEARCH], "tool_choice": {"type": "tool", "name": "web_search"}},
+        "tool_choice.name",
+    ),
     ({"tools": [WEATHER], "tool_choice": {"type": "tool"}}, "tool_choice.name"),
     ({"tools": [WEATHER], "tool_choice": {"type": "tool", "name": "x"}}, "tool_choice.name"),
     ({"stop_sequences": [""]}, "stop_sequences"),

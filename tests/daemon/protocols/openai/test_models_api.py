@@ -24,7 +24,9 @@ async def test_models_report_the_effective_context(daemon: RunningDaemon) -> Non
         512,
         "stopped",
     )
-    assert model["capabilities"] == ["completion", "tools"]
+    assert model["capabilities"] == ["completion"]
+    shown = (await daemon.tcp.post("/api/show", json={"model": "echo:1"})).json()
+    assert shown["capabilities"] == model["capabilities"]
     meta = {"n_ctx": 512, "n_ctx_train": 4096, "n_params": 1, "size": 4, "ftype": "Q8_0"}
     assert model["meta"] == meta
     await daemon.unix.post("/ingle/v1/load", json={"model": "echo:1", "context": 256})

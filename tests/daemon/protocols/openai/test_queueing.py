@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import threading
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,7 @@ import pytest
 from ingle.backends.base.events import EventSink
 from ingle.backends.base.load_spec import LoadSpec
 from ingle.backends.base.requests import GenerateRequest, Priority
+from ingle.daemon.protocols.job_runner import QUIET_LOADING
 from tests.harness.local_backend import LocalBackend
 
 if TYPE_CHECKING:
@@ -156,7 +158,7 @@ async def test_full_queue_is_429_in_every_protocol(run_daemon: DaemonFactory) ->
             assert refused.status_code == 429
             assert 1 <= int(refused.headers["retry-after"]) <= 60
             error = refused.json()["error"]
-            assert (error["code"], error["param"]) == ("queue_full", None)
+            assert (error["type"], error["code"]) == ("rate_limit_error", "queue_full")
         refused = await daemon.unix.post(GENERATIONS, json={"messages": HI})
         assert refused.status_code == 429
         assert 1 <= int(refused.headers["retry-after"]) <= 60
@@ -169,6 +171,37 @@ async def test_full_queue_is_429_in_every_protocol(run_daemon: DaemonFactory) ->
         await daemon.until(lambda: daemon.leases == 0)
         answer = await daemon.tcp.post(CHAT, json=chat(max_tokens=1))
         assert answer.status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        (CHAT, {"messages": HI}),
+        ("/v1/messages", {"messages": HI, "max_tokens": 9}),
+        ("/v1/responses", {"input": "Hi"}),
+        ("/api/chat", {"messages": HI}),
+        ("/completion", {"prompt": "Hi"}),
+    ],
+)
+async def test_a_full_queue_has_its_status_in_a_stream_of_a_busy_daemon(
+    run_daemon: DaemonFactory, path: str, body: dict[str, Any]
+) -> None:
+    """The daemon's threads are busy for longer than a stream waits before it announces loading."""
+    async with (
+        run_daemon(script=ENDLESS, slots=1, max_queue=0) as daemon,
+        daemon.tcp.stream("POST", CHAT, json=chat(stream=True)) as stream,
+    ):
+        lines = stream.aiter_lines()
+        await anext(lines)
+        idle = threading.Event()
+        loop = asyncio.get_running_loop()
+        busy = [loop.run_in_executor(None, idle.wait, 20) for _ in range(64)]
+        loop.call_later(2 * QUIET_LOADING, idle.set)
+        refused = await daemon.tcp.post(path, json={"model": "echo:1", "stream": True, **body})
+        await asyncio.gather(*busy)
+    assert refused.status_code == 429, refused.text
+    assert 1 <= int(refused.headers["retry-after"]) <= 60
+    assert "accepts no more" in refused.text
 
 
 async def test_sdk_raises_rate_limit_error_for_a_full_queue(run_daemon: DaemonFactory) -> None:

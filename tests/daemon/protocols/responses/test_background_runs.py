@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 from ingle.daemon.generations.run_registry import MAX_RUNNING
 
 if TYPE_CHECKING:
+    from ...conftest import RunningDaemon
     from .conftest import ScriptedDaemon
 
+    DaemonFactory = Callable[..., AbstractAsyncContextManager[RunningDaemon]]
     RunScripted = Callable[..., AbstractAsyncContextManager[ScriptedDaemon]]
 
 
@@ -36,6 +38,16 @@ async def test_background_response_completes_without_a_client(scripted: Scripted
     assert done["output"][0]["content"][0]["text"] == "Hello"
     again = await scripted.post({"input": "And?", "previous_response_id": response["id"]})
     assert again["status"] == "completed"
+
+
+async def test_a_queued_response_reports_the_sampling_of_its_model(
+    run_daemon: DaemonFactory,
+) -> None:
+    async with run_daemon(sampling={"temperature": 0.3, "top_p": 0.7}) as daemon:
+        body = {"model": "echo:1", "input": "Hi", "background": True}
+        response = (await daemon.tcp.post("/v1/responses", json=body)).json()
+    assert response["status"] == "queued"
+    assert (response["temperature"], response["top_p"]) == (0.3, 0.7)
 
 
 async def test_background_stream_can_be_resumed(scripted: ScriptedDaemon) -> None:

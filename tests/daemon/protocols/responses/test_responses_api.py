@@ -225,19 +225,25 @@ async def test_tool_choice(scripted: ScriptedDaemon) -> None:
     assert await chosen(None) == ("auto", [])
     assert await chosen("none") == ("none", [])
     assert await chosen("auto", []) == ("none", [])
-    assert await chosen({"type": "web_search_preview"}) == ("auto", [])
     allowed = {"type": "allowed_tools", "mode": "auto", "tools": [WEATHER, {"type": "web_search"}]}
     assert await chosen(allowed) == ("auto", ["weather"])
     assert await chosen("required") == ("required", [])
     assert await chosen({"type": "function", "name": "spawn"}) == ("required", ["agents__spawn"])
     both = ["apply_patch", "agents__apply_patch"]
     assert await chosen({"type": "custom", "name": "apply_patch"}) == ("required", both)
-    for wrong in ({"type": "function", "name": "no"}, {"type": "custom", "name": "weather"}):
+    hosted = {"type": "web_search_preview"}
+    for wrong in (
+        {"type": "function", "name": "no"},
+        {"type": "custom", "name": "weather"},
+        hosted,
+        {"type": "mcp", "server_label": "x"},
+        {"type": "allowed_tools", "mode": "required", "tools": [hosted]},
+    ):
         response = await scripted.post({"tools": tools, "tool_choice": wrong}, 400)
         assert response["error"]["param"] == "tool_choice"
-    assert (await scripted.post({"tool_choice": "required"}, 400))["error"][
-        "param"
-    ] == "tool_choice"
+    for body in ({}, {"tools": [hosted]}):
+        response = await scripted.post({**body, "tool_choice": "required"}, 400)
+        assert response["error"]["param"] == "tool_choice"
 
 
 async def test_logprobs_on_request(scripted: ScriptedDaemon) -> None:
@@ -293,7 +299,6 @@ async def test_error_during_the_stream_is_an_event(scripted: ScriptedDaemon) -> 
 async def test_invalid_requests_have_openais_error_shape(scripted: ScriptedDaemon) -> None:
     image = {"type": "input_image", "image_url": "data:image/png;base64,AA=="}
     wrong: list[tuple[dict[str, Any], str]] = [
-        ({"model": None}, "model"),
         ({"input": None}, "input"),
         ({"input": []}, "input"),
         ({"input": [{"role": "user", "content": [image]}]}, "input[0].content[0]"),

@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
+from ingle.backends.base.backend import LoadProgress
 from ingle.backends.base.conversation import Infill
 from ingle.backends.base.events import Delta, Event, Finished, FinishReason, Started, TokenLogprobs
 from ingle.backends.base.load_spec import LoadSpec
+from ingle.backends.base.model_info import ModelInfo
 from ingle.backends.base.requests import Priority
 from ingle.backends.worker.supervisor.worker_process import WorkerProcess
 from ingle.daemon.errors import InvalidBody
@@ -121,6 +123,18 @@ async def test_max_tokens_and_stop_strings(daemon: RunningDaemon) -> None:
     assert (choice["message"]["content"], choice["finish_reason"]) == ("Hello from ", "stop")
 
 
+async def test_an_answer_ends_after_a_stop_token(daemon: RunningDaemon) -> None:
+    tokens = (await daemon.tcp.post("/tokenize", json={"model": "echo:1", "content": "fz"})).json()
+    stops = {"stop_token_ids": tokens["tokens"]}
+    (choice,) = (await daemon.tcp.post(CHAT, json=chat(**stops))).json()["choices"]
+    assert (choice["message"]["content"], choice["finish_reason"]) == ("Hello f", "stop")
+    body = {"model": "echo:1", "prompt": "Hi", **stops, "ignore_eos": True}
+    (choice,) = (await daemon.tcp.post("/v1/completions", json=body)).json()["choices"]
+    assert (choice["text"], choice["finish_reason"]) == ("Hello f", "stop")
+    error = await refusal(daemon, chat(stop_token_ids=[-1]))
+    assert error["param"] == "stop_token_ids"
+
+
 @pytest.mark.slow
 async def test_fields_that_editors_send_are_accepted(daemon: RunningDaemon) -> None:
     body = chat(
@@ -179,7 +193,6 @@ WRONG_IN_CHAT: list[tuple[dict[str, Any], str]] = [
     ({"stream": "yes"}, "stream"),
     ({"stream_options": {"include_usage": 1}}, "stream_options.include_usage"),
     ({"model": ""}, "model"),
-    ({"model": None}, "model"),
     ({"messages": []}, "messages"),
     ({"messages": "Hi"}, "messages"),
     ({"messages": [{"content": "Hi"}]}, "messages[0].role"),
@@ -268,8 +281,10 @@ async def test_invalid_chat_field_is_named(daemon: RunningDaemon) -> None:
 
 
 async def test_missing_field_is_named(daemon: RunningDaemon) -> None:
-    assert (await refusal(daemon, {"messages": HI}))["param"] == "model"
-    assert (await refusal(daemon, {"model": "echo:1"}))["param"] == "messages"
+    error = await refusal(daemon, {"model": "echo:1"})
+    assert (error["param"], error["message"]) == ("messages", "'messages' is missing.")
+    error = await refusal(daemon, chat(tools=[{"function": {}}]))
+    assert error["message"] == "'tools[0].function.name' is missing."
     assert (await refusal(daemon, {"model": "echo:1"}, "/v1/completions"))["param"] == "prompt"
 
 
@@ -288,12 +303,28 @@ async def test_extreme_valid_values_are_accepted(daemon: RunningDaemon) -> None:
         assert answer.status_code == 200, answer.text
 
 
+async def test_a_larger_context_is_suggested_if_the_model_was_trained_for_one(
+    run_daemon: DaemonFactory,
+) -> None:
+    class Trained(LocalBackend):
+        async def start(self, on_progress: LoadProgress | None = None) -> ModelInfo:
+            info = await super().start(on_progress)
+            return msgspec.structs.replace(info, trained_context=2 * info.context)
+
+    async with run_daemon(create_backend=Trained) as daemon:
+        error = await refusal(daemon, chat(messages=[{"role": "user", "content": "x" * 600}]))
+    assert error["message"].endswith("or load the model with a larger context.")
+
+
 async def test_prompt_beyond_the_context_is_refused(daemon: RunningDaemon) -> None:
     long = "x" * 600
     error = await refusal(daemon, chat(messages=[{"role": "user", "content": long}]))
     assert error["code"] == "context_length_exceeded"
     assert error["param"] == "messages"
-    assert "512" in error["message"]
+    # LiteLLM and others recognise the error by these words.
+    assert "maximum context length is 512 tokens" in error["message"]
+    # The model was trained for no more.
+    assert "larger" not in error["message"]
     # Also for a stream, since its headers wait for the first event.
     error = await refusal(daemon, chat(messages=[{"role": "user", "content": long}], stream=True))
     assert error["code"] == "context_length_exceeded"

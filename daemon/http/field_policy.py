@@ -1,0 +1,143 @@
+"""Fields of request bodies that are not served: those without effect, and those that are refused.
+
+A body's type names its policy in the class variable `field_policy`. Without one nothing is checked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
+from types import MappingProxyType
+from typing import Any
+
+import msgspec
+
+from ..errors import UnsupportedField
+
+UNKNOWN = "unknown"
+"""Counts all fields that no list names; others are counted by their names."""
+
+_MOST_NAMES = 32
+_MOST_SUGGESTIONS = 4
+_LONGEST_NAME = 40
+
+IsHarmless = Callable[[Any], bool]
+
+
+class PartPolicy(msgspec.Struct, frozen=True):
+    """The members of an object within a body: those with an effect, and those without."""
+
+    served: frozenset[str]
+    ignored: frozenset[str]
+
+
+class FieldPolicy(msgspec.Struct, frozen=True):
+    """What is not served of one kind of body; null is always harmless.
+
+    `ignored` fields have no effect, also if the body's type has them. A `refused` field would
+    change the answer, unless its value is harmless. `parts` are objects whose members are looked
+    at.
+    """
+
+    ignored: frozenset[str] = frozenset()
+    refused: Mapping[str, IsHarmless] = MappingProxyType({})
+    parts: Mapping[str, PartPolicy] = MappingProxyType({})
+
+
+class IgnoredField(msgspec.Struct, frozen=True):
+    """A field without effect; `nearest` is the most similar name if no list names the field."""
+
+    name: str
+    is_known: bool
+    nearest: str | None = None
+
+    @property
+    def label(self) -> str:
+        """The name under which it is counted."""
+        return self.name if self.is_known else UNKNOWN
+
+
+def field_policy_of(kind: type) -> FieldPolicy | None:
+    """The policy of a body's type; None if it has none."""
+    return getattr(kind, "field_policy", None)
+
+
+@cache
+def decided_fields(kind: type) -> frozenset[str]:
+    """All field names of a body's type that are served, ignored or refused."""
+    policy = field_policy_of(kind) or FieldPolicy()
+    served = {field.encode_name for field in msgspec.structs.fields(kind)}
+    return frozenset(served | policy.ignored | policy.refused.keys())
+
+
+def ignored_fields(body: bytes, kind: type) -> list[IgnoredField]:
+    """The fields of a valid body that have no effect; raises `UnsupportedField`."""
+    policy = field_policy_of(kind)
+    if policy is None:
+        return []
+    given = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
+    _refuse(given, policy)
+    known = decided_fields(kind)
+    found = [
+        (name, name in known, known)
+        for name, value in given.items()
+        if (name in policy.ignored or name not in known) and not _is_null(value)
+    ]
+    for name, part in policy.parts.items():
+        if name in given and bytes(given[name]).startswith(b"{"):
+            found += _ignored_members(name, bytes(given[name]), part)
+    return list(_with_suggestions(found))
+
+
+def _refuse(given: Mapping[str, msgspec.Raw], policy: FieldPolicy) -> None:
+    for name in policy.refused.keys() & given.keys():
+        if not _is_null(given[name]) and not policy.refused[name](msgspec.json.decode(given[name])):
+            raise UnsupportedField(
+                f"'{name}' is not supported.",
+                hint="Leave it out: the answer would not be what it asks for.",
+                param=name,
+            )
+
+
+_Found = tuple[str, bool, frozenset[str]]
+"""The name of a field, whether a list names it, and the names that it may have been meant for."""
+
+
+def _ignored_members(name: str, text: bytes, part: PartPolicy) -> Iterator[_Found]:
+    known = frozenset(f"{name}.{member}" for member in part.served | part.ignored)
+    for member, value in msgspec.json.decode(text, type=dict[str, msgspec.Raw]).items():
+        if member not in part.served and not _is_null(value):
+            yield f"{name}.{member}", member in part.ignored, known
+
+
+def _with_suggestions(found: list[_Found]) -> Iterator[IgnoredField]:
+    suggestions = 0
+    for name, is_known, known in found[:_MOST_NAMES]:
+        nearest = None
+        if not is_known and suggestions < _MOST_SUGGESTIONS:
+            suggestions += 1
+            nearest = _nearest(name[:_LONGEST_NAME], known)
+        yield IgnoredField(name, is_known, nearest)
+
+
+def _nearest(name: str, known: frozenset[str]) -> str | None:
+    from difflib import get_close_matches  # few requests have unknown fields
+
+    return next(iter(get_close_matches(name, sorted(known), 1)), None)
+
+
+def _is_null(value: msgspec.Raw) -> bool:
+    return bytes(value).strip() == b"null"
+
+
+def ignored_header(fields: list[IgnoredField]) -> str:
+    """The value of the header `Ingle-Ignored`: names, and `;nearest=NAME` after unknown ones."""
+    return ", ".join(
+        _token(field.name) + (f";nearest={field.nearest}" if field.nearest else "")
+        for field in fields
+    )
+
+
+def _token(name: str) -> str:
+    cut = name[:_LONGEST_NAME]
+    return "".join(c if c.isascii() and (c.isalnum() or c in "._-") else "_" for c in cut) or "_"

@@ -1,0 +1,168 @@
+"""Fields without effect: named in a header, counted, or refused where the answer would differ."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from anthropic.types import (
+    message_count_tokens_params,
+    message_create_params,
+)
+from anthropic.types.beta import message_create_params as beta_message_create_params
+from openai.types import completion_create_params, embedding_create_params
+from openai.types.chat import completion_create_params as chat_create_params
+from openai.types.responses import response_create_params
+
+from ingle.daemon.http.field_policy import decided_fields
+from ingle.daemon.protocols.anthropic.types import MessagesRequest, PromptRequest
+from ingle.daemon.protocols.openai.completions.request_types import (
+    ChatCompletionRequest,
+    PlainCompletionRequest,
+)
+from ingle.daemon.protocols.openai.embeddings_api import EmbeddingsRequest
+from ingle.daemon.protocols.responses.types import ResponsesRequest
+
+if TYPE_CHECKING:
+    from ..conftest import RunningDaemon
+
+    DaemonFactory = Callable[..., AbstractAsyncContextManager[RunningDaemon]]
+
+HI = [{"role": "user", "content": "Hi"}]
+CHAT = "/v1/chat/completions"
+CALLS: dict[str, dict[str, Any]] = {
+    CHAT: {"messages": HI},
+    "/v1/completions": {"prompt": "Hi"},
+    "/v1/responses": {"input": "Hi"},
+    "/v1/messages": {"messages": HI, "max_tokens": 9},
+    "/v1/messages/count_tokens": {"messages": HI},
+    "/api/chat": {"messages": HI},
+    "/api/generate": {"prompt": "Hi"},
+    "/completion": {"prompt": "Hi"},
+    "/api/v0/chat/completions": {"messages": HI},
+}
+
+
+@pytest.mark.parametrize(
+    ("params", "body"),
+    [
+        (chat_create_params.CompletionCreateParamsStreaming, ChatCompletionRequest),
+        (completion_create_params.CompletionCreateParamsStreaming, PlainCompletionRequest),
+        (embedding_create_params.EmbeddingCreateParams, EmbeddingsRequest),
+        (response_create_params.ResponseCreateParamsStreaming, ResponsesRequest),
+        (message_create_params.MessageCreateParamsStreaming, MessagesRequest),
+        (message_count_tokens_params.MessageCountTokensParams, PromptRequest),
+        (beta_message_create_params.MessageCreateParamsStreaming, MessagesRequest),
+    ],
+)
+def test_every_field_of_the_official_clients_is_decided_about(params: Any, body: type) -> None:
+    """A field that a new client has is served, or joins a list in `field_policies`."""
+    fields = params.__required_keys__ | params.__optional_keys__
+    assert fields - {"betas"} <= decided_fields(body)  # `betas` are a header
+
+
+async def headers_of(daemon: RunningDaemon, path: str, **fields: Any) -> str | None:
+    body = {"model": "echo:1", **CALLS[path], **fields}
+    answer = await daemon.tcp.post(path, json=body)
+    assert answer.status_code == 200, answer.text
+    return answer.headers.get("ingle-ignored")
+
+
+@pytest.mark.parametrize("path", CALLS)
+async def test_a_body_of_served_fields_has_no_header(daemon: RunningDaemon, path: str) -> None:
+    assert await headers_of(daemon, path) is None
+    assert await headers_of(daemon, path, temperature=None, absent=None) is None
+
+
+@pytest.mark.parametrize(
+    ("path", "fields", "header"),
+    [
+        (CHAT, {"store": True, "metadata": {}}, "store, metadata"),
+        (CHAT, {"store": True, "stream": True}, "store"),
+        (CHAT, {"temprature": 0.1}, "temprature;nearest=temperature"),
+        (CHAT, {"qqqqqqqq": 1}, "qqqqqqqq"),
+        (CHAT, {"a, b\r\n": 1}, "a__b__"),
+        (CHAT, {"x" * 100: 1}, "x" * 40),
+        ("/v1/completions", {"length_penalty": 2}, "length_penalty"),
+        ("/v1/responses", {"max_tool_calls": 2}, "max_tool_calls"),
+        ("/v1/messages", {"container": "c", "stream": True}, "container"),
+        ("/v1/messages", {"stop_sequence": ["x"]}, "stop_sequence;nearest=stop_sequences"),
+        ("/v1/messages/count_tokens", {"max_tokens": 1}, "max_tokens"),
+        ("/api/chat", {"shift": True}, "shift"),
+        ("/api/chat", {"options": {"num_gpu": 1, "seed": 1}}, "options.num_gpu"),
+        (
+            "/api/generate",
+            {"options": {"temprature": 1, "seed": None}},
+            "options.temprature;nearest=options.temperature",
+        ),
+        ("/completion", {"cache_prompt": True}, "cache_prompt"),
+        ("/api/v0/chat/completions", {"store": True, "ttl": 60}, "store"),
+    ],
+)
+async def test_fields_without_effect_are_named(
+    daemon: RunningDaemon, path: str, fields: dict[str, Any], header: str
+) -> None:
+    assert await headers_of(daemon, path, **fields) == header
+
+
+async def test_many_unknown_fields_make_a_short_header(daemon: RunningDaemon) -> None:
+    header = await headers_of(daemon, CHAT, **{f"temperature_{i}": i for i in range(200)})
+    assert header is not None
+    assert (header.count(","), header.count(";nearest=temperature")) == (31, 4)
+
+
+@pytest.mark.parametrize(
+    ("path", "field", "refused", "harmless"),
+    [
+        (CHAT, "min_tokens", 3, 0),
+        (CHAT, "bad_words", ["x"], []),
+        (CHAT, "use_beam_search", True, False),
+        (CHAT, "best_of", 2, 1),
+        (CHAT, "echo", True, False),
+        (CHAT, "prompt_logprobs", 0, None),
+        (CHAT, "chat_template", "{{ x }}", ""),
+        (CHAT, "documents", ["x"], []),
+        (CHAT, "skip_special_tokens", False, True),
+        (CHAT, "add_special_tokens", True, False),
+        ("/v1/completions", "add_special_tokens", False, True),
+        ("/v1/completions", "truncate_prompt_tokens", 5, None),
+        ("/v1/responses", "n", 2, 1),
+        ("/v1/responses", "stop_token_ids", [1], []),
+        ("/v1/responses", "min_tokens", 2, 0),
+    ],
+)
+async def test_fields_that_would_change_the_answer_are_refused(
+    daemon: RunningDaemon, path: str, field: str, refused: Any, harmless: Any
+) -> None:
+    body = {"model": "echo:1", **CALLS[path], field: refused}
+    answer = await daemon.tcp.post(path, json=body)
+    assert answer.status_code == 400
+    error = answer.json()["error"]
+    assert (error["code"], error["param"]) == ("unsupported_field", field)
+    assert await headers_of(daemon, path, **{field: harmless}) is None
+
+
+@pytest.mark.parametrize("field", ["documents", "unknown"])
+async def test_a_deeply_nested_field_is_a_client_error(daemon: RunningDaemon, field: str) -> None:
+    body = b'{"model":"echo:1","messages":[{"role":"user","content":"Hi"}],"%b":%b%b}'
+    for depth in (500, 5_000, 200_000):
+        content = body % (field.encode(), b"[" * depth, b"]" * depth)
+        answer = await daemon.tcp.post(
+            CHAT, content=content, headers={"content-type": "application/json"}
+        )
+        assert answer.status_code in (200, 400), answer.text
+
+
+async def test_fields_without_effect_are_counted_by_known_names(daemon: RunningDaemon) -> None:
+    await headers_of(daemon, CHAT, store=True, temprature=1, qqqq=1)
+    await headers_of(daemon, CHAT, store=True)
+    await headers_of(daemon, "/api/chat", options={"num_gpu": 1, "gpus": 1})
+    lines = (await daemon.tcp.get("/metrics")).text.splitlines()
+    counts = [line for line in lines if line.startswith("ingle_ignored_fields_total{")]
+    assert sorted(counts) == [
+        'ingle_ignored_fields_total{field="options.num_gpu"} 1.0',
+        'ingle_ignored_fields_total{field="store"} 2.0',
+        'ingle_ignored_fields_total{field="unknown"} 3.0',
+    ]
