@@ -22,7 +22,7 @@ from ..command_errors import CommandError, UsageError
 from ..command_parser import CommandParser, given
 from ..daemon_launcher import ensure_daemon
 from ..engine_installation import follow_engines, offer_engine
-from ..model_reference import matching_entry, sendable_reference
+from ..model_reference import find_entry, sendable_reference
 from ..models.load import LOAD_OPTIONS, add_load_options, load_model, print_warnings
 from ..models.pull import pull
 from ..progress_report import ProgressReport
@@ -244,8 +244,8 @@ def _generate_with_pull(
         name = request["model"]
         routes = client.get("/ingle/v1/routing", RoutingState).routes
         local = next((route.local for route in routes if route.name == name), None)
-        entry = matching_entry(client.models().models, local or name)
-        if entry is None or entry.installed:
+        entry = find_entry(client, local or name)
+        if entry.installed:
             raise
         if entry.task != "generate":
             purpose = PURPOSES.get(entry.task, entry.task)

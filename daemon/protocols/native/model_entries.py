@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import msgspec
 
 from ingle.models.catalog import CatalogEntry
+from ingle.models.errors import ModelNotFound
 from ingle.models.fit.memory_needs import MemoryNeeds
 from ingle.models.metadata.stored_model import StoredModel
 from ingle.models.store.model_removal import RemovalReport
@@ -69,6 +70,21 @@ def twins_of(models: Sequence[StoredModel]) -> dict[str, str]:
         if name != model.name:
             twins[model.name] = name
     return twins
+
+
+def find_entry(services: Services, reference: str, *, catalog: bool = False) -> ModelEntry:
+    """Return the entry of an installed model, with `catalog` also of one that is not.
+
+    Blocks; raises what `Services.resolve` raises.
+    """
+    try:
+        return model_entry(services, services.resolve(reference))
+    except ModelNotFound:
+        entry = services.catalog.find(services.canonical(reference)) if catalog else None
+        if entry is None:
+            raise
+    downloading = entry.full_name in services.pulls.running()
+    return _catalog_entry(services, entry, downloading, services.manager.available())
 
 
 def model_entry(services: Services, model: StoredModel) -> ModelEntry:

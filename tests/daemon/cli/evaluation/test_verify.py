@@ -183,7 +183,7 @@ def test_embedding_and_unknown_models_are_rejected(daemon: Any, capsys: Capture)
     assert main(["verify", "smollm2"]) == 1
     assert "does not generate text" in capsys.readouterr().err
     assert main(["verify", "smolm2"]) == 1
-    assert "Did you mean 'smollm2'?" in capsys.readouterr().err
+    assert "There is no model 'smolm2' here." in capsys.readouterr().err
 
 
 def test_catalog_model_is_pulled_before_verification(

@@ -97,6 +97,17 @@ async def test_models_report_whether_they_fit(daemon: RunningDaemon) -> None:
     assert (loaded["state"], loaded["context"]) == ("fits", 256)
 
 
+async def test_model_of_the_catalog_is_found_on_request(daemon: RunningDaemon) -> None:
+    entry = daemon.services.catalog.default
+    path = f"/ingle/v1/models/{entry.name}"
+    assert await refusal(daemon, "GET", path) == (404, "model_not_found")
+    found = (await daemon.unix.get(f"{path}?catalog=true")).json()
+    assert (found["name"], found["installed"]) == (entry.full_name, False)
+    assert (await daemon.unix.get("/ingle/v1/models/echo?catalog=true")).json()["installed"]
+    unknown = "/ingle/v1/models/nothing?catalog=true"
+    assert await refusal(daemon, "GET", unknown) == (404, "model_not_found")
+
+
 async def test_load_and_unload(daemon: RunningDaemon) -> None:
     body = {"model": "echo", "context": 256, "keep_alive": -1}
     loaded = (await daemon.unix.post("/ingle/v1/load", json=body)).json()
