@@ -88,7 +88,8 @@ class ModelStore:
 
     def own(self) -> list[StoredModel]:
         """The installed models by name; unreadable ones are left out with a warning."""
-        return [self._advised(model) for model in self.folders.models()]
+        models = self._digests.complete(self.folders.models())
+        return [self._advised(model) for model in models]
 
     def resolve(self, reference: str) -> StoredModel:
         """The installed model, file or folder that `reference` names.
@@ -276,7 +277,7 @@ class ModelStore:
 
     def _read(self, name: str) -> StoredModel | None:
         model = self.folders.read(self.folders.path(name))
-        return None if model is None else self._advised(model)
+        return None if model is None else self._advised(*self._digests.complete([model]))
 
     def _advised(self, model: StoredModel) -> StoredModel:
         """The model with the catalog's current advice, which may be newer than the manifest."""

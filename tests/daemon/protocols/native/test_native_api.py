@@ -177,6 +177,20 @@ async def test_file_is_added_by_path_and_removed_without_deleting_it(
     assert relative.status_code == 400
 
 
+async def test_added_files_with_unknown_digests_are_not_called_identical(
+    daemon: RunningDaemon, make_bert: Callable[..., Path], tmp_path: Path
+) -> None:
+    longer = tmp_path / "longer.gguf"
+    longer.write_bytes(make_bert().read_bytes() + bytes(32))
+    for path, name in ((make_bert(), "one"), (longer, "two")):
+        body = {"path": str(path), "name": name}
+        assert (await daemon.unix.post("/ingle/v1/models", json=body)).status_code == 200
+    listed = (await daemon.unix.get("/ingle/v1/models")).json()["models"]
+    added = [model for model in listed if model["place"]]
+    assert len(added) == 2
+    assert [model["same_as"] for model in added] == [None, None]
+
+
 async def test_generation_from_start_to_end(daemon: RunningDaemon) -> None:
     id_ = await start(daemon, sampling={"temperature": 0}, max_tokens=100)
     assert id_.startswith("gen-")
