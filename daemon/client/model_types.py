@@ -214,7 +214,8 @@ class FitReport(Answer, frozen=True, kw_only=True):
     longest that would fit, 0 if none does. `gpu_layers` of `layers` blocks and the output would be
     on the GPU (-1: all), except the experts of `cpu_experts` blocks. `fetched` bytes were read
     over the network for this report. `with_engine` is a sentence on what an engine that could be
-    installed would change, empty if nothing.
+    installed would change, empty if nothing. `draft` is the draft model that would be loaded with
+    it, empty for none; `needs` include `draft_needs`.
     """
 
     name: str
@@ -240,6 +241,8 @@ class FitReport(Answer, frozen=True, kw_only=True):
     available: MemoryBytes = MemoryBytes()
     fetched: int = 0
     with_engine: str = ""
+    draft: str = ""
+    draft_needs: MemoryBytes = MemoryBytes()
 
 
 class Unloaded(Answer, frozen=True):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...client.client_errors import ClientError, DaemonError
@@ -103,5 +104,6 @@ def _loaded_facts(model: LoadedModel) -> list[tuple[str, str]]:
         *([("weights", "quantised to NF4 on load")] if model.quantize == "nf4" else []),
         ("KV cache", f"{model.kv_type}, {format_bytes(model.kv_bytes)}"),
         ("attention", f"{flash} flash attention"),
+        *([("draft model", Path(model.draft).name)] if model.draft else []),
     ]
     return facts + [("warning", warning) for warning in model.warnings]

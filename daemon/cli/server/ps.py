@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from textwrap import wrap
 from typing import TYPE_CHECKING
 
@@ -133,10 +134,8 @@ def _details(model: LoadedModel) -> Iterator[tuple[str, str]]:
         return
     yield "memory", _memory(model)
     yield "tokens", _tokens(model)
-    if model.drafted_tokens_total:
-        accepted, drafted = model.accepted_tokens_total, model.drafted_tokens_total
-        share = f"{accepted / drafted:.0%}"
-        yield "drafts", f"{accepted:,} of {drafted:,} tokens accepted ({share})"
+    if model.draft or model.drafted_tokens_total:
+        yield "drafts", _drafts(model)
     if model.kv_type.startswith("q"):
         yield "note", f"The KV cache is quantised to {model.kv_type}."
     for warning in model.warnings:
@@ -172,6 +171,13 @@ def _tokens(model: LoadedModel) -> str:
     share = f", and {cached:,} found in the cache ({cached / prompts:.0%})" if prompts else ""
     speed = f" at {model.decode_rate:.1f}/s" if model.decode_rate else ""
     return f"{prefilled:,} prefilled{share}; {model.completion_tokens_total:,} generated{speed}"
+
+
+def _drafts(model: LoadedModel) -> str:
+    accepted, drafted = model.accepted_tokens_total, model.drafted_tokens_total
+    share = f" ({accepted / drafted:.0%})" if drafted else ""
+    by = f", by {Path(model.draft).name}" if model.draft else ""
+    return f"{accepted:,} of {drafted:,} tokens accepted{share}{by}"
 
 
 def _expires(model: LoadedModel) -> str:

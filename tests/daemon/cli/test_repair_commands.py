@@ -17,7 +17,7 @@ import msgspec
 import pytest
 
 from ingle.daemon.cli.models.fit_summary import fit_fields
-from ingle.daemon.client.model_types import FitReport
+from ingle.daemon.client.model_types import FitReport, MemoryBytes
 from ingle.daemon.main import main
 from ingle.daemon.settings.paths import Paths
 
@@ -164,6 +164,13 @@ def test_show_names_the_engine_that_would_use_the_gpu(daemon: Any, capsys: Captu
     assert len(fit_fields(msgspec.structs.replace(report, with_engine=""))) == 2
 
 
+def test_show_names_the_draft_model_and_its_memory() -> None:
+    report = FitReport(
+        name="a", installed=True, fits=True, draft="b:1", draft_needs=MemoryBytes(1, 600_000_000)
+    )
+    assert ("draft model", "b:1, with 600 MB more") in fit_fields(report)
+
+
 def test_show_reports_the_error_of_a_failed_model(daemon: Any, capsys: Capture) -> None:
     daemon.loaded = [loaded_model(state="failed", engine="", error="It is damaged.")]
     assert main(["show", "smollm2"]) == 0
@@ -183,7 +190,11 @@ def test_show_accepts_an_alias(daemon: Any, capsys: Capture) -> None:
 def test_show_reports_the_settings_of_a_loaded_model(daemon: Any, capsys: Capture) -> None:
     daemon.loaded = [
         loaded_model(name="b"),
-        loaded_model(kv_type="q8_0", warnings=["The weights are not locked in memory."]),
+        loaded_model(
+            draft="/m/small.gguf",
+            kv_type="q8_0",
+            warnings=["The weights are not locked in memory."],
+        ),
     ]
     assert main(["show", "smollm2"]) == 0
     assert capsys.readouterr().out.endswith(
@@ -192,6 +203,7 @@ def test_show_reports_the_settings_of_a_loaded_model(daemon: Any, capsys: Captur
         "loaded with   8192 tokens of context for 8 requests\n"
         "KV cache      q8_0, 188 MB\n"
         "attention     with flash attention\n"
+        "draft model   small.gguf\n"
         "warning       The weights are not locked in memory.\n"
     )
     assert main(["show", "smollm2", "--json"]) == 0
@@ -278,6 +290,7 @@ def test_ps_reports_memory_tokens_and_placement_reason(daemon: Any, capsys: Capt
             kv_disk_bytes=55_000_000,
             drafted_tokens_total=90,
             accepted_tokens_total=61,
+            draft="/models/small.gguf",
         )
     ]
     assert main(["ps"]) == 0
@@ -291,7 +304,7 @@ def test_ps_reports_memory_tokens_and_placement_reason(daemon: Any, capsys: Capt
         "           5.0 GB predicted, 5.0 GB taken; conversations hold 55.0 MB on disk\n"
         "  tokens   8,120 prefilled, and 5,413 found in the cache (40%); 611 generated at\n"
         "           96.1/s\n"
-        "  drafts   61 of 90 tokens accepted (68%)\n"
+        "  drafts   61 of 90 tokens accepted (68%), by small.gguf\n"
     )
 
 
