@@ -153,7 +153,8 @@ class ContextExceeded(RequestRejected):
             f"The prompt is {at_least}{prompt_tokens} tokens long, "
             f"{at_least}{prompt_tokens - context + 1} too many: "
             f"the context holds {context}, and the answer needs room for one more.",
-            hint="Shorten the prompt, or load the model with a larger context.",
+            hint="Shorten the prompt, or load the model with a larger context, up to the one that "
+            "it was trained for.",
             param="messages",
         )
         self.prompt_tokens = prompt_tokens

@@ -145,7 +145,7 @@ class ModelStore:
         """The report of what `remove` would do; raises as it does, except for `ModelInUse`."""
         name = self._own_name(reference)
         if name is None:
-            found = self.resolve(reference)
+            found = self._to_remove(reference)
             self._refuse_ambiguous(reference, found.name)
             return self._plan_for_others(found, delete_file=delete_file)
         self._refuse_ambiguous(reference, name)
@@ -186,6 +186,15 @@ class ModelStore:
             delete_files([Path(path) for path in plan.files])
         self._local.forget()
         return plan
+
+    def _to_remove(self, reference: str) -> StoredModel:
+        """Resolve without the advice to fetch what is missing."""
+        try:
+            return self.resolve(reference)
+        except ModelNotFound as error:
+            if "ingle pull" not in (error.hint or ""):
+                raise
+            raise ModelNotFound(error.message, hint="`ingle list` shows what is here.") from None
 
     def _refuse_ambiguous(self, reference: str, name: str) -> None:
         """Raise `AmbiguousName` if `reference` may mean other models than the one called `name`."""

@@ -78,7 +78,8 @@ class PromptBuilder:
         if self._template is None:
             raise RequestRejected(
                 "This model has no chat template: it was not trained for conversations.",
-                hint="Ask it through /v1/completions, or choose an instruction-tuned model.",
+                hint="Have it continue plain text (`ingle run --raw`, or /v1/completions), or "
+                "choose an instruction-tuned model.",
                 code="no_chat_template",
                 param="messages",
             )

@@ -174,7 +174,11 @@ def _read_piped() -> str:
     if sys.platform != "win32" and not select.select([stdin], [], [], PATIENCE)[0]:
         # A pipe that is never closed would otherwise look like a command that hangs.
         print_status("Waiting for the rest of the prompt on standard input.")
-    return stdin.buffer.read().decode("utf-8", "replace").strip("\n")
+    text = stdin.buffer.read().decode("utf-8", "replace")
+    # A text in another encoding has some invalid characters, other data many.
+    if "\0" in text or text.count("\ufffd") > max(16, len(text) // 10):
+        raise UsageError("Standard input is not text.", "Pipe in text, in UTF-8.")
+    return text.strip("\n")
 
 
 def _chat_instead(model: str | None) -> int:

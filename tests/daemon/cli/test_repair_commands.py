@@ -578,6 +578,8 @@ def test_interrupted_pull_is_cancelled_and_can_be_resumed(daemon: Any, command: 
         ["run", "m", "x", "--raw", "--system", "y"],
         ["chat", "m", "x"],
         ["version", "--js"],
+        ["load", "m", "--pin", "--no-pin"],
+        ["service"],
         ["lst"],
         ["--wrong"],
     ],
@@ -609,8 +611,13 @@ def test_invalid_arguments_exit_with_2(
 def test_serve_rejects_invalid_settings(
     paths: Paths, capsys: Capture, arguments: list[str], message: str
 ) -> None:
-    assert main(["serve", *arguments]) == 1
+    assert main(["serve", *arguments]) == 2
     assert message in capsys.readouterr().err
+
+
+def test_service_without_an_action_names_the_choices(paths: Paths, capsys: Capture) -> None:
+    assert main(["service"]) == 2
+    assert "install|uninstall|status" in capsys.readouterr().err
 
 
 def test_invalid_environment_variable_is_reported(

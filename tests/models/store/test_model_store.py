@@ -507,6 +507,14 @@ def test_missing_model_error_has_a_hint(
     assert caught.value.hint == hint
 
 
+def test_removal_of_a_missing_model_does_not_suggest_to_fetch_it(
+    make_store: MakeStore, big_model: bytes
+) -> None:
+    with pytest.raises(ModelNotFound) as caught:
+        make_store(big_model, "https://example.com/t").remove("tiny")
+    assert caught.value.hint == "`ingle list` shows what is here."
+
+
 def test_unknown_name_is_an_error(make_store: MakeStore, big_model: bytes) -> None:
     store = make_store(big_model, "https://example.com/t")
     with pytest.raises(ModelNotFound, match="no model called 'other:1b'"):
