@@ -184,17 +184,25 @@ class DownloadProgress(Answer, frozen=True, kw_only=True):
     eta: float | None = None
 
 
+class UnfinishedPull(Answer, frozen=True):
+    """A download that was stopped, and the bytes that it left; a pull continues it."""
+
+    name: str
+    received: int = 0
+
+
 class ModelEntries(Answer, frozen=True):
     """Installed models first, then those of the catalog; the downloads that run.
 
     `disk_free` is the free space for models in bytes, 0 if unknown; `unusable` are models of other
-    programs that ingle cannot run.
+    programs that ingle cannot run; `unfinished` are downloads that were stopped.
     """
 
     models: list[ModelEntry]
     pulls: list[DownloadProgress] = []
     disk_free: int = 0
     unusable: list[UnusableEntry] = []
+    unfinished: list[UnfinishedPull] = []
 
 
 class MemoryShare(Answer, frozen=True, kw_only=True):

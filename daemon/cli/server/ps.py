@@ -19,6 +19,7 @@ from ...terminal.terminal_output import (
 )
 from ..command_parser import CommandParser
 from ..daemon_launcher import running_daemon
+from ..models.list import print_pulls
 
 if TYPE_CHECKING:
     from ...client.daemon_types import DeviceGauges, Status
@@ -48,6 +49,7 @@ def main(arguments: Sequence[str]) -> int:
         print_json({"daemon": "running", **asdict(status)})
     else:
         _print_status(status)
+        print_pulls(status.pulls)
     return 0
 
 

@@ -13,7 +13,14 @@ from ingle.models.fit.memory_needs import MemoryNeeds
 from ingle.models.metadata.stored_model import StoredModel
 from ingle.models.store.model_removal import RemovalReport
 
-from ...client.model_types import DownloadProgress, ModelEntries, ModelEntry, Removed, UnusableEntry
+from ...client.model_types import (
+    DownloadProgress,
+    ModelEntries,
+    ModelEntry,
+    Removed,
+    UnfinishedPull,
+    UnusableEntry,
+)
 from ...model_process.loaded_model import quarantine_left
 from ...services import Services
 
@@ -41,6 +48,11 @@ def list_entries(services: Services) -> ModelEntries:
         unusable=msgspec.convert(
             services.store.unusable(), list[UnusableEntry], from_attributes=True
         ),
+        unfinished=[
+            UnfinishedPull(name, received)
+            for name, received in sorted(services.store.folders.unfinished().items())
+            if received and not {name, name.rpartition(":")[0]} & pulling
+        ],
     )
 
 

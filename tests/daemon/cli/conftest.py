@@ -84,6 +84,8 @@ class FakeDaemon:
         self.version = metadata.version("ingle")
         self.models: list[Json] = [installed_model_entry()]
         self.unusable: list[Json] = []
+        self.pulls: list[Json] = []
+        self.unfinished: list[Json] = []
         self.removal: Json = {}
         self.loaded: list[Json] = []
         self.devices: list[Json] = []
@@ -125,6 +127,7 @@ class FakeDaemon:
             address="127.0.0.1:4645",
             default_model="smollm2:135m",
             models=self.loaded_models(),
+            pulls=self.pulls,
             devices=[encode_complete(DeviceGauges, **device) for device in self.devices],
         )
 
@@ -177,7 +180,12 @@ class Handler(BaseHTTPRequestHandler):
             case "models" if self.command == "POST":
                 self._json(200, daemon.models[0])
             case "models" | "models?compare=true":
-                entries = {"models": daemon.models, "unusable": daemon.unusable}
+                entries = {
+                    "models": daemon.models,
+                    "unusable": daemon.unusable,
+                    "pulls": daemon.pulls,
+                    "unfinished": daemon.unfinished,
+                }
                 self._json(200, encode_complete(ModelEntries, **entries))
             case "routing":
                 routes = [encode_complete(RoutingRoute, **route) for route in daemon.routes]

@@ -96,7 +96,21 @@ def test_list_prints_a_table_of_models(
         "qwen3:4b                 2.5 GB    4.0B  Q4_K_M    40960  available\n"
     )
     assert main(["ls", "--json"]) == 0
-    assert printed_json(capsys) == {"models": daemon.models}
+    assert printed_json(capsys) == {"models": daemon.models, "pulls": [], "unfinished": []}
+
+
+def test_list_and_ps_show_running_and_stopped_downloads(
+    daemon: Any, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    daemon.pulls = [{"model": "qwen3:4b", "status": "downloading", "received": 5, "total": 10}]
+    daemon.unfinished = [{"name": "gemma3:270m", "received": 42_100_000}]
+    running = "\nBeing downloaded:\n  qwen3:4b: downloading, 50%, 5 B of 10 B\n"
+    assert main(["list"]) == 0
+    out = capsys.readouterr().out
+    assert running in out
+    assert out.endswith("removes it):\n  gemma3:270m, 42.1 MB downloaded\n")
+    assert main(["ps"]) == 0
+    assert capsys.readouterr().out.endswith(f"No model is loaded.\n{running}")
 
 
 def test_list_groups_models_of_other_programs(

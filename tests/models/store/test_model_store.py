@@ -292,7 +292,11 @@ def test_unfinished_download_can_be_removed(
     store = make_store(big_model, server.serve("/t", big_model, cuts=[900_000, 0, 0, 0, 0, 0]))
     with pytest.raises(SourceUnavailable):
         store.pull("tiny")
+    (received,) = store.folders.unfinished().values()
+    assert received >= 900_000
+    assert list(store.folders.unfinished()) == ["tiny:1b"]
     assert store.remove("tiny").frees >= 900_000
+    assert store.folders.unfinished() == {}
     assert files_in(store) == set()
 
 
