@@ -59,6 +59,9 @@ class PromptBuilder:
         if isinstance(request.prompt, list):
             return Prompt(request.prompt, "")
         if request.messages is not None:
+            for message in request.messages if self._template is not None else []:
+                if message.role == "user":  # which no template leaves out
+                    self._reject_too_long(message.content)
             text = self.render(request)
             self._reject_too_long(text)
             return Prompt(encode_prompt(self._tokenizer, text), text)

@@ -255,6 +255,23 @@ def test_embedding_model_is_recognised(
     assert store.resolve("tiny").task is ModelTask.EMBED
 
 
+@pytest.mark.parametrize(
+    ("vocabulary", "reason"),
+    [
+        ("none", "has no vocabulary"),
+        ("no_vocab", "has no vocabulary"),
+        ("rwkv", "RWKV for a llama"),
+    ],
+)
+def test_file_without_a_vocabulary_that_can_be_used_is_rejected(
+    make_store: MakeStore, tiny: GGUFBuilder, tmp_path: Path, vocabulary: str, reason: str
+) -> None:
+    path = tmp_path / "m.gguf"
+    path.write_bytes(tiny.set("tokenizer.ggml.model", 8, vocabulary).build())
+    with pytest.raises(UnsupportedModel, match=reason):
+        make_store(b"x", "https://example.com/t").resolve(str(path))
+
+
 def test_diffusion_model_is_rejected(
     server: FileServer, make_store: MakeStore, tiny: GGUFBuilder
 ) -> None:
