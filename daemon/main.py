@@ -12,7 +12,10 @@ from collections.abc import Sequence
 
 _FOLDERS = {
     "chat": ("chat", "chats", "run", "forget"),
-    "models": ("pull", "add", "cp", "create", "list", "show", "rm", "load", "unload", "quantize"),
+    "models": (
+        *("pull", "update", "add", "cp", "create", "list", "show", "rm"),
+        *("load", "unload", "quantize"),
+    ),
     "server": (
         *("ps", "serve", "service", "stop", "connect", "key", "doctor", "engine", "version"),
         "completion",
@@ -46,6 +49,7 @@ chat:
 
 models:
   pull      download a model
+  update    say which models have changed where they came from
   add       give a model file on this machine a name
   cp        give a model a second name
   create    make a model with settings of its own from a Modelfile

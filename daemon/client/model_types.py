@@ -191,6 +191,14 @@ class UnfinishedPull(Answer, frozen=True):
     received: int = 0
 
 
+class UpstreamChange(Answer, frozen=True):
+    """Whether the source of a model has another file now: `current`, `changed` or `unknown`."""
+
+    name: str
+    state: str
+    reason: str = ""
+
+
 class ModelEntries(Answer, frozen=True):
     """Installed models first, then those of the catalog; the downloads that run.
 

@@ -110,6 +110,17 @@ def read_manifest(folder: Path) -> StoredModel:
     return StoredModel(path=model, sha256=manifest.sha256 or None, **manifest.details())
 
 
+def file_digests(folder: Path) -> dict[str, str]:
+    """The digests of a model's files by name, as its manifest has them; empty without one."""
+    try:
+        manifest = msgspec.json.decode((folder / MANIFEST).read_bytes(), type=Manifest)
+    except (OSError, ValueError):
+        return {}
+    if manifest.files:
+        return {file.name: file.sha256 for file in manifest.files}
+    return {manifest.file: manifest.sha256}
+
+
 def in_place_manifest(name: str, model: StoredModel, sha256: str) -> Manifest:
     """The manifest of a model that lies outside the store, under a name of the store."""
     details = model.details(name=name, chat_template=None, dimensions=[], parent="")

@@ -40,6 +40,7 @@ chat:
 
 models:
   pull      download a model
+  update    say which models have changed where they came from
   add       give a model file on this machine a name
   cp        give a model a second name
   create    make a model with settings of its own from a Modelfile

@@ -16,7 +16,7 @@ EXAMPLES = """\
   ingle completion fish > ~/.config/fish/completions/ingle.fish"""
 
 _TAKE_MODELS = (
-    *("chat", "run", "pull", "show", "rm", "cp", "load", "unload"),
+    *("chat", "run", "pull", "update", "show", "rm", "cp", "load", "unload"),
     *("bench", "quantize", "eval", "verify", "advise"),
 )
 _BASH = """\

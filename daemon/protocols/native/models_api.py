@@ -11,6 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ingle.models.model_task import Pooling
+from ingle.models.store.model_updates import find_update
 
 from ...access.permission import current_permission
 from ...client.generation_types import ErrorEvent
@@ -22,6 +23,7 @@ from ...client.model_types import (
     PullCancelling,
     Removed,
     Unloaded,
+    UpstreamChange,
 )
 from ...errors import InvalidBody
 from ...http.bodies import (
@@ -177,6 +179,14 @@ class NativeModelsApi(ServicesApi):
         """Download a model, or join its download."""
         pull = self._services.pulls.join(body.model)
         return EventStream(partial(self._follow_pull, pull), style=NATIVE_STREAM)
+
+    @native_route("POST", "/ingle/v1/update", access=MODELS, errors=(404, 413, 422, 503))
+    async def update(self, body: ModelRequest) -> UpstreamChange:
+        """Ask the source of an installed model whether it has another file now."""
+        services = self._services
+        model = await asyncio.to_thread(services.resolve, body.model)
+        found = await asyncio.to_thread(find_update, services.store, model)
+        return UpstreamChange(found.name, found.state, found.reason)
 
     @native_route("POST", "/ingle/v1/pull/cancel", access=MODELS, errors=(413,))
     async def cancel_pull(self, body: ModelRequest) -> PullCancelling:

@@ -87,6 +87,7 @@ class FakeDaemon:
         self.pulls: list[Json] = []
         self.unfinished: list[Json] = []
         self.removal: Json = {}
+        self.update: Json = {}
         self.loaded: list[Json] = []
         self.devices: list[Json] = []
         self.answer: list[Step] = [
@@ -200,6 +201,8 @@ class Handler(BaseHTTPRequestHandler):
             case "pull":
                 self._stream(daemon, daemon.pull)
                 daemon.missing.clear()
+            case "update":
+                self._json(200, daemon.update)
             case "pull/cancel" | "generations/gen-1/cancel":
                 daemon.cancelled.set()
                 self._json(200, {})
