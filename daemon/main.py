@@ -12,8 +12,14 @@ from collections.abc import Sequence
 
 _FOLDERS = {
     "chat": ("chat", "chats", "run", "forget"),
-    "models": ("pull", "add", "list", "show", "rm", "load", "unload", "quantize"),
-    "server": ("ps", "serve", "service", "stop", "connect", "key", "doctor", "engine", "version"),
+    "models": (
+        *("pull", "update", "add", "cp", "create", "list", "show", "rm"),
+        *("load", "unload", "quantize"),
+    ),
+    "server": (
+        *("ps", "serve", "service", "stop", "connect", "key", "doctor", "engine", "version"),
+        "completion",
+    ),
     "routing": ("route", "provider", "ledger"),
     "evaluation": ("bench", "eval", "advise", "verify"),
 }
@@ -43,7 +49,10 @@ chat:
 
 models:
   pull      download a model
+  update    say which models have changed where they came from
   add       give a model file on this machine a name
+  cp        give a model a second name
+  create    make a model with settings of its own from a Modelfile
   list, ls  models on this machine, and those that can be downloaded
   show      one model in detail
   rm        remove a model from this machine
@@ -75,6 +84,7 @@ privacy:
   ledger    show what left this machine, and verify the record
 
   version   print the version
+  completion SHELL      complete commands and models in bash, zsh or fish
 
 `ingle COMMAND --help` shows details. Settings come from config.toml, INGLE_*
 variables and flags; INGLE_HOME moves everything under one folder.
@@ -131,7 +141,7 @@ def _dispatch(arguments: Sequence[str]) -> int:
             return _dispatch([rest[0], "--help"])
         print(HELP, end="")
         return 0
-    if command in {"-V", "--version"}:
+    if command in {"-v", "-V", "--version"}:
         command = "version"
     if command.partition("=")[0] in CHAT_OPTIONS:
         command, rest = "chat", list(arguments)

@@ -5,6 +5,7 @@ ModelError
 ├── InvalidModel          the file is damaged, or not what its name says
 ├── UnsupportedModel      the file is sound, but nothing here can run it
 ├── UnusableName          no model can be given this name
+├── AmbiguousName         the name may mean several models, and one would be removed
 ├── ModelInUse            the file is in use
 ├── NotInStore            the file belongs to another program or to the user
 └── PullFailed            the download failed
@@ -51,6 +52,12 @@ class UnusableName(ModelError):
     """No model can be given this name."""
 
     code = "unusable_name"
+
+
+class AmbiguousName(ModelError):
+    """The name may mean several models, of which one would be removed."""
+
+    code = "ambiguous_name"
 
 
 class ModelInUse(ModelError):

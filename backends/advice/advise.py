@@ -275,7 +275,7 @@ def _option(
         context=found.context,
         kv_type=load.kv_type,
         quantize=load.quantize,
-        draft=candidate.draft,
+        draft=candidate.draft if found.device == "gpu" else None,
         host_bytes=needs.host,
         gpu_bytes=needs.gpu,
         fits=needs.fits_in(MemoryNeeds(budget.host, budget.gpu or 0)),

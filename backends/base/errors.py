@@ -3,6 +3,7 @@
 BackendError
 ├── LoadFailed            the model could not be loaded
 │   ├── OutOfMemory       … for lack of memory
+│   ├── FileRejected      … since the engine finds its file damaged
 │   └── EngineFault       … since the engine computes wrongly here, or not at all
 ├── WorkerDied            the model's process ended unexpectedly
 ├── UnsupportedSampling   the engine's sampler does not implement an option
@@ -42,6 +43,12 @@ class OutOfMemory(LoadFailed):
     """The model does not fit into the free memory."""
 
     code = "out_of_memory"
+
+
+class FileRejected(LoadFailed):
+    """The engine finds the file damaged, though its header is sound."""
+
+    code = "invalid_model"
 
 
 class EngineFault(LoadFailed):

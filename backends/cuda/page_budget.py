@@ -53,8 +53,8 @@ class PageBudget:
         if pages * PAGE_SIZE < self._context:
             raise OutOfMemory(
                 f"There is no memory on {self._where.name} for a context of {self._context} "
-                f"tokens: it needs {self._context * page_bytes // PAGE_SIZE / 2**30:.1f} GiB, and "
-                f"{max(room, 0) / 2**30:.1f} GiB are free.",
+                f"tokens: it needs {self._context * page_bytes // PAGE_SIZE / 1e9:.1f} GB, and "
+                f"{max(room, 0) / 1e9:.1f} GB are free.",
                 hint="Load the model with a smaller context, or unload another model.",
             )
         return pages

@@ -21,13 +21,20 @@ _CHILD = (sys.executable, "-P", "-m", "ingle.backends.hardware.probe_child")
 _PATIENCE = 30.0
 """Seconds; a CUDA build may load a gigabyte of libraries from a slow disk."""
 _SHOWN_ERROR = 300
+_VERSION = 2
+_BUSY_PERCENT = 25.0
+_BUSY_SECONDS = 0.1
 
 
 class Probe(msgspec.Struct, frozen=True, kw_only=True):
-    """How llama.cpp was built, and measured memory bandwidth in bytes per second (0: unknown)."""
+    """How llama.cpp was built, and measured memory bandwidth in bytes per second (0: unknown).
+
+    `busy` says that other programs computed meanwhile, so that the bandwidth is too low.
+    """
 
     llama_cpp: LlamaBuild | None = None
     bandwidth: float = 0.0
+    busy: bool = False
 
 
 class _Kept(msgspec.Struct, frozen=True):
@@ -40,16 +47,24 @@ def probe_machine(
 ) -> Probe:
     """Return the result cached in the file `keep`, unless a build or the processor has changed.
 
-    llama.cpp is looked for in the folders of `import_path` first.
+    A result from a busy machine is replaced once the machine is not busy. llama.cpp is looked for
+    in the folders of `import_path` first.
     """
     stamp = _stamp(cpu, import_path)
     kept = None if keep is None or anew else read_json_cache(keep, _Kept)
-    if kept is not None and kept.stamp == stamp:
+    if kept is not None and kept.stamp == stamp and (not kept.probe.busy or is_busy()):
         return kept.probe
     probe = _run(cpu, import_path)
     if keep is not None and probe.bandwidth:
         write_json_cache(keep, _Kept(stamp, probe), folder_mode=0o700)
     return probe
+
+
+def is_busy() -> bool:
+    """Return whether programs use more than a quarter of the processor; takes 0.1 s."""
+    import psutil  # takes milliseconds of the daemon's start
+
+    return psutil.cpu_percent(_BUSY_SECONDS) > _BUSY_PERCENT
 
 
 def _run(cpu: Cpu, import_path: Sequence[str]) -> Probe:
@@ -83,7 +98,7 @@ def _stamp(cpu: Cpu, import_path: Sequence[str]) -> str:
     processor.
     """
     found = _llama_distribution(import_path)
-    parts: list[object] = [cpu.model, cpu.compute_threads, sys.executable]
+    parts: list[object] = [_VERSION, cpu.model, cpu.compute_threads, sys.executable]
     if found is not None:
         record = Path(str(found.locate_file(f"llama_cpp_python-{found.version}.dist-info/RECORD")))
         try:

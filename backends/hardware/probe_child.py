@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from .llama_cpp_library import library_folder, load_backends
 from .machine import LlamaBuild
-from .probe import Probe
+from .probe import Probe, is_busy
 
 _NAMES: dict[str, str] = {"MTL": "Metal"}
 """ggml's backend names that users know by another name."""
@@ -75,8 +75,9 @@ def main() -> None:
     """Print the result as JSON; `argv` holds the number of threads to measure with."""
     sink = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # a library may print on stdout
-    bandwidth = measure_bandwidth(int(sys.argv[1]))
-    sink.write(msgspec.json.encode(Probe(llama_cpp=llama_build(), bandwidth=bandwidth)))
+    busy, bandwidth = is_busy(), measure_bandwidth(int(sys.argv[1]))
+    probe = Probe(llama_cpp=llama_build(), bandwidth=bandwidth, busy=busy)
+    sink.write(msgspec.json.encode(probe))
     sink.close()
 
 

@@ -13,7 +13,7 @@ import llama_cpp
 
 from ingle.models.gguf.repeated_tokens import find_duplicate_token
 
-from ..base.errors import LoadFailed, OutOfMemory
+from ..base.errors import FileRejected, LoadFailed, OutOfMemory
 from ..hardware.llama_cpp_library import library_folder, load_backends, open_library
 from .native_log import NativeLog
 
@@ -127,7 +127,7 @@ class LlamaModel:
 def _check_tokens(path: Path) -> None:
     token = find_duplicate_token(path)
     if token is not None:
-        raise LoadFailed(
+        raise FileRejected(
             f"{path} has the token {token!r} twice.",
             hint="The file is damaged, or was badly converted: use another one.",
         )
@@ -147,7 +147,7 @@ def _load_error(path: Path, log: NativeLog) -> LoadFailed:
             f"There is not enough memory for {path.name}: {log.last_error}.",
             hint="Unload another model, or choose a smaller one.",
         )
-    return LoadFailed(
+    return FileRejected(
         f"llama.cpp cannot load {path.name}: {log.last_error}.",
         hint="Pull the model again, or choose another file.",
     )

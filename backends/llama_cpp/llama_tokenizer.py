@@ -12,7 +12,7 @@ from typing import Any
 
 import llama_cpp
 
-from ..base.errors import LoadFailed
+from ..base.errors import FileRejected
 from ..text.tokenization.encoder_inputs import PairMarks
 from ..text.tokenization.tokenizer import END_OF_FILE_TOKENS, InfillToken
 from .llama_model import LlamaModel
@@ -184,7 +184,7 @@ def check_byte_tokens(vocab: llama_cpp.llama_vocab_p) -> None:
             spelled.add(text[0])
     lacking = [value for value in missing.values() if value not in spelled]
     if lacking:
-        raise LoadFailed(
+        raise FileRejected(
             f"The model's vocabulary has no token for the byte 0x{lacking[0]:02X}.",
             hint="The file is damaged, or was badly converted: use another one.",
         )

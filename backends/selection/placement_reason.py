@@ -50,7 +50,7 @@ class SelectionWords:
             what += f"{split.cpu_experts}"
         else:
             what = f"{split.gpu_layers - 1} of {self._layers} layers on the {self._gpu}"
-        rest = f"the rest takes {_gb(found.host.total)} GB of the machine's memory"
+        rest = f"the rest {_gb(found.host.total)} GB of the machine's memory"
         numbers = f"{_of(found.gpu.total, free)}, {rest}, {_context(context)}"
         return _sentence(f"{what}: {numbers}", why_not)
 
@@ -80,7 +80,7 @@ def _sentence(text: str, why_not: str = "") -> str:
 
 
 def _of(needed: int, free: int) -> str:
-    return f"{_gb(needed)} of {_gb(max(0, free))} GB free"
+    return f"takes {_gb(needed)} of {_gb(max(0, free))} GB free"
 
 
 def _gb(size: int) -> str:

@@ -24,6 +24,7 @@ from ingle.backends.selection.engine_choice import why_not_preferred
 from ingle.backends.selection.load_spec_builder import describe
 from ingle.models.catalog import Catalog, CatalogEntry
 from ingle.models.errors import ModelError
+from ingle.models.fit.memory_needs import MemoryNeeds
 from ingle.models.gguf.gguf_header import GGUFHeader
 from ingle.models.metadata.stored_model import StoredModel
 from ingle.models.model_task import ModelTask
@@ -40,6 +41,7 @@ from ..engines.engine_offer import choose_offer
 from ..engines.engine_paths import engine_import_path
 from ..library.model_places import model_places
 from ..settings.config import Config
+from ..terminal.terminal_output import format_bytes
 
 _PLAIN_BITS = 15.0
 _CODE = ("coder", "code", "starcoder", "devstral")
@@ -200,6 +202,14 @@ def _notes_on_engines(survey: Survey, candidates: list[Candidate]) -> Iterator[s
 def _notes_on_other_programs(survey: Survey, candidates: list[Candidate]) -> Iterator[str]:
     """Yield a note on the model that would fit if no other program used memory."""
     visible, best = os.environ.get("CUDA_VISIBLE_DEVICES"), survey.advice.best
+    free = survey.capacity.free
+    if best is not None and not MemoryNeeds(best.host_bytes, best.gpu_bytes).fits_in(free):
+        short = max(best.host_bytes - free.host, best.gpu_bytes - free.gpu)
+        yield (
+            f"Other programs use more memory than usual now: {format_bytes(short)} of what it "
+            "needs are missing until they end; `ingle doctor` lists them."
+        )
+        return
     idle = capacity_of(survey.machine, visible=visible, assume_idle=True)
     if survey.needs is not None:
         idle = idle.after_installing(survey.needs)

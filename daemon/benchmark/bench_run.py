@@ -23,7 +23,7 @@ from ingle.models.metadata.stored_model import StoredModel
 
 from ..load_planning.load_planner import NO_DRAFT, LoadOptions, LoadPlan, ModelLoadPlanner
 from ..machine.device_meters import DeviceMeters
-from ..machine.memory_reader import MIB, MemoryMeter
+from ..machine.memory_reader import MemoryMeter
 from ..settings.config import Config
 from .bench_report import Measurement, Samples
 from .bench_variant import BenchVariant
@@ -252,8 +252,8 @@ def _within_limits(free: MemoryNeeds, config: Config) -> MemoryNeeds:
 
 
 def _in_words(needs: MemoryNeeds) -> str:
-    gpu = f" and {max(0, needs.gpu) // MIB} MiB of GPU memory" if needs.gpu > 0 else ""
-    return f"{max(0, needs.host) // MIB} MiB{gpu}"
+    gpu = f" and {needs.gpu / 1e9:.1f} GB of GPU memory" if needs.gpu > 0 else ""
+    return f"{max(0, needs.host) / 1e9:.1f} GB{gpu}"
 
 
 def _failed(combination: BenchVariant, reason: str) -> Measurement:

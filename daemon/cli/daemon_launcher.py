@@ -172,7 +172,8 @@ def _start(
     threading.Thread(target=process.wait, daemon=True).start()
     while time.monotonic() < deadline:
         if client.answers(timeout=max(1.0, deadline - time.monotonic())):
-            return process.pid if process.poll() is None else None
+            # Ours may not have noticed yet that another one was faster.
+            return process.pid if client.status().pid == process.pid else None
         if process.poll() is not None and not _is_locked(config.paths.lock):
             if client.answers():  # the faster one appeared between the two checks
                 return None

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
-from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 from .command_errors import CommandError
 
 if TYPE_CHECKING:
     from ..client.model_types import ModelEntry
+    from ..client.sync_client import DaemonClient
 
 _HUB = re.compile(r"(https://)?(www\.)?(hf\.co|huggingface\.co)/", re.IGNORECASE)
 
@@ -39,25 +39,11 @@ def sendable_reference(text: str) -> str:
     return text
 
 
-def matching_entry(models: Sequence[ModelEntry], reference: str) -> ModelEntry | None:
-    """Return the entry of that name, else the first of that family (`smollm2` for `smollm2:135m`).
+def find_entry(client: DaemonClient, reference: str) -> ModelEntry:
+    """Return what the daemon finds by a name or path: an installed model, or the catalog's.
 
-    Installed models come first in the list, so they take precedence over those of the catalog.
+    Raises `DaemonError`.
     """
-    wanted = reference.lower()
-    exact = [entry for entry in models if entry.name.lower() == wanted]
-    family = [entry for entry in models if entry.name.lower().partition(":")[0] == wanted]
-    found = exact or family
-    return found[0] if found else None
+    from ..client.model_types import ModelEntry
 
-
-def find_entry(models: Sequence[ModelEntry], reference: str) -> ModelEntry:
-    """Like `matching_entry`; raises `CommandError` with the most similar name."""
-    if entry := matching_entry(models, reference):
-        return entry
-    names = [entry.name for entry in models]
-    nearest = get_close_matches(reference, names + [n.partition(":")[0] for n in names], n=1)
-    raise CommandError(
-        f"There is no model '{reference}' here or in the catalog.",
-        f"Did you mean '{nearest[0]}'?" if nearest else "`ingle list` shows all.",
-    )
+    return client.get(f"/ingle/v1/models/{quote(reference, safe='')}?catalog=true", ModelEntry)

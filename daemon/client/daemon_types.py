@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from .answer import Answer
-from .model_types import LoadedModel
+from .model_types import DownloadProgress, LoadedModel
 
 
 class MemoryGauges(Answer, frozen=True, kw_only=True):
@@ -39,7 +39,7 @@ class DeviceGauges(Answer, frozen=True, kw_only=True):
 
 
 class Status(Answer, frozen=True, kw_only=True):
-    """State of the daemon; `uptime` in seconds, `address` is null if TCP is off."""
+    """State of the daemon; `uptime` in seconds, `address` is null if TCP is off, `pulls` run."""
 
     version: str
     pid: int = 0
@@ -50,6 +50,7 @@ class Status(Answer, frozen=True, kw_only=True):
     memory: MemoryGauges = MemoryGauges()
     models: list[LoadedModel] = []
     devices: list[DeviceGauges] = []
+    pulls: list[DownloadProgress] = []
 
 
 class GaugesEvent(Answer, frozen=True):

@@ -29,7 +29,9 @@ def read_error(content: bytes | str, status: int = 0) -> ErrorDetail:
         body: object = msgspec.json.decode(content)
     except msgspec.DecodeError:
         body = None
-    error = _fields(_fields(body).get("error"))
+    reported = _fields(body).get("error")
+    # Routes of Ollama report a sentence.
+    error = {"message": reported} if isinstance(reported, str) else _fields(reported)
     hint = error.get("hint")
     return ErrorDetail(
         code=str(error.get("code") or "error"),

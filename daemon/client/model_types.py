@@ -185,17 +185,33 @@ class DownloadProgress(Answer, frozen=True, kw_only=True):
     eta: float | None = None
 
 
+class UnfinishedPull(Answer, frozen=True):
+    """A download that was stopped, and the bytes that it left; a pull continues it."""
+
+    name: str
+    received: int = 0
+
+
+class UpstreamChange(Answer, frozen=True):
+    """Whether the source of a model has another file now: `current`, `changed` or `unknown`."""
+
+    name: str
+    state: str
+    reason: str = ""
+
+
 class ModelEntries(Answer, frozen=True):
     """Installed models first, then those of the catalog; the downloads that run.
 
     `disk_free` is the free space for models in bytes, 0 if unknown; `unusable` are models of other
-    programs that ingle cannot run.
+    programs that ingle cannot run; `unfinished` are downloads that were stopped.
     """
 
     models: list[ModelEntry]
     pulls: list[DownloadProgress] = []
     disk_free: int = 0
     unusable: list[UnusableEntry] = []
+    unfinished: list[UnfinishedPull] = []
 
 
 class MemoryShare(Answer, frozen=True, kw_only=True):
@@ -215,7 +231,8 @@ class FitReport(Answer, frozen=True, kw_only=True):
     longest that would fit, 0 if none does. `gpu_layers` of `layers` blocks and the output would be
     on the GPU (-1: all), except the experts of `cpu_experts` blocks. `fetched` bytes were read
     over the network for this report. `with_engine` is a sentence on what an engine that could be
-    installed would change, empty if nothing.
+    installed would change, empty if nothing. `draft` is the draft model that would be loaded with
+    it, empty for none; `needs` include `draft_needs`.
     """
 
     name: str
@@ -241,6 +258,8 @@ class FitReport(Answer, frozen=True, kw_only=True):
     available: MemoryBytes = MemoryBytes()
     fetched: int = 0
     with_engine: str = ""
+    draft: str = ""
+    draft_needs: MemoryBytes = MemoryBytes()
 
 
 class Unloaded(Answer, frozen=True):

@@ -40,16 +40,20 @@ def report_fit(services: Services, reference: str, context: int | None = None) -
     model, `SourceUnavailable` among them, and `LoadFailed` if no engine is installed for it.
     """
     available = services.manager.available()
-    report, select = _find(services, reference, available)
+    report, select, model = _find(services, reference, available)
     planner = services.planner
     placement = select(planner, context)
+    needs, draft, draft_needs = placement.needs, "", MemoryNeeds()
+    if model is not None:
+        plan = planner(model, LoadOptions(context=context), available=available)
+        needs, draft, draft_needs = plan.needs, plan.draft, plan.draft_needs
     with_engine = ""
     if placement.device == "cpu" and (offered := planner.offered) is not None:
         better = select(offered.planner, context)
         with_engine = offered.sentence(better.reason) if better.device == "gpu" else ""
     return msgspec.structs.replace(
         report,
-        fits=placement.needs.fits_in(available),
+        fits=needs.fits_in(available),
         reason=placement.reason,
         engine=placement.engine.replace(".", "_"),  # as the API has always named it
         device=placement.device,
@@ -60,9 +64,11 @@ def report_fit(services: Services, reference: str, context: int | None = None) -
         longest_context=_longest(report.trained_context, partial(select, planner), available),
         host=msgspec.convert(placement.estimate.host, MemoryShare, from_attributes=True),
         gpu=msgspec.convert(placement.estimate.gpu, MemoryShare, from_attributes=True),
-        needs=MemoryBytes(placement.needs.host, placement.needs.gpu),
+        needs=MemoryBytes(needs.host, needs.gpu),
         available=MemoryBytes(available.host, available.gpu),
         with_engine=with_engine,
+        draft=draft,
+        draft_needs=MemoryBytes(draft_needs.host, draft_needs.gpu),
     )
 
 
@@ -81,24 +87,26 @@ def _longest(trained: int, select: Callable[[int], Placement], available: Memory
     return low * _STEP
 
 
-def _find(services: Services, reference: str, available: MemoryNeeds) -> tuple[FitReport, Select]:
-    """Return the facts about the model that do not depend on its placement, and a selector."""
+def _find(
+    services: Services, reference: str, available: MemoryNeeds
+) -> tuple[FitReport, Select, StoredModel | None]:
+    """Return the facts that do not depend on a placement, a selector, and the installed model."""
     try:
         model = services.resolve(reference)
     except ModelNotFound:
         entry = services.catalog.find(reference)
         if entry is not None and entry.shape is not None:
-            return _of_entry(entry, available)
+            return *_of_entry(entry, available), None
         where = entry if entry is not None else parse_reference(reference)
         if not isinstance(where, CatalogEntry | HubReference):
             raise
         name = where.full_name if isinstance(where, CatalogEntry) else str(where)
         services.store.check_online(name)
-        return _of_remote(where, available)
+        return *_of_remote(where, available), None
     from ingle.backends.selection.load_spec_builder import describe
 
     report = _report(model, model.name, model.architecture, installed=True)
-    return report, _selector(describe(model.path), available)
+    return report, _selector(describe(model.path), available), model
 
 
 def _report(

@@ -45,12 +45,15 @@ _LARGE_BATCH = 2048
 class LoadPlan(msgspec.Struct, frozen=True):
     """How a model will be loaded, and the estimated memory.
 
-    `reason` is one sentence for display: why this engine, device and context.
+    `reason` is one sentence for display: why this engine, device and context. `draft` is the name
+    of the draft model, and `draft_needs` its share of the memory.
     """
 
     spec: LoadSpec
     needs: MemoryNeeds
     reason: str = ""
+    draft: str = ""
+    draft_needs: MemoryNeeds = MemoryNeeds()
 
 
 class LoadOptions(msgspec.Struct, frozen=True):
@@ -210,7 +213,11 @@ class ModelLoadPlanner:
         )
         spec = complete_spec(spec, description)
         alone = LoadPlan(spec, selection.needs, selection.reason)
-        return self._with_best_draft(alone, model, options, available)
+        if (draft := self._draft_of(model, spec, options, selection.device)) is None:
+            return alone
+        both = self._with_draft(alone, draft, available)
+        requested = options.draft is not None
+        return both if requested or both.needs.fits_in(available) else alone
 
     def select(
         self,
@@ -317,32 +324,22 @@ class ModelLoadPlanner:
             repacked=facts.repacked,
         )
 
-    def _with_best_draft(
-        self,
-        alone: LoadPlan,
-        model: StoredModel,
-        options: LoadOptions,
-        available: MemoryNeeds,
-    ) -> LoadPlan:
-        """Add the requested draft model, or the catalog's or a found one if both models fit."""
-        spec = alone.spec
+    def _draft_of(
+        self, model: StoredModel, spec: LoadSpec, options: LoadOptions, device: str
+    ) -> StoredModel | None:
+        """Return the requested draft model, or the catalog's or a found one where it can pay."""
         if spec.task is not ModelTask.GENERATE:
-            return alone  # it generates nothing to draft
+            return None  # it generates nothing to draft
         if options.draft is not None:
-            if options.draft == NO_DRAFT:
-                return alone
-            return self._with_draft(alone, self._resolve(options.draft), available)
-        if spec.speculation not in ("auto", "draft"):
-            return alone
-        draft = None
+            return None if options.draft == NO_DRAFT else self._resolve(options.draft)
+        # A CPU verifies tokens in about the time that it takes to decode them.
+        pays = spec.speculation == "auto" and device == "gpu"
+        if not pays and spec.speculation != "draft":
+            return None
         if model.draft is not None:
             with suppress(ModelNotFound):  # the catalog's draft model need not be installed
-                draft = self._resolve(model.draft)
-        draft = draft or self._find_draft(model)
-        if draft is None:
-            return alone
-        both = self._with_draft(alone, draft, available)
-        return both if both.needs.fits_in(available) else alone
+                return self._resolve(model.draft)
+        return self._find_draft(model)
 
     def _with_draft(
         self, prepared: LoadPlan, draft: StoredModel, available: MemoryNeeds
@@ -356,4 +353,10 @@ class ModelLoadPlanner:
         needs = draft_needs(costs, spec, self.room(available))
         speculation = spec.speculation if spec.speculation in ("auto", "draft") else "draft"
         spec = msgspec.structs.replace(spec, draft_path=str(draft.path), speculation=speculation)
-        return msgspec.structs.replace(prepared, spec=spec, needs=prepared.needs + needs)
+        return msgspec.structs.replace(
+            prepared,
+            spec=spec,
+            needs=prepared.needs + needs,
+            draft=draft.name,
+            draft_needs=needs,
+        )

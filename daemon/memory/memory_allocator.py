@@ -16,7 +16,7 @@ from ingle.models.fit.memory_needs import MemoryNeeds
 
 from ..errors import MemoryBusy, MemoryExhausted
 from ..load_planning.load_planner import LoadPlan, Preparer
-from ..machine.memory_reader import MIB, MemoryReader, wait_for_release
+from ..machine.memory_reader import MemoryReader, wait_for_release
 from ..model_process.model_run import ModelRun, ModelState
 from .eviction_plan import EvictionPlan, ResidentModel, plan_eviction
 from .memory_ledger import MemoryLedger
@@ -276,8 +276,8 @@ def _shortage(name: str, needs: MemoryNeeds, free: MemoryNeeds) -> str:
     needed, there = (needs.gpu, free.gpu) if on_gpu else (needs.host, free.host)
     kind = "GPU memory" if on_gpu else "memory"
     return (
-        f"The model '{name}' needs {needed // MIB} MiB of {kind}, "
-        f"and {max(0, there) // MIB} MiB can be freed now"
+        f"The model '{name}' needs {needed / 1e9:.1f} GB of {kind}, "
+        f"and {max(0, there) / 1e9:.1f} GB can be freed now"
     )
 
 

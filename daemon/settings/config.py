@@ -16,6 +16,12 @@ class ConfigError(UserError):
     """An invalid setting; the message names its origin."""
 
 
+class FlagError(ConfigError):
+    """An invalid flag of the command line."""
+
+    exit_status = 2
+
+
 @dataclass(frozen=True)
 class Config:
     """All settings, validated; `docs/configuration.md` explains each, in the units used here."""
@@ -127,7 +133,10 @@ def load_config(
             flag = "--" + name.replace("_", "-")
             # A relative path from a shell is relative to the working directory.
             absolute = os.path.abspath(str(value)) if name == "socket" else value  # noqa: PTH100
-            values[name] = _parse(name, absolute, flag, textual=isinstance(value, str))
+            try:
+                values[name] = _parse(name, absolute, flag, textual=isinstance(value, str))
+            except ConfigError as error:
+                raise FlagError(error.message, error.hint) from None
     return Config(paths=paths, **values)  # pyright: ignore[reportArgumentType]  # parsed above
 
 

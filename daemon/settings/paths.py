@@ -11,6 +11,7 @@ import os
 import stat
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 LONGEST_SOCKET_PATH = 100
@@ -117,6 +118,7 @@ class Paths:
         make_private_folder(self.runtime)
         make_private_folder(self.socket.parent)
         for folder in (self.config, self.state):
+            _refuse_others(folder)
             _close_to_others(folder)
 
     def check_private(self) -> None:
@@ -125,6 +127,8 @@ class Paths:
         """
         check_private_folder(self.runtime)
         check_private_folder(self.socket.parent)
+        for folder in (self.config, self.state):
+            _refuse_others(folder)
 
 
 def find_paths(environ: Mapping[str, str]) -> Paths:
@@ -225,6 +229,22 @@ def check_private_folder(folder: Path) -> None:
             f"{folder} belongs to another user (uid {found.st_uid}).",
             "Have it removed, or set INGLE_HOME to a folder of your own.",
         )
+
+
+def _refuse_others(folder: Path) -> None:
+    """Raise `UnsafeFolder` for a folder of another user, whose settings would decide here.
+
+    Root's is accepted: a system may provide settings.
+    """
+    if sys.platform == "win32":
+        return
+    with suppress(OSError):  # a missing one is created, an unreadable one is reported later
+        owner = folder.lstat().st_uid
+        if owner not in (0, os.getuid()):
+            raise UnsafeFolder(
+                f"{folder} belongs to another user (uid {owner}).",
+                "Set INGLE_HOME to a folder of your own, or have it given to you (chown -R).",
+            )
 
 
 def _close_to_others(folder: Path) -> None:

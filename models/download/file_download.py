@@ -10,7 +10,7 @@ from pathlib import Path
 from ..errors import DiskFull, HashMismatch, ModelError, PullFailed, SourceUnavailable
 from ..sources.download_source import RemoteFile, Source, Transfer
 from ..sources.package_index_source import ARCHIVE_SUFFIX
-from ..sources.partial_file import SCRATCH_PREFIX, PartialFile
+from ..sources.partial_file import PARTIAL_SUFFIX, SCRATCH_PREFIX, PartialFile
 from .pull_progress import PullReporter
 
 # Bytes left free for other programs.
@@ -46,7 +46,7 @@ class FileDownload:
 
     @property
     def _partial(self) -> Path:
-        return self.folder / f"{self.file.name}.partial"
+        return self.folder / f"{self.file.name}{PARTIAL_SUFFIX}"
 
     def run(self) -> Fetched:
         """Fetch, verify and name the file.

@@ -16,6 +16,7 @@ _OTHER_WAYS = {
     "rnd1": "writes text by diffusion",
     "wavtokenizer-dec": "decodes sound",
 }
+_NO_VOCABULARIES = ("none", "no_vocab")
 
 
 def check_supported(header: GGUFHeader) -> None:
@@ -33,6 +34,13 @@ def _reason(header: GGUFHeader) -> str | None:
         return f"holds an {kind}, not a model" if kind != "vocab" else "holds only a vocabulary"
     if not header.tensors:
         return "holds no weights, only a vocabulary"
+    vocabulary = header.text("tokenizer.ggml.model")
+    if vocabulary in _NO_VOCABULARIES:
+        return "has no vocabulary, without which no engine here can read text"
+    if vocabulary == "rwkv" and "rwkv" not in header.architecture:
+        return (
+            f"has the vocabulary of RWKV for a {header.architecture}, and cannot read text with it"
+        )
     if way := _OTHER_WAYS.get(header.architecture):
         return f"{way}, which no engine here can do"
     if classifies(header):

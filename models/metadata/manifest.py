@@ -44,7 +44,8 @@ class Manifest(ModelDetails, frozen=True, kw_only=True):
     """A model as it is written down, with the file's name in place of its path.
 
     `file` is empty for a folder of safetensors, and the first of `files` for GGUF in parts. A model
-    outside the store has an absolute `path` instead, and the `place` that keeps it.
+    outside the store has an absolute `path` instead, and the `place` that keeps it. `sha256` is
+    empty for one whose file was not hashed.
     """
 
     version: int = 1
@@ -106,7 +107,18 @@ def read_manifest(folder: Path) -> StoredModel:
     manifest = msgspec.json.decode(raw, type=Manifest)
     model = Path(manifest.path) if manifest.path else folder / manifest.file
     _check_sizes(manifest, folder, model)
-    return StoredModel(path=model, sha256=manifest.sha256, **manifest.details())
+    return StoredModel(path=model, sha256=manifest.sha256 or None, **manifest.details())
+
+
+def file_digests(folder: Path) -> dict[str, str]:
+    """The digests of a model's files by name, as its manifest has them; empty without one."""
+    try:
+        manifest = msgspec.json.decode((folder / MANIFEST).read_bytes(), type=Manifest)
+    except (OSError, ValueError):
+        return {}
+    if manifest.files:
+        return {file.name: file.sha256 for file in manifest.files}
+    return {manifest.file: manifest.sha256}
 
 
 def in_place_manifest(name: str, model: StoredModel, sha256: str) -> Manifest:

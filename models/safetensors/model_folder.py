@@ -20,6 +20,7 @@ from .safetensors_header import StoredTensor
 from .safetensors_index import find_tensors
 
 NF4 = "NF4"
+_TOKEN_IDS = ("bos_token_id", "eos_token_id", "pad_token_id")
 _PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl", "*.pickle")
 _FLOATS = ("F32", "F16", "BF16")
 _NF4_STATE = ".quant_state.bitsandbytes__nf4"
@@ -113,7 +114,20 @@ def read_folder(path: Path) -> ModelFolder:
 def check_settings(path: Path, settings: Mapping[str, object]) -> ModelConfig:
     """The shape that a folder's `config.json` describes; raises as `read_folder`."""
     _check_quantization(path, settings)
+    _check_token_ids(path, settings)
     return _read_config(path, settings)
+
+
+def _check_token_ids(path: Path, settings: Mapping[str, object]) -> None:
+    """Raise `InvalidModel` for token ids that the native tokenizer cannot represent."""
+    for name in _TOKEN_IDS:
+        value = settings.get(name)
+        for token_id in cast("list[object]", value) if isinstance(value, list) else [value]:
+            if isinstance(token_id, int) and token_id >= 2**32:
+                raise InvalidModel(
+                    f"{path / CONFIG} says {name} is {token_id}, which no token can have.",
+                    hint="Download the model again.",
+                )
 
 
 def _refuse_without_config(path: Path) -> NoReturn:

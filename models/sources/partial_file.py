@@ -15,6 +15,7 @@ from ..errors import DiskFull, PullFailed
 from ..failpoints import failpoint
 from ..json_cache import read_json_cache
 
+PARTIAL_SUFFIX = ".partial"
 SCRATCH_PREFIX = ".fetch-"
 """First characters of a folder in which a source unpacks what it fetches."""
 _CHUNK = 1 << 20

@@ -15,7 +15,7 @@ import msgspec
 
 from ..catalog import HUB_HOST, LATEST_TAG, Catalog
 from ..download.pull_progress import OnPullProgress, PullReporter
-from ..errors import ModelNotFound, NotInStore, Offline
+from ..errors import AmbiguousName, ModelNotFound, NotInStore, Offline
 from ..gguf.gguf_names import parse_shard
 from ..metadata.description_cache import DescriptionCache
 from ..metadata.digest_cache import DigestCache
@@ -88,7 +88,8 @@ class ModelStore:
 
     def own(self) -> list[StoredModel]:
         """The installed models by name; unreadable ones are left out with a warning."""
-        return [self._advised(model) for model in self.folders.models()]
+        models = self._digests.complete(self.folders.models())
+        return [self._advised(model) for model in models]
 
     def resolve(self, reference: str) -> StoredModel:
         """The installed model, file or folder that `reference` names.
@@ -144,7 +145,10 @@ class ModelStore:
         """The report of what `remove` would do; raises as it does, except for `ModelInUse`."""
         name = self._own_name(reference)
         if name is None:
-            return self._plan_for_others(self.resolve(reference), delete_file=delete_file)
+            found = self._to_remove(reference)
+            self._refuse_ambiguous(reference, found.name)
+            return self._plan_for_others(found, delete_file=delete_file)
+        self._refuse_ambiguous(reference, name)
         folder = self.folders.path(name)
         files = [path for path in folder.rglob("*") if path.is_file()]
         model = self._read(name)
@@ -168,8 +172,9 @@ class ModelStore:
         """Remove a model, or what is left of an unfinished download.
 
         A file outside the store is deleted only with `delete_file`. Raises `ModelNotFound` if there
-        is no such model, `NotInStore` for a model of another program, and `ModelInUse` while
-        another process works on it.
+        is no such model, `AmbiguousName` for a name without a tag that several models share,
+        `NotInStore` for a model of another program, and `ModelInUse` while another process works on
+        it.
         """
         plan = self.plan_removal(reference, delete_file=delete_file)
         if self._own_name(reference) is not None:
@@ -181,6 +186,29 @@ class ModelStore:
             delete_files([Path(path) for path in plan.files])
         self._local.forget()
         return plan
+
+    def _to_remove(self, reference: str) -> StoredModel:
+        """Resolve without the advice to fetch what is missing."""
+        try:
+            return self.resolve(reference)
+        except ModelNotFound as error:
+            if "ingle pull" not in (error.hint or ""):
+                raise
+            raise ModelNotFound(error.message, hint="`ingle list` shows what is here.") from None
+
+    def _refuse_ambiguous(self, reference: str, name: str) -> None:
+        """Raise `AmbiguousName` if `reference` may mean other models than the one called `name`."""
+        said = reference.strip().lower()
+        if name.lower() in (said, f"{said}{LATEST_TAG}"):
+            return
+        same = (
+            other.name for other in self.list() if other.name.rpartition(":")[0].lower() == said
+        )
+        if others := [other for other in same if other != name]:
+            raise AmbiguousName(
+                f"{reference!r} may mean {' or '.join([name, *others])}.",
+                hint="Write the whole name, with its tag.",
+            )
 
     def _plan_for_others(self, model: StoredModel, *, delete_file: bool) -> RemovalReport:
         if not delete_file:
@@ -258,7 +286,7 @@ class ModelStore:
 
     def _read(self, name: str) -> StoredModel | None:
         model = self.folders.read(self.folders.path(name))
-        return None if model is None else self._advised(model)
+        return None if model is None else self._advised(*self._digests.complete([model]))
 
     def _advised(self, model: StoredModel) -> StoredModel:
         """The model with the catalog's current advice, which may be newer than the manifest."""

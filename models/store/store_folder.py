@@ -15,7 +15,7 @@ from ..errors import ModelInUse
 from ..file_lock import FileLock
 from ..metadata.manifest import MANIFEST, read_manifest
 from ..metadata.stored_model import StoredModel
-from ..sources.partial_file import SCRATCH_PREFIX
+from ..sources.partial_file import PARTIAL_SUFFIX, SCRATCH_PREFIX
 
 logger = logging.getLogger(__name__)
 
@@ -50,6 +50,18 @@ class StoreFolder(msgspec.Struct, frozen=True):
                 logger.warning("Ignoring %s: %s", path, error)
             return None
         return model
+
+    def unfinished(self) -> dict[str, int]:
+        """The bytes that stopped and running downloads have left, by the model's name."""
+        found: dict[str, int] = {}
+        for pattern in _MODELS:
+            for path in self.root.glob(f"{pattern}/*{PARTIAL_SUFFIX}"):
+                *parents, tag, _ = path.relative_to(self.root).parts
+                if not (path.parent / MANIFEST).exists():
+                    name = f"{'/'.join(parents)}:{tag}"
+                    with suppress(OSError):  # it was completed or removed just now
+                        found[name] = found.get(name, 0) + path.stat().st_size
+        return found
 
     def lock(self, name: str) -> FileLock:
         """The lock of a model's folder, not taken yet."""

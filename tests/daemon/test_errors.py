@@ -60,6 +60,7 @@ def test_every_error_has_a_status_code_and_both_formats(kind: Any) -> None:
         (backends.WrongTask(ModelTask.EMBED, ModelTask.GENERATE), 400, "model"),
         (backends.RequestRejected("x", param="stop"), 400, "stop"),
         (backends.OutOfMemory("x"), 507, None),
+        (backends.FileRejected("x"), 422, None),
         (backends.LoadFailed("x"), 500, None),
         (backends.WorkerDied("x"), 503, None),
         (errors.InvalidBody("x", param="n"), 400, "n"),

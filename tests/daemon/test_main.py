@@ -40,7 +40,10 @@ chat:
 
 models:
   pull      download a model
+  update    say which models have changed where they came from
   add       give a model file on this machine a name
+  cp        give a model a second name
+  create    make a model with settings of its own from a Modelfile
   list, ls  models on this machine, and those that can be downloaded
   show      one model in detail
   rm        remove a model from this machine
@@ -72,6 +75,7 @@ privacy:
   ledger    show what left this machine, and verify the record
 
   version   print the version
+  completion SHELL      complete commands and models in bash, zsh or fish
 
 `ingle COMMAND --help` shows details. Settings come from config.toml, INGLE_*
 variables and flags; INGLE_HOME moves everything under one folder.

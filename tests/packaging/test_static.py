@@ -15,6 +15,8 @@ from ingle.daemon.main import COMMANDS
 
 PACKAGING = Path(__file__).resolve().parent.parent.parent / "packaging"
 
+DAEMON = b"/usr/lib/ingle/bin/python\0-P\0-m\0ingle.daemon.main\0serve\0"
+
 
 @pytest.fixture(scope="module")
 def build() -> ModuleType:
@@ -42,6 +44,17 @@ def test_maintainer_scripts_are_valid_shell(name: str) -> None:
     path = PACKAGING / "deb" / name
     subprocess.run(["sh", "-n", path], check=True)
     assert path.stat().st_mode & 0o111
+
+
+def test_removal_is_silent_about_processes_that_ended(tmp_path: Path) -> None:
+    for pid, words in (("1", None), ("12", b"/bin/true\0"), ("123", DAEMON)):
+        (tmp_path / pid).mkdir()
+        if words is not None:
+            (tmp_path / pid / "cmdline").write_bytes(words)
+    script = (PACKAGING / "deb/prerm").read_text().replace("/proc/", f"{tmp_path}/")
+    function = script[script.index("daemons() {") : script.index("running=")]
+    done = subprocess.run(["sh", "-c", f"{function}\ndaemons"], capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("123\n", "")
 
 
 def test_systemd_units_apply_to_every_user(build: ModuleType) -> None:

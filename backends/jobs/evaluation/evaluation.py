@@ -51,7 +51,7 @@ def evaluate(spec: EvaluationSpec, send: Send) -> EvaluationReport:
         _check_memory(facts.bytes + fuller_facts.bytes)
         trained = min(facts.context, fuller_facts.context)
         tokenizer = open_tokenizer(fuller_path, fuller_facts.rows)
-        different = vocabulary_difference(tokenizer, open_tokenizer(path, facts.rows))
+        different = vocabulary_difference(open_tokenizer(path, facts.rows), tokenizer)
         if different is not None:
             raise LoadFailed(
                 f"{path.name} cannot be compared with {fuller_path.name}: {different}.",
@@ -207,7 +207,8 @@ def _check_memory(needed: int) -> None:
     total = psutil.virtual_memory().total
     if needed > total:
         raise OutOfMemory(
-            f"Both models together take {needed >> 20} MiB, and this machine has {total >> 20}.",
+            f"Both models together take {needed / 1e9:.1f} GB, and this machine has "
+            f"{total / 1e9:.1f}.",
             hint="Compare with a Q8_0 in place of the full one.",
         )
 

@@ -59,6 +59,9 @@ class PromptBuilder:
         if isinstance(request.prompt, list):
             return Prompt(request.prompt, "")
         if request.messages is not None:
+            for message in request.messages if self._template is not None else []:
+                if message.role == "user":  # which no template leaves out
+                    self._reject_too_long(message.content)
             text = self.render(request)
             self._reject_too_long(text)
             return Prompt(encode_prompt(self._tokenizer, text), text)
@@ -78,7 +81,8 @@ class PromptBuilder:
         if self._template is None:
             raise RequestRejected(
                 "This model has no chat template: it was not trained for conversations.",
-                hint="Ask it through /v1/completions, or choose an instruction-tuned model.",
+                hint="Have it continue plain text (`ingle run --raw`, or /v1/completions), or "
+                "choose an instruction-tuned model.",
                 code="no_chat_template",
                 param="messages",
             )

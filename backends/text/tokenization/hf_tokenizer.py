@@ -210,7 +210,8 @@ def _ids(config: Mapping[str, object], name: str) -> list[int]:
     for fields in _levels(config):
         found = fields.get(name)
         listed = cast("list[object]", found) if isinstance(found, list) else [found]
-        ids = [n for n in listed if isinstance(n, int) and not isinstance(n, bool) and n >= 0]
+        ids = [n for n in listed if isinstance(n, int) and not isinstance(n, bool)]
+        ids = [n for n in ids if 0 <= n < 2**32]  # what the tokenizer's own code takes
         if ids:
             return ids
     return []

@@ -19,7 +19,14 @@ from ingle.models.file_stamp import first_changed
 
 from ...base.backend import LoadProgress
 from ...base.child_process import child_environment, signal_name
-from ...base.errors import BackendError, EngineFault, LoadFailed, OutOfMemory, WorkerDied
+from ...base.errors import (
+    BackendError,
+    EngineFault,
+    FileRejected,
+    LoadFailed,
+    OutOfMemory,
+    WorkerDied,
+)
 from ...base.events import Embedded, EventSink, Reranked, Tokenized
 from ...base.kv_page_map import PagesSink
 from ...base.load_spec import LoadSpec
@@ -58,7 +65,7 @@ _WATCH_INTERVAL = 15.0
 _LINE_LIMIT = 2**16
 _LONGEST_LINE = 500
 _LAST_WORDS_WITHIN = 0.3
-_LOAD_ERRORS = {kind.code: kind for kind in (LoadFailed, OutOfMemory, EngineFault)}
+_LOAD_ERRORS = {kind.code: kind for kind in (LoadFailed, OutOfMemory, FileRejected, EngineFault)}
 # A Python exception (see `ingle.backends.worker.__main__`), and signals that a fault raises.
 _SIGNALS = ("SIGSEGV", "SIGABRT", "SIGFPE", "SIGILL", "SIGBUS")
 _FAULTS = {3, *(-getattr(signal, name) for name in _SIGNALS if hasattr(signal, name))}
@@ -203,6 +210,11 @@ class WorkerProcess:
         while True:
             remaining = self._heard_at + _STALLED_AFTER - clock()
             if remaining <= 0:
+                if self.pid is not None and _is_stopped(self.pid):
+                    raise LoadFailed(
+                        f"The model's process {self.pid} was stopped while loading.",
+                        hint="A debugger or a signal (SIGSTOP) stops a process: try again without.",
+                    )
                 raise LoadFailed(
                     f"The model made no progress while loading for {_STALLED_AFTER:.0f} seconds.",
                     hint="The file may be damaged: pull it again.",
@@ -336,6 +348,15 @@ async def _exited(process: asyncio.subprocess.Process, seconds: float) -> bool:
 def _kill(process: asyncio.subprocess.Process) -> None:
     with contextlib.suppress(ProcessLookupError):  # it was faster
         process.kill()
+
+
+def _is_stopped(pid: int) -> bool:
+    """Return whether a signal or a debugger has stopped the process."""
+    try:
+        stopped = (psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP)
+        return psutil.Process(pid).status() in stopped
+    except psutil.Error:
+        return False
 
 
 def _printable(text: str) -> str:

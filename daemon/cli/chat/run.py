@@ -22,7 +22,7 @@ from ..command_errors import CommandError, UsageError
 from ..command_parser import CommandParser, given
 from ..daemon_launcher import ensure_daemon
 from ..engine_installation import follow_engines, offer_engine
-from ..model_reference import matching_entry, sendable_reference
+from ..model_reference import find_entry, sendable_reference
 from ..models.load import LOAD_OPTIONS, add_load_options, load_model, print_warnings
 from ..models.pull import pull
 from ..progress_report import ProgressReport
@@ -174,7 +174,11 @@ def _read_piped() -> str:
     if sys.platform != "win32" and not select.select([stdin], [], [], PATIENCE)[0]:
         # A pipe that is never closed would otherwise look like a command that hangs.
         print_status("Waiting for the rest of the prompt on standard input.")
-    return stdin.buffer.read().decode("utf-8", "replace").strip("\n")
+    text = stdin.buffer.read().decode("utf-8", "replace")
+    # A text in another encoding has some invalid characters, other data many.
+    if "\0" in text or text.count("\ufffd") > max(16, len(text) // 10):
+        raise UsageError("Standard input is not text.", "Pipe in text, in UTF-8.")
+    return text.strip("\n")
 
 
 def _chat_instead(model: str | None) -> int:
@@ -244,8 +248,8 @@ def _generate_with_pull(
         name = request["model"]
         routes = client.get("/ingle/v1/routing", RoutingState).routes
         local = next((route.local for route in routes if route.name == name), None)
-        entry = matching_entry(client.models().models, local or name)
-        if entry is None or entry.installed:
+        entry = find_entry(client, local or name)
+        if entry.installed:
             raise
         if entry.task != "generate":
             purpose = PURPOSES.get(entry.task, entry.task)

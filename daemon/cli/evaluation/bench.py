@@ -178,7 +178,7 @@ def _machine(config: Config) -> dict[str, str]:
     load = f"{os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else ""
     return {
         "cpu": found.cpu.model,
-        "memory": f"{found.memory.total / 2**30:.1f} GiB",
+        "memory": f"{found.memory.total / 1e9:.1f} GB",
         "gpus": ", ".join(gpu.name for gpu in found.gpus),
         "load_after": load,
     }

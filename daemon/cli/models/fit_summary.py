@@ -32,6 +32,9 @@ def fit_fields(report: FitReport) -> list[tuple[str, str]]:
     for kind, share in (("memory", report.host), ("GPU memory", report.gpu)):
         if share.total:
             facts.append((kind, _parts(share)))
+    if report.draft:
+        size = format_bytes(report.draft_needs.host + report.draft_needs.gpu)
+        facts.append(("draft model", f"{report.draft}, with {size} more"))
     if not report.fits:
         short = max(needs.host - free.host, needs.gpu - free.gpu)
         facts.append(("fits", f"no, {format_bytes(short)} are missing"))

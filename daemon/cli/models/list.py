@@ -17,9 +17,10 @@ from ...terminal.terminal_output import (
 )
 from ..command_parser import CommandParser
 from ..daemon_launcher import ensure_daemon
+from ..progress_report import progress_line
 
 if TYPE_CHECKING:
-    from ...client.model_types import ModelEntry
+    from ...client.model_types import DownloadProgress, ModelEntry
 
 HEADERS = ("NAME", "SIZE", "PARAMS", "QUANT", "CONTEXT", "STATE")
 
@@ -37,14 +38,28 @@ def main(arguments: Sequence[str]) -> int:
     unusable = listing.unusable if options.all else []
     if options.json:
         extra = {"unusable": unusable} if options.all else {}
+        extra |= {"pulls": listing.pulls, "unfinished": listing.unfinished}
         print_json({"models": listing.models, **extra})
         return 0
     _print_models(listing.models)
+    print_pulls(listing.pulls)
+    if listing.unfinished:
+        print("\nNot finished (`ingle pull NAME` continues, `ingle rm NAME` removes it):")
+    for each in listing.unfinished:
+        print_text(f"  {each.name}, {format_bytes(each.received)} downloaded")
     if unusable:
         print("\nFound, but not used:")
     for model in unusable:
         print_text(f"  {model.name} ({model.place}): {model.reason.rstrip('.')}.")
     return 0
+
+
+def print_pulls(pulls: Sequence[DownloadProgress]) -> None:
+    """Print the running downloads, if there are any."""
+    if pulls:
+        print("\nBeing downloaded:")
+    for progress in pulls:
+        print_text(f"  {progress_line(progress)}")
 
 
 def _print_models(models: Sequence[ModelEntry]) -> None:

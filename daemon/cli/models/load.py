@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from argparse import ArgumentTypeError, BooleanOptionalAction
+from argparse import ArgumentTypeError
 from collections.abc import Sequence
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
@@ -94,11 +94,14 @@ def _parser() -> CommandParser:
         metavar="TIME",
         help='how long it stays after its last use, such as 90, 15m, 2h or "forever"',
     )
-    parser.add_argument(
+    pin = parser.add_mutually_exclusive_group()
+    pin.add_argument(
         "--pin",
-        action=BooleanOptionalAction,
+        action="store_true",
+        default=None,
         help="never unload it automatically, neither after a time nor for another model",
     )
+    pin.add_argument("--no-pin", dest="pin", action="store_false", help="undo --pin")
     add_load_options(parser)
     return parser
 

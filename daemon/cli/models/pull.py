@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ...client.client_errors import ClientError, ConnectionLost
+from ...client.client_errors import ClientError, ConnectionLost, DaemonError
 from ...settings.config import load_config
 from ...terminal.terminal_output import (
     format_bytes,
@@ -22,7 +22,7 @@ from ...terminal.unsafe_characters import escaped_in_json
 from ..command_errors import CommandError
 from ..command_parser import CommandParser
 from ..daemon_launcher import ensure_daemon
-from ..model_reference import find_entry, is_hub_reference, matching_entry, sendable_reference
+from ..model_reference import find_entry, is_hub_reference, sendable_reference
 from ..progress_report import ProgressReport
 from .fit_summary import ask_fit, fit_fields, remote_facts
 
@@ -128,11 +128,12 @@ def find_model_path(wanted: str) -> tuple[str, str]:
     if Path(reference).is_absolute():
         return Path(reference).name, reference
     client = ensure_daemon(load_config(os.environ))
-    models = client.models().models
-    if is_hub_reference(reference):
-        entry = matching_entry(models, reference) or pull(client, reference)
-    else:
-        entry = find_entry(models, reference)
+    try:
+        entry = find_entry(client, reference)
+    except DaemonError as error:
+        if error.code != "model_not_found" or not is_hub_reference(reference):
+            raise
+        entry = pull(client, reference)
     if entry.task != "generate":
         raise CommandError(
             f"{entry.name} does not generate text, and runs on llama.cpp alone.",

@@ -30,14 +30,14 @@ def main(arguments: Sequence[str]) -> int:
     """Remove each named model; raises `CommandError` at the first that fails."""
     parser = CommandParser(
         "rm",
-        "Remove models from this machine. A loaded model is unloaded first, once its\n"
-        "answers are finished. Files that another program keeps stay, unless you pass\n"
-        "otherwise.",
+        "Remove models from this machine; on a terminal, asks first. A loaded model is\n"
+        "unloaded first, once its answers are finished. Files that another program\n"
+        "keeps stay, unless you pass otherwise.",
     )
     parser.add_argument("models", nargs="+", metavar="MODEL", help="a name from `ingle list`")
     parser.add_flag(
         "--delete-file",
-        help="delete the file of a model that another program keeps, too; asks first",
+        help="delete the file of a model that another program keeps, too; always asks",
     )
     parser.add_flag("-y", "--yes", help="do not ask for confirmation")
     parser.add_flag("-n", "--dry-run", help="only show what would be removed")
@@ -46,8 +46,8 @@ def main(arguments: Sequence[str]) -> int:
     removed: list[Removed] = []
     for model in options.models:
         path = f"/ingle/v1/models/{quote(sendable_reference(model), safe='')}"
-        if options.delete_file and not (options.yes or options.dry_run):
-            _confirm(_remove(client, path, dry_run=True, delete_file=True))
+        if not (options.yes or options.dry_run) and (options.delete_file or _on_terminal()):
+            _confirm(_remove(client, path, dry_run=True, delete_file=options.delete_file))
         answer = _remove(client, path, dry_run=options.dry_run, delete_file=options.delete_file)
         removed.append(answer)
         if not options.json:
@@ -81,14 +81,23 @@ def _sentences(answer: Removed, *, dry_run: bool) -> str:
     return "\n".join(lines)
 
 
+def _on_terminal() -> bool:
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
 def _confirm(plan: Removed) -> None:
-    """Ask whether another program's files may be deleted; raises `CommandError` without consent."""
-    if not plan.place or not plan.files:
-        return
-    print_status(f"This deletes what {plan.place} keeps ({format_bytes(plan.freed)}):")
-    for path in plan.files:
-        print_status(f"  {path}")
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+    """Ask whether to remove a model, or another program's files; raises `CommandError` without
+    consent.
+    """
+    theirs = bool(plan.place and plan.files)
+    if theirs:
+        print_status(f"This deletes what {plan.place} keeps ({format_bytes(plan.freed)}):")
+        for path in plan.files:
+            print_status(f"  {path}")
+    if not _on_terminal():
+        if not theirs:
+            return
         raise CommandError("Nothing was deleted: there is no terminal to ask at.", "Say --yes.")
-    if not confirmed("Delete?"):
-        raise CommandError("Nothing was deleted.")
+    freed = f" ({format_bytes(plan.freed)})" if plan.freed else ""
+    if not confirmed("Delete?" if theirs else f"Remove {plan.removed}{freed}?"):
+        raise CommandError("Nothing was deleted." if theirs else "Nothing was removed.")

@@ -6,14 +6,13 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import quote
 
 from ...client.client_errors import ClientError, DaemonError
 from ...settings.config import load_config
 from ...terminal.terminal_output import format_bytes, format_count, print_fields, print_json
 from ..command_parser import CommandParser
 from ..daemon_launcher import ensure_daemon
-from ..model_reference import find_entry, is_hub_reference, matching_entry, sendable_reference
+from ..model_reference import find_entry, is_hub_reference, sendable_reference
 from .fit_summary import ask_fit, fit_fields, remote_facts, rough_facts
 
 if TYPE_CHECKING:
@@ -29,7 +28,7 @@ def main(arguments: Sequence[str]) -> int:
     client = ensure_daemon(load_config(os.environ))
     reference = sendable_reference(options.model)
     try:
-        entry = _find(client, reference)
+        entry = find_entry(client, reference)
     except ClientError:
         if not is_hub_reference(reference):
             raise
@@ -62,21 +61,6 @@ def _report(client: DaemonClient, entry: ModelEntry, reference: str) -> FitRepor
         return ask_fit(client, entry.name if entry.path is None else reference)
     except DaemonError:
         return None
-
-
-def _find(client: DaemonClient, reference: str) -> ModelEntry:
-    """Return the entry of a name, or of a file, a folder or an alias, which no list contains."""
-    from ...client.model_types import ModelEntry
-
-    models = client.models().models
-    if not Path(reference).is_absolute() and (entry := matching_entry(models, reference)):
-        return entry
-    try:
-        return client.get(f"/ingle/v1/models/{quote(reference, safe='')}", ModelEntry)
-    except DaemonError as error:
-        if error.code != "model_not_found" or Path(reference).is_absolute():
-            raise
-        return find_entry(models, reference)  # which knows the names of the catalog, too
 
 
 def _chat(entry: ModelEntry) -> str:
@@ -120,5 +104,6 @@ def _loaded_facts(model: LoadedModel) -> list[tuple[str, str]]:
         *([("weights", "quantised to NF4 on load")] if model.quantize == "nf4" else []),
         ("KV cache", f"{model.kv_type}, {format_bytes(model.kv_bytes)}"),
         ("attention", f"{flash} flash attention"),
+        *([("draft model", Path(model.draft).name)] if model.draft else []),
     ]
     return facts + [("warning", warning) for warning in model.warnings]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from textwrap import wrap
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,7 @@ from ...terminal.terminal_output import (
 )
 from ..command_parser import CommandParser
 from ..daemon_launcher import running_daemon
+from ..models.list import print_pulls
 
 if TYPE_CHECKING:
     from ...client.daemon_types import DeviceGauges, Status
@@ -47,6 +49,7 @@ def main(arguments: Sequence[str]) -> int:
         print_json({"daemon": "running", **asdict(status)})
     else:
         _print_status(status)
+        print_pulls(status.pulls)
     return 0
 
 
@@ -133,10 +136,8 @@ def _details(model: LoadedModel) -> Iterator[tuple[str, str]]:
         return
     yield "memory", _memory(model)
     yield "tokens", _tokens(model)
-    if model.drafted_tokens_total:
-        accepted, drafted = model.accepted_tokens_total, model.drafted_tokens_total
-        share = f"{accepted / drafted:.0%}"
-        yield "drafts", f"{accepted:,} of {drafted:,} tokens accepted ({share})"
+    if model.draft or model.drafted_tokens_total:
+        yield "drafts", _drafts(model)
     if model.kv_type.startswith("q"):
         yield "note", f"The KV cache is quantised to {model.kv_type}."
     for warning in model.warnings:
@@ -172,6 +173,13 @@ def _tokens(model: LoadedModel) -> str:
     share = f", and {cached:,} found in the cache ({cached / prompts:.0%})" if prompts else ""
     speed = f" at {model.decode_rate:.1f}/s" if model.decode_rate else ""
     return f"{prefilled:,} prefilled{share}; {model.completion_tokens_total:,} generated{speed}"
+
+
+def _drafts(model: LoadedModel) -> str:
+    accepted, drafted = model.accepted_tokens_total, model.drafted_tokens_total
+    share = f" ({accepted / drafted:.0%})" if drafted else ""
+    by = f", by {Path(model.draft).name}" if model.draft else ""
+    return f"{accepted:,} of {drafted:,} tokens accepted{share}{by}"
 
 
 def _expires(model: LoadedModel) -> str:

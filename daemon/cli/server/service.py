@@ -31,7 +31,12 @@ def main(arguments: Sequence[str]) -> int:
         "the daemon starts on the first connection), launchd on macOS, a task on Windows.",
         examples=EXAMPLES,
     )
-    parser.add_argument("action", choices=["install", "uninstall", "status"])
+    parser.add_argument(
+        "action",
+        choices=["install", "uninstall", "status"],
+        metavar="install|uninstall|status",
+        help="what to do",
+    )
     parser.add_flag("--dry-run", help="print the files; change nothing")
     parser.add_flag("--no-start", help="only write or remove files; do not start or stop anything")
     options = parser.parse_args(arguments)

@@ -63,6 +63,9 @@ class DaemonApi(ServicesApi):
             memory=memory,
             models=services.manager.loaded(),
             devices=devices,
+            pulls=msgspec.convert(
+                services.pulls.progress(), list[DownloadProgress], from_attributes=True
+            ),
         )
 
     @native_route(

@@ -8,11 +8,19 @@ from collections.abc import Sequence
 import msgspec
 
 from ingle.models.catalog import CatalogEntry
+from ingle.models.errors import ModelNotFound
 from ingle.models.fit.memory_needs import MemoryNeeds
 from ingle.models.metadata.stored_model import StoredModel
 from ingle.models.store.model_removal import RemovalReport
 
-from ...client.model_types import DownloadProgress, ModelEntries, ModelEntry, Removed, UnusableEntry
+from ...client.model_types import (
+    DownloadProgress,
+    ModelEntries,
+    ModelEntry,
+    Removed,
+    UnfinishedPull,
+    UnusableEntry,
+)
 from ...model_process.loaded_model import quarantine_left
 from ...services import Services
 
@@ -40,6 +48,11 @@ def list_entries(services: Services) -> ModelEntries:
         unusable=msgspec.convert(
             services.store.unusable(), list[UnusableEntry], from_attributes=True
         ),
+        unfinished=[
+            UnfinishedPull(name, received)
+            for name, received in sorted(services.store.folders.unfinished().items())
+            if received and not {name, name.rpartition(":")[0]} & pulling
+        ],
     )
 
 
@@ -69,6 +82,21 @@ def twins_of(models: Sequence[StoredModel]) -> dict[str, str]:
         if name != model.name:
             twins[model.name] = name
     return twins
+
+
+def find_entry(services: Services, reference: str, *, catalog: bool = False) -> ModelEntry:
+    """Return the entry of an installed model, with `catalog` also of one that is not.
+
+    Blocks; raises what `Services.resolve` raises.
+    """
+    try:
+        return model_entry(services, services.resolve(reference))
+    except ModelNotFound:
+        entry = services.catalog.find(services.canonical(reference)) if catalog else None
+        if entry is None:
+            raise
+    downloading = entry.full_name in services.pulls.running()
+    return _catalog_entry(services, entry, downloading, services.manager.available())
 
 
 def model_entry(services: Services, model: StoredModel) -> ModelEntry:

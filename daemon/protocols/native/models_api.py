@@ -11,6 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ingle.models.model_task import Pooling
+from ingle.models.store.model_updates import find_update
 
 from ...access.permission import current_permission
 from ...client.generation_types import ErrorEvent
@@ -22,6 +23,7 @@ from ...client.model_types import (
     PullCancelling,
     Removed,
     Unloaded,
+    UpstreamChange,
 )
 from ...errors import InvalidBody
 from ...http.bodies import (
@@ -37,13 +39,16 @@ from ...library.remove_model import remove_model
 from ...load_planning.fit_report import FitReport, report_fit
 from ...load_planning.load_planner import LoadOptions
 from ..services_api import ServicesApi
-from .model_entries import list_entries, model_entry, removed
+from .model_entries import find_entry, list_entries, model_entry, removed
 from .native_api import NATIVE_STREAM, native_route
 from .types import AddRequest, LoadRequest, ModelRequest, UnloadRequest
 
 LOAD_ERRORS = (404, 409, 422, 500, 503, 507)
 COMPARE_PARAMETER = Parameter(
     "compare", "query", bool, "Read files of the same length first, to find identical ones."
+)
+CATALOG_PARAMETER = Parameter(
+    "catalog", "query", bool, "Also find a model of the catalog that is not installed."
 )
 REMOVAL_PARAMETERS = (
     Parameter("dry_run", "query", bool, "Only report what would be removed."),
@@ -83,11 +88,17 @@ class NativeModelsApi(ServicesApi):
         context = int(text) if text else None
         return await asyncio.to_thread(report_fit, self._services, reference, context)
 
-    @native_route("GET", "/ingle/v1/models/{name:path}", access=LISTS, errors=(404, 422))
-    async def model(self, name: str) -> ModelEntry:
+    @native_route(
+        "GET",
+        "/ingle/v1/models/{name:path}",
+        access=LISTS,
+        parameters=(CATALOG_PARAMETER,),
+        errors=(404, 422),
+    )
+    async def model(self, request: Request, name: str) -> ModelEntry:
         """An installed model, by any of its names or its path."""
-        model = await asyncio.to_thread(self._services.resolve, name)
-        return await asyncio.to_thread(model_entry, self._services, model)
+        catalog = query_flag(request, "catalog")
+        return await asyncio.to_thread(find_entry, self._services, name, catalog=catalog)
 
     @native_route(
         "DELETE",
@@ -168,6 +179,14 @@ class NativeModelsApi(ServicesApi):
         """Download a model, or join its download."""
         pull = self._services.pulls.join(body.model)
         return EventStream(partial(self._follow_pull, pull), style=NATIVE_STREAM)
+
+    @native_route("POST", "/ingle/v1/update", access=MODELS, errors=(404, 413, 422, 503))
+    async def update(self, body: ModelRequest) -> UpstreamChange:
+        """Ask the source of an installed model whether it has another file now."""
+        services = self._services
+        model = await asyncio.to_thread(services.resolve, body.model)
+        found = await asyncio.to_thread(find_update, services.store, model)
+        return UpstreamChange(found.name, found.state, found.reason)
 
     @native_route("POST", "/ingle/v1/pull/cancel", access=MODELS, errors=(413,))
     async def cancel_pull(self, body: ModelRequest) -> PullCancelling:

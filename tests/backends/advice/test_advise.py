@@ -98,6 +98,18 @@ def make_capacity(
     return replace(capacity, budget=budget, has_own=own, has_torch=own, llama_works=True)
 
 
+def test_memory_for_models_does_not_follow_small_changes_of_what_is_free() -> None:
+    cpu = Cpu(cores=8, compute_threads=8, bandwidth=50e9)
+
+    def budget(free: float) -> int:
+        memory = HostMemory(total=16 * GIB, available=int(free * GIB))
+        return capacity_of(Machine(cpu=cpu, memory=memory)).budget.host
+
+    assert budget(11) == budget(13) == budget(15.5) > 10 * GIB
+    assert budget(15.5) < 13 * GIB
+    assert budget(4) < 4 * GIB  # a large program runs
+
+
 def test_a_missing_llama_cpp_counts_as_installed_and_a_faulty_one_does_not(
     read_recorded_machine: ReadMachine,
 ) -> None:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from ingle.backends.hardware import probe
 from ingle.backends.hardware.machine import Cpu, LlamaBuild
-from ingle.backends.hardware.probe import Probe, probe_machine
+from ingle.backends.hardware.probe import Probe, is_busy, probe_machine
 from ingle.backends.hardware.probe_child import measure_bandwidth
 from ingle.backends.hardware.read_machine import read_machine, with_bandwidth
 
@@ -17,7 +22,8 @@ BROKEN = ("python", "-P", "-c", "import sys; sys.exit('libcudart.so.13 is missin
 
 
 @pytest.mark.slow
-def test_machine_is_probed_and_cached(tmp_path: Path) -> None:
+def test_machine_is_probed_and_cached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(probe, "is_busy", lambda: True)  # then a result is kept in any case
     cache_file = tmp_path / "state/probe.json"
     machine = read_machine(tmp_path, cache_file)
     build = machine.software.llama_cpp
@@ -37,8 +43,39 @@ def test_probe_is_repeated_when_the_cpu_changes(
     first = probe_machine(CPU, cache_file)
     assert first.bandwidth
     monkeypatch.setattr(probe, "_CHILD", BROKEN)
+    monkeypatch.setattr(probe, "is_busy", lambda: True)  # then a result is kept in any case
     assert probe_machine(CPU, cache_file) == first
     assert probe_machine(Cpu(model="another"), cache_file).bandwidth == 0.0
+
+
+def test_result_of_a_busy_machine_is_replaced_once_it_is_not_busy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache_file = tmp_path / "probe.json"
+    probe_machine(CPU, cache_file)
+    kept = json.loads(cache_file.read_text())
+    kept["probe"] |= {"bandwidth": 2.0, "busy": True}
+    cache_file.write_text(json.dumps(kept))
+    monkeypatch.setattr(probe, "is_busy", lambda: True)
+    assert probe_machine(CPU, cache_file).bandwidth == 2.0
+    monkeypatch.setattr(probe, "is_busy", lambda: False)
+    assert probe_machine(CPU, cache_file).bandwidth > 1e8
+    kept["probe"]["busy"] = False
+    cache_file.write_text(json.dumps(kept))
+    assert probe_machine(CPU, cache_file).bandwidth == 2.0
+
+
+def test_load_of_other_programs_is_recognised() -> None:
+    burn = [sys.executable, "-c", "while True: pass"]
+    programs = [subprocess.Popen(burn) for _ in range(os.cpu_count() or 1)]
+    try:
+        end = time.monotonic() + 30
+        while not is_busy():
+            assert time.monotonic() < end
+    finally:
+        for program in programs:
+            program.kill()
+            program.wait()
 
 
 def test_broken_llama_cpp_build_is_reported_and_not_cached(

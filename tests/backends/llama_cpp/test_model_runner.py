@@ -11,7 +11,7 @@ import llama_cpp
 import numpy as np
 import pytest
 
-from ingle.backends.base.errors import LoadFailed
+from ingle.backends.base.errors import FileRejected
 from ingle.backends.base.events import FinishReason
 from ingle.backends.base.load_spec import LoadSpec
 from ingle.backends.base.sampling_params import SamplingParams
@@ -206,7 +206,7 @@ def test_truncated_file_is_a_load_error(smollm2_path: Path, tmp_path: Path, keep
     broken = tmp_path / "broken.gguf"
     with smollm2_path.open("rb") as source:
         broken.write_bytes(source.read(size))
-    with pytest.raises(LoadFailed, match=r"cannot load broken\.gguf") as caught:
+    with pytest.raises(FileRejected, match=r"cannot load broken\.gguf") as caught:
         make_runner(broken)
     assert cast("str", caught.value.hint)
     assert "failed to load model" not in caught.value.message, "that is no reason"

@@ -82,14 +82,14 @@ def test_reason_contains_layers_memory_and_context(
 ) -> None:
     llama, qwen = well_known_shapes["llama-3-8b"], well_known_shapes["qwen3-30b-a3b"]
     assert on_gpu(llama, 24).reason == (
-        "All 32 layers on the RTX 4090: 6.3 of 22.8 GB free, context 8,192."
+        "All 32 layers on the RTX 4090: takes 6.3 of 22.8 GB free, context 8,192."
     )
     assert on_gpu(well_known_shapes["llama-3-70b"], 24).reason == (
-        "39 of 80 layers on the RTX 4090: 22.3 of 22.8 GB free, the rest takes 23.1 GB of the "
+        "39 of 80 layers on the RTX 4090: takes 22.3 of 22.8 GB free, the rest 23.1 GB of the "
         "machine's memory, context 4,096."
     )
     assert on_gpu(qwen, 12).reason.startswith(
-        "All 48 layers on the RTX 4090 but for the experts of 22: 11.3 of 11.4 GB free, "
+        "All 48 layers on the RTX 4090 but for the experts of 22: takes 11.3 of 11.4 GB free, "
     )
     refused = on_gpu(
         llama,
@@ -113,7 +113,7 @@ def test_llama_cpp_runs_on_the_cpu_without_a_usable_gpu(
         0,
     )
     assert on_cpu_only.reason == (
-        "llama.cpp on the CPU, since no GPU was found: 6.4 of 16.0 GB free, context 8,192."
+        "llama.cpp on the CPU, since no GPU was found: takes 6.4 of 16.0 GB free, context 8,192."
     )
     unused = select(costs, replace(RTX, gpu=24 * GB, llama_offloads=False), PlacementRequest())
     assert "since this llama.cpp was built without support for the GPU" in unused.reason

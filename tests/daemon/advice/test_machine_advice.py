@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from dataclasses import replace
 
 import msgspec
 import pytest
@@ -20,15 +21,16 @@ from ingle.daemon.doctor.system_state import SystemState
 from ingle.daemon.engines.engine_offer import choose_offer
 from ingle.daemon.terminal.terminal_colors import TerminalColors
 from ingle.models.catalog import Catalog
+from ingle.models.fit.memory_needs import MemoryNeeds
 
 PLAIN = TerminalColors(enabled=False)
 RunSurvey = Callable[..., Survey]
 
 
 @pytest.fixture
-def run_survey(machines: dict[str, bytes]) -> RunSurvey:
-    """Survey a recorded machine with models of three sizes."""
-    candidates = [
+def candidates() -> list[Candidate]:
+    """Models of three sizes."""
+    return [
         Candidate(
             name=f"model:{size}b",
             costs=typical_costs(size * 10**9, int(size * 0.6e9), 32768, tensor_type="Q4_K"),
@@ -38,6 +40,11 @@ def run_survey(machines: dict[str, bytes]) -> RunSurvey:
         )
         for size in (1, 8, 32)
     ]
+
+
+@pytest.fixture
+def run_survey(machines: dict[str, bytes], candidates: list[Candidate]) -> RunSurvey:
+    """Survey a recorded machine."""
 
     def survey(name: str, *, fresh: bool = False, **request: object) -> Survey:
         """With `fresh` no engine is installed yet, and one is offered where that helps."""
@@ -105,6 +112,21 @@ def test_only_an_offered_engine_counts(run_survey: RunSurvey, name: str, engine:
 def test_memory_held_by_other_programs_is_noted(run_survey: RunSurvey) -> None:
     assert any("other programs use" in note for note in run_survey("rtx-4090-game").notes)
     assert not any("other programs use" in note for note in run_survey("two-3090").notes)
+
+
+def test_memory_that_is_missing_at_the_moment_is_noted(
+    run_survey: RunSurvey, candidates: list[Candidate]
+) -> None:
+    found = run_survey("server-without-gpu")
+    best = found.advice.best
+    assert best is not None
+    for missing in (0, 10**9):
+        free = MemoryNeeds(best.host_bytes - missing)
+        capacity = replace(found.capacity, free=free)
+        again = weigh_all(found.machine, capacity, candidates, found.request)
+        assert again.advice.best == best
+        notes = " ".join(again.notes)
+        assert ("1.0 GB of what it needs are missing" in notes) == bool(missing)
 
 
 @pytest.mark.slow

@@ -84,7 +84,10 @@ class FakeDaemon:
         self.version = metadata.version("ingle")
         self.models: list[Json] = [installed_model_entry()]
         self.unusable: list[Json] = []
+        self.pulls: list[Json] = []
+        self.unfinished: list[Json] = []
         self.removal: Json = {}
+        self.update: Json = {}
         self.loaded: list[Json] = []
         self.devices: list[Json] = []
         self.answer: list[Step] = [
@@ -125,6 +128,7 @@ class FakeDaemon:
             address="127.0.0.1:4645",
             default_model="smollm2:135m",
             models=self.loaded_models(),
+            pulls=self.pulls,
             devices=[encode_complete(DeviceGauges, **device) for device in self.devices],
         )
 
@@ -177,7 +181,12 @@ class Handler(BaseHTTPRequestHandler):
             case "models" if self.command == "POST":
                 self._json(200, daemon.models[0])
             case "models" | "models?compare=true":
-                entries = {"models": daemon.models, "unusable": daemon.unusable}
+                entries = {
+                    "models": daemon.models,
+                    "unusable": daemon.unusable,
+                    "pulls": daemon.pulls,
+                    "unfinished": daemon.unfinished,
+                }
                 self._json(200, encode_complete(ModelEntries, **entries))
             case "routing":
                 routes = [encode_complete(RoutingRoute, **route) for route in daemon.routes]
@@ -192,6 +201,8 @@ class Handler(BaseHTTPRequestHandler):
             case "pull":
                 self._stream(daemon, daemon.pull)
                 daemon.missing.clear()
+            case "update":
+                self._json(200, daemon.update)
             case "pull/cancel" | "generations/gen-1/cancel":
                 daemon.cancelled.set()
                 self._json(200, {})
@@ -209,18 +220,27 @@ class Handler(BaseHTTPRequestHandler):
                 self._json(202, {"id": "gen-1", "model": "smollm2:135m"})
             case "generations/gen-1/events":
                 self._stream(daemon, daemon.answer)
-            case "models/gpt-4o":
-                self._json(200, daemon.models[0])
-            case path if self.command == "GET" and path.startswith("models/%2F"):
-                self._json(200, daemon.models[0] | {"name": unquote(path[len("models/") :])})
             case path if self.command == "GET" and path.startswith("models/"):
-                self._error(404, "model_not_found", "There is no such model here.", None)
+                self._model(daemon, unquote(path[len("models/") :].partition("?")[0]))
             case path if self.command == "DELETE":
                 name = unquote(path.removeprefix("models/"))
                 removal = daemon.removal or {"removed": name, "freed": 98362432}
                 self._json(200, encode_complete(Removed, **removal))
             case path:
                 self._error(404, "not_found", f"There is no {path}.", None)
+
+    def _model(self, daemon: FakeDaemon, reference: str) -> None:
+        """An entry by its path, its name, its name without the tag, or the alias `gpt-4o`."""
+        if reference.startswith("/"):
+            self._json(200, daemon.models[0] | {"name": reference})
+            return
+        wanted = "smollm2" if reference == "gpt-4o" else reference.lower()
+        for entry in daemon.models:
+            if wanted in (entry["name"], entry["name"].partition(":")[0]):
+                self._json(200, entry)
+                return
+        message = f"There is no model '{reference}' here."
+        self._error(404, "model_not_found", message, "`ingle list` shows all.")
 
     def _error(self, status: int, code: str, message: str, hint: str | None) -> None:
         self._json(status, {"error": {"code": code, "message": message, "hint": hint}})

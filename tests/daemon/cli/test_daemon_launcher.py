@@ -12,8 +12,10 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
+import psutil
 import pytest
 
 from ingle.daemon.cli.command_errors import CommandError
@@ -59,6 +61,24 @@ def test_starts_one_daemon_and_reuses_it(
     assert messages == [f"Started the ingle daemon (pid {pid})."]
     assert ensure_daemon(config, say=messages.append, command=("false",)).status().pid == pid
     assert len(messages) == 1
+
+
+def test_pid_of_a_daemon_that_was_faster_is_not_claimed(
+    config: Config, serve: Callable[[str], tuple[str, ...]]
+) -> None:
+    messages: Messages = []
+    with ThreadPoolExecutor(1) as pool:
+        start = partial(ensure_daemon, config, say=messages.append, command=serve("silent"))
+        answer = pool.submit(start)
+        while not (ours := psutil.Process().children()):
+            time.sleep(0.01)  # ours begins, and never takes the lock
+        with subprocess.Popen(serve("")) as other:
+            client = answer.result()
+            assert client.status().pid == other.pid
+            client.post("/ingle/v1/shutdown", {}, dict)
+    for process in ours:
+        process.kill()
+    assert messages == []
 
 
 @pytest.mark.parametrize(("port", "reported"), [("4711", True), ("0", True), ("-1", False)])

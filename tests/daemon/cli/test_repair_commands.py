@@ -17,7 +17,7 @@ import msgspec
 import pytest
 
 from ingle.daemon.cli.models.fit_summary import fit_fields
-from ingle.daemon.client.model_types import FitReport
+from ingle.daemon.client.model_types import FitReport, MemoryBytes
 from ingle.daemon.main import main
 from ingle.daemon.settings.paths import Paths
 
@@ -96,7 +96,21 @@ def test_list_prints_a_table_of_models(
         "qwen3:4b                 2.5 GB    4.0B  Q4_K_M    40960  available\n"
     )
     assert main(["ls", "--json"]) == 0
-    assert printed_json(capsys) == {"models": daemon.models}
+    assert printed_json(capsys) == {"models": daemon.models, "pulls": [], "unfinished": []}
+
+
+def test_list_and_ps_show_running_and_stopped_downloads(
+    daemon: Any, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    daemon.pulls = [{"model": "qwen3:4b", "status": "downloading", "received": 5, "total": 10}]
+    daemon.unfinished = [{"name": "gemma3:270m", "received": 42_100_000}]
+    running = "\nBeing downloaded:\n  qwen3:4b: downloading, 50%, 5 B of 10 B\n"
+    assert main(["list"]) == 0
+    out = capsys.readouterr().out
+    assert running in out
+    assert out.endswith("removes it):\n  gemma3:270m, 42.1 MB downloaded\n")
+    assert main(["ps"]) == 0
+    assert capsys.readouterr().out.endswith(f"No model is loaded.\n{running}")
 
 
 def test_list_groups_models_of_other_programs(
@@ -164,6 +178,13 @@ def test_show_names_the_engine_that_would_use_the_gpu(daemon: Any, capsys: Captu
     assert len(fit_fields(msgspec.structs.replace(report, with_engine=""))) == 2
 
 
+def test_show_names_the_draft_model_and_its_memory() -> None:
+    report = FitReport(
+        name="a", installed=True, fits=True, draft="b:1", draft_needs=MemoryBytes(1, 600_000_000)
+    )
+    assert ("draft model", "b:1, with 600 MB more") in fit_fields(report)
+
+
 def test_show_reports_the_error_of_a_failed_model(daemon: Any, capsys: Capture) -> None:
     daemon.loaded = [loaded_model(state="failed", engine="", error="It is damaged.")]
     assert main(["show", "smollm2"]) == 0
@@ -183,7 +204,11 @@ def test_show_accepts_an_alias(daemon: Any, capsys: Capture) -> None:
 def test_show_reports_the_settings_of_a_loaded_model(daemon: Any, capsys: Capture) -> None:
     daemon.loaded = [
         loaded_model(name="b"),
-        loaded_model(kv_type="q8_0", warnings=["The weights are not locked in memory."]),
+        loaded_model(
+            draft="/m/small.gguf",
+            kv_type="q8_0",
+            warnings=["The weights are not locked in memory."],
+        ),
     ]
     assert main(["show", "smollm2"]) == 0
     assert capsys.readouterr().out.endswith(
@@ -192,6 +217,7 @@ def test_show_reports_the_settings_of_a_loaded_model(daemon: Any, capsys: Captur
         "loaded with   8192 tokens of context for 8 requests\n"
         "KV cache      q8_0, 188 MB\n"
         "attention     with flash attention\n"
+        "draft model   small.gguf\n"
         "warning       The weights are not locked in memory.\n"
     )
     assert main(["show", "smollm2", "--json"]) == 0
@@ -212,13 +238,11 @@ def test_show_reports_embedding_and_ranking_models(
     assert f"chat          {task_text}\n" in capsys.readouterr().out
 
 
-def test_show_suggests_a_similar_name(daemon: Any, capsys: Capture) -> None:
+def test_show_reports_an_unknown_name(daemon: Any, capsys: Capture) -> None:
     assert main(["show", "smolm2"]) == 1
     captured = capsys.readouterr()
     assert captured.out == ""
-    assert captured.err == (
-        "Error: There is no model 'smolm2' here or in the catalog.\nDid you mean 'smollm2'?\n"
-    )
+    assert captured.err == ("Error: There is no model 'smolm2' here.\n`ingle list` shows all.\n")
 
 
 def test_ps_prints_a_table_of_loaded_models(daemon: Any, capsys: Capture) -> None:
@@ -280,6 +304,7 @@ def test_ps_reports_memory_tokens_and_placement_reason(daemon: Any, capsys: Capt
             kv_disk_bytes=55_000_000,
             drafted_tokens_total=90,
             accepted_tokens_total=61,
+            draft="/models/small.gguf",
         )
     ]
     assert main(["ps"]) == 0
@@ -293,7 +318,7 @@ def test_ps_reports_memory_tokens_and_placement_reason(daemon: Any, capsys: Capt
         "           5.0 GB predicted, 5.0 GB taken; conversations hold 55.0 MB on disk\n"
         "  tokens   8,120 prefilled, and 5,413 found in the cache (40%); 611 generated at\n"
         "           96.1/s\n"
-        "  drafts   61 of 90 tokens accepted (68%)\n"
+        "  drafts   61 of 90 tokens accepted (68%), by small.gguf\n"
     )
 
 
@@ -567,6 +592,8 @@ def test_interrupted_pull_is_cancelled_and_can_be_resumed(daemon: Any, command: 
         ["run", "m", "x", "--raw", "--system", "y"],
         ["chat", "m", "x"],
         ["version", "--js"],
+        ["load", "m", "--pin", "--no-pin"],
+        ["service"],
         ["lst"],
         ["--wrong"],
     ],
@@ -598,8 +625,13 @@ def test_invalid_arguments_exit_with_2(
 def test_serve_rejects_invalid_settings(
     paths: Paths, capsys: Capture, arguments: list[str], message: str
 ) -> None:
-    assert main(["serve", *arguments]) == 1
+    assert main(["serve", *arguments]) == 2
     assert message in capsys.readouterr().err
+
+
+def test_service_without_an_action_names_the_choices(paths: Paths, capsys: Capture) -> None:
+    assert main(["service"]) == 2
+    assert "install|uninstall|status" in capsys.readouterr().err
 
 
 def test_invalid_environment_variable_is_reported(

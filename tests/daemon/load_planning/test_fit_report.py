@@ -17,6 +17,7 @@ from ingle.models.download.model_download import WantedModel
 from ingle.models.download.remote_model import RemoteModel
 from ingle.models.fit.memory_needs import MemoryNeeds
 from ingle.models.gguf.gguf_header import read_header
+from ingle.models.metadata.stored_model import StoredModel
 
 from ..conftest import DaemonFactory, RunningDaemon
 
@@ -42,6 +43,24 @@ async def test_fit_of_a_local_file(daemon: RunningDaemon, smollm2_path: Path) ->
     shorter = await report(daemon, model=str(smollm2_path), context=1024)
     assert shorter["context"] == 1024
     assert shorter["needs"]["host"] < found["needs"]["host"]
+
+
+@pytest.mark.model
+async def test_fit_counts_the_draft_model(
+    run_daemon: DaemonFactory, smollm2_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with run_daemon(prepares_files=True, speculation="draft") as daemon:
+        name = str(smollm2_path)
+        alone = await report(daemon, model=name, context=512)
+        assert (alone["draft"], alone["draft_needs"]["host"]) == ("", 0)
+
+        def find_draft(model: StoredModel) -> StoredModel:
+            return model
+
+        monkeypatch.setattr(daemon.services.planner, "_find_draft", find_draft)
+        both = await report(daemon, model=name, context=512)
+        assert (both["draft"], both["draft_needs"]["host"] > 0) == (name, True)
+        assert both["needs"]["host"] == alone["needs"]["host"] + both["draft_needs"]["host"]
 
 
 async def test_fit_of_a_catalog_model_that_is_not_installed(daemon: RunningDaemon) -> None:

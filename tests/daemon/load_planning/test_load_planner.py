@@ -81,6 +81,32 @@ def config(ingle_home: Path) -> Config:
     return Config(paths=find_paths({"INGLE_HOME": str(ingle_home)}))
 
 
+APPLE = EngineFacts(
+    own=CudaAvailability(),
+    gpu_name="Apple M3",
+    unified=True,
+    gpu_total=12 * GIB,
+    llama_offloads=True,
+)
+
+
+def test_draft_model_is_not_loaded_on_a_cpu_unless_requested(
+    config: Config, large: StoredModel, small: StoredModel
+) -> None:
+    on_cpu = EngineFacts(own=CudaAvailability())
+    room, wanted = MemoryNeeds(GIB), LoadOptions(context=512)
+    plan = ModelLoadPlanner(config, lambda _: small, lambda: on_cpu, lambda _: small)
+    alone = plan(large, wanted, available=room)
+    assert (alone.spec.draft_path, alone.draft) == (None, "")
+    requested = plan(large, LoadOptions(512, draft="small"), available=room)
+    assert (requested.draft, requested.needs.host) == (
+        "small",
+        alone.needs.host + requested.draft_needs.host,
+    )
+    always = ModelLoadPlanner(replace(config, speculation="draft"), lambda _: small, lambda: on_cpu)
+    assert always(large, wanted, available=room).draft == "small"
+
+
 def test_installed_draft_model_is_loaded_and_counted(
     config: Config, large: StoredModel, small: StoredModel
 ) -> None:
@@ -90,7 +116,7 @@ def test_installed_draft_model_is_loaded_and_counted(
         requested.append(name)
         return small
 
-    prepare = ModelLoadPlanner(config, resolve)
+    prepare = ModelLoadPlanner(config, resolve, lambda: APPLE)
     both = prepare(large, LoadOptions(context=1024), available=MemoryNeeds(GIB))
     assert requested == ["small"]
     assert both.spec.draft_path == str(small.path)
@@ -112,12 +138,12 @@ def test_missing_or_too_large_draft_model_is_omitted(
         raise ModelNotFound(name)
 
     assert (
-        ModelLoadPlanner(config, missing)(
+        ModelLoadPlanner(config, missing, lambda: APPLE)(
             large, LoadOptions(context=512), available=MemoryNeeds(GIB)
         ).spec.draft_path
         is None
     )
-    prepare = ModelLoadPlanner(config, lambda _: small)
+    prepare = ModelLoadPlanner(config, lambda _: small, lambda: APPLE)
     size = prepare(large, LoadOptions(context=512), available=MemoryNeeds(GIB)).needs.host
     assert prepare(large, LoadOptions(context=512), available=MemoryNeeds(size)).spec.draft_path
     assert (
@@ -138,7 +164,7 @@ def test_draft_model_is_searched_when_the_catalog_one_is_missing(
         searched.append(model.name)
         return small
 
-    prepare = ModelLoadPlanner(config, missing, find_draft=find_draft)
+    prepare = ModelLoadPlanner(config, missing, lambda: APPLE, find_draft)
     for model in (large, msgspec.structs.replace(large, draft=None)):
         found = prepare(model, LoadOptions(context=512), available=MemoryNeeds(GIB))
         assert found.spec.draft_path == str(small.path)
@@ -154,7 +180,7 @@ def test_speculation_setting_selects_the_draft_model(
     config: Config, large: StoredModel, small: StoredModel, speculation: str, drafts: bool
 ) -> None:
     config = replace(config, speculation=speculation)  # pyright: ignore[reportArgumentType]
-    spec = ModelLoadPlanner(config, lambda _: small)(
+    spec = ModelLoadPlanner(config, lambda _: small, lambda: APPLE)(
         large, LoadOptions(context=512), available=MemoryNeeds(GIB)
     ).spec
     assert (spec.speculation, spec.draft_path is not None) == (speculation, drafts)
@@ -285,14 +311,7 @@ def test_requested_context_shrinks_only_if_allowed(config: Config, small: Stored
 
 
 def test_gpu_with_unified_memory_gets_all_layers(config: Config, small: StoredModel) -> None:
-    apple = EngineFacts(
-        own=CudaAvailability(),
-        gpu_name="Apple M3",
-        unified=True,
-        gpu_total=12 * GIB,
-        llama_offloads=True,
-    )
-    ready = ModelLoadPlanner(config, no_draft, lambda: apple)(
+    ready = ModelLoadPlanner(config, no_draft, lambda: APPLE)(
         small, LoadOptions(), available=MemoryNeeds(8 * GIB)
     )
     assert (ready.spec.gpu_layers, ready.needs.gpu) == (-1, 0)

@@ -167,6 +167,19 @@ def test_folder_of_another_user_is_refused(tmp_path: Path, prepare: Callable[[Pa
         prepare(folder)
 
 
+@pytest.mark.parametrize("name", ["config", "state"])
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can change the owner of a folder")
+def test_home_of_another_user_is_refused(tmp_path: Path, name: str) -> None:
+    paths = find_paths({"INGLE_HOME": str(tmp_path)})
+    paths.make_private()
+    folder = tmp_path / name
+    folder.mkdir(exist_ok=True)
+    os.chown(folder, 12345, 12345)
+    for check in (paths.make_private, paths.check_private):
+        with pytest.raises(UnsafeFolder, match=r"another user \(uid 12345\)"):
+            check()
+
+
 def test_parent_folder_is_checked_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         "ingle.daemon.settings.paths.private_temporary_folder", lambda: tmp_path / "outer"

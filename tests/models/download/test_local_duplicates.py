@@ -13,6 +13,7 @@ from ingle.models.download.pull_progress import PullProgress
 from ingle.models.errors import PullCancelled
 from ingle.models.places.found_model import Place
 from ingle.models.places.model_folders import find_in_plain_folder
+from ingle.models.store.model_copies import ModelCopier
 from ingle.models.store.model_store import ModelStore
 
 if TYPE_CHECKING:
@@ -133,3 +134,22 @@ def test_compare_hashes_files_of_equal_size(
     assert digests["other-name"] == digests["second"] == hashlib.sha256(big_model).hexdigest()
     assert digests["third"] not in (None, digests["second"])
     assert digests["longer"] is None
+
+
+def test_added_file_is_compared_with_others_and_not_downloaded_again(
+    server: FileServer, make_store: MakeStore, folder: Path, big_model: bytes
+) -> None:
+    store = make_store(big_model, server.serve("/t", big_model))
+    (folder / "third.gguf").write_bytes(big_model[:-1] + b"?")
+    for file in ("other-name", "third"):
+        assert ModelCopier(store).add(folder / f"{file}.gguf", file).sha256 is None
+    pulled = store.pull("tiny")
+    assert server.log == []
+    assert pulled.path == folder / "other-name.gguf"
+    digest = hashlib.sha256(big_model).hexdigest()
+    assert pulled.sha256 == digest
+    assert store.resolve("other-name").sha256 == digest
+    store.compare()
+    digests = {model.path.stem: model.sha256 for model in store.list()}
+    assert digests["other-name"] == digest
+    assert digests["third"] not in (None, digest)

@@ -207,6 +207,16 @@ DAMAGES: list[tuple[Damage, type[Exception], str]] = [
         InvalidModel,
         "vocab_size",
     ),
+    (
+        replaced("config.json", json.dumps({**CONFIG, "bos_token_id": 2**32})),
+        InvalidModel,
+        "bos_token_id is 4294967296",
+    ),
+    (
+        replaced("config.json", json.dumps({**CONFIG, "eos_token_id": [1, 2**40]})),
+        InvalidModel,
+        "eos_token_id",
+    ),
     (has_a_pickle, UnsupportedModel, "pickle"),
     (has_integers, UnsupportedModel, "as I8"),
     (is_an_adapter, UnsupportedModel, "an adapter"),

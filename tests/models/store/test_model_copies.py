@@ -13,6 +13,7 @@ import pytest
 
 from ingle.models.catalog import Catalog
 from ingle.models.errors import (
+    AmbiguousName,
     DiskFull,
     HashMismatch,
     InvalidModel,
@@ -20,6 +21,7 @@ from ingle.models.errors import (
     UnsupportedModel,
     UnusableName,
 )
+from ingle.models.metadata.manifest import Manifest, write_manifest
 from ingle.models.metadata.stored_model import FirstMessage, StoredModel
 from ingle.models.store.blob_folder import BlobFolder
 from ingle.models.store.model_copies import ModelCopier, ModelOverrides
@@ -221,3 +223,28 @@ def test_added_folder_gets_a_name(
     added = maker.add(folder)
     assert (added.name, added.path) == ("tiny-llama:bf16", folder)
     assert store.resolve("tiny-llama").sha256 == store.resolve(str(folder)).sha256
+
+
+def test_removal_refuses_a_catalog_name_that_begins_another_models(
+    tmp_path: Path, tiny: GGUFBuilder
+) -> None:
+    catalog = Catalog.load()
+    entry = next(
+        entry for entry in catalog.entries if entry.aliases and ":" not in entry.aliases[0]
+    )
+    alias = entry.aliases[0]
+    store = ModelStore(tmp_path / "store", catalog)
+    path = tmp_path / "added.gguf"
+    path.write_bytes(tiny.build())
+    folder = store.folders.path(entry.full_name)
+    folder.mkdir(parents=True)
+    (folder / "model.gguf").write_bytes(path.read_bytes())
+    model = store.resolve(str(path))
+    details = model.details(name=entry.full_name)
+    write_manifest(folder, Manifest(file="model.gguf", sha256="0" * 64, **details))
+    added = ModelCopier(store).add(path, f"{alias}:mine")
+    assert store.resolve(alias).name == entry.full_name
+    with pytest.raises(AmbiguousName, match=f"{entry.full_name} or {added.name}"):
+        store.remove(alias)
+    assert store.remove(entry.full_name).name == entry.full_name
+    assert store.remove(added.name).name == added.name

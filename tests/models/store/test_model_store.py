@@ -255,6 +255,23 @@ def test_embedding_model_is_recognised(
     assert store.resolve("tiny").task is ModelTask.EMBED
 
 
+@pytest.mark.parametrize(
+    ("vocabulary", "reason"),
+    [
+        ("none", "has no vocabulary"),
+        ("no_vocab", "has no vocabulary"),
+        ("rwkv", "RWKV for a llama"),
+    ],
+)
+def test_file_without_a_vocabulary_that_can_be_used_is_rejected(
+    make_store: MakeStore, tiny: GGUFBuilder, tmp_path: Path, vocabulary: str, reason: str
+) -> None:
+    path = tmp_path / "m.gguf"
+    path.write_bytes(tiny.set("tokenizer.ggml.model", 8, vocabulary).build())
+    with pytest.raises(UnsupportedModel, match=reason):
+        make_store(b"x", "https://example.com/t").resolve(str(path))
+
+
 def test_diffusion_model_is_rejected(
     server: FileServer, make_store: MakeStore, tiny: GGUFBuilder
 ) -> None:
@@ -292,7 +309,11 @@ def test_unfinished_download_can_be_removed(
     store = make_store(big_model, server.serve("/t", big_model, cuts=[900_000, 0, 0, 0, 0, 0]))
     with pytest.raises(SourceUnavailable):
         store.pull("tiny")
+    (received,) = store.folders.unfinished().values()
+    assert received >= 900_000
+    assert list(store.folders.unfinished()) == ["tiny:1b"]
     assert store.remove("tiny").frees >= 900_000
+    assert store.folders.unfinished() == {}
     assert files_in(store) == set()
 
 
@@ -505,6 +526,14 @@ def test_missing_model_error_has_a_hint(
     with pytest.raises(ModelNotFound) as caught:
         store.resolve(reference)
     assert caught.value.hint == hint
+
+
+def test_removal_of_a_missing_model_does_not_suggest_to_fetch_it(
+    make_store: MakeStore, big_model: bytes
+) -> None:
+    with pytest.raises(ModelNotFound) as caught:
+        make_store(big_model, "https://example.com/t").remove("tiny")
+    assert caught.value.hint == "`ingle list` shows what is here."
 
 
 def test_unknown_name_is_an_error(make_store: MakeStore, big_model: bytes) -> None:

@@ -158,6 +158,14 @@ class TestBounds:
             prompts.build(GenerateRequest(id="a", prompt="x" * 2**21))
         assert not caught.value.exact
 
+    def test_far_too_long_message_is_rejected_without_rendering(
+        self, make_template: Callable[..., ChatTemplate]
+    ) -> None:
+        prompts = PromptBuilder(ByteTokenizer(), make_template("{{ 1 / 0 }}"), context=64)
+        with pytest.raises(ContextExceeded) as caught:
+            prompts.build(GenerateRequest(id="a", messages=[ChatMessage("user", "x" * 2**21)]))
+        assert not caught.value.exact
+
     def test_messages_require_a_chat_template(self) -> None:
         prompts = PromptBuilder(ByteTokenizer(), None, context=64)
         with pytest.raises(RequestRejected, match="no chat template"):

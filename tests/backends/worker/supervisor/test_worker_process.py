@@ -273,6 +273,19 @@ async def test_frozen_worker_is_detected(
         await anext(event async for event in events if isinstance(event, Finished))
 
 
+async def test_worker_that_is_stopped_while_loading_is_reported_as_such(
+    scripted_spec: MakeSpec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ingle.backends.worker.supervisor.worker_process._STALLED_AFTER", 3.0)
+    worker = WorkerProcess(scripted_spec(load_seconds=60.0))
+    loading = asyncio.create_task(worker.start())
+    while (pid := worker.pid) is None:
+        await asyncio.sleep(0.01)
+    os.kill(pid, signal.SIGSTOP)
+    with pytest.raises(LoadFailed, match="was stopped while loading"):
+        await loading
+
+
 @pytest.mark.slow
 async def test_slow_worker_is_not_killed(
     scripted_spec: MakeSpec, start_worker: StartWorker, monkeypatch: pytest.MonkeyPatch

@@ -354,6 +354,18 @@ assert main(["run", "smollm2"]) == 0
     assert daemon.requests_to("POST", GENERATIONS) == []
 
 
+@pytest.mark.parametrize("piped", [b"GGUF\0\0\1", bytes(range(128, 256)) * 9])
+def test_piped_bytes_that_are_no_text_are_refused(
+    daemon: Any, command: list[str], piped: bytes
+) -> None:
+    done = subprocess.run(
+        [*command, "run", "m", "Explain"], input=piped, capture_output=True, check=False
+    )
+    assert done.returncode == 2
+    assert done.stderr == b"Error: Standard input is not text.\nPipe in text, in UTF-8.\n"
+    assert not daemon.requests_to("POST", "/ingle/v1/generations")
+
+
 def test_piped_output_keeps_escape_sequences(
     daemon: Any, ingle: Run, finished_event: Callable[..., Any]
 ) -> None:

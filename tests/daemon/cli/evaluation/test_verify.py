@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from ingle.backends.jobs.verification import verifier
@@ -117,6 +118,24 @@ def test_failed_verification_exits_with_1(
     assert out.endswith("\nFAILED\n")
 
 
+def test_few_tokens_beyond_a_limit_are_not_called_a_failure(
+    daemon: Any, verified: Callable[[VerificationReport], list[VerificationSpec]], capsys: Capture
+) -> None:
+    whole = report(failures=("top1_agreement",))
+    short = msgspec.structs.replace(whole.statistics, tokens=120)
+    verified(msgspec.structs.replace(whole, statistics=short))
+    assert main(["verify", "smollm2"]) == 2
+    out = capsys.readouterr().out
+    assert out.endswith("\ntoo few tokens to judge: compare 2000 or more\n")
+    assert "FAILED" not in out
+    assert main(["verify", "smollm2", "--json"]) == 2
+    assert json.loads(capsys.readouterr().out)["passed"] is None
+    wrong = msgspec.structs.replace(short, mean_kl=0.06)
+    verified(msgspec.structs.replace(whole, statistics=wrong))
+    assert main(["verify", "smollm2"]) == 1
+    assert capsys.readouterr().out.endswith("\nFAILED\n")
+
+
 def test_json_output_contains_statistics(
     daemon: Any, verified: Callable[[VerificationReport], list[VerificationSpec]], capsys: Capture
 ) -> None:
@@ -183,7 +202,7 @@ def test_embedding_and_unknown_models_are_rejected(daemon: Any, capsys: Capture)
     assert main(["verify", "smollm2"]) == 1
     assert "does not generate text" in capsys.readouterr().err
     assert main(["verify", "smolm2"]) == 1
-    assert "Did you mean 'smollm2'?" in capsys.readouterr().err
+    assert "There is no model 'smolm2' here." in capsys.readouterr().err
 
 
 def test_catalog_model_is_pulled_before_verification(

@@ -97,6 +97,17 @@ async def test_models_report_whether_they_fit(daemon: RunningDaemon) -> None:
     assert (loaded["state"], loaded["context"]) == ("fits", 256)
 
 
+async def test_model_of_the_catalog_is_found_on_request(daemon: RunningDaemon) -> None:
+    entry = daemon.services.catalog.default
+    path = f"/ingle/v1/models/{entry.name}"
+    assert await refusal(daemon, "GET", path) == (404, "model_not_found")
+    found = (await daemon.unix.get(f"{path}?catalog=true")).json()
+    assert (found["name"], found["installed"]) == (entry.full_name, False)
+    assert (await daemon.unix.get("/ingle/v1/models/echo?catalog=true")).json()["installed"]
+    unknown = "/ingle/v1/models/nothing?catalog=true"
+    assert await refusal(daemon, "GET", unknown) == (404, "model_not_found")
+
+
 async def test_load_and_unload(daemon: RunningDaemon) -> None:
     body = {"model": "echo", "context": 256, "keep_alive": -1}
     loaded = (await daemon.unix.post("/ingle/v1/load", json=body)).json()
@@ -164,6 +175,20 @@ async def test_file_is_added_by_path_and_removed_without_deleting_it(
     assert (refused.status_code, refused.json()["error"]["code"]) == (409, "not_ours")
     relative = await daemon.unix.post("/ingle/v1/models", json={"path": "m.gguf"})
     assert relative.status_code == 400
+
+
+async def test_added_files_with_unknown_digests_are_not_called_identical(
+    daemon: RunningDaemon, make_bert: Callable[..., Path], tmp_path: Path
+) -> None:
+    longer = tmp_path / "longer.gguf"
+    longer.write_bytes(make_bert().read_bytes() + bytes(32))
+    for path, name in ((make_bert(), "one"), (longer, "two")):
+        body = {"path": str(path), "name": name}
+        assert (await daemon.unix.post("/ingle/v1/models", json=body)).status_code == 200
+    listed = (await daemon.unix.get("/ingle/v1/models")).json()["models"]
+    added = [model for model in listed if model["place"]]
+    assert len(added) == 2
+    assert [model["same_as"] for model in added] == [None, None]
 
 
 async def test_generation_from_start_to_end(daemon: RunningDaemon) -> None:
