@@ -9,7 +9,7 @@ from pathlib import Path
 from .access_policy import AccessPolicy
 from .landlock_rules import FileRules, restrict_files
 from .resource_limits import limit_process, sane_address_space
-from .seccomp_filter import forbid_network
+from .seccomp_filter import filter_calls
 
 _FOLDERS = ("/usr", "/lib", "/lib32", "/lib64", "/opt", "/nix/store", "/gnu/store", "/proc", "/sys")
 _FILES = (
@@ -36,13 +36,16 @@ def confine(policy: AccessPolicy) -> None:
     threads start.
     """
     bytes_mapped = None if policy.drives_gpu else policy.mapped_bytes()
-    limit_process(address_space=None if bytes_mapped is None else sane_address_space(bytes_mapped))
+    limit_process(
+        address_space=None if bytes_mapped is None else sane_address_space(bytes_mapped),
+        file_size=policy.largest_file,
+    )
     if sys.platform != "linux":
         return
     rules = file_rules(policy)
     if rules is None or not restrict_files(rules):
         print("This kernel has no Landlock: files are as open as to the user.", file=sys.stderr)
-    if not forbid_network(local_sockets=policy.drives_gpu):
+    if not filter_calls(drives_gpu=policy.drives_gpu):
         print("This kernel filters no system calls: the network is open.", file=sys.stderr)
 
 

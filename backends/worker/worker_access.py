@@ -12,8 +12,12 @@ from pathlib import Path
 from ingle.models import failpoints
 
 from ..base.load_spec import LoadSpec
+from ..base.own_folder import make_own_folder
 from ..confinement.access_policy import AccessPolicy, has_gpu_device, model_files
 from ..registry.engines import get_engine
+
+# Bytes of compiled kernels and of a compiler's temporary files, each of which is far smaller.
+_OTHER_FILES = 256 * 2**20
 
 
 def worker_access(spec: LoadSpec) -> AccessPolicy:
@@ -25,7 +29,9 @@ def worker_access(spec: LoadSpec) -> AccessPolicy:
         reads += model_files(Path(spec.draft_path))
     if spec.kv_store is not None:
         folder = Path(spec.kv_store.folder)
-        _make_folder(folder / spec.kv_store.model)
+        for each in (folder, folder / spec.kv_store.model):
+            # Not later: a confined worker cannot change modes.
+            _make(partial(make_own_folder, each), each)
         # To free space a worker removes what others stored, but it reads only its own model's.
         reads.append(folder / spec.kv_store.model)
         lists.append(folder)
@@ -42,7 +48,9 @@ def worker_access(spec: LoadSpec) -> AccessPolicy:
         reads += failpoints.ACTIVE.folders
         writes += failpoints.ACTIVE.folders
     gpu = has_gpu_device() and get_engine(spec.engine).drives_gpu(spec)
-    return AccessPolicy(tuple(reads), tuple(lists), tuple(writes), gpu)
+    stored = 0 if spec.kv_store is None else spec.kv_store.disk_bytes
+    largest = max(stored, _OTHER_FILES)
+    return AccessPolicy(tuple(reads), tuple(lists), tuple(writes), gpu, largest)
 
 
 def with_temporary_files(place: AccessPolicy, spec: LoadSpec) -> AccessPolicy:
