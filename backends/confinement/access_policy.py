@@ -15,7 +15,7 @@ _GPU_DEVICES = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg", "/dev/dri")
 class AccessPolicy:
     """Files that may be read and written, and folders that may only be listed.
 
-    With `drives_gpu`, files outside home folders and the address space stay unrestricted. No file
+    With `drives_gpu`, a driver's files are open too, and the address space is unrestricted. No file
     may grow beyond `largest_file` bytes, if that is set.
     """
 

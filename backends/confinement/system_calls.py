@@ -82,8 +82,8 @@ ALLOWED: Mapping[str, Numbers] = _table(
 DENIED: Mapping[str, Numbers] = _table(
     """
     # Other ends of sockets. Those made through io_uring bypass seccomp.
-    accept 43 202, accept4 288 242, sendmsg 46 211, sendmmsg 307 269, io_uring_setup 425 425, io_uring_enter 426 426,
-    io_uring_register 427 427
+    accept 43 202, accept4 288 242, sendmsg 46 211, sendmmsg 307 269,
+    io_uring_setup 425 425, io_uring_enter 426 426, io_uring_register 427 427
     # Other processes of the same user.
     ptrace 101 117, process_vm_readv 310 270, process_vm_writev 311 271, process_madvise 440 440,
     process_mrelease 448 448, pidfd_open 434 434, pidfd_getfd 438 438, pidfd_send_signal 424 424,

@@ -14,6 +14,7 @@ from ingle.models import failpoints
 from ..base.load_spec import LoadSpec
 from ..base.own_folder import make_own_folder
 from ..confinement.access_policy import AccessPolicy, has_gpu_device, model_files
+from ..confinement.gpu_files import redirect_caches
 from ..registry.engines import get_engine
 
 # Bytes of compiled kernels and of a compiler's temporary files, each of which is far smaller.
@@ -61,11 +62,13 @@ def with_temporary_files(place: AccessPolicy, spec: LoadSpec) -> AccessPolicy:
     if spec.kernel_cache is not None:
         folder = Path(spec.kernel_cache) / "tmp"
         _make_folder(folder)
-    elif get_engine(spec.engine).needs_temporary_files:
+    elif place.drives_gpu or get_engine(spec.engine).needs_temporary_files:
         folder = Path(tempfile.mkdtemp(prefix="ingle-worker-"))
     else:
         return place
     tempfile.tempdir = os.environ["TMPDIR"] = str(folder)
+    if place.drives_gpu:
+        redirect_caches(folder if spec.kernel_cache is None else Path(spec.kernel_cache))
     return place.with_folder(folder)
 
 

@@ -22,6 +22,7 @@ from ingle.backends.base.requests import GenerateRequest
 from ingle.backends.confinement import confine as confine_module
 from ingle.backends.confinement.access_policy import AccessPolicy
 from ingle.backends.confinement.confine import file_rules
+from ingle.backends.confinement.gpu_files import gpu_files
 from ingle.backends.confinement.landlock_rules import landlock_version
 from ingle.backends.worker.supervisor.worker_process import WorkerProcess
 from ingle.backends.worker.worker_access import worker_access
@@ -289,17 +290,27 @@ def test_allocation_beyond_physical_memory_is_refused(tmp_path: Path) -> None:
     assert done.stdout == "refused\n", done.stderr
 
 
-def test_gpu_worker_keeps_driver_access_but_not_homes(tmp_path: Path) -> None:
+def test_gpu_worker_may_open_devices_and_its_own_caches(tmp_path: Path) -> None:
     """Not run with a GPU: that its driver works under these rules is not tested."""
-    work = AccessPolicy(reads=(tmp_path,), drives_gpu=True)
-    rules = file_rules(work)
-    assert rules is not None
-    assert rules.writes is None
-    assert rules.executes is None
+    rules = file_rules(AccessPolicy(reads=(tmp_path,), drives_gpu=True))
+    assert rules.executes is None, "compilers of kernels are programs"
+    assert {Path("/proc"), Path("/sys"), Path("/usr")} <= set(rules.reads)
     home = Path.home()
-    assert not any(home == path or home.is_relative_to(path) for path in rules.reads)
-    assert {Path("/dev"), Path("/proc"), Path("/sys"), Path("/usr")} <= set(rules.reads)
-    assert home / ".nv" in rules.reads
+    for path in (home, Path("/tmp"), Path("/dev"), Path("/run"), Path("/etc")):
+        assert not any(path.is_relative_to(each) for each in rules.reads), path
+    assert rules.writes is not None
+    assert not any(path.is_relative_to(home) for path in rules.writes)
+    assert not any(path.is_relative_to("/proc") for path in rules.writes)
+
+
+def test_devices_of_gpus_are_found(tmp_path: Path) -> None:
+    made = ("nvidiactl", "nvidia0", "nvidia12", "nvidia-uvm", "kfd", "sda", "mem", "dri/renderD128")
+    for name in made:
+        path = tmp_path / "dev" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    found = {path.name for path in gpu_files(tmp_path).writes}
+    assert found == {"nvidiactl", "nvidia0", "nvidia12", "nvidia-uvm", "kfd", "dri"}
 
 
 AS_LIBCUDA = """
