@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from .access_policy import AccessPolicy
+from .denied_call_reporter import DeniedCallReporter
 from .gpu_files import GPUFiles, gpu_files
 from .landlock_rules import FileRules, restrict_files
 from .resource_limits import limit_process, sane_address_space
@@ -31,12 +32,12 @@ _OF_PREFIX = ("lib", "lib32", "lib64", "share", "include", "pyvenv.cfg")
 _SINK = Path("/dev/null")
 
 
-def confine(policy: AccessPolicy) -> None:
+def confine(policy: AccessPolicy, reporter: DeniedCallReporter | None = None) -> None:
     """Take away the rights that this process does not need, as far as the system supports it.
 
     On Linux: network, other processes, other files, core dumps, and memory beyond the machine's;
-    elsewhere only some resource limits. Permanent, and inherited by children. Call it before
-    threads start.
+    elsewhere only some resource limits. Permanent, and inherited by children. `reporter` names the
+    system calls that are denied. Call it before threads start.
     """
     bytes_mapped = None if policy.drives_gpu else policy.mapped_bytes()
     limit_process(
@@ -47,7 +48,7 @@ def confine(policy: AccessPolicy) -> None:
         return
     if not restrict_files(file_rules(policy)):
         print("This kernel has no Landlock: files are as open as to the user.", file=sys.stderr)
-    if not filter_calls(drives_gpu=policy.drives_gpu):
+    if not filter_calls(drives_gpu=policy.drives_gpu, reporter=reporter):
         print("This kernel filters no system calls: the network is open.", file=sys.stderr)
 
 

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import Final
 
+from .denied_call_reporter import DeniedCallReporter
 from .system_calls import ALLOWED, CHECKED, DENIED
 
 _LOAD = 0x20  # BPF_LD | BPF_W | BPF_ABS
@@ -27,6 +28,8 @@ _ALLOW = 0x7FFF0000
 _ERROR = 0x00050000
 _DENY = _ERROR | errno.EACCES
 _UNKNOWN = _ERROR | errno.ENOSYS
+_ABSENT = _ERROR | errno.ENOENT
+_NOTIFY = 0x7FC00000
 _IGNORE = _ERROR  # the call returns 0 and does nothing
 _NUMBER, _ARCHITECTURE, _ARGUMENTS = 0, 4, 16  # offsets in struct seccomp_data
 _X32 = 0x40000000
@@ -36,6 +39,7 @@ _NEWER_CALLS = 451
 _PR_SET_NO_NEW_PRIVS = 38
 _PR_SET_SECCOMP = 22
 _MODE_FILTER = 2
+_NEW_LISTENER = 1 << 3
 _NETLINK: Final = 16
 # CLONE_NEWTIME is no flag of clone: its bit belongs to the signal at the end.
 _CLONE_NEW = 0x7E020000
@@ -54,32 +58,55 @@ _COLUMNS = {_X86_64: 0, _AARCH64: 1}
 
 class _Program(ctypes.Structure):
     _fields_ = [("length", ctypes.c_ushort), ("filter", ctypes.c_void_p)]
+    kept: object
 
 
-def filter_calls(*, drives_gpu: bool) -> bool:
+def filter_calls(*, drives_gpu: bool, reporter: DeniedCallReporter | None = None) -> bool:
     """Limit the system calls of this process and its children.
 
     Without a GPU only calls that workers need are possible, and no sockets. With one, all are but
     those that reach the network, other processes, attributes of files and rare parts of the kernel:
     drivers may make local sockets (Unix, netlink), which reach no other process. Denied calls fail
-    with EACCES. Returns False if the system has no such filters. Call it before threads start.
+    with EACCES, and `reporter` names them. Returns False if the system has no such filters. Call it
+    before threads start.
     """
     known = {"x86_64": _X86_64, "AMD64": _X86_64, "aarch64": _AARCH64, "arm64": _AARCH64}
     architecture = known.get(platform.machine())
     if sys.platform != "linux" or architecture is None:
         return False
     program = filter_program(architecture, own=os.getpid(), drives_gpu=drives_gpu)
-    code = ctypes.create_string_buffer(program, len(program))
-    handed = _Program(len(program) // 8, ctypes.addressof(code))
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0:
         return False
-    if libc.prctl(_PR_SET_SECCOMP, _MODE_FILTER, ctypes.byref(handed), 0, 0) != 0:
+    if reporter is not None:
+        number = ctypes.c_long(ALLOWED["seccomp"][_COLUMNS[architecture]] or 0)
+        notifying = _program(_notify(program))
+        arguments = (ctypes.c_ulong(_MODE_FILTER - 1), ctypes.c_ulong(_NEW_LISTENER))
+        listener = libc.syscall(number, *arguments, ctypes.byref(notifying))
+        if listener >= 0:
+            reporter.attach(listener)
+            return True
+        # Another program listens already, or the kernel is too old to report.
+    if libc.prctl(_PR_SET_SECCOMP, _MODE_FILTER, ctypes.byref(_program(program)), 0, 0) != 0:
         failed = ctypes.get_errno()
         if failed in (errno.EINVAL, errno.ENOSYS, errno.EPERM, errno.EACCES):
             return False  # a kernel, or a container, without them
         raise OSError(failed, os.strerror(failed))
     return True
+
+
+def _program(code: bytes) -> _Program:
+    buffer = ctypes.create_string_buffer(code, len(code))
+    program = _Program(len(code) // 8, ctypes.addressof(buffer))
+    program.kept = buffer  # referred to by its address only
+    return program
+
+
+def _notify(program: bytes) -> bytes:
+    """Return the program with denied calls passed to a supervisor, which has them fail."""
+    denied = {_step(_RETURN, _DENY), _step(_RETURN, _ABSENT)}
+    steps = (program[start : start + 8] for start in range(0, len(program), 8))
+    return b"".join(_step(_RETURN, _NOTIFY) if step in denied else step for step in steps)
 
 
 def filter_program(architecture: int, *, own: int, drives_gpu: bool) -> bytes:
@@ -147,7 +174,7 @@ def _rules(own: int, *, drives_gpu: bool) -> dict[str, list[bytes]]:
     if drives_gpu:
         rules["socket"] = _only(0, [socket.AF_UNIX, _NETLINK])
         # As if no service of the driver ran: `cuInit` asks MPS and goes on without it.
-        rules["connect"] = [_step(_RETURN, _ERROR | errno.ENOENT)]
+        rules["connect"] = [_step(_RETURN, _ABSENT)]
         # Without an address a datagram goes only to the other end of a pair.
         rules["sendto"] = _only_null(4)
     return rules
