@@ -303,6 +303,18 @@ def test_gpu_worker_may_open_devices_and_its_own_caches(tmp_path: Path) -> None:
     assert not any(path.is_relative_to("/proc") for path in rules.writes)
 
 
+def test_programs_are_readable_only_where_a_script_starts_python(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rules = file_rules(AccessPolicy(reads=()))
+    assert rules.executes is not None
+    assert not any(Path("/usr/bin/sh").resolve().is_relative_to(path) for path in rules.reads)
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    rules = file_rules(AccessPolicy(reads=()))
+    assert rules.executes is None
+    assert Path("/usr") in rules.reads
+
+
 def test_devices_of_gpus_are_found(tmp_path: Path) -> None:
     made = ("nvidiactl", "nvidia0", "nvidia12", "nvidia-uvm", "kfd", "sda", "mem", "dri/renderD128")
     for name in made:
