@@ -74,7 +74,8 @@ def filter_calls(*, drives_gpu: bool, reporter: DeniedCallReporter | None = None
     architecture = known.get(platform.machine())
     if sys.platform != "linux" or architecture is None:
         return False
-    program = filter_program(architecture, own=os.getpid(), drives_gpu=drives_gpu)
+    processes = (os.getpid(), os.getppid())
+    program = filter_program(architecture, processes=processes, drives_gpu=drives_gpu)
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0:
         return False
@@ -109,11 +110,11 @@ def _notify(program: bytes) -> bytes:
     return b"".join(_step(_RETURN, _NOTIFY) if step in denied else step for step in steps)
 
 
-def filter_program(architecture: int, *, own: int, drives_gpu: bool) -> bytes:
+def filter_program(architecture: int, *, processes: tuple[int, int], drives_gpu: bool) -> bytes:
     """Return the filter program as the kernel reads it, 8 bytes per instruction.
 
-    `architecture` is an AUDIT_ARCH number, `own` the process id; raises KeyError for an unknown
-    architecture.
+    `architecture` is an AUDIT_ARCH number, `processes` are the ids of the process and its parent;
+    raises KeyError for an unknown architecture.
     """
     column = _COLUMNS[architecture]
     code = [
@@ -124,7 +125,7 @@ def filter_program(architecture: int, *, own: int, drives_gpu: bool) -> bytes:
     ]
     if architecture == _X86_64:  # it has a second set of numbers
         code += [_step(_IF_AT_LEAST, _X32, 0, 1), _step(_RETURN, _DENY)]
-    for name, rule in _rules(own, drives_gpu=drives_gpu).items():
+    for name, rule in _rules(*processes, drives_gpu=drives_gpu).items():
         number = CHECKED[name][column]
         assert number is not None
         code += [_step(_IF_EQUAL, number, 0, len(rule)), *rule]
@@ -138,7 +139,7 @@ def filter_program(architecture: int, *, own: int, drives_gpu: bool) -> bytes:
     return b"".join([*code, *newer, _step(_RETURN, _DENY)])
 
 
-def _rules(own: int, *, drives_gpu: bool) -> dict[str, list[bytes]]:
+def _rules(own: int, parent: int, *, drives_gpu: bool) -> dict[str, list[bytes]]:
     """Return the instructions for calls of `CHECKED`, each of which ends the program."""
     rules = {
         "ioctl": _unless(1, _IOCTLS),
@@ -152,9 +153,10 @@ def _rules(own: int, *, drives_gpu: bool) -> dict[str, list[bytes]]:
         "clone": [_load(0), _step(_IF_ANY_BIT, _CLONE_NEW, 0, 1), *_DENY_ELSE_ALLOW],
         # Its flags are in memory, which a filter cannot read; the C library uses clone instead.
         "clone3": [_step(_RETURN, _UNKNOWN)],
-        # Not a group, nor all processes; Landlock denies those outside.
+        # Not a group, all processes or the daemon; Landlock denies all outside (Linux 6.12).
         "kill": [
             _load(0),
+            *_case(parent, [_step(_RETURN, _ERROR | errno.EPERM)]),
             _step(_IF_EQUAL, 0, 1, 0),
             _step(_IF_AT_LEAST, 1 << 31, 0, 1),
             *_DENY_ELSE_ALLOW,

@@ -14,7 +14,7 @@ from ingle.backends.confinement.system_calls import ALLOWED, CHECKED, DENIED
 
 ARCHITECTURES = {"x86-64": (0xC000003E, 0), "AArch64": (0xC00000B7, 1)}
 ALLOW = 0x7FFF0000
-OWN, OTHER = 1234, 4321
+OWN, OTHER, PARENT = 1234, 4321, 1000
 NAMESPACES = (0x20000, 0x02000000, 0x04000000, 0x08000000, 0x10000000, 0x20000000, 0x40000000)
 POINTER = 0x7F00_0000_0000
 
@@ -26,7 +26,7 @@ def outcome(machine: str, call: str, *arguments: int, drives_gpu: bool = False) 
     assert number is not None
     values = [value & 0xFFFF_FFFF_FFFF_FFFF for value in (*arguments, *[0] * 6)][:6]
     data = struct.pack("=IIQ6Q", number, architecture, 0, *values)
-    return run(filter_program(architecture, own=OWN, drives_gpu=drives_gpu), data)
+    return run(filter_program(architecture, processes=(OWN, PARENT), drives_gpu=drives_gpu), data)
 
 
 def run(program: bytes, data: bytes) -> int:
@@ -66,6 +66,7 @@ def test_calls_reach_only_the_own_process(machine: str, drives_gpu: bool) -> Non
     for pids, expected in (((OWN, OTHER), -1), ((0, -1, -OTHER), errno.EACCES)):
         for pid in pids:
             assert outcome(machine, "kill", pid, 9, drives_gpu=drives_gpu) == expected, pid
+    assert outcome(machine, "kill", PARENT, 9, drives_gpu=drives_gpu) == errno.EPERM
     assert outcome(machine, "tgkill", OTHER, OTHER, 9, drives_gpu=drives_gpu) == errno.EACCES
 
 
@@ -116,7 +117,7 @@ def test_sockets_are_local_with_a_gpu_and_none_without(machine: str) -> None:
 @pytest.mark.parametrize("machine", ARCHITECTURES)
 def test_without_a_gpu_only_listed_calls_are_possible(machine: str) -> None:
     architecture, column = ARCHITECTURES[machine]
-    strict = filter_program(architecture, own=OWN, drives_gpu=False)
+    strict = filter_program(architecture, processes=(OWN, PARENT), drives_gpu=False)
     assert len(strict) // 8 < 4096
     known = {numbers[column] for numbers in {**ALLOWED, **CHECKED}.values()} - {None}
     assert {numbers[column] for numbers in DENIED.values()}.isdisjoint(known)
