@@ -1,4 +1,4 @@
-"""`docs/security.md` names existing tests for every threat."""
+"""`docs/security.md` names existing tests for every threat, and the page on models too."""
 
 from __future__ import annotations
 
@@ -35,9 +35,11 @@ def test_every_threat_names_a_test() -> None:
 
 
 @pytest.mark.slow
-def test_every_named_test_exists() -> None:
-    named = re.findall(r"`(tests/[\w/]+\.py)(?:::(\w+))?`", (ROOT / "docs/security.md").read_text())
-    assert len(named) > len(ROWS)
+@pytest.mark.parametrize(("page", "fewest"), [("security.md", len(ROWS)), ("model-safety.md", 7)])
+def test_every_named_test_exists(page: str, fewest: int) -> None:
+    text = (ROOT / "docs" / page).read_text()
+    named = re.findall(r"`(tests/[\w/]+\.py)(?:::(\w+))?`", text)
+    assert len(named) > fewest
     for name, test in named:
         path = ROOT / name
         assert path.is_file(), name
@@ -45,4 +47,4 @@ def test_every_named_test_exists() -> None:
         assert found, name
         assert not test or test in found, f"{name}::{test}"
     # A reference that the pattern does not match would not be checked.
-    assert len(named) == (ROOT / "docs/security.md").read_text().count("`tests/")
+    assert len(named) == text.count("`tests/")

@@ -15,13 +15,15 @@ _GPU_DEVICES = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg", "/dev/dri")
 class AccessPolicy:
     """Files that may be read and written, and folders that may only be listed.
 
-    With `drives_gpu`, files outside home folders and the address space stay unrestricted.
+    With `drives_gpu`, a driver's files are open too, and the address space is unrestricted. No file
+    may grow beyond `largest_file` bytes, if that is set.
     """
 
     reads: tuple[Path, ...]
     lists: tuple[Path, ...] = ()
     writes: tuple[Path, ...] = ()
     drives_gpu: bool = False
+    largest_file: int | None = None
 
     def with_folder(self, folder: Path) -> AccessPolicy:
         """Return the policy with one more folder to read and write in."""

@@ -23,13 +23,13 @@ _FOR_ALL = 8 << 30
 _FOR_A_THREAD = 128 << 20
 
 
-def limit_process(*, address_space: int | None) -> None:
+def limit_process(*, address_space: int | None, file_size: int | None = None) -> None:
     """Forbid core dumps and new privileges, limit open files, and make it the OOM killer's first
     choice.
 
     Other processes of the user cannot read its memory. `address_space` bounds the bytes it can map,
-    so that an excessive allocation fails instead of exhausting the machine. Children inherit the
-    limits.
+    so that an excessive allocation fails instead of exhausting the machine, and `file_size` those
+    of each file that it writes. Children inherit the limits.
     """
     if sys.platform == "win32":
         return
@@ -37,6 +37,8 @@ def limit_process(*, address_space: int | None) -> None:
     lower_limit(resource.RLIMIT_NOFILE, _OPEN_FILES)
     if address_space is not None:
         lower_limit(resource.RLIMIT_AS, address_space)
+    if file_size is not None:
+        lower_limit(resource.RLIMIT_FSIZE, file_size)
     if sys.platform != "linux":
         return
     _die_first()

@@ -19,6 +19,8 @@ from ..base.child_process import die_with_parent
 from ..base.errors import BackendError, LoadFailed
 from ..confinement.access_policy import AccessPolicy
 from ..confinement.confine import confine
+from ..confinement.denied_call_reporter import DeniedCallReporter
+from ..confinement.gpu_files import redirect_caches
 from .child_task import TaskFailed
 
 S = TypeVar("S", bound=msgspec.Struct)
@@ -30,11 +32,13 @@ _BROKEN = 3
 def run_task(
     spec_type: type[S],
     work: Callable[[S, Send], msgspec.Struct],
-    policy: Callable[[S], AccessPolicy],
+    policy: Callable[[S], AccessPolicy | None],
+    reporter: DeniedCallReporter | None = None,
 ) -> NoReturn:
     """Run `work` on the spec from stdin, send its result, and end the process.
 
-    The process is confined to the files that `policy` returns and to its working folder.
+    The process is confined to the files that `policy` returns and to its working folder; with None
+    it is not confined. `reporter` names the system calls that are denied.
     """
     status = _BROKEN
     try:
@@ -43,7 +47,10 @@ def run_task(
         sink = os.fdopen(os.dup(1), "wb")
         os.dup2(2, 1)
         spec = msgspec.json.decode(sys.stdin.buffer.readline(), type=spec_type)
-        confine(policy(spec).with_folder(Path.cwd()))
+        if (allowed := policy(spec)) is not None:
+            if allowed.drives_gpu:
+                redirect_caches(Path.cwd())
+            confine(allowed.with_folder(Path.cwd()), reporter)
         threading.Thread(target=_exit_at_stdin_end, name="reader", daemon=True).start()
 
         def send(message: msgspec.Struct) -> None:

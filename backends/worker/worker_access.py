@@ -12,8 +12,13 @@ from pathlib import Path
 from ingle.models import failpoints
 
 from ..base.load_spec import LoadSpec
+from ..base.own_folder import make_own_folder
 from ..confinement.access_policy import AccessPolicy, has_gpu_device, model_files
+from ..confinement.gpu_files import redirect_caches
 from ..registry.engines import get_engine
+
+# Bytes of compiled kernels and of a compiler's temporary files, each of which is far smaller.
+_OTHER_FILES = 256 * 2**20
 
 
 def worker_access(spec: LoadSpec) -> AccessPolicy:
@@ -25,7 +30,9 @@ def worker_access(spec: LoadSpec) -> AccessPolicy:
         reads += model_files(Path(spec.draft_path))
     if spec.kv_store is not None:
         folder = Path(spec.kv_store.folder)
-        _make_folder(folder / spec.kv_store.model)
+        for each in (folder, folder / spec.kv_store.model):
+            # Not later: a confined worker cannot change modes.
+            _make(partial(make_own_folder, each), each)
         # To free space a worker removes what others stored, but it reads only its own model's.
         reads.append(folder / spec.kv_store.model)
         lists.append(folder)
@@ -42,7 +49,9 @@ def worker_access(spec: LoadSpec) -> AccessPolicy:
         reads += failpoints.ACTIVE.folders
         writes += failpoints.ACTIVE.folders
     gpu = has_gpu_device() and get_engine(spec.engine).drives_gpu(spec)
-    return AccessPolicy(tuple(reads), tuple(lists), tuple(writes), gpu)
+    stored = 0 if spec.kv_store is None else spec.kv_store.disk_bytes
+    largest = max(stored, _OTHER_FILES)
+    return AccessPolicy(tuple(reads), tuple(lists), tuple(writes), gpu, largest)
 
 
 def with_temporary_files(place: AccessPolicy, spec: LoadSpec) -> AccessPolicy:
@@ -53,11 +62,13 @@ def with_temporary_files(place: AccessPolicy, spec: LoadSpec) -> AccessPolicy:
     if spec.kernel_cache is not None:
         folder = Path(spec.kernel_cache) / "tmp"
         _make_folder(folder)
-    elif get_engine(spec.engine).needs_temporary_files:
+    elif place.drives_gpu or get_engine(spec.engine).needs_temporary_files:
         folder = Path(tempfile.mkdtemp(prefix="ingle-worker-"))
     else:
         return place
     tempfile.tempdir = os.environ["TMPDIR"] = str(folder)
+    if place.drives_gpu:
+        redirect_caches(folder if spec.kernel_cache is None else Path(spec.kernel_cache))
     return place.with_folder(folder)
 
 

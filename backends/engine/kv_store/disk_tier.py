@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import secrets
 import shutil
-import stat
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -15,6 +13,7 @@ from pathlib import Path
 
 import psutil
 
+from ...base.own_folder import make_own_folder
 from .kv_chunk_file import (
     LONGEST_HEADER,
     SUFFIX,
@@ -73,7 +72,7 @@ class KVDisk:
         Raises OSError if the folder cannot be made private.
         """
         for folder in (self._root, self.folder):
-            _make_private(folder)
+            make_own_folder(folder)
         self._tag()
         headers: list[ChunkHeader] = []
         with os.scandir(self.folder) as entries:
@@ -127,7 +126,7 @@ class KVDisk:
         for depth, key in enumerate(keys):
             with suppress(OSError):
                 used_at = now - depth * 1000
-                os.utime(self.folder / file_name(key), ns=(used_at, used_at))
+                _set_time(self.folder / file_name(key), used_at)
 
     def remove(self, key: bytes) -> None:
         """Remove a chunk, if it is there."""
@@ -182,18 +181,6 @@ class KVDisk:
             tag.write_text(_CACHE_TAG_TEXT)
 
 
-def _make_private(folder: Path) -> None:
-    """Make a folder of mode 0700, or make sure that there is one of ours; raises OSError."""
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    found = folder.lstat()
-    if sys.platform == "win32":
-        return
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
-        raise PermissionError(f"{folder} is a link, or belongs to another user")
-    if stat.S_IMODE(found.st_mode) != 0o700:
-        folder.chmod(0o700)
-
-
 def _write_new(path: Path, parts: Sequence[Data], *, durable: bool) -> None:
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
     flags |= getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
@@ -205,6 +192,18 @@ def _write_new(path: Path, parts: Sequence[Data], *, durable: bool) -> None:
                 rest = rest[os.write(fd, rest) :]
         if durable:
             os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def _set_time(path: Path, nanoseconds: int) -> None:
+    """Set the times of a file; by a descriptor where possible, as a worker may not by a path."""
+    if os.utime not in os.supports_fd:
+        os.utime(path, ns=(nanoseconds, nanoseconds))
+        return
+    fd = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0))
+    try:
+        os.utime(fd, ns=(nanoseconds, nanoseconds))
     finally:
         os.close(fd)
 

@@ -5,11 +5,16 @@ The child is confined like a worker first, so that what a sandbox denies fails h
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
+
+import msgspec
 
 from ...base.errors import BackendError
 from ...confinement.access_policy import AccessPolicy, has_gpu_device
+from ...confinement.denied_call_reporter import DeniedCallReporter
 from ..child_main import Send, run_task
 from ..child_task import ChildTask
 from .check_step import Step, StepFailed
@@ -36,7 +41,7 @@ def check_steps(spec: EngineCheckSpec) -> Iterator[Step]:
         yield from llama_cpp_steps()
 
 
-def _work(spec: EngineCheckSpec, send: Send) -> EngineCheckEnd:
+def _work(reporter: DeniedCallReporter | None, spec: EngineCheckSpec, send: Send) -> EngineCheckEnd:
     for name, make in check_steps(spec):
         try:
             step = EngineCheckStep(name=name, passed=True, detail=make())
@@ -46,6 +51,10 @@ def _work(spec: EngineCheckSpec, send: Send) -> EngineCheckEnd:
             )
         except (BackendError, OSError, RuntimeError, ImportError) as error:
             step = EngineCheckStep(name=name, passed=False, detail=f"{error}".splitlines()[0])
+        denied = [] if reporter is None else reporter.take()
+        if denied and not step.passed:
+            detail = f"{step.detail} (the confinement denied: {', '.join(denied)})"
+            step = msgspec.structs.replace(step, detail=detail)
         send(step)
         if not step.passed:
             break
@@ -59,4 +68,5 @@ def _policy(spec: EngineCheckSpec) -> AccessPolicy:
 
 
 if __name__ == "__main__":
-    run_task(EngineCheckSpec, _work, _policy)
+    reporter = DeniedCallReporter() if sys.platform == "linux" else None
+    run_task(EngineCheckSpec, partial(_work, reporter), _policy, reporter)

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 EXAMPLES = """\
   ingle doctor
   ingle doctor --json > machine.json     facts for a program
-  ingle doctor --bundle                  a report for an issue, without content"""
+  ingle doctor --bundle                  a report for an issue, without content
+  ingle doctor --escape                  try to escape from a model's process"""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -42,7 +43,10 @@ def main(arguments: Sequence[str]) -> int:
         help='write a report without content into a file; "-" prints it',
     )
     parser.add_flag("--with-models", help="name models of your own in the report")
+    parser.add_flag("--escape", help="try what a compromised model could, and say what was stopped")
     options = parser.parse_args(arguments)
+    if options.escape:
+        return _try_to_escape(json=options.json)
     from ...doctor.diagnose import diagnose
     from ...doctor.read_system_state import find_daemon, read_system_state
 
@@ -59,6 +63,24 @@ def main(arguments: Sequence[str]) -> int:
 
         text = report_text(report, columns=text_columns(), paint=TerminalColors.for_output())
         print(with_colours_only(text))
+    return 0 if report.ok else 1
+
+
+def _try_to_escape(*, json: bool) -> int:
+    """Print the attempts; 1 if one succeeded that should not. Raises `CommandError`."""
+    from ingle.backends.base.errors import BackendError
+
+    from ...doctor.escape_report import escape_text, report_escapes
+
+    config, _ = _settings()
+    try:
+        report = report_escapes(confine=config.confine)
+    except BackendError as error:
+        raise CommandError(error.message, error.hint) from error
+    if json:
+        print_json(report)
+    else:
+        print(escape_text(report, columns=text_columns()))
     return 0 if report.ok else 1
 
 

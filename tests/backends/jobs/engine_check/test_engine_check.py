@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -54,6 +55,17 @@ def test_child_that_dies_is_an_error(tmp_path: Path) -> None:
         check("llama.cpp", tmp_path, [str(tmp_path)])
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="uses Linux features")
+def test_failed_step_names_the_denied_calls(tmp_path: Path) -> None:
+    (tmp_path / "llama_cpp/lib").mkdir(parents=True)
+    (tmp_path / "llama_cpp/__init__.py").write_text("import os; os.chmod('/', 0o755)")
+    (tmp_path / "llama_cpp/lib/libllama.so").touch()
+    (step,) = check("llama.cpp", tmp_path, [str(tmp_path)])
+    assert not step.passed
+    assert "Permission denied" in step.detail
+    assert "(the confinement denied: chmod)" in step.detail
+
+
 def test_check_ends_with_the_first_failed_step(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -68,7 +80,7 @@ def test_check_ends_with_the_first_failed_step(
     monkeypatch.setattr(engine_check, "check_steps", steps)
     sent: list[Any] = []
     work: Callable[..., object] = engine_check._work  # pyright: ignore[reportPrivateUsage]
-    work(EngineCheckSpec(engine="x", kernel_cache=str(tmp_path)), sent.append)
+    work(None, EngineCheckSpec(engine="x", kernel_cache=str(tmp_path)), sent.append)
     assert [(step.name, step.passed, step.remedy) for step in sent] == [
         ("first", True, ""),
         ("second", False, "Mend it."),

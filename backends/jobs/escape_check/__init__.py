@@ -1,0 +1,1 @@
+"""Attempts to leave the confinement of a worker, made inside a confined process."""
