@@ -33,12 +33,6 @@ MAX_CHARACTERS = 2**20
 MAX_TEXTS = 1024
 
 
-class TemplateBody(ChatCompletionRequest, kw_only=True):
-    """The body of `POST /apply-template`: that of a chat, which need not name a model."""
-
-    model: str = ""
-
-
 _route = partial(
     route,
     "POST",
@@ -82,7 +76,7 @@ class TokenizeApi(ServicesApi):
             return Content(b"".join(await _pieces(lease.backend, tokens)).decode(errors="replace"))
 
     @_route("/apply-template")
-    async def apply_template(self, body: TemplateBody) -> RenderedPrompt:
+    async def apply_template(self, body: ChatCompletionRequest) -> RenderedPrompt:
         """The text of a conversation's prompt."""
         asked = TokenizeRequest(id=_new_id(), generate=chat_job(body, RequestOrigin()).request)
         async with self._lease(body.model) as lease:

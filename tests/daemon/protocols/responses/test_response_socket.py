@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import websockets
 
-from .conftest import EVENT
+from .conftest import event_type
 
 if TYPE_CHECKING:
     from .conftest import ScriptedDaemon
@@ -41,7 +41,7 @@ async def rest_of(socket: Socket) -> list[dict[str, Any]]:
             events.append(json.loads(await socket.recv()))
             kind = events[-1]["type"]
             if kind != "error":
-                EVENT.validate_python(events[-1])
+                event_type().validate_python(events[-1])
             if kind in ("error", "response.completed", "response.failed", "response.incomplete"):
                 return events
 
