@@ -149,6 +149,8 @@ OLLAMA_FIELDS = FieldPolicy(
     },
 )
 
+OLLAMA_EMBED_FIELDS = FieldPolicy(ignored=frozenset({"options"}))
+
 LLAMA_CPP_FIELDS = FieldPolicy(
     ignored=frozenset(
         {

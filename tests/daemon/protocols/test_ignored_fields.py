@@ -16,8 +16,9 @@ from openai.types import completion_create_params, embedding_create_params
 from openai.types.chat import completion_create_params as chat_create_params
 from openai.types.responses import response_create_params
 
-from ingle.daemon.http.field_policy import decided_fields
+from ingle.daemon.http.field_policy import decided_fields, ignored_fields
 from ingle.daemon.protocols.anthropic.types import MessagesRequest, PromptRequest
+from ingle.daemon.protocols.ollama.types import EmbedBody
 from ingle.daemon.protocols.openai.completions.request_types import (
     ChatCompletionRequest,
     PlainCompletionRequest,
@@ -61,6 +62,11 @@ def test_every_field_of_the_official_clients_is_decided_about(params: Any, body:
     """A field that a new client has is served, or joins a list in `field_policies`."""
     fields = params.__required_keys__ | params.__optional_keys__
     assert fields - {"betas"} <= decided_fields(body)  # `betas` are a header
+
+
+def test_options_of_embeddings_have_no_effect() -> None:
+    body = b'{"model":"m","input":"a","options":{"num_ctx":9}}'
+    assert [field.name for field in ignored_fields(body, EmbedBody)] == ["options"]
 
 
 async def headers_of(daemon: RunningDaemon, path: str, **fields: Any) -> str | None:
