@@ -22,6 +22,7 @@ _MOST_SUGGESTIONS = 4
 _LONGEST_NAME = 40
 
 IsHarmless = Callable[[Any], bool]
+HasEffect = Callable[[str], bool]
 
 
 class PartPolicy(msgspec.Struct, frozen=True):
@@ -36,25 +37,24 @@ class FieldPolicy(msgspec.Struct, frozen=True):
 
     `ignored` fields have no effect, also if the body's type has them. A `refused` field would
     change the answer, unless its value is harmless. `parts` are objects whose members are looked
-    at.
+    at, `items` lists whose texts, or `type`s of objects, may have no effect.
     """
 
     ignored: frozenset[str] = frozenset()
     refused: Mapping[str, IsHarmless] = MappingProxyType({})
     parts: Mapping[str, PartPolicy] = MappingProxyType({})
+    items: Mapping[str, HasEffect] = MappingProxyType({})
 
 
 class IgnoredField(msgspec.Struct, frozen=True):
-    """A field without effect; `nearest` is the most similar name if no list names the field."""
+    """A field without effect, and the `label` under which it is counted.
+
+    `nearest` is the most similar name if no list names the field.
+    """
 
     name: str
-    is_known: bool
+    label: str
     nearest: str | None = None
-
-    @property
-    def label(self) -> str:
-        """The name under which it is counted."""
-        return self.name if self.is_known else UNKNOWN
 
 
 def field_policy_of(kind: type) -> FieldPolicy | None:
@@ -79,19 +79,22 @@ def ignored_fields(body: bytes, kind: type) -> list[IgnoredField]:
     _refuse(given, policy)
     known = decided_fields(kind)
     found = [
-        (name, name in known, known)
+        (name, name if name in known else UNKNOWN, known)
         for name, value in given.items()
         if (name in policy.ignored or name not in known) and not _is_null(value)
     ]
     for name, part in policy.parts.items():
         if name in given and bytes(given[name]).startswith(b"{"):
             found += _ignored_members(name, bytes(given[name]), part)
+    for name, has_effect in policy.items.items():
+        if name in given and bytes(given[name]).startswith(b"["):
+            found += _ignored_items(name, bytes(given[name]), has_effect)
     return list(_with_suggestions(found))
 
 
 def _refuse(given: Mapping[str, msgspec.Raw], policy: FieldPolicy) -> None:
     for name in policy.refused.keys() & given.keys():
-        if not _is_null(given[name]) and not policy.refused[name](msgspec.json.decode(given[name])):
+        if not _is_null(given[name]) and not _passes(given[name], policy.refused[name]):
             raise UnsupportedField(
                 f"'{name}' is not supported.",
                 hint="Leave it out: the answer would not be what it asks for.",
@@ -99,25 +102,53 @@ def _refuse(given: Mapping[str, msgspec.Raw], policy: FieldPolicy) -> None:
             )
 
 
-_Found = tuple[str, bool, frozenset[str]]
-"""The name of a field, whether a list names it, and the names that it may have been meant for."""
+def _passes(value: msgspec.Raw, is_harmless: IsHarmless) -> bool:
+    try:
+        return is_harmless(msgspec.json.decode(value))
+    except (msgspec.ValidationError, RecursionError):  # a number out of range, or nested deeply
+        return False
+
+
+_Found = tuple[str, str, frozenset[str]]
+"""The name of a field, its label, and the names that an unknown one may have been meant for."""
 
 
 def _ignored_members(name: str, text: bytes, part: PartPolicy) -> Iterator[_Found]:
     known = frozenset(f"{name}.{member}" for member in part.served | part.ignored)
     for member, value in msgspec.json.decode(text, type=dict[str, msgspec.Raw]).items():
         if member not in part.served and not _is_null(value):
-            yield f"{name}.{member}", member in part.ignored, known
+            path = f"{name}.{member}"
+            yield path, path if member in part.ignored else UNKNOWN, known
+
+
+def _ignored_items(name: str, text: bytes, has_effect: HasEffect) -> Iterator[_Found]:
+    kinds = dict.fromkeys(map(_kind, msgspec.json.decode(text, type=list[msgspec.Raw])))
+    for kind in kinds:
+        if kind is not None and not has_effect(kind):
+            yield f"{name}.{kind}", name, frozenset()
+
+
+class _Typed(msgspec.Struct):
+    type: str | None = None
+
+
+def _kind(item: msgspec.Raw) -> str | None:
+    """A text, or the `type` of an object; None for anything else."""
+    try:
+        found = msgspec.json.decode(item, type=_Typed | str)
+    except msgspec.ValidationError:  # which the body's own type allows, or reports
+        return None
+    return found.type if isinstance(found, _Typed) else found
 
 
 def _with_suggestions(found: list[_Found]) -> Iterator[IgnoredField]:
     suggestions = 0
-    for name, is_known, known in found[:_MOST_NAMES]:
+    for name, label, known in found[:_MOST_NAMES]:
         nearest = None
-        if not is_known and suggestions < _MOST_SUGGESTIONS:
+        if label == UNKNOWN and suggestions < _MOST_SUGGESTIONS:
             suggestions += 1
             nearest = _nearest(name[:_LONGEST_NAME], known)
-        yield IgnoredField(name, is_known, nearest)
+        yield IgnoredField(name, label, nearest)
 
 
 def _nearest(name: str, known: frozenset[str]) -> str | None:

@@ -11,6 +11,7 @@ from typing import Any
 from ingle.backends.base.sampling_params import SAMPLING_OPTIONS
 
 from ..http.field_policy import FieldPolicy, IsHarmless, PartPolicy
+from .anthropic.tool_kinds import is_client_tool
 
 
 def _is_empty(value: Any) -> bool:
@@ -82,6 +83,7 @@ CHAT_FIELDS = FieldPolicy(
         "web_search_options": lambda _: False,
         "add_special_tokens": _is(False),
     },
+    items={"tools": lambda kind: kind == "function"},
 )
 PLAIN_FIELDS = FieldPolicy(
     ignored=_OF_OPENAI | _OF_OPENROUTER | _EXTENSIONS | _LLAMA_CPP,
@@ -91,6 +93,8 @@ EMBEDDING_FIELDS = FieldPolicy(
     ignored=frozenset({"user", "ttl", "priority", "request_id"}),
     refused={"truncate_prompt_tokens": lambda _: False, "add_special_tokens": _is(True)},
 )
+
+_INCLUDED = ("reasoning.encrypted_content", "message.output_text.logprobs")
 
 RESPONSE_FIELDS = FieldPolicy(
     ignored=frozenset(
@@ -102,6 +106,10 @@ RESPONSE_FIELDS = FieldPolicy(
     )
     | _EXTENSIONS,
     refused={**_CHANGING, "n": _is(1), "stop": _is_empty, "stop_token_ids": _is_empty},
+    items={
+        "tools": lambda kind: kind in ("function", "custom", "namespace"),
+        "include": lambda part: part in _INCLUDED,
+    },
 )
 
 MESSAGE_FIELDS = FieldPolicy(
@@ -111,10 +119,12 @@ MESSAGE_FIELDS = FieldPolicy(
             *("mcp_servers", "service_tier", "speed", "user_profile_id", "workspace_id"),
             *("billing_policy", "compaction", "fallback_credit_token", "fallbacks", "thread"),
         }
-    )
+    ),
+    items={"tools": lambda kind: kind == "custom" or is_client_tool(kind)},
 )
 COUNTED_FIELDS = FieldPolicy(
-    ignored=MESSAGE_FIELDS.ignored | {"max_tokens", "stop_sequences", "stream"}
+    ignored=MESSAGE_FIELDS.ignored | {"max_tokens", "stop_sequences", "stream"},
+    items=MESSAGE_FIELDS.items,
 )
 """Of a token count, which a client may ask for with the body of the message."""
 
@@ -138,6 +148,8 @@ OLLAMA_FIELDS = FieldPolicy(
         )
     },
 )
+
+OLLAMA_EMBED_FIELDS = FieldPolicy(ignored=frozenset({"options"}))
 
 LLAMA_CPP_FIELDS = FieldPolicy(
     ignored=frozenset(

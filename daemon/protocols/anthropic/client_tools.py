@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import msgspec
@@ -11,7 +10,6 @@ from ingle.backends.base.conversation import Tool
 
 from .types import InputTool
 
-_KIND = re.compile(r"(?:bash|text_editor|memory|computer)_20\d{6}")
 _NEW_INSERT = "20250728"
 """From this version on, the text editor's insertion takes `insert_text`, before it `new_str`."""
 _LAST_UNDO = "20250124"
@@ -38,11 +36,6 @@ _FIRST_ACTIONS = (
 _LATER_ACTIONS = (
     *("left_mouse_down", "left_mouse_up", "scroll", "hold_key", "wait", "triple_click"),
 )
-
-
-def is_client_tool(kind: str) -> bool:
-    """Whether a tool of this type runs on the client, with a schema that is known here."""
-    return _KIND.fullmatch(kind) is not None
 
 
 def client_tool(given: InputTool, name: str) -> Tool:

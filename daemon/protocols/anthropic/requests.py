@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import secrets
 
 import msgspec
@@ -15,12 +14,10 @@ from ...errors import InvalidBody, UnsupportedField
 from ..ingle_options import RequestOrigin, routing_preference_of
 from ..job import Job
 from ..request_options import merge_sampling, only_one, stop_strings, template_effort
-from .client_tools import client_tool, is_client_tool
+from .client_tools import client_tool
 from .messages import chat_messages, json_object
+from .tool_kinds import is_client_tool, is_hosted_tool
 from .types import InputTool, MessagesRequest, OutputFormat, PromptRequest, ToolChoiceField
-
-# A tool of Anthropic's servers, such as web_search_20250305.
-_HOSTED = re.compile(r"\w+_20\d{6}|mcp_toolset")
 
 
 def messages_job(body: MessagesRequest, origin: RequestOrigin) -> Job:
@@ -103,7 +100,7 @@ def _offered(tool: InputTool, place: str) -> Tool | None:
 
 
 def _check_hosted(kind: str, place: str) -> None:
-    if not _HOSTED.fullmatch(kind):
+    if not is_hosted_tool(kind):
         raise InvalidBody(
             f"'{place}.type' is {kind[:40]!r}.",
             hint="A tool of your own is of type 'custom', or has no type.",

@@ -13,7 +13,7 @@ from ingle.models.metadata.stored_model import FirstMessage
 
 from ...http.field_policy import FieldPolicy
 from ..answer_values import TokenLogprob
-from ..field_policies import OLLAMA_FIELDS
+from ..field_policies import OLLAMA_EMBED_FIELDS, OLLAMA_FIELDS
 
 LogprobCount = Annotated[int, Meta(ge=0, le=20)]
 KeepAlive = Annotated[float, Meta(ge=-(10**12), le=10**12)] | str
@@ -163,6 +163,8 @@ class GenerateLine(Metrics, frozen=True, kw_only=True):
 class EmbedBody(msgspec.Struct, kw_only=True):
     """The body of `POST /api/embed`."""
 
+    field_policy: ClassVar[FieldPolicy] = OLLAMA_EMBED_FIELDS
+
     model: str | None = None
     input: str | list[str] | None = None
     truncate: bool | None = None
@@ -183,6 +185,8 @@ class Embeddings(msgspec.Struct, frozen=True, kw_only=True):
 
 class OldEmbedBody(msgspec.Struct, kw_only=True):
     """The body of `POST /api/embeddings`, the older of the two."""
+
+    field_policy: ClassVar[FieldPolicy] = OLLAMA_EMBED_FIELDS
 
     model: str | None = None
     prompt: str | None = None

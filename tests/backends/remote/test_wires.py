@@ -171,6 +171,7 @@ UNSUPPORTED: dict[str, dict[str, Any]] = {
     "a continued answer": {"continues": True},
     "log-probabilities": {"logprobs": 0},
     "biases": {"sampling": SamplingParams(logit_bias={1: 1.0})},
+    "stop tokens": {"stop_token_ids": [1]},
     "a regex": {"grammar": Grammar(GrammarKind.REGEX, "a*")},
     "nothing to write": {"max_tokens": 0},
     "a lone surrogate": {"messages": [ChatMessage("user", "\ud800")]},

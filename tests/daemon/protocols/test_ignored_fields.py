@@ -16,14 +16,15 @@ from openai.types import completion_create_params, embedding_create_params
 from openai.types.chat import completion_create_params as chat_create_params
 from openai.types.responses import response_create_params
 
-from ingle.daemon.http.field_policy import decided_fields
+from ingle.daemon.http.field_policy import decided_fields, ignored_fields
 from ingle.daemon.protocols.anthropic.types import MessagesRequest, PromptRequest
+from ingle.daemon.protocols.ollama.types import EmbedBody
 from ingle.daemon.protocols.openai.completions.request_types import (
     ChatCompletionRequest,
     PlainCompletionRequest,
 )
 from ingle.daemon.protocols.openai.embeddings_api import EmbeddingsRequest
-from ingle.daemon.protocols.responses.types import ResponsesRequest
+from ingle.daemon.protocols.responses.types import LOGPROBS, ResponsesRequest
 
 if TYPE_CHECKING:
     from ..conftest import RunningDaemon
@@ -63,6 +64,11 @@ def test_every_field_of_the_official_clients_is_decided_about(params: Any, body:
     assert fields - {"betas"} <= decided_fields(body)  # `betas` are a header
 
 
+def test_options_of_embeddings_have_no_effect() -> None:
+    body = b'{"model":"m","input":"a","options":{"num_ctx":9}}'
+    assert [field.name for field in ignored_fields(body, EmbedBody)] == ["options"]
+
+
 async def headers_of(daemon: RunningDaemon, path: str, **fields: Any) -> str | None:
     body = {"model": "echo:1", **CALLS[path], **fields}
     answer = await daemon.tcp.post(path, json=body)
@@ -88,6 +94,21 @@ async def test_a_body_of_served_fields_has_no_header(daemon: RunningDaemon, path
         ("/v1/completions", {"length_penalty": 2}, "length_penalty"),
         ("/v1/responses", {"max_tool_calls": 2}, "max_tool_calls"),
         ("/v1/messages", {"container": "c", "stream": True}, "container"),
+        (
+            CHAT,
+            {"tools": [{"type": "web_search"}, {"type": "x y"}]},
+            "tools.web_search, tools.x_y",
+        ),
+        (
+            "/v1/responses",
+            {"tools": [{"type": "mcp"}, {"type": "mcp"}], "include": ["x", LOGPROBS]},
+            "tools.mcp, include.x",
+        ),
+        (
+            "/v1/messages",
+            {"tools": [{"type": "web_search_20250305", "name": "web_search"}]},
+            "tools.web_search_20250305",
+        ),
         ("/v1/messages", {"stop_sequence": ["x"]}, "stop_sequence;nearest=stop_sequences"),
         ("/v1/messages/count_tokens", {"max_tokens": 1}, "max_tokens"),
         ("/api/chat", {"shift": True}, "shift"),
@@ -105,6 +126,22 @@ async def test_fields_without_effect_are_named(
     daemon: RunningDaemon, path: str, fields: dict[str, Any], header: str
 ) -> None:
     assert await headers_of(daemon, path, **fields) == header
+
+
+@pytest.mark.parametrize("tool", [1, None, "x", {"type": 1}, {"type": None}, [[]]])
+async def test_tools_of_a_wrong_type_are_client_errors(daemon: RunningDaemon, tool: Any) -> None:
+    for path in (CHAT, "/v1/responses", "/v1/messages"):
+        body = {"model": "echo:1", **CALLS[path], "tools": [tool], "include": [], "options": []}
+        assert (await daemon.tcp.post(path, json=body)).status_code in (200, 400)
+
+
+async def test_a_number_out_of_range_is_a_client_error(daemon: RunningDaemon) -> None:
+    for field in (b'"min_tokens":1e999', b'"tools":[{"type":"x","n":1e999}]', b'"x":1e999'):
+        body = b'{"model":"echo:1","messages":[{"role":"user","content":"Hi"}],' + field + b"}"
+        answer = await daemon.tcp.post(
+            CHAT, content=body, headers={"content-type": "application/json"}
+        )
+        assert answer.status_code in (200, 400), answer.text
 
 
 async def test_many_unknown_fields_make_a_short_header(daemon: RunningDaemon) -> None:
@@ -159,10 +196,12 @@ async def test_fields_without_effect_are_counted_by_known_names(daemon: RunningD
     await headers_of(daemon, CHAT, store=True, temprature=1, qqqq=1)
     await headers_of(daemon, CHAT, store=True)
     await headers_of(daemon, "/api/chat", options={"num_gpu": 1, "gpus": 1})
+    await headers_of(daemon, CHAT, tools=[{"type": "any name"}])
     lines = (await daemon.tcp.get("/metrics")).text.splitlines()
     counts = [line for line in lines if line.startswith("ingle_ignored_fields_total{")]
     assert sorted(counts) == [
         'ingle_ignored_fields_total{field="options.num_gpu"} 1.0',
         'ingle_ignored_fields_total{field="store"} 2.0',
+        'ingle_ignored_fields_total{field="tools"} 1.0',
         'ingle_ignored_fields_total{field="unknown"} 3.0',
     ]
