@@ -33,6 +33,8 @@ LEAST_RATE = 500
 """Bytes per second at which a body must arrive on average, after the grace period."""
 LARGE = 2**20
 """Bytes from which a body is translated in a thread, since it would delay other streams."""
+MOST_FIELDS = 2**18
+"""Fields of one body; a million take a second to decode, in which nothing else is served."""
 
 IGNORED = "ingle.ignored_fields"
 """The key of the ASGI scope that holds the fields without effect."""
@@ -119,6 +121,10 @@ def parse(body: bytes, kind: type[T], place: str = "") -> T:
         # msgspec validates only the strings that it keeps, but the whole body must be UTF-8.
         if not body.isascii():
             body.decode()
+        if len(body) > LARGE and _count_fields(body) > MOST_FIELDS:
+            raise InvalidBody(
+                f"The body has more than {MOST_FIELDS:,} fields.", hint="Send fewer of them."
+            )
         return _decoder(kind).decode(body)
     except UnicodeDecodeError as error:
         raise InvalidBody("The body is not UTF-8.", hint="Send JSON as UTF-8.") from error
@@ -128,6 +134,11 @@ def parse(body: bytes, kind: type[T], place: str = "") -> T:
         raise _wrong_type(str(error), place) from error
     except msgspec.DecodeError as error:
         raise InvalidBody(f"The body is not JSON: {error}.", hint="Send a JSON object.") from error
+
+
+def _count_fields(body: bytes) -> int:
+    """Return the number of fields in JSON without parsing it; quotes in texts are escaped."""
+    return body.count(b'":') - body.count(b'\\":')
 
 
 async def translate(request: Request, work: Callable[[], T]) -> T:

