@@ -45,7 +45,7 @@ def test_every_error_has_a_status_code_and_both_formats(kind: Any) -> None:
     assert openai.message == f"{native.message} {native.hint}"
     assert openai.code == native.code
     fault = "invalid_request_error" if problem.status < 500 else "server_error"
-    assert openai.type == fault
+    assert openai.type == ("rate_limit_error" if problem.status == 429 else fault)
 
 
 @pytest.mark.parametrize(

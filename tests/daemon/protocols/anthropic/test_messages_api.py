@@ -81,6 +81,8 @@ async def test_every_response_has_a_request_id(daemon: RunningDaemon) -> None:
 
 
 async def test_files_are_refused_in_anthropics_shape(daemon: RunningDaemon) -> None:
+    import anthropic
+
     async with client_of(daemon) as client:
         with pytest.raises(anthropic.NotFoundError) as listing:
             await client.beta.files.list()
