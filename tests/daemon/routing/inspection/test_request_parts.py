@@ -85,7 +85,8 @@ def test_every_request_field_is_classified() -> None:
     }  # fmt: skip
     no_text = {
         "parallel_tool_calls", "continues", "raw", "max_tokens", "max_context", "max_seconds", "n",
-        "ignore_eos", "stop_token_ids", "private", "speculation", "priority", "logprobs", "prompt_logprobs",
+        "ignore_eos", "stop_token_ids", "private", "speculation", "priority", "logprobs",
+        "prompt_logprobs",
     }  # fmt: skip
     assert fields == inspected | no_text | set(NOT_SENT)
 
