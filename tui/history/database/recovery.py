@@ -85,7 +85,8 @@ class Recovery(msgspec.Struct, frozen=True, kw_only=True):
             text = f"The chats on the disk are damaged. They were set aside as {self.set_aside}."
         if not self.chats:
             return f"{text} None could be recovered; new ones are kept from now on."
-        counts = f"{self.chats:,} chats with {self.messages:,} messages were recovered"
+        chats = "1 chat" if self.chats == 1 else f"{self.chats:,} chats"
+        counts = f"Recovered: {chats} with {self.messages:,} messages"
         if self.copy_made is not None:
             when = time.strftime("%Y-%m-%d %H:%M", time.localtime(self.copy_made))
             counts += f", with the help of the backup of {when}"
@@ -120,9 +121,7 @@ def recover(database: Database) -> Recovery:
             ]
         sync_file(part)
         aside = database.set_aside()
-        with suppress(FileExistsError):  # another program was faster
-            os.link(part, target)
-            part.unlink()  # its content is the target's now, and must not be wiped
+        _put_in_place(part, target)
     finally:
         wipe_file(part)
     return Recovery(
@@ -132,6 +131,18 @@ def recover(database: Database) -> Recovery:
         messages=counts[1],
         is_whole=is_whole,
     )
+
+
+def _put_in_place(part: Path, target: Path) -> None:
+    """Give `part` the name of the database, unless another program was faster."""
+    try:
+        os.link(part, target)
+    except FileExistsError:
+        return
+    except OSError:  # the file system has no hard links
+        part.rename(target)
+        return
+    part.unlink()  # its content is the target's now, and must not be wiped
 
 
 def _copy_backup(folder: Path, key: str | None, part: Path) -> float | None:
@@ -251,7 +262,7 @@ def _add_readable(damaged: _DamagedDatabase, target: Connection) -> bool:
         _add_pieces(damaged, target, messages)
         for table in ("endings", "generations", "choices", "message_pins", "undos", "sessions"):
             _add_numbered(damaged, target, table)
-        _add(target, "drafts", damaged.keyed("drafts", "chat"))
+        _add(target, "drafts", damaged.keyed("drafts", "chat"), or_else="REPLACE")
         _add(target, "chores", damaged.keyed("chores", "name"))
         if not damaged.is_whole:
             for table, row in damaged.loose_rows():
@@ -311,12 +322,12 @@ def _add_pieces(damaged: _DamagedDatabase, target: Connection, messages: list[ob
             _add(target, "pieces", rows)
 
 
-def _add(target: Connection, table: str, rows: Any) -> None:
-    """Insert rows; those that are there, or violate a constraint, are left out."""
+def _add(target: Connection, table: str, rows: Any, or_else: str = "IGNORE") -> None:
+    """Insert rows; those that are there, or violate a constraint, are left out or replaced."""
     names = _COLUMNS[table]
     places = ", ".join("?" * len(names))
     target.executemany(
-        f"INSERT OR IGNORE INTO {table}({', '.join(names)}) VALUES ({places})",  # noqa: S608
+        f"INSERT OR {or_else} INTO {table}({', '.join(names)}) VALUES ({places})",  # noqa: S608
         rows,
     )
 

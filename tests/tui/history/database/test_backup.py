@@ -260,7 +260,7 @@ def test_missing_or_empty_database_is_restored_from_the_backup(
     assert chat is not None
     assert len(chat.messages) == 200
     assert len(problems) == 1
-    assert "1 chats with 200 messages were recovered" in problems[0]
+    assert "Recovered: 1 chat with 200 messages" in problems[0]
     assert copy_of(folder, passphrase).exists()
 
 

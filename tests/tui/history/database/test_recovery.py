@@ -89,7 +89,7 @@ def test_header_of_the_file_is_not_needed(
     before = prompts(make_store())
     (folder / PLAIN).write_bytes(bytes(PAGE) + filled[PAGE:])
     assert prompts(make_store()) == before
-    assert f"{CHATS} chats with {CHATS * 2 * PROMPTS:,} messages were recovered" in problems[0]
+    assert f"Recovered: {CHATS} chats with {CHATS * 2 * PROMPTS:,} messages" in problems[0]
 
 
 @pytest.mark.parametrize("size", [512, 4096, 65536])
