@@ -144,7 +144,7 @@ with PartialFile(Path(sys.argv[1]) / "kept.partial") as partial:
 """,
     "results": """
 import sys; from pathlib import Path
-from ingle.daemon.batches.batch_results import *
+from ingle.daemon.batches.batch_run import ResultError, ResultFile, ResultLine
 results = ResultFile(Path(sys.argv[1]) / "kept")
 for name in "ab":
     results.add(ResultLine(id="1", custom_id=name, error=ResultError("x", "y")))
