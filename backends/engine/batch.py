@@ -60,7 +60,7 @@ class Batch:
         """Append the sequence's next `count` tokens, and draft tokens if they are its last."""
         samples = count == sequence.num_pending
         awaits = sequence.awaited_row if samples and sequence.num_awaited else None
-        is_scored = bool(sequence.prescribed)
+        is_scored = sequence.num_prescribed > 0
         chunk = ScheduledChunk(sequence, count, samples, drafts, awaits, is_scored)
         self.chunks.append(chunk)
         self.num_tokens += chunk.num_tokens

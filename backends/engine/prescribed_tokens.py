@@ -28,9 +28,9 @@ class PrescribedTokens:
         self._place = place
 
     @property
-    def left(self) -> Sequence[int]:
-        """The tokens that have still to come."""
-        return self._token_ids[self._place :]
+    def next(self) -> int | None:
+        """The one token that may come next; None after the last."""
+        return None if self._is_over else self._token_ids[self._place]
 
     @property
     def complete(self) -> bool:

@@ -76,9 +76,9 @@ class Sequence:
         return len(self.token_ids) - self.prompt_length
 
     @property
-    def prescribed(self) -> list[int]:
-        """The tokens of a scored prompt that have still to come."""
-        return [] if self.scored is None else self.scored[len(self.token_ids) :]
+    def num_prescribed(self) -> int:
+        """How many tokens of a scored prompt have still to come."""
+        return 0 if self.scored is None else max(0, len(self.scored) - len(self.token_ids))
 
     @property
     def num_sampled(self) -> int:

@@ -84,9 +84,8 @@ class LlamaBatchSampler:
 
     def _sample_row(self, sequence: Sequence, row: Logits, position: int) -> int:
         constraint = sequence.constraint
-        if isinstance(constraint, PrescribedTokens) and constraint.left:
-            token = constraint.left[0]  # without the sampler, whose random numbers are the answer's
-            constraint.consume(token)
+        if isinstance(constraint, PrescribedTokens) and (token := constraint.next) is not None:
+            constraint.consume(token)  # without the sampler, whose random numbers are the answer's
             return token
         if constraint is not None:
             return self._sample_constrained(sequence, constraint, row)

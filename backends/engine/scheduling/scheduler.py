@@ -184,7 +184,8 @@ class Scheduler:
             self._runner.max_batch_tokens - batch.num_tokens - count,
             self.kv.most((sequence,), room) - count,
         )
-        return tuple(sequence.prescribed[: max(0, most)])
+        begin = len(sequence.token_ids)
+        return tuple(sequence.scored[begin : begin + max(0, most)])
 
     def _drafts(self, decoding: list[Sequence], room: int) -> dict[Sequence, tuple[int, ...]]:
         room = min(room, self._runner.max_drafts)
@@ -237,7 +238,7 @@ class Scheduler:
         """Append sampled tokens up to the end of the sequence, and record the computed ones."""
         sequence = chunk.sequence
         reason: FinishReason | None = None
-        prescribed = len(sequence.prescribed)
+        prescribed = sequence.num_prescribed
         count = 0
         for token_id in sampled.token_ids:
             sequence.token_ids.append(token_id)

@@ -18,7 +18,7 @@ from ingle.backends.base.events import Event
 from ...access.permission import admitted_request
 from ...error_status import describe
 from ...errors import OpenAIErrorDetail, UnsupportedField
-from ...http.bodies import parse
+from ...http.bodies import parse_served
 from ...http.http_protocol import CONNECTION
 from ...stores.response_store import ResponseStore, StoredResponse
 from ...transport.peer import PeerConnection
@@ -128,7 +128,8 @@ class ResponseSocket:
     async def _answer(self, text: bytes) -> None:
         body: CreateEvent | None = None
         try:
-            body = parse(text, CreateEvent)
+            body, ignored = parse_served(text, CreateEvent)
+            self._socket.app.state.ignored_fields.update(field.label for field in ignored)
             with admitted_request(self._socket.scope):
                 await self._respond(await self._draft(body))
         except (WebSocketDisconnect, TimeoutError):

@@ -99,6 +99,7 @@ async def test_failed_continuation_forgets_the_response_before_it(
         ('{"type": "session.update"}', "type"),
         (json.dumps(BODY | {"background": True}), "background"),
         (json.dumps(BODY | {"model": "absent"}), "absent"),
+        (json.dumps(BODY | {"min_tokens": 5}), "min_tokens"),
         (json.dumps(BODY | {"temperature": "hot"}), "temperature"),
         (b"\xff\xfe", "UTF-8"),
     ],
