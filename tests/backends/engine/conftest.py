@@ -76,12 +76,15 @@ class StoringEngine:
         return sequence
 
     def save(self) -> None:
-        """Save all cached tokens, as an idle worker does."""
+        """Save all cached tokens, as an idle worker does, and wait for removals of old files."""
         deadline = time.monotonic() + 20
-        while self.engine.has_unsaved:
+        while self.engine.has_unsaved or self._bytes_on_disk() > self.store.disk_bytes:
             assert time.monotonic() < deadline, "saving has no end"
             self.engine.save(0.05)
             time.sleep(0.001)
+
+    def _bytes_on_disk(self) -> int:
+        return sum(file.stat().st_size for file in self.files())
 
     def files(self) -> list[Path]:
         """Return the chunk files on disk."""

@@ -253,11 +253,26 @@ class Database:
             connection.execute(f"PRAGMA busy_timeout = {BUSY_MILLISECONDS}")
             connection.execute("PRAGMA foreign_keys = ON")
             connection.execute("PRAGMA secure_delete = ON")
-            connection.execute("PRAGMA journal_mode = WAL")
+            _use_wal(connection)
             # Commits must be on the disk: at most four a second in a thread of their own cost no
             # waiting, and a power cut loses no more than kill -9 does.
             connection.execute("PRAGMA synchronous = FULL")
             return connection
+
+
+def _use_wal(connection: Connection) -> None:
+    """Switch a new file to WAL; SQLite's own busy timeout does not cover two programs that do so
+    at once.
+    """
+    deadline = time.monotonic() + BUSY_MILLISECONDS / 1000
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            return
+        except database_errors() as error:
+            if not _is_busy(error) or time.monotonic() > deadline:
+                raise
+        time.sleep(0.005)
 
 
 def _check_key(connection: Connection, is_right: bool) -> None:
@@ -302,6 +317,11 @@ def is_unwritable(error: BaseException) -> bool:
     return own or not isinstance(error, (OSError, *database_errors()))
 
 
+def _is_busy(error: BaseException) -> bool:
+    text = str(error)
+    return "locked" in text or "busy" in text
+
+
 def storage_trouble(error: BaseException) -> str:
     """Return why storage failed, as the end of a user-facing sentence."""
     text = str(error)
@@ -309,7 +329,7 @@ def storage_trouble(error: BaseException) -> str:
         return "the disk is full"
     if "readonly" in text or "unable to open" in text or isinstance(error, OSError):
         return "the folder of the chats cannot be written to"
-    if "locked" in text or "busy" in text:
+    if _is_busy(error):
         return "another program holds the chats"
     if isinstance(error, HistoryError):
         return error.message

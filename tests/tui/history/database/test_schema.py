@@ -1,13 +1,16 @@
-"""Migration of older databases, which is atomic."""
+"""Creation of a database and migration of older ones."""
 
 from __future__ import annotations
 
 import sqlite3
+import threading
 from contextlib import closing
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from ingle.tui.history.database.database import Database
 from ingle.tui.history.database.history_errors import HistoryError
 from ingle.tui.history.database.schema import STEPS, migrate
 
@@ -46,3 +49,18 @@ def test_repeated_migration_is_harmless(saved_chat: SavedChat) -> None:
         migrate(connection)
         version = connection.execute("PRAGMA user_version").fetchone()[0]
     assert version == len(STEPS)
+
+
+def test_new_file_is_opened_while_another_program_creates_it(tmp_path: Path) -> None:
+    """The switch to WAL is refused at once beside a write, whatever SQLite's timeout is."""
+    database = Database(tmp_path)
+    with closing(
+        sqlite3.connect(database.path, isolation_level=None, check_same_thread=False)
+    ) as other:
+        other.execute("BEGIN IMMEDIATE")
+        end = threading.Timer(0.2, other.execute, ["COMMIT"])
+        end.start()
+        with closing(database.connect()) as connection:
+            assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+        end.join()
+    database.leave()
