@@ -11,7 +11,7 @@ from msgspec import to_builtins
 from ingle.backends.hardware.llama_cpp_library import library_folder
 from ingle.backends.jobs.verification.messages import VerificationSpec
 from ingle.backends.jobs.verification.scored_text import default_text
-from ingle.backends.jobs.verification.verifier import run_verification
+from ingle.backends.jobs.verification.verification import verify
 
 MODEL = Path(__file__).with_name("carried") / "small-llama.gguf"
 
@@ -23,7 +23,7 @@ def run(session: Session) -> dict[str, object]:
     if not MODEL.exists():
         raise Skipped("the model is not here: bench/gpu/carry makes it")
     spec = VerificationSpec(path=str(MODEL), text=default_text(), tokens=512)
-    report = run_verification(spec, lambda step: None)
+    report = verify(spec, lambda step: None)
     return {"ok": not report.failures, **to_builtins(report)}
 
 
