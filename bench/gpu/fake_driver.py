@@ -11,7 +11,7 @@ from pathlib import Path
 from kernel_harness.host_build import build_host_library
 
 from ingle.kernels.build.cubin_finder import CubinFinder
-from ingle.kernels.build.kernel_source import CSRC, NO_DEFINES, kernel_source
+from ingle.kernels.build.kernel_source import CSRC, NO_DEFINES, digest, kernel_source
 from ingle.kernels.launch.cuda_driver import CudaDriver
 from ingle.kernels.launch.gpu_library import GPULibrary
 
@@ -53,9 +53,8 @@ def fake_gpu_library(
 class _Paths:
     """A compiler whose cubins are what the fake driver loads: paths of libraries."""
 
-    version = "paths"
-
     def __init__(self, folder: Path, defines: Mapping[str, Mapping[str, str]]) -> None:
+        self.version = digest((CSRC / "cuda_shim.h").read_text())
         self._folder = folder
         self._names = {
             kernel_source(path.name, chosen): (path.name, chosen)
