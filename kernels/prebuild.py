@@ -51,25 +51,31 @@ def all_jobs(architectures: Sequence[str] = PREBUILT_ARCHITECTURES) -> Iterator[
             yield PrebuildJob(variant, architecture)
 
 
+def file_of(job: PrebuildJob, folder: Path) -> Path:
+    """Where `folder` has the job's cubin, if it is compiled."""
+    kernel, architecture = job
+    if isinstance(kernel, str):
+        return prebuilt_path(folder, kernel, kernel_source(kernel), architecture)
+    source = CompilableAttention(kernel).source(architecture)
+    return prebuilt_path(folder, kernel.name, source, architecture)
+
+
 def build(job: PrebuildJob, folder: Path) -> dict[str, Any]:
     """Compile it, unless `folder` has it; returns its entry in the manifest.
 
     Raises `CompileFailed`.
     """
     kernel, architecture = job
+    path = file_of(job, folder)
     if isinstance(kernel, str):
-        text = kernel_source(kernel)
-        path = prebuilt_path(folder, kernel, text, architecture)
         compiler = find_compiler()
         if not path.exists():
-            write_atomically(path, compiler.compile(text, architecture))
+            write_atomically(path, compiler.compile(kernel_source(kernel), architecture))
         version = compiler.version
     else:
-        variant = CompilableAttention(kernel)
-        path = prebuilt_path(folder, variant.name, variant.source(architecture), architecture)
         compiled = read_compiled_kernel(path)
         if compiled is None:
-            compiled = variant.compile(architecture)
+            compiled = CompilableAttention(kernel).compile(architecture)
             write_compiled_kernel(compiled, path)
         version = compiled.compiler
     return {
@@ -118,8 +124,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         "--only", default="", metavar="TEXT", help="kernels with this in their name"
     )
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
+    parser.add_argument(
+        "--check", action="store_true", help="compile nothing; the status is 1 if any is missing"
+    )
     arguments = parser.parse_args(argv)
     jobs = [job for job in all_jobs(arguments.architectures) if arguments.only in job.name]
+    if arguments.check:
+        missing = [job for job in jobs if not file_of(job, arguments.folder).exists()]
+        print(f"{len(jobs) - len(missing)} of {len(jobs)} kernels are in {arguments.folder}")
+        return int(bool(missing))
     entries = prebuild(jobs, arguments.folder, arguments.processes)
     size = sum(int(entry["bytes"]) for entry in entries)
     print(f"{len(entries)} cubins, {size / 1e6:.1f} MB, in {arguments.folder}")

@@ -8,10 +8,12 @@ from typing import Any
 from gpu.session import Session, Skipped
 from msgspec import to_builtins
 
+from ingle.backends.base.load_spec import LoadSpec
+from ingle.backends.cuda.model_runner import CudaModelRunner
 from ingle.backends.hardware.llama_cpp_library import library_folder
 from ingle.backends.jobs.verification.messages import VerificationSpec
 from ingle.backends.jobs.verification.scored_text import default_text
-from ingle.backends.jobs.verification.verifier import run_verification
+from ingle.backends.jobs.verification.verification import verify
 
 MODEL = Path(__file__).with_name("carried") / "small-llama.gguf"
 
@@ -22,8 +24,20 @@ def run(session: Session) -> dict[str, object]:
         raise Skipped("llama.cpp is not here: bench/gpu/carry packs it")
     if not MODEL.exists():
         raise Skipped("the model is not here: bench/gpu/carry makes it")
+    if not session.on_cpu:
+        # Verification would compute without the kernels where these cannot be used; this raises.
+        how = LoadSpec(
+            engine="cuda",
+            path=str(MODEL),
+            context=512,
+            kv_capacity=512,
+            slots=1,
+            kernel_cache=str(session.folder),
+            may_fall_back=True,
+        )
+        CudaModelRunner(how).close()
     spec = VerificationSpec(path=str(MODEL), text=default_text(), tokens=512)
-    report = run_verification(spec, lambda step: None)
+    report = verify(spec, lambda step: None)
     return {"ok": not report.failures, **to_builtins(report)}
 
 

@@ -15,7 +15,7 @@ import torch
 from gpu.agreeing_draft import AgreeingDraft
 from gpu.energy import EnergyMeter
 from gpu.random_model import all_bf16, all_nf4, q4_k_m
-from gpu.session import Session
+from gpu.session import Session, Skipped
 from gpu.synthetic import EIGHT_B, ONE_B, TINIER, TINY, source, spec
 
 from ingle.backends.base.sampling_params import SamplingParams
@@ -38,8 +38,7 @@ def run(session: Session) -> dict[str, object]:
     """Measure each kind of weights, and a draft model with the first."""
     result: dict[str, Any] = {"models": [], "drafts": [], "skipped": []}
     if not session.on_cpu and torch.cuda.mem_get_info()[0] < NEEDED_BYTES:
-        result["skipped"].append(f"8B: there are less than {NEEDED_BYTES >> 30} GiB of free memory")
-        return result
+        raise Skipped(f"there are less than {NEEDED_BYTES >> 30} GiB of free memory")
     for kind in KINDS:
         if session.seconds_left < 40:
             result["skipped"].append(f"{kind}: no time was left")
@@ -85,7 +84,9 @@ def _open(session: Session, kind: str) -> CudaModelRunner:
         capacity=_scaled(session, 32768),
         batch=2048,
     )
-    return CudaModelRunner(how, source=source(_large(session), session.device, KINDS[kind]))
+    runner = CudaModelRunner(how, source=source(_large(session), session.device, KINDS[kind]))
+    runner.can_run_ahead &= session.overlap
+    return runner
 
 
 def _model(session: Session, runner: CudaModelRunner) -> dict[str, Any]:

@@ -15,31 +15,16 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from gpu.fake_driver import build_fake_driver
+from gpu.fake_driver import build_fake_driver, fake_gpu_library
 from gpu.session import Session
-from kernel_harness.host_build import build_host_library
 
-from ingle.kernels.build.cubin_finder import CubinFinder
-from ingle.kernels.launch.cuda_driver import Argument, CudaDriver
+from ingle.kernels.launch.cuda_driver import Argument
 from ingle.kernels.launch.gpu_library import GPULibrary
 from ingle.kernels.launch.kernel_arguments import pointer
 
 SOURCE, KERNEL = "quantize_q8.cuh", "quantize_q8"
 # Few enough for a stream's queue: beyond it a launch waits for the GPU.
 LAUNCHES, ROUNDS = 500, 20
-
-
-class _Paths:
-    """A compiler whose cubins the fake driver accepts."""
-
-    version = "paths"
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-
-    def compile(self, source: str, architecture: str) -> bytes:
-        del source, architecture
-        return str(build_host_library(SOURCE, self._folder)).encode()
 
 
 def run(session: Session) -> dict[str, object]:
@@ -87,11 +72,7 @@ def _library(session: Session, folder: Path) -> GPULibrary:
         return GPULibrary.open(session.folder)
     fake = build_fake_driver(folder)
     ctypes.CDLL(str(fake)).fake_nothing_runs(c_int(1))
-    driver = CudaDriver(library=fake)
-    finder = CubinFinder(
-        driver.architecture, folder, prebuilt=folder, compiler=lambda: _Paths(folder)
-    )
-    return GPULibrary(driver, finder, stream=lambda: 0)
+    return fake_gpu_library(folder, driver=fake)
 
 
 def _median(session: Session, call: Callable[[], object]) -> float:

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 PARTS = (
+    "against_llama_cpp",
     "confined",
     "conformance",
-    "against_llama_cpp",
     "correctness",
     "engine",
     "bandwidth",
@@ -28,20 +28,45 @@ PARTS = (
     "forward",
     "tuning",
 )
+# Each is a part of its own, such as correctness.rows: a fault hides nothing else.
+FAMILIES = {
+    "correctness": (
+        "quantization",
+        "rows",
+        "products",
+        "dense",
+        "many_columns",
+        "attention",
+        "heads",
+        "fusions",
+        "sampling",
+        "huge",
+    )
+}
 
 
-def run_part(name: str, *, on_cpu: bool, seconds: float) -> dict[str, Any]:
+def all_parts(names: Sequence[str]) -> list[str]:
+    """Return all these parts, with each family of one by itself."""
+    return [
+        part
+        for name in names
+        for part in ([f"{name}.{each}" for each in FAMILIES.get(name, ())] or [name])
+    ]
+
+
+def run_part(name: str, *, on_cpu: bool, seconds: float, overlap: bool = True) -> dict[str, Any]:
     """Return the part's result with a `status`: ok, failed, skipped or broken, and lines for
     people.
     """
     try:
         session_module: Any = importlib.import_module("gpu.session")
-        part: Any = importlib.import_module(f"gpu.{name}")
+        module, _, family = name.partition(".")
+        part: Any = importlib.import_module(f"gpu.{module}")
     except ImportError as error:
         return {"status": "skipped", "lines": [f"a package is missing: {error}"]}
     try:
-        session = session_module.Session(on_cpu=on_cpu, seconds=seconds)
-        result: dict[str, Any] = part.run(session)
+        session = session_module.Session(on_cpu=on_cpu, seconds=seconds, overlap=overlap)
+        result: dict[str, Any] = part.run(session, family) if family else part.run(session)
     except session_module.Skipped as skipped:
         return {"status": "skipped", "lines": [skipped.reason]}
     except Exception as error:
@@ -53,12 +78,18 @@ def run_part(name: str, *, on_cpu: bool, seconds: float) -> dict[str, Any]:
 def main(argv: Sequence[str] | None = None) -> None:
     """Run it and write JSON."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("name", choices=PARTS)
+    parser.add_argument("name", choices=all_parts(PARTS))
     parser.add_argument("output", type=Path)
     parser.add_argument("--seconds", type=float, default=600)
     parser.add_argument("--on-cpu", action="store_true")
+    parser.add_argument("--without-overlap", action="store_true")
     arguments = parser.parse_args(argv)
-    result = run_part(arguments.name, on_cpu=arguments.on_cpu, seconds=arguments.seconds)
+    result = run_part(
+        arguments.name,
+        on_cpu=arguments.on_cpu,
+        seconds=arguments.seconds,
+        overlap=not arguments.without_overlap,
+    )
     arguments.output.write_text(json.dumps(result))
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -13,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from gpu.part import PARTS
+from gpu.part import PARTS, all_parts
 from gpu.plot import svg
 from machine import RESULTS, describe
 
@@ -22,10 +24,10 @@ from ingle.kernels.matmul.matmul_tuning import MatmulTuning
 
 # The most time that a part takes of what is left.
 SHARES = {
-    "confined": 0.2,
     "against_llama_cpp": 0.2,
+    "confined": 0.2,
     "conformance": 0.2,
-    "correctness": 0.3,
+    "correctness": 0.15,
     "engine": 0.5,
     "bandwidth": 0.35,
     "attention": 0.25,
@@ -38,6 +40,11 @@ SHARES = {
     "forward": 0.5,
 }
 _TIME_TO_STOP = 10
+BAD = {"failed", "broken"}
+# What a failed part is run again with, and the most time that it then gets of what is left.
+SANITIZER = ("compute-sanitizer", "--target-processes", "all", "--print-limit", "5", "--tool")
+DIAGNOSES = ("without overlap", "memcheck", "racecheck")
+_DIAGNOSIS_SHARE = 0.1
 
 
 def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
@@ -57,36 +64,75 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
         "--on-cpu", action="store_true", help="the kernels' twins, to try all but timings"
     )
     arguments = parser.parse_args(argv)
-    unknown = set(arguments.parts) - set(PARTS)
+    unknown = set(arguments.parts) - {*PARTS, *all_parts(PARTS)}
     if unknown:
         parser.error(f"there is no part {', '.join(sorted(unknown))}")
     return arguments
 
 
-def run_part(name: str, seconds: float, *, on_cpu: bool) -> dict[str, Any]:
-    """One part in a process of its own, which is ended when its time is up."""
+def run_part(
+    name: str,
+    seconds: float,
+    *,
+    on_cpu: bool,
+    options: Sequence[str] = (),
+    tool: Sequence[str] = (),
+) -> dict[str, Any]:
+    """One part in a process of its own, which is ended when its time is up.
+
+    With `tool` the process runs under that command, whose last lines of output are kept.
+    """
     with tempfile.TemporaryDirectory() as folder:
         output = Path(folder) / "result.json"
-        command = [
-            sys.executable,
-            "-P",
-            str(Path(__file__).with_name("part.py")),
-            name,
-            str(output),
-        ]
-        command += ["--seconds", str(seconds), *(["--on-cpu"] if on_cpu else [])]
+        part = [sys.executable, "-P", str(Path(__file__).with_name("part.py")), name, str(output)]
+        command = [*tool, *part, "--seconds", str(seconds), *options]
+        command += ["--on-cpu"] if on_cpu else []
         began = time.monotonic()
-        try:
-            done = subprocess.run(command, timeout=seconds + _TIME_TO_STOP, check=False)
-            code: int | str = done.returncode
-        except subprocess.TimeoutExpired:
-            code = "time is up"
+        code, said = _run(command, seconds + _TIME_TO_STOP, keep_output=bool(tool))
         took = round(time.monotonic() - began, 1)
         try:
             result: dict[str, Any] = json.loads(output.read_text())
         except (OSError, ValueError):
             result = {"status": "broken", "lines": [f"it ended without a result: {code}"]}
-    return {"seconds": took, **result}
+    return {"seconds": took, **result, **({"output": said[-40:]} if tool else {})}
+
+
+def _run(
+    command: Sequence[str], seconds: float, *, keep_output: bool
+) -> tuple[int | str, list[str]]:
+    """Return the exit status and lines of output; processes that it started end with it."""
+    where = subprocess.PIPE if keep_output else None
+    process = subprocess.Popen(
+        command, stdout=where, stderr=where and subprocess.STDOUT, start_new_session=True
+    )
+    code: int | str = "time is up"
+    said = None
+    try:
+        said, _ = process.communicate(timeout=seconds)
+        code = process.returncode
+    except subprocess.TimeoutExpired as ended:
+        said = ended.output
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+    return code, (said or b"").decode(errors="replace").splitlines()
+
+
+def diagnose(name: str, ends: float, *, on_cpu: bool) -> dict[str, dict[str, Any]]:
+    """Run a failed part again in the ways of `DIAGNOSES`, as far as there are tools and time."""
+    found: dict[str, dict[str, Any]] = {}
+    for how in DIAGNOSES:
+        seconds = max(20.0, (ends - time.monotonic()) * _DIAGNOSIS_SHARE)
+        if how == "without overlap":
+            again = {"options": ["--without-overlap"], "tool": []}
+        elif shutil.which(SANITIZER[0]) is None:
+            continue
+        else:
+            again = {"options": [], "tool": [*SANITIZER, how]}
+        if ends - time.monotonic() > seconds + 2 * _TIME_TO_STOP:
+            found[how] = run_part(name, seconds, on_cpu=on_cpu, **again)
+    return found
 
 
 def gpu_facts() -> dict[str, str]:
@@ -121,32 +167,44 @@ def keep_table(facts: dict[str, str], results: dict[str, Any]) -> None:
     print(f"table kept in {path}")
 
 
+def show(title: str, result: dict[str, Any]) -> None:
+    """Print what is for people."""
+    print(f"\n== {title}: {result['status']} ({result.get('seconds', 0)} s)")
+    for line in [*result["lines"], *result.get("output", ())]:
+        print(f"   {line}")
+    if "traceback" in result:
+        print(result["traceback"], file=sys.stderr)
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the parts and print their tables; the status is 1 if one is wrong, or cannot run."""
     arguments = parse(argv)
+    parts = all_parts(arguments.parts or PARTS)
     ends = time.monotonic() + arguments.limit
     facts = gpu_facts()
     name = arguments.name or "-".join(["gpu", *facts.get("name", "none").lower().split()])
     results: dict[str, Any] = {}
-    for part in arguments.parts or PARTS:
+    for part in parts:
         left = ends - time.monotonic() - _TIME_TO_STOP
         if left < 20:
             results[part] = {"status": "skipped", "lines": ["no time was left"]}
         else:
-            share = left if len(arguments.parts) == 1 else left * SHARES.get(part, 1)
+            share = left if len(parts) == 1 else left * SHARES.get(part.partition(".")[0], 1)
             results[part] = run_part(part, share, on_cpu=arguments.on_cpu)
-        print(f"\n== {part}: {results[part]['status']} ({results[part].get('seconds', 0)} s)")
-        for line in results[part]["lines"]:
-            print(f"   {line}")
-        if "traceback" in results[part]:
-            print(results[part]["traceback"], file=sys.stderr)
+        show(part, results[part])
         save(arguments.output, name, facts, results)
+        if results[part]["status"] in BAD:
+            diagnosis = diagnose(part, ends, on_cpu=arguments.on_cpu)
+            results[part]["diagnosis"] = diagnosis
+            for how, again in diagnosis.items():
+                show(f"{part}, {how}", again)
+            save(arguments.output, name, facts, results)
     if arguments.table:
         keep_table(facts, results)
     print(f"\nwritten to {arguments.output / name}.json")
-    bad = {"failed", "broken"}
-    if not (arguments.allow_skipped or arguments.on_cpu):
-        bad.add("skipped")  # a green run that measured nothing would prove nothing
+    allowed = arguments.allow_skipped or arguments.on_cpu
+    # A green run that measured nothing would prove nothing.
+    bad = BAD if allowed else BAD | {"skipped"}
     return int(any(each["status"] in bad for each in results.values()))
 
 

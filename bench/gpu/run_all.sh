@@ -9,9 +9,14 @@ root=$(cd "$(dirname "$0")/../.." && pwd)
 links=$(mktemp -d)
 trap 'rm -rf "$links"' EXIT
 mkdir "$links/ingle"
-for folder in backends daemon kernels models; do
+for folder in backends daemon models; do
     ln -s "$root/$folder" "$links/ingle/$folder"
 done
+mkdir "$links/ingle/kernels"
+ln -s "$root"/kernels/* "$links/ingle/kernels/"
+if [ -d "$root/bench/gpu/carried/cubins" ]; then
+    ln -sfn "$root/bench/gpu/carried/cubins" "$links/ingle/kernels/cubins"
+fi
 # Packages that the machine lacks, if bench/gpu/carry packed them for this version of Python.
 version=$("${PYTHON:-python3}" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
 carried="$root/bench/gpu/carried/site-$version"

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from gpu.fake_driver import fake_gpu_library
 from kernel_harness.host_build import HostModule, build_host_library
-from kernel_harness.host_library import CPUKernelLibrary
 
 from ingle.kernels.attention.attention_variant import AttentionVariant
 from ingle.kernels.attention.triton_build import CompilableAttention
@@ -39,13 +39,22 @@ class Skipped(Exception):
 
 
 class Session:
-    """One device with its kernels; `on_cpu` runs these on the CPU, for all but timings.
+    """One device with its kernels; `on_cpu` runs these on a fake driver, for all but timings.
 
-    `seconds` is how long the part may take.
+    `seconds` is how long the part may take. With `overlap=False` no kernel begins before the
+    previous one has ended, and no step before the tokens of the previous one are known.
     """
 
-    def __init__(self, *, on_cpu: bool = False, seconds: float = 600, folder: Path | None = None):
+    def __init__(
+        self,
+        *,
+        on_cpu: bool = False,
+        seconds: float = 600,
+        folder: Path | None = None,
+        overlap: bool = True,
+    ):
         self.on_cpu = on_cpu
+        self.overlap = GPULibrary.may_overlap = overlap  # models open their own libraries
         self._deadline = time.monotonic() + seconds
         self.folder = folder or Path(tempfile.gettempdir()) / f"ingle-kernels-{os.getuid()}"
         self._is_compiled = False
@@ -103,7 +112,7 @@ class Session:
         products = [name for name in kernel_sources() if "GEMV_VARIANTS" in kernel_source(name)]
         chosen = dict.fromkeys(products, defines)
         if self.on_cpu:
-            return CPUKernelLibrary(self.folder, seed=1, defines=chosen)
+            return fake_gpu_library(self.folder, defines=chosen, overlap=overlap)
         if not self._is_compiled and not defines:
             self.compile([(name, NO_DEFINES) for name in kernel_sources()])
             self._is_compiled = True
@@ -115,7 +124,7 @@ class Session:
         if self.on_cpu:
             # Imported here, since it may be missing on a machine with a GPU.
             interpreted: Any = importlib.import_module("kernel_harness.interpreted_library")
-            return interpreted.InterpretedLibrary(variants)
+            return interpreted.InterpretedTritonLibrary(variants)
         library = GPULibrary(self.driver, self._finder)
         library.prepare([], [CompilableAttention(variant) for variant in variants])
         return library

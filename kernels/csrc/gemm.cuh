@@ -283,12 +283,8 @@ struct Gemm {
           make_float4(sums[i / TILES][i % TILES][0], sums[i / TILES][i % TILES][1], sums[i / TILES][i % TILES][2],
                       sums[i / TILES][i % TILES][3]);
     SHARED_ARRAY(u32, arrived, 1);
-    __threadfence();
     __syncthreads();
-    if (threadIdx.x == 0) {
-      arrived[0] = atomicAdd(a.arrivals + first, 1u);
-      if (arrived[0] == u32(last - first)) a.arrivals[first] = 0;
-    }
+    if (threadIdx.x == 0) arrived[0] = count_in_memory(a.arrivals + first, last - first);
     __syncthreads();
     if (arrived[0] != u32(last - first)) return false;
     __threadfence();

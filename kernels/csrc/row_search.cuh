@@ -24,7 +24,7 @@ struct SearchBin {
 struct SearchMemory {
   u64* gathered;    // SEARCH_ROOM
   SearchBin* bins;  // SEARCH_BINS each
-  u64* last;        // the last rank that came to a bin
+  u64* first;       // the first rank that came to a bin, by one thread: its only one, if there is one
   u64* board;       // 4 + 2 · MAX_WARPS: what one thread tells the others
 };
 
@@ -128,14 +128,13 @@ struct RowSearch {
       __syncthreads();
       for_each(source, low, high, [&](u64 rank) {
         const u32 bin = u32((rank - low) >> shift);
-        memory.last[bin] = rank;
-        add(memory.bins[bin], measured(measure, rank));
+        if (add(memory.bins[bin], measured(measure, rank)) == 0) memory.first[bin] = rank;
       });
       __syncthreads();
       if (warp() == 0) choose_bin(target);
       __syncthreads();
       const u32 bin = u32(memory.board[1]);
-      if (memory.board[1] >> 32 == 1) return memory.last[bin];
+      if (memory.board[1] >> 32 == 1) return memory.first[bin];
       target -= memory.board[0];
       low += u64(bin) << shift;
       const u64 end = low + ((1ull << shift) - 1);
@@ -144,11 +143,12 @@ struct RowSearch {
   }
 
  private:
-  DEVICE static void add(SearchBin& bin, u64 value) {
+  // Gives how many there were before.
+  DEVICE static u32 add(SearchBin& bin, u64 value) {
     const u32 low = u32(value), before = atomicAdd(&bin.low, low);
     const u32 high = u32(value >> 32) + (before + low < before ? 1 : 0);
     if (high) atomicAdd(&bin.high, high);
-    atomicAdd(&bin.count, 1u);
+    return atomicAdd(&bin.count, 1u);
   }
 
   DEVICE u64 sum_of_bin(int bin) const { return u64(memory.bins[bin].high) << 32 | memory.bins[bin].low; }

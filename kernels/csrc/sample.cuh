@@ -264,7 +264,7 @@ extern "C" __global__ void __launch_bounds__(MAX_WARPS * 32) sample_rows(
   DYNAMIC_SHARED(u32, group_keys);
   SHARED_ARRAY(u64, gathered, SEARCH_ROOM);
   SHARED_ARRAY(SearchBin, bins, SEARCH_BINS);
-  SHARED_ARRAY(u64, last, SEARCH_BINS);
+  SHARED_ARRAY(u64, first, SEARCH_BINS);
   SHARED_ARRAY(u64, board, 4 + 2 * MAX_WARPS);
   wait_for_previous_kernel();
   const SampleRow asked = rows[blockIdx.y];
@@ -277,7 +277,7 @@ extern "C" __global__ void __launch_bounds__(MAX_WARPS * 32) sample_rows(
   let_next_kernel_begin();
   if (!is_last_of_row(arrived + blockIdx.y, board)) return;
 
-  RowSearch search = {row, group_keys, groups, {gathered, bins, last, board}, 0};
+  RowSearch search = {row, group_keys, groups, {gathered, bins, first, board}, 0};
   const RowFacts facts = gather_facts(search, group_keys, sums);
   search.peak = u32(facts.best >> PLACE_BITS);
   int token = 0;

@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager
 from ctypes import c_void_p
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 
@@ -41,6 +41,9 @@ class GPULibrary:
     no kernel begins before the previous one ends; `stream` replaces torch's current stream.
     """
 
+    may_overlap: ClassVar[bool] = True
+    """Unset to let no kernel of any library begin early: is a fault due to that?"""
+
     def __init__(
         self,
         driver: CudaDriver,
@@ -56,7 +59,8 @@ class GPULibrary:
         self._finder = finder
         self._defines = defines
         self._stream = stream or current_stream(driver.ordinal)
-        self._can_overlap = overlap and int(self.architecture.removeprefix("sm_")) >= 90
+        newer = int(self.architecture.removeprefix("sm_")) >= 90
+        self._can_overlap = overlap and self.may_overlap and newer
         self._modules: dict[str, CudaModule] = {}
         self._variants: dict[str, _Variant] = {}
 

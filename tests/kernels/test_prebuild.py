@@ -13,7 +13,7 @@ from ingle.kernels.build.cubin_finder import CubinFinder, prebuilt_path
 from ingle.kernels.build.cuda_compilers import Compiler
 from ingle.kernels.build.kernel_source import kernel_source, kernel_sources
 from ingle.kernels.errors import CompileFailed
-from ingle.kernels.prebuild import MANIFEST, PrebuildJob, all_jobs, prebuild
+from ingle.kernels.prebuild import MANIFEST, PrebuildJob, all_jobs, file_of, main, prebuild
 
 SMALL = AttentionVariant("attend_split", 64, "f16", "f16", 16)
 
@@ -59,6 +59,15 @@ def test_every_kernel_is_built_for_every_architecture() -> None:
     assert {job.architecture for job in jobs} == {"sm_86", "sm_90", "sm_120"}
     for_one = {job.kernel for job in jobs if job.architecture == "sm_86"}
     assert for_one == {*kernel_sources(), *attention_variants()}
+
+
+def test_check_finds_missing_kernels(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    check = [str(tmp_path), "--check", "--architectures", "sm_90", "--only", "quantize_q8"]
+    assert main(check) == 1
+    assert "0 of 1 kernels" in capsys.readouterr().out
+    file_of(PrebuildJob("quantize_q8.cuh", "sm_90"), tmp_path).write_bytes(b"")
+    assert main(check) == 0
+    assert "1 of 1 kernels" in capsys.readouterr().out
 
 
 def test_kernel_sources_exclude_headers() -> None:

@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,9 @@ import pytest
 import torch
 from gpu.agreeing_draft import AgreeingDraft
 from gpu.decode_step import table as step_table
-from gpu.part import PARTS, run_part
+from gpu.part import PARTS, all_parts, run_part
 from gpu.random_model import q4_k_m
-from gpu.run_all import parse
+from gpu.run_all import diagnose, main, parse
 from gpu.run_all import run_part as run_in_a_process
 from gpu.session import Session, copies_for
 from gpu.synthetic import TINIER, source, spec
@@ -27,8 +28,15 @@ from ingle.backends.base.sampling_params import SamplingParams
 from ingle.backends.engine.batch import Batch, ScheduledChunk
 from ingle.backends.engine.sequence import Sequence
 from ingle.kernels.formats.dequantize import dequantize
+from ingle.kernels.launch.gpu_library import GPULibrary
 
 ROOT = Path(__file__).resolve().parents[3]
+STAND_IN = """#!/bin/sh
+echo "given $*"
+while [ "$1" != "--tool" ]; do shift; done
+shift 2
+exec "$@"
+"""
 
 
 def test_parse_arguments() -> None:
@@ -92,6 +100,54 @@ def test_agreeing_draft_is_accepted_at_the_configured_rate() -> None:
     draft.close()
     assert (counts[0.0], counts[1.0]) == (0, 59)
     assert 15 < counts[0.5] < 45
+
+
+def test_families_of_a_part_are_parts() -> None:
+    parts = all_parts(["conformance", "correctness"])
+    assert parts[0] == "conformance"
+    assert "correctness.rows" in parts
+    assert "correctness" not in parts
+    assert parse(["correctness.rows"]).parts == ["correctness.rows"]
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed")
+def test_family_of_kernels_runs_on_a_fake_driver(tmp_path: Path) -> None:
+    session = Session(on_cpu=True, folder=tmp_path)
+    assert session.library().architecture == "sm_90"
+    assert run_part("correctness.quantization", on_cpu=True, seconds=60)["status"] == "ok"
+
+
+def test_skipped_part_is_a_failure_unless_allowed(tmp_path: Path) -> None:
+    options = ["peers", "--limit", "1", "--output", str(tmp_path), "--name", "x"]
+    assert main(options) == 1
+    assert main([*options, "--allow-skipped"]) == 0
+    assert json.loads((tmp_path / "x.json").read_text())["parts"]["peers"]["status"] == "skipped"
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+@pytest.mark.skipif(os.name != "posix", reason="a shell script stands for compute-sanitizer")
+def test_failed_part_is_run_again_under_the_sanitizer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a GPU the part itself fails; of NVIDIA's tool there is a stand-in."""
+    tool = tmp_path / "compute-sanitizer"
+    tool.write_text(STAND_IN)
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    monkeypatch.setenv("PYTHONPATH", str(ROOT / "bench"))
+    found = diagnose("confined", time.monotonic() + 600, on_cpu=False)
+    assert list(found) == ["without overlap", "memcheck", "racecheck"]
+    assert {each["status"] for each in found.values()} == {"broken"}
+    assert "--tool memcheck" in found["memcheck"]["output"][0]
+    monkeypatch.setenv("PATH", "")
+    assert list(diagnose("confined", time.monotonic() + 600, on_cpu=False)) == ["without overlap"]
+
+
+def test_session_without_overlap_holds_for_libraries_that_models_open() -> None:
+    Session(on_cpu=True, overlap=False)
+    assert not GPULibrary.may_overlap
+    Session(on_cpu=True)
+    assert GPULibrary.may_overlap
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")

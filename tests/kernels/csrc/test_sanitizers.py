@@ -13,7 +13,6 @@ import pytest
 from _pytest.mark import ParameterSet
 from kernel_harness.host_build import HostModule, build_host_library
 
-from .gemm_cases import GEMM_CASES
 from .kernel_cases import NAMES, MakeQuantized, kernel_cases
 from .replay import Case, run_cases, write_cases
 
@@ -21,18 +20,10 @@ LoadHost = Callable[..., HostModule]
 MEMORY, RACES = ("libasan.so", "libubsan.so"), ("libtsan.so",)
 # What the fast tests check for races.
 QUICK = ("q4_0", "quantize_q8")
-# Found by this check, and not yet judged or mended.
-KNOWN_RACES = {
-    **dict.fromkeys(GEMM_CASES, "gemm.cuh resets a count that blocks add to by an ordinary store"),
-    "sample": "row_search.cuh lets several threads store to one word",
-}
 
 
 def with_marks(name: str) -> ParameterSet:
-    marks = [] if name in QUICK else [pytest.mark.slow]
-    if name in KNOWN_RACES:
-        marks.append(pytest.mark.xfail(reason=KNOWN_RACES[name]))
-    return pytest.param(name, marks=marks)
+    return pytest.param(name, marks=[] if name in QUICK else pytest.mark.slow)
 
 
 def runtimes(names: Sequence[str]) -> str:
