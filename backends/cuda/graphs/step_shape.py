@@ -42,7 +42,7 @@ class StepShapes:
         return StepShape(
             tokens,
             min(tokens, rounded_up(wanted.sequences)),
-            1 if wanted.longest_query == 1 else most.longest_query,
+            min(query_bucket(wanted.longest_query), most.longest_query),
             self._context(wanted.longest_context),
         )
 
@@ -79,6 +79,11 @@ class StepShapes:
 
     def _context(self, tokens: int) -> int:
         return min(context_bucket(tokens), self._max.longest_context)
+
+
+def query_bucket(tokens: int) -> int:
+    """To powers of two: attention multiplies rows of padding as well."""
+    return 1 << (tokens - 1).bit_length()
 
 
 def context_bucket(tokens: int) -> int:

@@ -172,8 +172,15 @@ def test_rounded_up_shape_contains_the_step() -> None:
             assert shape is not None
             assert tokens <= shape.tokens < 2 * tokens
             assert sequences <= shape.sequences <= shape.tokens
-            assert (shape.longest_query, shape.longest_context) == (16, 1024)
+            assert (shape.longest_query, shape.longest_context) == (4, 1024)
             assert SHAPES.around(shape) == shape
+
+
+def test_query_sizes_double_up_to_the_maximum() -> None:
+    shapes = [SHAPES.around(StepShape(16, 1, longest, 1)) for longest in range(1, 17)]
+    assert [shape.longest_query for shape in shapes if shape] == [1, 2, 4, 4, *[8] * 4, *[16] * 8]
+    odd = StepShapes(max_tokens=64, max_sequences=4, max_query=12, max_context=512)
+    assert odd.around(StepShape(12, 1, 9, 1)) == StepShape(12, 1, 12, 512)
 
 
 def test_context_sizes_grow_fourfold_up_to_the_maximum() -> None:
