@@ -55,9 +55,9 @@ def attend_split(
 ):  # fmt: skip
     """Sequences of at most `limit` queries: blocks of queries, with parts of the keys they see.
 
-    A program has a sequence's block of queries with all heads that share a key: ROWS rows. See
-    `find_part`. One part alone is written to `dense`, where there may be more each to its place in
-    `outputs` and `log_sums`.
+    A program has a part (`find_part`) of a sequence's block of queries with all heads that share a
+    key: ROWS rows. Where there is one part alone it is written to `dense`, otherwise each to its
+    place in `outputs` and `log_sums`.
     """
     if OVERLAP:
         gdc_wait()

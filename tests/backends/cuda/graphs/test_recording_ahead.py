@@ -82,9 +82,11 @@ Load = Callable[[Callable[..., Recording]], CudaModelRunner]
 
 
 @contextmanager
-def serving(runner: CudaModelRunner) -> Generator[tuple[Inbox, queue.Queue[FromWorker]]]:
+def serving(
+    runner: CudaModelRunner, inbox: Inbox | None = None
+) -> Generator[tuple[Inbox, queue.Queue[FromWorker]]]:
     """Run the worker's loop, which ends with the block."""
-    inbox: Inbox = queue.SimpleQueue()
+    inbox = inbox or queue.SimpleQueue()
     sent: queue.Queue[FromWorker] = queue.Queue()
     prompts = PromptBuilder(runner.tokenizer, None, context=runner.context)
     forms = AnswerFormats(runner.tokenizer, None)
@@ -156,9 +158,10 @@ def test_request_waits_for_one_recording_at_most(
 
     monkeypatch.setattr(runner, "launch", logged)
     del recorder.log[:]
-    with serving(runner) as (inbox, sent):
-        # It arrives while the first of six shapes is recorded.
-        recorder.on_record = lambda: inbox.put(ask(1)) if recorder.count == 1 else None
+    inbox: Inbox = queue.SimpleQueue()
+    # It arrives while the first of six shapes is recorded.
+    recorder.on_record = lambda: inbox.put(ask(1)) if recorder.count == 1 else None
+    with serving(runner, inbox) as (_, sent):
         answer(sent)
         rest = threading.Event()
         recorder.on_record = lambda: rest.set() if recorder.count == 6 else None
