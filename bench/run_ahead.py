@@ -108,6 +108,10 @@ class Clock:
     def prepare(self, params: SamplingParams) -> None:
         """Do nothing."""
 
+    def prepare_step(self) -> bool:
+        """There is nothing to prepare."""
+        return False
+
     def forget(self, sequence: Sequence) -> None:
         """Free the sampling state."""
         self._sampler.forget(sequence)

@@ -25,6 +25,8 @@ _TOKENS = (1, 5, 20)
 _MANY_TOKENS = (64, 128, 300)
 """Rows that other kernels multiply; on a CPU they would take minutes."""
 _PAGE = 32
+_LONG, _LONG_CONTEXT = "a prompt beside long contexts", 4096
+"""A bound of contexts for which attention divides the keys of a step among programs."""
 CHECKED_PAGES = 4
 """Pages of keys and values that a check overwrites."""
 
@@ -121,13 +123,15 @@ class SelfCheck:
         self, heads: HeadShape, keys: KVPages, values: KVPages
     ) -> Iterator[tuple[str, float]]:
         twins = _empty_twin(keys), _empty_twin(values)
-        for name, parts in {
+        kinds = {
             "a prompt": ((0, 40), (0, 3)),
             "decoding": ((40, 1), (3, 1)),
             "verifying": ((41, 5), (4, 2)),
             "a prompt beside decoding": ((0, 30), (5, 1)),
-        }.items():
-            step = self._step(parts)
+            _LONG: ((41, 5), (0, 30)),
+        }
+        for name, parts in kinds.items():
+            step = self._step(parts, _LONG_CONTEXT if name == _LONG else 0)
             x = self._heads(heads, keys, step.positions)
             query, key, value = (part.float() for part in (x.query, x.key, x.value))
             exact = replace(x, query=query, key=key, value=value)
@@ -150,7 +154,7 @@ class SelfCheck:
         tables = bias.cosine[positions], bias.sine[positions]
         return replace(x, cosine=tables[0], sine=tables[1], key_bias=bias.bias)
 
-    def _step(self, parts: Sequence[tuple[int, int]]) -> AttentionMetadata:
+    def _step(self, parts: Sequence[tuple[int, int]], bound: int) -> AttentionMetadata:
         """Sequences with so many cached tokens and so many new ones, in pages of their own."""
         each = CHECKED_PAGES // len(parts)
         tables = torch.arange(CHECKED_PAGES, dtype=torch.int32).view(len(parts), each).flip(1)
@@ -171,7 +175,7 @@ class SelfCheck:
         return AttentionMetadata(
             *(tensor.to(self._device) for tensor in tensors),
             longest_query=max(count for _, count in parts),
-            longest_context=int(lengths.max()),
+            longest_context=max(bound, int(lengths.max())),
         )
 
     def _normal(self, *shape: int) -> torch.Tensor:

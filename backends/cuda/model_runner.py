@@ -17,7 +17,7 @@ from ingle.kernels.kernel_operations import KernelOperations
 from ingle.kernels.kv_cache.kv_pages import KeyBias
 from ingle.kernels.self_check import CHECKED_PAGES, HeadShape
 from ingle.models.errors import ModelError
-from ingle.models.fit.paged_fit import PAGE_SIZE, check_paged_kv_type
+from ingle.models.fit.paged_fit import PAGE_SIZE, RECORDING_BYTES, check_paged_kv_type
 
 from ..base.errors import EngineFault, LoadFailed, OutOfMemory
 from ..base.load_spec import LoadSpec
@@ -192,6 +192,11 @@ class CudaModelRunner:
         """See `ModelRunner`."""
         self._sampler.prepare(params)
 
+    @torch.inference_mode()
+    def prepare_step(self) -> bool:
+        """See `ModelRunner`."""
+        return self._graphs is not None and self._graphs.record_next()
+
     def forget(self, sequence: Sequence) -> None:
         """Free the sequence's sampling state."""
         self._sampler.forget(sequence)
@@ -299,9 +304,14 @@ class CudaModelRunner:
 
     @property
     def _recording_bytes(self) -> int:
-        """Memory of recordings: the logits of the largest step, as computed and for the sampler."""
+        """Memory of recordings: the driver's, and three times the logits of the largest step.
+
+        They are computed before the recording and in it, and kept for the sampler.
+        """
         width = self._logits.shape[1] * self._logits.element_size()
-        return 0 if self._backend.record is None else 2 * self._graph_tokens * width
+        if self._backend.record is None:
+            return 0
+        return 3 * self._graph_tokens * width + RECORDING_BYTES
 
     @torch.inference_mode()
     def _check_kernels(self) -> None:
@@ -328,6 +338,8 @@ class CudaModelRunner:
             self._backend.record,
             shapes,
             padding_slot=self._pool.padding_slot,
+            room=RECORDING_BYTES,
+            verifies=self._spec.speculation != "off",
         )
         self._graphs.record_first()
 

@@ -111,6 +111,10 @@ class Engine:
         self._in_flight = self._launch_ahead(in_flight)
         return self._complete(in_flight)
 
+    def prepare_step(self) -> bool:
+        """Prepare one kind of step while there is no work; False if nothing is left to prepare."""
+        return not self.has_work and self.runner.prepare_step()
+
     def drain(self) -> list[SequenceOutput]:
         """Collect the in-flight batch and launch none; returns what `step` would."""
         in_flight, self._in_flight = self._in_flight, None

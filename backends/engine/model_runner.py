@@ -83,6 +83,13 @@ class ModelRunner(Protocol):
         """Do what takes long for a sequence with these parameters; from any one thread."""
         ...
 
+    def prepare_step(self) -> bool:
+        """Do what the first step of some kind would wait for, such as recording it.
+
+        Called while nothing is launched, again and again until it is False: nothing is left to do.
+        """
+        ...
+
     def forget(self, sequence: Sequence) -> None:
         """Free the sampling state of a sequence that ended."""
         ...

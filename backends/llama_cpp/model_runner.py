@@ -166,6 +166,10 @@ class LlamaModelRunner(LlamaContext):
         """Create slow samplers before the sequence arrives."""
         self._sampler.prepare(params)
 
+    def prepare_step(self) -> bool:
+        """Return False: no step is recorded."""
+        return False
+
     def forget(self, sequence: Sequence) -> None:
         """Free the sequence's sampler chain."""
         self._sampler.forget(sequence)

@@ -213,6 +213,10 @@ class ScriptedModelRunner:
     def prepare(self, params: SamplingParams) -> None:
         """Nothing to do: scripted sequences have no sampling state."""
 
+    def prepare_step(self) -> bool:
+        """Return False: no step is recorded."""
+        return False
+
     def forget(self, sequence: Sequence) -> None:
         """Nothing to free: scripted sequences have no sampling state."""
 

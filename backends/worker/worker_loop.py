@@ -138,8 +138,19 @@ class WorkerLoop(ServingLoop):
                         return
                 else:
                     self._report()
+                    if self._prepare_step():
+                        continue
                     message = self._wait()
             self._handle(message)
+
+    def _prepare_step(self) -> bool:
+        """Prepare one kind of step, unless a request is about to need the engine.
+
+        A request that comes meanwhile waits for this one only. False if nothing is left to prepare.
+        """
+        if self._admitting or self._engine.is_fetching or self._draining:
+            return False
+        return self._engine.prepare_step()
 
     def _wait_for_prompt(self) -> InboxMessage | None:
         """Return the message that comes while a prompt is prepared, before a step with prefill.

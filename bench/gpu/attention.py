@@ -31,8 +31,16 @@ TOLERANCES = {"f16": 1e-3, "bf16": 1e-2}
 SIZES = (64, 128)
 TYPES = (("f16", "f16"), ("bf16", "bf16"), ("bf16", "q8_0"), ("bf16", "q4_0"))
 CONTEXTS, SEQUENCES, PROMPT = (1024, 8192, 32768), (1, 16), 4096
+# Tokens of a sequence whose drafts are verified: the sizes that steps are padded to.
+VERIFIED, VERIFIED_CONTEXT = (2, 4, 8, 16), 8192
 # Pairs of new tokens and all tokens, of several sequences in a step.
-STEPS = (((1, 1000), (1, 33), (5, 300)), ((130, 300), (40, 40), (1, 70)))
+STEPS = (
+    ((1, 1000), (1, 33), (5, 300)),
+    ((130, 300), (40, 40), (1, 70)),
+    ((1, 1100), (3, 40), (1, 64)),
+)
+# Sequences that decode together: one long one among short ones, and equal ones.
+MIXTURES = ((32768, *[512] * 15), (8192,) * 16)
 
 
 @dataclass(frozen=True)
@@ -82,7 +90,7 @@ class Problem:
 
 
 def run(session: Session) -> dict[str, object]:
-    """Microseconds of decoding by pages, sequences and context; of a prompt, beside torch's."""
+    """Microseconds of decoding by pages, sequences and context; of mixtures, drafts, a prompt."""
     if session.on_cpu:
         raise Skipped("it needs a GPU")
     decoding: list[dict[str, Any]] = []
@@ -91,7 +99,12 @@ def run(session: Session) -> dict[str, object]:
             for context in CONTEXTS:
                 if session.seconds_left > 15:
                     decoding.append(_decoding(session, pages, sequences, context))
-    return {"decoding": decoding, "prompt": [_prompt(session, pages) for pages in PAGES]}
+    return {
+        "decoding": decoding,
+        "mixtures": [_mixture(session, pages, each) for pages in PAGES for each in MIXTURES],
+        "drafts": [_drafts(session, pages, tokens) for pages in PAGES for tokens in VERIFIED],
+        "prompt": [_prompt(session, pages) for pages in PAGES],
+    }
 
 
 def table(result: dict[str, Any]) -> list[str]:
@@ -100,6 +113,16 @@ def table(result: dict[str, Any]) -> list[str]:
         f"{row['pages']:<5} {row['sequences']:>3} x {row['context']:>6} tokens: "
         f"{row['us']:>9.1f} us, {row['gb_s']:>7.1f} GB/s"
         for row in result["decoding"]
+    ]
+    lines += [
+        f"{row['pages']:<5} {row['sequences']:>3} sequences of up to {row['longest']} tokens: "
+        f"{row['us']:>7.1f} us, {row['us_alike']:.1f} us with as many splits for each"
+        for row in result["mixtures"]
+    ]
+    lines += [
+        f"{row['pages']:<5} {row['tokens']:>3} tokens to verify: {row['us']:>7.1f} us, "
+        f"{row['us_padded']:.1f} us when padded to {max(VERIFIED)}"
+        for row in result["drafts"]
     ]
     return lines + [
         f"{row['pages']:<5} {PROMPT} at once: {row['us']:>8.1f} us, {row['tflops']:>6.1f} TFLOP/s;"
@@ -210,13 +233,13 @@ def _pages(session: Session, kind: str, shape: tuple[int, int, int, int], seed: 
     return QuantizedKVPages(typed, (scales * 2 / largest).half())
 
 
-def _attention(session: Session, pages: str) -> TritonAttention:
+def _attention(session: Session, pages: str, *, balance: bool = True) -> TritonAttention:
     variants = [
         each
         for each in attention_variants()
         if (each.head_size, each.query, each.pages, each.pairs) == (SIZE, "bf16", pages, 0)
     ]
-    return TritonAttention(session.compiled(variants), session.device)
+    return TritonAttention(session.compiled(variants), session.device, balance=balance)
 
 
 def _launches(attention: TritonAttention, problem: Problem) -> list[Callable[[], object]]:
@@ -247,6 +270,36 @@ def _decoding(session: Session, pages: str, sequences: int, context: int) -> dic
         "context": context,
         "us": round(seconds * 1e6, 1),
         "gb_s": round(read / seconds / 1e9, 1),
+    }
+
+
+def _mixture(session: Session, pages: str, lengths: tuple[int, ...]) -> dict[str, Any]:
+    """All keys divided among the programs, and each sequence with as many splits as the others."""
+    problem = make_problem(session, [(1, length) for length in lengths], pages)
+    times = [
+        session.time(_launches(_attention(session, pages, balance=balance), problem))
+        for balance in (True, False)
+    ]
+    return {
+        "pages": pages,
+        "sequences": len(lengths),
+        "longest": max(lengths),
+        "us": round(times[0] * 1e6, 1),
+        "us_alike": round(times[1] * 1e6, 1),
+    }
+
+
+def _drafts(session: Session, pages: str, tokens: int) -> dict[str, Any]:
+    """One sequence, with the bound of its own query bucket and with the largest one."""
+    attention = _attention(session, pages)
+    problem = make_problem(session, [(tokens, VERIFIED_CONTEXT)], pages)
+    padded = replace(problem, step=replace(problem.step, longest_query=max(VERIFIED)))
+    times = [session.time(_launches(attention, each)) for each in (problem, padded)]
+    return {
+        "pages": pages,
+        "tokens": tokens,
+        "us": round(times[0] * 1e6, 1),
+        "us_padded": round(times[1] * 1e6, 1),
     }
 
 

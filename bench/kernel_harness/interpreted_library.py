@@ -26,7 +26,7 @@ from ingle.kernels.errors import LaunchFailed
 from ingle.kernels.launch.cuda_driver import Argument, Grid
 
 _SOURCE = Path(attention.__file__).with_name("attention_kernels.py")
-_HELPERS = "ingle.kernels.attention.key_bias_scores"
+_HELPERS = tuple(f"ingle.kernels.attention.{name}" for name in ("key_bias_scores", "key_division"))
 _BUILDER = interpreter.InterpreterBuilder
 _TYPES = {
     "fp32": tl.float32,
@@ -90,14 +90,15 @@ def _load() -> ModuleType:
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    # The module that it imports becomes interpreted, too; others get the compiled one.
-    compiled = sys.modules.pop(_HELPERS, None)
+    # The modules that it imports become interpreted, too; others get the compiled ones.
+    compiled = {name: sys.modules.pop(name, None) for name in _HELPERS}
     try:
         spec.loader.exec_module(module)
     finally:
-        del sys.modules[_HELPERS]
-        if compiled is not None:
-            sys.modules[_HELPERS] = compiled
+        for name, before in compiled.items():
+            del sys.modules[name]
+            if before is not None:
+                sys.modules[name] = before
     return module
 
 

@@ -14,9 +14,9 @@ import triton.language as tl
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 from .key_bias_scores import bias_scores
+from .key_division import PAGE, find_part, visible_keys
 
 PAGE_BITS = tl.constexpr(5)
-PAGE = tl.constexpr(32)
 LOG2E = tl.constexpr(1.4426950408889634)
 LN2 = tl.constexpr(0.6931471805599453)
 
@@ -48,39 +48,44 @@ HIGH_NIBBLES = _unpacking("high nibbles", "shr.u32 u, $2, 4; and.b32 u, u, 0x0f0
 def attend_split(
     query, bias_query, keys, key_scales, values, value_scales, cosine, sine,
     block_tables, context_lengths, query_starts, outputs, log_sums, dense,
-    query_heads, table_width, tokens, sequences, group, kv_heads, window, limit, scale, soft_cap,
+    query_heads, table_width, tokens, sequences, group, kv_heads, window, limit, parts,
+    scale, soft_cap,
     HEAD: tl.constexpr, PADDED: tl.constexpr, BITS: tl.constexpr, BLOCK: tl.constexpr,
     PAIRS: tl.constexpr, ROWS: tl.constexpr, TILE: tl.constexpr, OVERLAP: tl.constexpr,
 ):  # fmt: skip
-    """Sequences of at most `limit` queries, each to one of `num_programs(2)` parts of its keys.
+    """Sequences of at most `limit` queries: blocks of queries, with parts of the keys they see.
 
-    A program has a sequence's block of queries with all heads that share a key: ROWS rows. One part
-    alone is written to `dense`, otherwise each to its place in `outputs` and `log_sums`.
+    A program has a part (`find_part`) of a sequence's block of queries with all heads that share a
+    key: ROWS rows. Where there is one part alone it is written to `dense`, otherwise each to its
+    place in `outputs` and `log_sums`.
     """
     if OVERLAP:
         gdc_wait()
-    blocks = tl.num_programs(0) // sequences
-    sequence = tl.program_id(0) // blocks
-    block = tl.program_id(0) % blocks
+    per_block = ROWS // group
+    sequence, block, split, splits = find_part(query_starts, context_lengths, sequences, per_block,
+                                               window, limit, parts, TILE)  # fmt: skip
+    if sequence >= sequences:
+        return
     start = tl.load(query_starts + sequence)
     count = tl.load(query_starts + sequence + 1) - start
-    per_block = ROWS // group
     if (count > limit) | (block * per_block >= count):
         return
     length = tl.load(context_lengths + sequence)
     owned, position, rows, out = _block_rows(start, count, length, block, per_block, group,
                                              query_heads, kv_heads, ROWS)  # fmt: skip
-    first = tl.maximum(length - count + block * per_block - window + 1, 0)
-    last = length - count + tl.minimum((block + 1) * per_block, count)
-    origin = first & -PAGE
+    origin, last = visible_keys(length, count, block, per_block, window)
     tiles = tl.cdiv(last - origin, TILE)
-    share = tl.cdiv(tiles, tl.num_programs(2))
-    begin = tl.program_id(2) * share
+    share = tl.cdiv(tiles, splits)
+    begin = split * share
     end = tl.minimum(begin + share, tiles)
 
-    split = tl.program_id(2).to(tl.int64) * tokens * (kv_heads * group)
-    if (begin >= end) & (tl.num_programs(2) > 1):
-        tl.store(log_sums + split + out, tl.full([ROWS], float("-inf"), tl.float32), mask=owned)
+    part = tokens.to(tl.int64) * (kv_heads * group)
+    nothing = tl.full([ROWS], float("-inf"), tl.float32)
+    # Of places for parts, the block's first program marks those that it has not.
+    for other in range(tl.where(split == 0, splits, parts), parts):
+        tl.store(log_sums + other * part + out, nothing, mask=owned)
+    if (begin >= end) & (tl.maximum(parts, tl.num_programs(2)) > 1):
+        tl.store(log_sums + split * part + out, nothing, mask=owned)
         return
     low, high, total, most = _start(ROWS, PADDED, BITS)
     factor = _score_factor(scale, soft_cap)
@@ -95,11 +100,11 @@ def attend_split(
         )  # fmt: skip
     if OVERLAP:
         gdc_launch_dependents()
-    if tl.num_programs(2) == 1:
+    if tl.maximum(parts, tl.num_programs(2)) == 1:
         _store(dense, out, owned, low, high, total, HEAD, PADDED, BITS)
     else:
-        _store(outputs, split + out, owned, low, high, total, HEAD, PADDED, BITS)
-        tl.store(log_sums + split + out, (most + tl.log2(total)) * LN2, mask=owned)
+        _store(outputs, split * part + out, owned, low, high, total, HEAD, PADDED, BITS)
+        tl.store(log_sums + split * part + out, (most + tl.log2(total)) * LN2, mask=owned)
 
 
 @triton.jit

@@ -132,6 +132,7 @@ class AttentionVariant:
             "kv_heads",
             "window",
             "limit",
+            *(("parts",) if self.kernel == "attend_split" else ()),
         )
         return pointers | dict.fromkeys(numbers, "i32") | {"scale": "fp32", "soft_cap": "fp32"}
 

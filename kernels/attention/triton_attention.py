@@ -38,7 +38,8 @@ class TritonAttention:
     Partial results go to a workspace of `workspace_bytes` that all layers share: each must be
     combined before the next is computed. The kernels and their grids follow from shapes and from
     the bounds in `AttentionMetadata` alone, so that a recorded launch stays valid while contexts
-    grow up to `longest_context`. `fill` initialises the workspace, for tests.
+    grow up to `longest_context`. `fill` initialises the workspace, for tests. Without `balance`
+    each sequence of a step has as many splits as the others, however long it is.
     """
 
     def __init__(
@@ -48,8 +49,10 @@ class TritonAttention:
         *,
         workspace_bytes: int = 32 << 20,
         fill: float = 0.0,
+        balance: bool = True,
     ) -> None:
         self._library = library
+        self._balance = balance
         count = workspace_bytes // 4
         self._workspace = torch.full((count,), fill, dtype=torch.float32, device=device)
 
@@ -110,12 +113,20 @@ class TritonAttention:
         blocks = -(-longest // (rows // arguments.group))
         programs = arguments.sequences * blocks
         tiles = -(-keys // variant.shape(self._library.architecture).tile)
-        splits = self._splits(arguments, programs * arguments.kv_heads, tiles)
+        parts = 0
+        if self._balance and programs > 1 and keys > _FEW_KEYS:
+            # Any of the sequences may be the one that has nearly all keys.
+            splits = self._most_splits(arguments, arguments.kv_heads, tiles)
+            parts = splits if splits > 1 else 0
+        else:
+            most = self._most_splits(arguments, programs * arguments.kv_heads, tiles)
+            share = -(-tiles // most)
+            splits = max(1, -(-tiles // share)) if share else 1
         partials = self._partials(arguments, splits)
         self._library.launch_compiled(
             variant.name,
-            (programs, arguments.kv_heads, splits),
-            arguments.pack(partials, MOST_SPLIT_QUERIES),
+            (programs + parts, arguments.kv_heads, 1 if parts else splits),
+            arguments.pack(partials, MOST_SPLIT_QUERIES, parts),
         )
         return partials
 
@@ -129,14 +140,12 @@ class TritonAttention:
             variant.name, (blocks, arguments.kv_heads, 1), arguments.pack(partials, limit)
         )
 
-    def _splits(self, arguments: _Arguments, programs: int, tiles: int) -> int:
+    def _most_splits(self, arguments: _Arguments, programs: int, tiles: int) -> int:
         """As many splits as fill the GPU, have keys to read, and fit into the workspace."""
         tokens, heads, head_size = arguments.query.shape
         fitting = self._workspace.numel() // (tokens * heads * (head_size + 1))
         wanted = -(-self._library.num_sms * _PROGRAMS_A_PROCESSOR // programs)
-        most = max(1, min(wanted, tiles, fitting, MOST_SPLITS))
-        share = -(-tiles // most)
-        return max(1, -(-tiles // share)) if share else 1
+        return max(1, min(wanted, tiles, fitting, MOST_SPLITS))
 
     def _partials(self, arguments: _Arguments, splits: int) -> AttentionPartials:
         tokens, heads, head_size = arguments.query.shape
@@ -187,8 +196,8 @@ class _Arguments:
         query, pages = DTYPE_NAMES[self.query.dtype], _page_type(self._key_pages)
         return AttentionVariant(kernel, self.query.shape[2], query, pages, rows, self._pairs)
 
-    def pack(self, partials: AttentionPartials, limit: int) -> list[Argument]:
-        """The arguments in the order of `AttentionVariant.parameters`."""
+    def pack(self, partials: AttentionPartials, *limits: int) -> list[Argument]:
+        """The arguments in the order of `AttentionVariant.parameters`, which has the `limits`."""
         step, (tokens, _, head_size) = self.step, self.query.shape
         keys, key_scales = page_planes(self._key_pages)
         values, value_scales = page_planes(self._value_pages)
@@ -218,7 +227,7 @@ class _Arguments:
             self.group,
             self.kv_heads,
             self.window,
-            limit,
+            *limits,
         )
         return [*map(pointer, tensors), *map(c_int, numbers), *self.scalars]
 

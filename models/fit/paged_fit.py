@@ -13,6 +13,8 @@ _SPARE = 2**30
 _FLOAT = 4
 _RECORDED = 64
 """Tokens of the largest step that is recorded."""
+RECORDING_BYTES = 128 * 2**20
+"""Of a GPU's memory that the driver may take for recorded steps: what they take is measured."""
 _GPU_RESERVE = 256 * 2**20
 """Left to the driver and to fragments, without which `PageBudget` gives no page away."""
 
@@ -50,17 +52,17 @@ def estimate_own_on_gpu(
     """A model that ingle's own engine computes on a GPU, all of it.
 
     A step holds activations in 16 bits and one matrix at a time that was unpacked for a long
-    prompt; recordings of short steps hold their logits twice.
+    prompt; recordings of short steps hold their logits three times, and have memory of the driver.
     """
     tokens = min(load.batch, load.context)
     width = 6 * config.hidden_size + 3 * config.intermediate_size
     unpacked = config.hidden_size * config.intermediate_size
-    logits = config.vocab_size * _FLOAT * (4 * load.slots + 2 * _RECORDED)
+    logits = config.vocab_size * _FLOAT * (4 * load.slots + 3 * _RECORDED)
     process = load.own_process
     gpu = MemoryEstimate(
         weights=weights,
         kv=_kv_bytes(config, load),
-        compute=(tokens * width + unpacked) * 2 + logits,
+        compute=(tokens * width + unpacked) * 2 + logits + RECORDING_BYTES,
         runtime=GPU_PROCESS + _GPU_RESERVE if process else 0,
     )
     host = MemoryEstimate(runtime=vocabulary + (TORCH_GPU_PROCESS if process else 0))

@@ -87,6 +87,9 @@ class ToyRunner:
     def prepare(self, params: SamplingParams) -> None:
         """Greedy only."""
 
+    def prepare_step(self) -> bool:
+        return False
+
     def forget(self, sequence: Sequence) -> None:
         """Greedy only."""
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from collections import deque
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import NamedTuple
@@ -19,10 +21,14 @@ _TOLERANCE = 1e-2
 
 
 class Recording(NamedTuple):
-    """Recorded work; `replay` starts it again, and `output` is at the same address every time."""
+    """Recorded work; `replay` starts it again, and `output` is at the same address every time.
+
+    `nbytes` are those of the GPU that the driver took for it, beside torch's memory.
+    """
 
     replay: Callable[[], None]
     output: torch.Tensor
+    nbytes: int = 0
 
 
 Record = Callable[[Callable[[], torch.Tensor]], Recording]
@@ -47,6 +53,7 @@ class GraphRecorder:
 
         Raises `torch.OutOfMemoryError`.
         """
+        before = _driver_bytes()
         self._side.wait_stream(torch.cuda.current_stream())
         try:
             with torch.cuda.stream(self._side):
@@ -54,15 +61,27 @@ class GraphRecorder:
         finally:  # kernels share memory, so what follows must wait for what has begun
             torch.cuda.current_stream().wait_stream(self._side)
         graph = torch.cuda.CUDAGraph()
-        # Another model's thread may be busy with the same GPU meanwhile.
-        capture = torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local")
-        with capture, self._recording():
-            output = work()
-        return Recording(graph.replay, output)
+        # `torch.cuda.graph` would wait for the GPU and empty torch's caches, also those of pinned
+        # memory: running sequences would wait until they are filled again.
+        with torch.cuda.stream(self._side):
+            # Another model's thread may be busy with the same GPU meanwhile.
+            graph.capture_begin(self._pool, capture_error_mode="thread_local")
+            try:
+                with self._recording():
+                    output = work()
+            finally:
+                graph.capture_end()
+        return Recording(graph.replay, output, max(0, _driver_bytes() - before))
+
+
+def _driver_bytes() -> int:
+    """Bytes of the GPU in use that torch's allocator does not know of, those of others included."""
+    free, total = torch.cuda.mem_get_info()
+    return total - free - torch.cuda.memory_reserved()
 
 
 class StepGraphs:
-    """Runs decoding steps as recordings, which are made when a shape first comes up.
+    """Runs decoding steps as recordings, made ahead while idle or when a shape first comes up.
 
     A step with one token a sequence, or a few with drafts to verify, is hundreds of launches that
     take longer to start than to run. As a recording it is one launch.
@@ -76,13 +95,22 @@ class StepGraphs:
         shapes: StepShapes,
         *,
         padding_slot: int,
+        room: int,
+        verifies: bool = False,
     ) -> None:
-        """`forward` computes what `inputs` hold; keys at `padding_slot` are never read."""
+        """`forward` computes what `inputs` hold; keys at `padding_slot` are never read.
+
+        Recordings take up to `room` bytes of the driver's memory, half of which is kept for shapes
+        that come up unexpectedly. Steps with drafts are expected if the model `verifies` some.
+        """
         self._inputs = inputs
         self._forward = forward
         self._record = record
         self._shapes = shapes
         self._padding_slot = padding_slot
+        self._room = room
+        self._used = 0
+        self._expected = deque(shapes.expected(verifies=verifies))
         self._recordings: dict[StepShape, Recording | None] = {}
         self._logits: torch.Tensor | None = None
 
@@ -110,10 +138,14 @@ class StepGraphs:
 
         After a fault of the GPU itself the step fails without one, too.
         """
+        if self._used >= self._room:
+            return None
         try:
-            return self._record(self._compute)
+            recording = self._record(self._compute)
         except (torch.OutOfMemoryError, torch.AcceleratorError):
             return None
+        self._used += recording.nbytes
+        return recording
 
     def _compute(self) -> torch.Tensor:
         """Logits at one address for all recordings: separate ones would take GiBs."""
@@ -128,15 +160,39 @@ class StepGraphs:
         Raises `KernelError` if a replay computes something else than the same step without it.
         """
         for shape in self._shapes.first():
-            self._inputs.fill(Batch())
-            self._inputs.pad(shape, self._padding_slot)
-            self._inputs.upload()
-            replayed, plain = self.run(shape).float(), self._forward().float()
-            if not torch.allclose(
-                replayed, plain, rtol=_TOLERANCE, atol=_TOLERANCE, equal_nan=True
-            ):
-                off = float((replayed - plain).abs().max())
+            wrong = self._record_padding(shape)
+            if wrong is not None:
                 raise KernelError(
-                    f"A recorded step of {shape.tokens} tokens is off by {off:.1e}.",
+                    wrong,
                     hint="Let llama.cpp run the model, and report this with the name of your GPU.",
                 )
+
+    def record_next(self) -> bool:
+        """Record the next shape that steps are expected to have; False if there is none to record.
+
+        Only between two steps: the inputs are overwritten. None follows one that fails, or whose
+        replay computes something else than the same step without it; that shape stays unrecorded.
+        """
+        while self._expected and 2 * self._used < self._room:
+            shape = self._expected.popleft()
+            if shape in self._recordings:
+                continue
+            wrong = self._record_padding(shape)
+            if wrong is not None:
+                print(wrong, file=sys.stderr)
+                self._recordings[shape] = None
+            if self._recordings[shape] is None:
+                self._expected.clear()
+            return True
+        return False
+
+    def _record_padding(self, shape: StepShape) -> str | None:
+        """Record a shape with inputs of padding alone; a sentence if the replay is wrong."""
+        self._inputs.fill(Batch())
+        self._inputs.pad(shape, self._padding_slot)
+        self._inputs.upload()
+        replayed, plain = self.run(shape).float(), self._forward().float()
+        if torch.allclose(replayed, plain, rtol=_TOLERANCE, atol=_TOLERANCE, equal_nan=True):
+            return None
+        off = float((replayed - plain).abs().max())
+        return f"A recorded step of {shape.tokens} tokens is off by {off:.1e}."

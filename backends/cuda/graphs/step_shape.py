@@ -42,17 +42,48 @@ class StepShapes:
         return StepShape(
             tokens,
             min(tokens, rounded_up(wanted.sequences)),
-            1 if wanted.longest_query == 1 else most.longest_query,
+            min(query_bucket(wanted.longest_query), most.longest_query),
             self._context(wanted.longest_context),
         )
 
     def first(self) -> list[StepShape]:
         """The shapes of decoding without drafts while contexts are short."""
-        sizes = sorted({rounded_up(count) for count in range(1, self._max.sequences + 1)})
-        return [StepShape(size, size, 1, self._context(1)) for size in sizes]
+        return [StepShape(size, size, 1, self._context(1)) for size in self._streams()]
+
+    def expected(self, *, verifies: bool) -> list[StepShape]:
+        """Shapes of decoding in the order in which they are likely to come up.
+
+        Fewer sequences come before more, shorter contexts before longer ones. If drafts are to be
+        verified, those of one sequence follow its steps without drafts.
+        """
+        contexts = self._contexts()
+        shapes: list[StepShape] = []
+        for size in self._streams():
+            shapes += [StepShape(size, size, 1, context) for context in contexts]
+            if verifies and size == 1:
+                counts = sorted({rounded_up(n) for n in range(2, self._max.longest_query + 1)})
+                wanted = [StepShape(n, 1, n, context) for context in contexts for n in counts]
+                shapes += [shape for each in wanted if (shape := self.around(each)) is not None]
+        return shapes
+
+    def _streams(self) -> list[int]:
+        """The numbers of sequences that decoding steps are padded to."""
+        return sorted({rounded_up(count) for count in range(1, self._max.sequences + 1)})
+
+    def _contexts(self) -> list[int]:
+        """The bounds of contexts, in ascending order."""
+        contexts = [self._context(1)]
+        while contexts[-1] < self._max.longest_context:
+            contexts.append(self._context(contexts[-1] + 1))
+        return contexts
 
     def _context(self, tokens: int) -> int:
         return min(context_bucket(tokens), self._max.longest_context)
+
+
+def query_bucket(tokens: int) -> int:
+    """To powers of two: attention multiplies rows of padding as well."""
+    return 1 << (tokens - 1).bit_length()
 
 
 def context_bucket(tokens: int) -> int:

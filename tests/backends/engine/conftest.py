@@ -313,6 +313,9 @@ class NumberRunner:
 
     def prepare(self, params: SamplingParams) -> None: ...
 
+    def prepare_step(self) -> bool:
+        return False
+
     def forget(self, sequence: Sequence) -> None: ...
 
     def close(self) -> None: ...

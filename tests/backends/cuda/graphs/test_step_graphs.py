@@ -33,21 +33,17 @@ class Recorder:
         self.recorded: list[tuple[int, ...]] = []
         self.replays = 0
 
-    def __call__(self, work: Callable[[], torch.Tensor]) -> Any:
-        recorder, output = self, work().clone()
+    def __call__(self, work: Callable[[], torch.Tensor]) -> Recording:
+        output = work().clone()
         self.recorded.append(tuple(output.shape))
 
-        class Recording:
-            def __init__(self) -> None:
-                self.output = output
+        def replay() -> None:
+            self.replays += 1
+            again = work()
+            assert again.shape == output.shape
+            output.copy_(again)
 
-            def replay(self) -> None:
-                recorder.replays += 1
-                again = work()
-                assert again.shape == self.output.shape
-                self.output.copy_(again)
-
-        return Recording()
+        return Recording(replay, output)
 
 
 class RepeatingSpeculator:
@@ -115,17 +111,14 @@ class OutputRecorder:
     def __init__(self) -> None:
         self.outputs: list[torch.Tensor] = []
 
-    def __call__(self, work: Callable[[], torch.Tensor]) -> Any:
+    def __call__(self, work: Callable[[], torch.Tensor]) -> Recording:
         kept = work()
         self.outputs.append(kept)
 
-        class Recording:
-            output = kept
+        def replay() -> None:
+            work()
 
-            def replay(self) -> None:
-                work()
-
-        return Recording()
+        return Recording(replay, kept)
 
 
 def test_all_graphs_share_one_logits_buffer() -> None:
@@ -136,7 +129,7 @@ def test_all_graphs_share_one_logits_buffer() -> None:
     def forward() -> torch.Tensor:
         return torch.full((inputs.num_rows, 8), float(inputs.num_rows))
 
-    graphs = StepGraphs(inputs, forward, recorder, shapes, padding_slot=0)
+    graphs = StepGraphs(inputs, forward, recorder, shapes, padding_slot=0, room=1)
     graphs.record_first()
     assert [len(each) for each in recorder.outputs] == [1, 2, 3, 4]
     assert len({each.data_ptr() for each in recorder.outputs}) == 1
@@ -149,7 +142,7 @@ def test_steps_run_eagerly_when_capture_runs_out_of_memory(
     load_model: LoadModel, tiny_path: Path
 ) -> None:
     class Full(Recorder):
-        def __call__(self, work: Callable[[], torch.Tensor]) -> Any:
+        def __call__(self, work: Callable[[], torch.Tensor]) -> Recording:
             work()
             self.recorded.append(())
             raise torch.OutOfMemoryError
@@ -179,8 +172,15 @@ def test_rounded_up_shape_contains_the_step() -> None:
             assert shape is not None
             assert tokens <= shape.tokens < 2 * tokens
             assert sequences <= shape.sequences <= shape.tokens
-            assert (shape.longest_query, shape.longest_context) == (16, 1024)
+            assert (shape.longest_query, shape.longest_context) == (4, 1024)
             assert SHAPES.around(shape) == shape
+
+
+def test_query_sizes_double_up_to_the_maximum() -> None:
+    shapes = [SHAPES.around(StepShape(16, 1, longest, 1)) for longest in range(1, 17)]
+    assert [shape.longest_query for shape in shapes if shape] == [1, 2, 4, 4, *[8] * 4, *[16] * 8]
+    odd = StepShapes(max_tokens=64, max_sequences=4, max_query=12, max_context=512)
+    assert odd.around(StepShape(12, 1, 9, 1)) == StepShape(12, 1, 12, 512)
 
 
 def test_context_sizes_grow_fourfold_up_to_the_maximum() -> None:
