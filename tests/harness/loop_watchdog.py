@@ -39,7 +39,7 @@ class LoopWatchdog:
     """
 
     def __init__(self, limit: float = LIMIT) -> None:
-        self._limit = limit
+        self.limit = limit
         self._began = 0.0
         self._collecting = 0.0
         self._stack = ""
@@ -67,13 +67,13 @@ class LoopWatchdog:
             name = repr(handle)
             self._stack = ""
             self._began = time.thread_time()
-            signal.setitimer(signal.ITIMER_PROF, self._limit)
+            signal.setitimer(signal.ITIMER_PROF, self.limit)
             try:
                 run(handle)
             finally:
                 signal.setitimer(signal.ITIMER_PROF, 0)
                 seconds = time.thread_time() - self._began
-                if seconds > self._limit:
+                if seconds > self.limit:
                     self.held.append(HeldLoop(name, seconds, self._stack))
 
         before = signal.signal(signal.SIGPROF, self._note_stack)
@@ -88,7 +88,7 @@ class LoopWatchdog:
 
     def _note_stack(self, number: int, frame: FrameType | None) -> None:
         """Keep the stack once the limit is reached; the timer counts other threads, too."""
-        left = self._limit - (time.thread_time() - self._began)
+        left = self.limit - (time.thread_time() - self._began)
         if left > 0:
             signal.setitimer(signal.ITIMER_PROF, max(left, 0.001))
         elif not self._stack:
