@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
+from contextlib import suppress
 from functools import cache
 from typing import Any, TypeVar
 
@@ -26,7 +27,7 @@ from ..errors import (
     Problem,
 )
 from .body_check import check_body
-from .field_policy import IgnoredField, ignored_fields
+from .field_policy import IgnoredField, ignored_fields, is_served, strict_kind
 from .off_loop import off_loop
 
 IDLE_SECONDS = 30.0
@@ -108,6 +109,12 @@ def parse_served(body: bytes, kind: type[T]) -> tuple[T, list[IgnoredField]]:
     field that the type's policy refuses.
     """
     check_body(body)
+    with suppress(msgspec.MsgspecError, RecursionError):
+        # Most bodies have served fields only, which decoding shows at once.
+        strict = _decoder(strict_kind(kind)).decode(body)
+        if is_served(strict, kind):
+            return strict, []
+        return strict, ignored_fields(body, kind)
     value = parse(body, kind)
     return value, ignored_fields(body, kind)
 
