@@ -84,7 +84,7 @@ def test_the_first_look_misses_no_field_without_effect(
     assert policy is not None
     own = {field.encode_name for field in msgspec.structs.fields(kind)}
     for name in policy.ignored - own:
-        for value, found in ((1, [name]), ([], [name]), (None, [])):
+        for value, found in ((1, [name]), ("x", [name]), (None, [])):
             body = msgspec.json.encode({"model": "m", **required, name: value})
             assert [field.name for field in parse_served(body, kind)[1]] == found
 
