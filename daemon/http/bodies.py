@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
+from contextlib import suppress
 from functools import cache
 from typing import Any, TypeVar
 
@@ -25,19 +26,19 @@ from ..errors import (
     OpenAIError,
     Problem,
 )
-from .field_policy import IgnoredField, ignored_fields
+from .body_check import check_body
+from .field_policy import IgnoredField, ignored_fields, is_served, strict_kind
+from .off_loop import off_loop
 
 IDLE_SECONDS = 30.0
 GRACE_SECONDS = 20.0
 LEAST_RATE = 500
 """Bytes per second at which a body must arrive on average, after the grace period."""
-LARGE = 2**20
-"""Bytes from which a body is translated in a thread, since it would delay other streams."""
-MOST_FIELDS = 2**18
-"""Fields of one body; a million take a second to decode, in which nothing else is served."""
 
 IGNORED = "ingle.ignored_fields"
 """The key of the ASGI scope that holds the fields without effect."""
+BODY_BYTES = "ingle.body_bytes"
+"""The key of the ASGI scope that holds the size of the body."""
 
 T = TypeVar("T")
 
@@ -47,12 +48,6 @@ _MISSING = re.compile(r"missing required field `(?P<field>[^`]+)`")
 
 class ClientLeft(Exception):
     """The client has closed the connection, so the request needs no answer."""
-
-
-async def read_body(request: Request) -> bytes:
-    """The whole body, of at most `max_body_bytes`; raises what `read_chunks` raises."""
-    limit: int = request.app.state.max_body_bytes
-    return b"".join([chunk async for chunk in read_chunks(request, limit)])
 
 
 async def read_chunks(
@@ -90,20 +85,36 @@ async def read_json(request: Request, kind: type[T], *, if_empty: bytes = b"") -
     """The typed body, `if_empty` for an empty one.
 
     Its fields without effect are noted in the scope, for the response's header. Raises what
-    `read_body` and `parse_served` raise.
+    `read_chunks` and `parse_served` raise.
     """
-    value, ignored = parse_served(await read_body(request) or if_empty, kind)
+    limit: int = request.app.state.max_body_bytes
+    chunks = [chunk async for chunk in read_chunks(request, limit)]
+    size = request.scope[BODY_BYTES] = sum(map(len, chunks))
+    value, ignored = await off_loop(size, lambda: parse_served(b"".join(chunks) or if_empty, kind))
     if ignored:
         request.scope[IGNORED] = ignored
         request.app.state.ignored_fields.update(field.label for field in ignored)
     return value
 
 
+async def translate(request: Request, work: Callable[[], T]) -> T:
+    """The result of `work`, which translates the body that `read_json` has read."""
+    return await off_loop(request.scope[BODY_BYTES], work)
+
+
 def parse_served(body: bytes, kind: type[T]) -> tuple[T, list[IgnoredField]]:
     """The typed body, and its fields without effect.
 
-    Raises what `parse` raises, and `UnsupportedField` for a field that the type's policy refuses.
+    Raises what `parse` raises, also for a body with too many values, and `UnsupportedField` for a
+    field that the type's policy refuses.
     """
+    check_body(body)
+    with suppress(msgspec.MsgspecError, RecursionError):
+        # Most bodies have served fields only, which decoding shows at once.
+        strict = _decoder(strict_kind(kind)).decode(body)
+        if is_served(strict, kind):
+            return strict, []
+        return strict, ignored_fields(body, kind)
     value = parse(body, kind)
     return value, ignored_fields(body, kind)
 
@@ -118,35 +129,13 @@ def parse(body: bytes, kind: type[T], place: str = "") -> T:
     if not body:
         raise InvalidBody("The request has no body.", hint="Send a JSON object.")
     try:
-        # msgspec validates only the strings that it keeps, but the whole body must be UTF-8.
-        if not body.isascii():
-            body.decode()
-        if len(body) > LARGE and _count_fields(body) > MOST_FIELDS:
-            raise InvalidBody(
-                f"The body has more than {MOST_FIELDS:,} fields.", hint="Send fewer of them."
-            )
         return _decoder(kind).decode(body)
-    except UnicodeDecodeError as error:
-        raise InvalidBody("The body is not UTF-8.", hint="Send JSON as UTF-8.") from error
     except RecursionError as error:
         raise InvalidBody("The body's JSON is nested too deeply.") from error
     except msgspec.ValidationError as error:
         raise _wrong_type(str(error), place) from error
     except msgspec.DecodeError as error:
         raise InvalidBody(f"The body is not JSON: {error}.", hint="Send a JSON object.") from error
-
-
-def _count_fields(body: bytes) -> int:
-    """Return the number of fields in JSON without parsing it; quotes in texts are escaped."""
-    return body.count(b'":') - body.count(b'\\":')
-
-
-async def translate(request: Request, work: Callable[[], T]) -> T:
-    """Return the result of `work`, which translates a body; a large one is handled in a thread."""
-    length = request.headers.get("content-length", "")
-    if length.isascii() and length.isdigit() and int(length) <= LARGE:
-        return work()
-    return await asyncio.to_thread(work)
 
 
 def _wrong_type(complaint: str, within: str) -> InvalidBody:

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
+from operator import attrgetter
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import msgspec
 
@@ -21,6 +22,7 @@ _MOST_NAMES = 32
 _MOST_SUGGESTIONS = 4
 _LONGEST_NAME = 40
 
+T = TypeVar("T")
 IsHarmless = Callable[[Any], bool]
 HasEffect = Callable[[str], bool]
 
@@ -68,6 +70,73 @@ def decided_fields(kind: type) -> frozenset[str]:
     policy = field_policy_of(kind) or FieldPolicy()
     served = {field.encode_name for field in msgspec.structs.fields(kind)}
     return frozenset(served | policy.ignored | policy.refused.keys())
+
+
+@cache
+def strict_kind(kind: type[T]) -> type[T]:
+    """A body's type for a first look: with all fields of its policy, and no others.
+
+    What it decodes has no unknown fields, and `is_served` says whether it needs a second look.
+    """
+    if field_policy_of(kind) is None:
+        return kind
+    base = cast("type[msgspec.Struct]", kind)
+    names = sorted(decided_fields(kind) - {f.encode_name for f in msgspec.structs.fields(base)})
+    attributes = {f"not_served_{number}": name for number, name in enumerate(names)}
+    strict = msgspec.defstruct(
+        kind.__name__,
+        [(attribute, msgspec.Raw, msgspec.Raw()) for attribute in attributes],
+        bases=(base,),
+        rename=attributes,
+        kw_only=True,
+        forbid_unknown_fields=True,
+    )
+    return cast("type[T]", strict)
+
+
+def is_served(value: object, kind: type) -> bool:
+    """Whether all fields of a body have an effect; `value` is one of its strict type."""
+    policy = field_policy_of(kind)
+    if policy is None:
+        return True
+    read, absent = _not_served(kind)
+    values = read(value)
+    return (
+        (values == absent or not any(map(_is_given, values)))
+        and all(_has_effects(getattr(value, n), has) for n, has in policy.items.items())
+        and all(_is_known(getattr(value, n), part) for n, part in policy.parts.items())
+    )
+
+
+@cache
+def _not_served(kind: type) -> tuple[attrgetter[tuple[object, ...]], tuple[object, ...]]:
+    """What reads the ignored and refused fields of the strict type, and their values if absent."""
+    policy = field_policy_of(kind) or FieldPolicy()
+    names = policy.ignored | policy.refused.keys()
+    fields = [f for f in msgspec.structs.fields(strict_kind(kind)) if f.encode_name in names]
+    # Two names at least, since a single one would not be read as a tuple.
+    fields = [*fields, *fields] if len(fields) == 1 else fields
+    return attrgetter(*(f.name for f in fields)), tuple(f.default for f in fields)
+
+
+def _is_given(value: object) -> bool:
+    if isinstance(value, msgspec.Raw):
+        return len(memoryview(value)) > 0 and not _is_null(value)
+    return value is not None
+
+
+def _has_effects(items: object, has_effect: HasEffect) -> bool:
+    if not isinstance(items, list):
+        return True
+    for item in cast("list[object]", items):
+        kind = _kind(item) if isinstance(item, msgspec.Raw) else getattr(item, "type", item)
+        if isinstance(kind, str) and not has_effect(kind):
+            return False
+    return True
+
+
+def _is_known(part: object, policy: PartPolicy) -> bool:
+    return not isinstance(part, dict) or part.keys() <= policy.served
 
 
 def ignored_fields(body: bytes, kind: type) -> list[IgnoredField]:

@@ -51,7 +51,8 @@ SequenceBreakers = Annotated[list[SequenceBreaker], Meta(max_length=16)]
 RepeatPenalty = Annotated[float, Meta(gt=0, le=10, description="1 is off")]
 Seed = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 Bias = Annotated[float, Meta(ge=-100, le=100)]
-Biases = Annotated[dict[str, Bias], Meta(max_length=2**16)]
+TokenId = Annotated[int, Meta(ge=0, le=LARGEST_TOKEN_ID)]
+Biases = Annotated[dict[TokenId, Bias], Meta(max_length=2**16)]
 TokenCount = Annotated[int, Meta(ge=1, le=2**31 - 1)]
 
 
@@ -100,13 +101,8 @@ class SamplingOptions(_Numbers, kw_only=True):
     logit_bias: Biases | None = None
 
 
-def merge_sampling(
-    options: SamplingOptions, recommended: Mapping[str, float], *, prefix: str = ""
-) -> SamplingParams:
-    """Return the request's values, else the model's, else the defaults.
-
-    `prefix` is the path of the parent field, for errors.
-    """
+def merge_sampling(options: SamplingOptions, recommended: Mapping[str, float]) -> SamplingParams:
+    """Return the request's values, else the model's, else the defaults."""
     values: dict[str, Any] = recommended_sampling(recommended)
     for name in (*SAMPLING_OPTIONS, "seed"):
         if (value := getattr(options, name)) is not None:
@@ -116,9 +112,7 @@ def merge_sampling(
     if options.dry_sequence_breakers is not None:
         values["dry_sequence_breakers"] = tuple(options.dry_sequence_breakers)
     if options.logit_bias:
-        values["logit_bias"] = {
-            _token_id(key, prefix): bias for key, bias in options.logit_bias.items()
-        }
+        values["logit_bias"] = options.logit_bias
     return SamplingParams(**values)
 
 
@@ -150,16 +144,6 @@ def stop_strings(stop: str | list[str] | None, param: str = "stop") -> list[str]
             param=param,
         )
     return stops
-
-
-def _token_id(key: str, prefix: str) -> int:
-    if key.isascii() and key.isdigit() and len(key) <= 10 and int(key) <= LARGEST_TOKEN_ID:
-        return int(key)
-    raise InvalidBody(
-        f"'{prefix}logit_bias' has the key {key[:20]!r}, which is not a token id.",
-        hint="Keys are numbers of tokens, written as strings.",
-        param=f"{prefix}logit_bias",
-    )
 
 
 MAX_CHOICES = 1024

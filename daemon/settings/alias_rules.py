@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 LATEST_TAG = ":latest"
 """The tag that Ollama's clients append to a name without one."""
+_LONGEST = 4096
 
 
 def is_pattern(alias: str) -> bool:
@@ -36,4 +37,6 @@ def find_cycle(aliases: Iterable[tuple[str, str]]) -> list[str] | None:
 
 def normal_name(name: str) -> str:
     """Return the name as tables store it: in lower case, without the default tag."""
+    if len(name) > _LONGEST:
+        return name  # no table has it
     return name.strip().lower().removesuffix(LATEST_TAG)

@@ -76,7 +76,7 @@ class Config:
     keep_responses: float = 30 * 86400.0
     keep_batches: float = 30 * 86400.0
     keep_kv: float = 30 * 86400.0
-    max_body_bytes: int = 64 * 2**20
+    max_body_bytes: int = 16 * 2**20
     max_upload_bytes: int = 64 * 2**30
     shutdown_grace: float = 10.0
     log_level: str = "info"

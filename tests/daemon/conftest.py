@@ -66,6 +66,7 @@ from ingle.models.metadata.stored_model import StoredModel
 from ingle.models.model_task import ModelTask
 from ingle.models.store.model_store import ModelStore
 from tests.harness.local_backend import LocalBackend
+from tests.harness.loop_watchdog import LIMIT, LoopWatchdog
 
 MIB = 2**20
 GIB = 2**30
@@ -393,7 +394,16 @@ DaemonFactory = Callable[..., AbstractAsyncContextManager[RunningDaemon]]
 
 
 @pytest.fixture
-def run_daemon(ingle_home: Path) -> DaemonFactory:
+def loop_watchdog() -> Iterator[LoopWatchdog]:
+    """Fails the test if a callback of its daemon holds the event loop, with a margin for noise."""
+    watchdog = LoopWatchdog(2 * LIMIT)
+    with watchdog.installed():
+        yield watchdog
+    assert not watchdog.held, "\n".join(map(str, watchdog.held))
+
+
+@pytest.fixture
+def run_daemon(ingle_home: Path, loop_watchdog: LoopWatchdog) -> DaemonFactory:
     """Start a daemon whose installed model `echo:1` gives scripted answers.
 
     With `prepares_files` its models are real files, named by their paths.
@@ -428,11 +438,12 @@ def run_daemon(ingle_home: Path) -> DaemonFactory:
             egress=egress,
         )
         install(services.store, "echo:1", sampling)
-        gauges = GaugePublisher(services)
-        server = make_server(services)
-        serving = asyncio.create_task(server.serve(sockets=[tcp, unix.socket]))
-        await server.listening.wait()
-        await services.batches.resume()
+        with loop_watchdog.watching():
+            gauges = GaugePublisher(services)
+            server = make_server(services)
+            serving = asyncio.create_task(server.serve(sockets=[tcp, unix.socket]))
+            await server.listening.wait()
+            await services.batches.resume()
         try:
             async with _clients(port, config.socket) as (over_tcp, over_unix):
                 yield RunningDaemon(

@@ -70,34 +70,32 @@ class LlamaCppCompletionsApi(JobApi):
         model = await asyncio.to_thread(
             infilling_model, self._services, self._services.facts, body.model
         )
-        return await self._answer(
-            request, body, infill_job(body, model, origin_of(request, body.ingle))
-        )
+        origin = origin_of(request, body.ingle)
+        job = await translate(request, partial(infill_job, body, model, origin))
+        return await self._answer(request, body, job)
 
     @_route("/completion")
     @_route("/completions")
     async def completion(self, request: Request, body: CompletionRequest) -> Response:
         """Continue one or several prompts, as llama-server does."""
         model = chosen_model(self._services, body.model)
-        prompts = await translate(request, partial(mixed_prompts, body))
+        prompts, plain = await translate(request, partial(_prompts, body))
         make = partial(completion_job, body, model, origin=origin_of(request, body.ingle))
-        plain = [prompt for prompt in map(_unmixed, prompts) if prompt is not None]
         if len(plain) < len(prompts):
-            make(plain)  # errors in other fields are reported before the model is loaded
-            mixed = self._tokenized(Job(model=model, request=make([""]).request), prompts)
-            tokens = await run_until_disconnect(request.receive, mixed)
-            plain = tokens
-        return await self._answer(request, body, make(plain))
+            # Errors in other fields are reported before the model is loaded.
+            job = await translate(request, partial(make, [""]))
+            mixed = self._tokenized(Job(model=model, request=job.request), prompts)
+            plain = await run_until_disconnect(request.receive, mixed)
+        return await self._answer(request, body, await translate(request, partial(make, plain)))
 
     async def _answer(self, request: Request, body: GenerationFields, job: Job) -> Response:
         if body.stream:
             frames = partial(CompletionFrames, body=body)
             return self._runner.stream(job, frames, _STYLE)
-        answers = await run_until_disconnect(request.receive, self._guarded(body, job))
-        chosen = [only_fields(answer, body.response_fields) for answer in answers]
-        return JSONResponse(chosen[0] if len(chosen) == 1 else chosen)
+        collected = await run_until_disconnect(request.receive, self._guarded(body, job))
+        return await translate(request, partial(_whole, collected, body))
 
-    async def _guarded(self, body: GenerationFields, job: Job) -> list[Completion]:
+    async def _guarded(self, body: GenerationFields, job: Job) -> AnswerBuilder:
         indent, seconds = indentation(body), time_limit(body)
         guards = [LineGuard(indent=indent, seconds=seconds) for _ in range(job.answers)]
         looks_on = indent > 0 or seconds is not None  # as the text comes, to end it
@@ -105,10 +103,7 @@ class LlamaCppCompletionsApi(JobApi):
             collected = AnswerBuilder(job, lease)
             with suppress(AnswerComplete):  # the lines that fill the gap are there
                 await self._runner.run(job, lease, LineGuardedAnswers(collected, guards).take)
-        return [
-            completion(collected, number, return_tokens=bool(body.return_tokens))
-            for number in range(job.answers)
-        ]
+        return collected
 
     async def _tokenized(self, job: Job, prompts: list[MixedPrompt]) -> list[str | list[int]]:
         async with self._runner.lease(job, routed=False) as (lease, _):
@@ -116,6 +111,16 @@ class LlamaCppCompletionsApi(JobApi):
                 prompt if isinstance(prompt, str) else await token_ids(lease.backend, prompt)
                 for prompt in prompts
             ]
+
+
+def _whole(collected: AnswerBuilder, body: GenerationFields) -> Response:
+    """The response; each answer repeats the settings, with all biases."""
+    answers = [
+        completion(collected, number, return_tokens=bool(body.return_tokens))
+        for number in range(collected.job.answers)
+    ]
+    chosen = [only_fields(answer, body.response_fields) for answer in answers]
+    return JSONResponse(chosen[0] if len(chosen) == 1 else chosen)
 
 
 async def token_ids(
@@ -140,6 +145,12 @@ async def token_ids(
         )
         tokens += (await backend.tokenize(asked)).token_ids
     return tokens
+
+
+def _prompts(body: CompletionRequest) -> tuple[list[MixedPrompt], list[str | list[int]]]:
+    """All prompts, and those that are not mixed."""
+    prompts = mixed_prompts(body)
+    return prompts, [prompt for prompt in map(_unmixed, prompts) if prompt is not None]
 
 
 def _unmixed(prompt: MixedPrompt) -> str | list[int] | None:

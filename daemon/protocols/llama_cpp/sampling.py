@@ -84,7 +84,7 @@ def _leave_out(values: dict[str, Any], named: set[str]) -> None:
         values["min_p"] = max(_LIKELY, values.get("min_p", 0.0))
 
 
-def _bias(fields: SamplingFields) -> dict[str, float] | None:
+def _bias(fields: SamplingFields) -> dict[int, float] | None:
     given = fields.logit_bias
     if given is None:
         return None
@@ -93,7 +93,7 @@ def _bias(fields: SamplingFields) -> dict[str, float] | None:
         if isinstance(given, dict)
         else [(pair[0], pair[1]) for pair in given if len(pair) == 2]
     )
-    biases: dict[str, float] = {}
+    biases: dict[int, float] = {}
     for token, bias in pairs:
         if bias is True or isinstance(bias, str):
             continue  # llama-server ignores values that are no bias
@@ -102,11 +102,11 @@ def _bias(fields: SamplingFields) -> dict[str, float] | None:
     return biases
 
 
-def _token(token: object) -> str:
+def _token(token: object) -> int:
     text = str(token)
     whole = not isinstance(token, bool | float) and text.isascii() and text.isdigit()
     if whole and len(text) <= 10 and int(text) <= LARGEST_TOKEN_ID:
-        return text
+        return int(text)
     raise InvalidBody(
         f"'logit_bias' names {text[:40]!r}, which is not the number of a token.",
         hint="Ask /tokenize for the numbers of a text's tokens.",

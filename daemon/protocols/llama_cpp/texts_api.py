@@ -9,13 +9,15 @@ from typing import Annotated
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
+from starlette.requests import Request
 
 from ingle.backends.base.backend import RequestBackend
 from ingle.backends.base.requests import EmbedRequest, TokenizeRequest
 from ingle.models.model_task import ModelTask
 
 from ...errors import InvalidBody
-from ...http.bodies import LLAMA_CPP, OPENAI
+from ...http.bodies import LLAMA_CPP, OPENAI, translate
+from ...http.off_loop import off_loop
 from ...http.route_access import INFERENCE
 from ...http.route_spec import GENERATION_ERRORS, route
 from ...lifecycle.lease import Lease
@@ -47,12 +49,14 @@ class TokenizeApi(ServicesApi):
     """`/tokenize`, `/detokenize` and `/apply-template`."""
 
     @_route("/tokenize")
-    async def tokenize(self, body: TokenizeBody) -> Tokens:
+    async def tokenize(self, request: Request, body: TokenizeBody) -> Tokens:
         """Turn text into tokens."""
         content = body.content
         if content is None:
             return Tokens([])
-        _check_content([content] if isinstance(content, str) else content)
+        await translate(
+            request, partial(_check_content, [content] if isinstance(content, str) else content)
+        )
         async with self._lease(body.model) as lease:
             tokens = await token_ids(
                 lease.backend,
@@ -63,22 +67,24 @@ class TokenizeApi(ServicesApi):
             if not body.with_pieces:
                 return Tokens(tokens)
             pieces = await _pieces(lease.backend, tokens)
-        return Tokens(list(map(_piece, tokens, pieces)))
+        return Tokens(await off_loop(len(tokens), lambda: list(map(_piece, tokens, pieces))))
 
     @_route("/detokenize")
-    async def detokenize(self, body: DetokenizeBody) -> Content:
+    async def detokenize(self, request: Request, body: DetokenizeBody) -> Content:
         """Turn tokens into text."""
         tokens = body.tokens or []
         if not tokens:
             return Content("")
-        check_token_ids(tokens, "tokens")
+        await translate(request, partial(check_token_ids, tokens, "tokens"))
         async with self._lease(body.model) as lease:
-            return Content(b"".join(await _pieces(lease.backend, tokens)).decode(errors="replace"))
+            pieces = await _pieces(lease.backend, tokens)
+        return Content(await off_loop(len(tokens), partial(_text, pieces)))
 
     @_route("/apply-template")
-    async def apply_template(self, body: ChatCompletionRequest) -> RenderedPrompt:
+    async def apply_template(self, request: Request, body: ChatCompletionRequest) -> RenderedPrompt:
         """The text of a conversation's prompt."""
-        asked = TokenizeRequest(id=_new_id(), generate=chat_job(body, RequestOrigin()).request)
+        job = await translate(request, partial(chat_job, body, RequestOrigin()))
+        asked = TokenizeRequest(id=_new_id(), generate=job.request)
         async with self._lease(body.model) as lease:
             return RenderedPrompt((await lease.backend.tokenize(asked)).text or "")
 
@@ -89,6 +95,10 @@ class TokenizeApi(ServicesApi):
 
 async def _pieces(backend: RequestBackend, tokens: list[int]) -> list[bytes]:
     return (await backend.tokenize(TokenizeRequest(id=_new_id(), token_ids=tokens))).pieces
+
+
+def _text(pieces: list[bytes]) -> str:
+    return b"".join(pieces).decode(errors="replace")
 
 
 def _piece(token: int, spelt: bytes) -> TokenPiece:
@@ -160,12 +170,12 @@ class LlamaCppEmbeddingsApi(ServicesApi):
 
     @_route("/embedding")
     @_route("/embeddings")
-    async def embedding(self, body: EmbeddingRequest) -> list[NativeEmbedding]:
+    async def embedding(self, request: Request, body: EmbeddingRequest) -> list[NativeEmbedding]:
         """Turn texts into vectors, as llama-server does."""
         given = body.content if body.content is not None else body.input
         if given is None:
             raise InvalidBody("'content' is missing.", param="content")
-        inputs = embedding_inputs(given)
+        inputs = await translate(request, partial(embedding_inputs, given))
         model = chosen_model(self._services, body.model, task=ModelTask.EMBED)
         async with self._services.manager.lease(model, task=ModelTask.EMBED) as lease:
             embedded = await lease.backend.embed(

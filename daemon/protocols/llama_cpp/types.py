@@ -24,6 +24,7 @@ class PromptObject(msgspec.Struct):
     multimodal_data: list[str] | None = None
 
 
+ResponseFields = Annotated[list[Annotated[str, Meta(max_length=200)]], Meta(max_length=256)]
 Prompt = str | PromptObject | list[Piece | list[Piece] | PromptObject]
 StopType = Literal["none", "eos", "word", "limit"]
 
@@ -47,7 +48,7 @@ class GenerationFields(SamplingFields, kw_only=True):
     ignore_eos: bool | None = None
     grammar: str | None = None
     json_schema: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
-    response_fields: list[str] | None = None
+    response_fields: ResponseFields | None = None
     return_tokens: bool | None = None
     return_progress: bool | None = None
     timings_per_token: bool | None = None

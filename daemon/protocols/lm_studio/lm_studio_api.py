@@ -19,7 +19,7 @@ from ingle.models.metadata.stored_model import StoredModel
 from ingle.models.model_task import ModelTask
 
 from ...client.model_types import LoadedModel
-from ...http.bodies import OPENAI
+from ...http.bodies import BODY_BYTES, OPENAI, translate
 from ...http.route_access import INFERENCE, LISTS, MODELS
 from ...http.route_spec import GENERATION_ERRORS, StreamSpec, route
 from ...http.sse_writer import StreamStyle
@@ -78,7 +78,8 @@ class LMStudioCompletionsApi(JobApi):
     )
     async def chat(self, request: Request, body: ChatBody) -> Response:
         """Answer a conversation, with measurements."""
-        job = chat_job(body, origin_of(request, body.ingle, body.user))
+        origin = origin_of(request, body.ingle, body.user)
+        job = await translate(request, partial(chat_job, body, origin))
         job = replace(job, keep_alive=keep_alive_seconds(body.ttl))
         if body.stream:
             return self._runner.stream(job, partial(ChatStream, body=body), _STYLE)
@@ -97,7 +98,8 @@ class LMStudioCompletionsApi(JobApi):
     )
     async def complete(self, request: Request, body: CompletionBody) -> Response:
         """Continue a prompt, with measurements."""
-        job = completion_job(body, origin_of(request, body.ingle, body.user))
+        origin = origin_of(request, body.ingle, body.user)
+        job = await translate(request, partial(completion_job, body, origin))
         job = replace(job, keep_alive=keep_alive_seconds(body.ttl))
         if body.stream:
             return self._runner.stream(job, partial(CompletionStream, body=body), _STYLE)
@@ -109,9 +111,11 @@ class LMStudioCompletionsApi(JobApi):
         return await self._runner.whole(request, job, finish)
 
     @_route("/api/v0/embeddings", cancellable=True)
-    async def embed(self, body: LMStudioEmbeddings) -> EmbeddingList:
+    async def embed(self, request: Request, body: LMStudioEmbeddings) -> EmbeddingList:
         """Turn texts into vectors."""
-        return await EmbeddingsApi(self._services).embed(body, Priority.INTERACTIVE)
+        return await EmbeddingsApi(self._services).embed(
+            body, Priority.INTERACTIVE, request.scope[BODY_BYTES]
+        )
 
 
 def _measurements(collected: AnswerBuilder) -> dict[str, Any]:

@@ -28,7 +28,7 @@ from ...client.generation_types import (
 )
 from ...errors import Conflict, InvalidBody
 from ...generations.generation import GenerationRoute, GenerationRun, GenerationStatus
-from ...http.bodies import encode_event
+from ...http.bodies import encode_event, translate
 from ...http.route_access import INFERENCE
 from ...http.route_spec import Parameter, StreamSpec
 from ...http.sse_writer import EventStream, EventWriter
@@ -112,13 +112,13 @@ class GenerationsApi(ServicesApi):
         errors=(404, 409, 413, 422, 429, 500, 503, 507),
         cancellable=True,
     )
-    async def count(self, body: TokensRequest) -> PromptTokenCounts:
+    async def count(self, request: Request, body: TokensRequest) -> PromptTokenCounts:
         """How many tokens a conversation takes, message by message."""
         services = self._services
         reference = body.model or services.config.default_model
         asked = TokenizeRequest(
             id=f"tokens-{secrets.token_hex(12)}",
-            generate=conversation_request(body),
+            generate=await translate(request, partial(conversation_request, body)),
             divided=True,
         )
         model = await asyncio.to_thread(_generating, services, reference)
@@ -171,7 +171,8 @@ async def _start_generation(
     reference = body.model or services.config.default_model
     options = body.ingle or body
     # The request itself is validated before the model is looked up.
-    asked = generation_request(body, origin_of(request, options))
+    origin = origin_of(request, options)
+    asked = await translate(request, partial(generation_request, body, origin))
     name, preference = services.routed_name(reference), routing_preference_of(options)
     route = None
     if services.router.concerns(name, preference):

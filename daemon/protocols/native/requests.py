@@ -30,7 +30,7 @@ def generation_request(body: GenerationRequest, origin: RequestOrigin) -> Genera
         parallel_tool_calls=body.parallel_tool_calls is not False,
         reasoning=_reasoning(body.reasoning),
         continues=bool(body.continues),
-        sampling=merge_sampling(body.sampling, {}, prefix="sampling."),
+        sampling=merge_sampling(body.sampling, {}),
         max_tokens=body.max_tokens,
         stop=stop_strings(body.stop),
         grammar=format_grammar(body.format),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from functools import partial
 
 import msgspec
 from starlette.requests import Request
@@ -20,6 +21,7 @@ from ...client.routing_types import (
 )
 from ...errors import Conflict, InvalidBody
 from ...generations.generation_registry import new_generation_id
+from ...http.bodies import translate
 from ...http.route_access import INFERENCE, READ
 from ...http.route_spec import Parameter
 from ...routing.ledger.egress_ledger import Ledger
@@ -103,7 +105,7 @@ class RoutingApi(ServicesApi):
     )
     async def explain(self, request: Request, body: ExplainRequest) -> Explanation:
         """What is sensitive in a text or a generation, and where it would be answered."""
-        asked = _asked(body, request)
+        asked = await translate(request, partial(_asked, body, request))
         try:
             self._services.router.policy.current()
         except PolicyError as error:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import secrets
+from functools import partial
 from typing import Annotated, Any, ClassVar, Literal, cast
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
+from starlette.requests import Request
 
 from ingle.backends.base.requests import EmbedRequest, Priority, RerankRequest
 from ingle.models.model_task import ModelTask
 
 from ...errors import InvalidBody, UnsupportedField
-from ...http.bodies import OPENAI, parse_served
+from ...http.bodies import BODY_BYTES, OPENAI, parse_served
 from ...http.field_policy import FieldPolicy
+from ...http.off_loop import off_loop
 from ...http.route_access import INFERENCE
 from ...http.route_spec import route
 from ...lifecycle.lease import Lease
@@ -79,18 +82,21 @@ class EmbeddingsApi(ServicesApi):
         errors=EMBEDDING_ERRORS,
         cancellable=True,
     )
-    async def embeddings(self, body: EmbeddingsRequest) -> EmbeddingList:
+    async def embeddings(self, request: Request, body: EmbeddingsRequest) -> EmbeddingList:
         """Turn texts into vectors."""
-        return await self.embed(body, Priority.INTERACTIVE)
+        return await self.embed(body, Priority.INTERACTIVE, request.scope[BODY_BYTES])
 
     async def answer_embeddings(self, content: bytes, *, priority: Priority) -> EmbeddingList:
         """The vectors for the content of a request; raises what `describe` can report."""
-        body, _ = parse_served(content, EmbeddingsRequest)
-        return await self.embed(body, priority)
+        parsing = partial(parse_served, content, EmbeddingsRequest)
+        body, _ = await off_loop(len(content), parsing)
+        return await self.embed(body, priority, len(content))
 
-    async def embed(self, body: EmbeddingsRequest, priority: Priority) -> EmbeddingList:
-        """Return the vectors of a request."""
-        inputs = embedding_inputs(body.input)
+    async def embed(
+        self, body: EmbeddingsRequest, priority: Priority, body_bytes: int
+    ) -> EmbeddingList:
+        """Return the vectors of a request, whose body has so many bytes."""
+        inputs = await off_loop(body_bytes, partial(embedding_inputs, body.input))
         model = body.model or self._services.config.default_model
         async with self._services.manager.lease(
             model, task=ModelTask.EMBED, priority=priority

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
 import secrets
 import time
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -19,12 +19,21 @@ from ingle.backends.base.sampling_params import Grammar, GrammarKind
 
 from ...errors import InvalidBody, UnsupportedField
 from ...http.bodies import parse
+from ...http.off_loop import off_loop
 from ...lifecycle.lease import Lease
 from ..ingle_options import RequestOrigin, routing_preference_of
 from ..job import Job
 from ..request_options import ANY_OBJECT, merge_sampling, template_effort
 from .item_reader import chat_messages, read_item, reference_of
-from .items import CompactionItem, FunctionCallItem, FunctionCallOutput, Item, ItemIds
+from .items import (
+    CompactionItem,
+    FunctionCallItem,
+    FunctionCallOutput,
+    InputText,
+    Item,
+    ItemIds,
+    MessageItem,
+)
 from .tools import ToolTable, echoed_tools, read_tools, tool_choice
 from .types import (
     ENCRYPTED_REASONING,
@@ -94,9 +103,6 @@ async def _fits(request: GenerateRequest, lease: Lease) -> bool:
     return len(found.token_ids) + reserve <= context
 
 
-ITEMS_A_TURN = 256
-"""Items that are read before the event loop runs again."""
-
 PLAIN_TEXT = msgspec.Raw(b'{"type":"text"}')
 
 
@@ -104,12 +110,14 @@ PLAIN_TEXT = msgspec.Raw(b'{"type":"text"}')
 class ResponseDraft:
     """A response before its answer: the validated job, and the data that the answer needs.
 
-    `input` are the request's own items, `history` are these and all before them.
+    `input` are the request's own items, `history` are these and all before them. `echoed` are the
+    tools as the response repeats them.
     """
 
     body: ResponsesRequest
     job: Job
     tools: ToolTable
+    echoed: list[msgspec.Raw]
     input: list[Item]
     history: list[Item]
     ids: ItemIds
@@ -156,7 +164,7 @@ class ResponseDraft:
             temperature=sampling.temperature,
             text=TextConfig(_format_of(body.text) or PLAIN_TEXT, verbosity or "medium"),
             tool_choice=body.tool_choice or "auto",
-            tools=echoed_tools(body.tools),
+            tools=self.echoed,
             top_logprobs=body.top_logprobs or 0,
             top_p=sampling.top_p,
             truncation=body.truncation or "disabled",
@@ -176,17 +184,20 @@ async def draft_response(
     # Checked now, so that a wrong key is refused before a model is loaded for it.
     merge_sampling(body, {})
     ids = ItemIds(f"resp_{secrets.token_hex(ItemIds.LENGTH // 2)}")
-    table = read_tools(body.tools)
+    raws = body.tools or []
+    table, echoed = await off_loop(_size(raws), lambda: (read_tools(raws), echoed_tools(raws)))
     choice = tool_choice(body.tool_choice, table)
     own = await _own_items(body, ids, state)
-    history = [*await _earlier_items(body, ids, state), *own]
-    _check_outputs(own, history)
+    earlier, earlier_bytes = await _earlier_items(body, ids, state)
+    history = [*earlier, *own]
+    size = earlier_bytes + (_size(body.input) if isinstance(body.input, list) else 0)
+    messages = await off_loop(size, partial(_messages, body.instructions, own, history))
     fitting = Truncation()
     job = Job(
         model=body.model or "",
         request=GenerateRequest(
             id=f"resp_{ids.token}",
-            messages=await _messages(body.instructions, history),
+            messages=messages,
             tools=table.tools,
             tool_choice=choice,
             grammar=_grammar(body.text),
@@ -202,7 +213,14 @@ async def draft_response(
         preference=routing_preference_of(body.ingle),
     )
     return ResponseDraft(
-        body=body, job=job, tools=table, input=own, history=history, ids=ids, fit=fitting
+        body=body,
+        job=job,
+        tools=table,
+        echoed=echoed,
+        input=own,
+        history=history,
+        ids=ids,
+        fit=fitting,
     )
 
 
@@ -212,35 +230,41 @@ async def _own_items(body: ResponsesRequest, ids: ItemIds, state: ConversationSt
             raise InvalidBody("'input' is missing.", param="input")
         return []
     if isinstance(body.input, str):
-        message = {"role": "user", "content": body.input}
-        raws = [msgspec.Raw(msgspec.json.encode(message))]
-    else:
-        raws = body.input
-    items: list[Item] = []
-    for index, raw in enumerate(raws):
-        if index % ITEMS_A_TURN == 0:
-            await asyncio.sleep(0)
-        place = f"input[{index}]"
-        if (wanted := reference_of(raw, place)) is not None:
-            items += _read(await state.item(wanted), place, ids)
-        else:
-            items += _read([raw], place, ids)
+        return [MessageItem(id=ids.new("msg"), role="user", content=[InputText(body.input)])]
+    raws, size = body.input, _size(body.input)
+    found: dict[int, list[msgspec.Raw]] = {}
+    for index, wanted in await off_loop(size, partial(_references, raws)):
+        found[index] = await state.item(wanted)
+
+    def read() -> list[Item]:
+        places = [(found.get(i, [raw]), f"input[{i}]") for i, raw in enumerate(raws)]
+        return [item for given, place in places for item in _read(given, place, ids)]
+
+    items = await off_loop(size, read)
     if not items and body.previous_response_id is None and not body.instructions:
         raise InvalidBody("'input' holds nothing that a model can answer.", param="input")
     return items
 
 
+def _references(raws: list[msgspec.Raw]) -> list[tuple[int, str]]:
+    """The numbers of the items that refer to others, and the ids of these."""
+    wanted = [(i, reference_of(raw, f"input[{i}]")) for i, raw in enumerate(raws)]
+    return [(i, item_id) for i, item_id in wanted if item_id is not None]
+
+
+def _size(raws: list[msgspec.Raw]) -> int:
+    return sum(memoryview(raw).nbytes for raw in raws)
+
+
 async def _earlier_items(
     body: ResponsesRequest, ids: ItemIds, state: ConversationState
-) -> list[Item]:
+) -> tuple[list[Item], int]:
+    """The items of the responses before, and the bytes of their JSON."""
     if body.previous_response_id is None:
-        return []
+        return [], 0
     raws = await state.conversation(body.previous_response_id)
-    items: list[Item] = []
-    for start in range(0, len(raws), ITEMS_A_TURN):
-        await asyncio.sleep(0)
-        items += _read(raws[start : start + ITEMS_A_TURN], "previous_response_id", ids)
-    return items
+    size = _size(raws)
+    return await off_loop(size, partial(_read, raws, "previous_response_id", ids)), size
 
 
 def _check_outputs(own: list[Item], history: list[Item]) -> None:
@@ -250,9 +274,10 @@ def _check_outputs(own: list[Item], history: list[Item]) -> None:
     """
     if any(isinstance(item, CompactionItem) for item in history):
         return
-    called = {item.call_id for item in history if isinstance(item, FunctionCallItem)}
+    called: set[str | msgspec.UnsetType] = {msgspec.UNSET}
+    called |= {item.call_id for item in history if isinstance(item, FunctionCallItem)}
     for item in own:
-        if isinstance(item, FunctionCallOutput) and item.call_id not in (msgspec.UNSET, *called):
+        if isinstance(item, FunctionCallOutput) and item.call_id not in called:
             raise InvalidBody(
                 f"No tool call found for function call output with call_id {item.call_id!r}.",
                 hint="Send the call before its output, or its response as 'previous_response_id'.",
@@ -286,10 +311,9 @@ def _grammar(text: TextOptions | None) -> Grammar | None:
     return Grammar(GrammarKind.JSON_SCHEMA, schema, lenient=lenient, param="text.format")
 
 
-async def _messages(instructions: str | None, history: list[Item]) -> list[ChatMessage]:
-    if len(history) <= ITEMS_A_TURN:
-        return chat_messages(instructions, history)
-    return await asyncio.to_thread(chat_messages, instructions, history)
+def _messages(instructions: str | None, own: list[Item], history: list[Item]) -> list[ChatMessage]:
+    _check_outputs(own, history)
+    return chat_messages(instructions, history)
 
 
 def _reasoning(asked: ReasoningRequest | None) -> Reasoning:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import MutableMapping
+from functools import partial
 from typing import Any, Literal
 
 import msgspec
@@ -18,8 +19,9 @@ from ingle.backends.base.events import Event
 from ...access.permission import admitted_request
 from ...error_status import describe
 from ...errors import OpenAIErrorDetail, UnsupportedField
-from ...http.bodies import parse_served
+from ...http.bodies import cancel_all, parse_served
 from ...http.http_protocol import CONNECTION
+from ...http.off_loop import off_loop
 from ...stores.response_store import ResponseStore, StoredResponse
 from ...transport.peer import PeerConnection
 from ..ingle_options import origin_of
@@ -33,6 +35,10 @@ STALL_SECONDS = 30.0
 """Seconds that a client may read nothing although an event is waiting."""
 LOCAL_BYTES = 64 * 2**20
 """Memory of the responses that only one connection knows."""
+WAITING_BYTES = 16 * 2**20
+"""Memory of events that wait for an answer, from which on no more are read."""
+_EVENT_BYTES = 1024
+"""Memory of an event beside its text."""
 
 
 class CreateEvent(ResponsesRequest, kw_only=True):
@@ -105,17 +111,20 @@ class ResponseSocket:
         self._runner = runner
         self._store = store
         self._state = LocalState(store, runs)
+        self._texts: asyncio.Queue[bytes | None] = asyncio.Queue()
+        self._waiting = 0
+        self._has_room = asyncio.Event()
 
     async def serve(self) -> None:
         """Answer until the client leaves, which cancels a running response."""
         await self._socket.accept()
-        receiving = asyncio.create_task(self._socket.receive())
+        receiving = asyncio.create_task(self._receive())
         try:
-            while (text := _text(await receiving)) is not None:
-                receiving = asyncio.create_task(self._socket.receive())
+            while (text := await self._texts.get()) is not None:
+                self._count(-len(text) - _EVENT_BYTES)
                 answering = asyncio.create_task(self._answer(text))
                 await asyncio.wait({answering, receiving}, return_when=asyncio.FIRST_COMPLETED)
-                if receiving.done() and _text(receiving.result()) is None:
+                if receiving.done():
                     answering.cancel()
                     await asyncio.wait({answering})
                     return
@@ -123,12 +132,29 @@ class ResponseSocket:
         except (WebSocketDisconnect, TimeoutError):
             return
         finally:
-            receiving.cancel()
+            await cancel_all([receiving])
+
+    async def _receive(self) -> None:
+        """Read events ahead until the client leaves, which only reading shows."""
+        try:
+            while (text := _text(await self._socket.receive())) is not None:
+                self._texts.put_nowait(text)
+                self._count(len(text) + _EVENT_BYTES)
+                await self._has_room.wait()
+        finally:
+            self._texts.put_nowait(None)
+
+    def _count(self, added: int) -> None:
+        self._waiting += added
+        if self._waiting > WAITING_BYTES:
+            self._has_room.clear()
+        else:
+            self._has_room.set()
 
     async def _answer(self, text: bytes) -> None:
         body: CreateEvent | None = None
         try:
-            body, ignored = parse_served(text, CreateEvent)
+            body, ignored = await off_loop(len(text), partial(parse_served, text, CreateEvent))
             self._socket.app.state.ignored_fields.update(field.label for field in ignored)
             with admitted_request(self._socket.scope):
                 await self._respond(await self._draft(body))

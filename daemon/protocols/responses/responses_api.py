@@ -18,6 +18,7 @@ from ingle.backends.base.conversation import ChatMessage, Reasoning, ToolChoice
 
 from ...errors import InvalidBody, RequestError
 from ...http.bodies import OPENAI, JSONResponse, parse_served, query_flag, run_until_disconnect
+from ...http.off_loop import off_loop
 from ...http.route_access import INFERENCE
 from ...http.route_spec import GENERATION_ERRORS, Parameter, StreamSpec, route
 from ...http.sse_writer import EventStream, EventWriter, StreamStyle
@@ -153,7 +154,8 @@ class ResponsesApi(JobApi):
         Whether the body asks for a stream or for the background does not matter, and it is stored
         only if the body says so. Raises what `describe` can report.
         """
-        asked, _ = parse_served(body, ResponsesRequest)
+        parsing = partial(parse_served, body, ResponsesRequest)
+        asked, _ = await off_loop(len(body), parsing)
         # The answer is in the batch's file; thousands of them would push conversations out.
         asked = msgspec.structs.replace(asked, background=None, store=asked.store is True)
         return await self._collect(await self._drafted(asked, origin))

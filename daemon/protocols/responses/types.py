@@ -89,7 +89,7 @@ class ResponsesRequest(SamplingOptions, kw_only=True):
     reasoning: ReasoningRequest | None = None
     text: TextOptions | None = None
     top_logprobs: TopLogprobs | None = None
-    include: list[str] | None = None
+    include: Annotated[list[str], Meta(max_length=64)] | None = None
     truncation: Truncation | None = None
     metadata: Metadata | None = None
     store: bool | None = None

@@ -57,8 +57,7 @@ class RequestInspector:
 
     async def inspect(self, request: GenerateRequest, opaque: str = "") -> InspectedRequest:
         """Inspect one request; `opaque` says where it has content that is not text."""
-        parts = parts_of(request)
-        digest = parts_digest(parts)
+        parts, digest = await asyncio.to_thread(_parts, request)
         place = opaque or opaque_part(request)
         if place:
             findings = [_uninspectable(place)]
@@ -69,7 +68,7 @@ class RequestInspector:
     async def scan(self, parts: Sequence[TextPart]) -> list[SensitiveFinding]:
         """Return the findings in the parts; an error or a time-out is a finding, too."""
         try:
-            scanner = self._current()
+            scanner = await self._current()
             if sum(len(part.text) for part in parts) <= SHORT:
                 return scanner.scan(parts)
             if self._threads is None:
@@ -95,11 +94,18 @@ class RequestInspector:
         if self._threads is not None:
             self._threads.shutdown(wait=False, cancel_futures=True)
 
-    def _current(self) -> Scanner:
+    async def _current(self) -> Scanner:
         words = self._own_words()
-        if self._scanner is None or words != self._words:
-            self._scanner, self._words = self._make(words), words
-        return self._scanner
+        scanner = self._scanner
+        if scanner is None or words != self._words:
+            scanner = await asyncio.to_thread(self._make, words)
+            self._scanner, self._words = scanner, words
+        return scanner
+
+
+def _parts(request: GenerateRequest) -> tuple[list[TextPart], bytes]:
+    parts = parts_of(request)
+    return parts, parts_digest(parts)
 
 
 def _make_scanner(words: OwnWords) -> Scanner:

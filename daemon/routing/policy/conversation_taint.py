@@ -189,7 +189,9 @@ class ConversationMarks:
         private: bool = False,
     ) -> None:
         """Mark the conversations of the requests as sensitive, by the text at `places`."""
-        traces = [t for request in requests for t in marks_of(request, places)]
+        traces = await asyncio.to_thread(
+            lambda: [t for request in requests for t in marks_of(request, places)]
+        )
         await self.write(traces, sensitivity, private=private)
 
     async def write(
@@ -206,14 +208,17 @@ class ConversationMarks:
 
     async def strictest(self, inspected: Sequence[InspectedRequest]) -> Sensitivity | None:
         """Return the strictest mark of the conversations; `UNINSPECTABLE` if it cannot be read."""
-        traces = [t for one in inspected for t in request_traces(one.request, one.parts)]
         try:
-            return await asyncio.to_thread(self._store.strictest, traces)
+            return await asyncio.to_thread(self._strictest, inspected)
         except Exception as error:
             log.warning(
                 "Marks of sensitive conversations cannot be read (%s)", type(error).__name__
             )
             return Sensitivity.UNINSPECTABLE
+
+    def _strictest(self, inspected: Sequence[InspectedRequest]) -> Sensitivity | None:
+        traces = [t for one in inspected for t in request_traces(one.request, one.parts)]
+        return self._store.strictest(traces)
 
 
 def request_traces(request: GenerateRequest, parts: Sequence[TextPart]) -> list[bytes]:

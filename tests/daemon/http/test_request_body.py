@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from starlette.requests import Request
 
-from ingle.daemon.http.bodies import LARGE, MOST_FIELDS, translate
-from ingle.daemon.protocols.responses import requests
+from ingle.daemon.http.body_check import MOST_FIELDS, MOST_ITEMS
+from ingle.daemon.http.off_loop import LARGE, off_loop
 
 if TYPE_CHECKING:
     from ..conftest import RunningDaemon
@@ -117,23 +116,16 @@ async def test_content_type_is_ignored_without_a_browser(daemon: RunningDaemon) 
         assert answer.status_code == 200
 
 
-@pytest.mark.parametrize(
-    ("length", "in_loop"),
-    [(b"2", True), (b"%d" % LARGE, True), (b"%d" % (LARGE + 1), False), (None, False)],
-)
-async def test_only_large_bodies_are_decoded_in_a_thread(
-    length: bytes | None, in_loop: bool
-) -> None:
-    headers = [(b"content-length", length)] if length is not None else []
-    request = Request({"type": "http", "headers": headers})
-    assert (await translate(request, threading.get_ident) == threading.get_ident()) is in_loop
+@pytest.mark.parametrize("size", [0, LARGE, LARGE + 1])
+async def test_only_large_bodies_are_decoded_in_a_thread(size: int) -> None:
+    in_loop = await off_loop(size, threading.get_ident) == threading.get_ident()
+    assert in_loop is (size <= LARGE)
 
 
 @pytest.mark.slow
 async def test_every_protocol_accepts_large_bodies(
-    daemon: RunningDaemon, monkeypatch: pytest.MonkeyPatch
+    daemon: RunningDaemon,
 ) -> None:
-    monkeypatch.setattr(requests, "ITEMS_A_TURN", 8)
     messages = [{"role": "user", "content": "Hi"}] * 20
     ignored = {"model": "echo:1", "stream": False, "nobody_knows_this": "x" * LARGE}
     chat = ignored | {"messages": messages, "max_tokens": 2}
@@ -145,16 +137,31 @@ async def test_every_protocol_accepts_large_bodies(
         assert answer.status_code == 200, (path, answer.text)
 
 
-async def test_body_with_too_many_fields_is_refused_undecoded(daemon: RunningDaemon) -> None:
-    biases = {str(number): 1 for number in range(MOST_FIELDS + 1)}
-    path = "/v1/chat/completions"
-    refused = await daemon.tcp.post(path, json={**GOOD, "logit_bias": biases})
+BIASES = b",".join(b'"%d" : 1' % number for number in range(MOST_FIELDS))
+TOO_MUCH: dict[str, tuple[bytes, str]] = {
+    "fields": (b'{"logit_bias" : {%b}}' % BIASES, "262,144 fields"),
+    "objects": (b'{"messages":[%b{}]}' % (b"{}," * MOST_FIELDS), "262,144 fields"),
+    "lists": (b'{"prompt":[%b[]]}' % (b"[]," * MOST_FIELDS), "262,144 fields"),
+    "numbers": (b'{"prompt":[%b1]}' % (b"1," * (MOST_ITEMS + 1)), "1,048,576 values"),
+    "behind escapes": (
+        b'{"x":"%b\\\\","prompt":[%b[]]}' % (b'\\"' * 2**18, b"[]," * MOST_FIELDS),
+        "262,144 fields",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TOO_MUCH)
+async def test_body_with_too_much_in_it_is_refused_undecoded(
+    daemon: RunningDaemon, name: str
+) -> None:
+    body, bound = TOO_MUCH[name]
+    refused = await daemon.tcp.post("/v1/completions", content=body)
     assert refused.status_code == 400
-    assert refused.json()["error"]["message"].startswith("The body has more than 262,144 fields.")
-    quoted = json.dumps(biases)  # a text that has as many is no body that has them
-    text = {**GOOD, "messages": [{"role": "user", "content": quoted}]}
-    answer = await daemon.tcp.post(path, json=text)
-    assert "fields" not in answer.text
+    assert refused.json()["error"]["message"].startswith(f"The body has more than {bound}")
+    # A text that has as many is no body that has them.
+    text = {**GOOD, "messages": [{"role": "user", "content": body.decode()}]}
+    answer = await daemon.tcp.post("/v1/chat/completions", json=text)
+    assert "more than" not in answer.text
 
 
 async def test_body_above_the_limit_is_413(run_daemon: DaemonFactory) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 from anthropic.types import (
     message_count_tokens_params,
@@ -16,7 +17,8 @@ from openai.types import completion_create_params, embedding_create_params
 from openai.types.chat import completion_create_params as chat_create_params
 from openai.types.responses import response_create_params
 
-from ingle.daemon.http.field_policy import decided_fields, ignored_fields
+from ingle.daemon.http.bodies import parse_served
+from ingle.daemon.http.field_policy import decided_fields, field_policy_of, ignored_fields
 from ingle.daemon.protocols.anthropic.types import MessagesRequest, PromptRequest
 from ingle.daemon.protocols.ollama.types import EmbedBody
 from ingle.daemon.protocols.openai.completions.request_types import (
@@ -62,6 +64,29 @@ def test_every_field_of_the_official_clients_is_decided_about(params: Any, body:
     """A field that a new client has is served, or joins a list in `field_policies`."""
     fields = params.__required_keys__ | params.__optional_keys__
     assert fields - {"betas"} <= decided_fields(body)  # `betas` are a header
+
+
+@pytest.mark.parametrize(
+    ("kind", "required"),
+    [
+        (ChatCompletionRequest, {"messages": HI}),
+        (PlainCompletionRequest, {"prompt": "Hi"}),
+        (EmbeddingsRequest, {"input": "Hi"}),
+        (ResponsesRequest, {"input": "Hi"}),
+        (MessagesRequest, {"messages": HI, "max_tokens": 9}),
+        (PromptRequest, {"messages": HI}),
+    ],
+)
+def test_the_first_look_misses_no_field_without_effect(
+    kind: type, required: dict[str, Any]
+) -> None:
+    policy = field_policy_of(kind)
+    assert policy is not None
+    own = {field.encode_name for field in msgspec.structs.fields(kind)}
+    for name in policy.ignored - own:
+        for value, found in ((1, [name]), ("x", [name]), (None, [])):
+            body = msgspec.json.encode({"model": "m", **required, name: value})
+            assert [field.name for field in parse_served(body, kind)[1]] == found
 
 
 def test_options_of_embeddings_have_no_effect() -> None:

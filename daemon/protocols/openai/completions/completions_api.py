@@ -11,6 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ....http.bodies import OPENAI, parse_served, translate
+from ....http.off_loop import off_loop
 from ....http.route_access import INFERENCE
 from ....http.route_spec import GENERATION_ERRORS, StreamSpec, route
 from ....http.sse_writer import StreamStyle
@@ -61,13 +62,13 @@ class CompletionsApi(JobApi):
 
         Whether the body asks for a stream does not matter. Raises what `describe` can report.
         """
-        chat, _ = parse_served(body, ChatCompletionRequest)
-        return chat_completion(await self._runner.collect(chat_job(chat, origin)), chat)
+        chat, job = await off_loop(len(body), partial(_read_chat, body, origin))
+        return chat_completion(await self._runner.collect(job), chat)
 
     async def answer_completion(self, body: bytes, origin: RequestOrigin) -> TextCompletion:
         """The whole answer to the body of a plain completion in a batch; see `answer_chat`."""
-        plain, _ = parse_served(body, PlainCompletionRequest)
-        return completion(await self._runner.collect(completion_job(plain, origin)), plain)
+        plain, job = await off_loop(len(body), partial(_read_completion, body, origin))
+        return completion(await self._runner.collect(job), plain)
 
     async def _answer(
         self,
@@ -88,6 +89,16 @@ class CompletionsApi(JobApi):
         response.headers.update(headers)
         response.headers["openai-processing-ms"] = str(round(1000 * (time.monotonic() - began)))
         return response
+
+
+def _read_chat(body: bytes, origin: RequestOrigin) -> tuple[ChatCompletionRequest, Job]:
+    chat, _ = parse_served(body, ChatCompletionRequest)
+    return chat, chat_job(chat, origin)
+
+
+def _read_completion(body: bytes, origin: RequestOrigin) -> tuple[PlainCompletionRequest, Job]:
+    plain, _ = parse_served(body, PlainCompletionRequest)
+    return plain, completion_job(plain, origin)
 
 
 def _origin(request: Request, body: CommonRequest) -> RequestOrigin:

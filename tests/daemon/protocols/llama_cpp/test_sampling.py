@@ -44,12 +44,12 @@ def test_samplers_that_are_not_listed_are_disabled() -> None:
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
-        ([[15, -1.5], [16, False], [17, True], [18]], {"15": -1.5, "16": -100.0}),
-        ({"15": 1000, "16": False}, {"15": 100.0, "16": -100.0}),
+        ([[15, -1.5], [16, False], [17, True], [18]], {15: -1.5, 16: -100.0}),
+        ({"15": 1000, "16": False}, {15: 100.0, 16: -100.0}),
         ([], {}),
     ],
 )
-def test_logit_bias_forms(given: Any, expected: dict[str, float]) -> None:
+def test_logit_bias_forms(given: Any, expected: dict[int, float]) -> None:
     assert options(logit_bias=given).logit_bias == expected
 
 

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import websockets
 
+from ingle.daemon.protocols.responses import response_socket
+
 from .conftest import event_type
 
 if TYPE_CHECKING:
@@ -128,7 +130,10 @@ async def test_requests_sent_at_once_are_answered_in_order(scripted: ScriptedDae
     assert asked == ["first", "second", "third"]
 
 
-async def test_client_that_leaves_cancels_its_response(scripted: ScriptedDaemon) -> None:
+@pytest.mark.parametrize("waiting", [0, 3])
+async def test_client_that_leaves_cancels_its_response(
+    scripted: ScriptedDaemon, waiting: int
+) -> None:
     entered, cancelled = asyncio.Event(), asyncio.Event()
 
     async def gate() -> None:
@@ -142,9 +147,23 @@ async def test_client_that_leaves_cancels_its_response(scripted: ScriptedDaemon)
     scripted.model.gate = gate
     scripted.model.reply_with("One.")
     async with connected(scripted) as socket:
-        await socket.send(json.dumps(BODY))
+        for _ in range(1 + waiting):
+            await socket.send(json.dumps(BODY))
         await asyncio.wait_for(entered.wait(), 20)
     await asyncio.wait_for(cancelled.wait(), 20)
+    assert len(scripted.model.requests) == 1
+
+
+async def test_more_events_than_may_wait_are_read_later(
+    scripted: ScriptedDaemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(response_socket, "WAITING_BYTES", 3000)
+    scripted.model.reply_with("One.")
+    async with connected(scripted) as socket:
+        for _ in range(12):
+            await socket.send(json.dumps(BODY))
+        for _ in range(12):
+            assert (await rest_of(socket))[-1]["type"] == "response.completed"
 
 
 async def test_failure_after_the_beginning_ends_the_response(scripted: ScriptedDaemon) -> None:
