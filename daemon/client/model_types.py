@@ -38,12 +38,14 @@ class ModelMemory(Answer, frozen=True):
     """Bytes predicted before a model was loaded, and bytes that its process holds now.
 
     `measured` leaves out pages of mapped files, which `mapped` counts; its `gpu` is 0 if the
-    driver does not report it.
+    driver does not report it. `reclaimable` bytes of `mapped` are predicted to be of no further
+    use: the system takes them back when it needs them, and `predicted` leaves them out.
     """
 
     predicted: MemoryBytes = MemoryBytes()
     measured: MemoryBytes = MemoryBytes()
     mapped: int = 0
+    reclaimable: int = 0
 
     @property
     def held(self) -> int:

@@ -80,6 +80,8 @@ class ModelRun:
         self.info: ModelInfo | None = None
         self.needs = MemoryNeeds()
         """Memory predicted by the load planner."""
+        self.reclaimable = 0
+        """Bytes beside that, of files, which the system can take back."""
         self.gpu_bytes = 0
         """GPU memory its process was last measured to hold, if the driver reports it."""
         self.reason = ""
