@@ -41,6 +41,9 @@ class ModelRun:
     retries soon benefits, and one that gave up does not occupy the machine for long.
     """
 
+    reclaimable = 0
+    """Predicted bytes of mapped files beside `needs`, which the system can take back."""
+
     def __init__(
         self,
         model: StoredModel,
@@ -80,8 +83,6 @@ class ModelRun:
         self.info: ModelInfo | None = None
         self.needs = MemoryNeeds()
         """Memory predicted by the load planner."""
-        self.reclaimable = 0
-        """Bytes beside that, of files, which the system can take back."""
         self.gpu_bytes = 0
         """GPU memory its process was last measured to hold, if the driver reports it."""
         self.reason = ""
