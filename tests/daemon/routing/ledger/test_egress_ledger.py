@@ -42,7 +42,7 @@ def receipt(sent: int = 100) -> Receipt:
     return Receipt(
         bytes_sent=sent,
         bytes_received=200,
-        seconds=1.5,
+        seconds=1.50049,
         outcome=Outcome.COMPLETE,
         status=200,
         attempts=1,
@@ -81,6 +81,7 @@ def test_departure_creates_an_entry(ledger: Ledger) -> None:
         "complete",
     )
     assert (entry.classes, entry.redacted) == (("email",), ("email",))
+    assert entry.seconds == 1.5  # milliseconds are kept
     assert verify(ledger).ok
 
 
