@@ -8,6 +8,7 @@ import json
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 
 from machine import RESULTS, save
@@ -22,6 +23,7 @@ from ingle.backends.selection.load_spec_builder import complete_spec, describe
 from ingle.backends.worker.supervisor.worker_process import WorkerProcess
 from ingle.models.fit.llama_cpp_fit import LoadParameters, MemoryEstimate
 from ingle.models.fit.process_overhead import repacked_types
+from ingle.models.kv_type import KVType
 from ingle.models.model_task import ModelTask
 from ingle.models.safetensors.model_folder import is_model_folder
 
@@ -35,7 +37,8 @@ class Measured:
     """Resident bytes of one process as though it were alone.
 
     Each page counts whole, be it shared or not: `own` ones that no file backs, those of the
-    `weights` file, once however often it is mapped, and those of `libraries`.
+    `weights` file, and those of `libraries`. Of the file all that is mapped counts: it was read
+    when the model was loaded, even if the system has dropped some of it for others since.
     """
 
     own: int = 0
@@ -50,20 +53,22 @@ class Measured:
     @classmethod
     def of(cls, pid: int, model: Path) -> Measured:
         """Read the kernel's figures for each mapping."""
-        own = weights = libraries = resident = 0
+        own = weights = libraries = size = resident = 0
         inside = str(model.resolve())
         mapped = ""
         for line in Path(f"/proc/{pid}/smaps").read_text().splitlines():
             words = line.split(maxsplit=5)
             if not words[0].endswith(":"):
                 mapped = words[5].strip() if len(words) > 5 else ""
+            elif words[0] == "Size:":
+                size = int(words[1]) * 1024
             elif words[0] == "Rss:":
                 resident = int(words[1]) * 1024
             elif words[0] == "Anonymous:":
                 private = int(words[1]) * 1024
                 own += private
                 if mapped.startswith(inside):
-                    weights += resident - private
+                    weights += size - private
                 else:
                     libraries += resident - private
         return cls(own, weights, libraries)
@@ -76,6 +81,8 @@ class Row:
     model: str
     engine: str
     context: int
+    slots: int
+    kv_type: str
     foretold: MemoryEstimate
     loaded: Measured
     used: Measured
@@ -85,6 +92,11 @@ class Row:
         """Return by how many percent the prediction exceeds the use with a full context."""
         return 100 * (self.foretold.resident / self.used.total - 1)
 
+    @property
+    def key(self) -> tuple[str, ...]:
+        """Return what was loaded, and how."""
+        return (self.model, self.engine, str(self.context), str(self.slots), str(self.kv_type))
+
     def as_json(self) -> dict[str, object]:
         """For the result file; bytes."""
         parts = ("weights", "kv", "compute", "runtime", "reclaimable", "total", "resident")
@@ -92,6 +104,8 @@ class Row:
             "model": self.model,
             "engine": self.engine,
             "context": self.context,
+            "slots": self.slots,
+            "kv_type": self.kv_type,
             "foretold": {part: getattr(self.foretold, part) for part in parts},
             "loaded": vars(self.loaded) | {"total": self.loaded.total},
             "used": vars(self.used) | {"total": self.used.total},
@@ -99,10 +113,19 @@ class Row:
         }
 
 
-async def measure(path: Path, engine: str, context: int) -> Row:
+async def measure(
+    path: Path, engine: str, context: int, slots: int = SLOTS, kv_type: KVType = KVType.F16
+) -> Row:
     """Load the model, fill its whole context with one prompt, then use all slots at once."""
     description = describe(path)
-    wanted = LoadSpec(engine=engine, path=str(path), context=context, slots=SLOTS, gpu_layers=0)
+    wanted = LoadSpec(
+        engine=engine,
+        path=str(path),
+        context=context,
+        slots=slots,
+        kv_type=kv_type,
+        gpu_layers=0,
+    )
     spec = complete_spec(wanted, description)
     foretold = forecast(ModelCosts.of(description), spec)
     backend = WorkerProcess(spec)
@@ -111,24 +134,23 @@ async def measure(path: Path, engine: str, context: int) -> Row:
         assert backend.pid is not None
         loaded = Measured.of(backend.pid, path)
         if info.task is ModelTask.GENERATE:
-            await _fill(backend, info.context)
+            await _fill(backend, info.context, slots)
         else:
             text = [1000 + number % 1000 for number in range(info.context)]
             # Together they fill a batch.
             texts: list[str | list[int]] = [text for _ in range(max(1, spec.batch // info.context))]
             await backend.embed(EmbedRequest(id="whole", inputs=texts))
-        return Row(
-            path.name, engine, info.context, foretold, loaded, Measured.of(backend.pid, path)
-        )
+        used = Measured.of(backend.pid, path)
+        return Row(path.name, engine, info.context, slots, kv_type, foretold, loaded, used)
     finally:
         await backend.stop()
 
 
-async def _fill(backend: Backend, context: int) -> None:
+async def _fill(backend: Backend, context: int, slots: int) -> None:
     whole = [100 + number * 7919 % 1000 for number in range(context - 16)]
     await _answer(backend, "whole", whole)
     await asyncio.gather(
-        *(_answer(backend, f"short-{slot}", whole[slot : slot + 16]) for slot in range(SLOTS))
+        *(_answer(backend, f"short-{slot}", whole[slot : slot + 16]) for slot in range(slots))
     )
 
 
@@ -153,16 +175,17 @@ def forecast(costs: ModelCosts, spec: LoadSpec) -> MemoryEstimate:
 def show(rows: Sequence[Row]) -> None:
     """A table in MiB."""
     columns = ("weights", "KV", "step", "process", "stale", "sum", "loaded", "used", "error")
-    print(f"{'model':<38} {'engine':<9} {'context':>7} " + " ".join(f"{c:>8}" for c in columns))
+    print(
+        f"{'model':<38} {'engine':<9} {'context':>7} {'slots':>5} {'KV':>5} "
+        + " ".join(f"{c:>8}" for c in columns)
+    )
     for row in rows:
         told = row.foretold
         parts = (told.weights, told.kv, told.compute, told.runtime, told.reclaimable, told.resident)
         sizes = (*parts, row.loaded.total, row.used.total)
         numbers = " ".join(f"{size / MIB:>8.1f}" for size in sizes)
-        print(
-            f"{row.model[:38]:<38} {row.engine:<9} {row.context:>7} {numbers} {row.error:>+7.1f}%",
-            flush=True,
-        )
+        how = f"{row.engine:<9} {row.context:>7} {row.slots:>5} {row.kv_type:>5}"
+        print(f"{row.model[:38]:<38} {how} {numbers} {row.error:>+7.1f}%", flush=True)
 
 
 def main() -> None:
@@ -171,23 +194,22 @@ def main() -> None:
     parser.add_argument("models", nargs="+", type=Path, metavar="MODEL")
     parser.add_argument("--engines", nargs="+", type=str, default=list(CONTEXTS))
     parser.add_argument("--contexts", nargs="+", type=int)
+    parser.add_argument("--slots", nargs="+", type=int, default=[SLOTS])
+    parser.add_argument("--kv-types", nargs="+", type=KVType, default=[KVType.F16])
     parser.add_argument("--save", action="store_true")
     options = parser.parse_args()
     rows: list[Row] = []
-    for path in options.models:
-        for engine in options.engines:
-            if not _runs(path, engine):
-                continue
-            for context in options.contexts or CONTEXTS[engine]:
-                row = asyncio.run(measure(path, engine, context))
-                if rows and (row.model, row.engine, row.context) == (
-                    rows[-1].model,
-                    rows[-1].engine,
-                    rows[-1].context,
-                ):
-                    continue  # the model was trained for no more
-                rows.append(row)
-                show(rows[-1:])
+    for path, engine in product(options.models, options.engines):
+        if not _runs(path, engine):
+            continue
+        contexts: Sequence[int] = options.contexts or CONTEXTS[engine]
+        kv_types: Sequence[KVType] = options.kv_types
+        for (context, slots), kv_type in product(product(contexts, options.slots), kv_types):
+            row = asyncio.run(measure(path, engine, context, slots, kv_type))
+            if row.key in {known.key for known in rows}:
+                continue  # the model was trained for no more
+            rows.append(row)
+            show(rows[-1:])
     print(file=sys.stderr)
     show(rows)
     if options.save:
@@ -198,9 +220,14 @@ def _save(rows: Sequence[Row]) -> Path:
     """Write the rows beside those of other loads that were measured before."""
     path = RESULTS / "fit.json"
     before: list[dict[str, object]] = json.loads(path.read_text())["rows"] if path.exists() else []
-    new = {(row.model, str(row.engine), row.context): row.as_json() for row in rows}
-    kept = [row for row in before if (row["model"], row["engine"], row["context"]) not in new]
+    new = {row.key: row.as_json() for row in rows}
+    kept = [row for row in before if _key(row) not in new]
     return save("fit", {"rows": [*kept, *new.values()]})
+
+
+def _key(row: dict[str, object]) -> tuple[str, ...]:
+    usual = {"slots": SLOTS, "kv_type": KVType.F16} | row
+    return tuple(str(usual[name]) for name in ("model", "engine", "context", "slots", "kv_type"))
 
 
 def _runs(path: Path, engine: str) -> bool:

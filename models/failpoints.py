@@ -33,6 +33,7 @@ POINTS: Mapping[str, str] = {
     "pull.write": "a piece of a download is about to be written",
     "pull.sync": "a download is about to be brought to the disk",
     "pull.rename": "a whole download is about to take its place",
+    "update.switch": "the new version of a model is about to be put in use",
     "responses.write": "a response is about to be stored",
     "files.write": "a piece of an uploaded file is about to be written",
     "files.commit": "a whole file is about to be named",

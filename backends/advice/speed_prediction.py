@@ -17,6 +17,10 @@ from .device_rates import DeviceRates
 _TRANSFER_RATE = 12e9
 """Bytes per second from host memory to a GPU: PCIe 3.0 with 16 lanes, or 4.0 with 8."""
 
+EXPERT_SHARE = 0.6
+"""Assumed share of the memory's bandwidth at which experts are read, which are chosen anew for
+each token."""
+
 _PROMPT = 1000
 """Tokens of the prompt for which the prefill speed is predicted."""
 _PROMPT_ATTENTION = 2
@@ -38,12 +42,13 @@ class PredictedSpeed(msgspec.Struct, frozen=True, kw_only=True):
 class _Part:
     """The work of one device for each token.
 
-    `weights` is in bytes, of which `plain` have no fast layout; `kv` bytes and `products`
-    multiplications are per token in the context.
+    `weights` is in bytes, of which `plain` have no fast layout, and `experts` are those of the
+    experts in use; `kv` bytes and `products` multiplications are per token in the context.
     """
 
     rates: DeviceRates
     weights: int = 0
+    experts: int = 0
     plain: int = 0
     kv: int = 0
     products: int = 0
@@ -53,7 +58,10 @@ class _Part:
     def reading(self) -> float:
         """Return the seconds to read or compute the weights."""
         rates = self.rates
-        return (self.weights - self.plain) / rates.weight_rate + self.plain / rates.plain_rate
+        even = (self.weights - self.plain) / rates.weight_rate + self.plain / rates.plain_rate
+        if not self.experts:
+            return even
+        return even * (1 + self.experts / self.weights * (1 / EXPERT_SHARE - 1))
 
     def attention_seconds(self, tokens: int) -> float:
         """Return the seconds of attention over `tokens`: the slower of reading and computing."""
@@ -86,13 +94,13 @@ def predict_speed(
     quick = _repacked_share(costs, repacked, layers_only=False)
     products = _products(costs)
     parts: list[_Part] = []
-    for (weights, kv, layers), rates in ((on_gpu, gpu), (on_cpu, cpu)):
+    for (weights, experts, kv, layers), rates in ((on_gpu, gpu), (on_cpu, cpu)):
         if not weights and not layers:
             continue
         if rates is None:
             return None
         plain = int(weights * (1 - quick)) if rates.attention else 0
-        parts.append(_Part(rates, weights, plain, kv, products * layers, layers))
+        parts.append(_Part(rates, weights, experts, plain, kv, products * layers, layers))
     if not parts:
         return None
     seconds = sum(part.seconds(filled) for part in parts)
@@ -113,30 +121,35 @@ def bytes_per_token(costs: ModelCosts) -> int:
 
 def _divide(
     costs: ModelCosts, selection: Placement, kv_type: KVType
-) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
-    """Return weights, bytes per cached token and layers on the GPU, and on the processor."""
+) -> tuple[tuple[int, int, int, int], tuple[int, int, int, int]]:
+    """Return weights, those of experts among them, bytes per cached token and layers on the GPU,
+    and on the processor.
+    """
     layers = _layers_of(costs)
     scale = _kept_share(costs, selection)
     count = len(layers) + 1 if selection.gpu_layers < 0 else selection.gpu_layers
     if selection.device == "cpu":
         count = 0
     first = len(layers) + 1 - count
-    sides = [[0, 0, 0], [0, 0, 0]]
+    sides = [[0, 0, 0, 0], [0, 0, 0, 0]]
     for index, (weights, experts, keys, values) in enumerate(layers):
         above = index >= first
         side = sides[0 if above else 1]
         # Experts of the first blocks may stay in host memory.
         if above and index < selection.cpu_experts:
             sides[1][0] += int(experts * scale)
+            sides[1][1] += int(experts * scale)
             weights -= experts
+            experts = 0
         side[0] += int(weights * scale)
+        side[1] += int(experts * scale)
         # On a processor, computing takes longer than reading, whatever the KV type.
         stored = kv_type if above else KVType.F16
-        side[1] += stored.bytes_of(keys) + stored.bytes_of(values)
-        side[2] += 1
+        side[2] += stored.bytes_of(keys) + stored.bytes_of(values)
+        side[3] += 1
     sides[0 if count > 0 else 1][0] += _output_bytes(costs)
     gpu, cpu = sides
-    return (gpu[0], gpu[1], gpu[2]), (cpu[0], cpu[1], cpu[2])
+    return (gpu[0], gpu[1], gpu[2], gpu[3]), (cpu[0], cpu[1], cpu[2], cpu[3])
 
 
 def _layers_of(costs: ModelCosts) -> list[tuple[int, int, int, int]]:
@@ -247,7 +260,9 @@ def _explain_part(part: _Part, filled: int) -> Iterator[str]:
     quick = part.weights - part.plain
     read = [(quick, rates.weight_rate), (part.plain, rates.plain_rate)]
     sums = [f"{size / 1e6:,.0f} MB / {rate / 1e9:,.0f} GB/s" for size, rate in read if size]
-    yield f"{rates.name}: weights a token {' + '.join(sums)} = {part.reading * 1e3:.2f} ms"
+    slower = f", experts at {EXPERT_SHARE * 100:.0f} % of that rate" if part.experts else ""
+    reading = part.reading * 1e3
+    yield f"{rates.name}: weights a token {' + '.join(sums)}{slower} = {reading:.2f} ms"
     cached, attention_seconds = filled * part.kv, part.attention_seconds(filled)
     if rates.attention and part.products / rates.attention > part.kv / rates.kv_rate:
         amount = f"{filled * part.products / 1e6:,.0f} million products / "

@@ -38,12 +38,14 @@ class ModelMemory(Answer, frozen=True):
     """Bytes predicted before a model was loaded, and bytes that its process holds now.
 
     `measured` leaves out pages of mapped files, which `mapped` counts; its `gpu` is 0 if the
-    driver does not report it.
+    driver does not report it. `reclaimable` bytes of `mapped` are predicted to be of no further
+    use: the system takes them back when it needs them, and `predicted` leaves them out.
     """
 
     predicted: MemoryBytes = MemoryBytes()
     measured: MemoryBytes = MemoryBytes()
     mapped: int = 0
+    reclaimable: int = 0
 
     @property
     def held(self) -> int:
@@ -125,12 +127,20 @@ class ModelFit(Answer, frozen=True, kw_only=True):
     tokens_per_second: float | None = None
 
 
+class KeptVersion(Answer, frozen=True):
+    """A version of a model that is kept: the digest of its weights, and its size in bytes."""
+
+    sha256: str
+    size: int
+
+
 class ModelEntry(Answer, frozen=True, kw_only=True):
     """A model that is installed, or that the catalog offers; size in bytes, context in tokens.
 
     `place` names the program or folder that keeps it and is empty for ingle's own; `same_as` is a
     model with the same weights. `error` is why its process failed, and `quarantined_for` the
-    seconds until it may start again after too many crashes.
+    seconds until it may start again after too many crashes. `kept` are versions that an update
+    replaced; only the answer about a single model has them.
     """
 
     name: str
@@ -154,6 +164,7 @@ class ModelEntry(Answer, frozen=True, kw_only=True):
     notes: list[str] = []
     error: str | None = None
     quarantined_for: float = 0.0
+    kept: list[KeptVersion] = []
 
     @property
     def writes(self) -> bool:
@@ -192,12 +203,19 @@ class UnfinishedPull(Answer, frozen=True):
     received: int = 0
 
 
-class UpstreamChange(Answer, frozen=True):
-    """Whether the source of a model has another file now: `current`, `changed` or `unknown`."""
+class UpstreamChange(Answer, frozen=True, kw_only=True):
+    """Whether the source of a model has another file now: `current`, `changed` or `unknown`.
+
+    `size` is that of the version in use, `new_size` that of the source's, and `download` what of it
+    is not here, in bytes; None if the source does not say.
+    """
 
     name: str
     state: str
     reason: str = ""
+    size: int = 0
+    new_size: int | None = None
+    download: int | None = None
 
 
 class ModelEntries(Answer, frozen=True):

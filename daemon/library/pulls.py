@@ -37,11 +37,11 @@ class PullManager:
         self._jobs: JobTable[PullProgress, StoredModel] = JobTable()
         self.close = self._jobs.close
 
-    def join(self, reference: str) -> Pull:
-        """Return the running download of this model, or start one."""
+    def join(self, reference: str, pull: Puller | None = None) -> Pull:
+        """Return the running download of this model, or start one: `pull` or the usual one."""
         name = self._canonical(reference)
         current_permission().check_model(name)
-        return self._jobs.join(name, lambda: self._start(name, reference))
+        return self._jobs.join(name, lambda: self._start(name, reference, pull or self._pull))
 
     async def cancel(self, reference: str) -> bool:
         """Cancel a download and wait for its end; False if there is none.
@@ -68,12 +68,12 @@ class PullManager:
         """Return the progress of each running download."""
         return [pull.progress for pull in self._jobs.running().values()]
 
-    def _start(self, name: str, reference: str) -> Pull:
+    def _start(self, name: str, reference: str, pull: Puller) -> Pull:
         self._on_start()
 
         def work(on_progress: OnPullProgress, cancelled: Callable[[], bool]) -> StoredModel:
             # The store learns the full name during the download; listeners need a constant one.
-            return self._pull(
+            return pull(
                 reference,
                 lambda progress: on_progress(msgspec.structs.replace(progress, model=name)),
                 cancelled,

@@ -27,9 +27,6 @@ _STEP_BYTES = 64 << 20
 """Bytes of a step that do not depend on the model's size."""
 _LEAST_CONTEXT = 512
 _KEPT_HEADERS = 64
-_EXPERT_SHARE = 0.6
-"""Assumed share of the memory's bandwidth at which experts are read, which are chosen anew for
-each token."""
 
 
 class FitForecaster:
@@ -119,7 +116,9 @@ def _rough_speed(
         return None
     speed = rates.factor * rates.weight_rate / entry.size
     if entry.active_parameters:
-        speed *= _EXPERT_SHARE * entry.parameters / entry.active_parameters
+        from ingle.backends.advice.speed_prediction import EXPERT_SHARE
+
+        speed *= EXPERT_SHARE * entry.parameters / entry.active_parameters
     return speed
 
 

@@ -46,7 +46,8 @@ class LoadPlan(msgspec.Struct, frozen=True):
     """How a model will be loaded, and the estimated memory.
 
     `reason` is one sentence for display: why this engine, device and context. `draft` is the name
-    of the draft model, and `draft_needs` its share of the memory.
+    of the draft model, and `draft_needs` its share of the memory. `reclaimable` bytes of the file
+    stay in memory beside that, until they are needed otherwise.
     """
 
     spec: LoadSpec
@@ -54,6 +55,7 @@ class LoadPlan(msgspec.Struct, frozen=True):
     reason: str = ""
     draft: str = ""
     draft_needs: MemoryNeeds = MemoryNeeds()
+    reclaimable: int = 0
 
 
 class LoadOptions(msgspec.Struct, frozen=True):
@@ -212,7 +214,8 @@ class ModelLoadPlanner:
             pooling=pooling,
         )
         spec = complete_spec(spec, description)
-        alone = LoadPlan(spec, selection.needs, selection.reason)
+        stale = selection.estimate.host.reclaimable
+        alone = LoadPlan(spec, selection.needs, selection.reason, reclaimable=stale)
         if (draft := self._draft_of(model, spec, options, selection.device)) is None:
             return alone
         both = self._with_draft(alone, draft, available)

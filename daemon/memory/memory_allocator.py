@@ -163,6 +163,7 @@ class MemoryAllocator:
             await self._end(eviction.evict, f"Unloaded to make room for {run.model.name}.")
             if await wait_for_release(needs, self.ledger.free, patience=RELEASE_PATIENCE):
                 run.needs, run.spec, run.reason = needs, load_plan.spec, load_plan.reason
+                run.reclaimable = load_plan.reclaimable
                 return load_plan, None
             tries += 1  # another program took the memory that was freed
 

@@ -40,6 +40,7 @@ def loaded_model(run: ModelRun) -> LoadedModel:
             MemoryBytes(run.needs.host, run.needs.gpu),
             MemoryBytes(process.private, run.gpu_bytes),
             process.resident - process.private,
+            run.reclaimable,
         ),
         quantize=run.spec.quantize if run.spec else "none",
         reason=run.reason,

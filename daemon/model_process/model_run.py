@@ -41,6 +41,9 @@ class ModelRun:
     retries soon benefits, and one that gave up does not occupy the machine for long.
     """
 
+    reclaimable = 0
+    """Predicted bytes of mapped files beside `needs`, which the system can take back."""
+
     def __init__(
         self,
         model: StoredModel,

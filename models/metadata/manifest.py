@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 MANIFEST = "manifest.json"
 _MAX_MANIFEST = 1 << 20
+_VERSION_FOLDER = re.compile(r"\.versions/[0-9a-f]{16}")
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,200}")
 _LONGEST_TEXT = 300
 _SAMPLE = 4096
@@ -43,13 +44,15 @@ class ManifestFile(msgspec.Struct, frozen=True):
 class Manifest(ModelDetails, frozen=True, kw_only=True):
     """A model as it is written down, with the file's name in place of its path.
 
-    `file` is empty for a folder of safetensors, and the first of `files` for GGUF in parts. A model
-    outside the store has an absolute `path` instead, and the `place` that keeps it. `sha256` is
-    empty for one whose file was not hashed.
+    `file` is empty for a folder of safetensors, and the first of `files` for GGUF in parts. The
+    files lie in the model's folder, or in `folder` below it after an update. A model outside the
+    store has an absolute `path` instead, and the `place` that keeps it. `sha256` is empty for one
+    whose file was not hashed.
     """
 
     version: int = 1
     file: str
+    folder: str = ""
     files: list[ManifestFile] = msgspec.field(default_factory=list[ManifestFile])
     path: str = ""
     sha256: str
@@ -57,8 +60,14 @@ class Manifest(ModelDetails, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         known = FILE.fullmatch(self.file) or (not self.file and (self.files or self.path))
         plain = all(_PLAIN_NAME.fullmatch(file.name) for file in self.files)
-        if self.version != 1 or not known or not plain:
+        inside = not self.folder or _VERSION_FOLDER.fullmatch(self.folder)
+        if self.version != 1 or not known or not plain or not inside:
             raise ValueError("it was written by another version of ingle, or by something else")
+
+    @property
+    def digests(self) -> dict[str, str]:
+        """The SHA-256 of each file by its name."""
+        return {file.name: file.sha256 for file in self.files} or {self.file: self.sha256}
 
 
 def describe_file(path: Path, header: GGUFHeader) -> StoredModel:
@@ -100,25 +109,19 @@ def describe_folder(folder: ModelFolder) -> StoredModel:
 
 def read_manifest(folder: Path) -> StoredModel:
     """The model of a folder with a manifest; raises `OSError` or `ValueError` if it has none."""
+    manifest = load_manifest(folder)
+    model = Path(manifest.path or folder / manifest.folder / manifest.file)
+    check_sizes(manifest, folder)
+    return StoredModel(path=model, sha256=manifest.sha256 or None, **manifest.details())
+
+
+def load_manifest(folder: Path) -> Manifest:
+    """A manifest, without a look at the model's files; raises `OSError` or `ValueError`."""
     with (folder / MANIFEST).open("rb") as file:
         raw = file.read(_MAX_MANIFEST + 1)
     if len(raw) > _MAX_MANIFEST:
         raise ValueError("it is far too large")
-    manifest = msgspec.json.decode(raw, type=Manifest)
-    model = Path(manifest.path) if manifest.path else folder / manifest.file
-    _check_sizes(manifest, folder, model)
-    return StoredModel(path=model, sha256=manifest.sha256 or None, **manifest.details())
-
-
-def file_digests(folder: Path) -> dict[str, str]:
-    """The digests of a model's files by name, as its manifest has them; empty without one."""
-    try:
-        manifest = msgspec.json.decode((folder / MANIFEST).read_bytes(), type=Manifest)
-    except (OSError, ValueError):
-        return {}
-    if manifest.files:
-        return {file.name: file.sha256 for file in manifest.files}
-    return {manifest.file: manifest.sha256}
+    return msgspec.json.decode(raw, type=Manifest)
 
 
 def in_place_manifest(name: str, model: StoredModel, sha256: str) -> Manifest:
@@ -127,9 +130,14 @@ def in_place_manifest(name: str, model: StoredModel, sha256: str) -> Manifest:
     return Manifest(file="", path=str(model.path), sha256=sha256, **details)
 
 
-def _check_sizes(manifest: Manifest, folder: Path, model: Path) -> None:
-    """Raise `ValueError` where a file is not the one that was written down."""
-    sizes = {folder / file.name: file.size for file in manifest.files}
+def check_sizes(manifest: Manifest, folder: Path) -> None:
+    """Raise `OSError` or `ValueError` where a file is not the one that was written down.
+
+    `folder` is the model's.
+    """
+    inside = folder / manifest.folder
+    model = Path(manifest.path or inside / manifest.file)
+    sizes = {inside / file.name: file.size for file in manifest.files}
     for path, size in sizes.items():
         if path.stat().st_size != size:
             raise ValueError(f"{path.name} is not {size} bytes long")

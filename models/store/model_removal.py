@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -49,13 +50,13 @@ def files_of(model: StoredModel) -> list[Path]:
 
 
 def bytes_freed(paths: Iterable[Path]) -> int:
-    """The bytes that deleting the files frees: none for a file with another link."""
-    freed = 0
+    """The bytes that deleting the files frees: none for a file that has a link elsewhere."""
+    links: dict[tuple[int, int], list[os.stat_result]] = {}
     for path in paths:
         with suppress(OSError):  # it is gone already
             found = path.lstat()
-            freed += found.st_size if found.st_nlink == 1 else 0
-    return freed
+            links.setdefault((found.st_dev, found.st_ino), []).append(found)
+    return sum(same[0].st_size for same in links.values() if same[0].st_nlink == len(same))
 
 
 def delete_files(paths: Iterable[Path]) -> None:

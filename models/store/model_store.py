@@ -27,6 +27,7 @@ from ..places.local_models import LocalModels, identity, merge_listings
 from ..sources.download_source import Cancelled
 from .draft_finder import DraftFinder
 from .model_removal import RemovalReport, bytes_freed, delete_files, files_of
+from .model_versions import ModelVersions
 from .store_folder import StoreFolder
 
 if TYPE_CHECKING:
@@ -235,6 +236,12 @@ class ModelStore:
     def find_draft(self, model: StoredModel) -> StoredModel | None:
         """The smaller model on this machine that can draft best for a model; reads vocabularies."""
         return next(iter(self._drafts.find(model, self.list())), None)
+
+    def versions_of(self, model: StoredModel) -> ModelVersions | None:
+        """The versions of a model of the store, None for one whose files lie elsewhere."""
+        if model.place or not model.path.is_relative_to(self.root):
+            return None
+        return ModelVersions(self.folders.path(model.name))
 
     def check_online(self, name: str) -> None:
         """Raise `Offline` if the settings allow no connection."""

@@ -57,36 +57,46 @@ def main(arguments: Sequence[str]) -> int:
 def pull(client: DaemonClient, model: str, *, as_json: bool = False) -> ModelEntry:
     """Download `model`, with progress on standard error, or all events as lines of JSON.
 
+    Raises as `follow_pull`.
+    """
+    entry = follow_pull(client, model, as_json=as_json)
+    if not as_json:
+        print_status(_ready(entry))
+    return entry
+
+
+def follow_pull(
+    client: DaemonClient, model: str, path: str = "/ingle/v1/pull", *, as_json: bool = False
+) -> ModelEntry:
+    """Follow the download that a POST to `path` starts, to its end.
+
     Raises `CommandError`; Ctrl-C stops the download, whose partial file is kept.
     """
     from ...client.model_types import DownloadProgress, ModelEntry
     from ...client.sync_client import read_event
 
+    again = f"`ingle {'pull' if path.endswith('pull') else 'update'} {model}`"
     report = ProgressReport()
     try:
-        for event in client.events("POST", "/ingle/v1/pull", {"model": model}):
+        for event in client.events("POST", path, {"model": model}):
             if as_json:
                 _print_event(event)
             elif event.event == "progress":
                 report.show(read_event(event, DownloadProgress))
             if event.event == "done":
-                entry = read_event(event, ModelEntry)
-                report.close()
-                if not as_json:
-                    print_status(_ready(entry))
-                return entry
+                return read_event(event, ModelEntry)
     except KeyboardInterrupt:
         report.close()
         # If the daemon is gone, there is nothing left to cancel.
         with suppress(ClientError):
             client.post("/ingle/v1/pull/cancel", {"model": model}, dict, timeout=5.0)
-        print_status(f"Stopped. `ingle pull {model}` continues where it was.")
+        print_status(f"Stopped. {again} continues where it was.")
         raise
     finally:
         report.close()
     raise ConnectionLost(
         f"The daemon ended the download of '{model}' without a reason.",
-        f"`ingle pull {model}` continues where it was.",
+        f"{again} continues where it was.",
     )
 
 

@@ -85,6 +85,10 @@ def _facts(entry: ModelEntry) -> list[tuple[str, str]]:
         ("licence", entry.licence),
         ("path", entry.path or ""),
         ("kept by", entry.place),
+        *(
+            ("kept version", f"{each.sha256[:12]}, {format_bytes(each.size)}")
+            for each in entry.kept
+        ),
         *(("note", note) for note in entry.notes),
     ]
     optional = ("path", "kept by")

@@ -151,7 +151,8 @@ def _memory(model: LoadedModel) -> str:
     if memory.held:
         words.append(f"{format_bytes(measured.host)} taken")
         if memory.mapped:
-            words.append(f"{format_bytes(memory.mapped)} of files mapped")
+            spare = f" ({format_bytes(memory.reclaimable)} spare)" if memory.reclaimable else ""
+            words.append(f"{format_bytes(memory.mapped)} of files mapped{spare}")
     if predicted.gpu or measured.gpu:
         taken = f", {format_bytes(measured.gpu)} taken" if measured.gpu else ""
         words.append(f"on the GPU {format_bytes(predicted.gpu)} predicted{taken}")

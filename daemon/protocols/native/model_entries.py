@@ -15,6 +15,7 @@ from ingle.models.store.model_removal import RemovalReport
 
 from ...client.model_types import (
     DownloadProgress,
+    KeptVersion,
     ModelEntries,
     ModelEntry,
     Removed,
@@ -100,8 +101,13 @@ def find_entry(services: Services, reference: str, *, catalog: bool = False) -> 
 
 
 def model_entry(services: Services, model: StoredModel) -> ModelEntry:
-    """Return the entry of an installed model."""
-    return _entry(services, model, services.manager.available())
+    """Return the entry of an installed model, with its kept versions; blocks."""
+    entry = _entry(services, model, services.manager.available())
+    versions = services.store.versions_of(model)
+    kept = versions.kept() if versions is not None else []
+    return msgspec.structs.replace(
+        entry, kept=[KeptVersion(each.sha256, each.size) for each in kept]
+    )
 
 
 def _entry(

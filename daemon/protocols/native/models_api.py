@@ -36,6 +36,7 @@ from ...http.route_spec import Parameter, StreamSpec
 from ...http.sse_writer import EventStream, EventWriter
 from ...library.pulls import Pull
 from ...library.remove_model import remove_model
+from ...library.update_model import discard_kept, roll_back_model, start_update
 from ...load_planning.fit_report import FitReport, report_fit
 from ...load_planning.load_planner import LoadOptions
 from ..services_api import ServicesApi
@@ -186,7 +187,34 @@ class NativeModelsApi(ServicesApi):
         services = self._services
         model = await asyncio.to_thread(services.resolve, body.model)
         found = await asyncio.to_thread(find_update, services.store, model)
-        return UpstreamChange(found.name, found.state, found.reason)
+        return msgspec.convert(found, UpstreamChange, from_attributes=True)
+
+    @native_route(
+        "POST",
+        "/ingle/v1/update/apply",
+        access=MODELS,
+        stream=StreamSpec({"progress": DownloadProgress, "done": ModelEntry, "error": ErrorEvent}),
+        errors=(404, 413, 422, 503),
+    )
+    async def apply_update(self, body: ModelRequest) -> Response:
+        """Download the new version of a model and use it, or join its download.
+
+        The version that was in use is kept.
+        """
+        pull = await start_update(self._services, body.model)
+        return EventStream(partial(self._follow_pull, pull), style=NATIVE_STREAM)
+
+    @native_route("POST", "/ingle/v1/update/rollback", access=MODELS, errors=(404, 409, 413, 422))
+    async def roll_back(self, body: ModelRequest) -> ModelEntry:
+        """Use the kept version of a model, and keep the one that was in use."""
+        model = await roll_back_model(self._services, body.model)
+        return await asyncio.to_thread(model_entry, self._services, model)
+
+    @native_route("POST", "/ingle/v1/update/discard", access=MODELS, errors=(404, 409, 413, 422))
+    async def discard(self, body: ModelRequest) -> Removed:
+        """Remove the kept version of a model."""
+        name, freed = await discard_kept(self._services, body.model)
+        return Removed(removed=name, freed=freed)
 
     @native_route("POST", "/ingle/v1/pull/cancel", access=MODELS, errors=(413,))
     async def cancel_pull(self, body: ModelRequest) -> PullCancelling:

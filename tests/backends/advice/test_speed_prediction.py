@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ingle.backends.advice.device_rates import DeviceRates, cpu_rates, gpu_rates
-from ingle.backends.advice.speed_prediction import bytes_per_token, predict_speed
+from ingle.backends.advice.speed_prediction import EXPERT_SHARE, bytes_per_token, predict_speed
 from ingle.backends.advice.typical_model import typical_costs
 from ingle.backends.hardware.machine import Cpu, Gpu
 from ingle.backends.registry.model_costs import ModelCosts
@@ -73,6 +73,27 @@ def test_inactive_experts_do_not_count_as_read() -> None:
     assert experts.shape.weights == pytest.approx(18_500_000_000, rel=0.01)
     assert bytes_per_token(experts) / experts.stored == pytest.approx(3.3 / 30.5, rel=0.2)
     assert experts.config is None  # ingle's own engine does not support experts
+
+
+def test_experts_are_read_at_a_share_of_the_bandwidth() -> None:
+    """They take as long as the same bytes of a dense model divided by the share."""
+    costs = typical_costs(30_500_000_000, 18_500_000_000, 4096, active=3_300_000_000)
+    cpu = cpu_rates(Cpu(compute_threads=2, instruction_sets=["AVX-512"], bandwidth=50e9))
+    assert cpu is not None
+    found = select(costs, MemoryBudget(host=64 * 2**30), PlacementRequest(context=4096))
+    speed = predict_speed(
+        costs, found, cpu, None, kv_type=KVType.F16, filled=0, repacked=frozenset()
+    )
+    assert speed is not None
+    assert costs.shape is not None
+    busy = costs.shape.experts_used / costs.shape.expert_count
+    experts = sum(int(layer.experts * busy) for layer in costs.shape.layers)
+    assert 0 < experts < bytes_per_token(costs)
+    slow = bytes_per_token(costs) - experts + experts / EXPERT_SHARE
+    fixed = len(costs.shape.layers) * cpu.layer_seconds
+    expected = slow / cpu.weight_rate + fixed
+    assert 1 / speed.decode == pytest.approx(expected, rel=0.001)
+    assert "experts at 60 % of that rate" in "\n".join(speed.arithmetic)
 
 
 def test_partial_offload_is_between_cpu_and_gpu_speed() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -16,6 +17,7 @@ from typing import Any
 import httpx
 import pytest
 
+from ingle.daemon.batches.batch_manager import BatchManager
 from ingle.daemon.batches.batch_record import BatchStatus, BatchStore
 from ingle.daemon.batches.batch_run import ResultError, ResultFile, ResultLine
 from ingle.daemon.batches.file_store import FileStore
@@ -161,6 +163,34 @@ def test_truncated_result_line_is_discarded(ingle_home: Path) -> None:
         lines = complete[:cut].count(b"\n")
         assert len(again.done) == lines
         assert results.path.read_bytes() == b"".join(complete.splitlines(keepends=True)[:lines])
+
+
+async def test_stopped_batch_continues_with_the_next_start(tmp_path: Path) -> None:
+    async def hang(body: bytes) -> dict[str, Any]:
+        await asyncio.Event().wait()
+        return {}
+
+    async def answer(body: bytes) -> dict[str, Any]:
+        return {}
+
+    write_input(tmp_path)
+    stopped, started = (BatchManager(tmp_path, at_once=4) for _ in range(2))
+    stopped.serve({"/v1/completions": hang})
+    batch = await stopped.create(
+        endpoint="/v1/completions",
+        input_file_id=stopped.files.list()[0].id,
+        completion_window="24h",
+        metadata=None,
+        output_lifetime=None,
+    )
+    await stopped.close()
+    started.serve({"/v1/completions": answer})
+    await started.resume()
+    async with asyncio.timeout(30):
+        while not (batch := await started.get(batch.id)).status.ended:
+            await asyncio.sleep(0.01)
+    await started.close()
+    assert (batch.status, batch.completed) == (BatchStatus.COMPLETED, COUNT)
 
 
 COUNT, BEFORE_CANCEL = 20, 5

@@ -198,7 +198,7 @@ class Handler(BaseHTTPRequestHandler):
                 self._json(200, daemon.engine_check)
             case "engines/install":
                 self._stream(daemon, daemon.installation)
-            case "pull":
+            case "pull" | "update/apply":
                 self._stream(daemon, daemon.pull)
                 daemon.missing.clear()
             case "update":

@@ -32,6 +32,7 @@ def memory(host: int = 300, mapped: int = 120, gpu: int = 0) -> dict[str, Any]:
         "predicted": {"host": 393 * mega, "gpu": gpu * mega},
         "measured": {"host": host * mega, "gpu": gpu * mega},
         "mapped": mapped * mega,
+        "reclaimable": mapped * mega // 2,
     }
 
 
@@ -314,8 +315,9 @@ def test_ps_reports_memory_tokens_and_placement_reason(daemon: Any, capsys: Capt
         "smollm2:135m\n"
         "  why      On ingle's own engine, since the whole model fits into the memory of\n"
         "           the GPU.\n"
-        "  memory   393 MB predicted, 300 MB taken, 120 MB of files mapped, on the GPU\n"
-        "           5.0 GB predicted, 5.0 GB taken; conversations hold 55.0 MB on disk\n"
+        "  memory   393 MB predicted, 300 MB taken, 120 MB of files mapped (60.0 MB\n"
+        "           spare), on the GPU 5.0 GB predicted, 5.0 GB taken; conversations hold\n"
+        "           55.0 MB on disk\n"
         "  tokens   8,120 prefilled, and 5,413 found in the cache (40%); 611 generated at\n"
         "           96.1/s\n"
         "  drafts   61 of 90 tokens accepted (68%), by small.gguf\n"

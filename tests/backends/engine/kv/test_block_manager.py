@@ -54,6 +54,15 @@ def test_identical_prefixes_are_stored_once() -> None:
     assert (pages.num_cached, len(list(pages.free_blocks))) == (4, 6)
 
 
+def test_partial_block_is_public_as_far_as_any_sequence_was() -> None:
+    pages = BlockManager(10, SIZE)
+    for public, expected in ((0, 0), (2, 2), (0, 2)):
+        index = pages.allocate()
+        assert index is not None
+        block = pages.add_partial(pages.root, packed(1, 2, 3), index, public)
+        assert block.public == expected
+
+
 def test_find_returns_longest_prefix_at_token_granularity() -> None:
     pages = BlockManager(10, SIZE)
     end = fill(pages, *range(10))

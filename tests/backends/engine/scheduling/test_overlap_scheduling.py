@@ -242,6 +242,22 @@ def test_force_tokens_respects_max_tokens(
     assert sequence.finish_reason is FinishReason.LENGTH
 
 
+def test_force_tokens_leaves_room_for_one_sampled_token(number_runner: MakeRunner) -> None:
+    runner = number_runner(block_size=16, num_blocks=64, context=64)
+    engine = Engine(runner)
+    sequence = ask(runner, length=33)
+    sequence.max_tokens = None
+    sequence.pauses_at = 9
+    runner.eog = -1
+    engine.add(sequence)
+    while sequence.num_generated < 9:
+        engine.step()
+    forced = list(range(5, 45))
+    assert engine.force_tokens(sequence, forced) == forced[: 64 - 33 - 9 - 1]
+    run(engine)
+    assert len(sequence.token_ids) == 64
+
+
 def test_force_tokens_rejects_a_sequence_in_flight(runner: Any) -> None:
     engine = Engine(runner)
     sequence = ask(runner)

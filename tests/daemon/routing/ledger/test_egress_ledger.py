@@ -42,7 +42,7 @@ def receipt(sent: int = 100) -> Receipt:
     return Receipt(
         bytes_sent=sent,
         bytes_received=200,
-        seconds=1.5,
+        seconds=1.50049,
         outcome=Outcome.COMPLETE,
         status=200,
         attempts=1,
@@ -81,6 +81,7 @@ def test_departure_creates_an_entry(ledger: Ledger) -> None:
         "complete",
     )
     assert (entry.classes, entry.redacted) == (("email",), ("email",))
+    assert entry.seconds == 1.5  # milliseconds are kept
     assert verify(ledger).ok
 
 
@@ -101,6 +102,8 @@ def test_entry_without_a_receipt_is_unknown(ledger: Ledger) -> None:
     (entry,) = ledger.entries()
     assert (entry.outcome, entry.bytes_out, entry.cost) == ("unknown", None, None)
     assert (entry.tokens_at_most, entry.cost_at_most) == (500, 0.5)
+    sent = [msgspec.structs.replace(entry, bytes_out=count).tokens_at_most for count in (0, 1)]
+    assert sent == [0, 500]  # of a request that never left nothing counts
     found = verify(ledger)
     assert found.ok
     assert "unknown" in found.notes[0]
@@ -361,6 +364,14 @@ def test_totals_sum_known_values(ledger: Ledger) -> None:
     assert (totals.requests, totals.bytes_out, totals.cost) == (3, 300, 0.5)
     assert totals.unknown_costs == 1
     assert [total.name for total in totals.providers] == ["groq", "own"]
+    known = totals.providers[0]
+    ledger.intend(clearance(), RESERVED)  # of which no amount is known
+    assert ledger_totals("2026-11", ledger.entries()).providers[0] == msgspec.structs.replace(
+        known,
+        requests=known.requests + 1,
+        unknown_costs=known.unknown_costs + 1,
+        unknown_outcomes=known.unknown_outcomes + 1,
+    )
 
 
 _WRITER = """

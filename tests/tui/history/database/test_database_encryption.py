@@ -49,6 +49,9 @@ def test_encrypted_chats_are_unreadable_and_complete(
     saved_chat.add_prompt("one more harmonica")
     assert store.flush()
     assert [hit.snippet.text for hit in store.search("harmonica")] == ["one more harmonica"]
+    read = store.load(saved_chat.chat.id)  # not from the plain file that was open before
+    assert read is not None
+    assert read.path[-1].content == "one more harmonica"
     store.close()
     for word in (b"xylo", b"zither", b"dulcimer", b"harmonica", b"SQLite", b"CREATE TABLE"):
         assert word not in bytes_on_disk()
@@ -67,6 +70,16 @@ def test_encrypted_chats_are_unreadable_and_complete(
     assert state_of(loaded) != before
     assert len(again.search("xylophone 7")) >= 1
     assert again.draft(saved_chat.chat.id) == "dulcimer draft"
+
+
+def test_wiped_file_is_overwritten(tmp_path: Path) -> None:
+    path, link = tmp_path / "history.db", tmp_path / "link"
+    content = b"xylophone" * 300_000
+    path.write_bytes(content)
+    link.hardlink_to(path)
+    database_encryption.wipe_file(path)
+    assert not path.exists()
+    assert link.read_bytes() == bytes(len(content))
 
 
 @needs_sqlcipher

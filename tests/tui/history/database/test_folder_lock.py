@@ -40,6 +40,13 @@ def test_lock_is_shared_or_exclusive(locks: list[FolderLock]) -> None:
     first.share()
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="modes of Unix")
+def test_lock_file_is_private(locks: list[FolderLock], tmp_path: Path) -> None:
+    locks[0].share()
+    (path,) = tmp_path.iterdir()
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
 HOLD = """
 import sys
 from pathlib import Path
