@@ -128,6 +128,8 @@ COUNTED_FIELDS = FieldPolicy(
 )
 """Of a token count, which a client may ask for with the body of the message."""
 
+MESSAGE_BATCH_FIELDS = FieldPolicy(ignored=frozenset({"user_profile_id", "workspace_id"}))
+
 OLLAMA_FIELDS = FieldPolicy(
     ignored=frozenset({"truncate", "shift"}),
     parts={

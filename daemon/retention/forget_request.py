@@ -9,7 +9,8 @@ from typing import Annotated
 
 import msgspec
 
-from ..errors import InvalidBody
+from ..batches.batch_record import BatchStore
+from ..errors import InvalidBody, NotFound
 from ..settings.paths import Paths
 from .data_inventory import DATA_INVENTORY, StoredData
 from .erasure import ErasureResult, ErasureSelection
@@ -79,11 +80,17 @@ def check(request: ForgetRequest) -> None:
 
 
 def selection_of(request: ForgetRequest, paths: Paths) -> ErasureSelection:
-    """Return the selection, extended to whole conversations of the responses it names; blocking."""
+    """Return the selection, extended to whole conversations of the responses it names; blocking.
+
+    A batch of Anthropic's is erased with its files, which its client does not know.
+    """
     ids = frozenset(request.ids)
     for name in request.ids:
         if name.startswith("resp_"):
             ids |= conversation_of(paths.responses, name)
+        elif name.startswith("msgbatch_"):
+            with suppress(NotFound):
+                ids |= BatchStore(paths.batches).get(name).file_ids
     return ErasureSelection(ids=ids, since=request.since, before=request.before)
 
 

@@ -7,10 +7,13 @@ from typing import Any
 
 from ingle.backends.base.requests import Priority
 
+from ..batches.batch_run import BatchEndpoint
+from ..errors import AnthropicError
 from ..http.bodies import NATIVE
 from ..http.route_access import ANY
 from ..http.route_spec import RouteSpec, route, routes_of
 from ..installed_version import installed_version
+from ..protocols.anthropic.message_batches_api import MESSAGES, MessageBatchesApi
 from ..protocols.anthropic.messages_api import MessagesApi
 from ..protocols.ingle_options import RequestOrigin
 from ..protocols.llama_cpp.completions_api import LlamaCppCompletionsApi
@@ -43,13 +46,16 @@ BATCHED = RequestOrigin(client="batches", priority=Priority.BATCH)
 def route_table(services: Services) -> list[RouteSpec]:
     """Return every route of the daemon, in the order in which the router tries them."""
     openai, embeddings = CompletionsApi(services), EmbeddingsApi(services)
-    responses = ResponsesApi(services)
+    responses, messages = ResponsesApi(services), MessagesApi(services)
     services.batches.serve(
         {
-            "/v1/chat/completions": partial(openai.answer_chat, origin=BATCHED),
-            "/v1/completions": partial(openai.answer_completion, origin=BATCHED),
-            "/v1/embeddings": partial(embeddings.answer_embeddings, priority=Priority.BATCH),
-            "/v1/responses": partial(responses.answer, origin=BATCHED),
+            "/v1/chat/completions": BatchEndpoint(partial(openai.answer_chat, origin=BATCHED)),
+            "/v1/completions": BatchEndpoint(partial(openai.answer_completion, origin=BATCHED)),
+            "/v1/embeddings": BatchEndpoint(
+                partial(embeddings.answer_embeddings, priority=Priority.BATCH)
+            ),
+            "/v1/responses": BatchEndpoint(partial(responses.answer, origin=BATCHED)),
+            MESSAGES: BatchEndpoint(partial(messages.answer, origin=BATCHED), AnthropicError.of),
         }
     )
     description = OpenAPIRoute()
@@ -59,7 +65,8 @@ def route_table(services: Services) -> list[RouteSpec]:
         ModelsApi(services),
         RouterApi(services),
         openai,
-        MessagesApi(services),
+        messages,
+        MessageBatchesApi(services),
         embeddings,
         FilesApi(services),
         BatchesApi(services),

@@ -12,11 +12,13 @@ from anthropic.types import (
     message_create_params,
 )
 from anthropic.types.beta import message_create_params as beta_message_create_params
+from anthropic.types.messages import batch_create_params
 from openai.types import completion_create_params, embedding_create_params
 from openai.types.chat import completion_create_params as chat_create_params
 from openai.types.responses import response_create_params
 
 from ingle.daemon.http.field_policy import decided_fields, ignored_fields
+from ingle.daemon.protocols.anthropic.message_batches_api import MessageBatchRequest
 from ingle.daemon.protocols.anthropic.types import MessagesRequest, PromptRequest
 from ingle.daemon.protocols.ollama.types import EmbedBody
 from ingle.daemon.protocols.openai.completions.request_types import (
@@ -56,6 +58,7 @@ CALLS: dict[str, dict[str, Any]] = {
         (message_create_params.MessageCreateParamsStreaming, MessagesRequest),
         (message_count_tokens_params.MessageCountTokensParams, PromptRequest),
         (beta_message_create_params.MessageCreateParamsStreaming, MessagesRequest),
+        (batch_create_params.BatchCreateParams, MessageBatchRequest),
     ],
 )
 def test_every_field_of_the_official_clients_is_decided_about(params: Any, body: type) -> None:
