@@ -36,6 +36,7 @@ from ..protocols.openai.batches_api import BatchesApi, FilesApi
 from ..protocols.openai.completions.completions_api import CompletionsApi
 from ..protocols.openai.embeddings_api import EmbeddingsApi, RerankApi
 from ..protocols.openai.models_api import ModelsApi
+from ..protocols.responses.conversations_api import ConversationsApi
 from ..protocols.responses.responses_api import ResponsesApi
 from ..services import Services
 
@@ -72,6 +73,7 @@ def route_table(services: Services) -> list[RouteSpec]:
         BatchesApi(services),
         RerankApi(services),
         responses,
+        ConversationsApi(services),
         LlamaCppCompletionsApi(services),
         TokenizeApi(services),
         PropsApi(services),

@@ -24,6 +24,7 @@ from ...http.route_access import FILES, FILES_UNRESTRICTED
 from ...http.route_spec import StreamSpec, route
 from ...services import Services
 from ..field_policies import MESSAGE_BATCH_FIELDS
+from ..ingle_options import refuse_private
 from .list_pages import PAGING, AnthropicPage, anthropic_page, date_time
 from .types import MessageObject
 
@@ -138,6 +139,7 @@ class MessageBatchesApi:
     )
     async def create(self, request: Request, body: MessageBatchRequest) -> MessageBatchObject:
         """Create a batch of requests, each of which is answered as a message."""
+        refuse_private(request)
         input_id = await asyncio.to_thread(self._keep, body.requests)
         try:
             record = await self._batches.create(

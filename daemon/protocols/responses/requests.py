@@ -24,11 +24,19 @@ from ..ingle_options import RequestOrigin, routing_preference_of
 from ..job import Job
 from ..request_options import ANY_OBJECT, merge_sampling, template_effort
 from .item_reader import chat_messages, read_item, reference_of
-from .items import CompactionItem, FunctionCallItem, FunctionCallOutput, Item, ItemIds
+from .items import (
+    CompactionItem,
+    FunctionCallItem,
+    FunctionCallOutput,
+    Item,
+    ItemIds,
+    stored_item,
+)
 from .tools import ToolTable, echoed_tools, read_tools, tool_choice
 from .types import (
     ENCRYPTED_REASONING,
     LOGPROBS,
+    ConversationReference,
     ReasoningConfig,
     ReasoningRequest,
     Response,
@@ -116,6 +124,11 @@ class ResponseDraft:
     fit: Truncation
 
     @property
+    def conversation_id(self) -> str | None:
+        """The conversation that the response extends."""
+        return self.body.conversation_id
+
+    @property
     def keeps(self) -> bool:
         """Whether the response is stored: unless the client says no, or it is private."""
         return self.body.store is not False and not self.job.request.private
@@ -140,6 +153,7 @@ class ResponseDraft:
             created_at=int(time.time()),
             status="queued" if body.background else "in_progress",
             background=bool(body.background),
+            conversation=ConversationReference(place) if (place := body.conversation_id) else None,
             instructions=body.instructions,
             max_output_tokens=body.max_output_tokens,
             max_tool_calls=body.max_tool_calls,
@@ -179,7 +193,7 @@ async def draft_response(
     table = read_tools(body.tools)
     choice = tool_choice(body.tool_choice, table)
     own = await _own_items(body, ids, state)
-    history = [*await _earlier_items(body, ids, state), *own]
+    history = [*await _earlier_items(body, ids, state, own), *own]
     _check_outputs(own, history)
     fitting = Truncation()
     job = Job(
@@ -208,7 +222,7 @@ async def draft_response(
 
 async def _own_items(body: ResponsesRequest, ids: ItemIds, state: ConversationState) -> list[Item]:
     if body.input is None:
-        if body.previous_response_id is None and not body.instructions:
+        if not _continues(body) and not body.instructions:
             raise InvalidBody("'input' is missing.", param="input")
         return []
     if isinstance(body.input, str):
@@ -225,22 +239,31 @@ async def _own_items(body: ResponsesRequest, ids: ItemIds, state: ConversationSt
             items += _read(await state.item(wanted), place, ids)
         else:
             items += _read([raw], place, ids)
-    if not items and body.previous_response_id is None and not body.instructions:
+    if not items and not _continues(body) and not body.instructions:
         raise InvalidBody("'input' holds nothing that a model can answer.", param="input")
     return items
 
 
 async def _earlier_items(
-    body: ResponsesRequest, ids: ItemIds, state: ConversationState
+    body: ResponsesRequest, ids: ItemIds, state: ConversationState, own: list[Item]
 ) -> list[Item]:
-    if body.previous_response_id is None:
+    if body.conversation_id is not None:
+        conversation = await state.conversations.get(body.conversation_id)
+        conversation.extended([stored_item(item) for item in own])  # refused before the answer
+        raws = conversation.items
+    elif body.previous_response_id is not None:
+        raws = await state.conversation(body.previous_response_id)
+    else:
         return []
-    raws = await state.conversation(body.previous_response_id)
     items: list[Item] = []
     for start in range(0, len(raws), ITEMS_A_TURN):
         await asyncio.sleep(0)
         items += _read(raws[start : start + ITEMS_A_TURN], "previous_response_id", ids)
     return items
+
+
+def _continues(body: ResponsesRequest) -> bool:
+    return body.previous_response_id is not None or body.conversation_id is not None
 
 
 def _check_outputs(own: list[Item], history: list[Item]) -> None:
@@ -301,10 +324,17 @@ def _reasoning(asked: ReasoningRequest | None) -> Reasoning:
 
 
 def _refuse(body: ResponsesRequest, origin: RequestOrigin) -> None:
-    if body.conversation is not None:
-        raise UnsupportedField(
-            "'conversation' is not supported: conversations are not objects here.",
-            hint="Send 'previous_response_id' instead.",
+    if body.conversation_id is not None and body.previous_response_id is not None:
+        raise InvalidBody(
+            "'conversation' and 'previous_response_id' exclude each other.",
+            hint="Send one of them.",
+            param="conversation",
+        )
+    is_private = origin.private or bool(body.ingle and body.ingle.private)
+    if body.conversation_id is not None and is_private:
+        raise InvalidBody(
+            "A private response cannot be part of a 'conversation', which is stored.",
+            hint="Send the conversation as 'input'.",
             param="conversation",
         )
     if body.prompt is not None:

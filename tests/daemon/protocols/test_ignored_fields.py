@@ -15,6 +15,11 @@ from anthropic.types.beta import message_create_params as beta_message_create_pa
 from anthropic.types.messages import batch_create_params
 from openai.types import completion_create_params, embedding_create_params
 from openai.types.chat import completion_create_params as chat_create_params
+from openai.types.conversations import (
+    conversation_create_params,
+    conversation_update_params,
+    item_create_params,
+)
 from openai.types.responses import response_create_params
 
 from ingle.daemon.http.field_policy import decided_fields, ignored_fields
@@ -26,6 +31,8 @@ from ingle.daemon.protocols.openai.completions.request_types import (
     PlainCompletionRequest,
 )
 from ingle.daemon.protocols.openai.embeddings_api import EmbeddingsRequest
+from ingle.daemon.protocols.openai.list_pages import MetadataUpdate
+from ingle.daemon.protocols.responses.conversations_api import ConversationRequest, NewItems
 from ingle.daemon.protocols.responses.types import LOGPROBS, ResponsesRequest
 
 if TYPE_CHECKING:
@@ -59,12 +66,16 @@ CALLS: dict[str, dict[str, Any]] = {
         (message_count_tokens_params.MessageCountTokensParams, PromptRequest),
         (beta_message_create_params.MessageCreateParamsStreaming, MessagesRequest),
         (batch_create_params.BatchCreateParams, MessageBatchRequest),
+        (conversation_create_params.ConversationCreateParams, ConversationRequest),
+        (conversation_update_params.ConversationUpdateParams, MetadataUpdate),
+        (item_create_params.ItemCreateParams, NewItems),
     ],
 )
 def test_every_field_of_the_official_clients_is_decided_about(params: Any, body: type) -> None:
     """A field that a new client has is served, or joins a list in `field_policies`."""
     fields = params.__required_keys__ | params.__optional_keys__
-    assert fields - {"betas"} <= decided_fields(body)  # `betas` are a header
+    elsewhere = {"betas"} if body is not NewItems else {"include"}  # a header, and in the query
+    assert fields - elsewhere <= decided_fields(body)
 
 
 def test_options_of_embeddings_have_no_effect() -> None:
