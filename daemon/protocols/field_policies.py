@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
+
 from ingle.backends.base.sampling_params import SAMPLING_OPTIONS
 
 from ..http.field_policy import FieldPolicy, IsHarmless, PartPolicy
@@ -60,10 +62,11 @@ _LLAMA_CPP = frozenset(
 
 _OF_OPENAI = frozenset(
     {
-        *("metadata", "store", "prediction", "verbosity", "moderation"),
+        *("prediction", "verbosity", "moderation"),
         *("prompt_cache_retention", "prompt_cache_options"),
     }
 )
+_STORING = frozenset({"store", "metadata"})
 _OF_OPENROUTER = frozenset({"provider", "models", "transforms", "plugins", "route", "usage"})
 
 CHAT_FIELDS = FieldPolicy(
@@ -85,8 +88,11 @@ CHAT_FIELDS = FieldPolicy(
     },
     items={"tools": lambda kind: kind == "function"},
 )
+UNSTORED_CHAT_FIELDS = msgspec.structs.replace(CHAT_FIELDS, ignored=CHAT_FIELDS.ignored | _STORING)
+"""Of a chat on a route whose answers are not stored."""
+
 PLAIN_FIELDS = FieldPolicy(
-    ignored=_OF_OPENAI | _OF_OPENROUTER | _EXTENSIONS | _LLAMA_CPP,
+    ignored=_STORING | _OF_OPENAI | _OF_OPENROUTER | _EXTENSIONS | _LLAMA_CPP,
     refused={**_CHANGING, "add_special_tokens": _is(True)},
 )
 EMBEDDING_FIELDS = FieldPolicy(

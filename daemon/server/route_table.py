@@ -34,6 +34,7 @@ from ..protocols.ollama.generate_api import OllamaEmbedApi, OllamaGenerateApi
 from ..protocols.ollama.library_api import OllamaLibraryApi
 from ..protocols.openai.batches_api import BatchesApi, FilesApi
 from ..protocols.openai.completions.completions_api import CompletionsApi
+from ..protocols.openai.completions.stored_completions_api import StoredCompletionsApi
 from ..protocols.openai.embeddings_api import EmbeddingsApi, RerankApi
 from ..protocols.openai.models_api import ModelsApi
 from ..protocols.responses.conversations_api import ConversationsApi
@@ -66,6 +67,7 @@ def route_table(services: Services) -> list[RouteSpec]:
         ModelsApi(services),
         RouterApi(services),
         openai,
+        StoredCompletionsApi(services),
         messages,
         MessageBatchesApi(services),
         embeddings,

@@ -1,4 +1,4 @@
-"""Stored responses and conversations of OpenAI's API: cached in memory, persisted on disk."""
+"""Stored responses, chats and conversations: cached in memory, persisted on disk."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ PROBE_BYTES = 64 * 1024
 MAX_FAILURES = 1000
 KEEP_SECONDS = 30 * 86400.0
 
-_ID = re.compile("(?:resp|conv)_[0-9a-f]{48}")
+_ID = re.compile("(?:resp|conv)_[0-9a-f]{48}|chatcmpl-[0-9a-f]{24}")
 _RESPONSE = "resp_"
 
 T = TypeVar("T", bound=msgspec.Struct)
@@ -47,7 +47,7 @@ class StoredResponse(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ResponseStore:
-    """Responses and conversations by id; one thread does the disk work, in the order of the calls.
+    """Stored objects by id; one thread does the disk work, in the order of the calls.
 
     If there are too many, the least recently used are deleted. A negative `keep_seconds` keeps
     them for ever.
@@ -141,6 +141,11 @@ class ResponseStore:
         except msgspec.MsgspecError:
             log.warning("The stored object %s is damaged", response_id)
             return None
+
+    async def list_as(self, prefix: str, kind: type[T]) -> list[T]:
+        """Return all objects whose ids begin with `prefix`, decoded as `kind`, in any order."""
+        await self.flush()
+        return await asyncio.to_thread(self._list, prefix, kind)
 
     def delete(self, response_id: str) -> None:
         """Delete a response."""
@@ -256,6 +261,15 @@ class ResponseStore:
             return None
         self._touch(response_id)
         return content
+
+    def _list(self, prefix: str, kind: type[T]) -> list[T]:
+        decoder = msgspec.json.Decoder(kind)
+        found: list[T] = []
+        for path in self._folder.glob(f"{prefix}*.json"):
+            with suppress(OSError, msgspec.MsgspecError):  # deleted meanwhile, or damaged
+                if not self._is_old(path.stat().st_mtime):
+                    found.append(decoder.decode(path.read_bytes()))
+        return found
 
     def _lose_index(self) -> None:
         self._sizes = None

@@ -45,7 +45,7 @@ def _parser() -> CommandParser:
         "ids",
         nargs="*",
         metavar="ID",
-        help="a chat's first digits, or resp_…, conv_…, file-…, batch_…, msgbatch_…",
+        help="a chat's first digits, or resp_…, conv_…, chatcmpl-…, file-…, batch_…",
     )
     parser.add_flag("--list", help="list what is stored; erase nothing")
     parser.add_flag("--all", help="everything that contains text of people")

@@ -15,6 +15,7 @@ from anthropic.types.beta import message_create_params as beta_message_create_pa
 from anthropic.types.messages import batch_create_params
 from openai.types import completion_create_params, embedding_create_params
 from openai.types.chat import completion_create_params as chat_create_params
+from openai.types.chat import completion_update_params
 from openai.types.conversations import (
     conversation_create_params,
     conversation_update_params,
@@ -69,6 +70,7 @@ CALLS: dict[str, dict[str, Any]] = {
         (conversation_create_params.ConversationCreateParams, ConversationRequest),
         (conversation_update_params.ConversationUpdateParams, MetadataUpdate),
         (item_create_params.ItemCreateParams, NewItems),
+        (completion_update_params.CompletionUpdateParams, MetadataUpdate),
     ],
 )
 def test_every_field_of_the_official_clients_is_decided_about(params: Any, body: type) -> None:
@@ -99,8 +101,9 @@ async def test_a_body_of_served_fields_has_no_header(daemon: RunningDaemon, path
 @pytest.mark.parametrize(
     ("path", "fields", "header"),
     [
-        (CHAT, {"store": True, "metadata": {}}, "store, metadata"),
-        (CHAT, {"store": True, "stream": True}, "store"),
+        (CHAT, {"verbosity": "low", "prediction": {}}, "verbosity, prediction"),
+        (CHAT, {"verbosity": "low", "stream": True}, "verbosity"),
+        ("/v1/completions", {"store": True}, "store"),
         (CHAT, {"temprature": 0.1}, "temprature;nearest=temperature"),
         (CHAT, {"qqqqqqqq": 1}, "qqqqqqqq"),
         (CHAT, {"a, b\r\n": 1}, "a__b__"),
@@ -207,15 +210,15 @@ async def test_a_deeply_nested_field_is_a_client_error(daemon: RunningDaemon, fi
 
 
 async def test_fields_without_effect_are_counted_by_known_names(daemon: RunningDaemon) -> None:
-    await headers_of(daemon, CHAT, store=True, temprature=1, qqqq=1)
-    await headers_of(daemon, CHAT, store=True)
+    await headers_of(daemon, CHAT, verbosity="low", temprature=1, qqqq=1)
+    await headers_of(daemon, CHAT, verbosity="low")
     await headers_of(daemon, "/api/chat", options={"num_gpu": 1, "gpus": 1})
     await headers_of(daemon, CHAT, tools=[{"type": "any name"}])
     lines = (await daemon.tcp.get("/metrics")).text.splitlines()
     counts = [line for line in lines if line.startswith("ingle_ignored_fields_total{")]
     assert sorted(counts) == [
         'ingle_ignored_fields_total{field="options.num_gpu"} 1.0',
-        'ingle_ignored_fields_total{field="store"} 2.0',
         'ingle_ignored_fields_total{field="tools"} 1.0',
         'ingle_ignored_fields_total{field="unknown"} 3.0',
+        'ingle_ignored_fields_total{field="verbosity"} 2.0',
     ]

@@ -128,6 +128,7 @@ def chat_completion(collected: AnswerBuilder, body: ChatCompletionRequest) -> Ch
         ],
         usage=usage_of(collected),
         service_tier=body.answered_tier,
+        metadata=UNSET if body.metadata is None else body.metadata,
         timings=timings_of(collected),
     )
 

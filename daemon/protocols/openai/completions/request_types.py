@@ -22,6 +22,7 @@ from ...request_options import (
     SamplingOptions,
     StructuredOutputs,
 )
+from ..list_pages import Metadata
 from .messages import Conversation
 from .types import ServiceTier
 
@@ -329,6 +330,8 @@ class ChatCompletionRequest(CommonRequest, kw_only=True):
     top_logprobs: LogprobCount | None = None
     add_generation_prompt: bool | None = None
     continue_final_message: bool | None = None
+    store: bool | None = None
+    metadata: Metadata | None = None
 
     @property
     def legacy(self) -> bool:

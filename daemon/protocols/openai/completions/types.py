@@ -104,6 +104,7 @@ class ChatCompletion(msgspec.Struct, frozen=True, kw_only=True):
     usage: Usage
     system_fingerprint: str
     service_tier: ServiceTier | UnsetType = UNSET
+    metadata: dict[str, str] | UnsetType = UNSET
     timings: Timings
 
 
