@@ -136,6 +136,11 @@ COUNTED_FIELDS = FieldPolicy(
 
 MESSAGE_BATCH_FIELDS = FieldPolicy(ignored=frozenset({"user_profile_id", "workspace_id"}))
 
+LM_STUDIO_CHAT_FIELDS = FieldPolicy(
+    ignored=frozenset({"ttl"}), refused={"integrations": _is_empty, "mcp_servers": _is_empty}
+)
+"""The refused fields name tools that the server itself would call."""
+
 OLLAMA_FIELDS = FieldPolicy(
     ignored=frozenset({"truncate", "shift"}),
     parts={

@@ -20,6 +20,7 @@ from ..protocols.llama_cpp.completions_api import LlamaCppCompletionsApi
 from ..protocols.llama_cpp.props_api import PropsApi
 from ..protocols.llama_cpp.router_api import RouterApi
 from ..protocols.llama_cpp.texts_api import LlamaCppEmbeddingsApi, TokenizeApi
+from ..protocols.lm_studio.chat_api import LMStudioChatApi
 from ..protocols.lm_studio.lm_studio_api import LMStudioCompletionsApi, LMStudioModelsApi
 from ..protocols.monitoring_api import HealthApi, MetricsApi
 from ..protocols.native.daemon_api import DaemonApi
@@ -75,7 +76,7 @@ def route_table(services: Services) -> list[RouteSpec]:
         BatchesApi(services),
         RerankApi(services),
         responses,
-        ConversationsApi(services),
+        ConversationsApi(responses.state),
         LlamaCppCompletionsApi(services),
         TokenizeApi(services),
         PropsApi(services),
@@ -93,6 +94,7 @@ def route_table(services: Services) -> list[RouteSpec]:
         OllamaCreateApi(services),
         LMStudioModelsApi(services),
         LMStudioCompletionsApi(services),
+        LMStudioChatApi(services, responses.state),
         description,
     )
     description.routes = [spec for api in apis for spec in routes_of(api)]

@@ -15,13 +15,12 @@ from ...http.bodies import OPENAI
 from ...http.field_policy import FieldPolicy
 from ...http.route_access import INFERENCE
 from ...http.route_spec import Parameter, route
-from ...services import Services
 from ..ingle_options import refuse_private
 from ..openai.list_pages import Metadata, MetadataUpdate, Page, page_of
 from .conversation_store import StoredConversation, item_not_found
 from .item_reader import read_item, reference_of
 from .items import ItemIds, id_of, stored_item
-from .response_state import BackgroundRuns, ConversationState
+from .response_state import ConversationState
 
 ITEM_PAGES = (
     Parameter("limit", "query", int, "1 to 100; 20 if left out."),
@@ -70,9 +69,9 @@ _route = partial(route, access=INFERENCE, error_format=OPENAI)
 class ConversationsApi:
     """The routes under `/v1/conversations`."""
 
-    def __init__(self, services: Services) -> None:
-        self._state = ConversationState(services.responses, BackgroundRuns())
-        self._conversations = self._state.conversations
+    def __init__(self, state: ConversationState) -> None:
+        self._state = state
+        self._conversations = state.conversations
 
     @_route("POST", "/v1/conversations", errors=(404, 408, 413, 507))
     async def create(self, request: Request, body: ConversationRequest) -> ConversationObject:

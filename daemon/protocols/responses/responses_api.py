@@ -113,7 +113,7 @@ class ResponsesApi(JobApi):
         super().__init__(services)
         self._store = services.responses
         self._runs = BackgroundRuns()
-        self._state = ConversationState(self._store, self._runs)
+        self.state = ConversationState(self._store, self._runs)
 
     @_route(
         "POST",
@@ -134,7 +134,7 @@ class ResponsesApi(JobApi):
             return _follow(run, -1) if body.stream else JSONResponse(await run.response())
         if not body.stream:
             return JSONResponse(await run_until_disconnect(request.receive, self._collect(draft)))
-        answer = ResponseAnswer(draft, partial(self._state.keep, draft))
+        answer = ResponseAnswer(draft, partial(self.state.keep, draft))
         style = StreamStyle(on_error=answer.failure, loading=answer.loading)
         return self._runner.stream(draft.job, answer.use, style, self._flushing(draft, answer))
 
@@ -188,7 +188,7 @@ class ResponsesApi(JobApi):
         response_id: str = request.path_params["id"]
         run = self._runs.runs.get(response_id)
         if query_flag(request, "stream"):
-            stored = await self._state.stored(response_id)
+            stored = await self.state.stored(response_id)
             if run is None:
                 asked = summarize(stored)
                 why = (
@@ -202,13 +202,13 @@ class ResponsesApi(JobApi):
             return _follow(run, _starting_after(request))
         if run is not None:
             return JSONResponse(await run.response())
-        return JSONResponse((await self._state.stored(response_id)).response)
+        return JSONResponse((await self.state.stored(response_id)).response)
 
     @_route("DELETE", "/v1/responses/{id}", errors=(404,))
     async def delete(self, request: Request) -> DeletedResponse:
         """Forget a response."""
         response_id: str = request.path_params["id"]
-        await self._state.stored(response_id)
+        await self.state.stored(response_id)
         if (run := self._runs.runs.get(response_id)) is not None:
             await run.cancel()
             self._runs.runs.pop(response_id, None)
@@ -220,7 +220,7 @@ class ResponsesApi(JobApi):
     async def cancel(self, request: Request) -> HTTPResponse:
         """Stop a response that is made in the background."""
         response_id: str = request.path_params["id"]
-        stored = await self._state.stored(response_id)
+        stored = await self.state.stored(response_id)
         if not summarize(stored).background:
             raise InvalidBody(
                 "Only a response that is made in the background can be cancelled.",
@@ -234,7 +234,7 @@ class ResponsesApi(JobApi):
     @_route("GET", "/v1/responses/{id}/input_items", parameters=ITEM_PAGES, errors=(404,))
     async def input_items(self, request: Request) -> Page[Any]:
         """The items of a response's own request."""
-        stored = await self._state.stored(request.path_params["id"])
+        stored = await self.state.stored(request.path_params["id"])
         return item_page(stored.input, request.query_params)
 
     async def _draft(self, request: Request, body: ResponsesRequest) -> ResponseDraft:
@@ -244,21 +244,21 @@ class ResponsesApi(JobApi):
     async def _drafted(self, body: ResponsesRequest, origin: RequestOrigin) -> ResponseDraft:
         # The answer names its model from its first event on.
         body.model = body.model or self._services.config.default_model
-        return await draft_response(body, origin, self._state)
+        return await draft_response(body, origin, self.state)
 
     async def _collect(self, draft: ResponseDraft) -> Response:
-        answer = ResponseAnswer(draft, partial(self._state.keep, draft))
+        answer = ResponseAnswer(draft, partial(self.state.keep, draft))
         async with self._runner.lease(draft.job, whole=True) as (lease, _):
             answer.use(lease)
             await self._runner.run(draft.job, lease, answer.take)
-        await self._state.flush(draft, answer.response())
+        await self.state.flush(draft, answer.response())
         return answer.response()
 
     async def _start(self, draft: ResponseDraft) -> BackgroundRun:
         # A model that does not exist is reported at once, not when the client reconnects.
         model = await asyncio.to_thread(self._services.resolve, draft.job.model)
         self._runs.check_room()
-        answer = ResponseAnswer(draft, partial(self._state.keep, draft)).expect(model)
+        answer = ResponseAnswer(draft, partial(self.state.keep, draft)).expect(model)
         run = BackgroundRun(draft, answer, self._runner, self._flushing(draft, answer))
         self._runs.add(run)
         self._store.put(run.id, stored_response(answer.response(), draft.input))
@@ -273,7 +273,7 @@ class ResponsesApi(JobApi):
     def _flushing(
         self, draft: ResponseDraft, answer: ResponseAnswer
     ) -> Callable[[], Awaitable[None]]:
-        return lambda: self._state.flush(draft, answer.response())
+        return lambda: self.state.flush(draft, answer.response())
 
 
 def _follow(run: BackgroundRun, after: int) -> HTTPResponse:
