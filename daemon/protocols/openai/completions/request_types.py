@@ -236,8 +236,8 @@ class CommonRequest(SamplingOptions, kw_only=True):
 
     `service_tier` flex is the priority batch. `user`, `safety_identifier` and `prompt_cache_key`
     distinguish clients. `grammar`, `json_schema` and `n_predict` are llama-server's,
-    `structured_outputs`, `guided_…`, `ignore_eos`, `stop_token_ids` and `repetition_penalty`
-    vLLM's.
+    `structured_outputs`, `guided_…`, `ignore_eos`, `stop_token_ids`, `prompt_logprobs` and
+    `repetition_penalty` vLLM's.
     """
 
     model: Annotated[str, Meta(min_length=1)] | None = None
@@ -261,6 +261,7 @@ class CommonRequest(SamplingOptions, kw_only=True):
     guided_grammar: str | None = None
     ignore_eos: bool | None = None
     stop_token_ids: StopTokens | None = None
+    prompt_logprobs: LogprobCount | None = None
     n_predict: AnswerLength | None = None
     repetition_penalty: RepeatPenalty | None = None
 
