@@ -21,6 +21,7 @@ from ..protocols.llama_cpp.props_api import PropsApi
 from ..protocols.llama_cpp.router_api import RouterApi
 from ..protocols.llama_cpp.texts_api import LlamaCppEmbeddingsApi, TokenizeApi
 from ..protocols.lm_studio.chat_api import LMStudioChatApi
+from ..protocols.lm_studio.downloads_api import LMStudioDownloadsApi
 from ..protocols.lm_studio.lm_studio_api import LMStudioCompletionsApi, LMStudioModelsApi
 from ..protocols.monitoring_api import HealthApi, MetricsApi
 from ..protocols.native.daemon_api import DaemonApi
@@ -95,6 +96,7 @@ def route_table(services: Services) -> list[RouteSpec]:
         LMStudioModelsApi(services),
         LMStudioCompletionsApi(services),
         LMStudioChatApi(services, responses.state),
+        LMStudioDownloadsApi(services),
         description,
     )
     description.routes = [spec for api in apis for spec in routes_of(api)]
