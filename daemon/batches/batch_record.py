@@ -100,6 +100,17 @@ class BatchRecord(BatchFacts, kw_only=True):
     usage: BatchUsage | None = None
 
     @property
+    def kind(self) -> BatchKind:
+        """The API that it belongs to."""
+        return "msgbatch" if self.id.startswith("msgbatch_") else "batch"
+
+    @property
+    def ended_at(self) -> int | None:
+        """When it has ended; None before."""
+        ends = (self.completed_at, self.failed_at, self.expired_at, self.cancelled_at)
+        return max(at or 0 for at in ends) if self.status.ended else None
+
+    @property
     def file_ids(self) -> frozenset[str]:
         """The files that it reads, and that it has left."""
         found = (self.input_file_id, self.output_file_id, self.error_file_id)

@@ -158,7 +158,7 @@ class MessageBatchesApi:
     async def list(self, request: Request) -> AnthropicPage[MessageBatchObject]:
         """The batches, the newest first."""
         records = await self._batches.list()
-        own = [_described(each, request) for each in records if each.id.startswith(_PREFIX)]
+        own = [_described(each, request) for each in records if each.kind == "msgbatch"]
         return anthropic_page(own, request)
 
     @_route("GET", "/v1/messages/batches/{batch_id}", access=FILES, errors=(404,))
@@ -243,7 +243,6 @@ class MessageBatchesApi:
 
 def _described(record: BatchRecord, request: Request) -> MessageBatchObject:
     ended = record.status.ended
-    ends = (record.completed_at, record.failed_at, record.expired_at, record.cancelled_at)
     results = f"{request.url.scheme}://{request.url.netloc}{MESSAGES}/batches/{record.id}/results"
     is_canceling = record.status is BatchStatus.CANCELLING
     return MessageBatchObject(
@@ -252,7 +251,7 @@ def _described(record: BatchRecord, request: Request) -> MessageBatchObject:
         request_counts=_counts(record),
         created_at=date_time(record.created_at),
         expires_at=date_time(record.expires_at),
-        ended_at=date_time(max(at or 0 for at in ends)) if ended else None,
+        ended_at=None if record.ended_at is None else date_time(record.ended_at),
         cancel_initiated_at=date_time(record.cancelling_at) if record.cancelling_at else None,
         results_url=results if ended else None,
     )

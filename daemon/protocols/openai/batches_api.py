@@ -116,7 +116,7 @@ class BatchesApi:
     async def list(self, request: Request) -> Page[BatchObject]:
         """The batches, the newest first."""
         records = await self._batches.list()
-        batches = [_batch(record) for record in records if record.id.startswith("batch_")]
+        batches = [_batch(record) for record in records if record.kind == "batch"]
         return page_of(batches, attrgetter("id"), request.query_params, most=100, usual=20)
 
     @_route("GET", "/v1/batches/{batch_id}", access=FILES, errors=(404,))

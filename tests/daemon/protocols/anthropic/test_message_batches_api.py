@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+
+from ingle.daemon.retention.retention_keeper import RetentionKeeper
 
 if TYPE_CHECKING:
     import anthropic
@@ -172,6 +175,19 @@ async def test_forgetting_a_batch_removes_its_files(daemon: RunningDaemon) -> No
         assert [b.id async for b in client.messages.batches.list()] == [kept.id]
         assert len(list(daemon.services.config.paths.files.glob("*.bin"))) == 2
         assert set(await results(client, kept)) == {"b"}
+
+
+async def test_an_expired_batch_is_erased_with_its_files(run_daemon: DaemonFactory) -> None:
+    async with run_daemon(keep_batches=3600.0) as daemon, client_of(daemon) as client:
+        batch = await ended(client, await client.messages.batches.create(requests=[batched("a")]))
+        services = daemon.services
+        keeper = RetentionKeeper(services.config, services.batches, services.responses)
+        await keeper.round()
+        assert (await client.messages.batches.retrieve(batch.id)).id == batch.id
+        config = replace(services.config, keep_batches=0.0)
+        await RetentionKeeper(config, services.batches, services.responses).round()
+        paths = services.config.paths
+        assert [*paths.files.glob("*"), *paths.batches.glob("*")] == []
 
 
 @pytest.mark.parametrize(
