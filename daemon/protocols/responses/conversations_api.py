@@ -20,6 +20,7 @@ from ..openai.list_pages import Metadata, MetadataUpdate, Page, page_of
 from .conversation_store import StoredConversation, item_not_found
 from .item_reader import read_item, reference_of
 from .items import ItemIds, id_of, stored_item
+from .requests import ITEMS_A_TURN
 from .response_state import ConversationState
 
 ITEM_PAGES = (
@@ -34,7 +35,7 @@ class ConversationRequest(msgspec.Struct, kw_only=True):
 
     field_policy: ClassVar[FieldPolicy] = FieldPolicy()
 
-    items: list[msgspec.Raw] | None = None
+    items: Annotated[list[msgspec.Raw], Meta(max_length=ITEMS_A_TURN)] | None = None
     metadata: Metadata | None = None
 
 
@@ -43,7 +44,7 @@ class NewItems(msgspec.Struct, kw_only=True):
 
     field_policy: ClassVar[FieldPolicy] = FieldPolicy()
 
-    items: Annotated[list[msgspec.Raw], Meta(min_length=1)]
+    items: Annotated[list[msgspec.Raw], Meta(min_length=1, max_length=ITEMS_A_TURN)]
 
 
 class ConversationObject(msgspec.Struct, frozen=True, kw_only=True):

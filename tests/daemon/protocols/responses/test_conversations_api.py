@@ -216,6 +216,7 @@ async def test_private_requests_leave_nothing(scripted: ScriptedDaemon) -> None:
         ({"items": [{"type": "image_generation_call", "id": "x"}]}, "items[0]"),
         ({"items": [{"type": "item_reference", "id": "msg_1"}]}, "msg_1"),
         ({"items": [HI | {"id": "a"}, HI | {"id": "a"}]}, "already"),
+        ({"items": [HI] * 257}, "items"),
         ({"metadata": {"a": 1}}, "metadata"),
     ],
 )
