@@ -168,6 +168,7 @@ PROGRAM = """
 import asyncio, sys
 from pathlib import Path
 from ingle.daemon.batches.batch_manager import BatchManager
+from ingle.daemon.batches.batch_run import BatchEndpoint
 from ingle.daemon.batches.batch_record import BatchStore
 
 state, most = Path(sys.argv[1]), int(sys.argv[2])
@@ -184,7 +185,7 @@ async def answer(body):
 
 async def main():
     batches = BatchManager(state, at_once=1)
-    batches.serve({"/v1/completions": answer})
+    batches.serve({"/v1/completions": BatchEndpoint(answer)})
     await batches.resume()
     if not await batches.list():
         batch = await batches.create(
