@@ -14,7 +14,7 @@ from msgspec import UNSET, UnsetType
 
 from ...errors import NotFound
 from ...http.bodies import OPENAI
-from ...http.route_access import MODELS, READ
+from ...http.route_access import MODELS
 from ...http.route_spec import route
 from ...library.pulls import Pull
 from ...services import Services
@@ -123,7 +123,7 @@ class LMStudioDownloadsApi(ServicesApi):
         """Download a model, or join its download."""
         wanted = self._services.aliases.target(body.model) or _reference(body)
         name = self._services.canonical(wanted)
-        installed = await asyncio.to_thread(self._services.store.list)
+        installed = await asyncio.to_thread(self._services.models)
         if name in {model.name for model in installed}:
             return DownloadStatus(status="already_downloaded")
         download = Download(self._services.pulls.join(wanted))
@@ -134,7 +134,7 @@ class LMStudioDownloadsApi(ServicesApi):
         self._drop_old()
         return download.status
 
-    @_route("GET", "/api/v1/models/download/status", access=READ)
+    @_route("GET", "/api/v1/models/download/status", access=MODELS)
     async def all(self) -> Downloads:
         """The downloads that began through this API since the daemon's start."""
         return Downloads(
@@ -143,7 +143,7 @@ class LMStudioDownloadsApi(ServicesApi):
             failed=self._in("failed"),
         )
 
-    @_route("GET", "/api/v1/models/download/status/{job_id}", access=READ, errors=(404,))
+    @_route("GET", "/api/v1/models/download/status/{job_id}", access=MODELS, errors=(404,))
     async def one(self, job_id: str) -> DownloadStatus:
         """One of these downloads."""
         download = self._downloads.get(job_id)
