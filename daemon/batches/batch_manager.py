@@ -10,9 +10,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from ..error_status import describe
-from ..errors import Conflict, InvalidBody, ShuttingDown, StorageFull
+from ..errors import Conflict, InvalidBody, NotFound, ShuttingDown, StorageFull
 from .batch_input import BatchInput, BatchLine
-from .batch_record import BatchProblem, BatchRecord, BatchStatus, BatchStore
+from .batch_record import BatchKind, BatchProblem, BatchRecord, BatchStatus, BatchStore
 from .batch_run import BatchEndpoint, BatchRun, ResultFile
 from .file_store import BATCH_LIFETIME, FileStore
 
@@ -62,10 +62,15 @@ class BatchManager:
         endpoint: str,
         input_file_id: str,
         completion_window: str,
-        metadata: dict[str, str] | None,
-        output_lifetime: int | None,
+        metadata: dict[str, str] | None = None,
+        output_lifetime: int | None = None,
+        kind: BatchKind = "batch",
+        total: int = 0,
     ) -> BatchRecord:
-        """Return a new batch; raises `NotFound`, `InvalidBody`, `Conflict`, `StorageFull`."""
+        """Return a new batch, of `total` requests if the input was checked.
+
+        Raises `NotFound`, `InvalidBody`, `Conflict`, `StorageFull`.
+        """
         if self._closing:
             raise ShuttingDown("The daemon is shutting down.", hint="Start it again.")
         if endpoint not in self._endpoints:
@@ -87,7 +92,7 @@ class BatchManager:
             )
         now = int(time.time())
         record = BatchRecord(
-            id=self._store.new_id(),
+            id=self._store.new_id(kind),
             endpoint=endpoint,
             completion_window=completion_window,
             input_file_id=stored.id,
@@ -97,6 +102,7 @@ class BatchManager:
             error_id=self.files.new_id(),
             output_lifetime=output_lifetime or BATCH_LIFETIME,
             metadata=metadata,
+            total=total,
         )
         await asyncio.to_thread(self._store.save, record)
         self._waiting.append(record)
@@ -136,6 +142,29 @@ class BatchManager:
             await asyncio.to_thread(self._store.save, record)
         return record
 
+    async def delete(self, batch_id: str) -> None:
+        """Remove a batch, its input and its results.
+
+        Raises `NotFound`, and `Conflict` if it has not ended.
+        """
+        record = await self.get(batch_id)
+        if not record.status.ended:
+            raise Conflict(
+                f"The batch is {record.status}, and cannot be deleted yet.",
+                hint="Cancel it, and wait for its end.",
+            )
+        await self._until_left([record])  # its end is still being written
+        await asyncio.to_thread(self._delete, record)
+
+    def result_paths(self, record: BatchRecord) -> list[Path]:
+        """Return the files with the results of a batch that has ended; raises `NotFound`."""
+        files = ("output", record.output_file_id), ("errors", record.error_file_id)
+        paths = [
+            self._store.results(record, kind) if file_id is None else self.files.path(file_id)
+            for kind, file_id in files
+        ]
+        return [path for path in paths if path.exists()]
+
     async def cancel_all(self, chosen: Callable[[str, float], bool]) -> None:
         """Cancel the unfinished batches that `chosen` selects by id and Unix time, and wait for
         their end.
@@ -146,10 +175,7 @@ class BatchManager:
         for record in live:
             with suppress(Conflict):  # it has just ended
                 await self.cancel(record.id)
-        async with asyncio.timeout(_ENDING_SECONDS):
-            while any(record in self._live() for record in live):
-                self._turned.clear()
-                await self._turned.wait()
+        await self._until_left(live)
 
     async def close(self) -> None:
         """Stop; the next start of the daemon resumes."""
@@ -157,6 +183,13 @@ class BatchManager:
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _until_left(self, records: list[BatchRecord]) -> None:
+        """Wait until none of them is live; raises `TimeoutError` after half a minute."""
+        async with asyncio.timeout(_ENDING_SECONDS):
+            while any(record in self._live() for record in records):
+                self._turned.clear()
+                await self._turned.wait()
 
     def _live(self) -> list[BatchRecord]:
         return [*([self._current[0]] if self._current is not None else []), *self._waiting]
@@ -233,6 +266,12 @@ class BatchManager:
     def _open_results(self, record: BatchRecord) -> tuple[ResultFile, ResultFile]:
         outputs = ResultFile(self._store.results(record, "output"))
         return outputs, ResultFile(self._store.results(record, "errors"))
+
+    def _delete(self, record: BatchRecord) -> None:
+        for file_id in record.file_ids:
+            with suppress(NotFound):  # deleted or expired before
+                self.files.delete(file_id)
+        self._store.delete(record.id)  # last, so that a failure can be retried
 
     def _finalize(self, record: BatchRecord) -> None:
         """Turn the results into files; idempotent."""

@@ -7,13 +7,17 @@ import secrets
 import threading
 from enum import StrEnum
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 
 from ..errors import NotFound
 from ..stores.durable_file import write_durably
 
-_ID = re.compile(r"batch_[0-9a-f]{24}")
+_ID = re.compile(r"(?:msg)?batch_[0-9a-f]{24}")
+
+BatchKind = Literal["batch", "msgbatch"]
+"""The prefix of an id: of OpenAI's batches, and of Anthropic's."""
 
 
 class BatchStatus(StrEnum):
@@ -90,7 +94,27 @@ class BatchRecord(BatchFacts, kw_only=True):
     total: int = 0
     completed: int = 0
     failed: int = 0
+    expired: int = 0
+    """Of the failed requests, those that were not run in time."""
+
     usage: BatchUsage | None = None
+
+    @property
+    def kind(self) -> BatchKind:
+        """The API that it belongs to."""
+        return "msgbatch" if self.id.startswith("msgbatch_") else "batch"
+
+    @property
+    def ended_at(self) -> int | None:
+        """When it has ended; None before."""
+        ends = (self.completed_at, self.failed_at, self.expired_at, self.cancelled_at)
+        return max(at or 0 for at in ends) if self.status.ended else None
+
+    @property
+    def file_ids(self) -> frozenset[str]:
+        """The files that it reads, and that it has left."""
+        found = (self.input_file_id, self.output_file_id, self.error_file_id)
+        return frozenset(file_id for file_id in found if file_id is not None)
 
 
 class BatchStore:
@@ -100,9 +124,9 @@ class BatchStore:
         self._folder = folder
         self._saving = threading.Lock()
 
-    def new_id(self) -> str:
+    def new_id(self, kind: BatchKind) -> str:
         """Return an unused id."""
-        return f"batch_{secrets.token_hex(12)}"
+        return f"{kind}_{secrets.token_hex(12)}"
 
     def save(self, record: BatchRecord) -> None:
         """Write the record; raises `StorageFull`."""
@@ -116,16 +140,23 @@ class BatchStore:
         if record is None:
             raise NotFound(
                 f"There is no batch '{batch_id[:100]}'.",
-                hint="`GET /v1/batches` lists all.",
+                hint="The list of batches has all.",
                 param="batch_id",
             )
         return record
 
     def list(self) -> list[BatchRecord]:
         """Return all records, the newest first."""
-        found = [self._read(path.stem) for path in self._folder.glob("batch_*.json")]
+        found = [self._read(path.stem) for path in self._folder.glob("*batch_*.json")]
         records = [record for record in found if record is not None]
         return sorted(records, key=lambda record: (-record.created_at, record.id))
+
+    def delete(self, batch_id: str) -> None:
+        """Remove a record, and results that are no files yet."""
+        with self._saving:
+            for path in self._folder.glob(f"{batch_id}.*.jsonl"):
+                path.unlink(missing_ok=True)
+            (self._folder / f"{batch_id}.json").unlink(missing_ok=True)
 
     def results(self, record: BatchRecord, kind: str) -> Path:
         """Return the path where results are collected until the batch ends; `kind` is output or

@@ -9,7 +9,7 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -157,8 +157,12 @@ def new_request_id() -> str:
     return f"batch_req_{secrets.token_hex(12)}"
 
 
-BatchEndpoint = Callable[[bytes], Awaitable[object]]
-"""Answers the body of one request; raises what an endpoint reports as an error."""
+class BatchEndpoint(NamedTuple):
+    """Answers the body of one request, or raises what `error` makes into the body of an answer."""
+
+    answer: Callable[[bytes], Awaitable[object]]
+    error: Callable[[Problem], object] = Problem.openai
+
 
 PATIENCE = 2.0
 """Seconds between attempts while resources are short."""
@@ -241,17 +245,17 @@ class BatchRun:
         request_id = new_request_id()
         while True:
             try:
-                answer = await self._endpoint(body)
+                answer = await self._endpoint.answer(body)
             except ShuttingDown:
                 raise
             except WorkerDied as error:
                 if not last_chance:
                     return None
-                return _failure(line, request_id, describe(error))
+                return self._failure(line, request_id, describe(error))
             except Exception as error:
                 problem = describe(error)
                 if problem.code not in _PASSING or self._expired:
-                    return _failure(line, request_id, problem)
+                    return self._failure(line, request_id, problem)
                 await asyncio.sleep(PATIENCE if isinstance(error, QueueFull) else 2 * PATIENCE)
             else:
                 response = ResultResponse(200, request_id, answer)
@@ -264,9 +268,9 @@ class BatchRun:
             result = ResultLine(id=new_request_id(), custom_id=line.custom_id, error=error)
             self._errors.add(result)
         self.count()
+        self._record.expired += len(self._left) + len(self._suspects)
         self._record.expired_at = int(time.time())
 
-
-def _failure(line: BatchLine, request_id: str, problem: Problem) -> ResultLine:
-    response = ResultResponse(problem.status, request_id, problem.openai())
-    return ResultLine(id=request_id, custom_id=line.custom_id, response=response)
+    def _failure(self, line: BatchLine, request_id: str, problem: Problem) -> ResultLine:
+        response = ResultResponse(problem.status, request_id, self._endpoint.error(problem))
+        return ResultLine(id=request_id, custom_id=line.custom_id, response=response)

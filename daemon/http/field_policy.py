@@ -109,14 +109,17 @@ def is_served(value: object, kind: type) -> bool:
 
 
 @cache
-def _not_served(kind: type) -> tuple[attrgetter[tuple[object, ...]], tuple[object, ...]]:
+def _not_served(
+    kind: type,
+) -> tuple[Callable[[object], tuple[object, ...]], tuple[object, ...]]:
     """What reads the ignored and refused fields of the strict type, and their values if absent."""
     policy = field_policy_of(kind) or FieldPolicy()
     names = policy.ignored | policy.refused.keys()
     fields = [f for f in msgspec.structs.fields(strict_kind(kind)) if f.encode_name in names]
-    # Two names at least, since a single one would not be read as a tuple.
-    fields = [*fields, *fields] if len(fields) == 1 else fields
-    return attrgetter(*(f.name for f in fields)), tuple(f.default for f in fields)
+    absent = tuple(field.default for field in fields)
+    if len(fields) < 2:  # of which `attrgetter` makes no tuple
+        return lambda value: tuple(getattr(value, field.name) for field in fields), absent
+    return attrgetter(*(field.name for field in fields)), absent
 
 
 def _is_given(value: object) -> bool:

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
+
 from ingle.backends.base.sampling_params import SAMPLING_OPTIONS
 
 from ..http.field_policy import FieldPolicy, IsHarmless, PartPolicy
@@ -28,7 +30,6 @@ _CHANGING: Mapping[str, IsHarmless] = {
     "bad_words": _is_empty,
     "allowed_token_ids": _is_empty,
     "use_beam_search": _is(False),
-    "prompt_logprobs": _is(False),
     "truncate_prompt_tokens": lambda _: False,
     "include_stop_str_in_output": _is(False),
     "skip_special_tokens": _is(True),
@@ -60,10 +61,11 @@ _LLAMA_CPP = frozenset(
 
 _OF_OPENAI = frozenset(
     {
-        *("metadata", "store", "prediction", "verbosity", "moderation"),
+        *("prediction", "verbosity", "moderation"),
         *("prompt_cache_retention", "prompt_cache_options"),
     }
 )
+_STORING = frozenset({"store", "metadata"})
 _OF_OPENROUTER = frozenset({"provider", "models", "transforms", "plugins", "route", "usage"})
 
 CHAT_FIELDS = FieldPolicy(
@@ -85,8 +87,11 @@ CHAT_FIELDS = FieldPolicy(
     },
     items={"tools": lambda kind: kind == "function"},
 )
+UNSTORED_CHAT_FIELDS = msgspec.structs.replace(CHAT_FIELDS, ignored=CHAT_FIELDS.ignored | _STORING)
+"""Of a chat on a route whose answers are not stored."""
+
 PLAIN_FIELDS = FieldPolicy(
-    ignored=_OF_OPENAI | _OF_OPENROUTER | _EXTENSIONS | _LLAMA_CPP,
+    ignored=_STORING | _OF_OPENAI | _OF_OPENROUTER | _EXTENSIONS | _LLAMA_CPP,
     refused={**_CHANGING, "add_special_tokens": _is(True)},
 )
 EMBEDDING_FIELDS = FieldPolicy(
@@ -105,7 +110,13 @@ RESPONSE_FIELDS = FieldPolicy(
         }
     )
     | _EXTENSIONS,
-    refused={**_CHANGING, "n": _is(1), "stop": _is_empty, "stop_token_ids": _is_empty},
+    refused={
+        **_CHANGING,
+        "n": _is(1),
+        "stop": _is_empty,
+        "stop_token_ids": _is_empty,
+        "prompt_logprobs": _is(False),
+    },
     items={
         "tools": lambda kind: kind in ("function", "custom", "namespace"),
         "include": lambda part: part in _INCLUDED,
@@ -127,6 +138,13 @@ COUNTED_FIELDS = FieldPolicy(
     items=MESSAGE_FIELDS.items,
 )
 """Of a token count, which a client may ask for with the body of the message."""
+
+MESSAGE_BATCH_FIELDS = FieldPolicy(ignored=frozenset({"user_profile_id", "workspace_id"}))
+
+LM_STUDIO_CHAT_FIELDS = FieldPolicy(
+    ignored=frozenset({"ttl"}), refused={"integrations": _is_empty, "mcp_servers": _is_empty}
+)
+"""The refused fields name tools that the server itself would call."""
 
 OLLAMA_FIELDS = FieldPolicy(
     ignored=frozenset({"truncate", "shift"}),

@@ -12,6 +12,7 @@ from starlette.requests import HTTPConnection
 from ingle.backends.base.requests import Priority
 
 from ..access.client_identity import identify_client
+from ..errors import InvalidBody
 from ..http.route_spec import Parameter
 from ..routing.policy.routing_preference import (
     NO_PREFERENCE,
@@ -49,6 +50,15 @@ PRIVATE_HEADER = Parameter(
     str,
     "The same as the field `private`, unless it is empty, 0, no or false; one of them is enough.",
 )
+
+
+def refuse_private(request: HTTPConnection) -> None:
+    """Raise `InvalidBody` for a private request of which everything would be stored."""
+    if is_private(None, request.headers):
+        raise InvalidBody(
+            "A private request is never written to disk, and this one asks for just that.",
+            hint="Leave the header Ingle-Private out.",
+        )
 
 
 def is_private(options: IngleOptions | None, headers: Mapping[str, str]) -> bool:

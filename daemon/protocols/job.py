@@ -142,6 +142,12 @@ class AnswerBuilder:
         self.prompt_tokens = 0
         self.cached_tokens = 0
 
+    def twin(self) -> AnswerBuilder:
+        """Return an empty builder of the same answers."""
+        twin = AnswerBuilder(self.job, self._lease, load_seconds=self.load_seconds)
+        twin.created = self.created
+        return twin
+
     @property
     def model(self) -> StoredModel:
         """The model that answers; a route may change it until the first event."""

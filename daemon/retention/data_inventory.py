@@ -97,7 +97,7 @@ DATA_INVENTORY: tuple[DataStore, ...] = (
     ),
     DataStore(
         name="responses",
-        what="stored answers of /v1/responses",
+        what="stored answers of /v1/responses and chat completions, and conversations",
         path=lambda paths: paths.responses,
         kept_for=lambda config: f"{duration(config.keep_responses)} since used, 512 MiB at most",
         erased_by=("id", "time", "all"),

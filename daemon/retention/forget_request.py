@@ -9,7 +9,8 @@ from typing import Annotated
 
 import msgspec
 
-from ..errors import InvalidBody
+from ..batches.batch_record import BatchStore
+from ..errors import InvalidBody, NotFound
 from ..settings.paths import Paths
 from .data_inventory import DATA_INVENTORY, StoredData
 from .erasure import ErasureResult, ErasureSelection
@@ -79,17 +80,28 @@ def check(request: ForgetRequest) -> None:
 
 
 def selection_of(request: ForgetRequest, paths: Paths) -> ErasureSelection:
-    """Return the selection, extended to whole conversations of the responses it names; blocking."""
+    """Return the selection, extended to whole conversations of the responses it names; blocking.
+
+    A batch of Anthropic's is erased with its files, which its client does not know.
+    """
     ids = frozenset(request.ids)
     for name in request.ids:
-        if name.startswith("resp_"):
+        if name.startswith(("resp_", "conv_")):
             ids |= conversation_of(paths.responses, name)
+        elif name.startswith("msgbatch_"):
+            with suppress(NotFound):
+                ids |= BatchStore(paths.batches).get(name).file_ids
     return ErasureSelection(ids=ids, since=request.since, before=request.before)
+
+
+class _Conversation(msgspec.Struct):
+    id: str
 
 
 class _Answer(msgspec.Struct):
     id: str
     previous_response_id: str | None = None
+    conversation: _Conversation | None = None
 
 
 class _Stored(msgspec.Struct):
@@ -99,16 +111,18 @@ class _Stored(msgspec.Struct):
 def conversation_of(folder: Path, response_id: str) -> frozenset[str]:
     """Return the ids of a stored response, its predecessors, and all that follow any of them.
 
-    Reads the whole folder; a damaged response counts as a conversation of its own.
+    A conversation that is an object is linked with all its responses. Reads the whole folder; a
+    damaged response counts as a conversation of its own.
     """
     neighbours: dict[str, set[str]] = defaultdict(set)
     decoder = msgspec.json.Decoder(_Stored)
     for path in folder.glob("resp_*.json"):
         with suppress(OSError, msgspec.MsgspecError):
             answer = decoder.decode(path.read_bytes()).response
-            if answer.previous_response_id is not None:
-                neighbours[answer.id].add(answer.previous_response_id)
-                neighbours[answer.previous_response_id].add(answer.id)
+            place = answer.conversation.id if answer.conversation is not None else None
+            for other in filter(None, (answer.previous_response_id, place)):
+                neighbours[answer.id].add(other)
+                neighbours[other].add(answer.id)
     found, waiting = {response_id}, [response_id]
     while waiting:
         for neighbour in neighbours[waiting.pop()] - found:

@@ -54,6 +54,8 @@ class Forgetter:
             if not request.dry_run:
                 if "batches" in touched:
                     await self._end_batches(selection, left)
+                    # A batch that has ended just now has left files.
+                    selection = await asyncio.to_thread(selection_of, request, self._config.paths)
                 if from_memory or "kv" in touched:
                     selection, unloaded = await self._unload_idle(selection, left)
                 await self._responses.flush()

@@ -7,6 +7,7 @@ import logging
 import time
 
 from ..batches.batch_manager import BatchManager
+from ..batches.batch_record import BatchRecord
 from ..settings.config import Config
 from ..stores.response_store import ResponseStore
 from .chat_eraser import ChatEraser
@@ -63,10 +64,18 @@ class RetentionKeeper:
             for name in (batch.id, batch.input_file_id)
         )
         await self._responses.flush()
+        await self._delete_expired(batches)
         erased = await asyncio.to_thread(self._erase, running)
         if any(each.place == "responses" for each in erased):
             await self._responses.reset()
         return erased
+
+    async def _delete_expired(self, batches: list[BatchRecord]) -> None:
+        """Delete message batches with their files, which their clients do not know."""
+        before = time.time() - self._config.keep_batches
+        for batch in batches if self._config.keep_batches >= 0 else ():
+            if batch.kind == "msgbatch" and batch.ended_at is not None and batch.ended_at < before:
+                await self._batches.delete(batch.id)
 
     def _erase(self, running: frozenset[str]) -> list[ErasureResult]:
         config, now = self._config, time.time()

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-_NAME = re.compile(r"(?:resp_|file-|batch_)[0-9a-f]+")
+_NAME = re.compile(r"(?:resp_|conv_|chatcmpl-|file-|(?:msg)?batch_)[0-9a-f]+")
 
 
 class StoredItem(msgspec.Struct, frozen=True):

@@ -7,16 +7,21 @@ from typing import Any
 
 from ingle.backends.base.requests import Priority
 
+from ..batches.batch_run import BatchEndpoint
+from ..errors import AnthropicError
 from ..http.bodies import NATIVE
 from ..http.route_access import ANY
 from ..http.route_spec import RouteSpec, route, routes_of
 from ..installed_version import installed_version
+from ..protocols.anthropic.message_batches_api import MESSAGES, MessageBatchesApi
 from ..protocols.anthropic.messages_api import MessagesApi
 from ..protocols.ingle_options import RequestOrigin
 from ..protocols.llama_cpp.completions_api import LlamaCppCompletionsApi
 from ..protocols.llama_cpp.props_api import PropsApi
 from ..protocols.llama_cpp.router_api import RouterApi
 from ..protocols.llama_cpp.texts_api import LlamaCppEmbeddingsApi, TokenizeApi
+from ..protocols.lm_studio.chat_api import LMStudioChatApi
+from ..protocols.lm_studio.downloads_api import LMStudioDownloadsApi
 from ..protocols.lm_studio.lm_studio_api import LMStudioCompletionsApi, LMStudioModelsApi
 from ..protocols.monitoring_api import HealthApi, MetricsApi
 from ..protocols.native.daemon_api import DaemonApi
@@ -31,8 +36,10 @@ from ..protocols.ollama.generate_api import OllamaEmbedApi, OllamaGenerateApi
 from ..protocols.ollama.library_api import OllamaLibraryApi
 from ..protocols.openai.batches_api import BatchesApi, FilesApi
 from ..protocols.openai.completions.completions_api import CompletionsApi
+from ..protocols.openai.completions.stored_completions_api import StoredCompletionsApi
 from ..protocols.openai.embeddings_api import EmbeddingsApi, RerankApi
 from ..protocols.openai.models_api import ModelsApi
+from ..protocols.responses.conversations_api import ConversationsApi
 from ..protocols.responses.responses_api import ResponsesApi
 from ..services import Services
 
@@ -43,13 +50,16 @@ BATCHED = RequestOrigin(client="batches", priority=Priority.BATCH)
 def route_table(services: Services) -> list[RouteSpec]:
     """Return every route of the daemon, in the order in which the router tries them."""
     openai, embeddings = CompletionsApi(services), EmbeddingsApi(services)
-    responses = ResponsesApi(services)
+    responses, messages = ResponsesApi(services), MessagesApi(services)
     services.batches.serve(
         {
-            "/v1/chat/completions": partial(openai.answer_chat, origin=BATCHED),
-            "/v1/completions": partial(openai.answer_completion, origin=BATCHED),
-            "/v1/embeddings": partial(embeddings.answer_embeddings, priority=Priority.BATCH),
-            "/v1/responses": partial(responses.answer, origin=BATCHED),
+            "/v1/chat/completions": BatchEndpoint(partial(openai.answer_chat, origin=BATCHED)),
+            "/v1/completions": BatchEndpoint(partial(openai.answer_completion, origin=BATCHED)),
+            "/v1/embeddings": BatchEndpoint(
+                partial(embeddings.answer_embeddings, priority=Priority.BATCH)
+            ),
+            "/v1/responses": BatchEndpoint(partial(responses.answer, origin=BATCHED)),
+            MESSAGES: BatchEndpoint(partial(messages.answer, origin=BATCHED), AnthropicError.of),
         }
     )
     description = OpenAPIRoute()
@@ -59,12 +69,15 @@ def route_table(services: Services) -> list[RouteSpec]:
         ModelsApi(services),
         RouterApi(services),
         openai,
-        MessagesApi(services),
+        StoredCompletionsApi(services),
+        messages,
+        MessageBatchesApi(services),
         embeddings,
         FilesApi(services),
         BatchesApi(services),
         RerankApi(services),
         responses,
+        ConversationsApi(responses.state),
         LlamaCppCompletionsApi(services),
         TokenizeApi(services),
         PropsApi(services),
@@ -82,6 +95,8 @@ def route_table(services: Services) -> list[RouteSpec]:
         OllamaCreateApi(services),
         LMStudioModelsApi(services),
         LMStudioCompletionsApi(services),
+        LMStudioChatApi(services, responses.state),
+        LMStudioDownloadsApi(services),
         description,
     )
     description.routes = [spec for api in apis for spec in routes_of(api)]

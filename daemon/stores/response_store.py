@@ -1,4 +1,4 @@
-"""Stored responses of the Responses API: cached in memory, persisted on disk."""
+"""Stored responses, chats and conversations: cached in memory, persisted on disk."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ import os
 import re
 import time
 from collections import OrderedDict
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
@@ -30,7 +32,10 @@ PROBE_BYTES = 64 * 1024
 MAX_FAILURES = 1000
 KEEP_SECONDS = 30 * 86400.0
 
-_ID = re.compile("resp_[0-9a-f]{48}")
+_ID = re.compile("(?:resp|conv)_[0-9a-f]{48}|chatcmpl-[0-9a-f]{24}")
+_RESPONSE = "resp_"
+
+T = TypeVar("T", bound=msgspec.Struct)
 
 
 class StoredResponse(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,10 +47,10 @@ class StoredResponse(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ResponseStore:
-    """Responses by id; one thread does the disk work, in the order of the calls.
+    """Stored objects by id; one thread does the disk work, in the order of the calls.
 
     If there are too many, the least recently used are deleted. A negative `keep_seconds` keeps
-    responses for ever.
+    them for ever.
     """
 
     def __init__(
@@ -64,7 +69,7 @@ class ResponseStore:
         self._keep_seconds = keep_seconds
         self._memory: OrderedDict[str, bytes] = OrderedDict()
         self._memory_used = 0
-        self._decoder = msgspec.json.Decoder(StoredResponse)
+        self._changing = asyncio.Lock()
         # Created on first use: most daemons never store a response.
         self._thread: ThreadPoolExecutor | None = None
         self._sizes: OrderedDict[str, int] | None = None
@@ -76,10 +81,46 @@ class ResponseStore:
         """Store a response or its new state; it is on disk when `flush` returns."""
         content = msgspec.json.encode(stored)
         self._remember(response_id, content)
-        self._disk.submit(self._write, response_id, content)
+        self._disk.submit(self._write_noted, response_id, content)
+
+    async def save(self, object_id: str, stored: msgspec.Struct) -> None:
+        """Store an object; it is on disk when this returns.
+
+        Raises `StorageFull` or `StorageUnusable`; an earlier state is then kept.
+        """
+        content = msgspec.json.encode(stored)
+        loop = asyncio.get_running_loop()
+        failure = await loop.run_in_executor(self._disk, self._write, object_id, content)
+        if failure is not None:
+            raise failure
+        self._remember(object_id, content)
+
+    async def change(self, object_id: str, kind: type[T], change: Callable[[T], T]) -> T | None:
+        """Store and return what `change` makes of an object; None if there is none.
+
+        One object is changed at a time. Raises what `save` and `change` raise.
+        """
+        async with self._changing:
+            stored = await self.get_as(object_id, kind)
+            if stored is not None:
+                stored = change(stored)
+                await self.save(object_id, stored)
+            return stored
+
+    async def discard(self, object_id: str) -> None:
+        """Delete an object that may be being changed; it is gone from the disk on return."""
+        async with self._changing:
+            self.delete(object_id)
+            await self.flush()
 
     async def get(self, response_id: str) -> StoredResponse | None:
         """Return the response; None if there is none, or if it could not be written."""
+        if not response_id.startswith(_RESPONSE):
+            return None
+        return await self.get_as(response_id, StoredResponse)
+
+    async def get_as(self, response_id: str, kind: type[T]) -> T | None:
+        """Return the object, decoded as `kind`; see `get`."""
         if self._failed:
             await self.flush()  # what was put may not be written either
         if self._failures.pop(response_id, None) is not None:
@@ -96,10 +137,15 @@ class ResponseStore:
         if content is None:
             return None
         try:
-            return self._decoder.decode(content)
+            return msgspec.json.decode(content, type=kind)
         except msgspec.MsgspecError:
-            log.warning("The stored response %s is damaged", response_id)
+            log.warning("The stored object %s is damaged", response_id)
             return None
+
+    async def list_as(self, prefix: str, kind: type[T]) -> list[T]:
+        """Return all objects whose ids begin with `prefix`, decoded as `kind`, in any order."""
+        await self.flush()
+        return await asyncio.to_thread(self._list, prefix, kind)
 
     def delete(self, response_id: str) -> None:
         """Delete a response."""
@@ -155,7 +201,15 @@ class ResponseStore:
     def _path(self, response_id: str) -> Path:
         return self._folder / f"{response_id}.json"
 
-    def _write(self, response_id: str, content: bytes) -> None:
+    def _write_noted(self, response_id: str, content: bytes) -> None:
+        """Write, and note a failure for `flush`."""
+        if (failure := self._write(response_id, content)) is None:
+            return
+        self._failures[response_id] = failure
+        if len(self._failures) > MAX_FAILURES:  # of writes that no request waits for
+            del self._failures[next(iter(self._failures))]
+
+    def _write(self, response_id: str, content: bytes) -> RequestError | None:
         try:
             sizes = self._index()
             failpoint("responses.write")
@@ -164,10 +218,7 @@ class ResponseStore:
             if not self._failed:
                 self._failed = True
                 log.warning("Responses cannot be stored in %s: %s", self._folder, error)
-            self._failures[response_id] = self._failure(error)
-            if len(self._failures) > MAX_FAILURES:  # of writes that no request waits for
-                del self._failures[next(iter(self._failures))]
-            return
+            return self._failure(error, response_id)
         self._failed = False
         sizes[response_id] = len(content)
         sizes.move_to_end(response_id)
@@ -176,13 +227,17 @@ class ResponseStore:
             oldest = next(iter(sizes))
             used -= sizes[oldest]
             self._remove(oldest)
+        return None
 
-    def _failure(self, error: OSError | UnsafeFolder | FolderUnusable) -> RequestError:
+    def _failure(
+        self, error: OSError | UnsafeFolder | FolderUnusable, object_id: str
+    ) -> RequestError:
         if isinstance(error, OSError):
             found = storage_error(error, self._folder)
         else:
             found = StorageUnusable(f"Responses cannot be stored: {error}")
-        found.hint = f"{found.hint or ''} Or send 'store': false.".strip()
+        if object_id.startswith(_RESPONSE):
+            found.hint = f"{found.hint or ''} Or send 'store': false.".strip()
         return found
 
     def _probe(self) -> None:
@@ -192,7 +247,7 @@ class ResponseStore:
             write_atomically(path, bytes(PROBE_BYTES))
             path.unlink()
         except OSError as error:
-            raise self._failure(error) from error
+            raise self._failure(error, _RESPONSE) from error
         self._failed = False
 
     def _read(self, response_id: str) -> bytes | None:
@@ -206,6 +261,15 @@ class ResponseStore:
             return None
         self._touch(response_id)
         return content
+
+    def _list(self, prefix: str, kind: type[T]) -> list[T]:
+        decoder = msgspec.json.Decoder(kind)
+        found: list[T] = []
+        for path in self._folder.glob(f"{prefix}*.json"):
+            with suppress(OSError, msgspec.MsgspecError):  # deleted meanwhile, or damaged
+                if not self._is_old(path.stat().st_mtime):
+                    found.append(decoder.decode(path.read_bytes()))
+        return found
 
     def _lose_index(self) -> None:
         self._sizes = None

@@ -192,7 +192,7 @@ def _check_expressible(provider: Provider, request: GenerateRequest) -> None:
         "raw prompts": request.messages is None,
         "continued answers": request.continues,
         "raw answers": request.raw,
-        "log-probabilities": request.logprobs is not None,
+        "log-probabilities": request.logprobs is not None or request.prompt_logprobs is not None,
         "logit_bias": bool(request.sampling.logit_bias),
         "ignore_eos": request.ignore_eos,
         "stop_token_ids": bool(request.stop_token_ids),

@@ -42,7 +42,10 @@ def _parser() -> CommandParser:
     )
     parser.add_argument("what", nargs="?", choices=["chat"], metavar="chat")
     parser.add_argument(
-        "ids", nargs="*", metavar="ID", help="a chat's first digits, or resp_…, file-…, batch_…"
+        "ids",
+        nargs="*",
+        metavar="ID",
+        help="a chat's first digits, or resp_…, conv_…, chatcmpl-…, file-…, batch_…",
     )
     parser.add_flag("--list", help="list what is stored; erase nothing")
     parser.add_flag("--all", help="everything that contains text of people")

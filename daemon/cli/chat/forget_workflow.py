@@ -35,7 +35,7 @@ from ..daemon_launcher import running_daemon
 if TYPE_CHECKING:
     from ingle.tui.history.database.row_reads import ChatSummary
 
-_API_IDS = ("resp_", "file-", "batch_")
+_API_IDS = ("resp_", "conv_", "chatcmpl-", "file-", "batch_", "msgbatch_")
 _SHOWN_CHATS = 5
 _PATIENCE = 120.0
 """Seconds that the daemon may take: models write their caches before they end."""

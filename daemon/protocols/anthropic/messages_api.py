@@ -28,6 +28,7 @@ from ...http.bodies import (
     ANTHROPIC,
     JSONResponse,
     encode_event,
+    parse_served,
     run_until_disconnect,
     translate,
 )
@@ -243,12 +244,21 @@ class MessagesApi(JobApi):
     async def messages(self, request: Request, body: MessagesRequest) -> Response:
         """Answer a conversation, as Anthropic's API does."""
         job = await translate(request, partial(messages_job, body, _origin(request, body)))
-        shows_reasoning = body.thinking is None or body.thinking.display != "omitted"
+        shows_reasoning = _shows_reasoning(body)
         if body.stream:
             frames = partial(MessageFrames, shows_reasoning=shows_reasoning)
             return self._runner.stream(job, frames, _style())
         finish = partial(message, shows_reasoning=shows_reasoning)
         return _with_id(await self._runner.whole(request, job, finish))
+
+    async def answer(self, body: bytes, origin: RequestOrigin) -> MessageObject:
+        """The whole answer to the body of a message in a batch.
+
+        Whether the body asks for a stream does not matter. Raises what `describe` can report.
+        """
+        asked, _ = parse_served(body, MessagesRequest)
+        collected = await self._runner.collect(messages_job(asked, origin))
+        return message(collected, shows_reasoning=_shows_reasoning(asked))
 
     @_route("/v1/messages/count_tokens", response=TokenCount)
     async def count_tokens(self, request: Request, body: PromptRequest) -> Response:
@@ -257,6 +267,10 @@ class MessagesApi(JobApi):
         job = Job(model=body.model or "", request=prompt)
         count = await run_until_disconnect(request.receive, self._runner.count_tokens(job))
         return _with_id(JSONResponse(TokenCount(count)))
+
+
+def _shows_reasoning(body: MessagesRequest) -> bool:
+    return body.thinking is None or body.thinking.display != "omitted"
 
 
 def _style() -> StreamStyle:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
+from ...http.field_policy import FieldPolicy
+from ..field_policies import UNSTORED_CHAT_FIELDS
 from ..openai.completions.request_types import ChatCompletionRequest, PlainCompletionRequest
 from ..openai.completions.types import ChatCompletion, TextCompletion
 from ..openai.embeddings_api import EmbeddingsRequest
@@ -20,6 +22,8 @@ ModelKey = Annotated[str, Meta(min_length=1, max_length=4096)]
 
 class ChatBody(ChatCompletionRequest, kw_only=True):
     """OpenAI's chat, and how long the model stays afterwards."""
+
+    field_policy: ClassVar[FieldPolicy] = UNSTORED_CHAT_FIELDS
 
     ttl: TimeToLive | None = None
 

@@ -115,7 +115,8 @@ class BatchesApi:
     )
     async def list(self, request: Request) -> Page[BatchObject]:
         """The batches, the newest first."""
-        batches = [_batch(record) for record in await self._batches.list()]
+        records = await self._batches.list()
+        batches = [_batch(record) for record in records if record.kind == "batch"]
         return page_of(batches, attrgetter("id"), request.query_params, most=100, usual=20)
 
     @_route("GET", "/v1/batches/{batch_id}", access=FILES, errors=(404,))

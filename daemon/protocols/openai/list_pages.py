@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Generic, Literal, TypeVar
+from typing import Annotated, ClassVar, Generic, Literal, TypeVar
 
 import msgspec
 from msgspec import Meta
 
 from ...errors import InvalidBody
+from ...http.field_policy import FieldPolicy
 
 MetadataKey = Annotated[str, Meta(max_length=64)]
 MetadataValue = Annotated[str, Meta(max_length=512)]
 Metadata = Annotated[dict[MetadataKey, MetadataValue], Meta(max_length=16)]
 
 Item = TypeVar("Item")
+
+
+class MetadataUpdate(msgspec.Struct):
+    """A body that replaces the metadata of an object; null removes it."""
+
+    field_policy: ClassVar[FieldPolicy] = FieldPolicy()
+
+    metadata: Metadata | None
 
 
 class Page(msgspec.Struct, Generic[Item], frozen=True, kw_only=True):

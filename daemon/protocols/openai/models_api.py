@@ -24,11 +24,10 @@ from ...http.route_spec import AlternativeResponse, route
 from ...library.model_facts import Capabilities, loaded_capabilities
 from ...load_planning.load_planner import NO_DRAFT, LoadOptions
 from ...model_process.model_run import ModelState
+from ..anthropic.list_pages import PAGING, AnthropicPage, anthropic_page
 from ..anthropic.models import (
     HEADER,
-    PAGING,
     AnthropicModel,
-    AnthropicModelList,
     is_anthropic,
     negotiates_error_format,
 )
@@ -98,7 +97,7 @@ class ModelsApi(ServicesApi):
     @_route(
         "/v1/models",
         response=ModelList,
-        alternative=AlternativeResponse(AnthropicModelList, AnthropicError),
+        alternative=AlternativeResponse(AnthropicPage[AnthropicModel], AnthropicError),
         parameters=(HEADER, *PAGING),
     )
     @negotiates_error_format
@@ -109,7 +108,7 @@ class ModelsApi(ServicesApi):
             # Anthropic's API has only models that chat.
             chatting = [model for model in models if model.task is ModelTask.GENERATE]
             listed = [_anthropic_model(model) for model in chatting]
-            return JSONResponse(AnthropicModelList.of(listed, request))
+            return JSONResponse(anthropic_page(listed, request))
         return JSONResponse(ModelList(data=models))
 
     @_route(

@@ -159,6 +159,13 @@ Item = (
 )
 
 
+def stored_item(item: Item) -> msgspec.Raw:
+    """The JSON of an item, as it is stored and returned."""
+    if isinstance(item, HostedCall | HostedOutput):
+        return item.raw
+    return msgspec.Raw(msgspec.json.encode(item))
+
+
 class _Identified(msgspec.Struct):
     id: str = ""
 
@@ -169,22 +176,27 @@ def id_of(item: msgspec.Raw) -> str:
 
 
 class ItemIds:
-    """Ids for the items of one response, whose id they contain."""
+    """Ids for the items of one response or conversation, whose id they contain.
+
+    `used` is the number of ids that it has made.
+    """
 
     LENGTH = 48
-    """Hexadecimal digits of a response's id."""
+    """Hexadecimal digits of the owner's id."""
 
-    def __init__(self, response_id: str) -> None:
-        self.token = response_id.removeprefix("resp_")
-        self._next = 0
+    def __init__(self, owner_id: str, used: int = 0) -> None:
+        self.token = owner_id.partition("_")[2]
+        self.used = used
 
     def new(self, prefix: str) -> str:
         """Return the next id."""
-        self._next += 1
-        return f"{prefix}_{self.token}{self._next:04x}"
+        self.used += 1
+        return f"{prefix}_{self.token}{self.used:04x}"
 
     @classmethod
-    def response_of(cls, item_id: str) -> str | None:
-        """The id of the response that an item belongs to; None if another server made its id."""
+    def owner_of(cls, item_id: str) -> str | None:
+        """What follows the prefix in the id of the response or conversation that an item belongs
+        to; None if another server made the item's id.
+        """
         token = item_id.partition("_")[2]
-        return f"resp_{token[: cls.LENGTH]}" if len(token) > cls.LENGTH else None
+        return token[: cls.LENGTH] if len(token) > cls.LENGTH else None

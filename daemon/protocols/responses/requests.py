@@ -33,11 +33,13 @@ from .items import (
     Item,
     ItemIds,
     MessageItem,
+    stored_item,
 )
 from .tools import ToolTable, echoed_tools, read_tools, tool_choice
 from .types import (
     ENCRYPTED_REASONING,
     LOGPROBS,
+    ConversationReference,
     ReasoningConfig,
     ReasoningRequest,
     Response,
@@ -124,6 +126,11 @@ class ResponseDraft:
     fit: Truncation
 
     @property
+    def conversation_id(self) -> str | None:
+        """The conversation that the response extends."""
+        return self.body.conversation_id
+
+    @property
     def keeps(self) -> bool:
         """Whether the response is stored: unless the client says no, or it is private."""
         return self.body.store is not False and not self.job.request.private
@@ -148,6 +155,7 @@ class ResponseDraft:
             created_at=int(time.time()),
             status="queued" if body.background else "in_progress",
             background=bool(body.background),
+            conversation=ConversationReference(place) if (place := body.conversation_id) else None,
             instructions=body.instructions,
             max_output_tokens=body.max_output_tokens,
             max_tool_calls=body.max_tool_calls,
@@ -188,7 +196,7 @@ async def draft_response(
     table, echoed = await off_loop(_size(raws), lambda: (read_tools(raws), echoed_tools(raws)))
     choice = tool_choice(body.tool_choice, table)
     own = await _own_items(body, ids, state)
-    earlier, earlier_bytes = await _earlier_items(body, ids, state)
+    earlier, earlier_bytes = await _earlier_items(body, ids, state, own)
     history = [*earlier, *own]
     size = earlier_bytes + (_size(body.input) if isinstance(body.input, list) else 0)
     messages = await off_loop(size, partial(_messages, body.instructions, own, history))
@@ -226,7 +234,7 @@ async def draft_response(
 
 async def _own_items(body: ResponsesRequest, ids: ItemIds, state: ConversationState) -> list[Item]:
     if body.input is None:
-        if body.previous_response_id is None and not body.instructions:
+        if not _continues(body) and not body.instructions:
             raise InvalidBody("'input' is missing.", param="input")
         return []
     if isinstance(body.input, str):
@@ -241,7 +249,7 @@ async def _own_items(body: ResponsesRequest, ids: ItemIds, state: ConversationSt
         return [item for given, place in places for item in _read(given, place, ids)]
 
     items = await off_loop(size, read)
-    if not items and body.previous_response_id is None and not body.instructions:
+    if not items and not _continues(body) and not body.instructions:
         raise InvalidBody("'input' holds nothing that a model can answer.", param="input")
     return items
 
@@ -257,14 +265,25 @@ def _size(raws: list[msgspec.Raw]) -> int:
 
 
 async def _earlier_items(
-    body: ResponsesRequest, ids: ItemIds, state: ConversationState
+    body: ResponsesRequest, ids: ItemIds, state: ConversationState, own: list[Item]
 ) -> tuple[list[Item], int]:
-    """The items of the responses before, and the bytes of their JSON."""
-    if body.previous_response_id is None:
+    """The items that the input continues, and the bytes of their JSON."""
+    if body.conversation_id is not None:
+        conversation = await state.conversations.get(body.conversation_id)
+        raws = conversation.items
+        # What the conversation already has is refused before the answer.
+        extend = partial(conversation.extended, [stored_item(item) for item in own])
+        await off_loop(_size(raws), extend)
+    elif body.previous_response_id is not None:
+        raws = await state.conversation(body.previous_response_id)
+    else:
         return [], 0
-    raws = await state.conversation(body.previous_response_id)
     size = _size(raws)
     return await off_loop(size, partial(_read, raws, "previous_response_id", ids)), size
+
+
+def _continues(body: ResponsesRequest) -> bool:
+    return body.previous_response_id is not None or body.conversation_id is not None
 
 
 def _check_outputs(own: list[Item], history: list[Item]) -> None:
@@ -325,10 +344,17 @@ def _reasoning(asked: ReasoningRequest | None) -> Reasoning:
 
 
 def _refuse(body: ResponsesRequest, origin: RequestOrigin) -> None:
-    if body.conversation is not None:
-        raise UnsupportedField(
-            "'conversation' is not supported: conversations are not objects here.",
-            hint="Send 'previous_response_id' instead.",
+    if body.conversation_id is not None and body.previous_response_id is not None:
+        raise InvalidBody(
+            "'conversation' and 'previous_response_id' exclude each other.",
+            hint="Send one of them.",
+            param="conversation",
+        )
+    is_private = origin.private or bool(body.ingle and body.ingle.private)
+    if body.conversation_id is not None and is_private:
+        raise InvalidBody(
+            "A private response cannot be part of a 'conversation', which is stored.",
+            hint="Send the conversation as 'input'.",
             param="conversation",
         )
     if body.prompt is not None:

@@ -69,9 +69,16 @@ class LocalState(ConversationState):
         found = self._local.get(response_id)
         return found if found is not None else await super().stored(response_id)
 
-    def add(self, response_id: str, stored: StoredResponse) -> None:
-        """Keep a response until the connection ends; the oldest make room."""
-        self._local[response_id] = stored
+    def keep(self, draft: ResponseDraft, response: Response) -> None:
+        """See `ConversationState.keep`; one that is not stored is kept until the connection ends.
+
+        The oldest of these make room.
+        """
+        if draft.keeps:
+            super().keep(draft, response)
+            return
+        stored = stored_response(response, draft.input)
+        self._local[response.id] = stored
         self._used += _size(stored)
         while self._used > LOCAL_BYTES and len(self._local) > 1:
             self.forget(next(iter(self._local)))
@@ -189,16 +196,9 @@ class ResponseSocket:
 
         Raises what prevents its beginning.
         """
-        if draft.keeps:
+        if draft.keeps or draft.conversation_id is not None:
             await self._store.check_room()
-
-        def keep(response: Response) -> None:
-            stored = stored_response(response, draft.input)
-            if draft.keeps:
-                self._store.put(response.id, stored)
-            else:
-                self._state.add(response.id, stored)
-
+        keep = partial(self._state.keep, draft)
         answer = ResponseAnswer(draft, keep, frame=lambda data, event: data)
         waiting: asyncio.Queue[bytes | None] = asyncio.Queue()
 
@@ -214,8 +214,7 @@ class ResponseSocket:
             async with self._runner.lease(draft.job) as (lease, _):
                 answer.use(lease)
                 await self._runner.run(draft.job, lease, take)
-            if draft.keeps:
-                await self._store.flush(draft.job.id)
+            await self._state.flush(draft, answer.response())
         except Exception as error:
             if not answer.is_begun:
                 raise

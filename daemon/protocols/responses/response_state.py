@@ -14,7 +14,8 @@ from ...errors import InvalidBody, NotFound, ShuttingDown
 from ...generations.run_registry import GenerationLog, RunRegistry
 from ...stores.response_store import ResponseStore, StoredResponse
 from ..job_runner import JobRunner
-from .items import HostedCall, HostedOutput, Item, ItemIds, id_of
+from .conversation_store import ConversationStore
+from .items import Item, ItemIds, id_of, stored_item
 from .requests import ResponseDraft
 from .response_answer import ResponseAnswer
 from .types import Response, ResponseError, Status
@@ -28,7 +29,7 @@ class BackgroundRun:
         draft: ResponseDraft,
         answer: ResponseAnswer,
         runner: JobRunner,
-        flush: Callable[[str], Awaitable[None]],
+        flush: Callable[[], Awaitable[None]],
     ) -> None:
         self.id = draft.job.id
         self.answer = answer
@@ -66,7 +67,7 @@ class BackgroundRun:
             async with runner.lease(draft.job) as (lease, _):
                 self.answer.use(lease)
                 await runner.run(draft.job, lease, self._take)
-            await self._flush(self.id)
+            await self._flush()
             self._publish()
         except asyncio.CancelledError:
             if not self._cancelled:
@@ -125,12 +126,7 @@ def stored_response(response: Response, items: list[Item]) -> StoredResponse:
     """Return a response and the items of its request as the store keeps them."""
     return StoredResponse(
         response=msgspec.Raw(msgspec.json.encode(response)),
-        input=[
-            item.raw
-            if isinstance(item, HostedCall | HostedOutput)
-            else msgspec.Raw(msgspec.json.encode(item))
-            for item in items
-        ],
+        input=[stored_item(item) for item in items],
     )
 
 
@@ -145,6 +141,26 @@ class ConversationState:
     def __init__(self, store: ResponseStore, runs: BackgroundRuns) -> None:
         self._store = store
         self._runs = runs
+        self.conversations = ConversationStore(store)
+
+    def keep(self, draft: ResponseDraft, response: Response) -> None:
+        """Store a response in its final state; on disk when `flush` returns."""
+        if draft.keeps:
+            self._store.put(response.id, stored_response(response, draft.input))
+
+    async def flush(self, draft: ResponseDraft, response: Response) -> None:
+        """Wait until the response, and its conversation with it, is on disk.
+
+        The next request can then refer to it. Raises `NotFound` if the conversation was deleted,
+        and what `ResponseStore.flush` raises.
+        """
+        if draft.keeps:
+            await self._store.flush(response.id)
+        if draft.conversation_id is not None and response.status in ("completed", "incomplete"):
+            items = [stored_item(item) for item in (*draft.input, *response.output)]
+            await self.conversations.change(
+                draft.conversation_id, lambda stored: stored.extended(items)
+            )
 
     async def stored(self, response_id: str) -> StoredResponse:
         """Return a response; one that a restart interrupted has failed. Raises `NotFound`."""
@@ -175,20 +191,28 @@ class ConversationState:
 
     async def item(self, item_id: str) -> list[msgspec.Raw]:
         """One stored item; raises `NotFound`."""
-        response_id = ItemIds.response_of(item_id)
-        stored = await self._store.get(response_id) if response_id is not None else None
-        if stored is not None:
-            # Most references are to output items, so they are searched first.
-            await asyncio.sleep(0)
-            for raw in (*summarize(stored).output, *stored.input):
-                if id_of(raw) == item_id:
-                    return [raw]
+        for raw in await self._items_beside(item_id):
+            if id_of(raw) == item_id:
+                return [raw]
         raise NotFound(
             f"Item with id {item_id[:80]!r} not found.",
             hint="Items are kept with their responses; send it whole instead.",
             code="item_not_found",
             param="input",
         )
+
+    async def _items_beside(self, item_id: str) -> list[msgspec.Raw]:
+        """The items of the response, or else the conversation, whose id an item's id contains."""
+        if (owner := ItemIds.owner_of(item_id)) is None:
+            return []
+        await asyncio.sleep(0)
+        if (stored := await self._store.get(f"resp_{owner}")) is not None:
+            # Most references are to output items, so they are searched first.
+            return [*summarize(stored).output, *stored.input]
+        try:
+            return (await self.conversations.get(f"conv_{owner}")).items
+        except NotFound:
+            return []
 
     async def _turn(
         self, response_id: str, *, is_first: bool

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import time
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, Literal
 
@@ -26,9 +27,10 @@ from ...services import Services
 from ..ingle_options import PRIVATE_HEADER, RequestOrigin, origin_of
 from ..job import AnswerBuilder, Job
 from ..job_runner import JobApi
-from ..openai.list_pages import Page, page_of
+from ..openai.list_pages import Page
+from .conversations_api import ITEM_PAGES, item_page
 from .item_reader import seal
-from .items import CompactionItem, MessageItem, id_of
+from .items import CompactionItem, MessageItem
 from .requests import ResponseDraft, draft_response
 from .response_answer import ResponseAnswer
 from .response_socket import ResponseSocket
@@ -101,12 +103,6 @@ EVENT_PARAMETERS = (
     Parameter("stream", "query", bool, "Events instead of the response."),
     Parameter("starting_after", "query", int, "The last event that is known."),
 )
-PAGE_PARAMETERS = (
-    Parameter("limit", "query", int, "1 to 100; 20 if left out."),
-    Parameter("order", "query", str, "asc or desc; desc if left out."),
-    Parameter("after", "query", str, "The item before the page."),
-)
-
 
 _route = partial(route, access=INFERENCE, error_format=OPENAI)
 
@@ -118,7 +114,7 @@ class ResponsesApi(JobApi):
         super().__init__(services)
         self._store = services.responses
         self._runs = BackgroundRuns()
-        self._state = ConversationState(self._store, self._runs)
+        self.state = ConversationState(self._store, self._runs)
 
     @_route(
         "POST",
@@ -132,16 +128,16 @@ class ResponsesApi(JobApi):
     async def create(self, request: Request, body: ResponsesRequest) -> HTTPResponse:
         """Answer a conversation of items."""
         draft = await self._draft(request, body)
-        if draft.keeps:
+        if draft.keeps or draft.conversation_id is not None:
             await self._store.check_room()
         if body.background:
             run = await self._start(draft)
             return _follow(run, -1) if body.stream else JSONResponse(await run.response())
         if not body.stream:
             return JSONResponse(await run_until_disconnect(request.receive, self._collect(draft)))
-        answer = ResponseAnswer(draft, partial(self._keep, draft))
+        answer = ResponseAnswer(draft, partial(self.state.keep, draft))
         style = StreamStyle(on_error=answer.failure, loading=answer.loading)
-        return self._runner.stream(draft.job, answer.use, style, partial(self._flush, draft))
+        return self._runner.stream(draft.job, answer.use, style, self._flushing(draft, answer))
 
     @_route("GET", "/v1/responses", web_socket=True)
     async def connect(self, socket: WebSocket) -> None:
@@ -194,7 +190,7 @@ class ResponsesApi(JobApi):
         response_id: str = request.path_params["id"]
         run = self._runs.runs.get(response_id)
         if query_flag(request, "stream"):
-            stored = await self._state.stored(response_id)
+            stored = await self.state.stored(response_id)
             if run is None:
                 asked = summarize(stored)
                 why = (
@@ -208,13 +204,13 @@ class ResponsesApi(JobApi):
             return _follow(run, _starting_after(request))
         if run is not None:
             return JSONResponse(await run.response())
-        return JSONResponse((await self._state.stored(response_id)).response)
+        return JSONResponse((await self.state.stored(response_id)).response)
 
     @_route("DELETE", "/v1/responses/{id}", errors=(404,))
     async def delete(self, request: Request) -> DeletedResponse:
         """Forget a response."""
         response_id: str = request.path_params["id"]
-        await self._state.stored(response_id)
+        await self.state.stored(response_id)
         if (run := self._runs.runs.get(response_id)) is not None:
             await run.cancel()
             self._runs.runs.pop(response_id, None)
@@ -226,7 +222,7 @@ class ResponsesApi(JobApi):
     async def cancel(self, request: Request) -> HTTPResponse:
         """Stop a response that is made in the background."""
         response_id: str = request.path_params["id"]
-        stored = await self._state.stored(response_id)
+        stored = await self.state.stored(response_id)
         if not summarize(stored).background:
             raise InvalidBody(
                 "Only a response that is made in the background can be cancelled.",
@@ -237,14 +233,11 @@ class ResponsesApi(JobApi):
         await run.cancel()
         return JSONResponse(await run.response())
 
-    @_route("GET", "/v1/responses/{id}/input_items", parameters=PAGE_PARAMETERS, errors=(404,))
+    @_route("GET", "/v1/responses/{id}/input_items", parameters=ITEM_PAGES, errors=(404,))
     async def input_items(self, request: Request) -> Page[Any]:
         """The items of a response's own request."""
-        stored = await self._state.stored(request.path_params["id"])
-        page = page_of(stored.input[::-1], id_of, request.query_params, most=100, usual=20)
-        # OpenAI's clients expect text here also for an empty page.
-        first, last = page.first_id or "", page.last_id or ""
-        return msgspec.structs.replace(page, first_id=first, last_id=last)
+        stored = await self.state.stored(request.path_params["id"])
+        return item_page(stored.input, request.query_params)
 
     async def _draft(self, request: Request, body: ResponsesRequest) -> ResponseDraft:
         names = (body.user, body.safety_identifier, body.prompt_cache_key)
@@ -253,22 +246,22 @@ class ResponsesApi(JobApi):
     async def _drafted(self, body: ResponsesRequest, origin: RequestOrigin) -> ResponseDraft:
         # The answer names its model from its first event on.
         body.model = body.model or self._services.config.default_model
-        return await draft_response(body, origin, self._state)
+        return await draft_response(body, origin, self.state)
 
     async def _collect(self, draft: ResponseDraft) -> Response:
-        answer = ResponseAnswer(draft, partial(self._keep, draft))
+        answer = ResponseAnswer(draft, partial(self.state.keep, draft))
         async with self._runner.lease(draft.job, whole=True) as (lease, _):
             answer.use(lease)
             await self._runner.run(draft.job, lease, answer.take)
-        await self._flush(draft)
+        await self.state.flush(draft, answer.response())
         return answer.response()
 
     async def _start(self, draft: ResponseDraft) -> BackgroundRun:
         # A model that does not exist is reported at once, not when the client reconnects.
         model = await asyncio.to_thread(self._services.resolve, draft.job.model)
         self._runs.check_room()
-        answer = ResponseAnswer(draft, partial(self._keep, draft)).expect(model)
-        run = BackgroundRun(draft, answer, self._runner, self._store.flush)
+        answer = ResponseAnswer(draft, partial(self.state.keep, draft)).expect(model)
+        run = BackgroundRun(draft, answer, self._runner, self._flushing(draft, answer))
         self._runs.add(run)
         self._store.put(run.id, stored_response(answer.response(), draft.input))
         try:
@@ -279,15 +272,10 @@ class ResponsesApi(JobApi):
             raise
         return run
 
-    def _keep(self, draft: ResponseDraft, response: Response) -> None:
-        """Store the response in its final state."""
-        if draft.keeps:
-            self._store.put(response.id, stored_response(response, draft.input))
-
-    async def _flush(self, draft: ResponseDraft) -> None:
-        """Wait until the response is on disk, so that the next request can refer to it."""
-        if draft.keeps:
-            await self._store.flush(draft.job.id)
+    def _flushing(
+        self, draft: ResponseDraft, answer: ResponseAnswer
+    ) -> Callable[[], Awaitable[None]]:
+        return lambda: self.state.flush(draft, answer.response())
 
 
 def _follow(run: BackgroundRun, after: int) -> HTTPResponse:

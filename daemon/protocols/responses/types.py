@@ -66,6 +66,12 @@ class ToolChoiceObject(AllowedTool, omit_defaults=True):
     tools: list[AllowedTool] | None = None
 
 
+class ConversationReference(msgspec.Struct, frozen=True):
+    """The conversation that a response belongs to."""
+
+    id: str
+
+
 class ResponsesRequest(SamplingOptions, kw_only=True):
     """The body of `POST /v1/responses`; unknown fields are ignored.
 
@@ -79,7 +85,7 @@ class ResponsesRequest(SamplingOptions, kw_only=True):
     input: str | list[msgspec.Raw] | None = None
     instructions: str | None = None
     previous_response_id: str | None = None
-    conversation: Any = None
+    conversation: str | ConversationReference | None = None
     prompt: Any = None
     tools: list[msgspec.Raw] | None = None
     tool_choice: ToolMode | ToolChoiceObject | None = None
@@ -100,6 +106,12 @@ class ResponsesRequest(SamplingOptions, kw_only=True):
     safety_identifier: str | None = None
     prompt_cache_key: str | None = None
     ingle: IngleOptions | None = None
+
+    @property
+    def conversation_id(self) -> str | None:
+        """The id of the conversation that is continued."""
+        given = self.conversation
+        return given.id if isinstance(given, ConversationReference) else given
 
     @property
     def includes(self) -> frozenset[str]:
@@ -192,6 +204,7 @@ class Response(msgspec.Struct, frozen=True, kw_only=True):
     status: Status
     background: bool
     completed_at: int | None = None
+    conversation: ConversationReference | None = None
     error: ResponseError | None = None
     frequency_penalty: float
     incomplete_details: IncompleteDetails | None = None

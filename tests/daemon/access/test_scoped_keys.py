@@ -45,6 +45,7 @@ INFERENCE_REQUESTS: dict[str, dict[str, Any]] = {
     "/api/embed": {"input": "Hi"},
     "/api/embeddings": {"prompt": "Hi"},
     "/api/v0/chat/completions": {"messages": MESSAGES},
+    "/api/v1/chat": {"input": "Hi"},
     "/ingle/v1/generations": {"messages": MESSAGES},
     "/ingle/v1/tokens": {"messages": MESSAGES},
 }
@@ -59,6 +60,7 @@ MODEL_REQUESTS = {
     "/ingle/v1/pull/cancel": {},
     "/api/pull": {"stream": False},
     "/api/v1/models/load": {},
+    "/api/v1/models/download": {},
 }
 
 

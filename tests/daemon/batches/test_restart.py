@@ -19,7 +19,7 @@ import pytest
 
 from ingle.daemon.batches.batch_manager import BatchManager
 from ingle.daemon.batches.batch_record import BatchStatus, BatchStore
-from ingle.daemon.batches.batch_run import ResultError, ResultFile, ResultLine
+from ingle.daemon.batches.batch_run import BatchEndpoint, ResultError, ResultFile, ResultLine
 from ingle.daemon.batches.file_store import FileStore
 from ingle.models.metadata.manifest import Manifest, write_manifest
 
@@ -175,7 +175,7 @@ async def test_stopped_batch_continues_with_the_next_start(tmp_path: Path) -> No
 
     write_input(tmp_path)
     stopped, started = (BatchManager(tmp_path, at_once=4) for _ in range(2))
-    stopped.serve({"/v1/completions": hang})
+    stopped.serve({"/v1/completions": BatchEndpoint(hang)})
     batch = await stopped.create(
         endpoint="/v1/completions",
         input_file_id=stopped.files.list()[0].id,
@@ -184,7 +184,7 @@ async def test_stopped_batch_continues_with_the_next_start(tmp_path: Path) -> No
         output_lifetime=None,
     )
     await stopped.close()
-    started.serve({"/v1/completions": answer})
+    started.serve({"/v1/completions": BatchEndpoint(answer)})
     await started.resume()
     async with asyncio.timeout(30):
         while not (batch := await started.get(batch.id)).status.ended:
@@ -198,6 +198,7 @@ PROGRAM = """
 import asyncio, sys
 from pathlib import Path
 from ingle.daemon.batches.batch_manager import BatchManager
+from ingle.daemon.batches.batch_run import BatchEndpoint
 from ingle.daemon.batches.batch_record import BatchStore
 
 state, most = Path(sys.argv[1]), int(sys.argv[2])
@@ -214,7 +215,7 @@ async def answer(body):
 
 async def main():
     batches = BatchManager(state, at_once=1)
-    batches.serve({"/v1/completions": answer})
+    batches.serve({"/v1/completions": BatchEndpoint(answer)})
     await batches.resume()
     if not await batches.list():
         batch = await batches.create(

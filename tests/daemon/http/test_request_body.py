@@ -274,7 +274,7 @@ async def test_404_and_405_errors_have_the_shape_of_their_prefix(
         answer = await daemon.tcp.get(path)
         assert answer.status_code == 404
         assert set(answer.json()["error"]) == {"code", "message", "hint"}
-    answer = await daemon.tcp.delete("/v1/chat/completions")
+    answer = await daemon.tcp.delete("/v1/completions")
     assert answer.status_code == 405
     assert answer.headers["allow"] == "POST"
     assert answer.json()["error"]["code"] == "method_not_allowed"

@@ -13,12 +13,20 @@ from anthropic.types import (
     message_create_params,
 )
 from anthropic.types.beta import message_create_params as beta_message_create_params
+from anthropic.types.messages import batch_create_params
 from openai.types import completion_create_params, embedding_create_params
 from openai.types.chat import completion_create_params as chat_create_params
+from openai.types.chat import completion_update_params
+from openai.types.conversations import (
+    conversation_create_params,
+    conversation_update_params,
+    item_create_params,
+)
 from openai.types.responses import response_create_params
 
 from ingle.daemon.http.bodies import parse_served
 from ingle.daemon.http.field_policy import decided_fields, field_policy_of, ignored_fields
+from ingle.daemon.protocols.anthropic.message_batches_api import MessageBatchRequest
 from ingle.daemon.protocols.anthropic.types import MessagesRequest, PromptRequest
 from ingle.daemon.protocols.ollama.types import EmbedBody
 from ingle.daemon.protocols.openai.completions.request_types import (
@@ -26,6 +34,8 @@ from ingle.daemon.protocols.openai.completions.request_types import (
     PlainCompletionRequest,
 )
 from ingle.daemon.protocols.openai.embeddings_api import EmbeddingsRequest
+from ingle.daemon.protocols.openai.list_pages import MetadataUpdate
+from ingle.daemon.protocols.responses.conversations_api import ConversationRequest, NewItems
 from ingle.daemon.protocols.responses.types import LOGPROBS, ResponsesRequest
 
 if TYPE_CHECKING:
@@ -58,12 +68,18 @@ CALLS: dict[str, dict[str, Any]] = {
         (message_create_params.MessageCreateParamsStreaming, MessagesRequest),
         (message_count_tokens_params.MessageCountTokensParams, PromptRequest),
         (beta_message_create_params.MessageCreateParamsStreaming, MessagesRequest),
+        (batch_create_params.BatchCreateParams, MessageBatchRequest),
+        (conversation_create_params.ConversationCreateParams, ConversationRequest),
+        (conversation_update_params.ConversationUpdateParams, MetadataUpdate),
+        (item_create_params.ItemCreateParams, NewItems),
+        (completion_update_params.CompletionUpdateParams, MetadataUpdate),
     ],
 )
 def test_every_field_of_the_official_clients_is_decided_about(params: Any, body: type) -> None:
     """A field that a new client has is served, or joins a list in `field_policies`."""
     fields = params.__required_keys__ | params.__optional_keys__
-    assert fields - {"betas"} <= decided_fields(body)  # `betas` are a header
+    elsewhere = {"betas"} if body is not NewItems else {"include"}  # a header, and in the query
+    assert fields - elsewhere <= decided_fields(body)
 
 
 @pytest.mark.parametrize(
@@ -110,8 +126,9 @@ async def test_a_body_of_served_fields_has_no_header(daemon: RunningDaemon, path
 @pytest.mark.parametrize(
     ("path", "fields", "header"),
     [
-        (CHAT, {"store": True, "metadata": {}}, "store, metadata"),
-        (CHAT, {"store": True, "stream": True}, "store"),
+        (CHAT, {"verbosity": "low", "prediction": {}}, "verbosity, prediction"),
+        (CHAT, {"verbosity": "low", "stream": True}, "verbosity"),
+        ("/v1/completions", {"store": True}, "store"),
         (CHAT, {"temprature": 0.1}, "temprature;nearest=temperature"),
         (CHAT, {"qqqqqqqq": 1}, "qqqqqqqq"),
         (CHAT, {"a, b\r\n": 1}, "a__b__"),
@@ -183,7 +200,6 @@ async def test_many_unknown_fields_make_a_short_header(daemon: RunningDaemon) ->
         (CHAT, "use_beam_search", True, False),
         (CHAT, "best_of", 2, 1),
         (CHAT, "echo", True, False),
-        (CHAT, "prompt_logprobs", 0, None),
         (CHAT, "chat_template", "{{ x }}", ""),
         (CHAT, "documents", ["x"], []),
         (CHAT, "skip_special_tokens", False, True),
@@ -191,6 +207,7 @@ async def test_many_unknown_fields_make_a_short_header(daemon: RunningDaemon) ->
         ("/v1/completions", "add_special_tokens", False, True),
         ("/v1/completions", "truncate_prompt_tokens", 5, None),
         ("/v1/responses", "n", 2, 1),
+        ("/v1/responses", "prompt_logprobs", 0, False),
         ("/v1/responses", "stop_token_ids", [1], []),
         ("/v1/responses", "min_tokens", 2, 0),
     ],
@@ -218,15 +235,15 @@ async def test_a_deeply_nested_field_is_a_client_error(daemon: RunningDaemon, fi
 
 
 async def test_fields_without_effect_are_counted_by_known_names(daemon: RunningDaemon) -> None:
-    await headers_of(daemon, CHAT, store=True, temprature=1, qqqq=1)
-    await headers_of(daemon, CHAT, store=True)
+    await headers_of(daemon, CHAT, verbosity="low", temprature=1, qqqq=1)
+    await headers_of(daemon, CHAT, verbosity="low")
     await headers_of(daemon, "/api/chat", options={"num_gpu": 1, "gpus": 1})
     await headers_of(daemon, CHAT, tools=[{"type": "any name"}])
     lines = (await daemon.tcp.get("/metrics")).text.splitlines()
     counts = [line for line in lines if line.startswith("ingle_ignored_fields_total{")]
     assert sorted(counts) == [
         'ingle_ignored_fields_total{field="options.num_gpu"} 1.0',
-        'ingle_ignored_fields_total{field="store"} 2.0',
         'ingle_ignored_fields_total{field="tools"} 1.0',
         'ingle_ignored_fields_total{field="unknown"} 3.0',
+        'ingle_ignored_fields_total{field="verbosity"} 2.0',
     ]

@@ -29,6 +29,7 @@ from .chunk_stream import (
     Piece,
     chat_logprobs,
     envelope,
+    prompt_logprobs,
     timings_of,
     usage_of,
 )
@@ -128,6 +129,8 @@ def chat_completion(collected: AnswerBuilder, body: ChatCompletionRequest) -> Ch
         ],
         usage=usage_of(collected),
         service_tier=body.answered_tier,
+        metadata=UNSET if body.metadata is None else body.metadata,
+        prompt_logprobs=prompt_logprobs(collected.scores.get(0), body.prompt_logprobs),
         timings=timings_of(collected),
     )
 
@@ -255,14 +258,16 @@ def _completion_choice(
     body: PlainCompletionRequest,
 ) -> CompletionChoice:
     scores = CompletionScores()
-    if scored is not None:
-        scores.take_prompt(scored)
+    if scored is not None and body.echo:
+        echoed_with = 0 if isinstance(body.logprobs, bool) else body.logprobs or 0
+        scores.take_prompt(scored, echoed_with)
     scores.take(Delta("", index, "", [], answer.logprobs, answer.token_bytes))
     is_scored = body.logprobs is not None and body.logprobs is not False
     return CompletionChoice(
         index=index,
         text=echoed + "".join(answer.text),
         logprobs=scores.whole if is_scored else None,
+        prompt_logprobs=prompt_logprobs(scored, body.prompt_logprobs),
         finish_reason=FINISH_WORDS[answer.reason],
     )
 

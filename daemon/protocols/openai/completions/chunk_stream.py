@@ -5,7 +5,7 @@ from __future__ import annotations
 import codecs
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -30,6 +30,8 @@ from .types import (
     CompletionLogprobs,
     CompletionTokensDetails,
     FinishWord,
+    PromptLogprobs,
+    PromptTokenScore,
     PromptTokensDetails,
     Usage,
 )
@@ -95,6 +97,31 @@ def chat_logprobs(delta: Delta) -> ChatLogprobs | None:
     return ChatLogprobs(token_logprobs(delta.logprobs, delta.token_bytes))
 
 
+def prompt_logprobs(
+    scored: PromptScores | None, alternatives: int | None
+) -> PromptLogprobs | UnsetType:
+    """The scores of a prompt with so many alternatives of each token; unset without a number."""
+    if scored is None or alternatives is None:
+        return UNSET
+    found: PromptLogprobs = [None]
+    for token in scored.logprobs:
+        ranks = {token_id: rank for rank, (token_id, _) in enumerate(token.top, 1)}
+        scores = [(token.token_id, token.logprob), *token.top[:alternatives]]
+        found.append(
+            {
+                token_id: PromptTokenScore(
+                    logprob, ranks.get(token_id), _text(scored.token_bytes, token_id)
+                )
+                for token_id, logprob in scores
+            }
+        )
+    return found
+
+
+def _text(token_bytes: Mapping[int, bytes], token_id: int) -> str:
+    return token_bytes.get(token_id, b"").decode(errors="replace")
+
+
 class CompletionScores:
     """The log-probabilities of one choice of a plain completion."""
 
@@ -110,10 +137,11 @@ class CompletionScores:
             return None
         return self._add(token_logprobs(delta.logprobs, delta.token_bytes))
 
-    def take_prompt(self, scored: PromptScores) -> None:
+    def take_prompt(self, scored: PromptScores, alternatives: int) -> None:
         """Add the tokens of a prompt; nothing predicts the first."""
         first = TokenLogprobs(scored.token_ids[0], 0.0)
-        self._add(token_logprobs([first, *scored.logprobs], scored.token_bytes))
+        cut = [TokenLogprobs(t.token_id, t.logprob, t.top[:alternatives]) for t in scored.logprobs]
+        self._add(token_logprobs([first, *cut], scored.token_bytes))
         self.whole.token_logprobs[0] = self.whole.top_logprobs[0] = None
 
     def _add(self, tokens: list[TokenLogprob]) -> CompletionLogprobs:

@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ....http.bodies import OPENAI, parse_served, translate
+from ....http.bodies import (
+    OPENAI,
+    JSONResponse,
+    parse_served,
+    run_until_disconnect,
+    translate,
+)
 from ....http.off_loop import off_loop
 from ....http.route_access import INFERENCE
 from ....http.route_spec import GENERATION_ERRORS, StreamSpec, route
 from ....http.sse_writer import StreamStyle
+from ....services import Services
 from ...ingle_options import PRIVATE_HEADER, RequestOrigin, origin_of
 from ...job import AnswerBuilder, Job
 from ...job_runner import AnswerEncoder, JobApi
 from .answers import ChatStream, CompletionStream, chat_completion, completion
+from .completion_store import CompletionStore, RecordedStream
 from .request_types import ChatCompletionRequest, CommonRequest, PlainCompletionRequest
 from .requests import chat_job, completion_job
 from .types import ChatCompletion, ChatCompletionChunk, TextCompletion
@@ -36,6 +44,10 @@ _route = partial(
 class CompletionsApi(JobApi):
     """`POST /v1/chat/completions` and `POST /v1/completions`."""
 
+    def __init__(self, services: Services) -> None:
+        super().__init__(services)
+        self._stored = CompletionStore(services.responses)
+
     @_route(
         "/v1/chat/completions",
         other_paths=("/chat/completions",),
@@ -45,7 +57,8 @@ class CompletionsApi(JobApi):
     async def chat_completions(self, request: Request, body: ChatCompletionRequest) -> Response:
         """Answer a conversation."""
         job = await translate(request, partial(chat_job, body, _origin(request, body)))
-        return await self._answer(request, body, job, ChatStream, chat_completion)
+        keep = partial(self._stored.keep, body) if await self._stored.wants(body, job) else None
+        return await self._answer(request, body, job, ChatStream, chat_completion, keep)
 
     @_route(
         "/v1/completions",
@@ -63,7 +76,11 @@ class CompletionsApi(JobApi):
         Whether the body asks for a stream does not matter. Raises what `describe` can report.
         """
         chat, job = await off_loop(len(body), partial(_read_chat, body, origin))
-        return chat_completion(await self._runner.collect(job), chat)
+        is_kept = await self._stored.wants(chat, job)
+        collected = await self._runner.collect(job)
+        if is_kept:
+            await self._stored.keep(chat, collected)
+        return chat_completion(collected, chat)
 
     async def answer_completion(self, body: bytes, origin: RequestOrigin) -> TextCompletion:
         """The whole answer to the body of a plain completion in a batch; see `answer_chat`."""
@@ -77,15 +94,25 @@ class CompletionsApi(JobApi):
         job: Job,
         encode: Callable[[AnswerBuilder, Any], AnswerEncoder],
         finish: Callable[[AnswerBuilder, Any], object],
+        keep: Callable[[AnswerBuilder], Awaitable[None]] | None = None,
     ) -> Response:
-        """Run a job, and answer as `encode` or `finish` makes it from the events and the body."""
+        """Run a job, and answer as `encode` or `finish` makes it from the events and the body.
+
+        `keep` stores the answer before its end is sent.
+        """
         # OpenAI's clients show this header with an error.
         headers = {"x-request-id": "req_" + job.id.rpartition("-")[2]}
         if body.stream:
             style = StreamStyle(on_error=OPENAI.frame, headers=headers)
-            return self._runner.stream(job, lambda empty: encode(empty, body), style)
+            if keep is None:
+                return self._runner.stream(job, lambda empty: encode(empty, body), style)
+            kept = RecordedStream(lambda empty: encode(empty, body))
+            return self._runner.stream(job, kept.begin, style, lambda: keep(kept.collected))
         began = time.monotonic()
-        response = await self._runner.whole(request, job, lambda answer: finish(answer, body))
+        collected = await run_until_disconnect(request.receive, self._runner.collect(job))
+        if keep is not None:
+            await keep(collected)
+        response = JSONResponse(finish(collected, body))
         response.headers.update(headers)
         response.headers["openai-processing-ms"] = str(round(1000 * (time.monotonic() - began)))
         return response

@@ -22,6 +22,7 @@ from ...request_options import (
     SamplingOptions,
     StructuredOutputs,
 )
+from ..list_pages import Metadata
 from .messages import Conversation
 from .types import ServiceTier
 
@@ -235,8 +236,8 @@ class CommonRequest(SamplingOptions, kw_only=True):
 
     `service_tier` flex is the priority batch. `user`, `safety_identifier` and `prompt_cache_key`
     distinguish clients. `grammar`, `json_schema` and `n_predict` are llama-server's,
-    `structured_outputs`, `guided_…`, `ignore_eos`, `stop_token_ids` and `repetition_penalty`
-    vLLM's.
+    `structured_outputs`, `guided_…`, `ignore_eos`, `stop_token_ids`, `prompt_logprobs` and
+    `repetition_penalty` vLLM's.
     """
 
     model: Annotated[str, Meta(min_length=1)] | None = None
@@ -260,6 +261,7 @@ class CommonRequest(SamplingOptions, kw_only=True):
     guided_grammar: str | None = None
     ignore_eos: bool | None = None
     stop_token_ids: StopTokens | None = None
+    prompt_logprobs: LogprobCount | None = None
     n_predict: AnswerLength | None = None
     repetition_penalty: RepeatPenalty | None = None
 
@@ -329,6 +331,8 @@ class ChatCompletionRequest(CommonRequest, kw_only=True):
     top_logprobs: LogprobCount | None = None
     add_generation_prompt: bool | None = None
     continue_final_message: bool | None = None
+    store: bool | None = None
+    metadata: Metadata | None = None
 
     @property
     def legacy(self) -> bool:

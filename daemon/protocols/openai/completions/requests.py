@@ -58,6 +58,7 @@ def chat_job(body: ChatCompletionRequest, origin: RequestOrigin) -> Job:
         continues=_continues(body),
         max_tokens=token_limit(body.max_completion_tokens, body.max_tokens, body.n_predict),
         logprobs=_chat_logprobs(body),
+        prompt_logprobs=body.prompt_logprobs,
         **_common(body, origin, body.n),
     )
     return Job(
@@ -88,7 +89,7 @@ def completion_job(body: PlainCompletionRequest, origin: RequestOrigin) -> Job:
         id=f"cmpl-{secrets.token_hex(12)}",
         max_tokens=token_limit(body.max_tokens, body.n_predict),
         logprobs=0 if logprobs is True else logprobs,
-        prompt_logprobs=int(logprobs or 0) * (logprobs is not True) if scores else None,
+        prompt_logprobs=_prompt_alternatives(body) if scores else body.prompt_logprobs,
         **_common(body, origin, candidates),
     )
     return Job(
@@ -101,6 +102,13 @@ def completion_job(body: PlainCompletionRequest, origin: RequestOrigin) -> Job:
 
 
 def _common(body: CommonRequest, origin: RequestOrigin, answers: int | None) -> dict[str, Any]:
+    fills_gap = isinstance(body, PlainCompletionRequest) and body.suffix
+    if body.prompt_logprobs is not None and (body.stream or (answers or 1) > 1 or fills_gap):
+        raise UnsupportedField(
+            "'prompt_logprobs' is supported for one whole answer to a prompt.",
+            hint="Leave 'stream', 'n', 'best_of' and 'suffix' out.",
+            param="prompt_logprobs",
+        )
     # Checked now, so that a wrong key is refused before a model is loaded for it.
     merge_sampling(body, {})
     check_token_ids(body.stop_token_ids or [], "stop_token_ids")
@@ -184,6 +192,12 @@ def _chat_logprobs(body: ChatCompletionRequest) -> int | None:
             param="top_logprobs",
         )
     return None
+
+
+def _prompt_alternatives(body: PlainCompletionRequest) -> int:
+    """The alternatives of each token of a prompt that is echoed with its log-probabilities."""
+    echoed = 0 if isinstance(body.logprobs, bool) else body.logprobs or 0
+    return max(echoed, body.prompt_logprobs or 0)
 
 
 def _prompts(prompt: str | list[str | int | list[int]]) -> tuple[str | list[int], ...]:

@@ -57,6 +57,18 @@ class CompletionLogprobs(msgspec.Struct, frozen=True):
     text_offset: list[int]
 
 
+class PromptTokenScore(msgspec.Struct, frozen=True):
+    """vLLM's log-probability of one token; `rank` counts from 1, null beyond the alternatives."""
+
+    logprob: float
+    rank: int | None
+    decoded_token: str
+
+
+PromptLogprobs = list[dict[int, PromptTokenScore] | None]
+"""For each token of a prompt its own score and those of its alternatives; none for the first."""
+
+
 class AnsweredFunction(msgspec.Struct, frozen=True):
     """Which function is called; `arguments` is the text of a JSON object."""
 
@@ -104,6 +116,8 @@ class ChatCompletion(msgspec.Struct, frozen=True, kw_only=True):
     usage: Usage
     system_fingerprint: str
     service_tier: ServiceTier | UnsetType = UNSET
+    metadata: dict[str, str] | UnsetType = UNSET
+    prompt_logprobs: PromptLogprobs | UnsetType = UNSET
     timings: Timings
 
 
@@ -163,6 +177,7 @@ class CompletionChoice(msgspec.Struct, frozen=True, kw_only=True):
     text: str
     logprobs: CompletionLogprobs | None = None
     finish_reason: FinishWord | None
+    prompt_logprobs: PromptLogprobs | UnsetType = UNSET
 
 
 class TextCompletion(msgspec.Struct, frozen=True, kw_only=True):

@@ -262,7 +262,7 @@ async def test_error_after_stream_start_is_an_event(run_daemon: DaemonFactory) -
 
 
 async def test_not_found_has_anthropics_error_shape(daemon: RunningDaemon) -> None:
-    answer = await daemon.tcp.get(f"{MESSAGES}/batches")
+    answer = await daemon.tcp.get(f"{MESSAGES}/nothing")
     assert answer.status_code == 404
     assert json.loads(answer.text)["error"]["type"] == "not_found_error"
 

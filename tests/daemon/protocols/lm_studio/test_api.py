@@ -99,6 +99,9 @@ async def test_malformed_requests(daemon: RunningDaemon, fuzz_endpoint: FuzzEndp
     assert statuses[200] > 0
     body = {"model": "echo:1", "prompt": "Hi", "max_tokens": 2, "ttl": 60}
     await fuzz_endpoint(daemon, "/api/v0/completions", [body], is_error, count=300)
+    body = {"model": "echo:1", "input": "Hi", "system_prompt": "Be brief.", "max_output_tokens": 2}
+    body |= {"context_length": 512, "reasoning": "off", "top_k": 3, "store": False, "stream": False}
+    await fuzz_endpoint(daemon, "/api/v1/chat", [body], is_error, count=300)
     body = {"model": "echo:1", "context_length": 512, "echo_load_config": True, "ttl": 60}
     await fuzz_endpoint(daemon, "/api/v1/models/load", [body], is_error, count=200)
     await fuzz_endpoint(

@@ -304,7 +304,6 @@ async def test_invalid_requests_have_openais_error_shape(scripted: ScriptedDaemo
         ({"input": [{"role": "user", "content": [image]}]}, "input[0].content[0]"),
         ({"input": [{"role": "tool", "content": "x"}]}, "input[0].role"),
         ({"input": [{"type": "function_call", "call_id": "a"}]}, "input[0].name"),
-        ({"conversation": "conv_1"}, "conversation"),
         ({"prompt": {"id": "pmpt_1"}}, "prompt"),
         ({"previous_response_id": "resp_1"}, "previous_response_id"),
         ({"input": [{"type": "item_reference", "id": "msg_1"}]}, "input"),

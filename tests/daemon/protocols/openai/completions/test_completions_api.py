@@ -397,6 +397,71 @@ async def test_echo_with_logprobs_scores_the_prompt(daemon: RunningDaemon) -> No
     assert answer["usage"]["completion_tokens"] == 2
 
 
+@pytest.mark.parametrize(
+    ("reply", "more"),
+    [
+        (REPLY, {}),
+        (REPLY, {"logprobs": True}),
+        ('{"a": 1}', {"response_format": {"type": "json_object"}}),
+        ('{"name": "f", "arguments": {}}', {"tools": [tool("f")], "tool_choice": "required"}),
+    ],
+)
+async def test_prompt_logprobs_score_the_prompt_of_a_chat(
+    run_daemon: DaemonFactory, reply: str, more: dict[str, Any]
+) -> None:
+    async with run_daemon(script={"reply": reply}) as daemon:
+        # A byte is a token here, and a tool takes many.
+        await daemon.tcp.post("/ingle/v1/load", json={"model": "echo:1", "context": 4096})
+        body = chat(prompt_logprobs=2, **more)
+        answer = (await daemon.tcp.post(CHAT, json=body)).json()
+        plain = chat(**more)
+        expected = (await daemon.tcp.post(CHAT, json=plain)).json()
+        rendered = (await daemon.tcp.post("/apply-template", json=plain)).json()["prompt"]
+    first, *scores = answer["prompt_logprobs"]
+    assert first is None
+    assert len(scores) + 1 == answer["usage"]["prompt_tokens"]
+    own = [next(iter(score.values())) for score in scores]
+    assert "".join(token["decoded_token"] for token in own) == rendered
+    for score, token in zip(scores, own, strict=True):
+        assert 1 <= len(score) <= 3
+        ranked = [other for other in score.values() if other["rank"] is not None]
+        assert [other["rank"] for other in ranked] == list(range(1, len(ranked) + 1))
+        assert token["logprob"] <= ranked[0]["logprob"]
+    assert "prompt_logprobs" not in expected
+    (choice,), (usual,) = answer["choices"], expected["choices"]
+    assert choice["message"]["content"] == usual["message"]["content"]
+    assert ("tool_calls" in choice["message"]) is ("tools" in more)
+    assert (choice["logprobs"], choice["finish_reason"]) == (
+        usual["logprobs"],
+        usual["finish_reason"],
+    )
+
+
+async def test_prompt_logprobs_of_plain_prompts_are_those_of_echo(daemon: RunningDaemon) -> None:
+    body = {"model": "echo:1", "prompt": ["What", "né"], "prompt_logprobs": 3, "max_tokens": 1}
+    plain = (await daemon.tcp.post("/v1/completions", json=body)).json()["choices"]
+    echo = body | {"echo": True, "logprobs": 1}
+    echoed = (await daemon.tcp.post("/v1/completions", json=echo)).json()["choices"]
+    assert [choice["text"] for choice in plain] == ["H", "H"]
+    assert [choice["logprobs"] for choice in plain] == [None, None]
+    for choice, other in zip(plain, echoed, strict=True):
+        assert choice["prompt_logprobs"] == other["prompt_logprobs"]
+        own = [next(iter(score.values())) for score in choice["prompt_logprobs"][1:]]
+        scored = other["logprobs"]["token_logprobs"][1 : len(own) + 1]
+        assert [token["logprob"] for token in own] == scored
+        assert all(len(top) <= 2 for top in other["logprobs"]["top_logprobs"][1:])
+
+
+@pytest.mark.parametrize("fields", [{"stream": True}, {"n": 2}, {"prompt_logprobs": 21}])
+async def test_prompt_logprobs_are_for_one_whole_answer(
+    daemon: RunningDaemon, fields: dict[str, Any]
+) -> None:
+    body = chat(**{"prompt_logprobs": 1, **fields})
+    assert (await refusal(daemon, body))["param"] == "prompt_logprobs"
+    plain = {"model": "echo:1", "prompt": "a", "prompt_logprobs": 1, **fields}
+    assert (await refusal(daemon, plain, "/v1/completions"))["param"] == "prompt_logprobs"
+
+
 async def test_echo_alone_has_no_scores(daemon: RunningDaemon) -> None:
     body = {"model": "echo:1", "prompt": list(b"Hi"), "echo": True, "max_tokens": 2}
     (choice,) = (await daemon.tcp.post("/v1/completions", json=body)).json()["choices"]
