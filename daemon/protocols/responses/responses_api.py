@@ -6,10 +6,10 @@ import asyncio
 import dataclasses
 import time
 from functools import partial
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
-from msgspec import structs
+from msgspec import Meta, structs
 from starlette.requests import Request
 from starlette.responses import Response as HTTPResponse
 from starlette.websockets import WebSocket
@@ -50,6 +50,12 @@ REQUEST = (
     "(with names, paths, numbers and commands as they are), and what is left to do. Write only "
     "the summary."
 )
+
+
+class CompactRequest(ResponsesRequest, kw_only=True):
+    """The body of a compaction, which has to name its model as in OpenAI's API."""
+
+    model: Annotated[str, Meta(min_length=1)]
 
 
 class CompactedResponse(msgspec.Struct, frozen=True, kw_only=True):
@@ -173,7 +179,7 @@ class ResponsesApi(JobApi):
         parameters=(PRIVATE_HEADER,),
         errors=GENERATION_ERRORS,
     )
-    async def compact(self, request: Request, body: ResponsesRequest) -> HTTPResponse:
+    async def compact(self, request: Request, body: CompactRequest) -> HTTPResponse:
         """Compact a conversation: replace all but the user's messages by a summary."""
         body.background = None
         draft = await self._draft(request, body)
