@@ -6,10 +6,10 @@ import asyncio
 import dataclasses
 import time
 from functools import partial
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import msgspec
-from msgspec import Meta, structs
+from msgspec import structs
 from starlette.requests import Request
 from starlette.responses import Response as HTTPResponse
 from starlette.websockets import WebSocket
@@ -50,12 +50,6 @@ REQUEST = (
     "(with names, paths, numbers and commands as they are), and what is left to do. Write only "
     "the summary."
 )
-
-
-class CompactRequest(ResponsesRequest, kw_only=True):
-    """The body of a compaction, which has to name its model as in OpenAI's API."""
-
-    model: Annotated[str, Meta(min_length=1)]
 
 
 class CompactedResponse(msgspec.Struct, frozen=True, kw_only=True):
@@ -179,8 +173,10 @@ class ResponsesApi(JobApi):
         parameters=(PRIVATE_HEADER,),
         errors=GENERATION_ERRORS,
     )
-    async def compact(self, request: Request, body: CompactRequest) -> HTTPResponse:
+    async def compact(self, request: Request, body: ResponsesRequest) -> HTTPResponse:
         """Compact a conversation: replace all but the user's messages by a summary."""
+        if body.model is None:  # which OpenAI's API demands here too
+            raise InvalidBody("'model' is missing.", param="model")
         body.background = None
         draft = await self._draft(request, body)
         return await self._runner.whole(request, summary_job(draft), partial(compacted, draft))

@@ -139,7 +139,7 @@ async def test_a_bias_of_a_text_applies_to_its_tokens(daemon: RunningDaemon) -> 
             {"token": 97, "bias": 5.0},
             {"token": 98, "bias": 5.0},
         ]
-    gap = {"input_prefix": "x", "input_suffix": "y", "logit_bias": {"a": 5}}
+    gap: dict[str, Any] = {"input_prefix": "x", "input_suffix": "y", "logit_bias": {"a": 5}}
     filled = await post(daemon, "/infill", **gap, n_predict=1)
     assert filled["generation_settings"]["logit_bias"] == [{"token": 97, "bias": 5.0}]
 

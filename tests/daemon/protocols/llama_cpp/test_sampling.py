@@ -8,7 +8,12 @@ import msgspec
 import pytest
 
 from ingle.daemon.errors import InvalidBody
-from ingle.daemon.protocols.llama_cpp.sampling import SamplingFields, sampling_options, text_biases
+from ingle.daemon.protocols.llama_cpp.sampling import (
+    Bias,
+    SamplingFields,
+    sampling_options,
+    text_biases,
+)
 from ingle.daemon.protocols.request_options import SamplingOptions
 
 
@@ -58,7 +63,8 @@ def test_logit_bias_of_texts() -> None:
     fields = SamplingFields(logit_bias=[["word", 1], [15, 1], ["gone", True], [" the", False]])
     assert text_biases(fields) == {"word": 1.0, " the": -100.0}
     assert text_biases(SamplingFields()) == {}
-    for excess in ({str(n) + "x": 1 for n in range(1025)}, {"x" * 257: 1}):
+    excesses: list[dict[str, Bias]] = [{f"{n}x": 1 for n in range(1025)}, {"x" * 257: 1}]
+    for excess in excesses:
         with pytest.raises(InvalidBody, match="logit_bias"):
             text_biases(SamplingFields(logit_bias=excess))
 
