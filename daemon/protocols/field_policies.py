@@ -28,6 +28,7 @@ _CHANGING: Mapping[str, IsHarmless] = {
     "bad_words": _is_empty,
     "allowed_token_ids": _is_empty,
     "use_beam_search": _is(False),
+    "prompt_logprobs": _is(False),
     "truncate_prompt_tokens": lambda _: False,
     "include_stop_str_in_output": _is(False),
     "skip_special_tokens": _is(True),
@@ -104,13 +105,7 @@ RESPONSE_FIELDS = FieldPolicy(
         }
     )
     | _EXTENSIONS,
-    refused={
-        **_CHANGING,
-        "n": _is(1),
-        "stop": _is_empty,
-        "stop_token_ids": _is_empty,
-        "prompt_logprobs": _is(False),
-    },
+    refused={**_CHANGING, "n": _is(1), "stop": _is_empty, "stop_token_ids": _is_empty},
     items={
         "tools": lambda kind: kind in ("function", "custom", "namespace"),
         "include": lambda part: part in _INCLUDED,

@@ -77,12 +77,11 @@ def test_lm_eval_scores_as_llama_cpp_does(
     samples = sorted(map(json.loads, lines), key=lambda sample: sample["doc_id"])
     theirs = np.array([[score for score, _ in _scores(sample)] for sample in samples], np.float64)
     ours = _loglikelihoods(smollm2_path, docs)
-    # 8-bit activations: these sums vary by 0.7 in llama.cpp itself, with how a prompt is split into
-    # batches. Another text, such as one more space, changes them by 3 and more.
-    np.testing.assert_allclose(theirs, ours, atol=1.0)
-    right = theirs.argmax(1) == np.arange(len(docs))
+    # Prompts are computed in batches, and the sums of 16-bit products depend on their shape.
+    np.testing.assert_allclose(theirs, ours, atol=0.05)
+    right = ours.argmax(1) == np.arange(len(docs))
     assert reported["results"]["capitals"]["acc,none"] == right.mean()
-    assert right.mean() > 1 / len(cities)  # what the model knows is in the scores
+    assert right.mean() > 1 / len(cities)  # the model knows some: the scores are of the right text
 
 
 def _only(folder: Path, pattern: str) -> Path:

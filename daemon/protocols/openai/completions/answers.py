@@ -29,7 +29,6 @@ from .chunk_stream import (
     Piece,
     chat_logprobs,
     envelope,
-    prompt_logprobs,
     timings_of,
     usage_of,
 )
@@ -133,7 +132,6 @@ def chat_completion(collected: AnswerBuilder, body: ChatCompletionRequest) -> Ch
         usage=usage_of(collected),
         service_tier=body.answered_tier,
         timings=timings_of(collected),
-        prompt_logprobs=prompt_logprobs(collected.scores.get(0)),
     )
 
 
@@ -260,7 +258,7 @@ def _completion_choice(
     body: PlainCompletionRequest,
 ) -> CompletionChoice:
     scores = CompletionScores()
-    if scored is not None and body.echo:
+    if scored is not None:
         scores.take_prompt(scored)
     scores.take(Delta("", index, "", [], answer.logprobs, answer.token_bytes))
     is_scored = body.logprobs is not None and body.logprobs is not False
@@ -269,7 +267,6 @@ def _completion_choice(
         text=echoed + "".join(answer.text),
         logprobs=scores.whole if is_scored else None,
         finish_reason=FINISH_WORDS[answer.reason],
-        prompt_logprobs=prompt_logprobs(scored) if body.scored_candidates is not None else UNSET,
     )
 
 

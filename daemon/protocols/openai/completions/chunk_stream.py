@@ -30,8 +30,6 @@ from .types import (
     CompletionLogprobs,
     CompletionTokensDetails,
     FinishWord,
-    PromptLogprob,
-    PromptLogprobs,
     PromptTokensDetails,
     Usage,
 )
@@ -133,26 +131,6 @@ class CompletionScores:
         for name in part.__struct_fields__:
             getattr(self.whole, name).extend(getattr(part, name))
         return part
-
-
-def prompt_logprobs(scored: PromptScores | None) -> PromptLogprobs | UnsetType:
-    """The scores of a prompt in vLLM's format."""
-    if scored is None:
-        return UNSET
-    places: PromptLogprobs = [None]
-    for token in scored.logprobs:
-        ranks = {token_id: rank for rank, (token_id, _) in enumerate(token.top, 1)}
-        places.append(
-            {
-                str(token_id): PromptLogprob(
-                    logprob=logprob,
-                    rank=ranks.get(token_id),
-                    decoded_token=scored.token_bytes[token_id].decode(errors="replace"),
-                )
-                for token_id, logprob in dict([(token.token_id, token.logprob), *token.top]).items()
-            }
-        )
-    return places
 
 
 DONE = b"data: [DONE]\n\n"

@@ -235,8 +235,8 @@ class CommonRequest(SamplingOptions, kw_only=True):
 
     `service_tier` flex is the priority batch. `user`, `safety_identifier` and `prompt_cache_key`
     distinguish clients. `grammar`, `json_schema` and `n_predict` are llama-server's,
-    `structured_outputs`, `guided_…`, `ignore_eos`, `stop_token_ids`, `prompt_logprobs` and
-    `repetition_penalty` vLLM's.
+    `structured_outputs`, `guided_…`, `ignore_eos`, `stop_token_ids` and `repetition_penalty`
+    vLLM's.
     """
 
     model: Annotated[str, Meta(min_length=1)] | None = None
@@ -260,7 +260,6 @@ class CommonRequest(SamplingOptions, kw_only=True):
     guided_grammar: str | None = None
     ignore_eos: bool | None = None
     stop_token_ids: StopTokens | None = None
-    prompt_logprobs: Annotated[int, Meta(ge=0, le=20)] | bool | None = None
     n_predict: AnswerLength | None = None
     repetition_penalty: RepeatPenalty | None = None
 
@@ -268,12 +267,6 @@ class CommonRequest(SamplingOptions, kw_only=True):
         """Take what other servers call by another name."""
         if self.repeat_penalty is None:
             self.repeat_penalty = self.repetition_penalty
-
-    @property
-    def scored_candidates(self) -> int | None:
-        """How many tokens are scored in each place of the prompt; None for no scores."""
-        wanted = self.prompt_logprobs
-        return None if wanted is None or wanted is False else int(wanted) * (wanted is not True)
 
     @property
     def include_usage(self) -> bool:

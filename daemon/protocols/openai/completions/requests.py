@@ -58,7 +58,6 @@ def chat_job(body: ChatCompletionRequest, origin: RequestOrigin) -> Job:
         continues=_continues(body),
         max_tokens=token_limit(body.max_completion_tokens, body.max_tokens, body.n_predict),
         logprobs=_chat_logprobs(body),
-        prompt_logprobs=_prompt_logprobs(body, body.n or 1),
         **_common(body, origin, body.n),
     )
     return Job(
@@ -85,20 +84,17 @@ def completion_job(body: PlainCompletionRequest, origin: RequestOrigin) -> Job:
         )
     if logprobs is None and candidates > (body.n or 1):
         logprobs = 0
-    gaps = _gaps(prompts, body)
-    echoed = int(logprobs or 0) * (logprobs is not True) if scores else None
-    asked = _prompt_logprobs(body, candidates, is_gap=any(isinstance(p, Infill) for p in gaps))
     request = GenerateRequest(
         id=f"cmpl-{secrets.token_hex(12)}",
         max_tokens=token_limit(body.max_tokens, body.n_predict),
         logprobs=0 if logprobs is True else logprobs,
-        prompt_logprobs=max((n for n in (echoed, asked) if n is not None), default=None),
+        prompt_logprobs=int(logprobs or 0) * (logprobs is not True) if scores else None,
         **_common(body, origin, candidates),
     )
     return Job(
         model=body.model or "",
         request=request,
-        prompts=gaps,
+        prompts=_gaps(prompts, body),
         options=body,
         preference=routing_preference_of(body.ingle),
     )
@@ -188,17 +184,6 @@ def _chat_logprobs(body: ChatCompletionRequest) -> int | None:
             param="top_logprobs",
         )
     return None
-
-
-def _prompt_logprobs(body: CommonRequest, answers: int, *, is_gap: bool = False) -> int | None:
-    """See `CommonRequest.scored_candidates`; raises `UnsupportedField`."""
-    if body.scored_candidates is not None and (body.stream or answers > 1 or is_gap):
-        raise UnsupportedField(
-            "'prompt_logprobs' is supported for one whole answer to a prompt.",
-            hint="Leave 'stream', 'n', 'best_of' and 'suffix' out.",
-            param="prompt_logprobs",
-        )
-    return body.scored_candidates
 
 
 def _prompts(prompt: str | list[str | int | list[int]]) -> tuple[str | list[int], ...]:

@@ -93,18 +93,6 @@ class ChatChoice(msgspec.Struct, frozen=True, kw_only=True):
     finish_reason: FinishWord
 
 
-class PromptLogprob(msgspec.Struct, frozen=True, kw_only=True):
-    """A token in one place of a prompt; the likeliest has the rank 1, None means it is unknown."""
-
-    logprob: float
-    rank: int | None
-    decoded_token: str
-
-
-PromptLogprobs = list[dict[str, PromptLogprob] | None]
-"""As in vLLM's API: of each token the scores by token ids; nothing predicts the first."""
-
-
 class ChatCompletion(msgspec.Struct, frozen=True, kw_only=True):
     """The answer to a chat that is not streamed."""
 
@@ -117,7 +105,6 @@ class ChatCompletion(msgspec.Struct, frozen=True, kw_only=True):
     system_fingerprint: str
     service_tier: ServiceTier | UnsetType = UNSET
     timings: Timings
-    prompt_logprobs: PromptLogprobs | UnsetType = UNSET
 
 
 class FunctionDelta(msgspec.Struct, frozen=True, kw_only=True):
@@ -176,7 +163,6 @@ class CompletionChoice(msgspec.Struct, frozen=True, kw_only=True):
     text: str
     logprobs: CompletionLogprobs | None = None
     finish_reason: FinishWord | None
-    prompt_logprobs: PromptLogprobs | UnsetType = UNSET
 
 
 class TextCompletion(msgspec.Struct, frozen=True, kw_only=True):

@@ -98,27 +98,6 @@ async def test_completion_logprobs_whole_and_streamed(run_daemon: DaemonFactory)
             assert choice["logprobs"]["tokens"] == ["a", "b", "c"]
 
 
-async def test_prompt_logprobs(run_daemon: DaemonFactory) -> None:
-    async with run_daemon(script={"reply": "abc"}) as daemon:
-        body: dict[str, Any] = {"model": "echo:1", "prompt": ["ab", "c"], "max_tokens": 1}
-        post = daemon.tcp.post
-        answer = (await post("/v1/completions", json={**body, "prompt_logprobs": 1})).json()
-        first, second = (choice["prompt_logprobs"] for choice in answer["choices"])
-        assert (first[0], second[0]) == (None, None)
-        assert [next(iter(place)) for place in first[1:]] == ["97", "98"]
-        assert first[1]["97"] == {"logprob": 0.0, "rank": 1, "decoded_token": "a"}
-        assert [choice["logprobs"] for choice in answer["choices"]] == [None, None]
-        (choice,) = (await post(CHAT, json=chat(prompt_logprobs=False))).json()["choices"]
-        assert "prompt_logprobs" not in choice
-        scored = (await post(CHAT, json=chat(prompt_logprobs=0))).json()
-        assert len(scored["prompt_logprobs"]) == scored["usage"]["prompt_tokens"]
-        assert scored["choices"][0]["message"]["content"] == "abc"
-        for fields in ({"stream": True}, {"n": 2}):
-            refused = await post(CHAT, json=chat(prompt_logprobs=0, **fields))
-            assert refused.status_code == 400
-            assert refused.json()["error"]["param"] == "prompt_logprobs"
-
-
 async def test_tokens_of_a_stop_string_have_logprobs(run_daemon: DaemonFactory) -> None:
     """Their tokens were generated and are counted, though their text is not returned."""
     async with run_daemon(script={"reply": "abcdef"}) as daemon:
