@@ -158,9 +158,12 @@ Choices = Annotated[list[Choice], Meta(min_length=1, max_length=MAX_CHOICES)]
 
 
 class JsonSchemaFormat(msgspec.Struct):
-    """OpenAI's `json_schema`, enforced to the letter if `strict`, else as far as can be."""
+    """OpenAI's `json_schema`, enforced to the letter if `strict`, else as far as can be.
 
-    name: str
+    The name has no effect; llama-server's clients leave it out.
+    """
+
+    name: str = ""
     schema: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
     strict: bool | None = None
     description: str | None = None

@@ -211,6 +211,22 @@ class Installed:
             pytest.skip(f"{'/'.join(names)} is not here: {why.strip()}")
         return found
 
+    def python(self, name: str, program: str, *packages: str) -> Path:
+        """A program of Python packages, which uv installs if it is missing; else skips the test."""
+        folder = _INSTALLED / name
+        if not (found := folder / "bin" / program).exists():
+            for arguments in (
+                ("venv", "--clear", "--python", sys.executable, folder),
+                ("pip", "install", "--python", folder, *packages),
+            ):
+                done = subprocess.run(
+                    ["uv", *map(str, arguments)], capture_output=True, text=True, check=False
+                )
+                if done.returncode:
+                    shutil.rmtree(folder, ignore_errors=True)
+                    pytest.skip(f"{name} cannot be installed: {done.stderr.strip()[-300:]}")
+        return found
+
     def node(self) -> Path:
         """The folder of a Node.js that is new enough for all clients."""
         return self.path("node", "node_modules", ".bin")

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import secrets
 import time
 from contextlib import suppress
 from functools import partial
 from typing import Any
 
+from msgspec import structs
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -17,7 +19,7 @@ from ingle.backends.base.requests import TokenizeRequest
 from ingle.models.model_task import ModelTask
 
 from ...errors import LlamaCppError
-from ...http.bodies import LLAMA_CPP, JSONResponse, run_until_disconnect, translate
+from ...http.bodies import LLAMA_CPP, OPENAI, JSONResponse, run_until_disconnect, translate
 from ...http.route_access import INFERENCE
 from ...http.route_spec import GENERATION_ERRORS, AlternativeResponse, StreamSpec, route
 from ...http.sse_writer import StreamStyle
@@ -27,6 +29,9 @@ from ...services import Services
 from ..ingle_options import PRIVATE_HEADER, origin_of
 from ..job import AnswerBuilder, Job
 from ..job_runner import JobApi
+from ..openai.completions.request_types import ChatCompletionRequest
+from ..openai.completions.requests import chat_job
+from ..responses.types import InputTokens
 from .answers import (
     AnswerComplete,
     CompletionFrames,
@@ -43,6 +48,7 @@ from .requests import (
     mixed_prompts,
     time_limit,
 )
+from .sampling import text_biases
 from .types import Completion, CompletionRequest, GenerationFields, InfillRequest
 
 _route = partial(
@@ -88,7 +94,23 @@ class LlamaCppCompletionsApi(JobApi):
             plain = await run_until_disconnect(request.receive, mixed)
         return await self._answer(request, body, await translate(request, partial(make, plain)))
 
+    @route(
+        "POST",
+        "/v1/chat/completions/input_tokens",
+        other_paths=("/chat/completions/input_tokens",),
+        access=INFERENCE,
+        error_format=OPENAI,
+        errors=GENERATION_ERRORS,
+    )
+    async def count(self, request: Request, body: ChatCompletionRequest) -> InputTokens:
+        """Count the tokens of a conversation without answering it."""
+        job = await translate(request, partial(chat_job, body, origin_of(request, body.ingle)))
+        found = await run_until_disconnect(request.receive, self._runner.count_tokens(job))
+        return InputTokens(input_tokens=found)
+
     async def _answer(self, request: Request, body: GenerationFields, job: Job) -> Response:
+        if texts := text_biases(body):
+            job = await run_until_disconnect(request.receive, self._biased(job, texts))
         if body.stream:
             frames = partial(CompletionFrames, body=body)
             return self._runner.stream(job, frames, _STYLE)
@@ -104,6 +126,18 @@ class LlamaCppCompletionsApi(JobApi):
             with suppress(AnswerComplete):  # the lines that fill the gap are there
                 await self._runner.run(job, lease, LineGuardedAnswers(collected, guards).take)
         return collected
+
+    async def _biased(self, job: Job, texts: dict[str, float]) -> Job:
+        """The job with a bias for every token of these texts."""
+        biases = dict(job.options.logit_bias or {})
+        async with self._runner.lease(job, routed=False) as (lease, _):
+            for text, bias in texts.items():
+                tokens = await token_ids(
+                    lease.backend, text, add_special=False, parse_special=False
+                )
+                biases |= dict.fromkeys(tokens, bias)
+        options = structs.replace(job.options, logit_bias=biases)
+        return dataclasses.replace(job, options=options)
 
     async def _tokenized(self, job: Job, prompts: list[MixedPrompt]) -> list[str | list[int]]:
         async with self._runner.lease(job, routed=False) as (lease, _):

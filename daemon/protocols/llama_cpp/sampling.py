@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from types import MappingProxyType
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, TypeGuard, cast
 
 import msgspec
 from msgspec import Meta
@@ -21,6 +21,9 @@ BiasPairs = Annotated[list[list[str | Number | bool]], Meta(max_length=2**16)]
 
 _BANNED = -100.0
 _MAX_BREAKERS = 16
+MAX_BIASED_TEXTS = 1024
+LONGEST_TEXT = 256
+"""Characters."""
 
 # For each sampler that a request does not name: the values with which it has no effect.
 _OFF: Mapping[str, Mapping[str, Any]] = MappingProxyType(
@@ -84,22 +87,39 @@ def _leave_out(values: dict[str, Any], named: set[str]) -> None:
         values["min_p"] = max(_LIKELY, values.get("min_p", 0.0))
 
 
-def _bias(fields: SamplingFields) -> dict[int, float] | None:
-    given = fields.logit_bias
-    if given is None:
-        return None
-    pairs: list[tuple[object, object]] = (
-        list(given.items())
-        if isinstance(given, dict)
-        else [(pair[0], pair[1]) for pair in given if len(pair) == 2]
-    )
-    biases: dict[int, float] = {}
-    for token, bias in pairs:
-        if bias is True or isinstance(bias, str):
-            continue  # llama-server ignores values that are no bias
-        number = _BANNED if bias is False else bounded(cast("Number", bias), -100.0, 100.0)
-        biases[_token(token)] = float(number)
+def text_biases(fields: SamplingFields) -> dict[str, float]:
+    """The biases of `logit_bias` that name a text, whose tokens all get them.
+
+    Raises `InvalidBody` where there is too much text.
+    """
+    biases = {token: bias for token, bias in _pairs(fields) if _is_text(token)}
+    if len(biases) > MAX_BIASED_TEXTS or any(len(text) > LONGEST_TEXT for text in biases):
+        raise InvalidBody(
+            f"'logit_bias' may name at most {MAX_BIASED_TEXTS} texts, "
+            f"each of at most {LONGEST_TEXT} characters.",
+            param="logit_bias",
+        )
     return biases
+
+
+def _bias(fields: SamplingFields) -> dict[int, float] | None:
+    if fields.logit_bias is None:
+        return None
+    return {_token(token): bias for token, bias in _pairs(fields) if not _is_text(token)}
+
+
+def _pairs(fields: SamplingFields) -> Iterator[tuple[Any, float]]:
+    """The tokens and texts, each with its bias; llama-server ignores values that are no bias."""
+    given = fields.logit_bias or {}
+    pairs = given.items() if isinstance(given, dict) else (p for p in given if len(p) == 2)
+    for token, bias in pairs:
+        if bias is not True and not isinstance(bias, str):
+            number = _BANNED if bias is False else bounded(bias, -100.0, 100.0)
+            yield token, float(number)
+
+
+def _is_text(token: object) -> TypeGuard[str]:
+    return isinstance(token, str) and not (token.isascii() and token.isdigit())
 
 
 def _token(token: object) -> int:

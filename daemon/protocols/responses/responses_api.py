@@ -173,6 +173,8 @@ class ResponsesApi(JobApi):
     )
     async def compact(self, request: Request, body: ResponsesRequest) -> HTTPResponse:
         """Compact a conversation: replace all but the user's messages by a summary."""
+        if body.model is None:  # which OpenAI's API demands here too
+            raise InvalidBody("'model' is missing.", param="model")
         body.background = None
         draft = await self._draft(request, body)
         return await self._runner.whole(request, summary_job(draft), partial(compacted, draft))

@@ -52,6 +52,7 @@ def test_response_format() -> None:
     # Properties are generated in the order of the schema, so that it must not be reordered.
     assert grammar.text.index('"b"') < grammar.text.index('"a"')
     assert parsed(response_format(type="json_schema", json_schema={"name": "n"})) == OBJECT
+    assert parsed(response_format(type="json_schema", json_schema={})) == OBJECT
     empty = {"name": "n", "schema": None}
     assert parsed(response_format(type="json_schema", json_schema=empty)) == OBJECT
 

@@ -66,8 +66,11 @@ class ChatStream(ChunkStream):
         self._collected.count(prompt, event)
         match event:
             case Started():
-                for index in range(self._collected.job.request.n):
-                    yield self._chunk(index, ChoiceDelta(role="assistant", content=""))
+                request = self._collected.job.request
+                # As in OpenAI's streams: a call has no content, and a text begins empty.
+                content = None if request.tool_choice.mode == "required" else ""
+                for index in range(request.n):
+                    yield self._chunk(index, ChoiceDelta(role="assistant", content=content))
             case Finished():
                 self._collected.answers[event.index].take(event)
                 yield self._chunk(event.index, ChoiceDelta(), _finish_word(event, self._body))

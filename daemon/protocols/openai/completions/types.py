@@ -141,7 +141,7 @@ class ChoiceDelta(msgspec.Struct, frozen=True, kw_only=True):
     """The part of an answer in one chunk."""
 
     role: Literal["assistant"] | UnsetType = UNSET
-    content: str | UnsetType = UNSET
+    content: str | UnsetType | None = UNSET
     reasoning_content: str | UnsetType = UNSET
     tool_calls: list[ToolCallChunk] | UnsetType = UNSET
     function_call: FunctionDelta | UnsetType = UNSET

@@ -131,6 +131,26 @@ async def test_n_probs_and_return_tokens(daemon: RunningDaemon) -> None:
     }
 
 
+async def test_a_bias_of_a_text_applies_to_its_tokens(daemon: RunningDaemon) -> None:
+    for biases in ([["ab", 5], [99, -1]], {"ab": 5, "99": -1}):
+        answer = await post(daemon, "/completion", prompt="Hi", logit_bias=biases, n_predict=1)
+        assert answer["generation_settings"]["logit_bias"] == [
+            {"token": 99, "bias": -1.0},
+            {"token": 97, "bias": 5.0},
+            {"token": 98, "bias": 5.0},
+        ]
+    gap: dict[str, Any] = {"input_prefix": "x", "input_suffix": "y", "logit_bias": {"a": 5}}
+    filled = await post(daemon, "/infill", **gap, n_predict=1)
+    assert filled["generation_settings"]["logit_bias"] == [{"token": 97, "bias": 5.0}]
+
+
+async def test_tokens_of_a_chat_are_counted(daemon: RunningDaemon) -> None:
+    chat: dict[str, Any] = {"messages": [{"role": "user", "content": "Hi"}]}
+    counted = await post(daemon, "/chat/completions/input_tokens", **chat)
+    answered = await post(daemon, "/v1/chat/completions", **chat, max_tokens=1)
+    assert counted["input_tokens"] == answered["usage"]["prompt_tokens"]
+
+
 async def test_json_schema_and_grammar(run_daemon: DaemonFactory) -> None:
     async with run_daemon(script={"reply": "42"}) as daemon:
         schema = {"type": "integer"}

@@ -8,7 +8,12 @@ import msgspec
 import pytest
 
 from ingle.daemon.errors import InvalidBody
-from ingle.daemon.protocols.llama_cpp.sampling import SamplingFields, sampling_options
+from ingle.daemon.protocols.llama_cpp.sampling import (
+    Bias,
+    SamplingFields,
+    sampling_options,
+    text_biases,
+)
 from ingle.daemon.protocols.request_options import SamplingOptions
 
 
@@ -47,13 +52,24 @@ def test_samplers_that_are_not_listed_are_disabled() -> None:
         ([[15, -1.5], [16, False], [17, True], [18]], {15: -1.5, 16: -100.0}),
         ({"15": 1000, "16": False}, {15: 100.0, 16: -100.0}),
         ([], {}),
+        ([["word", 1], [15, 1], ["gone", True]], {15: 1.0}),
     ],
 )
 def test_logit_bias_forms(given: Any, expected: dict[int, float]) -> None:
     assert options(logit_bias=given).logit_bias == expected
 
 
-@pytest.mark.parametrize("given", [[["word", 1]], {"word": 1}, [[-1, 1]], [[1.5, 1]], [[2**40, 1]]])
+def test_logit_bias_of_texts() -> None:
+    fields = SamplingFields(logit_bias=[["word", 1], [15, 1], ["gone", True], [" the", False]])
+    assert text_biases(fields) == {"word": 1.0, " the": -100.0}
+    assert text_biases(SamplingFields()) == {}
+    excesses: list[dict[str, Bias]] = [{f"{n}x": 1 for n in range(1025)}, {"x" * 257: 1}]
+    for excess in excesses:
+        with pytest.raises(InvalidBody, match="logit_bias"):
+            text_biases(SamplingFields(logit_bias=excess))
+
+
+@pytest.mark.parametrize("given", [[[-1, 1]], [[1.5, 1]], [[2**40, 1]]])
 def test_logit_bias_without_a_token_id_is_refused(given: Any) -> None:
     with pytest.raises(InvalidBody, match="logit_bias"):
         options(logit_bias=given)

@@ -323,6 +323,8 @@ async def test_compact_endpoint_and_compaction_items(scripted: ScriptedDaemon) -
     assert [m.role for m in request.messages or []] == ["user", "assistant", "user", "user"]
     assert (request.tool_choice.mode, request.reasoning.enabled) == ("none", False)
     assert short["usage"]["total_tokens"] == 11
+    unnamed = await scripted.daemon.unix.post("/v1/responses/compact", json={"input": "Go"})
+    assert (unnamed.status_code, unnamed.json()["error"]["param"]) == (400, "model")
     # The SDK's output types lack user messages, though its documentation lists them.
     *messages, summary = short["output"]
     CompactedResponse.model_validate(short | {"output": [summary]})

@@ -100,10 +100,14 @@ async def test_streamed_tool_calls_and_legacy_functions(
     async with run_daemon(create_backend=event_backend(*CALLING)) as daemon:
         body = {"model": "echo:1", "messages": HI, "stream": True}
         new = await daemon.events("POST", CHAT, json=body | {"tools": TOOLS})
+        forced = await daemon.events(
+            "POST", CHAT, json=body | {"tools": TOOLS, "tool_choice": "required"}
+        )
         old = await daemon.events("POST", CHAT, json=body | {"functions": [WEATHER]})
         whole = await daemon.tcp.post(CHAT, json=body | {"functions": [WEATHER], "stream": False})
     deltas = [chunk["choices"][0]["delta"] for _, chunk in new[:-1]]
     assert deltas[0] == {"role": "assistant", "content": ""}
+    assert forced[0][1]["choices"][0]["delta"] == {"role": "assistant", "content": None}
     assert deltas[1] == {"reasoning_content": "The user "}
     function = {"name": "get_weather", "arguments": ""}
     assert deltas[3]["tool_calls"] == [
