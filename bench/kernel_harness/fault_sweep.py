@@ -15,7 +15,7 @@ from typing import NoReturn
 import msgspec
 from kernel_harness.simulated_gpu import Fault, Kind, SimulatedGPU
 
-_SECONDS = 60.0
+_SECONDS = 600.0
 """A child that takes longer hangs."""
 
 Faults = Callable[[Kind, int], Sequence[Fault]]

@@ -20,6 +20,22 @@ from ingle.kernels.build.cuda_compilers import CubinCache, NvrtcCompiler
 from ingle.kernels.build.kernel_source import kernel_source, kernel_sources
 from ingle.kernels.launch import gpu_library
 
+Q4_0_SOURCES = (
+    "adjust_logits.cuh",
+    "attention_combine.cuh",
+    "dequantize_rows.cuh",
+    "gated_activation.cuh",
+    "gated_q4_0.cuh",
+    "q4_0.cuh",
+    "q4_0_gemm.cuh",
+    "quantize_q8.cuh",
+    "rms_norm.cuh",
+    "rope_append.cuh",
+    "rotary_tables.cuh",
+    "sample.cuh",
+)
+"""All that a model needs whose matrices are Q4_0."""
+
 
 class _ImageCompiler:
     """Compiles with NVRTC, whose cubins are kept in `folder`, to images for the fake driver."""

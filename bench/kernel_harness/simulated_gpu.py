@@ -96,13 +96,13 @@ class SimulatedGPU:
         self.points = Counter[Kind]()
         self.calls = Counter[str]()
         self.capturing: Graph | None = None
+        self.capability = 9, 0
         self.driver: CheckedDriver | None = None
         self._lost = _SUCCESS
         self._broken: Fault | None = None
         self._library = fake_driver
         self._kernels = CPUKernelLibrary(folder)
         self._attention = InterpretedTritonLibrary(variants)
-        self._attention.architecture = self._kernels.architecture = "sm_90"
         self._variants = {variant.name: variant for variant in variants}
         # ctypes objects have to live as long as the library may call them.
         self._on_call = _ON_CALL(self._called)
@@ -112,6 +112,8 @@ class SimulatedGPU:
     def open_driver(self, device: int) -> CheckedDriver:
         """In place of `CudaDriver`."""
         self.driver = CheckedDriver(device, self._library)
+        self._attention.architecture = self.driver.architecture
+        self.capability = divmod(int(self.driver.architecture.removeprefix("sm_")), 10)
         return self.driver
 
     def call(self, name: str) -> int:
@@ -178,8 +180,8 @@ class SimulatedGPU:
     def _hang(self) -> NoReturn:
         if self.on_hang is not None:
             self.on_hang()
-        while True:  # as the driver waits: busy, without the GIL for most of the time
-            time.sleep(0.001)
+        while True:  # as the driver waits: busy, and without the GIL
+            time.sleep(0)
 
     def _point(self, kind: Kind, name: str) -> Fault | None:
         self.points[kind] += 1

@@ -242,7 +242,7 @@ def simulated_cuda(gpu: SimulatedGPU) -> Generator[None]:
         "is_available": lambda: True,
         "is_bf16_supported": lambda: True,
         "get_device_name": lambda device=0: "Simulated GPU",
-        "get_device_capability": lambda device=0: (9, 0),
+        "get_device_capability": lambda device=0: gpu.capability,
         "graph_pool_handle": lambda: (0, 1),
         "Stream": _Stream,
         "current_stream": lambda device=0: _Stream(),

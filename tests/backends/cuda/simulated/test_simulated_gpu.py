@@ -11,7 +11,7 @@ import torch
 from kernel_harness.fault_sweep import FaultSweep, Trial
 from kernel_harness.host_library import CPUKernelLibrary
 from kernel_harness.interpreted_library import InterpretedTritonLibrary
-from kernel_harness.simulated_engine import simulated_engine
+from kernel_harness.simulated_engine import Q4_0_SOURCES, simulated_engine
 from kernel_harness.simulated_gpu import Fault, Graph, Kind, SimulatedGPU
 from kernel_harness.simulated_torch import CUDA
 
@@ -23,21 +23,6 @@ from ingle.kernels.launch.gpu_library import GPULibrary
 
 from .conftest import OpenRunner, run
 
-SOURCES = (
-    "adjust_logits.cuh",
-    "attention_combine.cuh",
-    "dequantize_rows.cuh",
-    "gated_activation.cuh",
-    "gated_q4_0.cuh",
-    "q4_0.cuh",
-    "q4_0_gemm.cuh",
-    "quantize_q8.cuh",
-    "rms_norm.cuh",
-    "rope_append.cuh",
-    "rotary_tables.cuh",
-    "sample.cuh",
-)
-"""All that such a model needs."""
 ONCE = (1, 2, 701, 801)
 LASTING = (700, 719, 214, 46, 999)
 REASONS = {
@@ -68,7 +53,7 @@ def fault_at(kind: Kind, number: int) -> Fault:
 @pytest.fixture(scope="module")
 def simulation(gpu: SimulatedGPU, cache: Path) -> Iterator[None]:
     """Simulate for all tests of the module."""
-    with simulated_engine(gpu, cache / "cubins", SOURCES):
+    with simulated_engine(gpu, cache / "cubins", Q4_0_SOURCES):
         yield
 
 
@@ -160,7 +145,26 @@ def test_fault_at_each_point(
 
 
 @pytest.mark.slow
-def test_logits_equal_those_of_the_same_kernels_without_a_driver(
+@pytest.mark.parametrize("capability", ["86", "89", "120"])
+def test_launches_fit_other_gpus(
+    gpu: SimulatedGPU,
+    simulation: None,
+    open_runner: OpenRunner,
+    expected: list[list[int]],
+    monkeypatch: pytest.MonkeyPatch,
+    capability: str,
+) -> None:
+    monkeypatch.setenv("FAKE_DRIVER_CAPABILITY", capability)
+    streamed: list[list[int]] = [[], [], []]
+    run(open_runner("cuda"), streamed)
+    assert streamed == expected
+    assert gpu.driver is not None
+    assert gpu.driver.architecture == f"sm_{capability}"
+    assert gpu.driver.launches.total() > 200
+
+
+@pytest.mark.slow
+def test_answers_equal_those_of_the_same_kernels_without_a_driver(
     simulation: None, cache: Path, open_runner: OpenRunner
 ) -> None:
     library = CPUKernelLibrary(cache / "kernels")
