@@ -8,7 +8,7 @@ import signal
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NoReturn
 
@@ -117,11 +117,3 @@ def _read_ending(reader: int) -> Ending | None:
         return None
     finally:
         os.close(reader)
-
-
-def count_trials(trials: Sequence[Trial]) -> Mapping[Kind, int]:
-    """The number of trials by kind."""
-    return {
-        kind: sum(trial.kind == kind for trial in trials)
-        for kind in ("call", "kernel", "allocation")
-    }

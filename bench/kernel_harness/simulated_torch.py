@@ -20,6 +20,7 @@ _WAITING = frozenset(
     ("item", "tolist", "__bool__", "__int__", "__float__", "__index__", "equal", "allclose")
 )
 _EMPTY = frozenset(("empty", "empty_like", "new_empty", "empty_strided"))
+_STALE = 12345.0
 _IN_PLACE = frozenset(
     ("__setitem__", "__iadd__", "__isub__", "__imul__", "__itruediv__", "__iand__")
 )
@@ -114,8 +115,9 @@ class SimulatedTorch(TorchFunctionMode):
         graph = self._gpu.capturing
         if graph is not None:
             graph.tensors.append(result)
-            if result.is_floating_point():
-                result.fill_(torch.nan)
+        if result.is_floating_point() and (graph is not None or name in _EMPTY):
+            # What nothing writes is never the same in a step and in its replay.
+            result.fill_(_STALE if graph is None else torch.nan)
         if name in _EMPTY:
             return
         assert graph is None or run is not None, f"{name} has several results"

@@ -9,13 +9,19 @@ from typing import NamedTuple
 import torch
 
 from ingle.kernels.errors import KernelError
+from ingle.models.fit.paged_fit import PAGE_SIZE
 
+from ...base.sampling_params import SamplingParams
 from ...engine.batch import Batch
+from ...engine.sequence import Sequence
 from .step_inputs import StepInputs
 from .step_shape import StepShape, StepShapes
 
 _TOLERANCE = 1e-2
 """Of logits, relative and absolute: sums over parallel blocks may differ in their order."""
+
+_TRIAL_TOKENS = 8
+"""The first tokens of a vocabulary, which any model has."""
 
 
 class Recording(NamedTuple):
@@ -123,12 +129,13 @@ class StepGraphs:
         return self._logits[: len(found)].copy_(found)
 
     def record_first(self) -> None:
-        """Record the shapes needed first; the inputs are overwritten.
+        """Record the shapes needed first; inputs and the first pages are overwritten.
 
         Raises `KernelError` if a replay computes something else than the same step without it.
         """
         for shape in self._shapes.first():
-            self._inputs.fill(Batch())
+            # Of sequences throughout, since attention leaves rows of padding undefined.
+            self._inputs.fill(self._trial(shape.sequences))
             self._inputs.pad(shape, self._padding_slot)
             self._inputs.upload()
             replayed, plain = self.run(shape).float(), self._forward().float()
@@ -140,3 +147,13 @@ class StepGraphs:
                     f"A recorded step of {shape.tokens} tokens is off by {off:.1e}.",
                     hint="Let llama.cpp run the model, and report this with the name of your GPU.",
                 )
+
+    def _trial(self, count: int) -> Batch:
+        """So many sequences of one token, each in a page of its own or with the same token."""
+        batch = Batch()
+        for row in range(count):
+            page = row % max(1, self._padding_slot // PAGE_SIZE)
+            sequence = Sequence("trial", row, [page % _TRIAL_TOKENS], SamplingParams(seed=0))
+            sequence.block_table = [page]
+            batch.add(sequence, 1)
+        return batch

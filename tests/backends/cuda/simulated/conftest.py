@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -20,21 +21,29 @@ from ingle.backends.cuda.model_runner import CudaModelRunner
 from ingle.backends.engine.engine import Engine
 from ingle.backends.engine.sequence import Sequence
 from ingle.kernels.attention.attention_variant import attention_variants
+from ingle.models.config.model_config import ModelConfig
 from ingle.models.kv_type import KVType
 
 OpenRunner = Callable[..., CudaModelRunner]
 
-# The smallest model with a head size that the kernels know; this one's logits differ by more than
-# int8 activations are off.
-CONFIG = llama_config(layers=1, hidden=128, heads=2, kv_heads=1, intermediate=128, vocabulary=96)
+
+@dataclass(frozen=True)
+class SmallModel:
+    """A random model: its shape, the types of its matrices by name, and of its pages."""
+
+    config: ModelConfig
+    kind: Callable[[str], str]
+    kv_type: KVType = KVType.BF16
+
+
+# The smallest one with a head size that the kernels know.
+TINY = SmallModel(
+    llama_config(layers=1, hidden=128, heads=2, kv_heads=1, intermediate=128, vocabulary=96),
+    lambda name: "Q4_0",
+)
+# With these weights logits differ by more than int8 activations are off.
 SEED = 13000
 PROMPT: tuple[int, ...] = (5, 25, 3, 17, 9, 20, 44, 8, 12, 7, 66, 31, 28, 12, 19, 2, 14, 33, 71, 9)
-
-
-def q4_0(name: str) -> str:
-    """The type of every matrix."""
-    del name
-    return "Q4_0"
 
 
 def run(runner: CudaModelRunner, streamed: list[list[int]]) -> None:
@@ -69,7 +78,10 @@ def gpu(cache: Path, tmp_path_factory: pytest.TempPathFactory) -> SimulatedGPU:
 def open_runner(cache: Path) -> OpenRunner:
     """Return a function that loads the model, on the CPU or within a simulation."""
 
-    def open_runner(device: str, backend: ComputeBackend | None = None) -> CudaModelRunner:
+    def open_runner(
+        device: str, backend: ComputeBackend | None = None, model: SmallModel = TINY
+    ) -> CudaModelRunner:
+        is_plain = device == "cpu" and backend is None
         spec = LoadSpec(
             engine="cuda",
             path="random",
@@ -78,12 +90,12 @@ def open_runner(cache: Path) -> OpenRunner:
             batch=16,
             threads=1,
             device="cpu" if device == "cpu" else "cuda",
-            kv_type=KVType.F32 if device == "cpu" and backend is None else KVType.BF16,
+            kv_type=KVType.F32 if is_plain else model.kv_type,
             kernel_cache=str(cache / "simulated"),
             may_fall_back=True,
         )
-        model = source(CONFIG, torch.device(device), q4_0, SEED)
-        return CudaModelRunner(spec, backend=backend, source=model)
+        weights = source(model.config, torch.device(device), model.kind, SEED)
+        return CudaModelRunner(spec, backend=backend, source=weights)
 
     return open_runner
 

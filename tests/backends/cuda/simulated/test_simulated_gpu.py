@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from gpu.random_model import all_bf16, all_nf4, llama_config, q4_k_m
 from kernel_harness.fault_sweep import FaultSweep, Trial
 from kernel_harness.host_library import CPUKernelLibrary
 from kernel_harness.interpreted_library import InterpretedTritonLibrary
@@ -20,8 +21,9 @@ from ingle.kernels.attention.attention_variant import attention_variants
 from ingle.kernels.errors import LaunchFailed
 from ingle.kernels.kernel_operations import KernelOperations
 from ingle.kernels.launch.gpu_library import GPULibrary
+from ingle.models.kv_type import KVType
 
-from .conftest import OpenRunner, run
+from .conftest import TINY, OpenRunner, SmallModel, run
 
 ONCE = (1, 2, 701, 801)
 LASTING = (700, 719, 214, 46, 999)
@@ -163,20 +165,41 @@ def test_launches_fit_other_gpus(
     assert gpu.driver.launches.total() > 200
 
 
+LARGER = llama_config(layers=2, hidden=256, heads=4, kv_heads=2, intermediate=512, vocabulary=96)
+
+
+def all_kinds(name: str) -> str:
+    """All types with blocks in one model."""
+    kinds = ("Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q4_K", "Q5_K", "Q6_K")
+    return kinds[sum(name.encode()) % len(kinds)]
+
+
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    "model",
+    [
+        TINY,
+        SmallModel(LARGER, q4_k_m, KVType.F16),
+        SmallModel(LARGER, all_nf4, KVType.Q8_0),
+        SmallModel(LARGER, all_bf16),
+        SmallModel(LARGER, all_kinds, KVType.Q4_0),
+    ],
+    ids=["q4_0", "q4_k_m", "nf4", "bf16", "mixed"],
+)
 def test_answers_equal_those_of_the_same_kernels_without_a_driver(
-    simulation: None, cache: Path, open_runner: OpenRunner
+    gpu: SimulatedGPU, cache: Path, open_runner: OpenRunner, model: SmallModel
 ) -> None:
+    """With all kernels compiled and loaded, as on a GPU."""
     library = CPUKernelLibrary(cache / "kernels")
     compiled = InterpretedTritonLibrary(list(attention_variants()))
     library.architecture = compiled.architecture = "sm_90"
-    operations = KernelOperations(
-        library, compiled, dtype=torch.bfloat16, device=torch.device("cpu")
-    )
+    cpu = torch.device("cpu")
+    operations = KernelOperations(library, compiled, dtype=torch.bfloat16, device=cpu)
     eager: list[list[int]] = [[], [], []]
-    run(open_runner("cpu", ComputeBackend(operations, library=library)), eager)
+    run(open_runner("cpu", ComputeBackend(operations, library=library), model), eager)
     replayed: list[list[int]] = [[], [], []]
-    run(open_runner("cuda"), replayed)
+    with simulated_engine(gpu, cache / "cubins"):
+        run(open_runner("cuda", model=model), replayed)
     assert replayed == eager
 
 
