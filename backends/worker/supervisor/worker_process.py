@@ -216,10 +216,10 @@ class WorkerProcess:
                         f"The model's process {self.pid} was stopped while loading.",
                         hint="A debugger or a signal (SIGSTOP) stops a process: try again without.",
                     )
-                if self._is_read and get_engine(self.spec.engine).drives_gpu(self.spec):
+                if self._is_read:
                     raise EngineFault(
-                        "The model's weights were read, but the first steps on the GPU did not end "
-                        f"within {_STALLED_AFTER:.0f} seconds.",
+                        "The model's weights were read, but its first steps did not end within "
+                        f"{_STALLED_AFTER:.0f} seconds.",
                         hint="Let another engine run the model, or restart the machine.",
                     )
                 raise LoadFailed(
