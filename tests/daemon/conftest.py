@@ -259,6 +259,7 @@ async def make_manager(tmp_path: Path) -> AsyncGenerator[Callable[..., ManagerHa
         abandon_after: float = 10.0,
         allocation_times: AllocationTimes = AllocationTimes(settle=0.0),  # noqa: B008
         engine_failures: EngineFailures | None = None,
+        create_backend: Callable[[LoadSpec], Backend] | None = None,
         **settings: Any,
     ) -> ManagerHarness:
         plans = {name: BackendPlan() for name in "abc"}
@@ -286,13 +287,13 @@ async def make_manager(tmp_path: Path) -> AsyncGenerator[Callable[..., ManagerHa
             return stored_model(name, tmp_path)
 
         for name in plans:
-            (tmp_path / f"{name}.gguf").touch()
+            (tmp_path / f"{name}.gguf").touch()  # unless the test has written it
         paths = find_paths({"INGLE_HOME": str(tmp_path)})
         manager = ModelManager(
             Config(paths=paths, keep_alive=keep_alive, **settings),
             resolve=resolve,
             prepare=prepare,
-            create_backend=create,
+            create_backend=create_backend or create,
             hub=hub,
             abandon_after=abandon_after,
             memory=lambda: msgspec.convert(memory, MemorySnapshot),

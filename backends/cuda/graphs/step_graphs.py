@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections import deque
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -11,13 +10,19 @@ from typing import NamedTuple
 import torch
 
 from ingle.kernels.errors import KernelError
+from ingle.models.fit.paged_fit import PAGE_SIZE
 
+from ...base.sampling_params import SamplingParams
 from ...engine.batch import Batch
+from ...engine.sequence import Sequence
 from .step_inputs import StepInputs
 from .step_shape import StepShape, StepShapes
 
 _TOLERANCE = 1e-2
 """Of logits, relative and absolute: sums over parallel blocks may differ in their order."""
+
+_TRIAL_TOKENS = 8
+"""The first tokens of a vocabulary, which any model has."""
 
 
 class Recording(NamedTuple):
@@ -155,44 +160,50 @@ class StepGraphs:
         return self._logits[: len(found)].copy_(found)
 
     def record_first(self) -> None:
-        """Record the shapes needed first; the inputs are overwritten.
+        """Record the shapes needed first; inputs and the first pages are overwritten.
 
         Raises `KernelError` if a replay computes something else than the same step without it.
         """
         for shape in self._shapes.first():
-            wrong = self._record_padding(shape)
-            if wrong is not None:
+            # Of sequences throughout, since attention leaves rows of padding undefined.
+            self._inputs.fill(self._trial(shape.sequences))
+            self._inputs.pad(shape, self._padding_slot)
+            self._inputs.upload()
+            replayed, plain = self.run(shape).float(), self._forward().float()
+            if not torch.allclose(
+                replayed, plain, rtol=_TOLERANCE, atol=_TOLERANCE, equal_nan=True
+            ):
+                off = float((replayed - plain).abs().max())
                 raise KernelError(
-                    wrong,
+                    f"A recorded step of {shape.tokens} tokens is off by {off:.1e}.",
                     hint="Let llama.cpp run the model, and report this with the name of your GPU.",
                 )
 
     def record_next(self) -> bool:
         """Record the next shape that steps are expected to have; False if there is none to record.
 
-        Only between two steps: the inputs are overwritten. None follows one that fails, or whose
-        replay computes something else than the same step without it; that shape stays unrecorded.
+        Only between two steps: the inputs are overwritten. None follows one that fails.
         """
         while self._expected and 2 * self._used < self._room:
             shape = self._expected.popleft()
             if shape in self._recordings:
                 continue
-            wrong = self._record_padding(shape)
-            if wrong is not None:
-                print(wrong, file=sys.stderr)
-                self._recordings[shape] = None
+            # Of padding alone, since pages hold the keys of conversations by now.
+            self._inputs.fill(Batch())
+            self._inputs.pad(shape, self._padding_slot)
+            self._inputs.upload()
+            self._recordings[shape] = self._try_record()
             if self._recordings[shape] is None:
                 self._expected.clear()
             return True
         return False
 
-    def _record_padding(self, shape: StepShape) -> str | None:
-        """Record a shape with inputs of padding alone; a sentence if the replay is wrong."""
-        self._inputs.fill(Batch())
-        self._inputs.pad(shape, self._padding_slot)
-        self._inputs.upload()
-        replayed, plain = self.run(shape).float(), self._forward().float()
-        if torch.allclose(replayed, plain, rtol=_TOLERANCE, atol=_TOLERANCE, equal_nan=True):
-            return None
-        off = float((replayed - plain).abs().max())
-        return f"A recorded step of {shape.tokens} tokens is off by {off:.1e}."
+    def _trial(self, count: int) -> Batch:
+        """So many sequences of one token, each in a page of its own or with the same token."""
+        batch = Batch()
+        for row in range(count):
+            page = row % max(1, self._padding_slot // PAGE_SIZE)
+            sequence = Sequence("trial", row, [page % _TRIAL_TOKENS], SamplingParams(seed=0))
+            sequence.block_table = [page]
+            batch.add(sequence, 1)
+        return batch

@@ -84,6 +84,7 @@ class WorkerProcess:
         self._tasks: list[asyncio.Task[None]] = []
         self._loading: asyncio.Future[ModelInfo] | None = None
         self._progress: LoadProgress | None = None
+        self._is_read = False
         self._pages_sink: PagesSink | None = None
         self._heard_at = 0.0
         self._watch: asyncio.Task[None] | None = None
@@ -215,6 +216,12 @@ class WorkerProcess:
                         f"The model's process {self.pid} was stopped while loading.",
                         hint="A debugger or a signal (SIGSTOP) stops a process: try again without.",
                     )
+                if self._is_read:
+                    raise EngineFault(
+                        "The model's weights were read, but its first steps did not end within "
+                        f"{_STALLED_AFTER:.0f} seconds.",
+                        hint="Let another engine run the model, or restart the machine.",
+                    )
                 raise LoadFailed(
                     f"The model made no progress while loading for {_STALLED_AFTER:.0f} seconds.",
                     hint="The file may be damaged: pull it again.",
@@ -289,6 +296,7 @@ class WorkerProcess:
                 if self._pages_sink is not None:
                     self._pages_sink(pages)
             case Loading(fraction):
+                self._is_read = fraction >= 1
                 if self._progress is not None:
                     self._progress(fraction)
             case Ready(info):

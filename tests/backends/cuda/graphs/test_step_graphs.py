@@ -138,6 +138,25 @@ def test_all_graphs_share_one_logits_buffer() -> None:
     assert torch.equal(graphs.run(StepShape(3, 3, 1, 64)), torch.full((3, 8), 3.0))
 
 
+def test_recording_is_compared_on_rows_of_sequences() -> None:
+    """Attention leaves others as the memory was, which differs between a recording and a step."""
+    inputs = StepInputs(tokens=16, sequences=4, max_pages=4, device=torch.device("cpu"))
+    shapes = StepShapes(max_tokens=16, max_sequences=4, max_query=16, max_context=64)
+    compared: list[int] = []
+
+    def forward() -> torch.Tensor:
+        lengths, ends = inputs.attention.context_lengths, inputs.attention.query_starts[1:]
+        logits = torch.rand(inputs.num_rows, 8)
+        real = int(ends[-1])
+        logits[:real] = inputs.token_ids[:real, None] + 100.0 * lengths[:real, None]
+        compared.append(real)
+        return logits
+
+    graphs = StepGraphs(inputs, forward, OutputRecorder(), shapes, padding_slot=2 * 32, room=2**20)
+    graphs.record_first()
+    assert set(compared) == {1, 2, 3, 4}
+
+
 def test_steps_run_eagerly_when_capture_runs_out_of_memory(
     load_model: LoadModel, tiny_path: Path
 ) -> None:
