@@ -193,9 +193,12 @@ def make_private_folder(folder: Path) -> None:
     if folder.parent == private_temporary_folder():
         # The owner of the outer folder can replace the inner one.
         make_private_folder(folder.parent)
+    from ingle.models.durable_folder import make_durable_folder, sync_folder
+
     try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
+        make_durable_folder(folder.parent)
         folder.mkdir(mode=0o700)
+        sync_folder(folder.parent)
     except FileExistsError:
         check_private_folder(folder)
         if sys.platform != "win32" and stat.S_IMODE(folder.lstat().st_mode) != 0o700:

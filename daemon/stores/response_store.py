@@ -14,6 +14,7 @@ from pathlib import Path
 
 import msgspec
 
+from ingle.models.durable_folder import sync_folder
 from ingle.models.failpoints import failpoint
 
 from ..errors import RequestError, StorageUnusable
@@ -102,16 +103,16 @@ class ResponseStore:
             return None
 
     def delete(self, response_id: str) -> None:
-        """Delete a response."""
+        """Delete a response; it is gone for good when `flush` returns."""
         self._forget(response_id)
         if _ID.fullmatch(response_id):
-            self._disk.submit(self._remove, response_id)
+            self._disk.submit(self._erase, response_id)
 
     async def flush(self, response_id: str | None = None) -> None:
         """Wait until everything that was put or deleted before is on disk.
 
-        Raises `StorageFull` or `StorageUnusable` if this response could not be written; it is then
-        not stored.
+        Raises `StorageFull` or `StorageUnusable` if this response could not be written, which is
+        then not stored, or could not be deleted.
         """
         if self._thread is not None:
             await asyncio.get_running_loop().run_in_executor(self._thread, lambda: None)
@@ -164,9 +165,7 @@ class ResponseStore:
             if not self._failed:
                 self._failed = True
                 log.warning("Responses cannot be stored in %s: %s", self._folder, error)
-            self._failures[response_id] = self._failure(error)
-            if len(self._failures) > MAX_FAILURES:  # of writes that no request waits for
-                del self._failures[next(iter(self._failures))]
+            self._note_failure(response_id, self._failure(error))
             return
         self._failed = False
         sizes[response_id] = len(content)
@@ -176,6 +175,11 @@ class ResponseStore:
             oldest = next(iter(sizes))
             used -= sizes[oldest]
             self._remove(oldest)
+
+    def _note_failure(self, response_id: str, failure: RequestError) -> None:
+        self._failures[response_id] = failure
+        if len(self._failures) > MAX_FAILURES:  # of writes that no request waits for
+            del self._failures[next(iter(self._failures))]
 
     def _failure(self, error: OSError | UnsafeFolder | FolderUnusable) -> RequestError:
         if isinstance(error, OSError):
@@ -219,6 +223,15 @@ class ResponseStore:
             os.utime(self._path(response_id))
         if self._sizes is not None and response_id in self._sizes:
             self._sizes.move_to_end(response_id)
+
+    def _erase(self, response_id: str) -> None:
+        try:
+            self._path(response_id).unlink(missing_ok=True)
+            sync_folder(self._folder)
+        except OSError as error:
+            self._note_failure(response_id, storage_error(error, self._folder))
+        else:
+            self._remove(response_id)
 
     def _remove(self, response_id: str) -> None:
         with suppress(OSError):

@@ -94,6 +94,8 @@ class FaultDaemon:
             **(environ or {}),
         }
         self._preexec = preexec
+        self.companions: list[subprocess.Popen[bytes]] = []
+        """Programs that are killed with it."""
         self.process = self._spawn()
         self.wait_until_up()
         self.http = self._connect()
@@ -125,8 +127,10 @@ class FaultDaemon:
 
     def kill(self) -> None:
         """kill -9."""
-        self.process.kill()
-        self.process.wait()
+        for process in (self.process, *self.companions):
+            process.kill()
+        for process in (self.process, *self.companions):
+            process.wait()
 
     def restart(self) -> float:
         """Start it again; returns the seconds until it answered."""

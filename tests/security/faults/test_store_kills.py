@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import sqlite3
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -110,10 +112,11 @@ report("begins")
 class Home:
     """The stores of one home over several lives of a program that writes all of them."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, migrates: bool = True) -> None:
         self.folder = folder
         self.version = 0
         """Additional migration steps; each life but the first finds an older version's chats."""
+        self._migrates = migrates
         self.messages: dict[str, tuple[str, str]] = {}
         self.marks: list[str] = []
         self.keys: set[str] = set()
@@ -121,28 +124,45 @@ class Home:
         self.count = 0
         self.migrations_cut = 0
 
+    def start(self, environ: dict[str, str] | None = None) -> subprocess.Popen[bytes]:
+        """Start the program, with more of an environment."""
+        return subprocess.Popen(
+            [sys.executable, "-P", "-c", CHILD, self.folder, str(self.version), str(ROWS)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env={**os.environ, **(environ or {})},
+        )
+
     def run_and_kill(self, seconds: float, *, after_message: bool) -> None:
         """Kill the program some seconds after it started or stored a message, and check all."""
-        command = [sys.executable, "-P", "-c", CHILD, self.folder, str(self.version), str(ROWS)]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as child:
+        with self.start() as child:
             assert child.stdout is not None
-            assert child.stderr is not None
             lines = [child.stdout.readline()]
             while after_message and not lines[-1].startswith(b'["message"'):
                 assert lines[-1]
                 lines.append(child.stdout.readline())
             time.sleep(seconds)
             child.kill()
-            lines += child.stdout.readlines()
-            assert (
-                child.stderr.read() == b""
-            )  # no traceback, in whatever state the stores were left
-        acknowledged: dict[str, list[Any]] = {}
-        for line in lines:
+            assert not self.acknowledge(child, lines)
+        self.check_stores()
+
+    def acknowledge(self, child: subprocess.Popen[bytes], lines: Sequence[bytes] = ()) -> list[str]:
+        """Read what a killed program reported, after these lines; return its warnings."""
+        assert child.stdout is not None
+        assert child.stderr is not None
+        reports = [*lines, *child.stdout.readlines()]
+        # no traceback, in whatever state the stores were left
+        assert child.stderr.read() == b""
+        acknowledged = self._acknowledged = dict[str, list[Any]]()
+        for line in reports:
             kind, *what = json.loads(line)  # lines are written atomically
             acknowledged.setdefault(kind, []).append(what)
         self.count += sum(map(len, acknowledged.values()))
-        assert "trouble" not in acknowledged
+        return [text for (text,) in acknowledged.get("trouble", [])]
+
+    def check_stores(self) -> None:
+        """Check what was acknowledged last, and of earlier lives what is read with it."""
+        acknowledged = self._acknowledged
         self._check_chats(acknowledged)
         self._check_marks([one for (one,) in acknowledged.get("mark", [])])
         self._check_keys(
@@ -160,7 +180,7 @@ class Home:
             self.messages[message] = (chat, text)
         if version:
             self._read_chats(version)
-        if version == expected:
+        if version == expected and self._migrates:
             self.version += 1
 
     def _version_of_chats(self) -> int:

@@ -1,0 +1,35 @@
+"""Folders whose entries survive a power cut."""
+
+from __future__ import annotations
+
+import errno
+import os
+from itertools import takewhile
+from pathlib import Path
+
+_NOT_SUPPORTED = (errno.EINVAL, errno.ENOTSUP)
+
+
+def sync_folder(folder: Path) -> None:
+    """Put the names in a folder on the disk, where the file system can; raises `OSError`."""
+    if os.name == "nt":
+        return
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    except OSError as error:
+        if error.errno not in _NOT_SUPPORTED:
+            raise
+    finally:
+        os.close(fd)
+
+
+def make_durable_folder(folder: Path, *, mode: int = 0o777) -> None:
+    """Create a folder and its parents unless they exist, on the disk when this returns.
+
+    `mode` is that of the folder itself. Raises `OSError`.
+    """
+    missing = list(takewhile(lambda path: not path.exists(), (folder, *folder.parents)))
+    folder.mkdir(mode=mode, parents=True, exist_ok=True)
+    for path in missing:
+        sync_folder(path.parent)
