@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import errno
 import os
+from contextlib import suppress
 from itertools import takewhile
 from pathlib import Path
 
 _NOT_SUPPORTED = (errno.EINVAL, errno.ENOTSUP)
+_durable: set[Path] = set()
+"""Folders that this process has synced."""
 
 
 def sync_folder(folder: Path) -> None:
@@ -29,7 +32,14 @@ def make_durable_folder(folder: Path, *, mode: int = 0o777) -> None:
 
     `mode` is that of the folder itself. Raises `OSError`.
     """
+    if folder in _durable and folder.is_dir():
+        return
     missing = list(takewhile(lambda path: not path.exists(), (folder, *folder.parents)))
-    folder.mkdir(mode=mode, parents=True, exist_ok=True)
-    for path in missing:
+    there = missing[-1].parent if missing else folder
+    # A killed process, or a failed call, may have left this one without its sync.
+    with suppress(PermissionError):
+        sync_folder(there.parent)
+    for path in reversed(missing):
+        path.mkdir(mode=mode if path == folder else 0o777, exist_ok=True)
         sync_folder(path.parent)
+    _durable.add(folder)

@@ -105,6 +105,15 @@ class _File:
         """After a failed fsync the pages count as clean: a later one does not write them."""
         self.pending = []
 
+    def durable(self) -> dict[Path, bytes]:
+        """Return the files that a power cut would leave now, at least; programs may be running."""
+        self._read_record()
+        return {
+            path: bytes(node.durable)
+            for path, node in _walk(self._root, self.home, durable=True)
+            if isinstance(node, _File)
+        }
+
     def cut_power(self, chance: random.Random) -> None:
         """Of what was not synced, any sectors reach the disk."""
         share = chance.choice((0.0, 0.3, 0.7, 1.0))
@@ -173,6 +182,7 @@ class Disk:
         record.write_bytes(b"")
         self._inodes: dict[int, _File] = {}
         self._known: set[Path] = set()
+        self._at_byte = 0
         self._root = self._read(self.home)
 
     def environ(self, library: Path, faults: Faults | None = None) -> dict[str, str]:
@@ -186,8 +196,7 @@ class Disk:
 
         Raises `AssertionError` if it is not what the files say, but for one call of each.
         """
-        for kind, inode, number, first, second in self._records():
-            self._call(kind, inode, number, first, second)
+        self._read_record()
         unseen = [
             path
             for path, node in _walk(self._root, self.home)
@@ -197,6 +206,15 @@ class Disk:
             and path.read_bytes() != node.content
         ]
         assert len(unseen) <= killed, f"{unseen} were written unseen"
+
+    def durable(self) -> dict[Path, bytes]:
+        """Return the files that a power cut would leave now, at least; programs may be running."""
+        self._read_record()
+        return {
+            path: bytes(node.durable)
+            for path, node in _walk(self._root, self.home, durable=True)
+            if isinstance(node, _File)
+        }
 
     def cut_power(self, chance: random.Random, kind: str | None = None) -> str:
         """Give the folder a state that a power cut may have left; returns which kind of one.
@@ -238,16 +256,20 @@ class Disk:
             read.entries[path.name] = read.durable[path.name] = node
         return read
 
-    def _records(self) -> Iterator[tuple[str, int, int, str, bytes]]:
-        content, at = self._record.read_bytes(), 0
+    def _read_record(self) -> None:
+        """Replay what was added to the record; a call of which only a part is there is left."""
+        with self._record.open("rb") as file:
+            file.seek(self._at_byte)
+            content, at = file.read(), 0
         while at + _HEAD.size <= len(content):
             kind, first, second, _, inode, number = _HEAD.unpack_from(content, at)
-            at += _HEAD.size
-            if at + first + second > len(content):
-                return  # the program was killed while it wrote this
-            path, at = content[at : at + first].decode(), at + first
-            yield chr(kind), inode, number, path, content[at : at + second]
-            at += second
+            paths, end = at + _HEAD.size, at + _HEAD.size + first + second
+            if end > len(content):
+                break
+            path = content[paths : paths + first].decode()
+            self._call(chr(kind), inode, number, path, content[paths + first : end])
+            at = end
+        self._at_byte += at
 
     def _call(self, kind: str, inode: int, number: int, first: str, second: bytes) -> None:
         file = self._inodes.get(inode)

@@ -315,7 +315,8 @@ static int removed(int folder, const char *path, int flags)
     char place[PATH_MAX];
     if (!below_home(folder, path, place)) return syscall(SYS_unlinkat, folder, path, flags);
     LOCK();
-    int failed = must_fail(UNLINK) ? -1 : syscall(SYS_unlinkat, folder, path, flags);
+    int there = faccessat(folder, path, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+    int failed = there && must_fail(UNLINK) ? -1 : syscall(SYS_unlinkat, folder, path, flags);
     if (!failed) put('U', 0, 0, place, NULL, 0);
     UNLOCK();
     return failed;

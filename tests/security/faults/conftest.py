@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -21,6 +22,7 @@ import psutil
 import pytest
 
 from ingle.models.metadata.manifest import Manifest, write_manifest
+from tests.harness.power_cut.disk import compile_recorder
 
 if TYPE_CHECKING:
     from ...conftest import WriteSmallLlama
@@ -325,6 +327,14 @@ def models(tmp_path: Path, write_small_llama: WriteSmallLlama) -> Iterator[Model
     server = ModelServer(dict(zip(("tiny:a", "tiny:b"), contents, strict=True)))
     yield server
     server.close()
+
+
+@pytest.fixture(scope="module")
+def recorder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The library that records writes."""
+    if sys.platform != "linux" or shutil.which("gcc") is None:
+        pytest.skip("needs Linux and gcc")
+    return compile_recorder(tmp_path_factory.mktemp("recorder"))
 
 
 @pytest.fixture(autouse=True)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import random
 import shutil
-import sys
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.harness.power_cut.disk import Disk, compile_recorder
+from tests.harness.power_cut.disk import Disk
 
 from .test_daemon_kills import (
     Acknowledged,
@@ -25,15 +24,9 @@ if TYPE_CHECKING:
     from .conftest import MakeDaemon, ModelServer
 
 
-@pytest.fixture(scope="module")
-def recorder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The library that records writes."""
-    if sys.platform != "linux" or shutil.which("gcc") is None:
-        pytest.skip("needs Linux and gcc")
-    return compile_recorder(tmp_path_factory.mktemp("recorder"))
-
-
-@pytest.mark.parametrize("cuts", [3, pytest.param(40, marks=pytest.mark.slow), pytest.param(200, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "cuts", [3, pytest.param(40, marks=pytest.mark.slow), pytest.param(200, marks=pytest.mark.slow)]
+)
 def test_power_cuts_lose_nothing_acknowledged(
     make_daemon: MakeDaemon, models: ModelServer, recorder: Path, tmp_path: Path, cuts: int
 ) -> None:
