@@ -264,9 +264,11 @@ class Ledger:
                     sync_folder(self.folder)
                 self._write_head(LedgerHead(line.seq, line_digest(data), self._salt))
             except OSError:
-                with suppress(OSError):  # an incomplete line is detected before the next write
-                    os.ftruncate(fd, size)
                 self._end = None
+                head = read_head(self.head_path)
+                if head is None or head.seq < line.seq:  # else the head refers to it already
+                    with suppress(OSError):  # an incomplete line is detected before the next write
+                        os.ftruncate(fd, size)
                 raise
         finally:
             os.close(fd)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from ingle.backends.base.conversation import ChatMessage
 from ingle.backends.base.requests import GenerateRequest
-from ingle.models.durable_folder import make_durable_folder
+from ingle.models.durable_folder import make_durable_folder, sync_folder
 
 from ..detectors.finding import Sensitivity, TextPart
 from ..inspection.request_inspector import InspectedRequest
@@ -146,6 +146,9 @@ class TaintStore:
                 if row is None:
                     row = (secrets.token_bytes(32),)
                     cursor.execute("INSERT INTO key VALUES (?)", row)
+            sync_folder(self._path.parent)  # SQLite ignores that its own sync of the names failed
+            # Pages of the log whose sync has failed count as written: write them anew.
+            database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         except BaseException:
             database.close()
             raise

@@ -105,15 +105,6 @@ class _File:
         """After a failed fsync the pages count as clean: a later one does not write them."""
         self.pending = []
 
-    def durable(self) -> dict[Path, bytes]:
-        """Return the files that a power cut would leave now, at least; programs may be running."""
-        self._read_record()
-        return {
-            path: bytes(node.durable)
-            for path, node in _walk(self._root, self.home, durable=True)
-            if isinstance(node, _File)
-        }
-
     def cut_power(self, chance: random.Random) -> None:
         """Of what was not synced, any sectors reach the disk."""
         share = chance.choice((0.0, 0.3, 0.7, 1.0))
@@ -203,11 +194,11 @@ class Disk:
             if isinstance(node, _File)
             and not path.name.endswith(_PASSING)
             and path.exists()
-            and path.read_bytes() != node.content
+            and path.read_bytes() != bytes(node.content)
         ]
         assert len(unseen) <= killed, f"{unseen} were written unseen"
 
-    def durable(self) -> dict[Path, bytes]:
+    def survivors(self) -> dict[Path, bytes]:
         """Return the files that a power cut would leave now, at least; programs may be running."""
         self._read_record()
         return {
@@ -334,7 +325,7 @@ def _put(path: Path, node: _Node) -> None:
         path.mkdir(0o700, exist_ok=True)
     elif path.name.endswith("-shm"):
         path.unlink(missing_ok=True)
-    elif not path.exists() or path.read_bytes() != node.durable:
+    elif not path.exists() or path.read_bytes() != bytes(node.durable):
         if not path.exists():
             path.touch(0o600)
         path.write_bytes(node.durable)

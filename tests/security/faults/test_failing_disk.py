@@ -5,7 +5,11 @@ from __future__ import annotations
 import errno
 import hashlib
 import json
+import os
 import secrets
+import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from itertools import product
 from pathlib import Path
@@ -14,6 +18,12 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
+from ingle.daemon.access.api_keys import KeyStore
+from ingle.daemon.routing.detectors.finding import Sensitivity
+from ingle.daemon.routing.ledger.egress_ledger import Ledger
+from ingle.daemon.routing.ledger.ledger_verification import verify
+from ingle.daemon.routing.policy.conversation_taint import TaintStore
+from ingle.tui.history.history_store import open_history
 from tests.harness.power_cut.disk import Disk, Faults
 
 if TYPE_CHECKING:
@@ -28,7 +38,8 @@ FAULTS = {
 }
 CODES = ("disk_full", "storage_unusable", "server_error", "502", "507")
 """Of the stream of a response, and statuses of Ollama's API, which has no codes."""
-MOST_CALLS = 60
+NUMBERS = [*range(12), *range(12, 40, 4), *range(40, 400, 20)]
+"""Before the call that fails so many succeed; a commit of chats makes many writes."""
 
 OnDisk = dict[Path, bytes]
 Promise = Callable[[OnDisk], bool]
@@ -81,7 +92,7 @@ class Requests:
 
     def batch(self) -> Promise | str:
         """A batch of an uploaded file."""
-        line = {"custom_id": "a", "method": "POST", "url": "/v1/completions", "body": {}}
+        line: dict[str, Any] = {"custom_id": "a", "method": "POST", "url": "/v1/completions", "body": {}}
         form: Any = {"file": ("f", json.dumps(line).encode())}
         stored = self._http.post("/v1/files", files=form, data={"purpose": "batch"})
         if code := _code(stored):
@@ -157,8 +168,8 @@ def _code(answer: httpx.Response) -> str:
     """The code of an error; empty for a success."""
     if answer.is_success:
         return ""
-    error = answer.json()["error"]
-    return error.get("code", "") if isinstance(error, dict) else str(answer.status_code)
+    error: dict[str, str] | str = answer.json()["error"]
+    return str(answer.status_code) if isinstance(error, str) else error["code"]
 
 
 SLOW = [request for request in REQUESTS if request not in (Requests.upload, Requests.blob)]
@@ -182,13 +193,13 @@ def test_failing_call_is_an_error_or_loses_nothing(
     daemon.restart()
     requests = Requests(daemon)
     for calls, times in product(FAULTS, (1, -1)):
-        for number in range(MOST_CALLS):
+        for number in NUMBERS:
             faults.fail(calls, FAULTS[calls], after=number, times=times)
             outcome = request_of(requests)
             hits = faults.hits
             faults.stop()
             if callable(outcome):
-                assert outcome(disk.durable()), f"acknowledged and lost: {calls}, call {number}"
+                assert outcome(disk.survivors()), f"acknowledged and lost: {calls}, call {number}"
             else:
                 assert outcome in CODES, f"{calls}, call {number}"
             if not hits:
@@ -196,5 +207,155 @@ def test_failing_call_is_an_error_or_loses_nothing(
         else:
             raise AssertionError("there was always one more call")
         assert callable(promise := request_of(requests))
-        assert promise(disk.durable())
+        assert promise(disk.survivors())
     assert "Traceback" not in daemon.log.read_text()
+
+
+STORES = """
+import json, secrets, sys
+from pathlib import Path
+from ingle.backends.remote.clearance import Clearance
+from ingle.backends.remote.receipt import Outcome, Receipt, TokenUsage
+from ingle.daemon.access.api_keys import KeyStore
+from ingle.daemon.routing.detectors.finding import Sensitivity
+from ingle.daemon.routing.ledger.egress_ledger import BudgetReservation, Ledger
+from ingle.daemon.routing.policy.conversation_taint import TaintStore
+from ingle.tui.chats.chat import Chat
+from ingle.tui.chats.message import Message, MessageFacts
+from ingle.tui.history.history_store import open_history
+
+home = Path(sys.argv[1])
+keys = KeyStore(home / "state/keys.json")
+ledger = Ledger(home / "ledger", home / "ledger-head.json")
+clearance = Clearance(digest="0", provider="p", model="m", verdict="cloud", rule="r")
+receipt = Receipt(
+    bytes_sent=1, bytes_received=1, seconds=1.0, outcome=Outcome.COMPLETE, status=200, attempts=1,
+    digests=(), usage=TokenUsage(),
+)
+marks = TaintStore(home / "state/routing/taint.db")
+store = open_history(home / "chats", lambda text: None)
+
+def key():
+    record, _ = keys.create()
+    return record.id
+
+def entry():
+    intent = ledger.intend(clearance, BudgetReservation(tokens=1, cost=None, currency="USD"))
+    ledger.settle(intent, receipt, 0.25)
+    return intent.seq
+
+def mark():
+    trace = secrets.token_bytes(32)
+    marks.mark([trace], Sensitivity.NEVER)
+    return trace.hex()
+
+def answer():
+    store._writer.wake()  # it would wait for two seconds after a failure
+    chat = Chat()
+    store.add_chat(chat)
+    answer = chat.add(Message(role="assistant"))
+    store.add_message(chat.id, answer)
+    for word in "one two three".split():
+        store.append(answer.id, word + " ")
+        if not store.flush(10):
+            raise OSError("not written")
+    store.end_message(answer.id, "answered", MessageFacts())
+    if not store.flush(10):
+        raise OSError("not written")
+    return answer.id
+
+for line in sys.stdin:
+    try:
+        outcome = ["kept", globals()[line.strip()]()]
+    except Exception as error:
+        outcome = ["error", repr(error)]
+    print(json.dumps(outcome), flush=True)
+"""
+
+
+class Stores:
+    """A program that writes the stores of a home, one record for each line that it reads."""
+
+    def __init__(self, folder: Path, recorder: Path) -> None:
+        self.home = folder / "home"
+        self.home.mkdir()
+        self.disk, self.faults = Disk(self.home, folder / "record"), Faults(folder / "faults")
+        self._copy = folder / "copy"
+        self._log = (folder / "log").open("w+")
+        self.process = subprocess.Popen(
+            [sys.executable, "-P", "-c", STORES, self.home],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            text=True,
+            bufsize=1,
+            env={**os.environ, **self.disk.environ(recorder, self.faults)},
+        )
+
+    def write(self, kind: str) -> tuple[bool, str]:
+        """Write a record; whether it was acknowledged, and its name or the error."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write(f"{kind}\n")
+        outcome, name = json.loads(self.process.stdout.readline())
+        return outcome == "kept", str(name)
+
+    def has(self, kind: str, name: str) -> bool:
+        """Whether a record is in the files that a power cut leaves, exactly once and whole."""
+        shutil.rmtree(self._copy, ignore_errors=True)
+        for path, content in self.disk.survivors().items():
+            target = self._copy / path.relative_to(self.home.resolve())
+            target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            if not path.name.endswith("-shm"):
+                target.touch(0o600)
+                target.write_bytes(content)
+        match kind:
+            case "key":
+                there = KeyStore(self._copy / "state/keys.json").list()
+                return [record.id for record in there].count(name) == 1
+            case "entry":
+                ledger = Ledger(self._copy / "ledger", self._copy / "ledger-head.json")
+                found = [entry.outcome for entry in ledger.entries() if entry.seq == int(name)]
+                return found == ["complete"] and not verify(ledger).problems
+            case "mark":
+                marks = TaintStore(self._copy / "state/routing/taint.db")
+                try:
+                    return marks.strictest([bytes.fromhex(name)]) is Sensitivity.NEVER
+                finally:
+                    marks.close()
+            case _:
+                troubles: list[str] = []
+                store = open_history(self._copy / "chats", troubles.append)
+                try:
+                    return store.message_text(name) == "one two three " and not troubles
+                finally:
+                    store.close()
+
+    def end(self) -> str:
+        """End the program; returns what it has written to its log."""
+        self.process.communicate(timeout=20)
+        self._log.seek(0)
+        with self._log:
+            return self._log.read()
+
+
+@pytest.mark.parametrize("kind", ["key", "entry", "mark", "answer"])
+def test_store_acknowledges_only_what_is_on_the_disk(
+    recorder: Path, tmp_path: Path, kind: str
+) -> None:
+    """Let the nth call of a kind fail, once or from then on, until a record makes no more."""
+    stores = Stores(tmp_path, recorder)
+    for calls, times in product(FAULTS, (1, -1)):
+        for number in NUMBERS:
+            stores.faults.fail(calls, FAULTS[calls], after=number, times=times)
+            acknowledged, name = stores.write(kind)
+            hits = stores.faults.hits
+            stores.faults.stop()
+            if acknowledged:
+                assert stores.has(kind, name), f"acknowledged and lost: {calls}, call {number}"
+            if not hits:
+                assert acknowledged, name
+                break
+        else:
+            raise AssertionError("there was always one more call")
+    assert stores.end() == ""

@@ -7,7 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,7 +20,7 @@ from .database_encryption import (
     wipe_file,
 )
 from .history_errors import HistoryError, HistoryLocked, WrongPassphrase
-from .history_files import ENCRYPTED, PLAIN, copies_of, is_lost, make_private
+from .history_files import ENCRYPTED, PLAIN, copies_of, is_lost, make_private, sync_names
 from .schema import migrate, version
 from .transactions import closed_on_error
 
@@ -171,8 +171,13 @@ class Database:
             raise damage("the file is missing or empty")
         make_private(path)
         with closed_on_error(self._open(path, self.key)) as connection:
-            if version(connection) == 0 and copies_of(self.folder, self.key):
-                raise damage("the tables are missing")
+            if version(connection) == 0:
+                if copies_of(self.folder, self.key):
+                    raise damage("the tables are missing")
+                sync_names(self.folder)
+                for parent in self.folder.parents[:2]:
+                    with suppress(PermissionError):
+                        sync_names(parent)
             migrate(connection)
             return connection
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .history_errors import HistoryError
+from .history_files import sync_names
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -155,9 +156,4 @@ def _copy(source: Path, source_key: str, target: Path, target_key: str) -> None:
 def _put_in_place(part: Path, target: Path) -> None:
     sync_file(part)
     part.replace(target)
-    if os.name != "nt":
-        folder = os.open(target.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+    sync_names(target.parent)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import suppress
 from pathlib import Path
 
@@ -48,6 +49,17 @@ def is_lost(folder: Path, passphrase: str | None) -> bool:
         if path.stat().st_size > 0:
             return False
     return bool(copies_of(folder, passphrase))
+
+
+def sync_names(folder: Path) -> None:
+    """Put the names in a folder on the disk, where the system can; raises `OSError`."""
+    if os.name == "nt":
+        return
+    fd = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
 
 
 def make_private(path: Path) -> None:
