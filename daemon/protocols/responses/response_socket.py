@@ -117,7 +117,8 @@ class ResponseSocket:
                 await asyncio.wait({answering, receiving}, return_when=asyncio.FIRST_COMPLETED)
                 if receiving.done() and _text(receiving.result()) is None:
                     answering.cancel()
-                    await asyncio.wait({answering})
+                    # It may end with the failure to send its last event.
+                    await asyncio.gather(answering, return_exceptions=True)
                     return
                 await answering
         except (WebSocketDisconnect, TimeoutError):

@@ -16,6 +16,8 @@ _HEAD = struct.Struct("<IIIIQq")
 _CONTROL = struct.Struct("<Iiqqq")
 _PASSING = (".lock", ".sock", "-shm")
 """Ends of names of files without a content that counts: SQLite maps its shared memory."""
+KILL = -1
+"""Instead of an error number: the program is killed before the call."""
 CALLS = ("write", "fsync", "rename", "ftruncate", "create", "mkdir", "unlink", "short")
 """The calls that can be let fail, by the bits of the recorder; link counts as rename."""
 

@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -143,6 +144,7 @@ static int must_fail(uint32_t call)
     if (faults->count == 0) return 0;
     if (faults->count > 0) faults->count--;
     faults->hits++;
+    if (faults->error < 0) kill(getpid(), SIGKILL);
     errno = faults->error;
     return 1;
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import random
 import shutil
 from collections import Counter
@@ -10,63 +11,121 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.harness.power_cut.disk import Disk
+from tests.harness.power_cut.disk import Disk, Faults
 
-from .test_daemon_kills import (
-    Acknowledged,
-    DaemonClients,
-    PullSequence,
-    check,
-)
+from .test_daemon_kills import Acknowledged, DaemonClients, PullSequence, check
 from .test_store_kills import Home
 
 if TYPE_CHECKING:
-    from .conftest import MakeDaemon, ModelServer
+    from .conftest import FaultDaemon, MakeDaemon, ModelServer
+
+PAGE = 4096
+NOT_CHATS = ("models", "responses", "files", "batches", "runtime")
 
 
-@pytest.mark.parametrize(
-    "cuts", [3, pytest.param(40, marks=pytest.mark.slow), pytest.param(200, marks=pytest.mark.slow)]
-)
+class Day:
+    """One home through many power cuts, full disks, failing syncs and damaged files."""
+
+    def __init__(
+        self, daemon: FaultDaemon, pulls: PullSequence, recorder: Path, chance: random.Random
+    ) -> None:
+        self.known, self.pulls, self.happened = Acknowledged(), pulls, Counter[str]()
+        self.stores = Home(daemon.home.resolve(), migrates=False)
+        self._daemon, self._recorder, self._chance = daemon, recorder, chance
+        self._folder = daemon.home.parent
+        self._faults = [Faults(self._folder / f"faults{n}") for n in range(2)]
+        self._is_damaged = False
+        daemon.kill()
+        self._begin()
+
+    def _begin(self) -> None:
+        self._disk = Disk(self._daemon.home, self._folder / "record")
+        self._daemon.environ |= self._disk.environ(self._recorder, self._faults[0])
+        self._daemon.restart()
+
+    def live(self, *, early: bool, has_faults: bool) -> None:
+        """Serve clients and write chats until the power is cut; check what is left."""
+        chance = self._chance
+        with self.stores.start(self._disk.environ(self._recorder, self._faults[1])) as child:
+            self._daemon.companions = [child]
+            self.pulls.may_fail = has_faults
+            if has_faults:
+                self._break()
+            clients = DaemonClients(self._daemon, self.known, self.pulls, chance.getrandbits(32))
+            least = 1.0 if has_faults else 0.0
+            clients.run(chance.uniform(least, least + 1.5), early=early or has_faults)
+            for faults in self._faults:
+                self.happened["failed calls"] += faults.hits
+                faults.stop()
+            trouble = self.stores.acknowledge(child)
+            assert has_faults or self._is_damaged or not trouble, trouble
+        self._disk.replay(killed=2)
+        self.happened[self._disk.cut_power(chance)] += 1
+
+    def _break(self) -> None:
+        """Let calls fail for a while, of the daemon as on a full disk, of the chats in any way."""
+        self.happened["with failing calls"] += 1
+        for faults in self._faults:
+            full = faults is self._faults[0] or self._chance.random() < 0.5
+            calls = self._chance.choice(("write short", "fsync", "create mkdir", "rename"))
+            after, times = self._chance.randint(0, 50), self._chance.choice((1, 5, 50, -1))
+            error = errno.ENOSPC if full else errno.EIO
+            faults.fail(calls, error, after=after, times=times)
+
+    def damage(self) -> None:
+        """Overwrite one page of the chats with zeros."""
+        path = self._daemon.home / "chats/history.db"
+        if path.exists() and (pages := path.stat().st_size // PAGE) > 1:
+            self._is_damaged = True
+            self.happened["damaged pages"] += 1
+            with path.open("r+b") as file:
+                file.seek(PAGE * self._chance.randrange(pages))
+                file.write(bytes(PAGE))
+
+    def check(self, *, everything: bool) -> None:
+        """Start again; check what was acknowledged, the stores of the chat in a copy."""
+        copy = self._folder / "copy"
+        shutil.copytree(self._daemon.home, copy, ignore=shutil.ignore_patterns(*NOT_CHATS, "*-shm"))
+        home, self.stores.folder = self.stores.folder, copy
+        self._is_damaged = not self.stores.check_stores(is_damaged=self._is_damaged)
+        if everything:
+            self.stores.check_everything()
+        shutil.rmtree(copy)
+        self.stores.folder = home
+        self._begin()
+        check(self._daemon, self.known, self._chance)
+        self.pulls.check(self._daemon.http)
+
+
+@pytest.mark.parametrize("cuts", [3, pytest.param(200, marks=pytest.mark.slow)])
 def test_power_cuts_lose_nothing_acknowledged(
     make_daemon: MakeDaemon, models: ModelServer, recorder: Path, tmp_path: Path, cuts: int
 ) -> None:
+    """A quarter of the lives has failing calls as well; after every tenth a page is damaged."""
     seed = random.randrange(2**32)
     print(f"seed {seed}")
-    rng, known, kinds = random.Random(seed), Acknowledged(), Counter[str]()
-    home, catalog = tmp_path.resolve() / "home", tmp_path / "catalog.toml"
-    home.mkdir()
+    catalog = tmp_path / "catalog.toml"
     catalog.write_text(models.catalog())
-    stores, pulls = Home(home, migrates=False), PullSequence(models, home / "models")
+    script = {"reply": "An answer.", "step_seconds": 0.001}
     daemon = make_daemon(
-        {"reply": "An answer.", "step_seconds": 0.001},
-        home=home,
-        environ={"INGLE_TEST_CATALOG": str(catalog)},
+        script, home=tmp_path / "home", environ={"INGLE_TEST_CATALOG": str(catalog)}
     )
-    daemon.kill()
-    disk = Disk(home, tmp_path / "record")
-    daemon.environ |= disk.environ(recorder)
-    daemon.restart()
+    pulls = PullSequence(models, daemon.home / "models")
+    day = Day(daemon, pulls, recorder, random.Random(seed))
     for number in range(cuts):
-        with stores.start(disk.environ(recorder)) as child:
-            daemon.companions = [child]
-            clients = DaemonClients(daemon, known, pulls, rng.getrandbits(32))
-            clients.run(rng.uniform(0.0, 1.5), early=number % 3 == 2)
-            assert not stores.acknowledge(child)
-        disk.replay(killed=2)
-        kinds[disk.cut_power(rng)] += 1
-        shutil.copytree(home, tmp_path / "copy", symlinks=True, ignore=_sockets)
-        stores.folder = tmp_path / "copy"
-        stores.check_stores()
+        day.live(early=number % 3 == 2, has_faults=number % 4 == 1)
+        if number % 10 == 5:
+            day.damage()
+        day.check(everything=number % 20 == 19 or number == cuts - 1)
         if number % 20 == 19 or number == cuts - 1:
-            stores.check_everything()
-        shutil.rmtree(tmp_path / "copy")
-        stores.folder = home
-        disk = Disk(home, tmp_path / "record")
-        daemon.restart()
-        check(daemon, known, rng)
-        pulls.check(daemon.http)
-    print(dict(kinds), len(known.responses), len(known.files), stores.count)
+            print(f"{number + 1} cuts, {dict(day.happened)}: {report(day)}", flush=True)
 
 
-def _sockets(_: str, names: list[str]) -> list[str]:
-    return [name for name in names if name.endswith((".sock", "-shm"))]
+def report(day: Day) -> str:
+    known = day.known
+    return (
+        f"{len(known.responses)} responses, {len(known.files)} files and {len(known.deleted)} "
+        f"deleted ones, {len(known.batches) + len(known.finished)} batches, {day.pulls.finished} "
+        f"models and {day.stores.count} records of chats, keys, marks and the ledger acknowledged; "
+        f"{day.stores.named} messages named as lost, nothing else was lost"
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import sqlite3
 import subprocess
 import sys
@@ -27,11 +28,13 @@ from ingle.tui.history.database.schema import STEPS, migrate
 from ingle.tui.history.history_store import open_history
 
 LIVES_OF_A_HOME = 20
+LOSS = re.compile("could not be read|are lost")
+"""In the report of a recovery."""
 ROWS = 20_000
 """Rows written by a migration step, which takes some tens of milliseconds."""
 
 CHILD = """
-import functools, itertools, json, os, secrets, sys, threading
+import functools, itertools, json, os, secrets, sys, threading, time
 from pathlib import Path
 from ingle.backends.remote.clearance import Clearance
 from ingle.daemon.access.api_keys import KeyStore
@@ -55,12 +58,33 @@ def step(number, connection):
     if number:
         connection.execute(f"DROP TABLE later_{number - 1}")
 
+def failed(error):
+    report("failed", type(error).__name__)
+    time.sleep(0.02)
+
+def keep(store):
+    while not store.flush(10):
+        failed(OSError())
+        store._writer.wake()
+
+def repeat(way):
+    while True:
+        try:
+            way()
+        except Exception as error:
+            failed(error)
+
 def chats():
     steps = (*schema.STEPS, *(functools.partial(step, n) for n in range(version)))
     database.migrate = functools.partial(schema.migrate, steps=steps)
     store = open_history(home / "chats", lambda text: report("trouble", text))
     report("opens")
-    store.recent()
+    while True:
+        try:
+            store.recent()
+            break
+        except Exception as error:
+            failed(error)
     report("opened")
     chat = Chat()
     store.add_chat(chat)
@@ -69,13 +93,13 @@ def chats():
         store.add_message(chat.id, prompt)
         answer = chat.add(Message(role="assistant", parent=prompt.id))
         store.add_message(chat.id, answer)
-        assert store.flush(10)
+        keep(store)
         report("message", chat.id, prompt.id, prompt.content)
         text = ""
         for piece in range(10):
             text += f"{number}.{piece} "
             store.append(answer.id, f"{number}.{piece} ")
-            assert store.flush(10)
+            keep(store)
             report("message", chat.id, answer.id, text)
         store.end_message(answer.id, "answered", MessageFacts())
 
@@ -104,7 +128,7 @@ def ledger():
         report("intent", intent.seq)
 
 for way in (chats, marks, keys, ledger):
-    threading.Thread(target=way).start()
+    threading.Thread(target=repeat, args=(way,)).start()
 report("begins")
 """
 
@@ -123,6 +147,8 @@ class Home:
         self.intents: set[int] = set()
         self.count = 0
         self.migrations_cut = 0
+        self.named = 0
+        """Messages that were reported as lost."""
 
     def start(self, environ: dict[str, str] | None = None) -> subprocess.Popen[bytes]:
         """Start the program, with more of an environment."""
@@ -147,7 +173,7 @@ class Home:
         self.check_stores()
 
     def acknowledge(self, child: subprocess.Popen[bytes], lines: Sequence[bytes] = ()) -> list[str]:
-        """Read what a killed program reported, after these lines; return its warnings."""
+        """Read what a killed program reported, after these lines; return what was not well."""
         assert child.stdout is not None
         assert child.stderr is not None
         reports = [*lines, *child.stdout.readlines()]
@@ -158,30 +184,36 @@ class Home:
             kind, *what = json.loads(line)  # lines are written atomically
             acknowledged.setdefault(kind, []).append(what)
         self.count += sum(map(len, acknowledged.values()))
-        return [text for (text,) in acknowledged.get("trouble", [])]
+        return [text for kind in ("trouble", "failed") for (text,) in acknowledged.get(kind, [])]
 
-    def check_stores(self) -> None:
-        """Check what was acknowledged last, and of earlier lives what is read with it."""
+    def check_stores(self, *, is_damaged: bool = False) -> bool:
+        """Check what was acknowledged last, and of earlier lives what is read with it.
+
+        If the chats' file was damaged, what is lost must be reported, and is left out later.
+        Returns whether it is sound now.
+        """
         acknowledged = self._acknowledged
-        self._check_chats(acknowledged)
+        is_sound = self._check_chats(acknowledged, is_damaged=is_damaged)
         self._check_marks([one for (one,) in acknowledged.get("mark", [])])
         self._check_keys(
             [one for (one,) in acknowledged.get("key", [])],
             [one for (one,) in acknowledged.get("revoked", [])],
         )
         self.intents |= {one for (one,) in acknowledged.get("intent", [])}
+        return is_sound
 
-    def _check_chats(self, acknowledged: dict[str, list[Any]]) -> None:
-        version, expected = self._version_of_chats(), len(STEPS) + self.version
+    def _check_chats(self, acknowledged: dict[str, list[Any]], *, is_damaged: bool) -> bool:
+        expected = len(STEPS) + self.version
+        version = expected if is_damaged else self._version_of_chats()
         assert version in (expected, expected - 1 if self.version else 0)
         assert version == expected or "opened" not in acknowledged
         self.migrations_cut += "opens" in acknowledged and "opened" not in acknowledged
         for chat, message, text in acknowledged.get("message", []):
             self.messages[message] = (chat, text)
-        if version:
-            self._read_chats(version)
+        is_sound = not version or self._read_chats(version, is_damaged=is_damaged)
         if version == expected and self._migrates:
             self.version += 1
+        return is_sound
 
     def _version_of_chats(self) -> int:
         """The version, after checking that the tables are those of its last step only."""
@@ -199,20 +231,29 @@ class Home:
                 assert connection.execute(f"SELECT count(*) FROM {name}").fetchone() == (ROWS,)
         return version
 
-    def _read_chats(self, version: int) -> None:
+    def _read_chats(self, version: int, *, is_damaged: bool) -> bool:
         """Check the messages by reading them through the history store."""
         before = database.migrate
         database.migrate = partial(migrate, steps=[*STEPS] + [_no_step] * (version - len(STEPS)))
-        store = open_history(self.folder / "chats", pytest.fail)
+        reported: list[str] = []
+        lost: list[str] = []
+        store = open_history(self.folder / "chats", reported.append)
         try:
-            for name in {chat for chat, _ in self.messages.values()}:
-                chat = store.load(name)
-                assert chat is not None
-                for message, (where, text) in self.messages.items():
-                    assert where != name or chat.messages[message].content.startswith(text)
+            chats = {name: store.load(name) for name in {c for c, _ in self.messages.values()}}
+            for message, (name, text) in self.messages.items():
+                chat = chats[name]
+                found = None if chat is None else chat.messages.get(message)
+                if found is None or not found.content.startswith(text):
+                    lost.append(message)
         finally:
             store.close()
             database.migrate = before
+        assert is_damaged or not reported
+        assert not lost or any(LOSS.search(text) for text in reported), lost
+        self.named += len(lost)
+        for message in lost:
+            del self.messages[message]
+        return not reported
 
     def _check_marks(self, marks: list[str]) -> None:
         self.marks += marks
