@@ -234,7 +234,11 @@ def status_of(daemon: FaultDaemon, batch_id: str) -> str:
 @pytest.mark.slow
 @pytest.mark.parametrize("kills", [4, 1000])
 def test_random_kills_lose_no_acknowledged_data(
-    make_daemon: MakeDaemon, models: ModelServer, tmp_path: Path, kills: int
+    make_daemon: MakeDaemon,
+    models: ModelServer,
+    tmp_path: Path,
+    kills: int,
+    tries: Callable[[int], None],
 ) -> None:
     """A third of the kills happen during startup, and a third as soon as the daemon listens."""
     seed = random.randrange(2**32)
@@ -278,6 +282,7 @@ def test_random_kills_lose_no_acknowledged_data(
     assert "Traceback" not in daemon.log.read_text()
     print(report(kills, starts, known, pulls, before_socket))
     print(f"processor until it answers: median {statistics.median(work):.2f} s, {max(work):.2f} s")
+    tries(kills)
 
 
 def report(

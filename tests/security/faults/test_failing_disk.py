@@ -184,7 +184,11 @@ SLOW = [request for request in REQUESTS if request != Requests.upload]
     ],
 )
 def test_failing_call_is_an_error_or_loses_nothing(
-    make_daemon: MakeDaemon, recorder: Path, tmp_path: Path, request_of: Request
+    make_daemon: MakeDaemon,
+    recorder: Path,
+    tmp_path: Path,
+    request_of: Request,
+    tries: Callable[[int], None],
 ) -> None:
     """Let the nth call of a kind fail, once or from then on, until the request makes no more."""
     daemon = make_daemon({"reply": "Here."}, home=tmp_path / "home")
@@ -192,12 +196,13 @@ def test_failing_call_is_an_error_or_loses_nothing(
     disk, faults = Disk(daemon.home, tmp_path / "record"), Faults(tmp_path / "faults")
     daemon.environ |= disk.environ(recorder, faults)
     daemon.restart()
-    requests = Requests(daemon)
+    requests, attempts = Requests(daemon), 0
     for calls, times in product(FAULTS, (1, -1)):
         for number in NUMBERS:
             faults.fail(calls, FAULTS[calls], after=number, times=times)
             outcome = request_of(requests)
             hits = faults.hits
+            attempts += bool(hits)
             faults.stop()
             if callable(outcome):
                 assert outcome(disk.survivors()), f"acknowledged and lost: {calls}, call {number}"
@@ -210,6 +215,7 @@ def test_failing_call_is_an_error_or_loses_nothing(
         assert callable(promise := request_of(requests))
         assert promise(disk.survivors())
     assert "Traceback" not in daemon.log.read_text()
+    tries(attempts)
 
 
 STORES = """
@@ -342,15 +348,16 @@ class Stores:
 
 @pytest.mark.parametrize("kind", ["key", "entry", "mark", "answer"])
 def test_store_acknowledges_only_what_is_on_the_disk(
-    recorder: Path, tmp_path: Path, kind: str
+    recorder: Path, tmp_path: Path, kind: str, tries: Callable[[int], None]
 ) -> None:
     """Let the nth call of a kind fail, once or from then on, until a record makes no more."""
-    stores = Stores(tmp_path, recorder)
+    stores, attempts = Stores(tmp_path, recorder), 0
     for calls, times in product(FAULTS, (1, -1)):
         for number in NUMBERS:
             stores.faults.fail(calls, FAULTS[calls], after=number, times=times)
             acknowledged, name = stores.write(kind)
             hits = stores.faults.hits
+            attempts += bool(hits)
             stores.faults.stop()
             if acknowledged:
                 assert stores.has(kind, name), f"acknowledged and lost: {calls}, call {number}"
@@ -360,3 +367,4 @@ def test_store_acknowledges_only_what_is_on_the_disk(
         else:
             raise AssertionError("there was always one more call")
     assert stores.end() == ""
+    tries(attempts)

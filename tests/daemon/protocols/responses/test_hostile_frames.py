@@ -74,11 +74,12 @@ FRAMES = {
         for value in (None, 0, True, [], {}, "x", [BODY], {"type": 1}, {"type": None})
     },
     **{
-        f"wrong {name}": of_type({**BODY, name: value})
+        f"wrong {name}": of_type({**BODY, name: json.loads(value)})
         for name, value in [
-            ("type", "response.destroy"), ("model", 7), ("model", "\0"), ("input", {"a": []}),
-            ("input", [[[]]]), ("previous_response_id", "../../keys"), ("tools", 1),
-            ("max_output_tokens", -(2**70)), ("metadata", {"a": {"b": 1}}),
+            ("type", '"response.destroy"'), ("model", "7"), ("model", '"\\u0000"'),
+            ("input", '{"a": []}'), ("input", "[[[]]]"), ("tools", "1"),
+            ("previous_response_id", '"../../keys"'), ("max_output_tokens", str(-(2**70))),
+            ("metadata", '{"a": {"b": 1}}'),
         ]
     },
 }  # fmt: skip
