@@ -58,6 +58,7 @@ ATTACKS: dict[str, tuple[str, ...]] = {
         f"{FAULTS}/test_store_kills.py",
     ),
     "damaged databases": (
+        f"{FAULTS}/test_recovery_cuts.py",
         "tests/tui/history/database/test_recovery.py",
         "tests/tui/history/database/test_backup.py",
     ),
@@ -104,7 +105,7 @@ def run_tests(result: Result, tests: list[str], marks: str, seconds: float | Non
         report = Path(folder, "report.xml")
         command = [
             *(sys.executable, "-m", "pytest", "-q", "-n0", "-m", marks, *tests),
-            *("--junitxml", str(report), "--basetemp", f"{folder}/t"),
+            *("--junitxml", str(report), "-o", "junit_family=xunit1", "--basetemp", f"{folder}/t"),
         ]
         process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL)
         try:

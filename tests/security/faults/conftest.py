@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -151,6 +151,13 @@ class FaultDaemon:
         self.kill()
         return not self.socket.exists() or self.socket.stat() != before
 
+    def check_unharmed(self) -> None:
+        """It answers, and has reaped the processes that ended."""
+        self.process.send_signal(signal.SIGCONT)
+        with self._connect() as client:
+            assert client.get("/health").status_code == 200
+        self.until(lambda: not self.zombies())
+
     def stop(self) -> int:
         """Terminate it; returns its exit status."""
         self.http.close()
@@ -245,9 +252,13 @@ def make_daemon(tmp_path: Path) -> Iterator[MakeDaemon]:
         made.append(FaultDaemon(home or tmp_path / f"d{len(made)}", script, **options))
         return made[-1]
 
-    yield make
-    for daemon in made:
-        daemon.stop()
+    with ExitStack() as ends:
+        yield make
+        for daemon in made:
+            ends.callback(daemon.stop)
+        for daemon in made:
+            if daemon.process.poll() is None:
+                daemon.check_unharmed()
 
 
 class ModelServer:

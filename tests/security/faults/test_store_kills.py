@@ -272,7 +272,7 @@ class Home:
         ledger = Ledger(self.folder / "ledger", self.folder / "state/ledger-head.json")
         assert self.intents <= {entry.seq for entry in ledger.entries()}
         assert verify(ledger).problems == []
-        databases = list(self.folder.rglob("*.db"))
+        databases = [path for path in self.folder.rglob("*.db") if ".damaged-" not in path.name]
         assert {path.name for path in databases} == {"history.db", "taint.db"}
         for path in databases:
             with closing(sqlite3.connect(path)) as connection:

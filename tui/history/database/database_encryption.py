@@ -101,10 +101,11 @@ def companions(path: Path) -> list[Path]:
 def wipe_file(path: Path) -> None:
     """Overwrite a database and its companions with zeros and delete them, as far as they exist.
 
+    A file with another name is only unlinked: that may be the live database.
     On flash storage and copy-on-write file systems, old blocks may remain.
     """
     for each in (path, *companions(path)):
-        if not each.exists():
+        if not each.exists() or each.stat().st_nlink > 1:
             continue
         with each.open("r+b") as file:
             left = file.seek(0, os.SEEK_END)

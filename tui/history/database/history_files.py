@@ -42,6 +42,11 @@ def generation(newest: Path, number: int) -> Path:
     return newest.with_name(f"{newest.name}.{number}")
 
 
+def recovered(folder: Path, passphrase: str | None) -> Path:
+    """Return the path of a recovered database that is complete, but not in its place yet."""
+    return folder / f"{BACKUPS}recovered.{original(folder, passphrase).name}"
+
+
 def is_lost(folder: Path, passphrase: str | None) -> bool:
     """Return whether the database is missing or empty although there is a backup of it."""
     path = original(folder, passphrase)
