@@ -27,6 +27,12 @@ def sync_folder(folder: Path) -> None:
         os.close(fd)
 
 
+def sync_disks() -> None:
+    """Put everything that was written on the disks, where the system can; takes seconds."""
+    if hasattr(os, "sync"):
+        os.sync()
+
+
 def make_durable_folder(folder: Path, *, mode: int = 0o777) -> None:
     """Create a folder and its parents unless they exist, on the disk when this returns.
 

@@ -276,11 +276,15 @@ class Disk:
                 file.add(_Truncation(number))
             case "S" if file is not None and not number:
                 file.sync()
+            case "Y":
+                for each in self._inodes.values():
+                    each.sync()
+                for folder in _folders(self._root):
+                    self._sync_names(folder)
             case "F" if file is not None and not number:
                 file.lose()
             case "S" if number and isinstance(folder := self._at(first), _Folder):
-                while folder.pending:
-                    folder.pending[-1].settle()
+                self._sync_names(folder)
             case "R" | "L" if (node := self._at(first)) is not None:
                 gone: tuple[tuple[str, None], ...] = ((first, None),) if kind == "R" else ()
                 self._change((second.decode(), node), *gone)
@@ -290,6 +294,11 @@ class Disk:
                 self._change((first, _Folder()))
             case _:
                 return
+
+    @staticmethod
+    def _sync_names(folder: _Folder) -> None:
+        while folder.pending:
+            folder.pending[-1].settle()
 
     def _change(self, *entries: tuple[str, _Node | None]) -> None:
         found: list[tuple[_Folder, str, _Node | None]] = []

@@ -283,6 +283,17 @@ static int synced(int fd)
 int fsync(int fd) { return synced(fd); }
 int fdatasync(int fd) { return synced(fd); }
 
+void sync(void)
+{
+    if (!home_length) {
+        syscall(SYS_sync);
+        return;
+    }
+    LOCK();
+    put('Y', 0, 0, NULL, NULL, 0);
+    UNLOCK();
+}
+
 static int renamed(int from, const char *old, int to, const char *new, unsigned flags)
 {
     char first[PATH_MAX], second[PATH_MAX];

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import errno
+import os
 import random
 import shutil
 import sqlite3
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Callable
 from contextlib import closing
+from copy import deepcopy
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from ingle.backends.packages.engine_packages import all_engine_packages
+from ingle.backends.packages.engine_store import EngineStore
 from tests.harness.power_cut.disk import Disk, Faults
 
 from .test_daemon_kills import Acknowledged, DaemonClients, PullSequence, check
@@ -137,6 +143,37 @@ def test_power_cuts_lose_nothing_acknowledged(
         if number % 20 == 19 or number == cuts - 1:
             print(f"{number + 1} cuts, {dict(day.happened)}: {report(day)}", flush=True)
     tries(cuts)
+
+
+INSTALLING = """
+import sys; from pathlib import Path
+from ingle.backends.packages.engine_packages import all_engine_packages
+from ingle.backends.packages.engine_store import EngineStore
+store, packages = EngineStore(Path(sys.argv[1])), next(iter(all_engine_packages().values()))
+new = store.begin(packages)
+(new / "library.so").write_bytes(b"whole" * 10_000)
+store.commit(packages, new)
+"""
+
+
+def test_installed_engine_is_whole_after_a_power_cut(recorder: Path, tmp_path: Path) -> None:
+    """Its name may be lost, but not what it names."""
+    home = tmp_path.resolve() / "engines"
+    home.mkdir()
+    disk = Disk(home, tmp_path / "record")
+    subprocess.run(
+        [sys.executable, "-P", "-c", INSTALLING, home],
+        env={**os.environ, **disk.environ(recorder)},
+        check=True,
+    )
+    disk.replay(killed=0)
+    found = 0
+    for seed in range(60):
+        deepcopy(disk).cut_power(random.Random(seed), "any part")
+        if path := EngineStore(home).find(next(iter(all_engine_packages()))):
+            assert (path / "library.so").read_bytes() == b"whole" * 10_000
+            found += 1
+    assert found
 
 
 def report(day: Day) -> str:
