@@ -297,8 +297,8 @@ class HistoryWriter:
             folder = self._database.folder
             sync_names(folder)  # SQLite ignores that its own sync of the log's name failed
             # After a failed sync the kernel takes pages of the log for written, so that records
-            # behind them would be lost with them: what was left there is written anew.
-            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            # behind them would be lost with them: what was left there is written elsewhere.
+            connection.execute("PRAGMA wal_checkpoint")
             wipe_backups(folder, but=copy_of(folder, self._database.key))  # none unencrypted
             if (found := check_for(connection, CHECK_SECONDS)) != "ok":
                 raise damage(found)

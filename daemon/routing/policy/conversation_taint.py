@@ -147,8 +147,8 @@ class TaintStore:
                     row = (secrets.token_bytes(32),)
                     cursor.execute("INSERT INTO key VALUES (?)", row)
             sync_folder(self._path.parent)  # SQLite ignores that its own sync of the names failed
-            # Pages of the log whose sync has failed count as written: write them anew.
-            database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            # Pages of the log whose sync has failed count as written: write them elsewhere.
+            database.execute("PRAGMA wal_checkpoint")
         except BaseException:
             database.close()
             raise

@@ -98,7 +98,7 @@ class Day:
         home, self.stores.folder = self.stores.folder, copy
         self._is_damaged = self._is_damaged and not _is_sound(copy / "chats/history.db")
         self.stores.check_stores(is_damaged=self._is_damaged)
-        if everything:
+        if everything and not self._is_damaged:
             self.stores.check_everything()
         shutil.rmtree(copy)
         self.stores.folder = home
