@@ -17,10 +17,11 @@ import tempfile
 import time
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import psutil
-from machine import save
+from machine import RESULTS, save
 
 ROOT = Path(__file__).parents[1]
 FAULTS = "tests/security/faults"
@@ -101,6 +102,8 @@ class Result:
 
 def run_tests(result: Result, tests: list[str], marks: str, seconds: float | None) -> None:
     """Run tests and add what they report; those that take longer count as not run."""
+    began = time.monotonic()
+    print(f"{result.attack}: {' '.join(tests)} ...", file=sys.stderr, flush=True)
     with tempfile.TemporaryDirectory(prefix="ingle-attack-") as folder:
         report = Path(folder, "report.xml")
         command = [
@@ -119,6 +122,7 @@ def run_tests(result: Result, tests: list[str], marks: str, seconds: float | Non
             if process.returncode not in (0, 1, 5) or not report.exists():  # 5: nothing chosen
                 result.failed.append(f"pytest ended with {process.returncode}")
         result.processes_left += len(left_over(folder))
+    result.seconds = round(result.seconds + time.monotonic() - began, 1)
 
 
 def end(process: psutil.Process) -> None:
@@ -190,25 +194,35 @@ def slow_tests(tests: tuple[str, ...]) -> list[str]:
 
 
 def attack(options: argparse.Namespace) -> list[Result]:
-    """Run the short tests of every attack, then the longer ones."""
+    """Run the short tests of every attack, then the longer ones of all in turn."""
     deadline = None if options.minutes is None else time.monotonic() + 60 * options.minutes
     chosen = {name: tests for name, tests in ATTACKS.items() if options.only in name}
-    results: dict[str, Result] = {name: Result(name) for name in chosen}
-    for long in (False,) if options.quick else (False, True):
-        for name, tests in chosen.items():
-            began = time.monotonic()
-            print(f"{name}{', longer' * long} ...", file=sys.stderr, flush=True)
-            if not long:
-                run_tests(results[name], list(tests), "not slow", None)
-            for test in slow_tests(tests) if long else ():
-                left = None if deadline is None else deadline - time.monotonic()
-                if left is not None and left <= 0:
-                    results[name].not_run += 1
-                else:
-                    run_tests(results[name], [test], "slow", left)
-            results[name].seconds = round(results[name].seconds + time.monotonic() - began, 1)
+    results = {name: Result(name) for name in chosen}
+    for name, tests in chosen.items():
+        run_tests(results[name], list(tests), "not slow", None)
+    longer = [
+        (place, name, test)
+        for name, tests in chosen.items()
+        for place, test in enumerate(() if options.quick else slow_tests(tests))
+    ]
+    for _, name, test in sorted(longer):
+        left = None if deadline is None else deadline - time.monotonic()
+        if left is not None and left <= 0:
+            results[name].not_run += 1
+        else:
+            run_tests(results[name], [test], "slow", left)
     found = list(results.values())
     return [*found, run_escapes()] if options.only in ESCAPES else found
+
+
+def merged(results: list[Result]) -> list[dict[str, Any]]:
+    """The rows of the file, with those of these attacks replaced."""
+    path = RESULTS / "attack.json"
+    before: list[dict[str, Any]] = []
+    if path.exists():
+        before = json.loads(path.read_text())["attacks"]
+    rows = {row["attack"]: row for row in before if row["attack"] in {*ATTACKS, ESCAPES}}
+    return list((rows | {r.attack: {**asdict(r), "outcome": r.outcome} for r in results}).values())
 
 
 def table(results: list[Result]) -> str:
@@ -227,10 +241,8 @@ def main() -> int:
     options = parser.parse_args()
     results = attack(options)
     print(table(results))
-    if not options.only:
-        figures = [{**asdict(one), "outcome": one.outcome} for one in results]
-        path = save("attack", {"quick": options.quick, "attacks": figures})
-        print(f"Written to {path}", file=sys.stderr)
+    path = save("attack", {"attacks": merged(results)})
+    print(f"Written to {path}", file=sys.stderr)
     return int(any("FAILED" in one.outcome for one in results))
 
 
