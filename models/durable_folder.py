@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-from contextlib import suppress
 from itertools import takewhile
 from pathlib import Path
 
@@ -14,10 +13,16 @@ _durable: set[Path] = set()
 
 
 def sync_folder(folder: Path) -> None:
-    """Put the names in a folder on the disk, where the file system can; raises `OSError`."""
+    """Put the names in a folder on the disk, if it is readable and the file system can do so.
+
+    Raises `OSError`.
+    """
     if os.name == "nt":
         return
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    except PermissionError:
+        return
     try:
         os.fsync(fd)
     except OSError as error:
@@ -43,8 +48,7 @@ def make_durable_folder(folder: Path, *, mode: int = 0o777) -> None:
     missing = list(takewhile(lambda path: not path.exists(), (folder, *folder.parents)))
     there = missing[-1].parent if missing else folder
     # A killed process, or a failed call, may have left this one without its sync.
-    with suppress(PermissionError):
-        sync_folder(there.parent)
+    sync_folder(there.parent)
     for path in reversed(missing):
         path.mkdir(mode=mode if path == folder else 0o777, exist_ok=True)
         sync_folder(path.parent)
