@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -98,6 +98,12 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Run the slowest files first, so that no xdist worker finishes long before the others."""
     items.sort(key=lambda item: item.path.name not in _LONGEST)
+
+
+@pytest.fixture
+def tries(record_property: Callable[[str, object], None]) -> Callable[[int], None]:
+    """Notes how many attacks a test has made, for `scripts/attack`."""
+    return partial(record_property, "tries")
 
 
 @pytest.fixture(autouse=True)

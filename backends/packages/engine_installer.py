@@ -13,6 +13,7 @@ from pathlib import Path
 
 import platformdirs
 
+from ingle.models.durable_folder import sync_disks
 from ingle.models.file_lock import FileLock
 
 from ..base.child_process import child_environment
@@ -152,6 +153,7 @@ def _keep_build(new: Path, cache: Path) -> None:
     with suppress(OSError):
         cache.parent.mkdir(parents=True, exist_ok=True)
         _copy_tree(new, temporary)
+        sync_disks()
         temporary.rename(cache)
     shutil.rmtree(temporary, ignore_errors=True)
 

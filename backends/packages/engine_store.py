@@ -11,6 +11,7 @@ from pathlib import Path
 
 import msgspec
 
+from ingle.models.durable_folder import sync_disks
 from ingle.models.file_lock import FileLock
 from ingle.models.json_cache import read_json_cache
 
@@ -94,7 +95,7 @@ class EngineStore:
         return folder
 
     def commit(self, packages: EnginePackages, new: Path) -> InstalledPackages:
-        """Make the folder `new` the installation, in one step."""
+        """Make the folder `new` the installation in one step, once its files are on the disk."""
         record = InstalledPackages(
             name=packages.name,
             requirements=packages.pinned(),
@@ -106,6 +107,7 @@ class EngineStore:
         target = self.target(packages)
         if target.exists():  # without a record: incomplete
             shutil.rmtree(target)
+        sync_disks()
         new.rename(target)
         return record
 

@@ -17,6 +17,7 @@ from typing import Literal
 
 import msgspec
 
+from ingle.models.durable_folder import make_durable_folder
 from ingle.models.file_lock import FileLock
 from ingle.models.file_stamp import FileStamp
 
@@ -222,7 +223,7 @@ class KeyStore:
         lock = FileLock(self.path.with_suffix(".lock"))
         deadline = time.monotonic() + _LOCK_SECONDS
         try:
-            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_durable_folder(self.path.parent, mode=0o700)
             while not lock.try_acquire():
                 if time.monotonic() > deadline:
                     raise KeyFailure("Another `ingle key` does not end.", "Try again.")

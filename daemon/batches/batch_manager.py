@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 
 from ..error_status import describe
@@ -249,11 +249,8 @@ class BatchManager:
         outputs, errors = await asyncio.to_thread(self._open_results, record)
         endpoint = self._endpoints[record.endpoint]
         run = BatchRun(record, lines, source, outputs, errors, endpoint, at_once=self._at_once)
-        try:
+        with closing(outputs), closing(errors):
             await run.run()
-        finally:
-            outputs.close()
-            errors.close()
 
     def _begin(self, record: BatchRecord, lines: list[BatchLine]) -> None:
         if record.status is not BatchStatus.CANCELLING:  # it may have been cancelled meanwhile

@@ -14,11 +14,12 @@ from typing import Any, NamedTuple
 import msgspec
 
 from ingle.backends.base.errors import WorkerDied
+from ingle.models.durable_folder import make_durable_folder
 from ingle.models.failpoints import failpoint
 
 from ..error_status import describe
 from ..errors import Problem, QueueFull, ShuttingDown
-from ..stores.durable_file import storage_error
+from ..stores.durable_file import writing_in
 from .batch_input import BatchInput, BatchLine
 from .batch_record import BatchRecord, BatchUsage
 
@@ -88,29 +89,34 @@ class ResultFile:
         self.path = path
         self.done = self._recover()
         """The requests that have a result here."""
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_durable_folder(path.parent, mode=0o700)
         self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
 
     def add(self, line: ResultLine) -> None:
         """Append a result, completely or not at all; raises `StorageFull`."""
         data = msgspec.json.encode(line) + b"\n"
         size = os.fstat(self._file).st_size
-        try:
-            failpoint("batch.result")
-            written = os.write(self._file, data)
-            while written < len(data):
-                written += os.write(self._file, data[written:])
-        except OSError as error:
-            os.ftruncate(self._file, size)
-            raise storage_error(error, self.path.parent) from error
+        with writing_in(self.path.parent):
+            try:
+                failpoint("batch.result")
+                written = os.write(self._file, data)
+                while written < len(data):
+                    written += os.write(self._file, data[written:])
+            except OSError:
+                os.ftruncate(self._file, size)
+                raise
         self.done.add(line.custom_id)
 
     def close(self) -> None:
-        """Flush everything to disk."""
-        if self._file >= 0:
-            os.fsync(self._file)
-            os.close(self._file)
-            self._file = -1
+        """Flush everything to disk; raises `storage_error`'s."""
+        if self._file < 0:
+            return
+        file, self._file = self._file, -1
+        with writing_in(self.path.parent):
+            try:
+                os.fsync(file)
+            finally:
+                os.close(file)
 
     def usage(self) -> BatchUsage:
         """Return the tokens of all answers in the file."""

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import msgspec
 
+from ingle.models.durable_folder import make_durable_folder, sync_folder
 from ingle.models.failpoints import failpoint
-from ingle.models.sources.partial_file import sync_folder
 
 from ..errors import NotFound
-from ..stores.durable_file import private_file, storage_error, write_durably
+from ..stores.durable_file import private_file, write_durably, writing_in
 
 PURPOSES = ("assistants", "batch", "fine-tune", "vision", "user_data", "evals")
 BATCH_LIFETIME = 30 * 24 * 3600
@@ -47,10 +47,11 @@ class FileStore:
         return f"file-{secrets.token_hex(12)}"
 
     def begin(self) -> FileWriter:
-        """Start a new file, which exists once it is committed."""
-        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        _remove_old(self._folder.glob("*.part"))
-        return FileWriter(self._folder / f"{self.new_id()}.part")
+        """Start a new file, which exists once it is committed; raises `storage_error`'s."""
+        with writing_in(self._folder):
+            make_durable_folder(self._folder, mode=0o700)
+            _remove_old(self._folder.glob("*.part"))
+            return FileWriter(self._folder / f"{self.new_id()}.part")
 
     def commit(
         self,
@@ -61,10 +62,16 @@ class FileStore:
         lifetime: int | None,
         file_id: str | None = None,
     ) -> UploadedFile:
-        """Add a complete file; idempotent for the same `file_id`."""
+        """Add a complete file; idempotent for the same `file_id`. Raises `storage_error`'s."""
         file_id = file_id or self.new_id()
+        with writing_in(self._folder):
+            return self._commit(content, file_id, filename, purpose, lifetime)
+
+    def _commit(
+        self, content: Path, file_id: str, filename: str, purpose: str, lifetime: int | None
+    ) -> UploadedFile:
         target = self._content(file_id)
-        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_durable_folder(self._folder, mode=0o700)
         failpoint("files.commit")
         is_new, now = content.exists(), int(time.time())
         stored = UploadedFile(
@@ -104,8 +111,10 @@ class FileStore:
         return sorted(present, key=lambda stored: (-stored.created_at, stored.id))
 
     def delete(self, file_id: str) -> None:
-        """Remove a file; raises `NotFound`."""
-        self._remove(self.get(file_id).id)
+        """Remove a file for good; raises `NotFound` and `storage_error`'s."""
+        with writing_in(self._folder):
+            self._remove(self.get(file_id).id)
+            sync_folder(self._folder)
 
     def sweep(self) -> None:
         """Remove expired files and abandoned uploads."""
@@ -147,21 +156,17 @@ class FileWriter:
 
     def write(self, data: bytes) -> None:
         """Append; raises `StorageFull`."""
-        try:
+        with writing_in(self.path.parent):
             failpoint("files.write")
             self._file.write(data)
-        except OSError as error:
-            raise storage_error(error, self.path.parent) from error
         self.size += len(data)
 
     def finish(self) -> Path:
         """Return the path of the complete content, flushed to disk; raises `StorageFull`."""
-        try:
+        with writing_in(self.path.parent):
             self._file.flush()
             os.fsync(self._file.fileno())
             self._file.close()
-        except OSError as error:
-            raise storage_error(error, self.path.parent) from error
         return self.path
 
     def discard(self) -> None:

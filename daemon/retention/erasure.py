@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import msgspec
 
 from ..settings.config import Config
-from ..stores.durable_file import storage_error
+from ..stores.durable_file import writing_in
 from .data_inventory import DATA_INVENTORY, DataStore, Extent
 from .stored_files import erase_files
 
@@ -92,11 +92,9 @@ def erase(
         if not things:
             continue
         if not dry_run:
-            try:
+            with writing_in(place.path(config.paths)):
                 # The daemon goes on writing to its log.
                 erase_files(things, emptied=frozenset({config.paths.log}))
-            except OSError as error:
-                raise storage_error(error, place.path(config.paths)) from error
         erased.append(
             ErasureResult(
                 place=place.name,

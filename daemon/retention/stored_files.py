@@ -10,6 +10,8 @@ from pathlib import Path
 
 import msgspec
 
+from ingle.models.durable_folder import sync_folder
+
 _NAME = re.compile(r"(?:resp_|conv_|chatcmpl-|file-|(?:msg)?batch_)[0-9a-f]+")
 
 
@@ -40,7 +42,10 @@ def things_in(paths: Iterable[Path]) -> Iterator[StoredItem]:
 
 
 def erase_files(things: Iterable[StoredItem], *, emptied: frozenset[Path] = frozenset()) -> None:
-    """Remove the files, but truncate those that are open for writing; raises `OSError`."""
+    """Remove the files for good, but truncate those that are open for writing; raises
+    `OSError`.
+    """
+    folders: set[Path] = set()
     for thing in things:
         for path in thing.paths:
             if path in emptied:
@@ -48,3 +53,7 @@ def erase_files(things: Iterable[StoredItem], *, emptied: frozenset[Path] = froz
                     file.truncate(0)
             else:
                 path.unlink(missing_ok=True)
+                folders.add(path.parent)
+    for folder in folders:
+        with suppress(FileNotFoundError):
+            sync_folder(folder)

@@ -193,14 +193,18 @@ def make_private_folder(folder: Path) -> None:
     if folder.parent == private_temporary_folder():
         # The owner of the outer folder can replace the inner one.
         make_private_folder(folder.parent)
+    from ingle.models.durable_folder import make_durable_folder
+
     try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        folder.mkdir(mode=0o700)
-    except FileExistsError:
-        check_private_folder(folder)
-        if sys.platform != "win32" and stat.S_IMODE(folder.lstat().st_mode) != 0o700:
-            # `check_private_folder` found a real folder of ours, so this follows no link.
-            folder.chmod(0o700)
+        make_durable_folder(folder.parent)
+        try:
+            folder.mkdir(mode=0o700)
+        except FileExistsError:
+            check_private_folder(folder)
+            if sys.platform != "win32" and stat.S_IMODE(folder.lstat().st_mode) != 0o700:
+                # `check_private_folder` found a real folder of ours, so this follows no link.
+                folder.chmod(0o700)
+        make_durable_folder(folder)
     except OSError as error:
         raise FolderUnusable(folder, error) from error
 

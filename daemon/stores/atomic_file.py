@@ -8,6 +8,7 @@ import tempfile
 from contextlib import suppress
 from pathlib import Path
 
+from ingle.models.durable_folder import make_durable_folder, sync_folder
 from ingle.models.failpoints import failpoint
 
 
@@ -15,10 +16,10 @@ def write_atomically(path: Path, content: bytes, *, mode: int = 0o600) -> None:
     """Replace the content of the file, which need not exist; links are followed.
 
     A new file gets `mode`, an existing one keeps its own. If it raises `OSError`, the file is
-    unchanged.
+    unchanged, or a power cut may undo the change.
     """
     target = Path(os.path.realpath(path))
-    target.parent.mkdir(parents=True, exist_ok=True)
+    make_durable_folder(target.parent)
     with suppress(FileNotFoundError):
         mode = stat.S_IMODE(target.stat().st_mode)
     # In the same folder, because a rename cannot cross file systems.
@@ -37,9 +38,4 @@ def write_atomically(path: Path, content: bytes, *, mode: int = 0o600) -> None:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
-    with suppress(OSError):  # without the sync a power cut may at worst lose the new name
-        folder = os.open(target.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+    sync_folder(target.parent)

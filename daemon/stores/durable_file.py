@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Generator
+from contextlib import contextmanager
 from io import BufferedWriter
 from pathlib import Path
+
+from ingle.models.durable_folder import make_durable_folder
 
 from ..errors import RequestError, StorageFull, StorageUnusable
 from .atomic_file import write_atomically
@@ -15,11 +19,18 @@ _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 def write_durably(path: Path, content: bytes) -> None:
     """Replace the file in one step, readable by its owner only; raises `storage_error`'s."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with writing_in(path.parent):
+        make_durable_folder(path.parent, mode=0o700)
         write_atomically(path, content)
+
+
+@contextmanager
+def writing_in(folder: Path) -> Generator[None]:
+    """Turn an `OSError` in the block into `StorageFull` or `StorageUnusable`."""
+    try:
+        yield
     except OSError as error:
-        raise storage_error(error, path.parent) from error
+        raise storage_error(error, folder) from error
 
 
 def private_file(path: Path) -> BufferedWriter:

@@ -16,6 +16,7 @@ from typing import TypeVar
 
 import msgspec
 
+from ingle.models.durable_folder import sync_folder
 from ingle.models.failpoints import failpoint
 
 from ..errors import RequestError, StorageUnusable
@@ -108,10 +109,13 @@ class ResponseStore:
             return stored
 
     async def discard(self, object_id: str) -> None:
-        """Delete an object that may be being changed; it is gone from the disk on return."""
+        """Delete an object that may be being changed; it is gone from the disk on return.
+
+        Raises what `flush` raises.
+        """
         async with self._changing:
             self.delete(object_id)
-            await self.flush()
+            await self.flush(object_id)
 
     async def get(self, response_id: str) -> StoredResponse | None:
         """Return the response; None if there is none, or if it could not be written."""
@@ -148,16 +152,16 @@ class ResponseStore:
         return await asyncio.to_thread(self._list, prefix, kind)
 
     def delete(self, response_id: str) -> None:
-        """Delete a response."""
+        """Delete a response; it is gone for good when `flush` returns."""
         self._forget(response_id)
         if _ID.fullmatch(response_id):
-            self._disk.submit(self._remove, response_id)
+            self._disk.submit(self._erase, response_id)
 
     async def flush(self, response_id: str | None = None) -> None:
         """Wait until everything that was put or deleted before is on disk.
 
-        Raises `StorageFull` or `StorageUnusable` if this response could not be written; it is then
-        not stored.
+        Raises `StorageFull` or `StorageUnusable` if this response could not be written, which is
+        then not stored, or could not be deleted.
         """
         if self._thread is not None:
             await asyncio.get_running_loop().run_in_executor(self._thread, lambda: None)
@@ -203,11 +207,8 @@ class ResponseStore:
 
     def _write_noted(self, response_id: str, content: bytes) -> None:
         """Write, and note a failure for `flush`."""
-        if (failure := self._write(response_id, content)) is None:
-            return
-        self._failures[response_id] = failure
-        if len(self._failures) > MAX_FAILURES:  # of writes that no request waits for
-            del self._failures[next(iter(self._failures))]
+        if (failure := self._write(response_id, content)) is not None:
+            self._note_failure(response_id, failure)
 
     def _write(self, response_id: str, content: bytes) -> RequestError | None:
         try:
@@ -228,6 +229,11 @@ class ResponseStore:
             used -= sizes[oldest]
             self._remove(oldest)
         return None
+
+    def _note_failure(self, response_id: str, failure: RequestError) -> None:
+        self._failures[response_id] = failure
+        if len(self._failures) > MAX_FAILURES:  # of writes that no request waits for
+            del self._failures[next(iter(self._failures))]
 
     def _failure(
         self, error: OSError | UnsafeFolder | FolderUnusable, object_id: str
@@ -283,6 +289,15 @@ class ResponseStore:
             os.utime(self._path(response_id))
         if self._sizes is not None and response_id in self._sizes:
             self._sizes.move_to_end(response_id)
+
+    def _erase(self, response_id: str) -> None:
+        try:
+            self._path(response_id).unlink(missing_ok=True)
+            sync_folder(self._folder)
+        except OSError as error:
+            self._note_failure(response_id, storage_error(error, self._folder))
+        else:
+            self._remove(response_id)
 
     def _remove(self, response_id: str) -> None:
         with suppress(OSError):

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ..catalog import FILE
+from ..durable_folder import sync_folder
 from ..errors import InvalidModel
 from ..gguf.gguf_names import shard_paths
 from ..model_task import task_of
 from ..safetensors.folder_files import CONFIG
-from ..sources.partial_file import sync_folder
 from .stored_model import ModelDetails, StoredModel
 
 if TYPE_CHECKING:

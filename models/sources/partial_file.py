@@ -11,6 +11,7 @@ from typing import Self
 
 import msgspec
 
+from ..durable_folder import sync_folder
 from ..errors import DiskFull, PullFailed
 from ..failpoints import failpoint
 from ..json_cache import read_json_cache
@@ -147,14 +148,3 @@ def disk_failure(error: OSError, folder: Path) -> PullFailed:
         f"The file cannot be written in {folder}: {error.strerror or error}.",
         hint="Check the folder's permissions, or set INGLE_HOME to another one.",
     )
-
-
-def sync_folder(folder: Path) -> None:
-    """Make renames in a folder survive a power cut, where the system can."""
-    if os.name == "nt":
-        return
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)

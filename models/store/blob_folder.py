@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 import secrets
 import shutil
@@ -12,6 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
+from ..durable_folder import make_durable_folder, sync_folder
 from ..errors import DiskFull, HashMismatch, UnusableName
 from ..sources.partial_file import disk_failure
 
@@ -43,7 +45,7 @@ class BlobFolder:
         """
         wanted = checked_digest(digest)
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
+            make_durable_folder(self.folder)
             self._sweep()
             writer = BlobWriter(self.folder, wanted, size)
         except OSError as error:
@@ -86,7 +88,7 @@ class BlobWriter:
         self._hash.update(data)
 
     def finish(self) -> Path:
-        """Make the file visible; raises `HashMismatch` if its digest is not the announced one."""
+        """Make the file visible and durable; raises `HashMismatch` if its digest is another one."""
         found = self._hash.hexdigest()
         if found != self._wanted:
             raise HashMismatch(
@@ -94,9 +96,12 @@ class BlobWriter:
                 hint="Send the file again.",
             )
         try:
+            self._file.flush()
+            os.fsync(self._file.fileno())
             self._file.close()
             target = self._folder / self._wanted
             self._path.replace(target)
+            sync_folder(self._folder)
         except OSError as error:
             raise disk_failure(error, self._folder) from error
         return target

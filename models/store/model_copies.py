@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from ..durable_folder import make_durable_folder
 from ..errors import ModelNotFound, UnsupportedModel, UnusableName
 from ..gguf.gguf_header import read_header
 from ..gguf.gguf_names import parse_shard
@@ -127,7 +128,7 @@ class ModelCopier:
         """Write the manifest into the model's folder, with a link to `file` unless it is None."""
         try:
             with self._store.folders.claim(manifest.name) as folder:
-                folder.mkdir(parents=True, exist_ok=True)
+                make_durable_folder(folder)
                 if file is not None:
                     _link(file, folder / _FILE)
                 write_manifest(folder, manifest)
@@ -184,12 +185,14 @@ def _manifest(source: StoredModel, path: Path, name: str, changes: ModelOverride
 
 
 def _link(source: Path, target: Path) -> None:
-    """Link the file under another name, or copy it to another disk."""
+    """Link the file under another name, or copy it to another disk; its content is durable."""
     fresh = target.with_name(f"{target.name}.new")
     fresh.unlink(missing_ok=True)
     try:
         os.link(source, fresh)
     except OSError:
         shutil.copyfile(source, fresh)
+        with fresh.open("r+b") as copy:
+            os.fsync(copy.fileno())
     fresh.replace(target)
     fresh.unlink(missing_ok=True)  # renaming one link of a file to another does nothing

@@ -12,6 +12,7 @@ from ..download.file_download import Fetched
 from ..download.local_duplicates import find_local_duplicate
 from ..download.model_download import WantedModel, fetch_model, manifest_of
 from ..download.pull_progress import PullReporter
+from ..durable_folder import make_durable_folder
 from ..errors import ModelError
 from ..file_lock import FileLock
 from ..metadata.digest_cache import DigestCache
@@ -75,7 +76,7 @@ class ModelPull:
         twin = find_local_duplicate(wanted, self.local(), self.digests, self.reporter)
         if twin is None:
             return None
-        folder.mkdir(parents=True, exist_ok=True)
+        make_durable_folder(folder)
         if twin.place:
             return in_place_manifest(wanted.name, twin, file.sha256 or "")
         path = folder / file.name
@@ -87,7 +88,7 @@ class ModelPull:
         return manifest_of(wanted, folder, [Fetched(path, file.sha256 or "", twin.source)])
 
     def _downloaded(self, folder: Path) -> Manifest:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_durable_folder(folder)
         try:
             return fetch_model(self.wanted, folder, self.reporter)
         except ModelError:

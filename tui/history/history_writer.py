@@ -21,7 +21,7 @@ from .database.database import (
     storage_trouble,
 )
 from .database.history_errors import HistoryError, HistoryLocked
-from .database.history_files import copy_of
+from .database.history_files import copy_of, sync_names
 from .database.text_index import repair_index
 from .database.transactions import closed_on_error, savepoint, write_transaction
 
@@ -295,6 +295,10 @@ class HistoryWriter:
             self._connection = connection
             self._opened_at = time.monotonic()
             folder = self._database.folder
+            sync_names(folder)  # SQLite ignores that its own sync of the log's name failed
+            # After a failed sync the kernel takes pages of the log for written, so that records
+            # behind them would be lost with them: what was left there is written elsewhere.
+            connection.execute("PRAGMA wal_checkpoint")
             wipe_backups(folder, but=copy_of(folder, self._database.key))  # none unencrypted
             if (found := check_for(connection, CHECK_SECONDS)) != "ok":
                 raise damage(found)

@@ -133,7 +133,8 @@ class ResponseSocket:
                 await asyncio.wait({answering, receiving}, return_when=asyncio.FIRST_COMPLETED)
                 if receiving.done():
                     answering.cancel()
-                    await asyncio.wait({answering})
+                    # It may end with the failure to send its last event.
+                    await asyncio.gather(answering, return_exceptions=True)
                     return
                 await answering
         except (WebSocketDisconnect, TimeoutError):

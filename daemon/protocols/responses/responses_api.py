@@ -217,7 +217,7 @@ class ResponsesApi(JobApi):
             await run.cancel()
             self._runs.runs.pop(response_id, None)
         self._store.delete(response_id)
-        await self._store.flush()
+        await self._store.flush(response_id)
         return DeletedResponse(id=response_id)
 
     @_route("POST", "/v1/responses/{id}/cancel", response=Response, errors=(404,))

@@ -23,9 +23,11 @@ import msgspec
 
 from ingle.backends.remote.clearance import Clearance
 from ingle.backends.remote.receipt import Receipt
+from ingle.models.durable_folder import make_durable_folder, sync_folder
 from ingle.models.failpoints import failpoint
 from ingle.models.file_lock import FileLock
 
+from ...stores.atomic_file import write_atomically
 from ..providers.provider_errors import LedgerUnwritable
 from .ledger_entries import (
     DECODER,
@@ -121,7 +123,7 @@ class Ledger:
                 reserved_cost=reserved.cost,
                 currency=reserved.currency,
             )
-            self._append(intent, sync=True)
+            self._append(intent)
         return intent
 
     def settle(self, intent: LedgerIntent, receipt: Receipt, cost: float | None) -> None:
@@ -153,9 +155,10 @@ class Ledger:
                 note = LedgerNote(
                     **self._heading(), what="forgotten", until=until, digest=line_digest(last)
                 )
-                self._append(note, sync=True)
+                self._append(note)
                 for path in gone:
                     path.unlink()
+                sync_folder(self.folder)
         return count
 
     def files(self) -> list[Path]:
@@ -183,7 +186,7 @@ class Ledger:
         lock = FileLock(self.folder / "lock")
         deadline = time.monotonic() + _LOCK_SECONDS
         try:
-            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_durable_folder(self.folder, mode=0o700)
             while not lock.try_acquire():
                 if time.monotonic() > deadline:
                     raise self._unwritable("another process holds it")
@@ -219,7 +222,7 @@ class Ledger:
             self._read_head()
         if torn:
             note = LedgerNote(**self._heading(), what="torn", bytes=torn)
-            self._append(note, sync=True, month=last.stem)
+            self._append(note, month=last.stem)
 
     def _settle_pending(self) -> None:
         while self._pending:
@@ -239,11 +242,11 @@ class Ledger:
                 attempts=receipt.attempts,
                 sent_sha256=receipt.digests,
             )
-            self._append(line, sync=False)
+            self._append(line)
             self._pending.pop(0)
 
-    def _append(self, line: Line, *, sync: bool, month: str | None = None) -> None:
-        """Append to the file of `month`, by default the one in which the line was written."""
+    def _append(self, line: Line, month: str | None = None) -> None:
+        """Append durably to the file of `month`, by default that of the line's time."""
         month = month or line.time[:7]
         if self._end is not None:  # if the clock goes back, it still follows the existing lines
             month = max(month, self._end[0].stem)
@@ -256,13 +259,16 @@ class Ledger:
                 failpoint("ledger.append")
                 if os.write(fd, data) != len(data):
                     raise OSError(errno.ENOSPC, "No space left on device")
-                if sync:
-                    os.fsync(fd)
+                os.fsync(fd)
+                if not size:
+                    sync_folder(self.folder)
                 self._write_head(LedgerHead(line.seq, line_digest(data), self._salt))
             except OSError:
-                with suppress(OSError):  # an incomplete line is detected before the next write
-                    os.ftruncate(fd, size)
                 self._end = None
+                head = read_head(self.head_path)
+                if head is None or head.seq < line.seq:  # else the head refers to it already
+                    with suppress(OSError):  # an incomplete line is detected before the next write
+                        os.ftruncate(fd, size)
                 raise
         finally:
             os.close(fd)
@@ -281,14 +287,8 @@ class Ledger:
         return head
 
     def _write_head(self, head: LedgerHead) -> None:
-        """Replace the head atomically; after a crash it may be behind, but never ahead."""
-        content = msgspec.json.encode(head)
-        self.head_path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        temporary = self.head_path.with_suffix(".new")
-        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(fd, "wb") as file:
-            file.write(content)
-        temporary.replace(self.head_path)
+        """Replace the head; after a crash it may be behind the lines, but never ahead."""
+        write_atomically(self.head_path, msgspec.json.encode(head))
 
     def _anonymous(self, conversation: str) -> str:
         """Return a pseudonym that is constant per conversation, and cannot be reversed."""

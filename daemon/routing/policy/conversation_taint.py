@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from ingle.backends.base.conversation import ChatMessage
 from ingle.backends.base.requests import GenerateRequest
+from ingle.models.durable_folder import make_durable_folder, sync_folder
 
 from ..detectors.finding import Sensitivity, TextPart
 from ..inspection.request_inspector import InspectedRequest
@@ -131,7 +132,7 @@ class TaintStore:
             self._database = None
         import sqlite3
 
-        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_durable_folder(self._path.parent, mode=0o700)
         os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600))
         self._path.chmod(0o600)  # the -wal and -shm files inherit this mode
         database = sqlite3.connect(self._path, check_same_thread=False, timeout=2.0)
@@ -145,6 +146,9 @@ class TaintStore:
                 if row is None:
                     row = (secrets.token_bytes(32),)
                     cursor.execute("INSERT INTO key VALUES (?)", row)
+            sync_folder(self._path.parent)  # SQLite ignores that its own sync of the names failed
+            # Pages of the log whose sync has failed count as written: write them elsewhere.
+            database.execute("PRAGMA wal_checkpoint")
         except BaseException:
             database.close()
             raise

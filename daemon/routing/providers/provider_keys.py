@@ -12,6 +12,8 @@ from typing import Literal, TypeVar
 
 import msgspec
 
+from ingle.models.durable_folder import make_durable_folder
+
 from ...stores.atomic_file import write_atomically
 from .provider_errors import ProviderError
 
@@ -118,7 +120,7 @@ class ProviderKeys:
 
     def _write(self, keys: dict[str, _Entry]) -> None:
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            make_durable_folder(self.path.parent, mode=0o700)
             write_atomically(self.path, msgspec.json.encode(_File(keys=keys)))
         except OSError as error:
             raise ProviderError(f"{self.path} cannot be written: {error.strerror}.") from error

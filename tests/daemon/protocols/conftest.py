@@ -140,7 +140,7 @@ def malformed_bodies(
 
 
 @pytest.fixture
-def fuzz_endpoint() -> FuzzEndpoint:
+def fuzz_endpoint(tries: Callable[[int], None]) -> FuzzEndpoint:
     """Sends malformed bodies to an endpoint; returns the number of responses by status.
 
     `is_error` raises if an error does not have the protocol's shape. `examples` are valid bodies,
@@ -173,6 +173,7 @@ def fuzz_endpoint() -> FuzzEndpoint:
         async with asyncio.TaskGroup() as group:
             for content, must_fail in malformed_bodies(examples, count, seed):
                 group.create_task(send(content, must_fail))
+        tries(statuses.total())
         return statuses
 
     return run

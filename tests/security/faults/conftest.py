@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,7 @@ import psutil
 import pytest
 
 from ingle.models.metadata.manifest import Manifest, write_manifest
+from tests.harness.power_cut.disk import compile_recorder
 
 if TYPE_CHECKING:
     from ...conftest import WriteSmallLlama
@@ -94,6 +96,8 @@ class FaultDaemon:
             **(environ or {}),
         }
         self._preexec = preexec
+        self.companions: list[subprocess.Popen[bytes]] = []
+        """Programs that are killed with it."""
         self.process = self._spawn()
         self.wait_until_up()
         self.http = self._connect()
@@ -125,8 +129,10 @@ class FaultDaemon:
 
     def kill(self) -> None:
         """kill -9."""
-        self.process.kill()
-        self.process.wait()
+        for process in (self.process, *self.companions):
+            process.kill()
+        for process in (self.process, *self.companions):
+            process.wait()
 
     def restart(self) -> float:
         """Start it again; returns the seconds until it answered."""
@@ -144,6 +150,13 @@ class FaultDaemon:
         time.sleep(seconds)
         self.kill()
         return not self.socket.exists() or self.socket.stat() != before
+
+    def check_unharmed(self) -> None:
+        """It answers, and has reaped the processes that ended."""
+        self.process.send_signal(signal.SIGCONT)
+        with self._connect() as client:
+            assert client.get("/health").status_code == 200
+        self.until(lambda: not self.zombies())
 
     def stop(self) -> int:
         """Terminate it; returns its exit status."""
@@ -239,9 +252,13 @@ def make_daemon(tmp_path: Path) -> Iterator[MakeDaemon]:
         made.append(FaultDaemon(home or tmp_path / f"d{len(made)}", script, **options))
         return made[-1]
 
-    yield make
-    for daemon in made:
-        daemon.stop()
+    with ExitStack() as ends:
+        yield make
+        for daemon in made:
+            ends.callback(daemon.stop)
+        for daemon in made:
+            if daemon.process.poll() is None:
+                daemon.check_unharmed()
 
 
 class ModelServer:
@@ -321,6 +338,14 @@ def models(tmp_path: Path, write_small_llama: WriteSmallLlama) -> Iterator[Model
     server = ModelServer(dict(zip(("tiny:a", "tiny:b"), contents, strict=True)))
     yield server
     server.close()
+
+
+@pytest.fixture(scope="module")
+def recorder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The library that records writes."""
+    if sys.platform != "linux" or shutil.which("gcc") is None:
+        pytest.skip("needs Linux and gcc")
+    return compile_recorder(tmp_path_factory.mktemp("recorder"))
 
 
 @pytest.fixture(autouse=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import socket
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -42,7 +43,9 @@ def busy(daemon: FaultDaemon) -> int:
 
 
 @pytest.mark.parametrize("count", [40, pytest.param(2000, marks=pytest.mark.slow)])
-def test_disconnect_at_any_moment_frees_all_resources(make_daemon: MakeDaemon, count: int) -> None:
+def test_disconnect_at_any_moment_frees_all_resources(
+    make_daemon: MakeDaemon, count: int, tries: Callable[[int], None]
+) -> None:
     daemon = make_daemon({"reply": "word " * 80, "step_seconds": 0.005})
     assert complete(daemon) == "word"
     before, rng = daemon.descriptors(), random.Random(7)
@@ -55,10 +58,13 @@ def test_disconnect_at_any_moment_frees_all_resources(make_daemon: MakeDaemon, c
     daemon.until(lambda: daemon.descriptors() <= before)
     assert complete(daemon) == "word"
     assert "Traceback" not in daemon.log.read_text()
+    tries(count)
 
 
 @pytest.mark.slow  # two hundred are in tests/security/test_many_slow_clients.py
-def test_daemon_recovers_from_thousands_of_slow_clients(make_daemon: MakeDaemon) -> None:
+def test_daemon_recovers_from_thousands_of_slow_clients(
+    make_daemon: MakeDaemon, tries: Callable[[int], None]
+) -> None:
     daemon = make_daemon({"reply": "Here."})
     before = daemon.descriptors()
     connections: list[socket.socket] = []
@@ -77,3 +83,4 @@ def test_daemon_recovers_from_thousands_of_slow_clients(make_daemon: MakeDaemon)
             client.close()
     daemon.until(lambda: daemon.descriptors() <= before + 1, 20)
     assert complete(daemon) == "Here"
+    tries(3000)

@@ -102,7 +102,11 @@ def small(tmp_path: Path, write_small_llama: Callable[..., Path]) -> Path:
 
 @pytest.mark.slow
 def test_300_damaged_headers(
-    target_daemon: Any, small: Path, tmp_path: Path, header_fields: ReadFields
+    target_daemon: Any,
+    small: Path,
+    tmp_path: Path,
+    header_fields: ReadFields,
+    tries: Callable[[int], None],
 ) -> None:
     content = small.read_bytes()
     fields = header_fields(content)
@@ -111,6 +115,7 @@ def test_300_damaged_headers(
     assert outcomes["refused"] > 200
     assert outcomes["failed"] + outcomes["works"] == 4
     assert outcomes["died"] == 0
+    tries(300)
 
 
 def test_vocabulary_without_a_byte_token_is_refused(
@@ -138,7 +143,11 @@ def test_duplicate_token_is_refused(target_daemon: Any, small: Path, tmp_path: P
 
 @pytest.mark.slow
 def test_10000_damaged_headers(
-    target_daemon: Any, small: Path, tmp_path: Path, header_fields: ReadFields
+    target_daemon: Any,
+    small: Path,
+    tmp_path: Path,
+    header_fields: ReadFields,
+    tries: Callable[[int], None],
 ) -> None:
     content = small.read_bytes()
     fields = header_fields(content)
@@ -148,12 +157,17 @@ def test_10000_damaged_headers(
     print(outcomes)
     assert sum(outcomes.values()) == 10_000
     assert outcomes["not tried"] == 0
+    tries(10_000)
 
 
 @pytest.mark.slow
 @pytest.mark.model
 def test_damaged_fields_of_a_real_model(
-    target_daemon: Any, smollm2_path: Path, tmp_path: Path, header_fields: ReadFields
+    target_daemon: Any,
+    smollm2_path: Path,
+    tmp_path: Path,
+    header_fields: ReadFields,
+    tries: Callable[[int], None],
 ) -> None:
     """Every number of the header outside the tensors, each with one or two edge values."""
     content = smollm2_path.read_bytes()
@@ -170,3 +184,4 @@ def test_damaged_fields_of_a_real_model(
     outcomes = run_all(target_daemon, target, smollm2_path, damaged, to_engines=len(damaged))
     print(outcomes)
     assert outcomes["not tried"] == 0
+    tries(len(damaged))

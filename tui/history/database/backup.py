@@ -16,7 +16,15 @@ from typing import TYPE_CHECKING
 
 from .database import database_errors
 from .database_encryption import open_file, sync_file, wipe_file
-from .history_files import BACKUPS, GENERATIONS, copies_of, copy_of, generation, original
+from .history_files import (
+    BACKUPS,
+    GENERATIONS,
+    copies_of,
+    copy_of,
+    generation,
+    original,
+    sync_names,
+)
 from .schema import version
 
 if TYPE_CHECKING:
@@ -106,6 +114,7 @@ def back_up(
                 f"{kept}."
             )
         part.replace(target)
+        sync_names(folder)
         if _has_deleted(connection, target):
             wipe_file(target)
             return False

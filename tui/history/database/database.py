@@ -7,7 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,7 +20,7 @@ from .database_encryption import (
     wipe_file,
 )
 from .history_errors import HistoryError, HistoryLocked, WrongPassphrase
-from .history_files import ENCRYPTED, PLAIN, copies_of, is_lost, make_private
+from .history_files import ENCRYPTED, PLAIN, copies_of, is_lost, make_private, recovered, sync_names
 from .schema import migrate, version
 from .transactions import closed_on_error
 
@@ -118,7 +118,8 @@ class Database:
         """Return whether the chats are encrypted, also if only their backups are left."""
         if (self.folder / ENCRYPTED).exists():
             return True
-        return not (self.folder / PLAIN).exists() and bool(copies_of(self.folder, ""))
+        left = copies_of(self.folder, "") or recovered(self.folder, "").exists()
+        return not (self.folder / PLAIN).exists() and bool(left)
 
     @property
     def is_locked(self) -> bool:
@@ -167,12 +168,18 @@ class Database:
         if path.name == ENCRYPTED and path.exists() and (self.folder / PLAIN).exists():
             # After a crash during encryption or decryption, the encrypted file is valid.
             wipe_file(self.folder / PLAIN)
+        self.put_recovered()  # a program was killed after it had set the damaged file aside
         if is_lost(self.folder, self.key):
             raise damage("the file is missing or empty")
         make_private(path)
         with closed_on_error(self._open(path, self.key)) as connection:
-            if version(connection) == 0 and copies_of(self.folder, self.key):
-                raise damage("the tables are missing")
+            if version(connection) == 0:
+                if copies_of(self.folder, self.key):
+                    raise damage("the tables are missing")
+                sync_names(self.folder)
+                for parent in self.folder.parents[:2]:
+                    with suppress(PermissionError):
+                        sync_names(parent)
             migrate(connection)
             return connection
 
@@ -245,6 +252,25 @@ class Database:
             if source.exists():
                 source.rename(moved)
         return target.name
+
+    def put_recovered(self) -> None:
+        """Put a recovered database in the place of a missing one, if there is one.
+
+        Another program that was faster has its own.
+        """
+        path, new = self.path, recovered(self.folder, self.key)
+        if path.exists() or not new.exists():
+            return
+        for stale in companions(path):  # of the file that was set aside
+            stale.unlink(missing_ok=True)
+        try:
+            os.link(new, path)
+            new.unlink()
+        except FileExistsError:
+            return
+        except OSError:  # the file system has no hard links
+            new.rename(path)
+        sync_names(self.folder)
 
     def _open(self, path: Path, passphrase: str | None) -> Connection:
         with closed_on_error(open_file(path, passphrase)) as connection:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .history_errors import HistoryError
+from .history_files import sync_names
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -100,10 +101,11 @@ def companions(path: Path) -> list[Path]:
 def wipe_file(path: Path) -> None:
     """Overwrite a database and its companions with zeros and delete them, as far as they exist.
 
+    A file with another name is only unlinked: that may be the live database.
     On flash storage and copy-on-write file systems, old blocks may remain.
     """
     for each in (path, *companions(path)):
-        if not each.exists():
+        if not each.exists() or each.stat().st_nlink > 1:
             continue
         with each.open("r+b") as file:
             left = file.seek(0, os.SEEK_END)
@@ -155,9 +157,4 @@ def _copy(source: Path, source_key: str, target: Path, target_key: str) -> None:
 def _put_in_place(part: Path, target: Path) -> None:
     sync_file(part)
     part.replace(target)
-    if os.name != "nt":
-        folder = os.open(target.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+    sync_names(target.parent)

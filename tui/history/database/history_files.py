@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import suppress
 from pathlib import Path
 
@@ -41,6 +42,11 @@ def generation(newest: Path, number: int) -> Path:
     return newest.with_name(f"{newest.name}.{number}")
 
 
+def recovered(folder: Path, passphrase: str | None) -> Path:
+    """Return the path of a recovered database that is complete, but not in its place yet."""
+    return folder / f"{BACKUPS}recovered.{original(folder, passphrase).name}"
+
+
 def is_lost(folder: Path, passphrase: str | None) -> bool:
     """Return whether the database is missing or empty although there is a backup of it."""
     path = original(folder, passphrase)
@@ -48,6 +54,17 @@ def is_lost(folder: Path, passphrase: str | None) -> bool:
         if path.stat().st_size > 0:
             return False
     return bool(copies_of(folder, passphrase))
+
+
+def sync_names(folder: Path) -> None:
+    """Put the names in a folder on the disk, where the system can; raises `OSError`."""
+    if os.name == "nt":
+        return
+    fd = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
 
 
 def make_private(path: Path) -> None:

@@ -15,7 +15,7 @@ import msgspec
 from .backup import is_sound
 from .database import Database, database_errors, is_damage
 from .database_encryption import open_file, sync_file, wipe_file
-from .history_files import BACKUPS, copies_of, make_private, original
+from .history_files import BACKUPS, copies_of, make_private, original, recovered, sync_names
 from .page_rows import PageFile
 from .schema import STEPS, migrate, version
 from .text_index import index_again
@@ -120,8 +120,11 @@ def recover(database: Database) -> Recovery:
                 for table in ("chats", "messages")
             ]
         sync_file(part)
+        # From here on the next start finishes it.
+        part.replace(recovered(folder, key))
+        sync_names(folder)
         aside = database.set_aside()
-        _put_in_place(part, target)
+        database.put_recovered()
     finally:
         wipe_file(part)
     return Recovery(
@@ -131,18 +134,6 @@ def recover(database: Database) -> Recovery:
         messages=counts[1],
         is_whole=is_whole,
     )
-
-
-def _put_in_place(part: Path, target: Path) -> None:
-    """Give `part` the name of the database, unless another program was faster."""
-    try:
-        os.link(part, target)
-    except FileExistsError:
-        return
-    except OSError:  # the file system has no hard links
-        part.rename(target)
-        return
-    part.unlink()  # its content is the target's now, and must not be wiped
 
 
 def _copy_backup(folder: Path, key: str | None, part: Path) -> float | None:

@@ -301,14 +301,15 @@ def test_failed_head_write_leaves_no_line(ledger: Ledger) -> None:
     record_departure(ledger)
     intent = ledger.intend(clearance(), RESERVED)
     lines = ledger.files()[0].read_bytes()
-    blocked = ledger.head_path.with_suffix(".new")
-    blocked.mkdir()
+    head = ledger.head_path.rename(ledger.head_path.with_suffix(".kept"))
+    ledger.head_path.mkdir()  # which no file can replace
     with pytest.raises(LedgerUnwritable):
         ledger.settle(intent, receipt(), 0.25)
     with pytest.raises(LedgerUnwritable):
         ledger.intend(clearance(), RESERVED)
     assert ledger.files()[0].read_bytes() == lines
-    blocked.rmdir()
+    ledger.head_path.rmdir()
+    head.rename(ledger.head_path)
     record_departure(ledger)
     found = verify(ledger)
     assert (found.ok, found.entries, found.lines) == (True, 3, 6)
