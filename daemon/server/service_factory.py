@@ -28,8 +28,10 @@ from ..library.pulls import PullManager
 from ..lifecycle.model_manager import ModelManager
 from ..load_planning.fit_forecast import FitForecaster
 from ..load_planning.load_planner import ModelLoadPlanner, Preparer
+from ..machine.answer_energy import AnswerEnergy
 from ..machine.device_meters import DeviceMeters
 from ..machine.memory_reader import MemoryMeter
+from ..routing.answer_estimator import AnswerEstimator
 from ..routing.egress.egress_gateway import EgressGateway
 from ..routing.egress.provider_egress import ProviderEgress
 from ..routing.inspection.privacy_judge import Generate
@@ -72,11 +74,8 @@ def build_services(
     router = _router(config, egress or providers)
     aliases = AliasTable(config.aliases, config.unknown_model, router.stand_in)
     resolve = partial(aliases.resolve, store=store)
-    hub, memory = EventHub(), MemoryMeter()
-    find_offer = partial(_find_offer, config)
-    prepare = make_preparer(config, resolve, find_draft=store.find_draft, find_offer=find_offer)
-    planned = isinstance(prepare, ModelLoadPlanner)
-    planner = prepare if planned else ModelLoadPlanner(config, resolve)
+    hub, memory, energy = EventHub(), MemoryMeter(), _energy(config)
+    prepare, planner = _planners(make_preparer, config, resolve, store)
     engines = _engines(config, hub, on_change=planner.forget_facts)
     manager = ModelManager(
         config,
@@ -88,8 +87,9 @@ def build_services(
         hold_memory=memory.hold,
         prepare_engine=engines.prepare,
         engine_failures=EngineFailures(config.paths.engine_failures),
+        metered=energy.answering,
     )
-    router.find_judge = partial(_loaded_judge, manager)
+    _connect(router, manager, AnswerEstimator(manager, resolve, energy, providers))
     return Services(
         config=config,
         store=store,
@@ -112,9 +112,32 @@ def build_services(
         shutdown=shutdown,
         started_at=started_at,
         aliases=aliases,
-        devices=DeviceMeters(),
+        devices=energy.meters,
+        energy=energy,
         address=address,
     )
+
+
+def _energy(config: Config) -> AnswerEnergy:
+    return AnswerEnergy(DeviceMeters(), price=config.electricity_price, watts=config.watts)
+
+
+def _planners(
+    make_preparer: Callable[..., Preparer],
+    config: Config,
+    resolve: Callable[[str], StoredModel],
+    store: ModelStore,
+) -> tuple[Preparer, ModelLoadPlanner]:
+    find_offer = partial(_find_offer, config)
+    prepare = make_preparer(config, resolve, find_draft=store.find_draft, find_offer=find_offer)
+    planned = isinstance(prepare, ModelLoadPlanner)
+    return prepare, prepare if planned else ModelLoadPlanner(config, resolve)
+
+
+def _connect(router: Router, manager: ModelManager, estimator: AnswerEstimator) -> None:
+    """Let the router use what is known of local models."""
+    router.find_judge = partial(_loaded_judge, manager)
+    router.estimate = estimator.estimate
 
 
 def _open_store(config: Config, catalog: Catalog) -> ModelStore:

@@ -85,11 +85,12 @@ def _totals(arguments: Sequence[str]) -> int:
             format_bytes(each.bytes_in),
             f"{each.prompt_tokens + each.completion_tokens:,}",
             _cost(each.cost, totals.currency, each.unknown_costs),
+            "-" if each.per_million is None else f"{each.per_million:.2f}",
         ]
         for each in totals.providers
     ]
-    headers = ("PROVIDER", "REQUESTS", "OUT", "IN", "TOKENS", "COST")
-    print_table(headers, rows, right="REQUESTS OUT IN TOKENS COST")
+    headers = ("PROVIDER", "REQUESTS", "OUT", "IN", "TOKENS", "COST", "COST/1M")
+    print_table(headers, rows, right="REQUESTS OUT IN TOKENS COST COST/1M")
     if totals.unknown_costs:
         print_status(f"Not in the cost: {_requests(totals.unknown_costs)} of unknown cost.")
     return 0

@@ -13,7 +13,7 @@ import os
 import secrets
 import threading
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -67,6 +67,7 @@ class Ledger:
         """`folder` holds the monthly files, `head` is the second place."""
         self.folder = folder
         self.head_path = head
+        self.on_settled: Callable[[LedgerEntry], None] = lambda entry: None
         self._lock = threading.RLock()
         self._held = 0
         self._end: tuple[Path, int] | None = None
@@ -120,6 +121,7 @@ class Ledger:
                 reserved_tokens=reserved.tokens,
                 reserved_cost=reserved.cost,
                 currency=reserved.currency,
+                choice=clearance.choice,
             )
             self._append(intent, sync=True)
         return intent
@@ -238,8 +240,10 @@ class Ledger:
                 status=receipt.status,
                 attempts=receipt.attempts,
                 sent_sha256=receipt.digests,
+                first_seconds=receipt.first_seconds and round(receipt.first_seconds, 3),
             )
             self._append(line, sync=False)
+            self.on_settled(LedgerEntry.of(intent, line))
             self._pending.pop(0)
 
     def _append(self, line: Line, *, sync: bool, month: str | None = None) -> None:
