@@ -72,12 +72,16 @@ class Services:
         """Return the cost of local models' answers since the start, and of the latest remote
         ones; reads the price list and at first the ledger.
         """
+        return self.local_costs() + self.egress.history.costs()
+
+    def local_costs(self) -> list[AnswerCost]:
+        """Return the cost of local models' answers since the start; reads the price list."""
         local = self.energy.costs()
         currency = self.egress.store.currency() if local else ""
         return [
             AnswerCost.of(name, currency, tokens, cost, remote=False)
             for name, (tokens, cost) in local.items()
-        ] + self.egress.history.costs()
+        ]
 
     def models(self) -> list[StoredModel]:
         """Return the installed models, then loaded ones that are not installed; reads the store.

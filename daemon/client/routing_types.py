@@ -158,8 +158,12 @@ class ProviderTotal(EgressTotal, frozen=True, kw_only=True):
 
 
 class LedgerTotals(EgressTotal, frozen=True, kw_only=True):
-    """Sums of one month (UTC), over all providers and of each."""
+    """Sums of one month (UTC), over all providers and of each.
+
+    `local` are the costs of answers on this machine since the daemon started.
+    """
 
     month: str = ""
     currency: str = ""
     providers: list[ProviderTotal] = []
+    local: list[AnswerCost] = []

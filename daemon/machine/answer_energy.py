@@ -16,7 +16,10 @@ from .device_meters import DeviceMeters
 
 log = logging.getLogger("ingle.daemon")
 
-_JOULES_PER_KWH = 3.6e6
+
+def energy_cost(joules: float, price: float) -> float:
+    """Return the cost of energy at this price of a kWh."""
+    return joules / 3.6e6 * price
 
 
 @dataclass
@@ -33,8 +36,8 @@ class ModelEnergy:
 class AnswerEnergy:
     """Meters the machine while models answer; does nothing without a price.
 
-    `price` is money per kWh, `watts` what the machine draws meanwhile, 0 to read its meters. The
-    energy includes what the devices would draw when idle; answers at the same time share it.
+    `price` is money per kWh. The energy includes what the devices would draw when idle; answers at
+    the same time share it.
     """
 
     def __init__(
@@ -42,12 +45,10 @@ class AnswerEnergy:
         meters: DeviceMeters,
         *,
         price: float,
-        watts: float,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.price = price
         self.meters = meters
-        self._watts = watts
         self._clock = clock
         # One thread, since drivers may be slow and readings must stay in order.
         self._reader = ThreadPoolExecutor(1, thread_name_prefix="energy")
@@ -72,7 +73,7 @@ class AnswerEnergy:
         if not self.price:
             return 0.0
         energy = self._models.get(model)
-        watts = energy.joules / energy.seconds if energy and energy.joules else self._watts
+        watts = energy.joules / energy.seconds if energy and energy.joules else self.meters.watts
         return self._money(watts * seconds) if watts else None
 
     def costs(self) -> dict[str, tuple[int, float]]:
@@ -105,17 +106,14 @@ class AnswerEnergy:
         self._answering[model] += change
 
     def _joules(self) -> float | None:
-        if self._watts:
-            return self._watts * self._clock()
         try:
-            known = [each.joules for each in self.meters.read() if each.joules is not None]
+            return self.meters.joules()
         except Exception:  # whatever a driver raises, answers go on
             log.warning("The power meters cannot be read", exc_info=True)
             return None
-        return sum(known) if known else None
 
     def _money(self, joules: float) -> float:
-        return joules / _JOULES_PER_KWH * self.price
+        return energy_cost(joules, self.price)
 
 
 def _tokens(gauges: Gauges) -> int:

@@ -119,7 +119,7 @@ def build_services(
 
 
 def _energy(config: Config) -> AnswerEnergy:
-    return AnswerEnergy(DeviceMeters(), price=config.electricity_price, watts=config.watts)
+    return AnswerEnergy(DeviceMeters(watts=config.watts), price=config.electricity_price)
 
 
 def _planners(

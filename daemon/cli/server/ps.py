@@ -65,7 +65,7 @@ def _print_status(status: Status) -> None:
         if line := _device(device):
             print_text(line)
     for cost in status.costs:
-        print_text(_cost(cost))
+        print_text(cost_line(cost))
     print()
     if not status.models:
         print("No model is loaded.")
@@ -103,7 +103,8 @@ def _device(device: DeviceGauges) -> str:
     return f"{device.name}: {', '.join(facts)}" if facts else ""
 
 
-def _cost(cost: AnswerCost) -> str:
+def cost_line(cost: AnswerCost) -> str:
+    """Return the cost of a million of a model's tokens in one line."""
     what = "its latest answers" if cost.remote else "its answers since the start"
     price = f"{cost.per_million:.4g} {cost.currency}".rstrip()
     return f"{cost.name}: {price} a million tokens, by {what}"

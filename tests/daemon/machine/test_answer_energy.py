@@ -25,8 +25,8 @@ def clock() -> Clock:
 
 
 def energy_of(clock: Clock, *, price: float = 0.5, watts: float = 360.0) -> AnswerEnergy:
-    meters = DeviceMeters(open_gpus=lambda: None, clock=clock)
-    return AnswerEnergy(meters, price=price, watts=watts, clock=clock)
+    meters = DeviceMeters(open_gpus=lambda: None, clock=clock, watts=watts)
+    return AnswerEnergy(meters, price=price, clock=clock)
 
 
 def tokens(count: int) -> Gauges:
@@ -73,7 +73,7 @@ def test_cost_without_price_or_meter(clock: Clock) -> None:
         clock.now += 1.0
     free.flush()
     assert (free.cost("a", 10.0), free.costs()) == (0.0, {})
-    unknown = AnswerEnergy(NoMeters(), price=0.5, watts=0.0, clock=clock)
+    unknown = AnswerEnergy(NoMeters(), price=0.5, clock=clock)
     with unknown.answering("a", lambda: tokens(5)):
         clock.now += 1.0
     unknown.flush()

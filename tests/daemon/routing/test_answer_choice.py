@@ -152,6 +152,9 @@ async def test_costs_of_both_sides_are_reported(run_daemon: DaemonFactory, sink:
         local, remote = costs
         assert (local["name"], local["remote"], local["tokens"]) == ("echo:1", False, 100)
         assert local["per_million"] > 0
+        totals = (await daemon.unix.get("/ingle/v1/ledger/totals")).json()
+        assert totals["local"] == [local]
+        assert totals["per_million"] == totals["providers"][0]["per_million"] == 10.0
         assert remote == {
             "name": "sink/big",
             "remote": True,
