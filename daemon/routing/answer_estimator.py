@@ -68,10 +68,10 @@ class AnswerEstimator:
         try:
             model = await asyncio.to_thread(self._resolve, target.local)
         except ModelError:
-            local = AnswerEstimate(name=target.local)
+            local = AnswerEstimate()
         else:
             local = self._local(model, prompt, answer)
-        return AnswerEstimates(local=local, remote=remote, currency=currency)
+        return AnswerEstimates(local=local, remote=remote, name=target.remote, currency=currency)
 
     def _remote(
         self, target: RouteTarget, requests: Sequence[GenerateRequest], prompt: float
@@ -93,9 +93,7 @@ class AnswerEstimator:
         if price is not None:
             answers = sum(each.n for each in requests)
             cost = price.of(TokenUsage(prompt=round(prompt), completion=answer * answers))
-        estimate = AnswerEstimate(
-            name=name, first=first, last=last, cost=cost, assumed=measured is None
-        )
+        estimate = AnswerEstimate(first=first, last=last, cost=cost, assumed=measured is None)
         return estimate, currency, answer
 
     def _local(self, model: StoredModel, prompt: float, answer: int) -> AnswerEstimate:
@@ -106,7 +104,7 @@ class AnswerEstimator:
             self._measured[model.name] = gauges
         measured = self._measured.get(model.name)
         if measured is None:
-            return AnswerEstimate(name=model.name, cost=None if self._energy.price else 0.0)
+            return AnswerEstimate(cost=None if self._energy.price else 0.0)
         seen = measured.prompt_tokens_total + measured.cached_tokens_total
         computed = prompt * measured.prompt_tokens_total / seen if seen else prompt
         prefill, decode = computed / measured.prompt_rate, answer / measured.decode_rate
@@ -118,7 +116,6 @@ class AnswerEstimator:
             ahead = max(0, gauges.running + gauges.waiting + 1 - run.info.slots)
             wait = ahead * (prefill + decode) / run.info.slots
         return AnswerEstimate(
-            name=model.name,
             first=wait + prefill,
             last=wait + prefill + decode,
             cost=self._energy.cost(model.name, prefill + decode),

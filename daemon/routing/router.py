@@ -333,15 +333,15 @@ class Router:
                 alone.rule, alone.reason + (stale if preference.consent is not None else "")
             )
         prefer = target.route.prefer
+        choice = estimates.compare(prefer) if estimates is not None else ""
         if target.named or prefers_remote(prefer, estimates):
-            choice = estimates.compare(prefer) if estimates is not None else ""
             reason = f"{alone.reason} {choice}".rstrip()
             return replace(outbound(alone.verdict, alone.rule, reason), choice=choice)
         value = high_value_reason(requests[0], target.route)
         if value is not None and "valuable" in target.route.escalate:
             return outbound(alone.verdict, "valuable", f"It may leave, and {value}.")
-        why = "this route prefers this machine." if estimates is None else estimates.compare(prefer)
-        stays = here(f"prefer_{prefer}", f"It may leave, but {why}")
+        why = f"It may leave, but this route prefers this machine. {choice}".rstrip()
+        stays = replace(here(f"prefer_{prefer}", why), choice=choice)
         # With several answers or prompts, each of them would have to be certain.
         if "uncertain" in target.route.escalate and len(requests) == 1:
             return replace(stays, escalates=True, outbound_verdict=alone.verdict)

@@ -19,7 +19,6 @@ class AnswerEstimate(msgspec.Struct, frozen=True, kw_only=True):
     `assumed`: its speed was not measured yet.
     """
 
-    name: str
     first: float | None = None
     last: float | None = None
     cost: float | None = None
@@ -27,28 +26,26 @@ class AnswerEstimate(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AnswerEstimates(msgspec.Struct, frozen=True, kw_only=True):
-    """Both sides of a choice; costs are in `currency`."""
+    """Both sides of a choice; `name` is that of the remote model, costs are in `currency`."""
 
     local: AnswerEstimate
     remote: AnswerEstimate
+    name: str = ""
     currency: str = ""
 
     def compare(self, prefer: Prefer) -> str:
-        """Return both sides and the preference in one line."""
-        local, remote = (self._in_words(side) for side in (self.local, self.remote))
-        return f"{local} against {remote}; prefer = {prefer}"
+        """Return both sides and the preference in one sentence."""
+        sides = [self._in_words(side) for side in (self.local, self.remote)]
+        return f"Local: {sides[0]}; {self.name}: {sides[1]}; prefer = {prefer}."
 
     def _in_words(self, side: AnswerEstimate) -> str:
         if side.first is None or side.last is None:
-            time = "unknown time"
+            time = "speed not measured yet"
         else:
-            time = (
-                f"{_short(side.first)} s to the first and {_short(side.last)} s to the last token"
-            )
+            time = f"first token in {_short(side.first)} s, last in {_short(side.last)} s"
             time += " (assumed)" if side.assumed else ""
-        if side.cost is None:
-            return f"{side.name}: {time}, and unknown cost"
-        return f"{side.name}: {time}, and {_money(side.cost, self.currency)}"
+        cost = "unknown cost" if side.cost is None else _money(side.cost, self.currency)
+        return f"{time}, {cost}"
 
 
 def is_weighed(prefer: Prefer) -> bool:

@@ -80,9 +80,9 @@ async def test_cheaper_side_answers_and_the_comparison_is_shown(
         explained = await explain(daemon, HARMLESS)
         assert (explained["verdict"], explained["goes_to"]) == ("cloud", "local")
         assert explained["reason"] == (
-            "Nothing sensitive was found. It may leave, but echo:1: 0.0 s to the first and 26 s to "
-            "the last token, and 0 ct against sink/big: 1.5 s to the first and 5.8 s to the last "
-            "token (assumed), and 0.26 ct; prefer = cost"
+            "Nothing sensitive was found. It may leave, but this route prefers this machine. "
+            "Local: first token in 0.0 s, last in 26 s, 0 ct; "
+            "sink/big: first token in 1.5 s, last in 5.8 s (assumed), 0.26 ct; prefer = cost."
         )
         assert sink.connections == 0
         configure(daemon, sink, "cost", price="0.0")  # equal costs: the faster side
@@ -100,8 +100,8 @@ async def test_electricity_counts_for_local_answers(run_daemon: DaemonFactory, s
         assert (await ask(daemon, HARMLESS)).startswith("local")
         daemon.services.egress.flush()
         (entry,) = daemon.services.egress.ledger.entries()
-        assert entry.choice.endswith("; prefer = cost")
-        assert "ct against sink/big" in entry.choice
+        assert entry.choice.startswith("Local: first token in ")
+        assert entry.choice.endswith(" ct; prefer = cost.")
         assert entry.first_seconds is not None
 
 
@@ -115,6 +115,7 @@ async def test_faster_side_answers_by_what_the_ledger_measured(
         assert (await ask(daemon, HARMLESS)).startswith("cloud; model=sink/big")
         daemon.services.egress.flush()
         measured = await explain(daemon, HARMLESS)
+        assert measured["reason"].endswith("; prefer = speed.")
         assert "(assumed)" not in measured["reason"]  # 3 tokens here in 0.3 s, there at once
         assert measured["goes_to"] == "sink/big"
         assert await ask(daemon, CARD) == "local; model=echo:1; rule=card=never"
@@ -171,7 +172,7 @@ async def test_costs_of_both_sides_are_reported(run_daemon: DaemonFactory, sink:
 
 def estimates(local: tuple[Any, Any], remote: tuple[Any, Any]) -> AnswerEstimates:
     """Each side is seconds to the last token, and cost."""
-    sides = [AnswerEstimate(name="", last=last, cost=cost) for last, cost in (local, remote)]
+    sides = [AnswerEstimate(last=last, cost=cost) for last, cost in (local, remote)]
     return AnswerEstimates(local=sides[0], remote=sides[1])
 
 
