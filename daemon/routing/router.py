@@ -67,8 +67,8 @@ class Router:
         self.egress = egress
         self.consents = consents or ConsentStore()
         self.memories = PlaceholderMemories()
-        self.find_judge: Callable[[], Generate | None] = lambda: None
-        """Returns the model that judges privacy, for routes that want it."""
+        self.find_judge: Callable[[bool | str], Generate | None] = lambda judge: None
+        """Returns the model that judges privacy, for a route's `judge`."""
         self.estimate: EstimateAnswers = _no_estimates
         """Estimates both sides for routes that weigh them; see `AnswerEstimator`."""
         self._taint = taint
@@ -137,16 +137,18 @@ class Router:
         )
 
     async def _judged(self, considered: InspectedDecision) -> InspectedDecision:
-        """Let a loaded model judge what would leave, if the route wants that.
+        """Let a local model judge what would leave, if the route wants that.
 
         The model can keep a request local, but never release one.
         """
         parts = [part for one in considered.inspected for part in one.parts]
         free = considered.decision.verdict is Verdict.CLOUD
-        generate = self.find_judge() if considered.target.route.judge and free else None
+        judge = considered.target.route.judge
+        generate = self.find_judge(judge) if judge and free else None
         if generate is None or not parts:
             return considered
-        if not await is_judged_private(generate, "\n\n".join(part.text for part in parts)):
+        text, strict = "\n\n".join(part.text for part in parts), judge is not True
+        if not await is_judged_private(generate, text, strict=strict):
             return considered
         found = SensitiveFinding(
             FindingKind.PERSONAL, 0, len(parts[0].text), "personal", detector="judge"

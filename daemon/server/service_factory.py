@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AsyncExitStack, aclosing
 from functools import partial
 
 from ingle.backends.base.backend import Backend, stream_events
+from ingle.backends.base.events import Event
 from ingle.backends.base.load_spec import LoadSpec
+from ingle.backends.base.requests import GenerateRequest
 from ingle.backends.packages.engine_store import EngineStore
 from ingle.backends.packages.package_source import PackageSource
 from ingle.models.catalog import Catalog
@@ -15,6 +18,7 @@ from ingle.models.metadata.stored_model import StoredModel
 from ingle.models.store.model_copies import ModelCopier
 from ingle.models.store.model_store import ModelStore
 
+from ..access.permission import OWNER, use_permission
 from ..batches.batch_manager import BatchManager
 from ..client.engine_types import EngineOffer
 from ..engines.engine_failures import EngineFailures
@@ -27,7 +31,7 @@ from ..library.model_places import model_places
 from ..library.pulls import PullManager
 from ..lifecycle.model_manager import ModelManager
 from ..load_planning.fit_forecast import FitForecaster
-from ..load_planning.load_planner import ModelLoadPlanner, Preparer
+from ..load_planning.load_planner import LoadOptions, ModelLoadPlanner, Preparer
 from ..machine.answer_energy import AnswerEnergy
 from ..machine.device_meters import DeviceMeters
 from ..machine.memory_reader import MemoryMeter
@@ -49,6 +53,9 @@ _YES = ("1", "TRUE", "YES", "ON")
 
 _LEAST_PARAMETERS = 1_000_000_000
 """Smaller models judge everything public (docs/privacy.md has the figures)."""
+
+_JUDGE_OPTIONS = LoadOptions(context=4096)
+"""Room for the longest question."""
 
 
 def _create_worker(spec: LoadSpec) -> Backend:
@@ -136,7 +143,7 @@ def _planners(
 
 def _connect(router: Router, manager: ModelManager, estimator: AnswerEstimator) -> None:
     """Let the router use what is known of local models."""
-    router.find_judge = partial(_loaded_judge, manager)
+    router.find_judge = partial(_find_judge, manager)
     router.estimate = estimator.estimate
 
 
@@ -181,8 +188,10 @@ def _router(config: Config, egress: EgressGateway) -> Router:
     )
 
 
-def _loaded_judge(manager: ModelManager) -> Generate | None:
-    """Return the largest loaded chat model; None if none is large enough."""
+def _find_judge(manager: ModelManager, judge: bool | str) -> Generate | None:
+    """Return the named model, else the largest loaded chat model; None if none is large enough."""
+    if isinstance(judge, str):
+        return partial(_generate_with, manager, judge)
     best, most = None, _LEAST_PARAMETERS - 1
     for model in manager.models():
         run = manager.find(model)
@@ -191,3 +200,15 @@ def _loaded_judge(manager: ModelManager) -> Generate | None:
         if run.info.has_chat_template and run.info.parameters > most:
             best, most = run.backend, run.info.parameters
     return None if best is None else partial(stream_events, best)
+
+
+async def _generate_with(
+    manager: ModelManager, name: str, request: GenerateRequest
+) -> AsyncGenerator[Event, None]:
+    """Answer a request with a model, loading it first if needed."""
+    async with AsyncExitStack() as stack:
+        with use_permission(OWNER):  # the owner's policy asks, not the request's key
+            lease = await stack.enter_async_context(manager.lease(name, options=_JUDGE_OPTIONS))
+        events = await stack.enter_async_context(aclosing(stream_events(lease.backend, request)))
+        async for event in events:
+            yield event

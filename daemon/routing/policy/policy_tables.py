@@ -79,7 +79,11 @@ class RouteDefinitionTable(msgspec.Struct, frozen=True, kw_only=True):
         int, Meta(ge=1, description="Characters of a last message from which a task is valuable.")
     ] = 6000
     judge: Annotated[
-        bool, Meta(description="Ask a loaded model whether what would leave is private.")
+        bool | Annotated[str, Meta(min_length=1, max_length=4096)],
+        Meta(
+            description="Ask a local model whether what would leave is private: true for the "
+            "largest loaded one, or its name; what a named one does not call public stays here."
+        ),
     ] = False
 
 
