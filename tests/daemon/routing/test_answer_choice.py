@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -27,11 +27,17 @@ class PacedBackend(LocalBackend):
     """A local model with fixed speeds, whose answers count 100 tokens."""
 
     answered = 0
+    further: ClassVar[dict[str, int]] = {}
+    """Further gauges."""
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name == "gauges":  # what the scripted engine measures depends on the machine
-            total = self.answered * 100
-            value = Gauges(prompt_rate=100.0, decode_rate=10.0, completion_tokens_total=total)
+            value = Gauges(
+                prompt_rate=100.0,
+                decode_rate=10.0,
+                completion_tokens_total=self.answered * 100,
+                **self.further,
+            )
         super().__setattr__(name, value)
 
     async def run(self, request: GenerateRequest, sink: EventSink) -> None:
@@ -87,6 +93,30 @@ async def test_cheaper_side_answers_and_the_comparison_is_shown(
         assert sink.connections == 0
         configure(daemon, sink, "cost", price="0.0")  # equal costs: the faster side
         assert (await ask(daemon, HARMLESS)).startswith("cloud; model=sink/big")
+
+
+async def test_local_time_has_what_the_scheduler_knows(
+    run_daemon: DaemonFactory, sink: Sink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with run_daemon(create_backend=PacedBackend, slots=2) as daemon:
+        configure(daemon, sink, "speed")
+        text = "How do tides work? " * 200  # 950 tokens
+        words = "Local: first token in {}, last in {}, 0 ct; sink/big"
+
+        async def expect(first: str, last: str, **further: int) -> None:
+            monkeypatch.setattr(PacedBackend, "further", further)
+            await daemon.services.manager.unload()
+            await daemon.services.manager.load("echo:1")
+            assert words.format(first, last) in (await explain(daemon, text))["reason"]
+
+        await expect("9.5 s", "35 s")
+        await expect("2.4 s", "28 s", prompt_tokens_total=100, cached_tokens_total=300)
+        await expect("27 s", "53 s", running=2)  # half of an answer until a slot is free
+        await expect("62 s", "88 s", running=2, waiting=2)
+        monkeypatch.setattr(PacedBackend, "further", {})
+        await explain(daemon, text)
+        await daemon.services.manager.unload()
+        assert words.format("12 s", "37 s") in (await explain(daemon, text))["reason"]
 
 
 async def test_electricity_counts_for_local_answers(run_daemon: DaemonFactory, sink: Sink) -> None:
