@@ -243,8 +243,8 @@ class Ledger:
                 first_seconds=receipt.first_seconds and round(receipt.first_seconds, 3),
             )
             self._append(line, sync=False)
-            self.on_settled(LedgerEntry.of(intent, line))
             self._pending.pop(0)
+            self.on_settled(LedgerEntry.of(intent, line))
 
     def _append(self, line: Line, *, sync: bool, month: str | None = None) -> None:
         """Append to the file of `month`, by default the one in which the line was written."""

@@ -31,11 +31,11 @@ class ProviderHistory:
         """Return the cost of the latest answers whose tokens and price are known; blocks."""
         found: list[AnswerCost] = []
         for name, answers in sorted(self._read().items()):
-            known = [each for each in answers if each.cost is not None and _tokens(each)]
-            if known:
-                tokens = sum(map(_tokens, known))
+            currency = answers[-1].currency if answers else ""
+            known = [e for e in answers if e.cost is not None and e.currency == currency]
+            if tokens := sum(map(_tokens, known)):
                 cost = sum(each.cost or 0.0 for each in known)
-                found.append(AnswerCost.of(name, known[-1].currency, tokens, cost, remote=True))
+                found.append(AnswerCost.of(name, currency, tokens, cost, remote=True))
         return found
 
     def seconds(self, name: str, tokens: int) -> tuple[float, float] | None:
@@ -67,10 +67,11 @@ class ProviderHistory:
     def _read(self) -> dict[str, list[LedgerEntry]]:
         with self._lock:
             if self._answers is None:
-                self._answers = defaultdict(lambda: deque(maxlen=KEPT))
+                found: dict[str, deque[LedgerEntry]] = defaultdict(lambda: deque(maxlen=KEPT))
                 for path in self._ledger.files()[-2:]:  # a month may have just begun
                     for entry in self._ledger.entries(path.stem):
-                        _add(self._answers, entry)
+                        _add(found, entry)
+                self._answers = found
             return {name: list(answers) for name, answers in self._answers.items()}
 
 

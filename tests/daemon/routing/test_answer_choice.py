@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any, ClassVar
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from ingle.backends.base.events import Delta, EventSink, Finished, FinishReason, Started
 from ingle.backends.base.model_info import Gauges
 from ingle.backends.base.requests import GenerateRequest
+from ingle.daemon.main import main
 from ingle.daemon.routing.policy.answer_choice import (
     AnswerEstimate,
     AnswerEstimates,
@@ -171,7 +173,9 @@ async def test_preferences_that_weigh_nothing(
         assert "prefer =" not in explained["reason"]
 
 
-async def test_costs_of_both_sides_are_reported(run_daemon: DaemonFactory, sink: Sink) -> None:
+async def test_costs_of_both_sides_are_reported(
+    run_daemon: DaemonFactory, sink: Sink, capsys: pytest.CaptureFixture[str]
+) -> None:
     settings = {"electricity_price": 0.5, "watts": 3000.0}
     async with run_daemon(create_backend=PacedBackend, **settings) as daemon:
         configure(daemon, sink, "quality")
@@ -195,6 +199,15 @@ async def test_costs_of_both_sides_are_reported(run_daemon: DaemonFactory, sink:
             "currency": "EUR",
         }
         metrics = (await daemon.unix.get("/metrics")).text
+        assert await asyncio.to_thread(main, ["ps"]) == 0
+        shown = capsys.readouterr().out
+        assert "sink/big: 10 EUR a million tokens, by its latest answers\n" in shown
+        here = f"echo:1: {local['per_million']:.4g} EUR a million tokens, by its answers since the"
+        assert here in shown
+        assert await asyncio.to_thread(main, ["ledger", "totals"]) == 0
+        shown = capsys.readouterr().out
+        assert "8  0.0001 EUR    10.00\n" in shown
+        assert here in shown
         name = "ingle_cost_per_million_tokens"
         assert f'{name}{{currency="EUR",model="sink/big",side="remote"}} 10.0' in metrics
         assert f'{name}{{currency="EUR",model="echo:1",side="local"}}' in metrics
