@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict, deque
-from statistics import median
 
 from ingle.backends.remote.receipt import Outcome
 
@@ -42,6 +41,8 @@ class ProviderHistory:
         """Return the typical seconds to the first and the last token of an answer with this number
         of tokens; None if none was measured; blocks.
         """
+        from statistics import median  # takes a millisecond of the daemon's start
+
         answers = [e for e in self._read().get(name, ()) if e.first_seconds is not None]
         if not answers:
             return None
@@ -56,6 +57,8 @@ class ProviderHistory:
 
     def answer_tokens(self, name: str) -> int | None:
         """Return the median number of tokens of its answers; None if not known; blocks."""
+        from statistics import median
+
         counts = [e.completion_tokens for e in self._read().get(name, ()) if e.completion_tokens]
         return round(median(counts)) if counts else None
 
