@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from .access.permission import current_permission
+from .client.routing_types import AnswerCost
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from .lifecycle.model_manager import ModelManager
     from .load_planning.fit_forecast import FitForecaster
     from .load_planning.load_planner import ModelLoadPlanner, Preparer
+    from .machine.answer_energy import AnswerEnergy
     from .machine.device_meters import DeviceMeters
     from .machine.memory_reader import MemoryReader
     from .routing.egress.provider_egress import ProviderEgress
@@ -60,10 +62,26 @@ class Services:
     started_at: float
     aliases: AliasTable
     devices: DeviceMeters
+    energy: AnswerEnergy
     ignored_fields: Counter[str] = field(default_factory=Counter[str])
     """How often requests had fields without effect, by their names in `field_policies`."""
 
     address: str | None = None
+
+    def costs(self) -> list[AnswerCost]:
+        """Return the cost of local models' answers since the start, and of the latest remote
+        ones; reads the price list and at first the ledger.
+        """
+        return self.local_costs() + self.egress.history.costs()
+
+    def local_costs(self) -> list[AnswerCost]:
+        """Return the cost of local models' answers since the start; reads the price list."""
+        local = self.energy.costs()
+        currency = self.egress.store.currency() if local else ""
+        return [
+            AnswerCost.of(name, currency, tokens, cost, remote=False)
+            for name, (tokens, cost) in local.items()
+        ]
 
     def models(self) -> list[StoredModel]:
         """Return the installed models, then loaded ones that are not installed; reads the store.

@@ -17,7 +17,8 @@ class Clearance(msgspec.Struct, frozen=True, kw_only=True):
     """Permission for the request with this digest to go to one provider, and the verdict behind it.
 
     Created only by the daemon's router. `classes` are the kinds of private data found in the
-    request, `redacted` those replaced by placeholders in what is sent.
+    request, `redacted` those replaced by placeholders in what is sent. `choice` compares both
+    sides, if the owner's preference decided.
     """
 
     digest: str
@@ -28,6 +29,7 @@ class Clearance(msgspec.Struct, frozen=True, kw_only=True):
     classes: tuple[str, ...] = ()
     redacted: tuple[str, ...] = ()
     conversation: str = ""
+    choice: str = ""
 
 
 def request_digest(request: GenerateRequest) -> str:

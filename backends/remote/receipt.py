@@ -38,7 +38,8 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
 
     Bytes are those of HTTP before encryption: request lines, headers and bodies. `digests` has the
     SHA-256, in hex, of what each connection sent, in order. `usage` is None if the provider
-    reported no counts. `status` is the last HTTP status, 0 without one.
+    reported no counts. `status` is the last HTTP status, 0 without one. `first_seconds` is the time
+    until the first piece of the answer, None without one.
     """
 
     bytes_sent: int
@@ -49,3 +50,4 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
     attempts: int = 0
     digests: tuple[str, ...] = ()
     usage: TokenUsage | None = None
+    first_seconds: float | None = None

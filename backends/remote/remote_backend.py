@@ -76,6 +76,8 @@ class RemoteBackend:
         self._meters: list[Meter] = []
         self._readers: list[AnswerReader] = []
         self._status = 0
+        self._began = 0.0
+        self._first: float | None = None
 
     async def run(self, request: GenerateRequest, sink: EventSink) -> None:
         """See `RequestBackend.run`; raises `RemoteError`, and `NotCleared` before sending."""
@@ -85,7 +87,7 @@ class RemoteBackend:
             self._wire.body(self.provider, self.model, request, index) for index in range(request.n)
         ]
         await self._before_send(sum(map(len, bodies)))
-        began, outcome = time.monotonic(), Outcome.FAILED
+        self._began, outcome = time.monotonic(), Outcome.FAILED
         try:
             async with asyncio.timeout(self.provider.total_timeout):
                 await self._ask_all(request, bodies, sink)
@@ -101,7 +103,7 @@ class RemoteBackend:
             outcome = Outcome.REFUSED
             raise
         finally:
-            self.receipt = self._receipt(time.monotonic() - began, outcome)
+            self.receipt = self._receipt(time.monotonic() - self._began, outcome)
             self._on_receipt(self.receipt)
 
     async def embed(self, request: EmbedRequest) -> Embedded:
@@ -205,6 +207,8 @@ class RemoteBackend:
             raise streamed_error(self.provider, error, self._key) from None
         finally:
             if events:
+                if self._first is None:
+                    self._first = time.monotonic() - self._began
                 sink(events)
 
     def _headers(self) -> list[tuple[str, str]]:
@@ -229,6 +233,7 @@ class RemoteBackend:
             attempts=len(self._meters),
             digests=tuple(meter.digest.hexdigest() for meter in self._meters if meter.sent),
             usage=reduce(add, counted) if whole else None,
+            first_seconds=self._first,
         )
 
 

@@ -39,7 +39,8 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True):
 
     `prefill` counts all clients' prompt tokens until the last of them has its first token, `decode`
     all clients' further tokens from the first one's first token to the end. `joules` are those of
-    all devices with a meter per generated token, None if there is none.
+    all devices with a meter per generated token, `cost_per_million` of a million of them; None if
+    there is no meter or no price.
     """
 
     name: str
@@ -51,6 +52,7 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True):
     decode: Samples = Samples([])
     first_token: Samples = Samples([])
     joules: Samples | None = None
+    cost_per_million: float | None = None
     acceptance: float | None = None
     load_seconds: float = 0.0
     predicted_bytes: int = 0

@@ -22,6 +22,7 @@ from ingle.models.fit.memory_needs import MemoryNeeds
 from ingle.models.metadata.stored_model import StoredModel
 
 from ..load_planning.load_planner import NO_DRAFT, LoadOptions, LoadPlan, ModelLoadPlanner
+from ..machine.answer_energy import energy_cost
 from ..machine.device_meters import DeviceMeters
 from ..machine.memory_reader import MemoryMeter
 from ..settings.config import Config
@@ -82,7 +83,7 @@ class BenchRunner:
 
     def __post_init__(self) -> None:
         self._memory = MemoryMeter()
-        self._meters = DeviceMeters()
+        self._meters = DeviceMeters(watts=self.config.watts)
 
     async def measure(self, combinations: Sequence[BenchVariant]) -> list[Measurement]:
         """Return the measurements in order; a variant that cannot be measured has its reason."""
@@ -170,7 +171,9 @@ class BenchRunner:
             runs.append(await self._run(backend, batch))
         runs = runs[1:]
         drafted = sum(run.drafted for run in runs)
-        joules = [run.joules_a_token for run in runs]
+        drawn = [run.joules_a_token for run in runs]
+        joules = None if None in drawn else Samples([j for j in drawn if j is not None])
+        price = self.config.electricity_price
         resident, gpu = self._held(backend)
         return Measurement(
             name=combination.name,
@@ -180,7 +183,8 @@ class BenchRunner:
             prefill=Samples([run.prefill for run in runs]),
             decode=Samples([run.decode for run in runs]),
             first_token=Samples([max(run.first_tokens) for run in runs]),
-            joules=None if None in joules else Samples([j for j in joules if j is not None]),
+            joules=joules,
+            cost_per_million=energy_cost(joules.median * 1e6, price) if joules and price else None,
             acceptance=sum(run.accepted for run in runs) / drafted if drafted else None,
             load_seconds=loaded,
             predicted_bytes=prepared.needs.host + prepared.needs.gpu,
@@ -190,12 +194,12 @@ class BenchRunner:
 
     async def _run(self, backend: Backend, prompts: Sequence[list[int]]) -> _Run:
         run = _Run()
-        before = await asyncio.to_thread(self._joules)
+        before = await asyncio.to_thread(self._meters.joules)
         began = time.monotonic()
         await asyncio.gather(
             *(self._ask(backend, f"r{n}", prompt, began, run) for n, prompt in enumerate(prompts))
         )
-        after = await asyncio.to_thread(self._joules)
+        after = await asyncio.to_thread(self._meters.joules)
         run.joules = None if before is None or after is None else after - before
         return run
 
@@ -225,11 +229,6 @@ class BenchRunner:
                 run.answer_tokens += event.completion_tokens
                 run.drafted += event.drafted_tokens
                 run.accepted += event.accepted_tokens
-
-    def _joules(self) -> float | None:
-        """Return the joules of all devices with a meter; None if there are none."""
-        counted = [device.joules for device in self._meters.read() if device.joules is not None]
-        return sum(counted) if counted else None
 
     def _held(self, backend: Backend) -> tuple[int, int]:
         """Return the worker's bytes in memory, its mapped file included, and on the GPU."""

@@ -10,7 +10,7 @@ from .bench_report import BenchReport, Change, Measurement, Samples, compare
 
 _FIGURES = {"prefill": "prefill", "decode": "decode", "first_token": "first token"}
 _EIGHTHS = " ▏▎▍▌▋▊▉"
-_HEADERS = ("COMBINATION", "PREFILL", "DECODE", "FIRST", "MEMORY", "J/TOK")
+_HEADERS = ("COMBINATION", "PREFILL", "DECODE", "FIRST", "MEMORY", "J/TOK", "COST/1M")
 
 
 def bench_text(report: BenchReport, earlier: BenchReport | None, columns: int) -> str:
@@ -47,10 +47,12 @@ def _device(report: BenchReport) -> str:
 def table(report: BenchReport, columns: int) -> str:
     """Return a row per variant: medians, and the spread of the runs if it is notable."""
     rows = [_row(measurement) for measurement in report.measurements]
-    headers, right = list(_HEADERS), "PREFILL DECODE FIRST MEMORY J/TOK"
-    if all(measurement.joules is None for measurement in report.measurements):
-        headers, rows = headers[:-1], [row[:-1] for row in rows]
-    return format_table(headers, rows, right=right, columns=columns)
+    shown = 5  # columns; the rest needs a meter, and the last one a price
+    for measurement in report.measurements:
+        shown = max(shown, 5 + (measurement.joules is not None))
+        shown = max(shown, 5 + 2 * (measurement.cost_per_million is not None))
+    headers, rows = _HEADERS[:shown], [row[:shown] for row in rows]
+    return format_table(headers, rows, right=" ".join(_HEADERS[1:]), columns=columns)
 
 
 def bars(report: BenchReport, columns: int) -> list[str]:
@@ -116,9 +118,9 @@ def _number(text: str | None) -> float | None:
 
 def _row(measurement: Measurement) -> list[str]:
     if measurement.error is not None:
-        return [measurement.name, "-", "-", "-", "-", "-"]
+        return [measurement.name, *"------"]
     memory = measurement.memory_bytes + measurement.gpu_bytes
-    joules = measurement.joules
+    joules, cost = measurement.joules, measurement.cost_per_million
     return [
         measurement.name,
         _rate(measurement.prefill),
@@ -126,6 +128,7 @@ def _row(measurement: Measurement) -> list[str]:
         f"{measurement.first_token.median:.2f} s",
         format_bytes(memory),
         "-" if joules is None else f"{joules.median:.2f}",
+        "-" if cost is None else f"{cost:.2f}",
     ]
 
 

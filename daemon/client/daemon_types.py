@@ -6,6 +6,7 @@ from typing import Literal
 
 from .answer import Answer
 from .model_types import DownloadProgress, LoadedModel
+from .routing_types import AnswerCost
 
 
 class MemoryGauges(Answer, frozen=True, kw_only=True):
@@ -39,7 +40,10 @@ class DeviceGauges(Answer, frozen=True, kw_only=True):
 
 
 class Status(Answer, frozen=True, kw_only=True):
-    """State of the daemon; `uptime` in seconds, `address` is null if TCP is off, `pulls` run."""
+    """State of the daemon; `uptime` in seconds, `address` is null if TCP is off, `pulls` run.
+
+    `costs` are those of local models since the start, and of the latest answers of remote ones.
+    """
 
     version: str
     pid: int = 0
@@ -51,6 +55,7 @@ class Status(Answer, frozen=True, kw_only=True):
     models: list[LoadedModel] = []
     devices: list[DeviceGauges] = []
     pulls: list[DownloadProgress] = []
+    costs: list[AnswerCost] = []
 
 
 class GaugesEvent(Answer, frozen=True):

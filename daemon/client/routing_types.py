@@ -26,7 +26,7 @@ class RoutingRoute(Answer, frozen=True, kw_only=True):
     name: str
     local: str = ""
     remote: str = ""
-    prefer: Literal["local", "cloud"] = "local"
+    prefer: Literal["privacy", "cost", "speed", "quality", "local", "cloud"] = "local"
     escalate: list[str] = []
     redact: str = ""
     description: str = ""
@@ -108,8 +108,37 @@ class Explanation(Answer, frozen=True, kw_only=True):
         return "/".join(filter(None, (self.provider, self.model)))
 
 
+class AnswerCost(Answer, frozen=True, kw_only=True):
+    """The cost of a model's answers, prompts included, and of a million of their tokens.
+
+    Of a local model since the daemon started, of a `remote` one for its latest answers.
+    """
+
+    name: str
+    remote: bool = False
+    tokens: int = 0
+    cost: float = 0.0
+    per_million: float = 0.0
+    currency: str = ""
+
+    @classmethod
+    def of(cls, name: str, currency: str, tokens: int, cost: float, *, remote: bool) -> AnswerCost:
+        """Return the cost of this number of tokens, which is not 0."""
+        return cls(
+            name=name,
+            remote=remote,
+            tokens=tokens,
+            cost=round(cost, 9),
+            per_million=round(cost / tokens * 1e6, 6),
+            currency=currency,
+        )
+
+
 class EgressTotal(Answer, frozen=True, kw_only=True):
-    """Sums of outbound requests; `cost` is the sum of known costs, null if none is known."""
+    """Sums of outbound requests; `cost` is the sum of known costs, null if none is known.
+
+    `per_million` is the cost of a million tokens, null unless all costs are known.
+    """
 
     requests: int = 0
     bytes_out: int = 0
@@ -117,6 +146,7 @@ class EgressTotal(Answer, frozen=True, kw_only=True):
     prompt_tokens: int = 0
     completion_tokens: int = 0
     cost: float | None = None
+    per_million: float | None = None
     unknown_costs: int = 0
     unknown_outcomes: int = 0
 
@@ -128,8 +158,12 @@ class ProviderTotal(EgressTotal, frozen=True, kw_only=True):
 
 
 class LedgerTotals(EgressTotal, frozen=True, kw_only=True):
-    """Sums of one month (UTC), over all providers and of each."""
+    """Sums of one month (UTC), over all providers and of each.
+
+    `local` are the costs of answers on this machine since the daemon started.
+    """
 
     month: str = ""
     currency: str = ""
     providers: list[ProviderTotal] = []
+    local: list[AnswerCost] = []

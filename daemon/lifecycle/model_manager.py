@@ -84,7 +84,7 @@ class ModelManager(ModelRuns):
                 assert run.backend is not None
                 assert run.info is not None
                 retrying = self._with_retry(run, obtain, held, whole=whole) if may_retry else None
-                with self._explained(run.info):
+                with self._explained(run.info), self._metered(run.model.name, lambda: run.gauges):
                     yield Lease(run.model, retrying or run.backend, run.info)
             finally:
                 run.release()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -38,6 +39,12 @@ log = logging.getLogger("ingle.daemon")
 
 ABANDON_SECONDS = 10.0
 AUTOMATIC = LoadOptions()
+Metered = Callable[[str, Callable[[], Gauges]], AbstractContextManager[None]]
+"""The context of one answer, by the model's name and its gauges."""
+
+
+def _unmetered(model: str, gauges: Callable[[], Gauges]) -> AbstractContextManager[None]:
+    return nullcontext()
 
 
 @dataclass
@@ -70,14 +77,16 @@ class ModelRuns:
         hold_memory: Callable[[bool], None] = lambda held: None,
         prepare_engine: PrepareEngine = leave_engine,
         engine_failures: EngineFailures | None = None,
+        metered: Metered = _unmetered,
     ) -> None:
         """`hold_memory` is called with whether any model has a process, so that memory readings
         go on.
 
         `prepare_engine` installs what a spec's engine needs; models are kept off engines that
-        failed on them by `engine_failures`.
+        failed on them by `engine_failures`. Each answer is given within `metered`.
         """
         self._engine_failures = engine_failures
+        self._metered = metered
         self._config = config
         self._resolve = resolve
         self._hub = hub

@@ -87,7 +87,8 @@ class PackagePower:
 class DeviceMeters:
     """Reads all devices; blocking, safe in any thread.
 
-    `hold` says whether more readings will follow (see `GpuDriver`).
+    `hold` says whether more readings will follow (see `GpuDriver`). `watts` is what the whole
+    machine draws while it works, 0 to add what the devices report.
     """
 
     def __init__(
@@ -95,7 +96,10 @@ class DeviceMeters:
         open_gpus: Callable[[], NvmlReader | None] = open_nvml,
         package: PackagePower | None = None,
         clock: Callable[[], float] = time.monotonic,
+        *,
+        watts: float = 0.0,
     ) -> None:
+        self.watts = watts
         self._driver = GpuDriver(open_gpus, clock)
         self.hold = self._driver.hold
         self._package = package or PackagePower()
@@ -107,6 +111,15 @@ class DeviceMeters:
         with self._driver.opened() as driver:
             now = self._clock()
             return [*self._read_gpus(driver, now), self._read_processor(now)]
+
+    def joules(self) -> float | None:
+        """Return the joules of a machine that always works, since any moment; None without a
+        meter.
+        """
+        if self.watts:
+            return self.watts * self._clock()
+        counted = [device.joules for device in self.read() if device.joules is not None]
+        return sum(counted) if counted else None
 
     def _read_gpus(self, driver: NvmlReader | None, now: float) -> list[DeviceGauges]:
         readings = driver.read() if driver is not None else []

@@ -17,8 +17,7 @@ _FROM_GAUGES = set(LoadedModel.__struct_fields__) & set(Gauges.__struct_fields__
 
 def loaded_model(run: ModelRun) -> LoadedModel:
     """Return the current state of the run, as the API shows it."""
-    backend, info = run.backend, run.info
-    gauges = backend.gauges if backend is not None else Gauges()
+    backend, info, gauges = run.backend, run.info, run.gauges
     # Once a process has ended, the system may give its number to another.
     pid = backend.pid if backend is not None and backend.state != "dead" else None
     since, process = run.ready_since, ProcessMemory.read(pid)

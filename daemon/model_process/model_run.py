@@ -11,7 +11,7 @@ from typing import Any
 from ingle.backends.base.backend import Backend, LoadProgress, stream_events
 from ingle.backends.base.errors import RequestRejected, WorkerDied
 from ingle.backends.base.load_spec import LoadSpec
-from ingle.backends.base.model_info import ModelInfo
+from ingle.backends.base.model_info import Gauges, ModelInfo
 from ingle.backends.base.requests import GenerateRequest
 from ingle.backends.base.sampling_params import SamplingParams
 from ingle.models.fit.memory_needs import MemoryNeeds
@@ -109,6 +109,11 @@ class ModelRun:
     def key(self) -> str:
         """Process key: its file, so that all names of a model share one process."""
         return str(self.model.path)
+
+    @property
+    def gauges(self) -> Gauges:
+        """The gauges that its process reported last."""
+        return self.backend.gauges if self.backend is not None else Gauges()
 
     @property
     def accepts(self) -> bool:

@@ -146,6 +146,7 @@ class MetricsApi(ServicesApi):
         yield from self._models()
         yield from self._memory()
         yield from self._requests()
+        yield from self._costs()
         for field in msgspec.structs.fields(Gauges):
             kind = "Counter" if field.name.endswith(COUNTED) else "Gauge"
             rows = [
@@ -244,6 +245,16 @@ class MetricsApi(ServicesApi):
         ]
         help_ = "Until it is unloaded; +Inf while it is in use, kept for ever or pinned."
         yield _family("Gauge", "ingle_model_expires_seconds", help_, _MODEL, expiries)
+
+    def _costs(self) -> Iterator[Metric]:
+        """Costs of answers, as far as prices and energy are known."""
+        costs = [
+            ((each.name, "remote" if each.remote else "local", each.currency), each.per_million)
+            for each in self._services.costs()
+        ]
+        help_ = "Of a local model since the start, of a remote one for its latest answers."
+        name, labels = "ingle_cost_per_million_tokens", ("model", "side", "currency")
+        yield _family("Gauge", name, help_, labels, costs)
 
     def _requests(self) -> Iterator[Metric]:
         manager = self._services.manager

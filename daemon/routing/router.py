@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -12,7 +12,6 @@ from ingle.backends.base.requests import GenerateRequest
 from ingle.backends.remote.providers import Provider
 
 from ..access.permission import current_permission
-from ..errors import RouteRefused
 from .detectors.finding import FindingKind, SensitiveFinding, Sensitivity
 from .detectors.own_words import OwnWords
 from .egress.egress_gateway import EgressGateway
@@ -22,13 +21,14 @@ from .escalation import high_value_reason
 from .inspection.privacy_judge import Generate, is_judged_private
 from .inspection.request_inspector import RequestInspector
 from .inspection.request_parts import parts_digest
+from .policy.answer_choice import AnswerEstimates, prefers_remote
 from .policy.consents import ConsentScope, ConsentStore, consent_binding
 from .policy.conversation_taint import ConversationMarks, TaintStore, text_traces
 from .policy.policy import Policy, Verdict, strictest
 from .policy.policy_file import PolicyError
 from .policy.policy_tables import AUTO
 from .policy.route_resolver import PolicySource, RouteResolver, RouteTarget
-from .policy.routing_plan import InspectedDecision, RoutingPlan
+from .policy.routing_plan import InspectedDecision, RoutingPlan, local_plan, refused
 from .policy.routing_preference import NO_PREFERENCE, RoutingPreference
 
 log = logging.getLogger("ingle.daemon")
@@ -39,6 +39,14 @@ ASKED_FOR_LOCAL = "asked_for_local"
 
 _SHUT = Policy(classes={}, least_certainty=0.0)
 """In force while the policy cannot be read: any finding keeps a request local."""
+
+EstimateAnswers = Callable[
+    [InspectedDecision, Sequence[GenerateRequest]], Awaitable[AnswerEstimates | None]
+]
+
+
+async def _no_estimates(considered: InspectedDecision, requests: object) -> None:
+    return None
 
 
 class Router:
@@ -59,8 +67,10 @@ class Router:
         self.egress = egress
         self.consents = consents or ConsentStore()
         self.memories = PlaceholderMemories()
-        self.find_judge: Callable[[], Generate | None] = lambda: None
-        """Returns the model that judges privacy, for routes that want it."""
+        self.find_judge: Callable[[bool | str], Generate | None] = lambda judge: None
+        """Returns the model that judges privacy, for a route's `judge`."""
+        self.estimate: EstimateAnswers = _no_estimates
+        """Estimates both sides for routes that weigh them; see `AnswerEstimator`."""
         self._taint = taint
         self._marks = ConversationMarks(taint)
         self._inspector = inspector or RequestInspector(self._own_words)
@@ -127,16 +137,18 @@ class Router:
         )
 
     async def _judged(self, considered: InspectedDecision) -> InspectedDecision:
-        """Let a loaded model judge what would leave, if the route wants that.
+        """Let a local model judge what would leave, if the route wants that.
 
         The model can keep a request local, but never release one.
         """
         parts = [part for one in considered.inspected for part in one.parts]
         free = considered.decision.verdict is Verdict.CLOUD
-        generate = self.find_judge() if considered.target.route.judge and free else None
+        judge = considered.target.route.judge
+        generate = self.find_judge(judge) if judge and free else None
         if generate is None or not parts:
             return considered
-        if not await is_judged_private(generate, "\n\n".join(part.text for part in parts)):
+        text, strict = "\n\n".join(part.text for part in parts), judge is not True
+        if not await is_judged_private(generate, text, strict=strict):
             return considered
         found = SensitiveFinding(
             FindingKind.PERSONAL, 0, len(parts[0].text), "personal", detector="judge"
@@ -163,7 +175,8 @@ class Router:
         if plan is None:
             considered = await self.consider(target, requests, opaque=opaque)
             considered = await self._judged(considered)
-            plan = self._plan_for_decision(considered, requests, preference)
+            estimates = await self.estimate(considered, requests)
+            plan = self._plan_for_decision(considered, requests, preference, estimates)
             plan = await self._tainting(plan, requests)
         elif plan.rule == "private":
             await self._marks.mark(requests, Sensitivity.NEVER, private=True)
@@ -178,7 +191,10 @@ class Router:
         target = self.target(name, preference)
         considered = await self.consider(target, [request])
         plan = self._plan_uninspected(target, [request], preference)
-        return considered, plan or self._plan_for_decision(considered, [request], preference)
+        if plan is None:
+            estimates = await self.estimate(considered, [request])
+            plan = self._plan_for_decision(considered, [request], preference, estimates)
+        return considered, plan
 
     async def taint_private(self, requests: Sequence[GenerateRequest]) -> None:
         """Taint the conversation of a private request: what continues it stays local as well."""
@@ -256,7 +272,7 @@ class Router:
         """Return the plan if nothing could leave in any case; None if the request has to be
         inspected.
         """
-        here = partial(_local_plan, target, None)
+        here = partial(local_plan, target, None)
         if preference.route == "local":
             return here(ASKED_FOR_LOCAL, "The request asks for an answer from this machine.")
         if not target.provider:
@@ -284,10 +300,11 @@ class Router:
         considered: InspectedDecision,
         requests: Sequence[GenerateRequest],
         preference: RoutingPreference,
+        estimates: AnswerEstimates | None,
     ) -> RoutingPlan:
         """Return the plan from the decision, a consent, and the route's preference."""
         target, decision = considered.target, considered.decision
-        here = partial(_local_plan, target, considered)
+        here = partial(local_plan, target, considered)
         yes = self._consented_verdict(considered, requests, preference)
 
         def outbound(verdict: Verdict, rule: str, reason: str) -> RoutingPlan:
@@ -317,12 +334,16 @@ class Router:
             return here(
                 alone.rule, alone.reason + (stale if preference.consent is not None else "")
             )
-        if target.named or target.route.prefer == "cloud":
-            return outbound(alone.verdict, alone.rule, alone.reason)
+        prefer = target.route.prefer
+        choice = estimates.compare(prefer) if estimates is not None else ""
+        if target.named or prefers_remote(prefer, estimates):
+            reason = f"{alone.reason} {choice}".rstrip()
+            return replace(outbound(alone.verdict, alone.rule, reason), choice=choice)
         value = high_value_reason(requests[0], target.route)
         if value is not None and "valuable" in target.route.escalate:
             return outbound(alone.verdict, "valuable", f"It may leave, and {value}.")
-        stays = here("prefer_local", "It may leave, but this route prefers this machine.")
+        why = f"It may leave, but this route prefers this machine. {choice}".rstrip()
+        stays = replace(here(f"prefer_{prefer}", why), choice=choice)
         # With several answers or prompts, each of them would have to be certain.
         if "uncertain" in target.route.escalate and len(requests) == 1:
             return replace(stays, escalates=True, outbound_verdict=alone.verdict)
@@ -371,23 +392,3 @@ class Router:
         ]
         await self._marks.mark(requests, sensitivity, places=places)
         return replace(plan, taints=sensitivity)
-
-
-def _local_plan(
-    target: RouteTarget, considered: InspectedDecision | None, rule: str, reason: str
-) -> RoutingPlan:
-    return RoutingPlan(
-        target=target, verdict=Verdict.LOCAL, rule=rule, reason=reason, considered=considered
-    )
-
-
-def refused(remote: str, plan: RoutingPlan) -> RouteRefused:
-    """Return the error for a client that named a provider's model for a request that may not
-    leave.
-    """
-    hint = "With the model `auto` it is answered on this machine."
-    if plan.considered is not None and plan.considered.grantable_verdicts(override=True):
-        kept = plan.considered.decision.verdict is Verdict.LOCAL
-        named = " that names the class 'never'" if kept else ""
-        hint += f" `ingle route explain` shows what was found; a consent{named} releases it once."
-    return RouteRefused(f"This request is not sent to '{remote[:200]}': {plan.reason}", hint=hint)

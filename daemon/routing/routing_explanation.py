@@ -56,6 +56,8 @@ def _reason(considered: InspectedDecision, plan: RoutingPlan, verdict: Verdict) 
     reason = considered.decision.reason
     if verdict is Verdict.LOCAL and considered.decision.verdict is not Verdict.LOCAL:
         return plan.reason
+    if plan.outbound_verdict is not None and plan.choice:
+        return f"{reason} {plan.choice}"
     if plan.outbound_verdict is None and plan.rule not in (considered.decision.rule, "ask_first"):
         reason += f" {plan.reason}"
     return reason

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AsyncExitStack, aclosing
 from functools import partial
 
 from ingle.backends.base.backend import Backend, stream_events
+from ingle.backends.base.events import Event
 from ingle.backends.base.load_spec import LoadSpec
+from ingle.backends.base.requests import GenerateRequest
 from ingle.backends.packages.engine_store import EngineStore
 from ingle.backends.packages.package_source import PackageSource
 from ingle.models.catalog import Catalog
@@ -15,6 +18,7 @@ from ingle.models.metadata.stored_model import StoredModel
 from ingle.models.store.model_copies import ModelCopier
 from ingle.models.store.model_store import ModelStore
 
+from ..access.permission import OWNER, use_permission
 from ..batches.batch_manager import BatchManager
 from ..client.engine_types import EngineOffer
 from ..engines.engine_failures import EngineFailures
@@ -27,9 +31,11 @@ from ..library.model_places import model_places
 from ..library.pulls import PullManager
 from ..lifecycle.model_manager import ModelManager
 from ..load_planning.fit_forecast import FitForecaster
-from ..load_planning.load_planner import ModelLoadPlanner, Preparer
+from ..load_planning.load_planner import LoadOptions, ModelLoadPlanner, Preparer
+from ..machine.answer_energy import AnswerEnergy
 from ..machine.device_meters import DeviceMeters
 from ..machine.memory_reader import MemoryMeter
+from ..routing.answer_estimator import AnswerEstimator
 from ..routing.egress.egress_gateway import EgressGateway
 from ..routing.egress.provider_egress import ProviderEgress
 from ..routing.inspection.privacy_judge import Generate
@@ -47,6 +53,9 @@ _YES = ("1", "TRUE", "YES", "ON")
 
 _LEAST_PARAMETERS = 1_000_000_000
 """Smaller models judge everything public (docs/privacy.md has the figures)."""
+
+_JUDGE_OPTIONS = LoadOptions(context=4096)
+"""Room for the longest question."""
 
 
 def _create_worker(spec: LoadSpec) -> Backend:
@@ -72,11 +81,8 @@ def build_services(
     router = _router(config, egress or providers)
     aliases = AliasTable(config.aliases, config.unknown_model, router.stand_in)
     resolve = partial(aliases.resolve, store=store)
-    hub, memory = EventHub(), MemoryMeter()
-    find_offer = partial(_find_offer, config)
-    prepare = make_preparer(config, resolve, find_draft=store.find_draft, find_offer=find_offer)
-    planned = isinstance(prepare, ModelLoadPlanner)
-    planner = prepare if planned else ModelLoadPlanner(config, resolve)
+    hub, memory, energy = EventHub(), MemoryMeter(), _energy(config)
+    prepare, planner = _planners(make_preparer, config, resolve, store)
     engines = _engines(config, hub, on_change=planner.forget_facts)
     manager = ModelManager(
         config,
@@ -88,8 +94,9 @@ def build_services(
         hold_memory=memory.hold,
         prepare_engine=engines.prepare,
         engine_failures=EngineFailures(config.paths.engine_failures),
+        metered=energy.answering,
     )
-    router.find_judge = partial(_loaded_judge, manager)
+    _connect(router, manager, AnswerEstimator(manager, resolve, energy, providers))
     return Services(
         config=config,
         store=store,
@@ -112,9 +119,32 @@ def build_services(
         shutdown=shutdown,
         started_at=started_at,
         aliases=aliases,
-        devices=DeviceMeters(),
+        devices=energy.meters,
+        energy=energy,
         address=address,
     )
+
+
+def _energy(config: Config) -> AnswerEnergy:
+    return AnswerEnergy(DeviceMeters(watts=config.watts), price=config.electricity_price)
+
+
+def _planners(
+    make_preparer: Callable[..., Preparer],
+    config: Config,
+    resolve: Callable[[str], StoredModel],
+    store: ModelStore,
+) -> tuple[Preparer, ModelLoadPlanner]:
+    find_offer = partial(_find_offer, config)
+    prepare = make_preparer(config, resolve, find_draft=store.find_draft, find_offer=find_offer)
+    planned = isinstance(prepare, ModelLoadPlanner)
+    return prepare, prepare if planned else ModelLoadPlanner(config, resolve)
+
+
+def _connect(router: Router, manager: ModelManager, estimator: AnswerEstimator) -> None:
+    """Let the router use what is known of local models."""
+    router.find_judge = partial(_find_judge, manager)
+    router.estimate = estimator.estimate
 
 
 def _open_store(config: Config, catalog: Catalog) -> ModelStore:
@@ -158,8 +188,10 @@ def _router(config: Config, egress: EgressGateway) -> Router:
     )
 
 
-def _loaded_judge(manager: ModelManager) -> Generate | None:
-    """Return the largest loaded chat model; None if none is large enough."""
+def _find_judge(manager: ModelManager, judge: bool | str) -> Generate | None:
+    """Return the named model, else the largest loaded chat model; None if none is large enough."""
+    if isinstance(judge, str):
+        return partial(_generate_with, manager, judge)
     best, most = None, _LEAST_PARAMETERS - 1
     for model in manager.models():
         run = manager.find(model)
@@ -168,3 +200,15 @@ def _loaded_judge(manager: ModelManager) -> Generate | None:
         if run.info.has_chat_template and run.info.parameters > most:
             best, most = run.backend, run.info.parameters
     return None if best is None else partial(stream_events, best)
+
+
+async def _generate_with(
+    manager: ModelManager, name: str, request: GenerateRequest
+) -> AsyncGenerator[Event, None]:
+    """Answer a request with a model, loading it first if needed."""
+    async with AsyncExitStack() as stack:
+        with use_permission(OWNER):  # the owner's policy asks, not the request's key
+            lease = await stack.enter_async_context(manager.lease(name, options=_JUDGE_OPTIONS))
+        events = await stack.enter_async_context(aclosing(stream_events(lease.backend, request)))
+        async for event in events:
+            yield event

@@ -80,6 +80,21 @@ def _integer(low: int, high: int) -> Parser:
     return parse
 
 
+def _number(high: float) -> Parser:
+    def parse(value: object, textual: bool) -> float:
+        if (
+            textual
+            and isinstance(value, str)
+            and re.fullmatch(r"\s*[0-9]{1,9}(\.[0-9]{1,9})?\s*", value)
+        ):
+            value = float(value)
+        if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= high:
+            return float(value)
+        raise InvalidSetting(f"a number from 0 to {high:g}")
+
+    return parse
+
+
 def _seconds(*, forever: bool) -> Parser:
     expected = 'seconds, or a duration such as "15m"' + (' or "forever"' if forever else "")
 
@@ -324,6 +339,8 @@ PARSERS: Mapping[str, Parser] = {
     "shrink_context": _flag,
     "kv_disk": _size(0),
     "kv_memory": _size(0),
+    "electricity_price": _number(1000),
+    "watts": _number(100_000),
     "keep_chats": _seconds(forever=True),
     "keep_responses": _seconds(forever=True),
     "keep_batches": _seconds(forever=True),

@@ -8,11 +8,20 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ...settings.config import load_config
-from ...terminal.terminal_output import format_bytes, print_json, print_status, print_table
+from ...terminal.terminal_output import (
+    format_bytes,
+    print_json,
+    print_status,
+    print_table,
+    print_text,
+)
 from ..command_errors import UsageError
 from ..command_parser import CommandParser, run_subcommand
+from ..daemon_launcher import running_daemon
+from ..server.ps import cost_line
 
 if TYPE_CHECKING:
+    from ...client.routing_types import LedgerTotals
     from ...routing.ledger.egress_ledger import Ledger
     from ...routing.ledger.ledger_entries import LedgerEntry
 
@@ -66,17 +75,29 @@ def _list(arguments: Sequence[str]) -> int:
 
 
 def _totals(arguments: Sequence[str]) -> int:
+    from msgspec.structs import replace
+
     from ...routing.ledger.ledger_totals import ledger_totals, this_month
 
     ledger, month, as_json = _options("ledger totals", "Show the totals of a month.", arguments)
     month = month or this_month()
     totals = ledger_totals(month, ledger.entries(month))
+    client = running_daemon(load_config(os.environ))
+    costs = [] if client is None else client.status().costs
+    totals = replace(totals, local=[cost for cost in costs if not cost.remote])
     if as_json:
         print_json(totals)
         return 0
+    _print_totals(totals)
+    for cost in totals.local:
+        print_text(cost_line(cost))
+    return 0
+
+
+def _print_totals(totals: LedgerTotals) -> None:
     if not totals.requests:
-        print_status(f"Nothing left in {month}.")
-        return 0
+        print_status(f"Nothing left in {totals.month}.")
+        return
     rows = [
         [
             each.name,
@@ -85,14 +106,14 @@ def _totals(arguments: Sequence[str]) -> int:
             format_bytes(each.bytes_in),
             f"{each.prompt_tokens + each.completion_tokens:,}",
             _cost(each.cost, totals.currency, each.unknown_costs),
+            "-" if each.per_million is None else f"{each.per_million:.2f}",
         ]
         for each in totals.providers
     ]
-    headers = ("PROVIDER", "REQUESTS", "OUT", "IN", "TOKENS", "COST")
-    print_table(headers, rows, right="REQUESTS OUT IN TOKENS COST")
+    headers = ("PROVIDER", "REQUESTS", "OUT", "IN", "TOKENS", "COST", "COST/1M")
+    print_table(headers, rows, right="REQUESTS OUT IN TOKENS COST COST/1M")
     if totals.unknown_costs:
         print_status(f"Not in the cost: {_requests(totals.unknown_costs)} of unknown cost.")
-    return 0
 
 
 def _verify(arguments: Sequence[str]) -> int:

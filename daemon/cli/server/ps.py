@@ -24,6 +24,7 @@ from ..models.list import print_pulls
 if TYPE_CHECKING:
     from ...client.daemon_types import DeviceGauges, Status
     from ...client.model_types import LoadedModel
+    from ...client.routing_types import AnswerCost
 
 HEADERS = ("NAME", "STATE", "DEVICE", "CONTEXT", "KV", "RUNNING", "MEMORY", "EXPIRES")
 _INDENT = 11
@@ -63,6 +64,8 @@ def _print_status(status: Status) -> None:
     for device in status.devices:
         if line := _device(device):
             print_text(line)
+    for cost in status.costs:
+        print_text(cost_line(cost))
     print()
     if not status.models:
         print("No model is loaded.")
@@ -98,6 +101,13 @@ def _device(device: DeviceGauges) -> str:
     if device.watts is not None:
         facts.append(f"{device.watts:.0f} W")
     return f"{device.name}: {', '.join(facts)}" if facts else ""
+
+
+def cost_line(cost: AnswerCost) -> str:
+    """Return the cost of a million of a model's tokens in one line."""
+    what = "its latest answers" if cost.remote else "its answers since the start"
+    price = f"{cost.per_million:.4g} {cost.currency}".rstrip()
+    return f"{cost.name}: {price} a million tokens, by {what}"
 
 
 def _row(model: LoadedModel) -> list[str]:

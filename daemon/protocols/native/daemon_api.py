@@ -63,6 +63,7 @@ class DaemonApi(ServicesApi):
             memory=memory,
             models=services.manager.loaded(),
             devices=devices,
+            costs=await asyncio.to_thread(services.costs),
             pulls=msgspec.convert(
                 services.pulls.progress(), list[DownloadProgress], from_attributes=True
             ),

@@ -129,9 +129,11 @@ class RoutingApi(ServicesApi):
 
     @native_route("GET", "/ingle/v1/ledger/totals", access=READ, parameters=(MONTH,), errors=(400,))
     async def totals(self, request: Request) -> LedgerTotals:
-        """Requests, bytes, tokens and cost of one month, by provider."""
+        """Requests, bytes, tokens and cost of one month, by provider, and costs of answers here."""
         month = _month(request) or this_month()
-        return ledger_totals(month, await asyncio.to_thread(self._entries, month))
+        totals = ledger_totals(month, await asyncio.to_thread(self._entries, month))
+        local = await asyncio.to_thread(self._services.local_costs)
+        return msgspec.structs.replace(totals, local=local)
 
     @native_route("GET", "/ingle/v1/ledger/verify", access=READ)
     async def verify_ledger(self) -> LedgerCheck:

@@ -105,6 +105,7 @@ def _clearance(
         classes=tuple(sorted(kinds)),
         redacted=redacted,
         conversation=request.conversation,
+        choice=plan.choice,
     )
 
 

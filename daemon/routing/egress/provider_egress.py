@@ -16,6 +16,7 @@ from ...settings.config import Config
 from ..ledger.egress_ledger import BudgetReservation, Ledger
 from ..ledger.ledger_entries import LedgerIntent
 from ..ledger.ledger_totals import this_month
+from ..ledger.provider_history import ProviderHistory
 from ..providers.provider_errors import BudgetExceeded, NoKey, ProviderError
 from ..providers.provider_keys import ProviderKeys
 from ..providers.provider_store import ProviderStore
@@ -35,6 +36,7 @@ class ProviderEgress:
         self.store = ProviderStore(config.paths.config)
         self.keys = ProviderKeys(config.paths.state)
         self.ledger = Ledger(config.paths.ledger, config.paths.ledger_head)
+        self.history = ProviderHistory(self.ledger)
         # One thread for receipts keeps them in order, and the event loop from waiting for disks.
         self._settling = ThreadPoolExecutor(1, thread_name_prefix="ledger")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import uuid
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
@@ -12,13 +13,20 @@ from ingle.backends.base.errors import BackendError
 from ingle.backends.base.events import Delta, Event
 from ingle.backends.base.requests import GenerateRequest, Priority
 from ingle.backends.base.sampling_params import Grammar, GrammarKind, SamplingParams
+from ingle.models.errors import ModelError
+
+from ...errors import RequestError
+
+log = logging.getLogger("ingle.daemon")
 
 Generate = Callable[[GenerateRequest], AsyncGenerator[Event, None]]
 """Answers a request with a loaded model; see `stream_events`."""
 
-_PRIVATE = "private"
+_PRIVATE, _PUBLIC = "private", "public"
 _MOST = 6000  # characters: fits a small model's context, and is prefilled in a second or two
 _SECONDS = 3.0
+_LONGER_SECONDS = 30.0
+"""For a model that the owner named, which may have to be loaded first."""
 _INSTRUCTION = """\
 You sort messages. Answer with one word.
 private: about the writer or another real person, their health, money, family, job, papers or \
@@ -35,21 +43,29 @@ Message: Tom has 3 apples and eats one. How many are left?
 Answer: public"""
 
 
-async def is_judged_private(generate: Generate, text: str, *, seconds: float = _SECONDS) -> bool:
-    """Whether the model answers `private` within `seconds`; False if it fails.
+async def is_judged_private(
+    generate: Generate, text: str, *, strict: bool = False, seconds: float | None = None
+) -> bool:
+    """Whether the model answers `private` within `seconds`; if `strict`, whether it does not answer
+    `public`.
 
     Long texts are cut to their beginning and end. The text may try to make the model answer
     `public`, so False must not release anything.
     """
     answer = ""
+    if seconds is None:
+        seconds = _LONGER_SECONDS if strict else _SECONDS
     try:
         async with asyncio.timeout(seconds), aclosing(generate(question(text))) as events:
             async for event in events:
                 if isinstance(event, Delta):
                     answer += event.text
-    except (TimeoutError, BackendError):
-        return False
-    return answer.strip().casefold() == _PRIVATE
+    except (TimeoutError, BackendError, ModelError, RequestError) as error:
+        if strict:
+            log.warning("The judge of privacy does not answer, so a text stays here: %r", error)
+        return strict
+    word = answer.strip().casefold()
+    return word != _PUBLIC if strict else word == _PRIVATE
 
 
 def question(text: str) -> GenerateRequest:
@@ -64,7 +80,7 @@ def question(text: str) -> GenerateRequest:
         ],
         sampling=SamplingParams(temperature=0.0),
         reasoning=Reasoning(enabled=False),
-        grammar=Grammar(GrammarKind.REGEX, f"{_PRIVATE}|public"),
+        grammar=Grammar(GrammarKind.REGEX, f"{_PRIVATE}|{_PUBLIC}"),
         max_tokens=8,
         private=True,
         priority=Priority.INTERACTIVE,

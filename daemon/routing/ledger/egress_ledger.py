@@ -13,7 +13,7 @@ import os
 import secrets
 import threading
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -69,6 +69,7 @@ class Ledger:
         """`folder` holds the monthly files, `head` is the second place."""
         self.folder = folder
         self.head_path = head
+        self.on_settled: Callable[[LedgerEntry], None] = lambda entry: None
         self._lock = threading.RLock()
         self._held = 0
         self._end: tuple[Path, int] | None = None
@@ -122,6 +123,7 @@ class Ledger:
                 reserved_tokens=reserved.tokens,
                 reserved_cost=reserved.cost,
                 currency=reserved.currency,
+                choice=clearance.choice,
             )
             self._append(intent)
         return intent
@@ -241,9 +243,11 @@ class Ledger:
                 status=receipt.status,
                 attempts=receipt.attempts,
                 sent_sha256=receipt.digests,
+                first_seconds=receipt.first_seconds and round(receipt.first_seconds, 3),
             )
             self._append(line)
             self._pending.pop(0)
+            self.on_settled(LedgerEntry.of(intent, line))
 
     def _append(self, line: Line, month: str | None = None) -> None:
         """Append durably to the file of `month`, by default that of the line's time."""

@@ -21,7 +21,8 @@ class LedgerLine(msgspec.Struct, frozen=True, kw_only=True, tag_field="entry"):
 class LedgerIntent(LedgerLine, frozen=True, kw_only=True, tag="intent"):
     """Written before the first byte leaves; without a settlement the outcome is unknown.
 
-    `conversation` is a pseudonym. `reserved_tokens` and `reserved_cost` are upper limits; the
+    `choice` compares both sides, if the owner's preference decided. `conversation` is a pseudonym.
+    `reserved_tokens` and `reserved_cost` are upper limits; the
     cost is None if the price is unknown.
     """
 
@@ -35,12 +36,14 @@ class LedgerIntent(LedgerLine, frozen=True, kw_only=True, tag="intent"):
     reserved_tokens: int
     reserved_cost: float | None
     currency: str
+    choice: str = ""
 
 
 class LedgerSettlement(LedgerLine, frozen=True, kw_only=True, tag="receipt"):
     """The outcome of the intent with the number `of`: bytes, and digests of what was sent.
 
-    Tokens are None if the provider reported none, `cost` if its price is unknown.
+    Tokens are None if the provider reported none, `cost` if its price is unknown. `first_seconds`
+    is the time to the first token, None without one.
     """
 
     of: int
@@ -54,6 +57,7 @@ class LedgerSettlement(LedgerLine, frozen=True, kw_only=True, tag="receipt"):
     status: int
     attempts: int
     sent_sha256: tuple[str, ...]
+    first_seconds: float | None = None
 
 
 class LedgerNote(LedgerLine, frozen=True, kw_only=True, tag="note"):
@@ -108,11 +112,13 @@ class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True):
     completion_tokens: int | None = None
     cost: float | None = None
     seconds: float | None = None
+    first_seconds: float | None = None
     status: int | None = None
     attempts: int | None = None
     sent_sha256: tuple[str, ...] = ()
     reserved_tokens: int = 0
     reserved_cost: float | None = None
+    choice: str = ""
 
     @classmethod
     def of(cls, intent: LedgerIntent, settled: LedgerSettlement | None) -> LedgerEntry:

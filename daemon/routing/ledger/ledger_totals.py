@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import UTC, datetime
 
-import msgspec
+from msgspec.structs import asdict, replace
 
 from ...client.routing_types import LedgerTotals, ProviderTotal
 from .ledger_entries import LedgerEntry
@@ -21,14 +21,14 @@ def ledger_totals(month: str, entries: Iterable[LedgerEntry]) -> LedgerTotals:
         whole = _plus(whole, entry)
         each[name] = _plus(each.get(name, ProviderTotal(name=name)), entry)
         currencies.add(entry.currency)
-    sums = msgspec.structs.asdict(whole)
-    del sums["name"]
     if len(currencies) > 1:
-        sums["cost"] = None  # money of two kinds has no sum
+        whole = replace(whole, cost=None)  # money of two kinds has no sum
+    sums = asdict(_priced(whole))
+    del sums["name"]
     return LedgerTotals(
         month=month,
         currency=currencies.pop() if len(currencies) == 1 else "",
-        providers=sorted(each.values(), key=lambda total: total.name),
+        providers=sorted(map(_priced, each.values()), key=lambda total: total.name),
         **sums,
     )
 
@@ -46,6 +46,14 @@ def _plus(total: ProviderTotal, entry: LedgerEntry) -> ProviderTotal:
         unknown_costs=total.unknown_costs + (entry.cost is None),
         unknown_outcomes=total.unknown_outcomes + (entry.outcome == "unknown"),
     )
+
+
+def _priced(total: ProviderTotal) -> ProviderTotal:
+    """Return the total with the cost of a million tokens, unless a cost is not known."""
+    tokens = total.prompt_tokens + total.completion_tokens
+    if total.cost is None or total.unknown_costs or not tokens:
+        return total
+    return replace(total, per_million=round(total.cost / tokens * 1e6, 6))
 
 
 def this_month() -> str:

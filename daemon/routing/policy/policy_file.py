@@ -29,6 +29,7 @@ _ROUTE_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 _AT = re.compile(r"^(?P<what>.*?)(?: - at `\$(?P<path>[^`]*)`)?$", re.DOTALL)
 
 _PLAIN_WORDS = {
+    "bool | str": "true, false or a text",
     "str": "a text",
     "int": "a whole number",
     "float": "a number",

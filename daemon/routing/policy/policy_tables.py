@@ -26,7 +26,7 @@ class RedactMode(StrEnum):
 VALUABLE_WORDS = ("think hard", "think carefully", "step by step")
 """Phrases that mark a task as worth more than a quick answer."""
 
-Prefer = Literal["local", "cloud"]
+Prefer = Literal["privacy", "cost", "speed", "quality", "local", "cloud"]
 Escalation = Literal["uncertain", "valuable"]
 
 
@@ -42,10 +42,18 @@ class RouteDefinitionTable(msgspec.Struct, frozen=True, kw_only=True):
     cloud: Annotated[
         Name, Meta(description="provider/model; empty is the first model of the first provider.")
     ] = ""
-    prefer: Annotated[Prefer, Meta(description="Where harmless requests are answered.")] = "cloud"
+    prefer: Annotated[
+        Prefer,
+        Meta(
+            description="Where requests that may leave are answered: privacy (or local) here, "
+            "quality (or cloud) elsewhere, cost where it is cheaper, speed where it is faster."
+        ),
+    ] = "cloud"
     escalate: Annotated[
         tuple[Escalation, ...],
-        Meta(description="When a route that prefers local uses the cloud all the same."),
+        Meta(
+            description="When a request that would be answered here is sent elsewhere all the same."
+        ),
     ] = ()
     redact: Annotated[
         RedactMode,
@@ -71,16 +79,20 @@ class RouteDefinitionTable(msgspec.Struct, frozen=True, kw_only=True):
         int, Meta(ge=1, description="Characters of a last message from which a task is valuable.")
     ] = 6000
     judge: Annotated[
-        bool, Meta(description="Ask a loaded model whether what would leave is private.")
+        bool | Annotated[str, Meta(min_length=1, max_length=4096)],
+        Meta(
+            description="Ask a local model whether what would leave is private: true for the "
+            "largest loaded one, or its name; what a named one does not call public stays here."
+        ),
     ] = False
 
 
 class RouteDefinition(RouteDefinitionTable, frozen=True, kw_only=True):
     """One route; `local` and `cloud` are empty for the defaults, `classes` override the policy's.
 
-    `cloud` is `provider/model`. A route that prefers `local` uses the cloud only as `escalate`
-    says: if the mean surprisal of the first `tokens` of the local answer exceeds `surprise` nats
-    per token, or if the task is valuable (`valuable_words`, `valuable_length` in characters).
+    `cloud` is `provider/model`. What `prefer` would answer here leaves only as `escalate` says: if
+    the mean surprisal of the first `tokens` of the local answer exceeds `surprise` nats per token,
+    or if the task is valuable (`valuable_words`, `valuable_length` in characters).
     """
 
     name: str

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ...errors import RouteRefused
 from ..detectors.finding import SensitiveFinding, Sensitivity
 from ..inspection.request_inspector import InspectedRequest
 from .policy import Classified, Policy, PolicyDecision, Verdict
@@ -61,8 +62,8 @@ class RoutingPlan:
     `verdict` says where its answer begins, `outbound_verdict` how it may be sent elsewhere: as
     it is or redacted; None if it may not. They differ if it `escalates`: then the answer begins
     locally, and is sent elsewhere if it is uncertain. `rule` and `reason` are those that
-    finally decided. `override`: the user released what never leaves. `taints` is the class that
-    its conversation gets.
+    finally decided, `choice` compares both sides if the route's preference did. `override`: the
+    user released what never leaves. `taints` is the class that its conversation gets.
     """
 
     target: RouteTarget
@@ -75,3 +76,25 @@ class RoutingPlan:
     override: bool = False
     escalates: bool = False
     taints: Sensitivity | None = None
+    choice: str = ""
+
+
+def local_plan(
+    target: RouteTarget, considered: InspectedDecision | None, rule: str, reason: str
+) -> RoutingPlan:
+    """Return the plan of a request that is answered on this machine."""
+    return RoutingPlan(
+        target=target, verdict=Verdict.LOCAL, rule=rule, reason=reason, considered=considered
+    )
+
+
+def refused(remote: str, plan: RoutingPlan) -> RouteRefused:
+    """Return the error for a client that named a provider's model for a request that may not
+    leave.
+    """
+    hint = "With the model `auto` it is answered on this machine."
+    if plan.considered is not None and plan.considered.grantable_verdicts(override=True):
+        kept = plan.considered.decision.verdict is Verdict.LOCAL
+        named = " that names the class 'never'" if kept else ""
+        hint += f" `ingle route explain` shows what was found; a consent{named} releases it once."
+    return RouteRefused(f"This request is not sent to '{remote[:200]}': {plan.reason}", hint=hint)

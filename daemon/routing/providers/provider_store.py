@@ -79,6 +79,15 @@ class ProviderStore:
             return load_prices((self.path.parent / provider.prices).expanduser())
         return load_prices(self._own_prices if self._own_prices.exists() else None)
 
+    def currency(self) -> str:
+        """Return the currency of the user's price list, or of the built-in one; "" if it cannot be
+        read.
+        """
+        try:
+            return load_prices(self._own_prices if self._own_prices.exists() else None).currency
+        except ProviderError:
+            return ""
+
     def _text(self) -> str:
         try:
             return self.path.read_text("utf-8")

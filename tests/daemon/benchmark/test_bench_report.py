@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from ingle.daemon.benchmark.bench_report import (
@@ -99,6 +100,15 @@ def test_invalid_report_files_are_rejected(content: bytes, tmp_path: Path) -> No
     path.write_bytes(content)
     with pytest.raises(ValueError, match=r"."):
         load_report(path)
+
+
+def test_energy_and_its_cost_are_columns_if_they_are_known() -> None:
+    metered = msgspec.structs.replace(measurement("baseline", [10]), joules=Samples([3.6]))
+    headers, row = table(report(metered), 80).splitlines()
+    assert (headers.split()[-1], row.split()[-1]) == ("J/TOK", "3.60")
+    priced = msgspec.structs.replace(metered, cost_per_million=0.3)
+    headers, row = table(report(priced), 80).splitlines()
+    assert (headers.split()[-2:], row.split()[-2:]) == (["J/TOK", "COST/1M"], ["3.60", "0.30"])
 
 
 def test_table_and_bars_fit_80_columns(tmp_path: Path) -> None:

@@ -87,11 +87,13 @@ def chat(text: str) -> list[dict[str, str]]:
     return [{"role": "user", "content": text}]
 
 
-async def ask(daemon: RunningDaemon, text: str, **more: Any) -> tuple[str, str]:
+async def ask(
+    daemon: RunningDaemon, text: str, *, policy: str = POLICY, **more: Any
+) -> tuple[str, str]:
     """The route and the text of the response."""
     path = daemon.services.router.policy.path
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(POLICY)
+    path.write_text(policy)
     body = {"model": "auto", "messages": chat(text), **more}
     response = await daemon.unix.post("/v1/chat/completions", json=body)
     assert response.status_code == 200, response.text
@@ -128,6 +130,18 @@ async def test_uncertain_answer_is_escalated(daemons: Any, sink: Sink) -> None:
         assert route == "local; model=echo:1; rule=card=never"
         assert "w11" in text
         assert sink.connections == before
+
+
+@pytest.mark.parametrize("prefer", ["privacy", "cost", "speed"])
+async def test_all_local_answers_have_the_same_exceptions(
+    daemons: Any, sink: Sink, prefer: str
+) -> None:
+    policy = POLICY.replace('"local"', f'"{prefer}"')
+    async with daemons(UnsureBackend) as daemon:
+        route, _ = await ask(daemon, HARMLESS, policy=policy)
+        assert route == "cloud; model=sink/big; rule=uncertain"
+        route, _ = await ask(daemon, "How do tides work? Think hard.", policy=policy)
+        assert route == "cloud; model=sink/big; rule=valuable"
 
 
 async def test_valuable_task_is_escalated(daemons: Any, sink: Sink) -> None:

@@ -39,6 +39,11 @@ async def test_answer_is_parsed_as_an_opinion(pieces: tuple[str, ...], private: 
     assert await is_judged_private(generate_pieces(*pieces), "some text") is private
 
 
+async def test_strict_opinion_must_be_public() -> None:
+    for answer, private in (("public", False), ("private", True), ("perhaps", True), ("", True)):
+        assert await is_judged_private(generate_pieces(answer), "text", strict=True) is private
+
+
 async def test_slow_model_is_cancelled_and_has_no_opinion() -> None:
     stopped = asyncio.Event()
 
@@ -99,7 +104,7 @@ class TestInTheRouter:
             yield Delta(request.id, 0, opinion, [])
 
         async with run_daemon(egress=egress) as daemon:
-            daemon.services.router.find_judge = lambda: answer
+            daemon.services.router.find_judge = lambda judge: answer
             policy = daemon.services.config.paths.config / "policy.toml"
             assert await self.verdict(daemon) == "cloud"  # the judge is disabled by default
             assert questions == []
@@ -109,6 +114,29 @@ class TestInTheRouter:
             assert len(questions) == question_count
             assert self.HARMLESS in str(questions[0].messages)
             assert questions[0].private
+
+    @pytest.mark.parametrize(
+        ("opinion", "expected"), [("private", "local"), ("public", "cloud"), ("nonsense", "local")]
+    )
+    async def test_named_model_is_loaded_and_must_call_it_public(
+        self, run_daemon: DaemonFactory, egress: SinkExits, opinion: str, expected: str
+    ) -> None:
+        async with run_daemon(egress=egress, script={"reply": opinion}) as daemon:
+            policy = daemon.services.config.paths.config / "policy.toml"
+            policy.parent.mkdir(parents=True, exist_ok=True)
+            policy.write_text('[routes.auto]\njudge = "echo:1"\n')
+            assert not daemon.services.manager.loaded()
+            assert await self.verdict(daemon) == expected
+            assert daemon.services.manager.loaded()
+
+    async def test_named_model_that_is_missing_keeps_requests_local(
+        self, run_daemon: DaemonFactory, egress: SinkExits
+    ) -> None:
+        async with run_daemon(egress=egress) as daemon:
+            policy = daemon.services.config.paths.config / "policy.toml"
+            policy.parent.mkdir(parents=True, exist_ok=True)
+            policy.write_text('[routes.auto]\njudge = "missing:1"\n')
+            assert await self.verdict(daemon) == "local"
 
     async def verdict(self, daemon: RunningDaemon) -> str:
         body = {"model": "auto", "messages": [{"role": "user", "content": self.HARMLESS}]}
