@@ -31,11 +31,11 @@ def main(arguments: Sequence[str]) -> int:
     """Print what changed, and update or roll back if so wanted; raises `CommandError`."""
     parser = CommandParser(
         "update",
-        "Say which models have another file now where they came from, and download it. Only\n"
-        "this command asks: the hub about models of the hub, and the catalog of this version\n"
-        "of ingle about others. On a terminal it asks before a download, elsewhere it\n"
-        "downloads only with --yes. The old version stays in use until the new one is whole,\n"
-        "and is kept until the next update; `ingle show` lists it.",
+        "Say which models have another file now where they came from, and download it.\n"
+        "Only this command asks: the hub about models of the hub, and the catalog of\n"
+        "this version of ingle about others. On a terminal it asks before a download,\n"
+        "elsewhere it downloads only with --yes. The old version stays in use until the\n"
+        "new one is whole, and is kept until the next update; `ingle show` lists it.",
         examples="  ingle update\n  ingle update --yes hf.co/owner/repository:Q4_K_M\n"
         "  ingle update --rollback smollm2",
     )
