@@ -7,12 +7,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
+from msgspec import structs
+
 from ingle.backends.base.events import EventSink
 from ingle.backends.base.requests import GenerateRequest
 from ingle.backends.remote.providers import Provider
 
 from ..access.permission import current_permission
-from ..errors import RouteRefused
 from .detectors.finding import FindingKind, SensitiveFinding, Sensitivity
 from .detectors.own_words import OwnWords
 from .egress.egress_gateway import EgressGateway
@@ -28,7 +29,7 @@ from .policy.policy import Policy, Verdict, strictest
 from .policy.policy_file import PolicyError
 from .policy.policy_tables import AUTO
 from .policy.route_resolver import PolicySource, RouteResolver, RouteTarget
-from .policy.routing_plan import InspectedDecision, RoutingPlan
+from .policy.routing_plan import InspectedDecision, RoutingPlan, refused
 from .policy.routing_preference import NO_PREFERENCE, RoutingPreference
 
 log = logging.getLogger("ingle.daemon")
@@ -168,7 +169,7 @@ class Router:
         elif plan.rule == "private":
             await self._marks.mark(requests, Sensitivity.NEVER, private=True)
         if target.named and plan.outbound_verdict is None and plan.rule != ASKED_FOR_LOCAL:
-            raise refused(target.remote, plan)
+            raise refused(plan)
         return plan
 
     async def preview(
@@ -197,7 +198,7 @@ class Router:
         for provider in self.providers():
             if provider.name == plan.target.provider:
                 return provider
-        raise refused(plan.target.remote, plan)
+        raise refused(plan)
 
     async def outbound(self, plan: RoutingPlan, request: GenerateRequest) -> OutboundRequest | None:
         """Return the request as it leaves; None if it must not.
@@ -211,9 +212,27 @@ class Router:
             log.warning("A request could not be redacted for sending (%s)", type(error).__name__)
             return None
 
-    async def send(self, outbound: OutboundRequest, sink: EventSink) -> None:
-        """Send it; raises `BackendError` and `RequestError`."""
-        backend = await self.egress.backend(outbound.clearance, outbound.request)
+    def other_plans(self, plan: RoutingPlan) -> list[RoutingPlan]:
+        """Return the plans by which other providers may answer the same request, in their order.
+
+        None if the model was chosen by the client, the route or a consent.
+        """
+        target = plan.target
+        if target.named or target.route.cloud or plan.consented:
+            return []
+        targets = [
+            structs.replace(target, provider=provider.name, model=provider.models[0])
+            for provider in self.ready()
+            if provider.name != target.provider
+        ]
+        may = current_permission().allows_remote
+        return [replace(plan, target=each) for each in targets if may(each.remote)]
+
+    async def send(self, outbound: OutboundRequest, sink: EventSink, *, retried: bool) -> None:
+        """Send it, again after a passing failure if `retried`; raises `BackendError` and
+        `RequestError`.
+        """
+        backend = await self.egress.backend(outbound.clearance, outbound.request, retried=retried)
         await backend.run(outbound.request, sink)
 
     async def taint_answer(self, plan: RoutingPlan, request: GenerateRequest, text: str) -> None:
@@ -379,15 +398,3 @@ def _local_plan(
     return RoutingPlan(
         target=target, verdict=Verdict.LOCAL, rule=rule, reason=reason, considered=considered
     )
-
-
-def refused(remote: str, plan: RoutingPlan) -> RouteRefused:
-    """Return the error for a client that named a provider's model for a request that may not
-    leave.
-    """
-    hint = "With the model `auto` it is answered on this machine."
-    if plan.considered is not None and plan.considered.grantable_verdicts(override=True):
-        kept = plan.considered.decision.verdict is Verdict.LOCAL
-        named = " that names the class 'never'" if kept else ""
-        hint += f" `ingle route explain` shows what was found; a consent{named} releases it once."
-    return RouteRefused(f"This request is not sent to '{remote[:200]}': {plan.reason}", hint=hint)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ...errors import RouteRefused
 from ..detectors.finding import SensitiveFinding, Sensitivity
 from ..inspection.request_inspector import InspectedRequest
 from .policy import Classified, Policy, PolicyDecision, Verdict
@@ -75,3 +76,17 @@ class RoutingPlan:
     override: bool = False
     escalates: bool = False
     taints: Sensitivity | None = None
+
+
+def refused(plan: RoutingPlan) -> RouteRefused:
+    """Return the error for a client that named a provider's model for a request that may not
+    leave.
+    """
+    hint = "With the model `auto` it is answered on this machine."
+    if plan.considered is not None and plan.considered.grantable_verdicts(override=True):
+        kept = plan.considered.decision.verdict is Verdict.LOCAL
+        named = " that names the class 'never'" if kept else ""
+        hint += f" `ingle route explain` shows what was found; a consent{named} releases it once."
+    return RouteRefused(
+        f"This request is not sent to '{plan.target.remote[:200]}': {plan.reason}", hint=hint
+    )
