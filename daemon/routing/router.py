@@ -14,7 +14,7 @@ from ingle.backends.base.requests import GenerateRequest
 from ingle.backends.remote.providers import Provider
 
 from ..access.permission import current_permission
-from .detectors.finding import FindingKind, SensitiveFinding, Sensitivity
+from .detectors.finding import FindingKind, SensitiveFinding
 from .detectors.own_words import OwnWords
 from .egress.egress_gateway import EgressGateway
 from .egress.outbound_request import OutboundRequest, make_outbound_request
@@ -25,7 +25,7 @@ from .inspection.request_inspector import RequestInspector
 from .inspection.request_parts import parts_digest
 from .policy.consents import ConsentScope, ConsentStore, consent_binding
 from .policy.conversation_taint import ConversationMarks, TaintStore, text_traces
-from .policy.policy import Policy, Verdict, strictest
+from .policy.policy import Policy, Verdict
 from .policy.policy_file import PolicyError
 from .policy.policy_tables import AUTO
 from .policy.route_resolver import PolicySource, RouteResolver, RouteTarget
@@ -165,9 +165,9 @@ class Router:
             considered = await self.consider(target, requests, opaque=opaque)
             considered = await self._judged(considered)
             plan = self._plan_for_decision(considered, requests, preference)
-            plan = await self._tainting(plan, requests)
+            plan = await self._tainting(plan)
         elif plan.rule == "private":
-            await self._marks.mark(requests, Sensitivity.NEVER, private=True)
+            await self._marks.mark_private(requests)
         if target.named and plan.outbound_verdict is None and plan.rule != ASKED_FOR_LOCAL:
             raise refused(plan)
         return plan
@@ -184,7 +184,7 @@ class Router:
     async def taint_private(self, requests: Sequence[GenerateRequest]) -> None:
         """Taint the conversation of a private request: what continues it stays local as well."""
         if any(request.private for request in requests) and self.providers():
-            await self._marks.mark(requests, Sensitivity.NEVER, private=True)
+            await self._marks.mark_private(requests)
 
     def binding(self, considered: InspectedDecision, *, override: bool = False) -> bytes:
         """Return what a consent to this decision is bound to."""
@@ -371,25 +371,15 @@ class Router:
                 return verdict
         return None
 
-    async def _tainting(
-        self, plan: RoutingPlan, requests: Sequence[GenerateRequest]
-    ) -> RoutingPlan:
+    async def _tainting(self, plan: RoutingPlan) -> RoutingPlan:
         """Add the taint for what is sensitive in the request."""
         considered = plan.considered
         assert considered is not None
         decision = considered.decision
         if plan.outbound_verdict is not None or decision.verdict is Verdict.CLOUD:
             return plan
-        classes = [c.sensitivity for c in considered.classified()]
-        classes += [decision.sensitivity] if decision.tainted else []
-        sensitivity = strictest(classes)
-        places = [
-            one.parts[finding.part].where if finding.part < len(one.parts) else ""
-            for one in considered.inspected
-            for finding in one.findings
-        ]
-        await self._marks.mark(requests, sensitivity, places=places)
-        return replace(plan, taints=sensitivity)
+        await self._marks.mark(considered.sensitive_findings(), decision.sensitivity)
+        return replace(plan, taints=decision.sensitivity)
 
 
 def _local_plan(

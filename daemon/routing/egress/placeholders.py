@@ -77,6 +77,7 @@ LONGEST = max(map(len, _ALIASES)) + 30
 
 MOST_CONVERSATIONS = 256
 MOST_VALUES = 10_000
+_JSON_ESCAPE = re.compile(r"\\(?:([bfnrt])|.)")
 _NAME_WORD = re.compile(r"\w[\w'’-]+\w")
 
 
@@ -165,11 +166,12 @@ class PlaceholderMemory:
 
         A restored answer contains them in places that no detector would find.
         """
-        lowered = folded(text)
+        lowered = _without_breaks(folded(text)) if is_json else folded(text)
         for written, (kind, value, is_name) in self._known.items():
             forms = {written}
             if is_json:
-                forms = {json.dumps(written, ensure_ascii=each)[1:-1] for each in (False, True)}
+                escaped = (json.dumps(written, ensure_ascii=each)[1:-1] for each in (False, True))
+                forms = set(map(_without_breaks, escaped))
             for form in forms:
                 for start in _places(lowered, form) if len(form) > 1 else ():
                     if not is_name or text[start].isupper():
@@ -220,6 +222,11 @@ def folded(text: str) -> str:
     if len(lowered) == len(text):
         return lowered
     return "".join(c.lower() if len(c.lower()) == 1 else c for c in text)
+
+
+def _without_breaks(text: str) -> str:
+    """Return JSON with blanks for escaped white space, whose letters would join the next word."""
+    return _JSON_ESCAPE.sub(lambda match: "  " if match[1] else match[0], text)
 
 
 def _places(text: str, word: str) -> Iterator[int]:

@@ -17,6 +17,7 @@ from ..inspection.request_parts import parts_of, with_texts
 from .placeholders import (
     ANYWHERE,
     LITERAL,
+    LONGEST,
     LOOKALIKE,
     Original,
     PlaceholderMemory,
@@ -33,6 +34,9 @@ _PROSE = frozenset({FindingKind.PERSON, FindingKind.ORGANISATION, FindingKind.PL
 """Kinds whose ends are a matter of reading; those of the others are certain."""
 
 _KIND_WORDS = frozenset(word for kind in FindingKind for word in kind.split("_"))
+_JSON_STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
+_NUMBER = re.compile(r"-?[0-9][0-9.eE+-]*")
+_ESCAPED = 2
 _JSON_ESCAPE = re.compile(r"\\(?:u[0-9a-fA-F]{4}|.)")
 
 
@@ -114,6 +118,7 @@ class _PartRedactor:
         self.is_name = _NAME.search(part.where) is not None
         self._is_json = _JSON.search(part.where) is not None and _is_json(part.text)
         self._memory = memory
+        self._inside = _string_positions(part.text) if self._is_json else bytearray()
         self._taken = bytearray(len(part.text))
         # Of two that overlap, the certain and the longer one stays whole.
         found = sorted(
@@ -121,7 +126,8 @@ class _PartRedactor:
         )
         self._found = [piece for span in found for piece in self._free(span)]
         for span in self._found:
-            memory.learn(span.kind, span.value, self._plain(part.text[span.start : span.end]))
+            text = self._plain(part.text[span.start : span.end])
+            memory.learn(span.kind, span.value, text.strip())
 
     def redact(self) -> None:
         """Replace all values; raises `TooManyValues` and `CannotExpress`."""
@@ -141,7 +147,7 @@ class _PartRedactor:
             name = self._memory.name(span.kind, span.value, self._original(written, context))
             self.names.append(name)
             placeholder = name if self.is_name else f"[{name}]"
-            if self._is_json and not _in_string(self.part.text, span.start):
+            if self._is_json and not self._inside[span.start]:
                 placeholder = f'"{placeholder}"'
             pieces.append(placeholder)
             at = span.end
@@ -164,14 +170,21 @@ class _PartRedactor:
         """
         text = self.part.text
         known = [_Span(*one) for one in self._memory.occurrences(text, is_json=self._is_json)]
+        if self._is_json:
+            known = [span for span in known if self._is_replaceable(span)]
         spans = [piece for span in sorted(known, key=_longest) for piece in self._free(span)]
+        new = [*self._found, *spans]
         literals = {match.span() for match in LOOKALIKE.finditer(text)}
-        for match in ANYWHERE.finditer(text):  # it stands alone once its neighbours are replaced
-            start, end = match.span()
-            if self._taken.find(1, max(0, start - 1), end + 1) >= 0:
-                literals.add((start, end))
-        alike = [_Span(start, end, LITERAL, text[start:end]) for start, end in literals]
-        spans += [piece for span in sorted(alike, key=_longest) for piece in self._free(span)]
+        while new or literals:
+            # What would be one beside a replaced neighbour, too.
+            for edge in {edge for span in new for edge in (span.start, span.end)}:
+                for match in ANYWHERE.finditer(text, max(0, edge - LONGEST), edge + LONGEST):
+                    if match.start() <= edge <= match.end():
+                        literals.add(match.span())
+            alike = [_Span(start, end, LITERAL, text[start:end]) for start, end in literals]
+            new = [piece for span in sorted(alike, key=_longest) for piece in self._free(span)]
+            spans += new
+            literals.clear()
         return sorted([*self._found, *spans])
 
     def _free(self, span: _Span) -> Iterator[_Span]:
@@ -182,7 +195,7 @@ class _PartRedactor:
             at = end = end if end >= 0 else span.end
             whole = (start, end) == (span.start, span.end)
             if not whole and span.kind != LITERAL:
-                start, end = _word_ends(text, start, end)
+                start, end = self._trimmed(*_word_ends(text, start, end))
                 if text[start:end].lower() in _KIND_WORDS:
                     continue  # a word such as "IBAN", before the number that it announces
             if start < end:
@@ -194,15 +207,26 @@ class _PartRedactor:
         value = finding.value or self.part.text[start:end]
         return _Span(start, end, finding.kind.value, value)
 
+    def _is_replaceable(self, span: _Span) -> bool:
+        """Whether a span of a JSON text is within a string, or a number."""
+        if self._inside[span.start] == 0:
+            return _NUMBER.fullmatch(self.part.text, span.start, span.end) is not None
+        return _ESCAPED not in (self._inside[span.start], self._inside[span.end])
+
+    def _after_escape(self, place: int) -> int:
+        while self._inside[place] == _ESCAPED:
+            place += 1
+        return place
+
     def _trimmed(self, start: int, end: int) -> tuple[int, int]:
         """Return a span without white space at its ends, and without parts of JSON's escapes."""
         text = self.part.text
-        if self._is_json:
-            for match in _JSON_ESCAPE.finditer(text):
-                if match.start() < start < match.end():
-                    start = match.end() if match.end() < end else match.start()
-                if match.start() < end < match.end():
-                    end = match.end()
+        if self._is_json and start < end:
+            start = self._after_escape(start)
+            if start >= (end := self._after_escape(end)):
+                while self._inside[start - 1] == _ESCAPED:
+                    start -= 1
+                start -= 1
         while start < end and text[start].isspace():
             start += 1
         while start < end and text[end - 1].isspace():
@@ -231,16 +255,17 @@ def _word_ends(text: str, start: int, end: int) -> tuple[int, int]:
     return start, end
 
 
-def _in_string(text: str, place: int) -> bool:
-    """Whether a position in a JSON text is inside a string."""
-    inside = escaped = False
-    for character in text[:place]:
-        if escaped:
-            escaped = False
-        elif character == "\\":
-            escaped = inside
-        elif character == '"':
-            inside = not inside
+def _string_positions(text: str) -> bytearray:
+    """Return for each character of a JSON text 1 if it is inside a string, 2 if inside an escape,
+    else 0.
+    """
+    inside = bytearray(len(text) + 1)
+    for string in _JSON_STRING.finditer(text):
+        start, end = string.start() + 1, string.end() - 1
+        inside[start:end] = bytes([1]) * (end - start)
+        for escape in _JSON_ESCAPE.finditer(text, start, end):
+            length = len(escape[0]) - 1
+            inside[escape.start() + 1 : escape.end()] = bytes([_ESCAPED]) * length
     return inside
 
 

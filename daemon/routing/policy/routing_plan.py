@@ -28,6 +28,16 @@ class InspectedDecision:
         """Return the findings that count, with their classes."""
         return self.policy.classify(self.decision.findings, self.target.route)
 
+    def sensitive_findings(self) -> list[tuple[InspectedRequest, list[Classified]]]:
+        """Return each request with those of its findings that may not simply leave."""
+        classified = [
+            (one, self.policy.classify(one.findings, self.target.route)) for one in self.inspected
+        ]
+        return [
+            (one, [c for c in found if c.sensitivity is not Sensitivity.ALLOW])
+            for one, found in classified
+        ]
+
     def replaceable(self) -> tuple[SensitiveFinding, ...]:
         """Return the findings that a placeholder can replace, and must or may."""
         return tuple(

@@ -152,6 +152,17 @@ async def test_conversation_stays_tainted(daemon: RunningDaemon, sink: Sink) -> 
     assert sink.connections == 1
 
 
+async def test_same_question_without_the_secret_is_not_tainted(
+    daemon: RunningDaemon, sink: Sink
+) -> None:
+    tool = {"type": "function", "function": {"name": "f", "description": CARD}}
+    body = {"model": "auto", "messages": chat("Why is the sky blue?")}
+    for tools, rule in (([tool], "card=never"), ([], "nothing_found")):
+        answer = await daemon.unix.post("/v1/chat/completions", json={**body, "tools": tools})
+        assert answer.headers["ingle-route"].endswith(rule)
+    assert sink.connections == 1
+
+
 async def test_answers_to_sensitive_requests_are_tainted(
     run_daemon: DaemonFactory, egress: SinkExits, sink: Sink
 ) -> None:

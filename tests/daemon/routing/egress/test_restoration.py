@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ingle.backends.base.conversation import ChatMessage, Tool, ToolCall
@@ -76,7 +76,8 @@ def arguments(redaction: Redaction, pieces: Sequence[str]) -> Any:
     return json.loads("".join(e.arguments for e in restored if isinstance(e, ToolCallDelta)))
 
 
-@settings(max_examples=1500)
+@settings(max_examples=400)
+@example("EMAIL_1xEMAIL_1", [(0, 1, FindingKind.EMAIL)], set())
 @given(
     TEXTS,
     st.lists(st.tuples(st.integers(0, 60), st.integers(1, 20), st.sampled_from(KINDS)), max_size=5),
@@ -95,7 +96,7 @@ def test_repeated_text_is_restored(
     assert len(set(redaction.originals.values())) == len(redaction.originals)
 
 
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(TEXTS.filter(str.strip), TEXTS, st.sets(st.integers(0, 200), max_size=8), st.booleans())
 def test_repeated_tool_arguments_are_restored(
     value: str, other: str, cuts: set[int], escaped: bool
@@ -115,7 +116,7 @@ def test_repeated_tool_arguments_are_restored(
     assert arguments(redaction, pieces) == json.loads(written)
 
 
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(TEXTS.filter(lambda text: bool(text.strip())), st.sets(st.integers(0, 60), max_size=8))
 def test_values_are_escaped_where_the_answer_is_json(value: str, cuts: set[int]) -> None:
     value = value.strip()
@@ -127,7 +128,7 @@ def test_values_are_escaped_where_the_answer_is_json(value: str, cuts: set[int])
     assert arguments(redaction, split(written, cuts)) == expected
     assert json.loads(answer(redaction, split(written, cuts))) == expected
     fenced = answer(redaction, split(f"Don't:\n```json\n{written}\n```\n", cuts))
-    assert json.loads(fenced.split("```json")[1].removesuffix("```\n")) == expected
+    assert json.loads(fenced.removeprefix("Don't:\n```json").removesuffix("```\n")) == expected
 
 
 @pytest.mark.parametrize(
@@ -191,6 +192,20 @@ def test_values_are_replaced_everywhere_as_whole_words() -> None:
     again, _ = Redaction.of(other, first)
     assert again.messages is not None
     assert again.messages[1].content == "[PERSON_1D] 和[PERSON_2]说"
+
+
+def test_values_are_replaced_after_line_breaks_in_json() -> None:
+    call = ToolCall("c", "send", json.dumps({"body": 'Hi,\nAnna Huber\tand Jos\u00e9 "Pep" Ruiz'}))
+    messages = [
+        ChatMessage("user", 'Anna Huber, José "Pep" Ruiz'),
+        ChatMessage("assistant", "", tool_calls=[call]),
+    ]
+    request = GenerateRequest(id="r", messages=messages)
+    values = ("Anna Huber", 'José "Pep" Ruiz')
+    redacted, _ = Redaction.of(request, found(request, *values, kind=FindingKind.PERSON)[:2])
+    assert redacted.messages is not None
+    body = json.loads(redacted.messages[1].tool_calls[0].arguments)["body"]
+    assert body == "Hi,\n[PERSON_1]\tand [PERSON_2]"
 
 
 def test_a_number_keeps_the_word_that_announces_it() -> None:
