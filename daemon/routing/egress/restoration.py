@@ -38,9 +38,7 @@ Piece = Delta | ReasoningDelta | ToolCallDelta
 
 @dataclass
 class _Open:
-    """The state of a sequence: the kind of piece last seen, the text held back, and the character
-    before it.
-    """
+    """The state of one text: its last piece, the text held back, and the character before it."""
 
     piece: Piece
     context: StringContext
@@ -62,7 +60,8 @@ class PlaceholderRestorer:
         self._whole = {each for name in originals for each in spellings(name)}
         self._beginnings = {name[:end] for name in self._whole for end in range(1, len(name) + 1)}
         self._escapes = any(NEEDS_ESCAPE.search(one.text) for one in originals.values())
-        self._open: dict[int, _Open] = {}
+        self._open: dict[tuple[int, type[Piece], int], _Open] = {}
+        self._last: dict[int, type[Piece]] = {}
 
     def feed(self, events: list[Event]) -> list[Event]:
         """Return the events with values restored; an incomplete placeholder is held back."""
@@ -84,22 +83,22 @@ class PlaceholderRestorer:
 
     def flush(self, index: int) -> list[Event]:
         """Return what was held back of a sequence that ends or changes its kind of piece."""
-        state = self._open.pop(index, None)
-        if state is None or not state.held:
-            return []
-        return [_with_text(state.piece, self._restored(state.held, state))]
+        restored: list[Event] = []
+        for key, state in self._open.items():
+            if key[0] == index and state.held:
+                restored.append(_with_text(state.piece, self._restored(state.held, state)))
+                state.before, state.held = state.held[-1:], ""
+        return restored
 
     def _take(self, piece: Piece) -> list[Event]:
         restored: list[Event] = []
-        state = self._open.get(piece.index)
-        if (
-            state is None
-            or type(state.piece) is not type(piece)
-            or _call(state.piece) != _call(piece)
-        ):
+        if self._last.get(piece.index) is not type(piece):
             restored += self.flush(piece.index)
-            context = StringContext(arguments=isinstance(piece, ToolCallDelta))
-            state = self._open[piece.index] = _Open(piece, context)
+        self._last[piece.index] = type(piece)
+        is_call = isinstance(piece, ToolCallDelta)
+        # Calls may take turns, in the middle of a string.
+        key = piece.index, type(piece), piece.call if is_call else -1
+        state = self._open.setdefault(key, _Open(piece, StringContext(arguments=is_call)))
         state.piece = piece
         text = state.held + _text(piece)
         cut = self._safe(text, state.before)
@@ -175,7 +174,3 @@ def _with_text(piece: Piece, text: str) -> Piece:
     if isinstance(piece, ToolCallDelta):
         return replace(piece, arguments=text)
     return replace(piece, text=text)
-
-
-def _call(piece: Piece) -> int:
-    return piece.call if isinstance(piece, ToolCallDelta) else -1

@@ -130,6 +130,18 @@ async def test_override_of_never_applies_to_one_request(daemon: RunningDaemon, s
     assert again.status_code == 403
 
 
+async def test_placeholder_of_a_password_is_not_taken_for_one(
+    daemon: RunningDaemon, sink: Sink
+) -> None:
+    policy(daemon, '[classes]\npassword = "redact"\n[routes.auto]\nredact = "always"\n')
+    sink.answer = "[PASSWORD_1] is weak."
+    body = {"model": "auto", "messages": chat("Is this fine? password: Hund3Katze!x")}
+    response = await daemon.unix.post("/v1/chat/completions", json=body)
+    assert response.headers["ingle-route"].startswith("redact"), response.headers
+    assert b"Hund3Katze" not in sink.received
+    assert "Hund3Katze!x is weak." in response.text
+
+
 async def test_redact_always_needs_no_consent(daemon: RunningDaemon, sink: Sink) -> None:
     policy(daemon, '[routes.work]\nredact = "always"\n')
     body = {"model": "work", "messages": chat(MAIL)}

@@ -131,6 +131,19 @@ def test_values_are_escaped_where_the_answer_is_json(value: str, cuts: set[int])
     assert json.loads(fenced.removeprefix("Don't:\n```json").removesuffix("```\n")) == expected
 
 
+def test_calls_that_take_turns_are_restored_as_json() -> None:
+    value = 'Anna "Ann" Huber'
+    request = conversation(value)
+    _, redaction = Redaction.of(request, found(request, value, kind=FindingKind.PERSON))
+    restorer = redaction.restorer()
+    written = '{"to": "[PERSON_1]", "cc": [PERSON_1]}'
+    pieces = [ToolCallDelta("r", 0, call, each, []) for each in written for call in (0, 1)]
+    out = restorer.feed([*pieces, Finished("r", 0, FinishReason.TOOL_CALLS, 1)])
+    for call in (0, 1):
+        text = "".join(e.arguments for e in out if isinstance(e, ToolCallDelta) and e.call == call)
+        assert json.loads(text) == {"to": value, "cc": value}
+
+
 @pytest.mark.parametrize(
     ("answered", "expected"),
     [
