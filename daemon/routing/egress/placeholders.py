@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter, OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from ..detectors.finding import FindingKind
@@ -173,7 +173,8 @@ class PlaceholderMemory:
                 escaped = (json.dumps(written, ensure_ascii=each)[1:-1] for each in (False, True))
                 forms = set(map(_without_breaks, escaped))
             for form in forms:
-                for start in _places(lowered, form) if len(form) > 1 else ():
+                endings = ("", "s") if kind == FindingKind.PERSON else ("",)
+                for start in _places(lowered, form, endings) if len(form) > 1 else ():
                     if not is_name or text[start].isupper():
                         yield start, start + len(form), kind, value
 
@@ -229,14 +230,22 @@ def _without_breaks(text: str) -> str:
     return _JSON_ESCAPE.sub(lambda match: "  " if match[1] else match[0], text)
 
 
-def _places(text: str, word: str) -> Iterator[int]:
+def _places(text: str, word: str, endings: Sequence[str]) -> Iterator[int]:
+    """Yield where a word starts that stands alone or has one of the endings."""
     start = text.find(word)
     while start >= 0:
         end = start + len(word)
         begins = not (start and _joins(text[start - 1]) and _joins(word[0]))
-        if begins and not (end < len(text) and _joins(word[-1]) and _joins(text[end])):
+        if begins and any(
+            text.startswith(ending, end) and not _goes_on(text, end + len(ending))
+            for ending in endings
+        ):
             yield start
         start = text.find(word, start + 1)
+
+
+def _goes_on(text: str, end: int) -> bool:
+    return end < len(text) and _joins(text[end - 1]) and _joins(text[end])
 
 
 _JOINS = re.compile(rf"[^\W{UNSPACED}]")

@@ -150,6 +150,7 @@ def test_calls_that_take_turns_are_restored_as_json() -> None:
         ('```python\nname = "[PERSON_1]"\n```\n"[PERSON_1]"', 'name = "O\'Brien \\"Pat\\""'),
         ("```python\nname = '[PERSON_1]'\n```", "name = 'O\\'Brien \"Pat\"'"),
         ("```sql\nSELECT '[PERSON_1]'\n```", "SELECT 'O''Brien \"Pat\"'"),
+        ('So: {"a": "[PERSON_1]"}', '{"a": "O\'Brien \\"Pat\\""}'),
         ('He said "[PERSON_1]"', 'He said "O\'Brien "Pat""'),
     ],
 )
@@ -186,8 +187,18 @@ def test_changed_placeholders_are_restored(answered: str, expected: str, size: i
     assert answer(redaction, split(answered, set(range(0, 60, size)))) == expected
 
 
+def test_values_in_pasted_json_are_not_escaped_twice() -> None:
+    pasted = r'Fix this: {"path": "C:\\new\\anna.txt"} for me'
+    request = conversation(pasted)
+    path = r"C:\\new\\anna.txt"
+    redacted, redaction = Redaction.of(request, found(request, path, kind=FindingKind.FILE_PATH))
+    assert answer(redaction, list(content(redacted))) == pasted
+    assert answer(redaction, ["It is `[FILE_PATH_1]`."]) == r"It is `C:\new\anna.txt`."
+    assert arguments(redaction, ['{"p": "[FILE_PATH_1]"}']) == {"p": r"C:\new\anna.txt"}
+
+
 def test_values_are_replaced_everywhere_as_whole_words() -> None:
-    text = "Anna Huber, ANNA HUBER, Annas, Frau Huber, huberin, x@Anna Huber; 请张伟来"
+    text = "Anna Huber, ANNA HUBER, Annason, Frau Hubers, huberin x@Anna Huber; 请张伟来"
     request = conversation(text)
     first = [
         SensitiveFinding(FindingKind.PERSON, 0, 10, "Anna Huber"),
@@ -199,7 +210,7 @@ def test_values_are_replaced_everywhere_as_whole_words() -> None:
     )
     redacted, redaction = Redaction.of(request, first)
     assert content(redacted) == (
-        "[PERSON_1], [PERSON_1B], Annas, Frau [PERSON_1C], huberin, x@[PERSON_1]; 请[PERSON_2]来"
+        "[PERSON_1], [PERSON_1B], Annason, Frau [PERSON_1C]s, huberin x@[PERSON_1]; 请[PERSON_2]来"
     )
     assert answer(redaction, [content(redacted)]) == text
     again, _ = Redaction.of(other, first)
