@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -43,7 +44,7 @@ async def make_outbound_request(
         return OutboundRequest(request=request, clearance=clearance, restored=_as_they_are)
     if plan.outbound_verdict is not Verdict.REDACT:
         return None
-    changed, redaction = redact(plan.considered, inspected, memories)
+    changed, redaction = await redact(plan.considered, inspected, memories)
     if not await is_clean(inspector, plan, changed):
         return None
     clearance = _clearance(plan, changed, redacted=redaction.kinds)
@@ -51,14 +52,14 @@ async def make_outbound_request(
     return OutboundRequest(request=changed, clearance=clearance, restored=restorer.feed)
 
 
-def redact(
+async def redact(
     considered: InspectedDecision, inspected: InspectedRequest, memories: PlaceholderMemories
 ) -> tuple[GenerateRequest, Redaction]:
     """Return a request with placeholders for everything replaceable; raises `CannotExpress`."""
     kinds = {finding.kind for finding in considered.replaceable()}
     findings = [finding for finding in inspected.findings if finding.kind in kinds]
     memory = memories.of(inspected.request.conversation)
-    return Redaction.of(inspected.request, findings, memory)
+    return await asyncio.to_thread(Redaction.of, inspected.request, findings, memory)
 
 
 def inspection_of(plan: RoutingPlan, request: GenerateRequest) -> InspectedRequest | None:

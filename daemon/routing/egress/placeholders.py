@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import threading
 from collections import Counter, OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -106,6 +107,8 @@ class PlaceholderMemory:
     """
 
     def __init__(self) -> None:
+        self.lock = threading.Lock()
+        """Held while one request is redacted."""
         self._names: dict[Original, str] = {}
         self._originals: dict[str, Original] = {}
         self._kinds: dict[str, str] = {}

@@ -72,14 +72,15 @@ class Redaction(NamedTuple):
         for finding in findings:
             by_part.setdefault(finding.part, []).append(finding)
         try:
-            # All are learned first, so that a value found in one part is replaced in all others.
-            redactors = [
-                _PartRedactor(part, by_part.get(number, ()), memory)
-                for number, part in enumerate(parts)
-            ]
-            # Tools come first, so that new messages do not change their placeholders.
-            for one in sorted(redactors, key=lambda one: one.part.where.startswith("messages")):
-                one.redact()
+            with memory.lock:
+                # All are learned first, so that a value of one part is replaced in all others.
+                redactors = [
+                    _PartRedactor(part, by_part.get(number, ()), memory)
+                    for number, part in enumerate(parts)
+                ]
+                # Tools come first, so that new messages do not change their placeholders.
+                for one in sorted(redactors, key=lambda one: one.part.where.startswith("messages")):
+                    one.redact()
         except TooManyValues:
             raise CannotExpress("The conversation has too many values to stand for.") from None
         names = dict.fromkeys(name for one in redactors for name in one.names)
