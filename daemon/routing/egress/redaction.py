@@ -14,6 +14,7 @@ from ingle.backends.remote.errors import CannotExpress
 
 from ..detectors.finding import FindingKind, SensitiveFinding, TextPart
 from ..inspection.request_parts import parts_of, with_texts
+from ..policy.sensitivity_classes import TOPICS
 from .placeholders import (
     ANYWHERE,
     LITERAL,
@@ -33,7 +34,11 @@ _NAME = re.compile(r"\.(?:name|id|tool_call_id)$|^tool_choice\.names")
 _PROSE = frozenset({FindingKind.PERSON, FindingKind.ORGANISATION, FindingKind.PLACE})
 """Kinds whose ends are a matter of reading; those of the others are certain."""
 
-_KIND_WORDS = frozenset(word for kind in FindingKind for word in kind.split("_"))
+_ANNOUNCING = frozenset(
+    word for kind in FindingKind if kind not in _PROSE | TOPICS for word in kind.split("_")
+)
+"""Words of the kinds of numbers and keys, which often stand before one."""
+
 _JSON_STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
 _NUMBER = re.compile(r"-?[0-9][0-9.eE+-]*")
 _ESCAPED = 2
@@ -197,7 +202,7 @@ class _PartRedactor:
             whole = (start, end) == (span.start, span.end)
             if not whole and span.kind != LITERAL:
                 start, end = self._trimmed(*_word_ends(text, start, end))
-                if text[start:end].lower() in _KIND_WORDS:
+                if text[start:end].lower() in _ANNOUNCING:
                     continue  # a word such as "IBAN", before the number that it announces
             if start < end:
                 self._taken[start:end] = bytes([1]) * (end - start)

@@ -128,7 +128,7 @@ class PlaceholderRestorer:
             original = self._originals.get(name + letter.upper())
             if original is not None:
                 letter = ""
-            elif match["label"] and letter == "s":  # a genitive
+            elif letter == "s":  # a genitive
                 original = self._originals.get(name)
             if original is None or match.start() < len(state.before):
                 continue  # unknown, or the end of a longer word

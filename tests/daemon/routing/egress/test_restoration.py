@@ -166,7 +166,7 @@ def test_values_are_escaped_in_strings_of_code(answered: str, expected: str) -> 
     [
         ("[person_1]'s car", "Anna Huber's car"),
         ("[PERSON_1's] car", "Anna Huber's car"),
-        ("PERSON_1s Auto", "Anna Hubers Auto"),
+        ("PERSON_1s Auto, [PERSON_1s] Auto", "Anna Hubers Auto, Anna Hubers Auto"),
         ("[PERSON 1], [Person-1], [PERSON1]", "Anna Huber, Anna Huber, Anna Huber"),
         ("[PERSONNE_1] et [Persona_1]", "Anna Huber et Anna Huber"),
         ("[人物_1]的车, 【PERSON_1】", "Anna Huber的车, Anna Huber"),
