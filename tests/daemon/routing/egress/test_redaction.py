@@ -19,7 +19,6 @@ from ingle.backends.base.events import (
     FinishReason,
     ReasoningDelta,
     Started,
-    ToolCallDelta,
     ToolCallStarted,
 )
 from ingle.backends.base.requests import GenerateRequest
@@ -135,8 +134,9 @@ def test_placeholders_in_tool_names_have_no_brackets() -> None:
         "mail_OWN_WORD_1",
         "Writes to [OWN_WORD_1].",
     )
-    called = redaction.restorer().feed([ToolCallStarted("r", 0, 0, "c", "mail_OWN_WORD_1", [])])
-    assert isinstance(called[0], ToolCallStarted)
+    (called,) = redaction.restorer().feed([ToolCallStarted("r", 0, 0, "c", "mail_OWN_WORD_1", [])])
+    assert isinstance(called, ToolCallStarted)
+    assert called.name == "mail_acme"
 
 
 def test_redacted_numbers_in_json_stay_valid_json() -> None:
@@ -237,24 +237,6 @@ def test_placeholder_in_single_characters_is_restored(kind: FindingKind) -> None
         name = texts["secret119"].strip("[]")
         written = f"See {name} now" if bare else f"See [{name}] now"
         assert answer(redaction, list(written)) == "See secret119 now"
-
-
-def test_restored_tool_arguments_stay_valid_json() -> None:
-    name = 'Anna "Ann"\n\\ Müller'
-    request, redaction = Redaction.of(
-        chat(f"For {name}"), find(chat(f"For {name}"), {name: FindingKind.PERSON})
-    )
-    assert contents(request) == ["For [PERSON_1]"]
-    restorer = redaction.restorer()
-    written = '{"to": "[PERSON_1]", "cc": "PERSON_1"}'
-    events: list[Event] = [
-        ToolCallStarted("r", 0, 0, "c", "send", []),
-        *(ToolCallDelta("r", 0, 0, character, []) for character in written),
-        Finished("r", 0, FinishReason.TOOL_CALLS, 1),
-    ]
-    out = [event for one in events for event in restorer.feed([one])]
-    arguments = "".join(event.arguments for event in out if isinstance(event, ToolCallDelta))
-    assert json.loads(arguments) == {"to": name, "cc": name}
 
 
 def test_values_redacted_in_json_are_restored_unescaped() -> None:

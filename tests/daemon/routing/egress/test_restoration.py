@@ -256,18 +256,6 @@ def test_placeholders_of_tools_do_not_depend_on_the_messages() -> None:
     assert once.messages == (twice.messages or [])[:1]
 
 
-def test_names_of_tools_are_restored() -> None:
-    request = GenerateRequest(
-        id="r", messages=[ChatMessage("user", "hi")], tools=[Tool("mail_acme", "Writes to acme.")]
-    )
-    findings = found(request, "acme", kind=FindingKind.OWN_WORD)
-    redacted, redaction = Redaction.of(request, findings)
-    called = ToolCallStarted("r", 0, 0, "c", redacted.tools[0].name, [])
-    (restored,) = redaction.restorer().feed([called])
-    assert isinstance(restored, ToolCallStarted)
-    assert restored.name == "mail_acme"
-
-
 def test_memory_keeps_placeholders_over_turns() -> None:
     memory = PlaceholderMemory()
     mail = found(conversation("a@example.org"), "a@example.org", kind=FindingKind.EMAIL)
