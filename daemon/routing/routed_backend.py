@@ -5,8 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from contextlib import (
+    AbstractAsyncContextManager,
+    AsyncExitStack,
+    asynccontextmanager,
+    nullcontext,
+)
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from msgspec import structs
@@ -27,7 +33,9 @@ from ingle.backends.base.requests import (
     RerankRequest,
     TokenizeRequest,
 )
+from ingle.backends.remote.errors import RemoteError
 from ingle.backends.remote.providers import Provider
+from ingle.models.errors import ModelError
 from ingle.models.metadata.stored_model import StoredModel
 
 from ..client.generation_types import RouteTaken
@@ -128,7 +136,7 @@ def _remote_route(plan: RoutingPlan, redacted: tuple[str, ...]) -> RouteTaken:
 
 
 class RoutedBackend:
-    """Answers the requests of one plan: locally, remotely, or locally after a remote failure.
+    """Answers the requests of one plan: locally, remotely, or locally after all providers failed.
 
     Outgoing requests are inspected once more, and only inspected ones are sent. No failure makes
     anything leave that was to stay.
@@ -205,28 +213,51 @@ class RoutedBackend:
             await self._router.taint_answer(self._plan, request, "".join(pieces))
 
     async def _fall_back(self, request: GenerateRequest, sink: EventSink, why: str) -> None:
-        """Answer locally after the provider failed, and record the reason."""
+        """Answer locally after all providers failed; raises an error that says `why` if no local
+        model can.
+        """
         assert self.lease is not None
-        async with self._lease_here() as lease:
-            reason = f"{why} So it is answered here."
-            self._record.taken = local_route("fallback", reason, lease.model.name)
+        async with AsyncExitStack() as stack:
+            try:
+                lease = await stack.enter_async_context(self._lease_here())
+            except (BackendError, ModelError, RequestError) as error:
+                raise RemoteError(
+                    f"{why} This machine cannot answer it either: {error.message}", hint=error.hint
+                ) from error
+            self._record.taken = local_route(
+                "fallback", f"{why} So it is answered here.", lease.model.name
+            )
             self.lease.model, self.lease.info = lease.model, lease.info
             if lease is not self._local:
                 request = self._resample(request, lease.model.sampling)
             await lease.backend.run(request, sink)
 
     async def _answer_remotely(self, request: GenerateRequest, sink: EventSink) -> None:
-        plan = self._plan
+        """Ask one provider after the other until one has begun to answer, then this machine."""
+        failures: list[str] = []
+        plans = [self._plan, *self._router.other_plans(self._plan)]
+        for number, plan in enumerate(plans, start=1):
+            reason = " ".join([plan.reason, *failures])
+            failure = await self._attempt(
+                replace(plan, reason=reason), request, sink, last=number == len(plans)
+            )
+            if failure is None:
+                return
+            failures.append(failure)
+        await self._fall_back(request, sink, " ".join(failures))
+
+    async def _attempt(
+        self, plan: RoutingPlan, request: GenerateRequest, sink: EventSink, *, last: bool
+    ) -> str | None:
+        """Return None once a provider has answered, else why it did not, in a sentence."""
         outbound = await self._router.outbound(plan, request)
         if outbound is None:
             if plan.target.named:
-                raise refused(plan.target.remote, plan)
-            why = "The request could not be redacted for sending."
-            await self._fall_back(request, sink, why)
-            return
-        first = FirstEvents(outbound, sink, self._record_remote_route)
+                raise refused(plan)
+            return f"The request could not be redacted for '{plan.target.provider}'."
+        first = FirstEvents(outbound, sink, partial(self._record_remote_route, plan))
         try:
-            await self._router.send(outbound, first.take)
+            await self._router.send(outbound, first.take, retried=last)
             first.end()
         except Exception as error:
             if first.begun or plan.target.named:
@@ -236,15 +267,14 @@ class RoutedBackend:
             else:
                 log.exception("A request to a provider failed unexpectedly")
                 reason = "an unexpected error occurred."
-            await self._fall_back(
-                request, sink, f"'{plan.target.provider}' did not answer: {reason}"
-            )
+            return f"'{plan.target.provider}' did not answer: {reason}"
+        return None
 
-    def _record_remote_route(self, outbound: OutboundRequest) -> None:
+    def _record_remote_route(self, plan: RoutingPlan, outbound: OutboundRequest) -> None:
         """Record the route when the first event of a remote answer arrives."""
-        target = self._plan.target
-        self._record.taken = _remote_route(self._plan, outbound.clearance.redacted)
-        provider = self._router.provider(self._plan)
+        target = plan.target
+        self._record.taken = _remote_route(plan, outbound.clearance.redacted)
+        provider = self._router.provider(plan)
         model = remote_model(target.provider, target.model, provider.context)
         assert self.lease is not None
         self.lease.model = model

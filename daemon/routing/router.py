@@ -7,12 +7,14 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
+from msgspec import structs
+
 from ingle.backends.base.events import EventSink
 from ingle.backends.base.requests import GenerateRequest
 from ingle.backends.remote.providers import Provider
 
 from ..access.permission import current_permission
-from .detectors.finding import FindingKind, SensitiveFinding, Sensitivity
+from .detectors.finding import FindingKind, SensitiveFinding
 from .detectors.own_words import OwnWords
 from .egress.egress_gateway import EgressGateway
 from .egress.outbound_request import OutboundRequest, make_outbound_request
@@ -24,7 +26,7 @@ from .inspection.request_parts import parts_digest
 from .policy.answer_choice import AnswerEstimates, prefers_remote
 from .policy.consents import ConsentScope, ConsentStore, consent_binding
 from .policy.conversation_taint import ConversationMarks, TaintStore, text_traces
-from .policy.policy import Policy, Verdict, strictest
+from .policy.policy import Policy, Verdict
 from .policy.policy_file import PolicyError
 from .policy.policy_tables import AUTO
 from .policy.route_resolver import PolicySource, RouteResolver, RouteTarget
@@ -177,11 +179,11 @@ class Router:
             considered = await self._judged(considered)
             estimates = await self.estimate(considered, requests)
             plan = self._plan_for_decision(considered, requests, preference, estimates)
-            plan = await self._tainting(plan, requests)
+            plan = await self._tainting(plan)
         elif plan.rule == "private":
-            await self._marks.mark(requests, Sensitivity.NEVER, private=True)
+            await self._marks.mark_private(requests)
         if target.named and plan.outbound_verdict is None and plan.rule != ASKED_FOR_LOCAL:
-            raise refused(target.remote, plan)
+            raise refused(plan)
         return plan
 
     async def preview(
@@ -199,7 +201,7 @@ class Router:
     async def taint_private(self, requests: Sequence[GenerateRequest]) -> None:
         """Taint the conversation of a private request: what continues it stays local as well."""
         if any(request.private for request in requests) and self.providers():
-            await self._marks.mark(requests, Sensitivity.NEVER, private=True)
+            await self._marks.mark_private(requests)
 
     def binding(self, considered: InspectedDecision, *, override: bool = False) -> bytes:
         """Return what a consent to this decision is bound to."""
@@ -213,7 +215,7 @@ class Router:
         for provider in self.providers():
             if provider.name == plan.target.provider:
                 return provider
-        raise refused(plan.target.remote, plan)
+        raise refused(plan)
 
     async def outbound(self, plan: RoutingPlan, request: GenerateRequest) -> OutboundRequest | None:
         """Return the request as it leaves; None if it must not.
@@ -227,9 +229,27 @@ class Router:
             log.warning("A request could not be redacted for sending (%s)", type(error).__name__)
             return None
 
-    async def send(self, outbound: OutboundRequest, sink: EventSink) -> None:
-        """Send it; raises `BackendError` and `RequestError`."""
-        backend = await self.egress.backend(outbound.clearance, outbound.request)
+    def other_plans(self, plan: RoutingPlan) -> list[RoutingPlan]:
+        """Return the plans by which other providers may answer the same request, in their order.
+
+        None if the model was chosen by the client, the route or a consent.
+        """
+        target = plan.target
+        if target.named or target.route.cloud or plan.consented:
+            return []
+        targets = [
+            structs.replace(target, provider=provider.name, model=provider.models[0])
+            for provider in self.ready()
+            if provider.name != target.provider
+        ]
+        may = current_permission().allows_remote
+        return [replace(plan, target=each) for each in targets if may(each.remote)]
+
+    async def send(self, outbound: OutboundRequest, sink: EventSink, *, retried: bool) -> None:
+        """Send it, again after a passing failure if `retried`; raises `BackendError` and
+        `RequestError`.
+        """
+        backend = await self.egress.backend(outbound.clearance, outbound.request, retried=retried)
         await backend.run(outbound.request, sink)
 
     async def taint_answer(self, plan: RoutingPlan, request: GenerateRequest, text: str) -> None:
@@ -373,22 +393,12 @@ class Router:
                 return verdict
         return None
 
-    async def _tainting(
-        self, plan: RoutingPlan, requests: Sequence[GenerateRequest]
-    ) -> RoutingPlan:
+    async def _tainting(self, plan: RoutingPlan) -> RoutingPlan:
         """Add the taint for what is sensitive in the request."""
         considered = plan.considered
         assert considered is not None
         decision = considered.decision
         if plan.outbound_verdict is not None or decision.verdict is Verdict.CLOUD:
             return plan
-        classes = [c.sensitivity for c in considered.classified()]
-        classes += [decision.sensitivity] if decision.tainted else []
-        sensitivity = strictest(classes)
-        places = [
-            one.parts[finding.part].where if finding.part < len(one.parts) else ""
-            for one in considered.inspected
-            for finding in one.findings
-        ]
-        await self._marks.mark(requests, sensitivity, places=places)
-        return replace(plan, taints=sensitivity)
+        await self._marks.mark(considered.sensitive_findings(), decision.sensitivity)
+        return replace(plan, taints=decision.sensitivity)

@@ -46,7 +46,7 @@ async def explain(
         goes_to=target.remote
         if plan.outbound_verdict is not None and not plan.escalates
         else "local",
-        redacted=_redacted(router, considered),
+        redacted=await _redacted(router, considered),
         consents={yes.value: router.consents.issue(yes, binding) for yes in grantable_verdicts},
     )
 
@@ -80,14 +80,14 @@ def _findings(considered: InspectedDecision) -> list[ExplainedFinding]:
     ]
 
 
-def _redacted(router: Router, considered: InspectedDecision) -> list[RedactedText]:
+async def _redacted(router: Router, considered: InspectedDecision) -> list[RedactedText]:
     """Return the texts as they would leave; none if nothing is replaced, or that is not
     possible.
     """
     if not considered.replaceable() or considered.decision.verdict is Verdict.LOCAL:
         return []
     try:
-        _, redaction = redact(considered, considered.inspected[0], router.memories)
+        _, redaction = await redact(considered, considered.inspected[0], router.memories)
     except CannotExpress:
         return []
     return [RedactedText(part.where, part.text) for part in redaction.changed]

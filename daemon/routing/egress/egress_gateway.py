@@ -24,8 +24,10 @@ class EgressGateway(Protocol):
         """Return why a provider cannot be used now; empty if it can."""
         ...
 
-    async def backend(self, clearance: Clearance, request: GenerateRequest) -> RequestBackend:
-        """Return a single-use backend for this request; raises `BackendError` and
-        `RequestError`.
+    async def backend(
+        self, clearance: Clearance, request: GenerateRequest, *, retried: bool = True
+    ) -> RequestBackend:
+        """Return a single-use backend for this request, which tries again only if `retried`;
+        raises `BackendError` and `RequestError`.
         """
         ...

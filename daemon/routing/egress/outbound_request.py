@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ingle.backends.base.events import Event
 from ingle.backends.base.requests import GenerateRequest
 from ingle.backends.remote.clearance import Clearance, request_digest
 
-from ..detectors.finding import Sensitivity
+from ..detectors.finding import SensitiveFinding, Sensitivity, TextPart
 from ..inspection.request_inspector import InspectedRequest, RequestInspector
 from ..inspection.request_parts import parts_digest, parts_of
 from ..policy.policy import Verdict
 from ..policy.routing_plan import InspectedDecision, RoutingPlan
 from ..policy.sensitivity_classes import TOPICS
-from .placeholders import PlaceholderMemories
+from .placeholders import LOOKALIKE, PlaceholderMemories
 from .redaction import Redaction
 
 
@@ -43,7 +44,7 @@ async def make_outbound_request(
         return OutboundRequest(request=request, clearance=clearance, restored=_as_they_are)
     if plan.outbound_verdict is not Verdict.REDACT:
         return None
-    changed, redaction = redact(plan.considered, inspected, memories)
+    changed, redaction = await redact(plan.considered, inspected, memories)
     if not await is_clean(inspector, plan, changed):
         return None
     clearance = _clearance(plan, changed, redacted=redaction.kinds)
@@ -51,14 +52,14 @@ async def make_outbound_request(
     return OutboundRequest(request=changed, clearance=clearance, restored=restorer.feed)
 
 
-def redact(
+async def redact(
     considered: InspectedDecision, inspected: InspectedRequest, memories: PlaceholderMemories
 ) -> tuple[GenerateRequest, Redaction]:
     """Return a request with placeholders for everything replaceable; raises `CannotExpress`."""
     kinds = {finding.kind for finding in considered.replaceable()}
     findings = [finding for finding in inspected.findings if finding.kind in kinds]
     memory = memories.of(inspected.request.conversation)
-    return Redaction.of(inspected.request, findings, memory)
+    return await asyncio.to_thread(Redaction.of, inspected.request, findings, memory)
 
 
 def inspection_of(plan: RoutingPlan, request: GenerateRequest) -> InspectedRequest | None:
@@ -76,7 +77,8 @@ async def is_clean(
     considered = plan.considered
     if considered is None:
         return False
-    found = await inspector.scan(parts_of(request))
+    parts = parts_of(request)
+    found = [f for f in await inspector.scan(parts) if not _is_placeholder(f, parts)]
     agreed = {c.finding.kind for c in considered.classified()} & TOPICS
     for c in considered.policy.classify(found, plan.target.route):
         if c.sensitivity is Sensitivity.ALLOW:
@@ -88,6 +90,13 @@ async def is_clean(
         if not may or c.finding.kind not in agreed:
             return False
     return True
+
+
+def _is_placeholder(finding: SensitiveFinding, parts: Sequence[TextPart]) -> bool:
+    """Whether a finding is nothing but placeholders, such as a word after "password:"."""
+    text = parts[finding.part].text[finding.start : finding.end] if parts else ""
+    rest, count = LOOKALIKE.subn("", text)
+    return bool(count) and finding.kind not in TOPICS and not any(map(str.isalnum, rest))
 
 
 def _clearance(

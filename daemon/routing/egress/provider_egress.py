@@ -7,6 +7,8 @@ import logging
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
+from msgspec import structs
+
 from ingle.backends.base.requests import GenerateRequest
 from ingle.backends.remote.clearance import Clearance
 from ingle.backends.remote.providers import Provider
@@ -56,8 +58,12 @@ class ProviderEgress:
             return error.message
         return ""
 
-    async def backend(self, clearance: Clearance, request: GenerateRequest) -> RemoteBackend:
+    async def backend(
+        self, clearance: Clearance, request: GenerateRequest, *, retried: bool = True
+    ) -> RemoteBackend:
         """Return a backend for this request only; budget and ledger are used when it runs.
+
+        Unless `retried`, it tries once, whatever the provider's `retries`.
 
         Raises `RemoteForbidden` if offline, `NotCleared`, and `ProviderError`.
         """
@@ -65,6 +71,8 @@ class ProviderEgress:
 
         backends = RemoteBackends(offline=self.offline)
         provider = self.store.find(clearance.provider)
+        if not retried:
+            provider = structs.replace(provider, retries=0)
         if provider.models and clearance.model not in provider.models:
             raise ProviderError(
                 f"'{provider.name}' has no model '{clearance.model}' in providers.toml.",

@@ -1,46 +1,62 @@
-"""Redaction of outgoing text, and restoration of the values in the answer."""
+"""Redaction of outgoing text."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import msgspec
-from msgspec.structs import replace
 
-from ingle.backends.base.events import (
-    Delta,
-    Event,
-    Finished,
-    ReasoningDelta,
-    Started,
-    ToolCallDelta,
-    ToolCallStarted,
-)
 from ingle.backends.base.requests import GenerateRequest
 from ingle.backends.remote.errors import CannotExpress
 
-from ..detectors.finding import SensitiveFinding, TextPart
+from ..detectors.finding import FindingKind, SensitiveFinding, TextPart
 from ..inspection.request_parts import parts_of, with_texts
-from .placeholders import LITERAL, LONGEST, LOOKALIKE, PlaceholderMemory, TooManyValues, canonical
+from ..policy.sensitivity_classes import TOPICS
+from .placeholders import (
+    ANYWHERE,
+    LITERAL,
+    LONGEST,
+    LOOKALIKE,
+    Original,
+    PlaceholderMemory,
+    TooManyValues,
+)
+from .restoration import PlaceholderRestorer
+from .string_context import NEEDS_ESCAPE, StringContext
 
 _JSON = re.compile(r"\.(?:parameters|arguments)$|^grammar\.text$")
 _NAME = re.compile(r"\.(?:name|id|tool_call_id)$|^tool_choice\.names")
 """Parts in which a bracket would be refused."""
+
+_PROSE = frozenset({FindingKind.PERSON, FindingKind.ORGANISATION, FindingKind.PLACE})
+"""Kinds whose ends are a matter of reading; those of the others are certain."""
+
+_ANNOUNCING = frozenset(
+    word for kind in FindingKind if kind not in _PROSE | TOPICS for word in kind.split("_")
+)
+"""Words of the kinds of numbers and keys, which often stand before one."""
+
+_JSON_STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
+_NUMBER = re.compile(r"-?[0-9][0-9.eE+-]*")
+_ESCAPED = 2
+_JSON_ESCAPE = re.compile(r"\\(?:u[0-9a-fA-F]{4}|.)")
 
 
 class Redaction(NamedTuple):
     """The replacements in one request, whose values appear nowhere in the outgoing text.
 
     `kinds` are those of the values, each once; `changed` the redacted parts as they leave;
-    `originals` maps the placeholders to the texts that they replace.
+    `originals` maps the placeholders to what they replace, and `names` changed names of tools to
+    the original ones.
     """
 
     kinds: tuple[str, ...]
     changed: tuple[TextPart, ...]
-    originals: dict[str, str]
+    originals: dict[str, Original]
+    names: dict[str, str]
 
     @classmethod
     def of(
@@ -61,117 +77,201 @@ class Redaction(NamedTuple):
         for finding in findings:
             by_part.setdefault(finding.part, []).append(finding)
         try:
-            # All are named first, so that a value found in one part is replaced in all others.
-            named = [
-                _name(part, by_part.get(number, ()), memory) for number, part in enumerate(parts)
-            ]
-            spans = [
-                [*found, *memory.occurrences(part.text)]
-                for part, found in zip(parts, named, strict=True)
-            ]
+            with memory.lock:
+                # All are learned first, so that a value of one part is replaced in all others.
+                redactors = [
+                    _PartRedactor(part, by_part.get(number, ()), memory)
+                    for number, part in enumerate(parts)
+                ]
+                # Tools come first, so that new messages do not change their placeholders.
+                for one in sorted(redactors, key=lambda one: one.part.where.startswith("messages")):
+                    one.redact()
         except TooManyValues:
             raise CannotExpress("The conversation has too many values to stand for.") from None
-        texts = [_replace(part, found) for part, found in zip(parts, spans, strict=True)]
-        names = dict.fromkeys(name for found in spans for _, _, name in found)
-        labels = (name.rpartition("_")[0] for name in names)
-        kinds = dict.fromkeys(label.lower() for label in labels if label != LITERAL)
-        changed = tuple(
-            TextPart(part.where, text)
-            for part, text in zip(parts, texts, strict=True)
-            if text != part.text
+        names = dict.fromkeys(name for one in redactors for name in one.names)
+        kinds = dict.fromkeys(memory.kind(name) for name in names)
+        changed = [one for one in redactors if one.text != one.part.text]
+        redaction = cls(
+            kinds=tuple(kind for kind in kinds if kind != LITERAL),
+            changed=tuple(TextPart(one.part.where, one.text) for one in changed),
+            originals={name: memory.original(name) for name in names},
+            names={one.text: one.part.text for one in changed if one.is_name},
         )
-        originals = {name: memory.text(name) for name in names}
-        return with_texts(request, texts), cls(tuple(kinds), changed, originals)
+        return with_texts(request, [one.text for one in redactors]), redaction
 
     def restorer(self) -> PlaceholderRestorer:
         """Return a restorer for the events of one answer."""
-        return PlaceholderRestorer(self.originals)
+        return PlaceholderRestorer(self.originals, self.names)
 
 
-Span = tuple[int, int, str]
+class _Span(NamedTuple):
+    start: int
+    end: int
+    kind: str
+    value: str
 
 
-def _name(
-    part: TextPart, findings: Iterable[SensitiveFinding], memory: PlaceholderMemory
-) -> list[Span]:
-    """Return the spans of findings, and of text that only looks like a placeholder."""
-    spans: list[Span] = []
-    for group in _overlapping(findings):
-        start, end = min(one.start for one in group), max(one.end for one in group)
-        text = part.text[start:end]
-        if not text:
-            continue
-        longest = max(group, key=lambda one: one.end - one.start)
-        value = longest.value if len(group) == 1 and longest.value else text
-        spans.append(
-            (start, end, memory.name(longest.kind.upper(), value, _plain(part.where, text)))
+class _PartRedactor:
+    """Redacts one part; `text` is the result, `names` the placeholders in it."""
+
+    def __init__(
+        self, part: TextPart, findings: Iterable[SensitiveFinding], memory: PlaceholderMemory
+    ) -> None:
+        """Learn the values of the findings; raises `TooManyValues`."""
+        self.part = part
+        self.text = part.text
+        self.names: list[str] = []
+        self.is_name = _NAME.search(part.where) is not None
+        self._is_json = _JSON.search(part.where) is not None and _is_json(part.text)
+        self._memory = memory
+        self._inside = _string_positions(part.text) if self._is_json else bytearray()
+        self._taken = bytearray(len(part.text))
+        # Of two that overlap, the certain and the longer one stays whole.
+        found = sorted(
+            map(self._span, findings), key=lambda s: (s.kind in _PROSE, s.start - s.end, s.start)
         )
-    for match in LOOKALIKE.finditer(part.text):
-        literal = match[0]
-        spans.append((match.start(), match.end(), memory.name(LITERAL, literal, literal)))
-    return spans
+        self._found = [piece for span in found for piece in self._free(span)]
+        for span in self._found:
+            text = self._plain(part.text[span.start : span.end])
+            memory.learn(span.kind, span.value, text.strip())
+
+    def redact(self) -> None:
+        """Replace all values; raises `TooManyValues` and `CannotExpress`."""
+        spans = self._spans()
+        if not spans:
+            return
+        context = StringContext(arguments=self._is_json)
+        pieces: list[str] = []
+        at = fed = 0
+        for span in spans:
+            pieces.append(self.part.text[at : span.start])
+            written = self.part.text[span.start : span.end]
+            if NEEDS_ESCAPE.search(written):
+                for piece in pieces[fed:]:
+                    context.feed(piece)
+                fed = len(pieces)
+            name = self._memory.name(span.kind, span.value, self._original(written, context))
+            self.names.append(name)
+            placeholder = name if self.is_name else f"[{name}]"
+            if self._is_json and not self._inside[span.start]:
+                placeholder = f'"{placeholder}"'
+            pieces.append(placeholder)
+            at = span.end
+        pieces.append(self.part.text[at:])
+        self.text = "".join(pieces)
+        if self._is_json and not _is_json(self.text):
+            raise CannotExpress(f"What was found in {self.part.where} cannot be replaced.")
+
+    def _original(self, written: str, context: StringContext) -> Original:
+        if self._is_json:
+            return Original(self._plain(written))
+        if not NEEDS_ESCAPE.search(written):
+            return Original(written)
+        value = context.read(written)
+        return Original(written, verbatim=True) if value is None else Original(value)
+
+    def _spans(self) -> list[_Span]:
+        """Return all spans to replace, which do not overlap: the findings, other occurrences of
+        values, and text that looks like a placeholder.
+        """
+        text = self.part.text
+        known = [_Span(*one) for one in self._memory.occurrences(text, is_json=self._is_json)]
+        if self._is_json:
+            known = [span for span in known if self._is_replaceable(span)]
+        spans = [piece for span in sorted(known, key=_longest) for piece in self._free(span)]
+        new = [*self._found, *spans]
+        literals = {match.span() for match in LOOKALIKE.finditer(text)}
+        while new or literals:
+            # What would be one beside a replaced neighbour, too.
+            for edge in {edge for span in new for edge in (span.start, span.end)}:
+                for match in ANYWHERE.finditer(text, max(0, edge - LONGEST), edge + LONGEST):
+                    if match.start() <= edge <= match.end():
+                        literals.add(match.span())
+            alike = [_Span(start, end, LITERAL, text[start:end]) for start, end in literals]
+            new = [piece for span in sorted(alike, key=_longest) for piece in self._free(span)]
+            spans += new
+            literals.clear()
+        return sorted([*self._found, *spans])
+
+    def _free(self, span: _Span) -> Iterator[_Span]:
+        """Yield the parts of a span that no earlier one has taken, and take them."""
+        text, at = self.part.text, span.start
+        while (start := self._taken.find(0, at, span.end)) >= 0:
+            end = self._taken.find(1, start, span.end)
+            at = end = end if end >= 0 else span.end
+            whole = (start, end) == (span.start, span.end)
+            if not whole and span.kind != LITERAL:
+                start, end = self._trimmed(*_word_ends(text, start, end))
+                if text[start:end].lower() in _ANNOUNCING:
+                    continue  # a word such as "IBAN", before the number that it announces
+            if start < end:
+                self._taken[start:end] = bytes([1]) * (end - start)
+                yield span if whole else _Span(start, end, span.kind, text[start:end])
+
+    def _span(self, finding: SensitiveFinding) -> _Span:
+        start, end = self._trimmed(finding.start, finding.end)
+        value = finding.value or self.part.text[start:end]
+        return _Span(start, end, finding.kind.value, value)
+
+    def _is_replaceable(self, span: _Span) -> bool:
+        """Whether a span of a JSON text is within a string, or a number."""
+        if self._inside[span.start] == 0:
+            return _NUMBER.fullmatch(self.part.text, span.start, span.end) is not None
+        return _ESCAPED not in (self._inside[span.start], self._inside[span.end])
+
+    def _after_escape(self, place: int) -> int:
+        while self._inside[place] == _ESCAPED:
+            place += 1
+        return place
+
+    def _trimmed(self, start: int, end: int) -> tuple[int, int]:
+        """Return a span without white space at its ends, and without parts of JSON's escapes."""
+        text = self.part.text
+        if self._is_json and start < end:
+            start = self._after_escape(start)
+            if start >= (end := self._after_escape(end)):
+                while self._inside[start - 1] == _ESCAPED:
+                    start -= 1
+                start -= 1
+        while start < end and text[start].isspace():
+            start += 1
+        while start < end and text[end - 1].isspace():
+            end -= 1
+        return start, end
+
+    def _plain(self, text: str) -> str:
+        """Return the text without JSON escapes, if it is in a JSON text."""
+        if self._is_json:
+            try:
+                return str(json.loads(f'"{text}"'))
+            except ValueError:
+                return text
+        return text
 
 
-def _overlapping(findings: Iterable[SensitiveFinding]) -> list[list[SensitiveFinding]]:
-    """Return groups of findings that overlap."""
-    groups: list[list[SensitiveFinding]] = []
-    end = -1
-    for finding in sorted(findings, key=lambda one: (one.start, -one.end)):
-        if groups and finding.start < end:
-            groups[-1].append(finding)
-        else:
-            groups.append([finding])
-        end = max(end, finding.end)
-    return groups
+def _longest(span: _Span) -> tuple[int, int]:
+    return span.start - span.end, span.start
 
 
-def _plain(where: str, text: str) -> str:
-    """Return the text without JSON escapes, if it is in a JSON text."""
-    if _JSON.search(where):
-        try:
-            return str(json.loads(f'"{text}"'))
-        except ValueError:
-            return text
-    return text
+def _word_ends(text: str, start: int, end: int) -> tuple[int, int]:
+    while start < end and not text[start].isalnum():
+        start += 1
+    while start < end and not text[end - 1].isalnum():
+        end -= 1
+    return start, end
 
 
-def _replace(part: TextPart, spans: Iterable[Span]) -> str:
-    """Return the part's text with placeholders; of overlapping spans the first and longest wins."""
-    bare = _NAME.search(part.where) is not None
-    pieces: list[str] = []
-    quoted: list[str] = []
-    at = 0
-    for start, end, name in sorted(spans, key=lambda span: (span[0], -span[1])):
-        if end <= at:
-            continue
-        # The rest of a span that overlaps the previous one is part of its value, too.
-        before = part.text[at : max(at, start)]
-        placeholder = name if bare else f"[{name}]"
-        pieces += [before, placeholder]
-        quoted += [before, placeholder if _in_string(part.text, start) else f'"{placeholder}"']
-        at = end
-    if not pieces:
-        return part.text
-    pieces.append(part.text[at:])
-    quoted.append(part.text[at:])
-    if not _JSON.search(part.where) or not _is_json(part.text):
-        return "".join(pieces)
-    text = "".join(quoted)
-    if not _is_json(text):
-        raise CannotExpress(f"What was found in {part.where} cannot be replaced.")
-    return text
-
-
-def _in_string(text: str, place: int) -> bool:
-    """Whether a position in a JSON text is inside a string."""
-    inside = escaped = False
-    for character in text[:place]:
-        if escaped:
-            escaped = False
-        elif character == "\\":
-            escaped = inside
-        elif character == '"':
-            inside = not inside
+def _string_positions(text: str) -> bytearray:
+    """Return for each character of a JSON text 1 if it is inside a string, 2 if inside an escape,
+    else 0.
+    """
+    inside = bytearray(len(text) + 1)
+    for string in _JSON_STRING.finditer(text):
+        start, end = string.start() + 1, string.end() - 1
+        inside[start:end] = bytes([1]) * (end - start)
+        for escape in _JSON_ESCAPE.finditer(text, start, end):
+            length = len(escape[0]) - 1
+            inside[escape.start() + 1 : escape.end()] = bytes([_ESCAPED]) * length
     return inside
 
 
@@ -181,100 +281,3 @@ def _is_json(text: str) -> bool:
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return False
     return True
-
-
-_BOUNDARY = re.compile(r"[\\\[]|(?<!\w)\w")
-
-Piece = Delta | ReasoningDelta | ToolCallDelta
-
-
-class PlaceholderRestorer:
-    """For the events of one answer, whose order is kept; the result stays on this machine."""
-
-    def __init__(self, texts: Mapping[str, str]) -> None:
-        """`texts` maps the placeholders of this request to their values.
-
-        Placeholders of other requests are left, so that making a model output one reveals nothing.
-        """
-        self._texts = texts
-        self._beginnings = {name[:end] for name in texts for end in range(1, len(name) + 1)}
-        self._open: dict[int, tuple[Piece, str, str]] = {}
-        """By sequence: the kind of piece last seen, the text held back, and the text before it."""
-
-    def feed(self, events: list[Event]) -> list[Event]:
-        """Return the events with values restored; an incomplete placeholder is held back."""
-        restored: list[Event] = []
-        for event in events:
-            match event:
-                case Delta() | ReasoningDelta() | ToolCallDelta():
-                    restored += self._take(event)
-                case ToolCallStarted():
-                    restored += self.flush(event.index)
-                    restored.append(replace(event, name=self._whole(event.name)))
-                case Finished():
-                    restored += self.flush(event.index)
-                    restored.append(event)
-                case Started():
-                    restored.append(event)
-        return restored
-
-    def flush(self, index: int) -> list[Event]:
-        """Return what was held back of a sequence that ends or changes its kind of piece."""
-        piece, held, before = self._open.pop(index, (None, "", ""))
-        if piece is None or not held:
-            return []
-        return [_with_text(piece, self._restored(held, before, piece))]
-
-    def _take(self, piece: Piece) -> list[Event]:
-        restored: list[Event] = []
-        last, held, before = self._open.get(piece.index, (piece, "", ""))
-        if type(last) is not type(piece) or _call(last) != _call(piece):
-            restored += self.flush(piece.index)
-            held = before = ""
-        text = held + _text(piece)
-        cut = self._safe(text, before)
-        now, later = text[:cut], text[cut:]
-        self._open[piece.index] = (piece, later, (before + now)[-1:])
-        if now or piece.token_ids:
-            restored.append(_with_text(piece, self._restored(now, before, piece)))
-        return restored
-
-    def _safe(self, text: str, before: str) -> int:
-        """Return how much of the text no later piece can change."""
-        whole = before + text
-        for match in _BOUNDARY.finditer(whole, max(len(before), len(whole) - LONGEST)):
-            tail = whole[match.start() :]
-            name = tail.lstrip("\\[").replace("\\", "")
-            if not name or name.upper() in self._beginnings:
-                return match.start() - len(before)
-        return len(text)
-
-    def _restored(self, text: str, before: str, piece: Piece) -> str:
-        def value(match: re.Match[str]) -> str:
-            found = self._texts.get(canonical(match))
-            if found is None or match.start() < len(before):
-                return match[0]  # unknown, or the end of a longer word
-            written = json.dumps(found)[1:-1] if isinstance(piece, ToolCallDelta) else found
-            # A bracket that belongs to the surrounding text stays.
-            opened, closed = "[" in match[0], match[0].endswith("]")
-            tail = match[0][len(match[0].rstrip("\\]")) :] if closed and not opened else ""
-            return ("[" if opened and not closed else "") + written + tail
-
-        return LOOKALIKE.sub(value, before + text)[len(before) :]
-
-    def _whole(self, text: str) -> str:
-        return LOOKALIKE.sub(lambda match: self._texts.get(canonical(match)) or match[0], text)
-
-
-def _text(piece: Piece) -> str:
-    return piece.arguments if isinstance(piece, ToolCallDelta) else piece.text
-
-
-def _with_text(piece: Piece, text: str) -> Piece:
-    if isinstance(piece, ToolCallDelta):
-        return replace(piece, arguments=text)
-    return replace(piece, text=text)
-
-
-def _call(piece: Piece) -> int:
-    return piece.call if isinstance(piece, ToolCallDelta) else -1

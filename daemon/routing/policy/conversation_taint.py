@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import logging
 import os
+import re
 import secrets
 import threading
 import time
@@ -21,6 +22,8 @@ from ingle.models.durable_folder import make_durable_folder, sync_folder
 
 from ..detectors.finding import Sensitivity, TextPart
 from ..inspection.request_inspector import InspectedRequest
+from .policy import Classified
+from .sensitivity_classes import TOPICS
 
 if TYPE_CHECKING:
     import sqlite3
@@ -33,6 +36,12 @@ KEPT_IN_MEMORY = 10_000
 SHORTEST_TEXT = 40
 """Characters from which two texts are unlikely to be equal by chance; greetings are shorter."""
 
+_IN_MESSAGE = re.compile(
+    r"messages\[(\d+)\]\.(?:content$|reasoning$|tool_calls\[\d+\]\.(?:name|arg))"
+)
+"""Places whose text the digest of a message covers, or that it follows from."""
+
+_WORD = re.compile(r"[^\W_][\w.+~@#$%^*!-]{6,254}\w")
 _AT_ONCE = 500
 _CLASSES = tuple(Sensitivity)
 _SCHEMA = """
@@ -186,17 +195,21 @@ class ConversationMarks:
 
     async def mark(
         self,
-        requests: Sequence[GenerateRequest],
+        inspected: Sequence[tuple[InspectedRequest, Sequence[Classified]]],
         sensitivity: Sensitivity,
-        *,
-        places: Sequence[str] = ("messages[0]",),
-        private: bool = False,
     ) -> None:
-        """Mark the conversations of the requests as sensitive, by the text at `places`."""
+        """Mark the conversations of requests, each with its sensitive findings."""
         traces = await asyncio.to_thread(
-            lambda: [t for request in requests for t in marks_of(request, places)]
+            lambda: [t for one, classified in inspected for t in marks_of(one, classified)]
         )
-        await self.write(traces, sensitivity, private=private)
+        await self.write(traces, sensitivity, private=False)
+
+    async def mark_private(self, requests: Sequence[GenerateRequest]) -> None:
+        """Mark conversations as private, in memory only, by all of their messages."""
+        traces = await asyncio.to_thread(
+            lambda: [t for each in requests for t in (*_named(each), *message_chain(each))]
+        )
+        await self.write(traces, Sensitivity.NEVER, private=True)
 
     async def write(
         self, traces: Sequence[bytes], sensitivity: Sensitivity, *, private: bool
@@ -227,25 +240,42 @@ class ConversationMarks:
 
 def request_traces(request: GenerateRequest, parts: Sequence[TextPart]) -> list[bytes]:
     """Return all traces by which a request may continue, or quote, what was marked."""
-    traces = [_trace("conversation", request.conversation)] if request.conversation else []
-    traces += message_chain(request)
+    traces = [*_named(request), *message_chain(request)]
     for part in parts:
         traces += text_traces(part.text)
+        traces += _value_traces(part.text)
     return traces
 
 
-def marks_of(request: GenerateRequest, places: Iterable[str]) -> list[bytes]:
-    """Return the traces to mark for sensitive content at these places of a request.
+def marks_of(inspected: InspectedRequest, classified: Iterable[Classified]) -> list[bytes]:
+    """Return the traces to mark for these findings in a request: its conversation's name, the
+    values that must never leave, and the messages from the first on that holds one.
 
-    They start at the message that holds it: earlier messages may begin another conversation.
-    Without any place only the conversation's name is marked.
+    Nothing else is marked: the same question without what was found is another conversation.
     """
-    traces = [_trace("conversation", request.conversation)] if request.conversation else []
-    chain = message_chain(request)
-    numbers = [_message_number(place, len(chain)) for place in places]
-    if chain and numbers:
-        traces += chain[min(numbers) :]
-    return traces
+    traces = [*_named(inspected.request)]
+    first: list[int] = []
+    for one in classified:
+        finding = one.finding
+        if finding.start == finding.end:
+            continue  # it is about no text
+        part = inspected.parts[finding.part]
+        if place := _IN_MESSAGE.match(part.where):
+            first.append(int(place[1]))
+        if one.sensitivity is Sensitivity.NEVER and finding.kind not in TOPICS:
+            traces += _value_traces(part.text[finding.start : finding.end])
+    return traces + (message_chain(inspected.request)[min(first) :] if first else [])
+
+
+def _named(request: GenerateRequest) -> list[bytes]:
+    return [_trace("conversation", request.conversation)] if request.conversation else []
+
+
+def _value_traces(text: str) -> Iterator[bytes]:
+    """Yield traces of the words that are unlikely to be equal by chance, such as passwords."""
+    for word in set(_WORD.findall(text)):
+        if any(map(str.isdecimal, word)) and any(map(str.isalpha, word)):
+            yield _trace("value", word)
 
 
 def text_traces(text: str) -> Iterator[bytes]:
@@ -278,12 +308,6 @@ def _said(message: ChatMessage) -> str:
     # Clients send back less than they got: reasoning is dropped, and white space is trimmed.
     calls = [f"{call.name}\0{call.arguments}" for call in message.tool_calls]
     return "\0".join([message.role, message.content.strip(), *calls])
-
-
-def _message_number(place: str, count: int) -> int:
-    """Return the message that a place is in; the last one for a place in none."""
-    number = place.removeprefix("messages[").partition("]")[0]
-    return min(int(number), count - 1) if number.isdecimal() else count - 1
 
 
 def _trace(kind: str, text: str) -> bytes:

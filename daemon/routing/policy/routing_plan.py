@@ -28,6 +28,16 @@ class InspectedDecision:
         """Return the findings that count, with their classes."""
         return self.policy.classify(self.decision.findings, self.target.route)
 
+    def sensitive_findings(self) -> list[tuple[InspectedRequest, list[Classified]]]:
+        """Return each request with those of its findings that may not simply leave."""
+        classified = [
+            (one, self.policy.classify(one.findings, self.target.route)) for one in self.inspected
+        ]
+        return [
+            (one, [c for c in found if c.sensitivity is not Sensitivity.ALLOW])
+            for one, found in classified
+        ]
+
     def replaceable(self) -> tuple[SensitiveFinding, ...]:
         """Return the findings that a placeholder can replace, and must or may."""
         return tuple(
@@ -88,7 +98,7 @@ def local_plan(
     )
 
 
-def refused(remote: str, plan: RoutingPlan) -> RouteRefused:
+def refused(plan: RoutingPlan) -> RouteRefused:
     """Return the error for a client that named a provider's model for a request that may not
     leave.
     """
@@ -97,4 +107,6 @@ def refused(remote: str, plan: RoutingPlan) -> RouteRefused:
         kept = plan.considered.decision.verdict is Verdict.LOCAL
         named = " that names the class 'never'" if kept else ""
         hint += f" `ingle route explain` shows what was found; a consent{named} releases it once."
-    return RouteRefused(f"This request is not sent to '{remote[:200]}': {plan.reason}", hint=hint)
+    return RouteRefused(
+        f"This request is not sent to '{plan.target.remote[:200]}': {plan.reason}", hint=hint
+    )

@@ -101,7 +101,9 @@ class SinkExits:
     def trouble(self, provider: Provider) -> str:
         return self.refuses
 
-    async def backend(self, clearance: Clearance, request: GenerateRequest) -> RequestBackend:
+    async def backend(
+        self, clearance: Clearance, request: GenerateRequest, *, retried: bool = True
+    ) -> RequestBackend:
         async def depart(size: int) -> None:
             self.cleared.append(clearance)
 

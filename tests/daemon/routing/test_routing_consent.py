@@ -130,6 +130,18 @@ async def test_override_of_never_applies_to_one_request(daemon: RunningDaemon, s
     assert again.status_code == 403
 
 
+async def test_placeholder_of_a_password_is_not_taken_for_one(
+    daemon: RunningDaemon, sink: Sink
+) -> None:
+    policy(daemon, '[classes]\npassword = "redact"\n[routes.auto]\nredact = "always"\n')
+    sink.answer = "[PASSWORD_1] is weak."
+    body = {"model": "auto", "messages": chat("Is this fine? password: Hund3Katze!x")}
+    response = await daemon.unix.post("/v1/chat/completions", json=body)
+    assert response.headers["ingle-route"].startswith("redact"), response.headers
+    assert b"Hund3Katze" not in sink.received
+    assert "Hund3Katze!x is weak." in response.text
+
+
 async def test_redact_always_needs_no_consent(daemon: RunningDaemon, sink: Sink) -> None:
     policy(daemon, '[routes.work]\nredact = "always"\n')
     body = {"model": "work", "messages": chat(MAIL)}
@@ -149,6 +161,17 @@ async def test_conversation_stays_tainted(daemon: RunningDaemon, sink: Sink) -> 
     assert len(long_answer) > 40
     explanation = await explain(daemon, messages=chat("hi"), conversation="c1")
     assert (explanation["verdict"], explanation["tainted"]) == ("local", True)
+    assert sink.connections == 1
+
+
+async def test_same_question_without_the_secret_is_not_tainted(
+    daemon: RunningDaemon, sink: Sink
+) -> None:
+    tool = {"type": "function", "function": {"name": "f", "description": CARD}}
+    body = {"model": "auto", "messages": chat("Why is the sky blue?")}
+    for tools, rule in (([tool], "card=never"), ([], "nothing_found")):
+        answer = await daemon.unix.post("/v1/chat/completions", json={**body, "tools": tools})
+        assert answer.headers["ingle-route"].endswith(rule)
     assert sink.connections == 1
 
 

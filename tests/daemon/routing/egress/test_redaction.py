@@ -19,7 +19,6 @@ from ingle.backends.base.events import (
     FinishReason,
     ReasoningDelta,
     Started,
-    ToolCallDelta,
     ToolCallStarted,
 )
 from ingle.backends.base.requests import GenerateRequest
@@ -135,8 +134,9 @@ def test_placeholders_in_tool_names_have_no_brackets() -> None:
         "mail_OWN_WORD_1",
         "Writes to [OWN_WORD_1].",
     )
-    called = redaction.restorer().feed([ToolCallStarted("r", 0, 0, "c", "mail_OWN_WORD_1", [])])
-    assert isinstance(called[0], ToolCallStarted)
+    (called,) = redaction.restorer().feed([ToolCallStarted("r", 0, 0, "c", "mail_OWN_WORD_1", [])])
+    assert isinstance(called, ToolCallStarted)
+    assert called.name == "mail_acme"
 
 
 def test_redacted_numbers_in_json_stay_valid_json() -> None:
@@ -154,7 +154,7 @@ def test_finding_across_json_syntax_is_refused() -> None:
         Redaction.of(request, find(request, {'a": "b': FindingKind.EMAIL}))
 
 
-def test_overlapping_findings_share_a_placeholder() -> None:
+def test_overlapping_findings_have_a_placeholder_each() -> None:
     request = chat("Write to Anna <anna@example.com> now")
     values = {
         "Anna <anna@example.com>": FindingKind.PERSON,
@@ -162,8 +162,8 @@ def test_overlapping_findings_share_a_placeholder() -> None:
         "com> now": FindingKind.PLACE,
     }
     redacted, redaction = Redaction.of(request, find(request, values))
-    assert contents(redacted) == ["Write to [PERSON_1]"]
-    assert answer(redaction, ["[PERSON_1]"]) == "Anna <anna@example.com> now"
+    assert contents(redacted) == ["Write to [PERSON_1] <[EMAIL_1]> [PLACE_1]"]
+    assert answer(redaction, contents(redacted)) == contents(request)[0]
 
 
 @pytest.mark.parametrize(
@@ -232,29 +232,11 @@ def test_placeholder_in_single_characters_is_restored(kind: FindingKind) -> None
     values = [f"secret{number:03}" for number in range(120)]
     asked = chat(" ".join(values))
     _, redaction = Redaction.of(asked, find(asked, dict.fromkeys(values, kind)))
-    texts = {value: name for name, value in redaction.originals.items()}
+    texts = {value.text: name for name, value in redaction.originals.items()}
     for bare in (False, True):
         name = texts["secret119"].strip("[]")
         written = f"See {name} now" if bare else f"See [{name}] now"
         assert answer(redaction, list(written)) == "See secret119 now"
-
-
-def test_restored_tool_arguments_stay_valid_json() -> None:
-    name = 'Anna "Ann" \\ Müller\n'
-    request, redaction = Redaction.of(
-        chat(f"For {name}"), find(chat(f"For {name}"), {name: FindingKind.PERSON})
-    )
-    assert contents(request) == ["For [PERSON_1]"]
-    restorer = redaction.restorer()
-    written = '{"to": "[PERSON_1]", "cc": "PERSON_1"}'
-    events: list[Event] = [
-        ToolCallStarted("r", 0, 0, "c", "send", []),
-        *(ToolCallDelta("r", 0, 0, character, []) for character in written),
-        Finished("r", 0, FinishReason.TOOL_CALLS, 1),
-    ]
-    out = [event for one in events for event in restorer.feed([one])]
-    arguments = "".join(event.arguments for event in out if isinstance(event, ToolCallDelta))
-    assert json.loads(arguments) == {"to": name, "cc": name}
 
 
 def test_values_redacted_in_json_are_restored_unescaped() -> None:
@@ -300,7 +282,7 @@ def test_text_that_cannot_be_a_placeholder_is_not_delayed() -> None:
         assert restorer.feed([Delta("r", 0, text, [])]) == [Delta("r", 0, text, [])]
 
 
-def test_spellings_of_one_value_share_a_placeholder() -> None:
+def test_spellings_of_one_value_share_a_number() -> None:
     request = chat("+49 170 1234567 or 00491701234567")
     findings = [
         SensitiveFinding(
@@ -309,5 +291,5 @@ def test_spellings_of_one_value_share_a_placeholder() -> None:
         for s, e in ((0, 15), (19, 33))
     ]
     redacted, redaction = Redaction.of(request, findings)
-    assert contents(redacted) == ["[PHONE_1] or [PHONE_1]"]
-    assert answer(redaction, ["PHONE_1"]) == "+49 170 1234567"
+    assert contents(redacted) == ["[PHONE_1] or [PHONE_1B]"]
+    assert answer(redaction, ["PHONE_1, PHONE_1B"]) == "+49 170 1234567, 00491701234567"

@@ -8,10 +8,11 @@ import threading
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
-from ingle.backends.base.conversation import ChatMessage, ToolCall
+from ingle.backends.base.conversation import ChatMessage, Tool, ToolCall
 from ingle.backends.base.requests import GenerateRequest
-from ingle.daemon.routing.detectors.finding import Sensitivity
+from ingle.daemon.routing.detectors.finding import FindingKind, SensitiveFinding, Sensitivity
 from ingle.daemon.routing.inspection.request_inspector import InspectedRequest
 from ingle.daemon.routing.inspection.request_parts import parts_of
 from ingle.daemon.routing.policy.conversation_taint import (
@@ -23,6 +24,7 @@ from ingle.daemon.routing.policy.conversation_taint import (
     request_traces,
     text_traces,
 )
+from ingle.daemon.routing.policy.policy import Classified
 
 pytestmark = pytest.mark.quick
 
@@ -40,13 +42,29 @@ def traces(source: GenerateRequest) -> list[bytes]:
     return request_traces(source, parts_of(source))
 
 
+def marks(
+    source: GenerateRequest, *values: str, kind: FindingKind = FindingKind.PASSWORD
+) -> list[bytes]:
+    """The traces that are marked for findings of these values, or of one in no text."""
+    found = [
+        SensitiveFinding(
+            kind, part.text.index(value), part.text.index(value) + len(value), value, part=number
+        )
+        for number, part in enumerate(parts_of(source))
+        for value in values
+        if value in part.text
+    ] or [SensitiveFinding(FindingKind.UNINSPECTABLE, 0, 0, "")]
+    inspected = InspectedRequest(source, tuple(parts_of(source)), tuple(found), b"")
+    return marks_of(inspected, [Classified(one, Sensitivity.NEVER, one.kind) for one in found])
+
+
 @pytest.fixture
 def store(tmp_path: Path) -> TaintStore:
     return TaintStore(tmp_path / "routing" / "taint.db")
 
 
 def test_taint_follows_the_conversation_id(store: TaintStore) -> None:
-    store.mark(marks_of(request("a", conversation="c1"), [""]), Sensitivity.NEVER)
+    store.mark(marks(request("a", conversation="c1")), Sensitivity.NEVER)
     assert store.strictest(traces(request("other", conversation="c1"))) is Sensitivity.NEVER
     assert store.strictest(traces(request("other", conversation="c2"))) is None
 
@@ -62,12 +80,43 @@ async def test_unreadable_marks_count_as_uninspectable(
 
 
 def test_taint_follows_the_message_history(store: TaintStore) -> None:
-    store.mark(marks_of(request("hi", "hello", "secret"), ["messages[2].content"]), Sensitivity.ASK)
+    store.mark(marks(request("hi", "hello", "secret"), "secret"), Sensitivity.ASK)
     continuation = request("hi", "hello", "secret", "ok", "and now?")
     assert store.strictest(traces(continuation)) is Sensitivity.ASK
     # A conversation that only begins with the same messages is not tainted.
     assert store.strictest(traces(request("hi", "hello", "what else?"))) is None
     assert store.strictest(traces(request("hi"))) is None
+
+
+def test_same_words_without_the_secret_are_not_tainted(store: TaintStore) -> None:
+    question = "Which of these settings is the best one for a small team, and why?"
+    harmless = request(question)
+    (message,) = harmless.messages or []
+    for tainted in (
+        structs.replace(harmless, tools=[Tool("f", "Logs in with Hund3Katze.")]),
+        structs.replace(harmless, stop=["Hund3Katze"]),
+        structs.replace(harmless, messages=[structs.replace(message, name="Hund3Katze")]),
+        structs.replace(
+            harmless, messages=[ChatMessage("system", "The password is Hund3Katze."), message]
+        ),
+        structs.replace(
+            harmless, messages=[message, ChatMessage("tool", "It is Hund3Katze.", tool_call_id="c")]
+        ),
+    ):
+        store.mark(marks(tainted, "Hund3Katze"), Sensitivity.NEVER)
+        assert store.strictest(traces(tainted)) is Sensitivity.NEVER
+    store.mark(marks(harmless), Sensitivity.UNINSPECTABLE)  # such as a picture
+    assert store.strictest(traces(harmless)) is None
+
+
+def test_taint_follows_a_value_into_other_words(store: TaintStore) -> None:
+    source = request("Mein Passwort lautet Hund3Katze, die PIN 4711.")
+    store.mark(marks(source, "Hund3Katze", "4711"), Sensitivity.NEVER)
+    for text in ("Is Hund3Katze strong?", 'x = "Hund3Katze"', "(Hund3Katze)", "pw=Hund3Katze!"):
+        assert store.strictest(traces(request(text))) is Sensitivity.NEVER, text
+    # Numbers and words occur by chance.
+    for text in ("Is 4711 a prime number?", "Hund und Katze", "Was heisst Passwort?"):
+        assert store.strictest(traces(request(text))) is None, text
 
 
 def test_taint_follows_quoted_answers(store: TaintStore) -> None:
@@ -95,15 +144,15 @@ def test_traces_ignore_reasoning_and_white_space() -> None:
 
 
 def test_strictest_mark_is_kept(store: TaintStore) -> None:
-    marks = marks_of(request("a"), [""])
-    store.mark(marks, Sensitivity.NEVER)
-    store.mark(marks, Sensitivity.ASK)
-    assert store.strictest(marks) is Sensitivity.NEVER
+    found = marks(request("a"), "a")
+    store.mark(found, Sensitivity.NEVER)
+    store.mark(found, Sensitivity.ASK)
+    assert store.strictest(found) is Sensitivity.NEVER
 
 
 def test_marks_persist_without_containing_text(tmp_path: Path, store: TaintStore) -> None:
     tainted = request(SECRET, conversation="my-conversation")
-    store.mark(marks_of(tainted, ["messages[0].content"]), Sensitivity.NEVER)
+    store.mark(marks(tainted, SECRET), Sensitivity.NEVER)
     store.mark(text_traces(SECRET), Sensitivity.NEVER)
     folder = tmp_path / "routing"
     for path in folder.iterdir():
@@ -128,16 +177,16 @@ def test_marks_persist_without_containing_text(tmp_path: Path, store: TaintStore
 def test_marks_only_become_stricter(store: TaintStore, private: bool) -> None:
     tainted = request("one", conversation="c1")
     for sensitivity in (Sensitivity.ASK, Sensitivity.NEVER, Sensitivity.REDACT):
-        store.mark(marks_of(tainted, [""]), sensitivity, private=private)
+        store.mark(marks(tainted), sensitivity, private=private)
     assert store.strictest(traces(tainted)) is Sensitivity.NEVER
 
 
 def test_private_marks_are_only_in_memory(tmp_path: Path, store: TaintStore) -> None:
-    marks = marks_of(request("a", conversation="p"), [""])
-    store.mark(marks, Sensitivity.NEVER, private=True)
-    assert store.strictest(marks) is Sensitivity.NEVER
+    found = marks(request("a", conversation="p"))
+    store.mark(found, Sensitivity.NEVER, private=True)
+    assert store.strictest(found) is Sensitivity.NEVER
     store.close()
-    assert TaintStore(tmp_path / "routing" / "taint.db").strictest(marks) is None
+    assert TaintStore(tmp_path / "routing" / "taint.db").strictest(found) is None
 
 
 def test_marks_expire_and_are_limited_in_number(
@@ -159,11 +208,11 @@ def test_marks_expire_and_are_limited_in_number(
 
 
 def test_forget_erases_all_marks(tmp_path: Path, store: TaintStore) -> None:
-    marks = marks_of(request("a", conversation="p"), [""])
+    found = marks(request("a", conversation="p"))
     assert store.forget() == 0
-    store.mark(marks, Sensitivity.NEVER)
-    assert store.forget() == len(marks)
-    assert store.strictest(marks) is None
+    store.mark(found, Sensitivity.NEVER)
+    assert store.forget() == len(found)
+    assert store.strictest(found) is None
 
 
 def test_damaged_database_and_symlink_are_errors(tmp_path: Path) -> None:
