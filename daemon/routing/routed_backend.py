@@ -35,9 +35,9 @@ from ..errors import RequestError
 from ..lifecycle.lease import Lease
 from .held_events import FirstEvents, HeldBeginning
 from .policy.policy import Verdict
-from .policy.routing_plan import RoutingPlan
+from .policy.routing_plan import RoutingPlan, refused
 from .route_header import RouteRecord
-from .router import OutboundRequest, Router, refused
+from .router import OutboundRequest, Router
 
 log = logging.getLogger("ingle.daemon")
 

@@ -12,7 +12,6 @@ from ingle.backends.base.requests import GenerateRequest
 from ingle.backends.remote.providers import Provider
 
 from ..access.permission import current_permission
-from ..errors import RouteRefused
 from .detectors.finding import FindingKind, SensitiveFinding, Sensitivity
 from .detectors.own_words import OwnWords
 from .egress.egress_gateway import EgressGateway
@@ -24,11 +23,12 @@ from .inspection.request_inspector import RequestInspector
 from .inspection.request_parts import parts_digest
 from .policy.consents import ConsentScope, ConsentStore, consent_binding
 from .policy.conversation_taint import ConversationMarks, TaintStore, text_traces
+from .policy.mask_edits import MaskEdits
 from .policy.policy import Policy, Verdict, strictest
 from .policy.policy_file import PolicyError
 from .policy.policy_tables import AUTO
 from .policy.route_resolver import PolicySource, RouteResolver, RouteTarget
-from .policy.routing_plan import InspectedDecision, RoutingPlan
+from .policy.routing_plan import InspectedDecision, RoutingPlan, local_plan, refused
 from .policy.routing_preference import NO_PREFERENCE, RoutingPreference
 
 log = logging.getLogger("ingle.daemon")
@@ -114,16 +114,33 @@ class Router:
         return [target for target in found if target.provider]
 
     async def consider(
-        self, target: RouteTarget, requests: Sequence[GenerateRequest], *, opaque: str = ""
+        self,
+        target: RouteTarget,
+        requests: Sequence[GenerateRequest],
+        *,
+        preference: RoutingPreference = NO_PREFERENCE,
+        opaque: str = "",
+        edits: MaskEdits | None = None,
     ) -> InspectedDecision:
-        """Inspect all requests, and decide. Never raises: an error becomes a finding."""
+        """Inspect all requests, and decide. Never raises: an error becomes a finding.
+
+        Without `edits` those of the consent, else of the conversation.
+        """
+        if edits is None:
+            edits = self.consents.edits(preference.consent, _conversation(requests), target.remote)
         policy = self._policy()
-        inspected = [await self._inspector.inspect(request, opaque) for request in requests]
+        inspected = [
+            edits.applied(await self._inspector.inspect(request, opaque)) for request in requests
+        ]
         taint = await self._marks.strictest(inspected)
         findings = [finding for one in inspected for finding in one.findings]
         decision = policy.decide(findings, route=target.route, taint=taint)
         return InspectedDecision(
-            target=target, policy=policy, inspected=tuple(inspected), decision=decision
+            target=target,
+            policy=policy,
+            inspected=tuple(inspected),
+            decision=decision,
+            edits=edits,
         )
 
     async def _judged(self, considered: InspectedDecision) -> InspectedDecision:
@@ -161,7 +178,7 @@ class Router:
         target = self.target(name, preference)
         plan = self._plan_uninspected(target, requests, preference)
         if plan is None:
-            considered = await self.consider(target, requests, opaque=opaque)
+            considered = await self.consider(target, requests, preference=preference, opaque=opaque)
             considered = await self._judged(considered)
             plan = self._plan_for_decision(considered, requests, preference)
             plan = await self._tainting(plan, requests)
@@ -172,11 +189,16 @@ class Router:
         return plan
 
     async def preview(
-        self, name: str, request: GenerateRequest, *, preference: RoutingPreference = NO_PREFERENCE
+        self,
+        name: str,
+        request: GenerateRequest,
+        *,
+        preference: RoutingPreference = NO_PREFERENCE,
+        edits: MaskEdits | None = None,
     ) -> tuple[InspectedDecision, RoutingPlan]:
         """Return the decision and plan that a request would get now, without side effects."""
         target = self.target(name, preference)
-        considered = await self.consider(target, [request])
+        considered = await self.consider(target, [request], preference=preference, edits=edits)
         plan = self._plan_uninspected(target, [request], preference)
         return considered, plan or self._plan_for_decision(considered, [request], preference)
 
@@ -256,7 +278,7 @@ class Router:
         """Return the plan if nothing could leave in any case; None if the request has to be
         inspected.
         """
-        here = partial(_local_plan, target, None)
+        here = partial(local_plan, target, None)
         if preference.route == "local":
             return here(ASKED_FOR_LOCAL, "The request asks for an answer from this machine.")
         if not target.provider:
@@ -287,7 +309,7 @@ class Router:
     ) -> RoutingPlan:
         """Return the plan from the decision, a consent, and the route's preference."""
         target, decision = considered.target, considered.decision
-        here = partial(_local_plan, target, considered)
+        here = partial(local_plan, target, considered)
         yes = self._consented_verdict(considered, requests, preference)
 
         def outbound(verdict: Verdict, rule: str, reason: str) -> RoutingPlan:
@@ -337,17 +359,17 @@ class Router:
         """Return the verdict consented to, for this very text or earlier in its conversation."""
         target, decision = considered.target, considered.decision
         kinds = frozenset(c.finding.kind for c in considered.classified())
-        conversation = requests[0].conversation if requests else ""
+        conversation = _conversation(requests)
         if preference.consent is None:
             earlier = self.consents.recall(conversation, target.remote, kinds)
-            asked = decision.verdict in (Verdict.ASK, Verdict.REDACT) and not decision.tainted
-            return earlier if asked and earlier in considered.grantable_verdicts() else None
+            grantable = considered.grantable_verdicts(asks=preference.route == "ask")
+            return earlier if earlier in grantable and not decision.tainted else None
         for override in (False, True):
             binding = self.binding(considered, override=override)
             verdict = self.consents.check(preference.consent, binding)
             if verdict is not None:
                 if conversation and not override:
-                    agreement = ConsentScope(verdict, target.remote, kinds)
+                    agreement = ConsentScope(verdict, target.remote, kinds, considered.edits)
                     self.consents.remember(conversation, agreement)
                 return verdict
         return None
@@ -373,21 +395,5 @@ class Router:
         return replace(plan, taints=sensitivity)
 
 
-def _local_plan(
-    target: RouteTarget, considered: InspectedDecision | None, rule: str, reason: str
-) -> RoutingPlan:
-    return RoutingPlan(
-        target=target, verdict=Verdict.LOCAL, rule=rule, reason=reason, considered=considered
-    )
-
-
-def refused(remote: str, plan: RoutingPlan) -> RouteRefused:
-    """Return the error for a client that named a provider's model for a request that may not
-    leave.
-    """
-    hint = "With the model `auto` it is answered on this machine."
-    if plan.considered is not None and plan.considered.grantable_verdicts(override=True):
-        kept = plan.considered.decision.verdict is Verdict.LOCAL
-        named = " that names the class 'never'" if kept else ""
-        hint += f" `ingle route explain` shows what was found; a consent{named} releases it once."
-    return RouteRefused(f"This request is not sent to '{remote[:200]}': {plan.reason}", hint=hint)
+def _conversation(requests: Sequence[GenerateRequest]) -> str:
+    return requests[0].conversation if requests else ""

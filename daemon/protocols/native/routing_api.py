@@ -28,6 +28,7 @@ from ...routing.ledger.egress_ledger import Ledger
 from ...routing.ledger.ledger_entries import LedgerEntry
 from ...routing.ledger.ledger_totals import ledger_totals, this_month
 from ...routing.ledger.ledger_verification import LedgerCheck, verify
+from ...routing.policy.mask_edits import MaskEdits
 from ...routing.policy.policy import Policy
 from ...routing.policy.policy_file import PolicyError
 from ...routing.routing_explanation import explain
@@ -117,6 +118,7 @@ class RoutingApi(ServicesApi):
             asked,
             preference=routing_preference_of(body.ingle or body),
             override=body.override is not None,
+            edits=_edits(body),
         )
 
     @native_route("GET", "/ingle/v1/ledger", access=READ, parameters=(MONTH,), errors=(400,))
@@ -153,6 +155,12 @@ def _month(request: Request) -> str | None:
     if month is not None and not _MONTH.fullmatch(month):
         raise InvalidBody("'month' is not a month.", hint='Write it as "2026-11".', param="month")
     return month
+
+
+def _edits(body: ExplainRequest) -> MaskEdits | None:
+    if body.hide is None and body.show is None:
+        return None
+    return MaskEdits(body.hide or (), body.show or ())
 
 
 def _asked(body: ExplainRequest, request: Request) -> GenerateRequest:

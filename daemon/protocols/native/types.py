@@ -109,14 +109,23 @@ class GenerationRequest(IngleOptions, frozen=True, kw_only=True):
     stop: str | list[str] | None = None
 
 
+MaskedValues = Annotated[
+    tuple[Annotated[str, Meta(min_length=1, max_length=10_000)], ...], Meta(max_length=1_000)
+]
+
+
 class ExplainRequest(GenerationRequest, frozen=True, kw_only=True):
     """A `text` alone, or the body of a generation.
 
-    With `override` consent can be given even to text with findings of the class `never`.
+    With `override` consent can be given even to text with findings of the class `never`. `hide`
+    are values to mask, and `show` found values that are not masked; without both, those that the
+    conversation's last consent was given for.
     """
 
     text: Annotated[str, Meta(max_length=2**26)] | None = None
     override: Literal["never"] | None = None
+    hide: MaskedValues | None = None
+    show: MaskedValues | None = None
 
 
 class TokensRequest(msgspec.Struct, frozen=True, kw_only=True):

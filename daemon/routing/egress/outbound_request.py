@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ingle.backends.base.events import Event
 from ingle.backends.base.requests import GenerateRequest
 from ingle.backends.remote.clearance import Clearance, request_digest
 
-from ..detectors.finding import Sensitivity
+from ..detectors.finding import SensitiveFinding, Sensitivity, TextPart
 from ..inspection.request_inspector import InspectedRequest, RequestInspector
 from ..inspection.request_parts import parts_digest, parts_of
 from ..policy.policy import Verdict
@@ -17,6 +17,9 @@ from ..policy.routing_plan import InspectedDecision, RoutingPlan
 from ..policy.sensitivity_classes import TOPICS
 from .placeholders import PlaceholderMemories
 from .redaction import Redaction
+
+_SHOWABLE = frozenset({Sensitivity.ASK, Sensitivity.REDACT})
+"""Classes of findings whose masks the user may lift."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +61,7 @@ def redact(
     kinds = {finding.kind for finding in considered.replaceable()}
     findings = [finding for finding in inspected.findings if finding.kind in kinds]
     memory = memories.of(inspected.request.conversation)
-    return Redaction.of(inspected.request, findings, memory)
+    return Redaction.of(inspected.request, findings, memory, show=considered.edits.show)
 
 
 def inspection_of(plan: RoutingPlan, request: GenerateRequest) -> InspectedRequest | None:
@@ -76,10 +79,15 @@ async def is_clean(
     considered = plan.considered
     if considered is None:
         return False
-    found = await inspector.scan(parts_of(request))
+    parts, edits = parts_of(request), considered.edits
+    if edits.findings(parts):
+        return False
+    found = await inspector.scan(parts)
     agreed = {c.finding.kind for c in considered.classified()} & TOPICS
     for c in considered.policy.classify(found, plan.target.route):
         if c.sensitivity is Sensitivity.ALLOW:
+            continue
+        if c.sensitivity in _SHOWABLE and edits.shows(_text(parts, c.finding)):
             continue
         may = (plan.consented and c.sensitivity is Sensitivity.ASK) or (
             plan.override and c.sensitivity is Sensitivity.NEVER
@@ -88,6 +96,12 @@ async def is_clean(
         if not may or c.finding.kind not in agreed:
             return False
     return True
+
+
+def _text(parts: Sequence[TextPart], finding: SensitiveFinding) -> str:
+    return (
+        parts[finding.part].text[finding.start : finding.end] if finding.part < len(parts) else ""
+    )
 
 
 def _clearance(

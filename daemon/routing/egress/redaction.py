@@ -31,6 +31,18 @@ _NAME = re.compile(r"\.(?:name|id|tool_call_id)$|^tool_choice\.names")
 """Parts in which a bracket would be refused."""
 
 
+Span = tuple[int, int, str]
+"""The replaced characters of a part, from start up to end, and the placeholder's name."""
+
+
+class RedactedPart(NamedTuple):
+    """A part as it leaves; `spans` are those of its original text, in order, without overlaps."""
+
+    where: str
+    text: str
+    spans: list[Span]
+
+
 class Redaction(NamedTuple):
     """The replacements in one request, whose values appear nowhere in the outgoing text.
 
@@ -39,7 +51,7 @@ class Redaction(NamedTuple):
     """
 
     kinds: tuple[str, ...]
-    changed: tuple[TextPart, ...]
+    changed: tuple[RedactedPart, ...]
     originals: dict[str, str]
 
     @classmethod
@@ -48,12 +60,13 @@ class Redaction(NamedTuple):
         request: GenerateRequest,
         findings: Sequence[SensitiveFinding],
         memory: PlaceholderMemory | None = None,
+        show: Sequence[str] = (),
     ) -> tuple[GenerateRequest, Redaction]:
         """Return the request with a placeholder for each finding, and the redaction.
 
         Findings are those of `parts_of(request)`. Values that `memory` knows are replaced wherever
-        they occur. Raises `CannotExpress` if the result would not be JSON, or there are too many
-        values.
+        they occur; those of `show` stay. Raises `CannotExpress` if the result would not be JSON, or
+        there are too many values.
         """
         memory = memory if memory is not None else PlaceholderMemory()
         parts = parts_of(request)
@@ -66,7 +79,11 @@ class Redaction(NamedTuple):
                 _name(part, by_part.get(number, ()), memory) for number, part in enumerate(parts)
             ]
             spans = [
-                [*found, *memory.occurrences(part.text)]
+                _placed(
+                    span
+                    for span in (*found, *memory.occurrences(part.text))
+                    if part.text[span[0] : span[1]] not in show
+                )
                 for part, found in zip(parts, named, strict=True)
             ]
         except TooManyValues:
@@ -76,8 +93,8 @@ class Redaction(NamedTuple):
         labels = (name.rpartition("_")[0] for name in names)
         kinds = dict.fromkeys(label.lower() for label in labels if label != LITERAL)
         changed = tuple(
-            TextPart(part.where, text)
-            for part, text in zip(parts, texts, strict=True)
+            RedactedPart(part.where, text, found)
+            for part, text, found in zip(parts, texts, spans, strict=True)
             if text != part.text
         )
         originals = {name: memory.text(name) for name in names}
@@ -86,9 +103,6 @@ class Redaction(NamedTuple):
     def restorer(self) -> PlaceholderRestorer:
         """Return a restorer for the events of one answer."""
         return PlaceholderRestorer(self.originals)
-
-
-Span = tuple[int, int, str]
 
 
 def _name(
@@ -135,17 +149,26 @@ def _plain(where: str, text: str) -> str:
     return text
 
 
+def _placed(spans: Iterable[Span]) -> list[Span]:
+    """Return the spans in order; of overlapping ones the first and longest wins."""
+    placed: list[Span] = []
+    at = 0
+    for start, end, name in sorted(spans, key=lambda span: (span[0], -span[1])):
+        if end > at:
+            # The rest of a span that overlaps the previous one is part of its value, too.
+            placed.append((max(at, start), end, name))
+            at = end
+    return placed
+
+
 def _replace(part: TextPart, spans: Iterable[Span]) -> str:
-    """Return the part's text with placeholders; of overlapping spans the first and longest wins."""
+    """Return the part's text with placeholders for spans that do not overlap, in order."""
     bare = _NAME.search(part.where) is not None
     pieces: list[str] = []
     quoted: list[str] = []
     at = 0
-    for start, end, name in sorted(spans, key=lambda span: (span[0], -span[1])):
-        if end <= at:
-            continue
-        # The rest of a span that overlaps the previous one is part of its value, too.
-        before = part.text[at : max(at, start)]
+    for start, end, name in spans:
+        before = part.text[at:start]
         placeholder = name if bare else f"[{name}]"
         pieces += [before, placeholder]
         quoted += [before, placeholder if _in_string(part.text, start) else f'"{placeholder}"']

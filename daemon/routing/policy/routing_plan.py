@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ...errors import RouteRefused
 from ..detectors.finding import SensitiveFinding, Sensitivity
 from ..inspection.request_inspector import InspectedRequest
+from .mask_edits import NO_EDITS, MaskEdits
 from .policy import Classified, Policy, PolicyDecision, Verdict
 from .route_resolver import RouteTarget
 from .sensitivity_classes import TOPICS
@@ -15,13 +17,15 @@ from .sensitivity_classes import TOPICS
 class InspectedDecision:
     """An inspected request: its findings, and the policy's decision.
 
-    The decision is about the text, as if a user could be asked for consent.
+    The decision is about the text, as if a user could be asked for consent; `edits` are the masks
+    set and lifted by hand.
     """
 
     target: RouteTarget
     policy: Policy
     inspected: tuple[InspectedRequest, ...]
     decision: PolicyDecision
+    edits: MaskEdits = NO_EDITS
 
     def classified(self) -> list[Classified]:
         """Return the findings that count, with their classes."""
@@ -39,8 +43,11 @@ class InspectedDecision:
         """Whether it contains something that never leaves as it is."""
         return any(c.sensitivity is Sensitivity.REDACT for c in self.classified())
 
-    def grantable_verdicts(self, *, override: bool = False) -> list[Verdict]:
-        """Return the verdicts that consent can grant; `override` includes the class never."""
+    def grantable_verdicts(self, *, override: bool = False, asks: bool = False) -> list[Verdict]:
+        """Return the verdicts that consent can grant; `override` includes the class never.
+
+        `asks`: even harmless text leaves with consent only.
+        """
         redactable = bool(self.replaceable())
         match self.decision.verdict:
             case Verdict.REDACT:
@@ -50,6 +57,8 @@ class InspectedDecision:
                 return [*([Verdict.REDACT] if redactable else []), *as_it_is]
             case Verdict.LOCAL if override and self.decision.sensitivity is Sensitivity.NEVER:
                 return [*([Verdict.REDACT] if redactable else []), Verdict.CLOUD]
+            case Verdict.CLOUD if asks:
+                return [Verdict.CLOUD]
             case _:
                 return []
 
@@ -75,3 +84,24 @@ class RoutingPlan:
     override: bool = False
     escalates: bool = False
     taints: Sensitivity | None = None
+
+
+def local_plan(
+    target: RouteTarget, considered: InspectedDecision | None, rule: str, reason: str
+) -> RoutingPlan:
+    """Return the plan of a request that stays."""
+    return RoutingPlan(
+        target=target, verdict=Verdict.LOCAL, rule=rule, reason=reason, considered=considered
+    )
+
+
+def refused(remote: str, plan: RoutingPlan) -> RouteRefused:
+    """Return the error for a client that named a provider's model for a request that may not
+    leave.
+    """
+    hint = "With the model `auto` it is answered on this machine."
+    if plan.considered is not None and plan.considered.grantable_verdicts(override=True):
+        kept = plan.considered.decision.verdict is Verdict.LOCAL
+        named = " that names the class 'never'" if kept else ""
+        hint += f" `ingle route explain` shows what was found; a consent{named} releases it once."
+    return RouteRefused(f"This request is not sent to '{remote[:200]}': {plan.reason}", hint=hint)
