@@ -129,9 +129,8 @@ class Router:
         if edits is None:
             edits = self.consents.edits(preference.consent, _conversation(requests), target.remote)
         policy = self._policy()
-        inspected = [
-            edits.applied(await self._inspector.inspect(request, opaque)) for request in requests
-        ]
+        inspected = [await self._inspector.inspect(request, opaque) for request in requests]
+        inspected = [edits.applied(one, policy.public_words) for one in inspected]
         taint = await self._marks.strictest(inspected)
         findings = [finding for one in inspected for finding in one.findings]
         decision = policy.decide(findings, route=target.route, taint=taint)

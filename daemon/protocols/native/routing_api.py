@@ -22,7 +22,7 @@ from ...client.routing_types import (
 from ...errors import Conflict, InvalidBody
 from ...generations.generation_registry import new_generation_id
 from ...http.bodies import translate
-from ...http.route_access import INFERENCE, READ
+from ...http.route_access import ADMIN, INFERENCE, READ
 from ...http.route_spec import Parameter
 from ...routing.ledger.egress_ledger import Ledger
 from ...routing.ledger.ledger_entries import LedgerEntry
@@ -36,7 +36,7 @@ from ..ingle_options import PRIVATE_HEADER, origin_of, routing_preference_of
 from ..services_api import ServicesApi
 from .native_api import native_route
 from .requests import generation_request
-from .types import ExplainRequest
+from .types import ExplainRequest, WordsRequest
 
 MOST_ENTRIES = 10_000
 MONTH = Parameter("month", "query", str, 'A month (UTC), such as "2026-11".')
@@ -120,6 +120,18 @@ class RoutingApi(ServicesApi):
             override=body.override is not None,
             edits=_edits(body),
         )
+
+    @native_route("POST", "/ingle/v1/routing/words", access=ADMIN, errors=(409, 413, 422))
+    async def teach(self, body: WordsRequest) -> RoutingState:
+        """Add words of the owner, which keep a text here, or public words, to the policy."""
+        from ...routing.policy.taught_words import teach
+
+        path = self._services.router.policy.path
+        try:
+            await asyncio.to_thread(teach, path, words=body.words, public=body.public)
+        except PolicyError as error:
+            raise Conflict(error.message, hint=error.hint, code="policy_is_wrong") from error
+        return await self.state()
 
     @native_route("GET", "/ingle/v1/ledger", access=READ, parameters=(MONTH,), errors=(400,))
     async def entries(self, request: Request) -> LedgerEntries:

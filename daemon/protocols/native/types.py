@@ -11,6 +11,7 @@ from ingle.backends.base.load_spec import Quantize
 from ingle.backends.registry.engines import engine_choices
 from ingle.models.kv_type import KVType
 
+from ...routing.policy.policy_tables import Words
 from ..ingle_options import IngleOptions
 from ..openai.completions.messages import Conversation
 from ..openai.completions.request_types import ToolChoiceField, ToolSpec
@@ -126,6 +127,13 @@ class ExplainRequest(GenerationRequest, frozen=True, kw_only=True):
     override: Literal["never"] | None = None
     hide: MaskedValues | None = None
     show: MaskedValues | None = None
+
+
+class WordsRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """`words` that keep a text on this machine, and `public` ones, which are not reported."""
+
+    words: Words = ()
+    public: Words = ()
 
 
 class TokensRequest(msgspec.Struct, frozen=True, kw_only=True):

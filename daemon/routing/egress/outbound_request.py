@@ -12,6 +12,7 @@ from ingle.backends.remote.clearance import Clearance, request_digest
 from ..detectors.finding import SensitiveFinding, Sensitivity, TextPart
 from ..inspection.request_inspector import InspectedRequest, RequestInspector
 from ..inspection.request_parts import parts_digest, parts_of
+from ..policy.mask_edits import without_public
 from ..policy.policy import Verdict
 from ..policy.routing_plan import InspectedDecision, RoutingPlan
 from ..policy.sensitivity_classes import TOPICS
@@ -82,7 +83,7 @@ async def is_clean(
     parts, edits = parts_of(request), considered.edits
     if edits.findings(parts):
         return False
-    found = await inspector.scan(parts)
+    found = without_public(considered.policy.public_words, parts, await inspector.scan(parts))
     agreed = {c.finding.kind for c in considered.classified()} & TOPICS
     for c in considered.policy.classify(found, plan.target.route):
         if c.sensitivity is Sensitivity.ALLOW:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -28,10 +28,11 @@ class MaskEdits(msgspec.Struct, frozen=True):
             for found in hidden.find(part.text)
         ]
 
-    def applied(self, inspected: InspectedRequest) -> InspectedRequest:
-        """Return the request with these findings, too."""
-        found = (*inspected.findings, *self.findings(inspected.parts))
-        return msgspec.structs.replace(inspected, findings=found)
+    def applied(self, inspected: InspectedRequest, public: Sequence[str]) -> InspectedRequest:
+        """Return the request with these findings, too, and without those in public words."""
+        found = without_public(public, inspected.parts, inspected.findings)
+        found += self.findings(inspected.parts)
+        return msgspec.structs.replace(inspected, findings=tuple(found))
 
     def shows(self, text: str) -> bool:
         """Whether the user lifted the mask of this text, or of one that contains it."""
@@ -39,3 +40,23 @@ class MaskEdits(msgspec.Struct, frozen=True):
 
 
 NO_EDITS = MaskEdits()
+
+
+_NEVER_PUBLIC = frozenset({FindingKind.OWN_WORD, FindingKind.OWN_FOLDER, FindingKind.UNINSPECTABLE})
+
+
+def without_public(
+    words: Sequence[str], parts: Sequence[TextPart], findings: Iterable[SensitiveFinding]
+) -> list[SensitiveFinding]:
+    """Return the findings that are not inside a public word; the owner's words always count."""
+    findings = list(findings)
+    if not words or not findings:
+        return findings
+    public = OwnWordDetector(OwnWords(words=tuple(words)))
+    spans = [[(word.start, word.end) for word in public.find(part.text)] for part in parts]
+    return [
+        one
+        for one in findings
+        if one.kind in _NEVER_PUBLIC
+        or not any(start <= one.start and one.end <= end for start, end in spans[one.part])
+    ]

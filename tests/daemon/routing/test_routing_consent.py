@@ -259,3 +259,27 @@ async def test_route_ask_offers_consent_for_harmless_text(
     # The answer is remembered, but not for what it did not cover.
     assert "cloud" in await ask(daemon, "Why is grass green?", route="ask", conversation="c1")
     assert "local" in await ask(daemon, MAIL, route="ask", conversation="c1")
+
+
+async def test_taught_words_take_effect_at_once(daemon: RunningDaemon, sink: Sink) -> None:
+    text = "Does anna@example.org know of Zephyr? Or tom@example.org?"
+
+    async def teach(**words: list[str]) -> None:
+        response = await daemon.unix.post("/ingle/v1/routing/words", json=words)
+        assert response.status_code == 200, response.text
+
+    await teach(public=["anna@example.org"])
+    explanation = await explain(daemon, text=text)
+    assert explanation["redacted"][0]["text"] == (
+        "Does anna@example.org know of Zephyr? Or [EMAIL_1]?"
+    )
+    consent = (await explain(daemon, messages=chat(text)))["consents"]["redact"]
+    assert "redact" in await ask(daemon, text, consent=consent)
+    assert b"anna@example.org" in sink.received
+    await teach(words=["Zephyr"])
+    assert (await explain(daemon, text=text))["rule"] == "own_word=never"
+    # A word in both lists is where it was put last, and never both.
+    await teach(public=["zephyr"])
+    assert (await explain(daemon, text=text))["verdict"] == "redact"
+    short = await daemon.unix.post("/ingle/v1/routing/words", json={"words": ["a"]})
+    assert short.status_code in (400, 422)
