@@ -95,7 +95,8 @@ class Explanation(Answer, frozen=True, kw_only=True):
 
     `verdict` says on which conditions the text may leave. `goes_to` is `local` or `provider/model`.
     `consents` has a token for each verdict that consent can grant, and `redacted` the texts that
-    would leave with placeholders. `hide` and `show` are the masks set and lifted by hand.
+    would leave with placeholders. `hide` and `show` are the masks set and lifted by hand;
+    a daemon that knows no such masks gives no `hide`.
     """
 
     verdict: Literal["local", "redact", "ask", "cloud"]
@@ -110,7 +111,7 @@ class Explanation(Answer, frozen=True, kw_only=True):
     goes_to: str = "local"
     redacted: list[RedactedText] = []
     consents: dict[str, str] = {}
-    hide: list[str] = []
+    hide: list[str] | None = None
     show: list[str] = []
 
     @property

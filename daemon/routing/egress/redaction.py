@@ -65,10 +65,11 @@ class Redaction(NamedTuple):
         """Return the request with a placeholder for each finding, and the redaction.
 
         Findings are those of `parts_of(request)`. Values that `memory` knows are replaced wherever
-        they occur; those of `show` stay. Raises `CannotExpress` if the result would not be JSON, or
-        there are too many values.
+        they occur; those of `show` stay, in any case. Raises `CannotExpress` if the
+        result would not be JSON, or there are too many values.
         """
         memory = memory if memory is not None else PlaceholderMemory()
+        shown = {text.casefold() for text in show}
         parts = parts_of(request)
         by_part: dict[int, list[SensitiveFinding]] = {}
         for finding in findings:
@@ -82,7 +83,7 @@ class Redaction(NamedTuple):
                 _placed(
                     span
                     for span in (*found, *memory.occurrences(part.text))
-                    if part.text[span[0] : span[1]] not in show
+                    if part.text[span[0] : span[1]].casefold() not in shown
                 )
                 for part, found in zip(parts, named, strict=True)
             ]

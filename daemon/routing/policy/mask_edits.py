@@ -36,7 +36,8 @@ class MaskEdits(msgspec.Struct, frozen=True):
 
     def shows(self, text: str) -> bool:
         """Whether the user lifted the mask of this text, or of one that contains it."""
-        return bool(text) and any(text in shown for shown in self.show)
+        folded = text.casefold()
+        return bool(text) and any(folded in shown.casefold() for shown in self.show)
 
 
 NO_EDITS = MaskEdits()

@@ -68,7 +68,7 @@ async def test_consent_is_asked_for_in_a_terminal(
             terminal.type("/route ask\r")
             terminal.until(lambda shown: "Route: ask." in shown)
             terminal.type("John Smith was here\r")
-            terminal.until(lambda shown: "2. Send with placeholders." in shown)
+            terminal.until(lambda shown: "2. Send it as shown, with placeholders." in shown)
             assert "[PERSON_1] was here" in terminal.text
             terminal.type("2\r")
             terminal.until(lambda shown: "Hello there." in shown)

@@ -112,6 +112,7 @@ async def route_choice(chat: Chat, daemon: FakeDaemon, tree: ChatTree) -> None:
 
 
 async def redaction(chat: Chat, daemon: FakeDaemon, tree: ChatTree) -> None:
+    daemon.route_for_real()
     await conversation(chat, daemon, tree)
     chat.screen.composer.replace_text("My card is 4111 1111 1111 1111, mail ann@example.org")
     chat.screen.run_command("redact")
