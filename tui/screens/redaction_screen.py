@@ -93,7 +93,7 @@ class RedactionScreen(Dialog[str | None]):
             if "redact" in consents:
                 answers.append(("r", "send as shown"))
             if "cloud" in consents:
-                answers.append(("s", "send unmasked"))
+                answers.append(("s", "as it is"))
         drawn: list[tuple[str, str] | str] = []
         for line in (_WORD_KEYS, _TEACH_KEYS, answers):
             for key, words in line:
