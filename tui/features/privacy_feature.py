@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -116,21 +117,22 @@ class PrivacyFeature(Feature):
         self._show_route()
 
     def _look(self) -> None:
-        self.host.run_worker(self._inspect_draft(), group="privacy")
+        if self.host.composer.text.strip():
+            self.host.run_worker(self._inspect_draft(), group="privacy")
+        else:
+            self._timer = None
+            self._show(None)
 
     async def _inspect_draft(self) -> None:
         """Show what the daemon finds in the draft; all of it is inspected again when it is sent."""
         composer, chat = self.host.composer, self.host.chat
         draft = composer.text
         said: Explanation | None = None
-        try:
-            if "@" in draft:
-                await asyncio.sleep(SCAN_SECONDS)  # until it is known which files there are
+        if "@" in draft:
+            await asyncio.sleep(SCAN_SECONDS)  # until it is known which files there are
+        with suppress(ClientError):  # it is reported when the draft is sent
             said = await self.host.client.explain_routing(await self._body(draft))
-        except ClientError:
-            pass  # it is reported when the draft is sent
-        finally:
-            self._timer = None
+        self._timer = None
         if composer.text == draft and self.host.chat is chat:
             self._show(said if draft.strip() else None)
         else:
@@ -144,6 +146,7 @@ class PrivacyFeature(Feature):
         return {
             "messages": [{"role": "user", "content": text} for text in texts if text],
             "conversation": self.host.chat.label,
+            "private": self.host.chat.temporary,
             **({"route": choice} if choice in CHOICES else {"model": choice} if choice else {}),
         }
 

@@ -81,9 +81,9 @@ class TextReview:
         replaced = [
             span for one in self.said.redacted if one.where == where for span in one.replaced
         ]
-        found = [
-            (finding.start, finding.end) for finding in self.said.findings if finding.where == where
-        ]
+        # A finding about all of a text is in the reason; underlined, it would hide the others.
+        spans = [(one.start, one.end) for one in self.said.findings if one.where == where]
+        found = [span for span in spans if span != (0, len(text))]
         at = 0
         for span in replaced:
             yield from self._unmasked(part, at, span.start, found)
@@ -122,8 +122,10 @@ class TextReview:
         masked = [self.original(one, one) for one in pieces if one.state == "masked"]
         if masked:
             await self.unmask(masked)
-        else:
-            await self.mask(self.original(pieces[0], pieces[-1]))
+            return
+        text = self.original(pieces[0], pieces[-1])
+        shown = (each for each in self.said.show if text.casefold() in each.casefold())
+        await self.mask(next(shown, text))
 
     async def mask(self, text: str) -> None:
         """Mask a text wherever it occurs; raises `ClientError`."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable
 from typing import ClassVar
 
-from textual import on, work
+from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
@@ -43,11 +44,11 @@ class RedactionScreen(Dialog[str | None]):
         super().__init__(f"May {review.said.target} see this?" if asks else heading, "")
         self._review = review
         self._asks = asks
+        self._changing = asyncio.Lock()
 
     def body(self) -> ComposeResult:
         """The findings, the reason, and the texts."""
         yield Static(id="found")
-        yield Static(id="reason")
         with VerticalScroll(id="texts", can_focus=False):
             yield MaskedText()
 
@@ -60,11 +61,8 @@ class RedactionScreen(Dialog[str | None]):
         said = self._review.said
         kinds = kinds_found(said)
         found = f"Found: {kinds}." if kinds else "Nothing was found in it."
-        earlier = " Earlier messages of this chat are private." if said.tainted else ""
-        style = "$warning" if kinds or earlier else "$muted"
-        self.query_one("#found", Static).update(Content(found + earlier).stylize(style))
-        reason = said.reason if self._asks else "This is a preview: nothing is sent now."
-        self.query_one("#reason", Static).update(Content(reason).stylize("$muted"))
+        words = said.reason if self._asks else f"A preview: nothing is sent now. {found}"
+        self.query_one("#found", Static).update(Content(words).stylize("$warning"))
         self.query_one(MaskedText).show(*self._parts())
         self.query_one(".dialog-hint", Static).update(self._keys())
 
@@ -102,27 +100,30 @@ class RedactionScreen(Dialog[str | None]):
         return Content.assemble(*drawn[:-1])
 
     @on(MaskedText.Clicked)
-    def action_toggle_mask(self) -> None:
+    async def action_toggle_mask(self) -> None:
         """Mask the selection, or lift its masks."""
         if selected := self.query_one(MaskedText).selection:
-            self._change(self._review.toggle(selected))
+            await self._change(self._review.toggle(selected))
 
-    def action_teach(self, public: bool) -> None:
+    async def action_teach(self, public: bool) -> None:
         """Write the selection into the policy."""
         if selected := self.query_one(MaskedText).selection:
             text = self._review.original(selected[0], selected[-1])
-            self._change(self._review.teach(text, public=public))
+            await self._change(self._review.teach(text, public=public))
 
-    @work(group="review")
     async def _change(self, change: Awaitable[None]) -> None:
-        try:
-            await change
-        except ClientError as error:
-            self.notify(" ".join(filter(None, (error.message, error.hint))), severity="warning")
-        self._draw()
+        async with self._changing:
+            try:
+                await change
+            except ClientError as error:
+                words = " ".join(filter(None, (error.message, error.hint)))
+                self.notify(words, severity="warning")
+            self._draw()
 
-    def action_choose(self, choice: str) -> None:
-        """End with a choice, if it is offered."""
+    async def action_choose(self, choice: str) -> None:
+        """End with a choice, if it is offered; a change of masks is waited for."""
+        async with self._changing:
+            pass
         offered = ("local", *self._review.said.consents) if self._asks else ("copy",)
         if choice in offered:
             self.dismiss(choice)

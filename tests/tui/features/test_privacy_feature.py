@@ -84,6 +84,10 @@ async def test_masks_of_a_preview_are_changed_by_word(
         await chat.until_shown("Write to [EMAIL_1] and")
         await chat.pilot.press("right", "right", "space")
         await chat.until_shown("Write to max@mail.example.org and pay to [IBAN_1].")
+        await chat.pilot.press("space")  # masked again, and shown again
+        await chat.until_shown("Write to [EMAIL_1] and pay to [IBAN_1].")
+        await chat.pilot.press("space")
+        await chat.until_shown("Write to max@mail.example.org and")
         await chat.pilot.press("right", "v", "right", "shift+right", "space")
         await chat.until_shown("max@mail.example.org [MASKED_1] [IBAN_1].")
         await chat.pilot.press("end", "space")

@@ -134,7 +134,7 @@ async def redaction(chat: Chat, daemon: FakeDaemon, tree: ChatTree) -> None:
     await conversation(chat, daemon, tree)
     chat.screen.composer.replace_text("My card is 4111 1111 1111 1111, mail Ann Lee")
     chat.screen.run_command("redact")
-    await chat.until_shown("This is a preview")
+    await chat.until_shown("A preview: nothing")
 
 
 async def completion(chat: Chat, daemon: FakeDaemon, tree: ChatTree) -> None:

@@ -84,7 +84,7 @@ async def test_consent_dialog_shows_what_would_be_sent(
         await chat.until_shown("⇄ ASK")
         await chat.send("John Smith was here")
         await chat.until_shown("May acme/big see this?")
-        assert "Found: person." in chat.screen_text
+        assert "A name is asked about" in chat.screen_text
         assert "[PERSON_1] was here" in chat.screen_text
         assert cloud.generations == {}
         await chat.pilot.press(key)
