@@ -44,6 +44,8 @@ class MaskedText(Static, can_focus=True):
         self._cursor = 0
         self._anchor: int | None = None
         self._more = ""
+        self._wrapped: tuple[int, list[int]] = (0, [])
+        """The width, and the row of each word at that width."""
 
     @property
     def selection(self) -> list[TextPiece]:
@@ -59,6 +61,7 @@ class MaskedText(Static, can_focus=True):
         self._parts, self._more = parts, more
         self._words = [piece for _, pieces in parts for piece in pieces if piece.is_word]
         self._anchor = None
+        self._wrapped = (0, [])
         places = (
             number
             for number, word in enumerate(self._words)
@@ -95,12 +98,15 @@ class MaskedText(Static, can_focus=True):
 
     def _rows(self) -> list[int]:
         """Return the row of each word as it is wrapped now."""
-        rows: dict[int, int] = {}
-        for row, line in enumerate(self._content().wrap(max(1, self.content_size.width))):
-            for span in line.spans:
-                if isinstance(span.style, Style) and "word" in span.style.meta:
-                    rows.setdefault(span.style.meta["word"], row)
-        return [rows.get(number, 0) for number in range(len(self._words))]
+        width = max(1, self.content_size.width)
+        if self._wrapped[0] != width:
+            rows: dict[int, int] = {}
+            for row, line in enumerate(self._content().wrap(width)):
+                for span in line.spans:
+                    if isinstance(span.style, Style) and "word" in span.style.meta:
+                        rows.setdefault(span.style.meta["word"], row)
+            self._wrapped = width, [rows.get(number, 0) for number in range(len(self._words))]
+        return self._wrapped[1]
 
     def _scroll_to_cursor(self) -> None:
         if self._words and self.is_attached and self.parent is not None:
