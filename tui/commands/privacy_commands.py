@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 
-from ingle.daemon.client.client_errors import ClientError
+from ingle.daemon.client.client_errors import ClientError, DaemonUnreachable
 from ingle.daemon.client.routing_types import LedgerTotals, RoutingState
 
 from ..history.database.history_errors import HistoryError
@@ -84,5 +84,10 @@ async def redact(session: ChatSession, text: str) -> Done:
         raise CommandRefused("There is no text to look at.", "Write something first.")
     from ..privacy.text_review import TextReview
 
-    await session.front.show_redaction(await TextReview.of_text(session.client, text))
+    try:
+        review = await TextReview.of_text(session.client, text)
+    except DaemonUnreachable as error:
+        hint = "It looks for private data; `ingle serve` starts it."
+        raise CommandRefused(error.message, hint) from error
+    await session.front.show_redaction(review)
     return Done()

@@ -22,8 +22,12 @@ from .dialog import Dialog
 
 SHOWN = 20_000
 """Characters of the texts that are shown, newest message first."""
-_WORD_KEYS = (("←→", "word"), ("v", "select"), ("space", "mask or show"))
-_TEACH_KEYS = (("n", "never let it out"), ("p", "it is public"))
+_WORD_KEYS = (
+    ("←→ v", "select"),
+    ("space", "mask or show"),
+    ("n", "never let out"),
+    ("p", "is public"),
+)
 
 
 class RedactionScreen(Dialog[str | None]):
@@ -93,7 +97,7 @@ class RedactionScreen(Dialog[str | None]):
             if "cloud" in consents:
                 answers.append(("s", "as it is"))
         drawn: list[tuple[str, str] | str] = []
-        for line in (_WORD_KEYS, _TEACH_KEYS, answers):
+        for line in (_WORD_KEYS, answers):
             for key, words in line:
                 drawn += [(key, "bold $primary"), f" {words}   "]
             drawn.append("\n")

@@ -199,3 +199,14 @@ async def test_sent_counts_all_saved_chats(open_chat: OpenChat, tmp_path: Path) 
         await chat.send("/new")
         await chat.send("/sent")
         await chat.until_notified("In all chats: 1 here, 0 elsewhere.")
+
+
+async def test_redact_without_a_daemon_is_reported(
+    open_chat: OpenChat, fake_daemon: FakeDaemon
+) -> None:
+    async with open_chat(size=(100, 40)) as chat:
+        await chat.until_shown("smollm2:135m")
+        chat.app.query_one(Composer).replace_text("Hello")
+        await fake_daemon.stop()
+        chat.screen.run_command("redact")
+        await chat.until_notified("It looks for private data; `ingle serve` starts it.")
