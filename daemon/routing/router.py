@@ -308,8 +308,9 @@ class Router:
     ) -> RoutingPlan:
         """Return the plan from the decision, a consent, and the route's preference."""
         target, decision = considered.target, considered.decision
-        here = partial(local_plan, target, considered)
         yes = self._consented_verdict(considered, requests, preference)
+        considered = considered if yes is not None else considered.all_masked()
+        here = partial(local_plan, target, considered)
 
         def outbound(verdict: Verdict, rule: str, reason: str) -> RoutingPlan:
             return RoutingPlan(

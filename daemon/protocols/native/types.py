@@ -111,7 +111,7 @@ class GenerationRequest(IngleOptions, frozen=True, kw_only=True):
 
 
 MaskedValues = Annotated[
-    tuple[Annotated[str, Meta(min_length=1, max_length=10_000)], ...], Meta(max_length=1_000)
+    tuple[Annotated[str, Meta(min_length=1, max_length=2_000)], ...], Meta(max_length=100)
 ]
 
 

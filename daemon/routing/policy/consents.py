@@ -17,6 +17,8 @@ from .policy import PolicyDecision, Verdict
 
 VALID_SECONDS = 3600.0
 KEPT_TOKENS = 10_000
+KEPT_CHARACTERS = 10_000_000
+"""Limit of the masked values of all tokens."""
 KEPT_CONVERSATIONS = 1_000
 
 
@@ -44,14 +46,17 @@ class ConsentStore:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._issued: OrderedDict[str, _Issued] = OrderedDict()
+        self._characters = 0
         self._conversations: OrderedDict[str, ConsentScope] = OrderedDict()
 
     def issue(self, verdict: Verdict, binding: bytes, edits: MaskEdits = NO_EDITS) -> str:
         """Return a token for a `binding`, valid for an hour."""
         token = secrets.token_urlsafe(24)
         self._issued[token] = _Issued(verdict, binding, edits, self._clock() + VALID_SECONDS)
-        while len(self._issued) > KEPT_TOKENS:
-            self._issued.popitem(last=False)
+        self._characters += edits.length
+        while len(self._issued) > KEPT_TOKENS or self._characters > KEPT_CHARACTERS:
+            _, oldest = self._issued.popitem(last=False)
+            self._characters -= oldest.edits.length
         return token
 
     def check(self, token: str, binding: bytes) -> Verdict | None:
@@ -99,6 +104,7 @@ class ConsentStore:
     def forget(self) -> None:
         """Forget all tokens, and the consents of all conversations."""
         self._issued.clear()
+        self._characters = 0
         self._conversations.clear()
 
     def _valid(self, token: str) -> _Issued | None:

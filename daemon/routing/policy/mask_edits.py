@@ -17,6 +17,11 @@ class MaskEdits(msgspec.Struct, frozen=True):
     hide: tuple[str, ...] = ()
     show: tuple[str, ...] = ()
 
+    @property
+    def length(self) -> int:
+        """The number of characters of all values."""
+        return sum(map(len, (*self.hide, *self.show)))
+
     def findings(self, parts: Iterable[TextPart]) -> list[SensitiveFinding]:
         """Return every occurrence of a hidden value, in any case, as a finding."""
         if not self.hide:

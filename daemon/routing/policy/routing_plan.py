@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ...errors import RouteRefused
 from ..detectors.finding import SensitiveFinding, Sensitivity
@@ -38,6 +38,10 @@ class InspectedDecision:
             for c in self.classified()
             if c.sensitivity is not Sensitivity.ALLOW and c.finding.kind not in TOPICS
         )
+
+    def all_masked(self) -> InspectedDecision:
+        """Return it without lifted masks: they belong to a consent."""
+        return replace(self, edits=MaskEdits(self.edits.hide))
 
     def must_replace(self) -> bool:
         """Whether it contains something that never leaves as it is."""

@@ -283,3 +283,16 @@ async def test_taught_words_take_effect_at_once(daemon: RunningDaemon, sink: Sin
     assert (await explain(daemon, text=text))["verdict"] == "redact"
     short = await daemon.unix.post("/ingle/v1/routing/words", json={"words": ["a"]})
     assert short.status_code in (400, 422)
+
+
+async def test_masks_are_lifted_only_for_the_text_of_the_consent(
+    daemon: RunningDaemon, sink: Sink
+) -> None:
+    policy(daemon, '[routes.auto]\nredact = "always"\n')
+    shown = await explain(daemon, messages=chat(MAIL), show=["anna@example.org"])
+    consent = shown["consents"]["redact"]
+    assert "redact" in await ask(daemon, f"{MAIL} And now?", consent=consent)
+    assert b"[EMAIL_1]" in sink.received
+    assert b"anna" not in sink.received
+    assert "redact" in await ask(daemon, MAIL, consent=consent)
+    assert b"anna@example.org" in sink.received
