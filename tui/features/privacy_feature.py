@@ -63,6 +63,11 @@ class PrivacyFeature(Feature):
     def _choice(self) -> str:
         return self.routing.of_chat(self.host.chat.settings.route, self.host.state.model_name)
 
+    @property
+    def _is_inspected(self) -> bool:
+        """Whether drafts are: not where nothing could leave, nor on another machine."""
+        return self.routing.has_choice and route_to(self.host.client.endpoint).kind == "local"
+
     def on_ready(self) -> None:
         """See `Feature`."""
         self._show_route()
@@ -100,7 +105,7 @@ class PrivacyFeature(Feature):
         """See `Feature`."""
         if not text.strip():
             self._show(None)
-        elif self._timer is None and route_to(self.host.client.endpoint).kind == "local":
+        elif self._timer is None and self._is_inspected:
             # Behind the key's own repaint, and once for all keys until then.
             self._timer = self.host.set_timer(SCAN_SECONDS, self._look)
 
@@ -142,7 +147,7 @@ class PrivacyFeature(Feature):
         chips = self.host.composer.chips.attachments(draft)
         texts = [draft, *(chip.text for chip in chips)]
         texts += await self._mentioned(draft) if "@" in draft else []
-        choice = self._choice if self.routing.has_choice else ""
+        choice = self._choice
         return {
             "messages": [{"role": "user", "content": text} for text in texts if text],
             "conversation": self.host.chat.label,
@@ -167,11 +172,10 @@ class PrivacyFeature(Feature):
         if line is None:
             return
         line.found = None if said is None else kinds_found(said)
-        chosen = self.routing.has_choice and self._choice not in ("", LOCAL)
-        if chosen and said is not None and not self.host.composer.text.startswith("/"):
+        line.route = self.route
+        chosen = self._choice not in ("", LOCAL) and not self.host.composer.text.startswith("/")
+        if said is not None and chosen:
             line.route, line.found = previewed(self.route, said), ""
-        else:
-            line.route = self.route
 
     def _line(self) -> RouteLine | None:
         return next(iter(self.host.query(RouteLine)), None)

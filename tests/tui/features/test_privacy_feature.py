@@ -16,6 +16,7 @@ from ingle.tui.widgets.route_line import RouteLine
 if TYPE_CHECKING:
     from ..conftest import FakeDaemon, OpenChat
 
+CLOUD = {"enabled": True, "providers": [{"name": "acme", "models": ["big"]}]}
 DRAFT = "Write to max@mail.example.org and pay to DE89 3704 0044 0532 0130 00."
 
 
@@ -24,7 +25,8 @@ DRAFT = "Write to max@mail.example.org and pay to DE89 3704 0044 0532 0130 00."
 async def test_route_and_findings_are_shown_before_sending(
     open_chat: OpenChat, fake_daemon: FakeDaemon, size: tuple[int, int]
 ) -> None:
-    fake_daemon.route_for_real()
+    fake_daemon.routing = CLOUD
+    fake_daemon.route_for_real("acme")
     async with open_chat(size=size) as chat:
         await chat.until_shown("⌂ LOCAL · nothing leaves this machine")
         assert "found" not in chat.screen_text
@@ -39,7 +41,8 @@ async def test_route_and_findings_are_shown_before_sending(
 
 @pytest.mark.slow
 async def test_long_draft_is_scanned(open_chat: OpenChat, fake_daemon: FakeDaemon) -> None:
-    fake_daemon.route_for_real()
+    fake_daemon.routing = CLOUD
+    fake_daemon.route_for_real("acme")
     async with open_chat() as chat:
         chat.app.query_one(Composer).replace_text("word " * 20_000 + DRAFT)
         await chat.until_shown("e-mail address, IBAN")
@@ -168,7 +171,8 @@ async def test_sent_counts_answers_by_route(open_chat: OpenChat) -> None:
 async def test_attached_files_are_scanned(
     open_chat: OpenChat, fake_daemon: FakeDaemon, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fake_daemon.route_for_real()
+    fake_daemon.routing = CLOUD
+    fake_daemon.route_for_real("acme")
     monkeypatch.chdir(tmp_path)
     (tmp_path / "notes.txt").write_text("Pay to DE89 3704 0044 0532 0130 00.")
     async with open_chat(size=(100, 40)) as chat:
@@ -182,7 +186,8 @@ async def test_attached_files_are_scanned(
 
 
 async def test_pasted_chip_is_scanned(open_chat: OpenChat, fake_daemon: FakeDaemon) -> None:
-    fake_daemon.route_for_real()
+    fake_daemon.routing = CLOUD
+    fake_daemon.route_for_real("acme")
     async with open_chat(size=(100, 40)) as chat:
         await chat.until_shown("smollm2:135m")
         text = "line\n" * 400 + "my card is 4111 1111 1111 1111\n"
