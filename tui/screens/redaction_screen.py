@@ -122,7 +122,8 @@ class RedactionScreen(Dialog[str | None]):
             except ClientError as error:
                 words = " ".join(filter(None, (error.message, error.hint)))
                 self.notify(words, severity="warning")
-            self._draw()
+            if self.is_attached:  # not closed meanwhile
+                self._draw()
 
     async def action_choose(self, choice: str) -> None:
         """End with a choice, if it is offered; a change of masks is waited for."""
