@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing, asynccontextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import msgspec
 
@@ -136,6 +136,10 @@ class AsyncDaemonClient:
     async def explain_routing(self, body: Mapping[str, object]) -> Explanation:
         """Return the routing verdict on a generation's body, or on `{"text": …}`."""
         return await self.request(Explanation, "POST", "/ingle/v1/routing/explain", dict(body))
+
+    async def teach_word(self, kind: Literal["words", "public"], word: str) -> None:
+        """Add a word to the policy: one that stays here, or a public one."""
+        await self.request_json("POST", "/ingle/v1/routing/words", {kind: [word]})
 
     async def ledger_totals(self) -> LedgerTotals:
         """Return the totals of outbound requests in the current month."""

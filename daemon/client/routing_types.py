@@ -74,11 +74,20 @@ class ExplainedFinding(Answer, frozen=True, kw_only=True):
     detector: str = ""
 
 
+class ReplacedSpan(Answer, frozen=True):
+    """Characters of the original text, from `start` up to `end`, and their placeholder's name."""
+
+    start: int
+    end: int
+    name: str
+
+
 class RedactedText(Answer, frozen=True):
-    """A text as it would leave, with placeholders."""
+    """A text as it would leave, with placeholders, and what they replace, in order."""
 
     where: str
     text: str
+    replaced: list[ReplacedSpan] = []
 
 
 class Explanation(Answer, frozen=True, kw_only=True):
@@ -86,7 +95,8 @@ class Explanation(Answer, frozen=True, kw_only=True):
 
     `verdict` says on which conditions the text may leave. `goes_to` is `local` or `provider/model`.
     `consents` has a token for each verdict that consent can grant, and `redacted` the texts that
-    would leave with placeholders.
+    would leave with placeholders. `hide` and `show` are the masks set and lifted by hand;
+    a daemon that knows no such masks gives no `hide`.
     """
 
     verdict: Literal["local", "redact", "ask", "cloud"]
@@ -101,6 +111,8 @@ class Explanation(Answer, frozen=True, kw_only=True):
     goes_to: str = "local"
     redacted: list[RedactedText] = []
     consents: dict[str, str] = {}
+    hide: list[str] | None = None
+    show: list[str] = []
 
     @property
     def target(self) -> str:

@@ -26,6 +26,7 @@ from .inspection.request_parts import parts_digest
 from .policy.answer_choice import AnswerEstimates, prefers_remote
 from .policy.consents import ConsentScope, ConsentStore, consent_binding
 from .policy.conversation_taint import ConversationMarks, TaintStore, text_traces
+from .policy.mask_edits import MaskEdits
 from .policy.policy import Policy, Verdict
 from .policy.policy_file import PolicyError
 from .policy.policy_tables import AUTO
@@ -126,16 +127,32 @@ class Router:
         return [target for target in found if target.provider]
 
     async def consider(
-        self, target: RouteTarget, requests: Sequence[GenerateRequest], *, opaque: str = ""
+        self,
+        target: RouteTarget,
+        requests: Sequence[GenerateRequest],
+        *,
+        preference: RoutingPreference = NO_PREFERENCE,
+        opaque: str = "",
+        edits: MaskEdits | None = None,
     ) -> InspectedDecision:
-        """Inspect all requests, and decide. Never raises: an error becomes a finding."""
+        """Inspect all requests, and decide. Never raises: an error becomes a finding.
+
+        Without `edits` those of the consent, else of the conversation.
+        """
+        if edits is None:
+            edits = self.consents.edits(preference.consent, _conversation(requests), target.remote)
         policy = self._policy()
         inspected = [await self._inspector.inspect(request, opaque) for request in requests]
+        inspected = [edits.applied(one, policy.public_words) for one in inspected]
         taint = await self._marks.strictest(inspected)
         findings = [finding for one in inspected for finding in one.findings]
         decision = policy.decide(findings, route=target.route, taint=taint)
         return InspectedDecision(
-            target=target, policy=policy, inspected=tuple(inspected), decision=decision
+            target=target,
+            policy=policy,
+            inspected=tuple(inspected),
+            decision=decision,
+            edits=edits,
         )
 
     async def _judged(self, considered: InspectedDecision) -> InspectedDecision:
@@ -175,7 +192,7 @@ class Router:
         target = self.target(name, preference)
         plan = self._plan_uninspected(target, requests, preference)
         if plan is None:
-            considered = await self.consider(target, requests, opaque=opaque)
+            considered = await self.consider(target, requests, preference=preference, opaque=opaque)
             considered = await self._judged(considered)
             estimates = await self.estimate(considered, requests)
             plan = self._plan_for_decision(considered, requests, preference, estimates)
@@ -187,11 +204,16 @@ class Router:
         return plan
 
     async def preview(
-        self, name: str, request: GenerateRequest, *, preference: RoutingPreference = NO_PREFERENCE
+        self,
+        name: str,
+        request: GenerateRequest,
+        *,
+        preference: RoutingPreference = NO_PREFERENCE,
+        edits: MaskEdits | None = None,
     ) -> tuple[InspectedDecision, RoutingPlan]:
         """Return the decision and plan that a request would get now, without side effects."""
         target = self.target(name, preference)
-        considered = await self.consider(target, [request])
+        considered = await self.consider(target, [request], preference=preference, edits=edits)
         plan = self._plan_uninspected(target, [request], preference)
         if plan is None:
             estimates = await self.estimate(considered, [request])
@@ -324,8 +346,9 @@ class Router:
     ) -> RoutingPlan:
         """Return the plan from the decision, a consent, and the route's preference."""
         target, decision = considered.target, considered.decision
-        here = partial(local_plan, target, considered)
         yes = self._consented_verdict(considered, requests, preference)
+        considered = considered if yes is not None else considered.all_masked()
+        here = partial(local_plan, target, considered)
 
         def outbound(verdict: Verdict, rule: str, reason: str) -> RoutingPlan:
             return RoutingPlan(
@@ -378,17 +401,17 @@ class Router:
         """Return the verdict consented to, for this very text or earlier in its conversation."""
         target, decision = considered.target, considered.decision
         kinds = frozenset(c.finding.kind for c in considered.classified())
-        conversation = requests[0].conversation if requests else ""
+        conversation = _conversation(requests)
         if preference.consent is None:
             earlier = self.consents.recall(conversation, target.remote, kinds)
-            asked = decision.verdict in (Verdict.ASK, Verdict.REDACT) and not decision.tainted
-            return earlier if asked and earlier in considered.grantable_verdicts() else None
+            grantable = considered.grantable_verdicts(asks=preference.route == "ask")
+            return earlier if earlier in grantable and not decision.tainted else None
         for override in (False, True):
             binding = self.binding(considered, override=override)
             verdict = self.consents.check(preference.consent, binding)
             if verdict is not None:
                 if conversation and not override:
-                    agreement = ConsentScope(verdict, target.remote, kinds)
+                    agreement = ConsentScope(verdict, target.remote, kinds, considered.edits)
                     self.consents.remember(conversation, agreement)
                 return verdict
         return None
@@ -402,3 +425,7 @@ class Router:
             return plan
         await self._marks.mark(considered.sensitive_findings(), decision.sensitivity)
         return replace(plan, taints=decision.sensitivity)
+
+
+def _conversation(requests: Sequence[GenerateRequest]) -> str:
+    return requests[0].conversation if requests else ""

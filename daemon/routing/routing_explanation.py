@@ -5,8 +5,9 @@ from __future__ import annotations
 from ingle.backends.base.requests import GenerateRequest
 from ingle.backends.remote.errors import CannotExpress
 
-from ..client.routing_types import ExplainedFinding, Explanation, RedactedText
+from ..client.routing_types import ExplainedFinding, Explanation, RedactedText, ReplacedSpan
 from .egress.outbound_request import redact
+from .policy.mask_edits import MaskEdits
 from .policy.policy import Verdict
 from .policy.routing_plan import InspectedDecision, RoutingPlan
 from .policy.routing_preference import NO_PREFERENCE, RoutingPreference
@@ -20,9 +21,13 @@ async def explain(
     *,
     preference: RoutingPreference = NO_PREFERENCE,
     override: bool = False,
+    edits: MaskEdits | None = None,
 ) -> Explanation:
-    """Return the explanation; `override` asks for a consent that names the class never."""
-    considered, plan = await router.preview(name, request, preference=preference)
+    """Return the explanation; `override` asks for a consent that names the class never.
+
+    `edits` are masks set and lifted by hand, by default those of the request's conversation.
+    """
+    considered, plan = await router.preview(name, request, preference=preference, edits=edits)
     decision, target = considered.decision, considered.target
     verdict, rule = decision.verdict, decision.rule
     if request.private:
@@ -30,7 +35,7 @@ async def explain(
     grantable_verdicts = (
         []
         if request.private or not target.provider
-        else considered.grantable_verdicts(override=override)
+        else considered.grantable_verdicts(override=override, asks=preference.route == "ask")
     )
     binding = router.binding(considered, override=override and decision.verdict is Verdict.LOCAL)
     return Explanation(
@@ -46,8 +51,13 @@ async def explain(
         goes_to=target.remote
         if plan.outbound_verdict is not None and not plan.escalates
         else "local",
-        redacted=await _redacted(router, considered),
-        consents={yes.value: router.consents.issue(yes, binding) for yes in grantable_verdicts},
+        redacted=await _redacted(router, considered, override=override),
+        consents={
+            yes.value: router.consents.issue(yes, binding, considered.edits)
+            for yes in grantable_verdicts
+        },
+        hide=list(considered.edits.hide),
+        show=list(considered.edits.show),
     )
 
 
@@ -80,14 +90,20 @@ def _findings(considered: InspectedDecision) -> list[ExplainedFinding]:
     ]
 
 
-async def _redacted(router: Router, considered: InspectedDecision) -> list[RedactedText]:
+async def _redacted(
+    router: Router, considered: InspectedDecision, *, override: bool
+) -> list[RedactedText]:
     """Return the texts as they would leave; none if nothing is replaced, or that is not
     possible.
     """
-    if not considered.replaceable() or considered.decision.verdict is Verdict.LOCAL:
+    stays = considered.decision.verdict is Verdict.LOCAL and not override
+    if stays or not considered.replaceable():
         return []
     try:
         _, redaction = await redact(considered, considered.inspected[0], router.memories)
     except CannotExpress:
         return []
-    return [RedactedText(part.where, part.text) for part in redaction.changed]
+    return [
+        RedactedText(part.where, part.text, [ReplacedSpan(*span) for span in part.spans])
+        for part in redaction.changed
+    ]

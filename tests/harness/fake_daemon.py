@@ -8,11 +8,14 @@ import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 import h11
 import msgspec
+
+if TYPE_CHECKING:
+    from .real_routing import RealRouting
 
 Json = dict[str, Any]
 
@@ -151,6 +154,8 @@ class FakeDaemon:
         self.doctor: Json = {"findings": [], "fine": []}
         self.routing: Json = {"enabled": False, "providers": [], "routes": []}
         self.explanation: Json | None = {"verdict": "cloud", "goes_to": "local"}
+        self.real_routing: RealRouting | None = None
+        """Explains in place of `explanation`."""
         self.routed: Json | None = None
         self.totals: Json = {"month": "2026-11", "requests": 0}
         self.full_names: dict[str, str] = {}
@@ -169,6 +174,12 @@ class FakeDaemon:
         others = [model for model in self.models if model["name"] != name]
         self.models = [*others, model_entry(name, **changes)]
 
+    def route_for_real(self, *providers: str) -> None:
+        """Inspect texts as the daemon does; each provider has a model `big`."""
+        from .real_routing import RealRouting
+
+        self.real_routing = RealRouting(self.path.parent, providers)
+
     @property
     def cancelled(self) -> list[str]:
         return [name for name, generation in self.generations.items() if generation.cancelled]
@@ -182,6 +193,8 @@ class FakeDaemon:
         if self._server is not None:
             self._server.close()
             self._server = None
+        if self.real_routing is not None:
+            self.real_routing.router.close()
         for writer in list(self._writers):
             writer.transport.abort()
         for task in list(self._tasks):
@@ -239,6 +252,7 @@ class FakeDaemon:
             (r"GET /ingle/v1/events(?:\?pages=(.+))?", self._events),
             (r"GET /ingle/v1/routing", self._routing),
             (r"POST /ingle/v1/routing/explain", self._explain),
+            (r"POST /ingle/v1/routing/words", self._teach),
             (r"GET /ingle/v1/ledger/totals", self._totals),
             (r"POST /ingle/v1/tokens", self._tokens),
             (r"POST /ingle/v1/load", self._load),
@@ -287,11 +301,19 @@ class FakeDaemon:
         await request.answer(self.routing)
 
     async def _explain(self, request: Request) -> None:
-        if self.explanation is None:
+        if self.real_routing is not None:
+            await request.answer(await self.real_routing.explain(request.body))
+        elif self.explanation is None:
             error = {"code": "internal", "message": "The policy cannot be read.", "hint": None}
             await request.answer({"error": error}, 500)
         else:
-            await request.answer(self.explanation)
+            present: Json = {"hide": [], "show": []}
+            await request.answer(present | self.explanation)
+
+    async def _teach(self, request: Request) -> None:
+        assert self.real_routing is not None
+        self.real_routing.teach(request.body)
+        await request.answer(self.routing)
 
     async def _totals(self, request: Request) -> None:
         await request.answer(self.totals)

@@ -36,7 +36,6 @@ from ..transcript.entries.entry import MessageEntry
 
 if TYPE_CHECKING:
     from ingle.daemon.client.model_types import ModelEntries
-    from ingle.daemon.client.routing_types import Explanation
 
     from ..chats.message import CompactionRecord, Message
     from ..composing.prompt_templates import Template
@@ -46,7 +45,7 @@ if TYPE_CHECKING:
     from ..gauges.prefill_cost import PrefillCost
     from ..history.chat_search import SearchHit
     from ..history.history_store import HistoryStore
-    from ..privacy.pii_scanner import PrivateSpan
+    from ..privacy.text_review import TextReview
     from ..screens.questions import ProgressScreen
 
 R = TypeVar("R")
@@ -191,11 +190,11 @@ class ScreenFront(Feature):
                 speeds |= {name: speed.tokens_per_second for name, speed in known.items()}
         return speeds
 
-    async def pick_route(self, said: Explanation) -> str:
+    async def pick_route(self, review: TextReview) -> str:
         """`local`, or a key of the consents."""
-        from ..screens.route_choice_screen import RouteChoiceScreen
+        from ..screens.redaction_screen import RedactionScreen
 
-        return await self._ask(RouteChoiceScreen(said)) or LOCAL
+        return await self._ask(RedactionScreen(review, asks=True)) or LOCAL
 
     async def summary_action(
         self, record: CompactionRecord, *, is_last: bool
@@ -211,13 +210,12 @@ class ScreenFront(Feature):
 
         return await self._ask(ContextTable(report))
 
-    async def show_redaction(self, text: str, spans: Sequence[PrivateSpan]) -> None:
-        """The text with its masks, which can be lifted one by one."""
+    async def show_redaction(self, review: TextReview) -> None:
+        """The text with its masks, which can be changed and copied."""
         from ..screens.redaction_screen import RedactionScreen
 
-        copied = await self._ask(RedactionScreen(text, spans))
-        if copied is not None:
-            self.host.copy(copied)
+        if await self._ask(RedactionScreen(review, asks=False)):
+            self.host.copy(review.leaving(0))
 
     # Progress
 

@@ -16,7 +16,6 @@ from .command_results import CommandRefused, Done, Result
 if TYPE_CHECKING:
     from ingle.daemon.client.async_client import AsyncDaemonClient
     from ingle.daemon.client.model_types import ModelEntries
-    from ingle.daemon.client.routing_types import Explanation
 
     from ..chats.chat import Chat
     from ..chats.history_protocol import ChatRecorder
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from ..gauges.prefill_cost import PrefillCost
     from ..history.chat_search import SearchHit
     from ..history.history_store import HistoryStore
-    from ..privacy.pii_scanner import PrivateSpan
+    from ..privacy.text_review import TextReview
     from ..session.chat_state import ChatState
     from ..settings.chat_folders import ChatFolders
 
@@ -123,7 +122,7 @@ class FrontEnd(Protocol):
     async def pick_prompt(self, prompts: Sequence[Message]) -> Message | None: ...
     async def pick_pin(self, pinned: Sequence[Message]) -> tuple[str, str] | None: ...
     async def pick_model(self, listing: ModelEntries) -> ModelPick | None: ...
-    async def pick_route(self, said: Explanation) -> str: ...
+    async def pick_route(self, review: TextReview) -> str: ...
     async def summary_action(
         self, record: CompactionRecord, *, is_last: bool
     ) -> SummaryAction | None: ...
@@ -135,7 +134,7 @@ class FrontEnd(Protocol):
         """The tokens of the messages that are sent with the next prompt."""
         ...
 
-    async def show_redaction(self, text: str, spans: Sequence[PrivateSpan]) -> None: ...
+    async def show_redaction(self, review: TextReview) -> None: ...
 
     def progress(self, text: str) -> None:
         """Report how far a command is; a later text replaces it."""

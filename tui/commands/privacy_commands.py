@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 
-from ingle.daemon.client.client_errors import ClientError
+from ingle.daemon.client.client_errors import ClientError, DaemonUnreachable
 from ingle.daemon.client.routing_types import LedgerTotals, RoutingState
 
 from ..history.database.history_errors import HistoryError
@@ -50,6 +50,7 @@ async def route(session: ChatSession, choice: str) -> Done:
     if choice and choice not in known:
         there = ", ".join(dict.fromkeys(known))
         raise CommandRefused(f"There is no route {choice}.", f"/route takes {there}.")
+    session.state.kept_here.clear()
     if choice and routing.has_choice:
         session.chat.settings.route = choice
         keep_settings(session)
@@ -81,8 +82,12 @@ async def redact(session: ChatSession, text: str) -> Done:
     text = text or await session.front.draft() or (prompts[-1].text if prompts else "")
     if not text:
         raise CommandRefused("There is no text to look at.", "Write something first.")
-    from ..privacy.pii_scanner import scan
+    from ..privacy.text_review import TextReview
 
-    spans = await asyncio.to_thread(scan, text)
-    await session.front.show_redaction(text, spans)
+    try:
+        review = await TextReview.of_text(session.client, text)
+    except DaemonUnreachable as error:
+        hint = "It looks for private data; `ingle serve` starts it."
+        raise CommandRefused(error.message, hint) from error
+    await session.front.show_redaction(review)
     return Done()

@@ -4,18 +4,27 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import partial
-from itertools import chain
 from typing import TYPE_CHECKING
 
 from ingle.daemon.client.client_errors import ClientError
-from ingle.daemon.client.routing_types import RoutingState
+from ingle.daemon.client.routing_types import Explanation, RoutingState
 
 from ..chats.turn_request import TurnRequest
 from ..commands import privacy_commands
 from ..commands.privacy_commands import CHOICES, routing_of
 from ..composing.file_mentions import find_mentions
-from ..privacy.chat_route import ASK, AUTO, LOCAL, ChatRoute, previewed, request_with_consent
+from ..privacy.chat_route import (
+    ASK,
+    AUTO,
+    LOCAL,
+    ChatRoute,
+    kinds_found,
+    previewed,
+    request_with_consent,
+    route_to,
+)
 from ..widgets.route_line import RouteLine
 from ..widgets.title_bar import TitleBar
 from .feature import Feature, Handler
@@ -27,8 +36,6 @@ if TYPE_CHECKING:
 
 SCAN_SECONDS = 0.25
 """Minimum interval in seconds between two scans of the draft."""
-QUICK = 4_000
-"""The most characters that are scanned on the event loop; longer drafts are scanned in a thread."""
 NEXT = {"": AUTO, LOCAL: AUTO, AUTO: ASK}
 """The choice after each one when `/route` has no argument; `LOCAL` after all others."""
 
@@ -39,7 +46,6 @@ class PrivacyFeature(Feature):
     def __init__(self, host: ChatHost) -> None:
         super().__init__(host)
         self._timer: Timer | None = None
-        self._patterns_ready = False
         self._mentions: frozenset[str] = frozenset()
         self._files: list[str] = []
         self.routing = RoutingState()
@@ -56,6 +62,11 @@ class PrivacyFeature(Feature):
     @property
     def _choice(self) -> str:
         return self.routing.of_chat(self.host.chat.settings.route, self.host.state.model_name)
+
+    @property
+    def _is_inspected(self) -> bool:
+        """Whether drafts are: not where nothing could leave, nor on another machine."""
+        return self.routing.has_choice and route_to(self.host.client.endpoint).kind == "local"
 
     def on_ready(self) -> None:
         """See `Feature`."""
@@ -84,16 +95,17 @@ class PrivacyFeature(Feature):
         """See `Feature`: the daemon inspects the request, and the user consents if needed."""
         if not self.routing.has_choice:
             return request
-        tell = partial(self.host.tell, severity="warning")
+        host = self.host
+        tell = partial(host.tell, severity="warning")
         return await request_with_consent(
-            self.host.client, request, self._choice, self.host.front.pick_route, tell
+            host.client, request, self._choice, host.front.pick_route, tell, host.state.kept_here
         )
 
     def on_draft_changed(self, text: str) -> None:
         """See `Feature`."""
         if not text.strip():
             self._show(None)
-        elif self._timer is None:
+        elif self._timer is None and self._is_inspected:
             # Behind the key's own repaint, and once for all keys until then.
             self._timer = self.host.set_timer(SCAN_SECONDS, self._look)
 
@@ -110,25 +122,38 @@ class PrivacyFeature(Feature):
         self._show_route()
 
     def _look(self) -> None:
-        self._timer = None
-        composer = self.host.composer
-        draft = composer.text
-        texts = [draft, *(chip.text for chip in composer.chips.attachments(draft))]
-        if not draft.strip():
-            self._show(None)
-        elif self._patterns_ready and "@" not in draft and sum(map(len, texts)) <= QUICK:
-            self._show(_found_in(texts))
+        if self.host.composer.text.strip():
+            self.host.run_worker(self._inspect_draft(), group="privacy")
         else:
-            self.host.run_worker(self._look_in_thread(draft, texts), group="privacy")
+            self._timer = None
+            self._show(None)
 
-    async def _look_in_thread(self, draft: str, texts: list[str]) -> None:
+    async def _inspect_draft(self) -> None:
+        """Show what the daemon finds in the draft; all of it is inspected again when it is sent."""
+        composer, chat = self.host.composer, self.host.chat
+        draft = composer.text
+        said: Explanation | None = None
         if "@" in draft:
-            await asyncio.sleep(SCAN_SECONDS)  # until the composer has seen which files there are
-            texts = texts + await self._mentioned(draft)
-        found = await asyncio.to_thread(_found_in, texts)
-        self._patterns_ready = True
-        if self.host.composer.text == draft:
-            self._show(found)
+            await asyncio.sleep(SCAN_SECONDS)  # until it is known which files there are
+        with suppress(ClientError):  # it is reported when the draft is sent
+            said = await self.host.client.explain_routing(await self._body(draft))
+        self._timer = None
+        if composer.text == draft and self.host.chat is chat:
+            self._show(said if draft.strip() else None)
+        else:
+            self.on_draft_changed(composer.text)
+
+    async def _body(self, draft: str) -> dict[str, object]:
+        chips = self.host.composer.chips.attachments(draft)
+        texts = [draft, *(chip.text for chip in chips)]
+        texts += await self._mentioned(draft) if "@" in draft else []
+        choice = self._choice
+        return {
+            "messages": [{"role": "user", "content": text} for text in texts if text],
+            "conversation": self.host.chat.label,
+            "private": self.host.chat.temporary,
+            **({"route": choice} if choice in CHOICES else {"model": choice} if choice else {}),
+        }
 
     async def _mentioned(self, draft: str) -> list[str]:
         """The texts of the mentioned files; read again when the mentions change."""
@@ -142,38 +167,15 @@ class PrivacyFeature(Feature):
             self._files = [file.text for file in attachments if file not in chips]
         return self._files
 
-    def _show(self, found: str | None) -> None:
+    def _show(self, said: Explanation | None) -> None:
         line = self._line()
         if line is None:
             return
-        line.found = found
-        if not self.routing.has_choice or self._choice in ("", LOCAL):
-            return
-        draft = self.host.composer.text
-        if draft.strip() and not draft.startswith("/"):
-            self.host.run_worker(self._preview_route(draft), group="route")
-        else:
-            line.route = self.route
-
-    async def _preview_route(self, draft: str) -> None:
-        """Show the route of this draft; the daemon inspects all of it again when it is sent."""
-        chat = self.host.chat
-        named = {} if self._choice in CHOICES else {"model": self._choice}
-        body = {"text": draft, "conversation": chat.label, **named}
-        try:
-            said = await self.host.client.explain_routing(body)
-        except ClientError:
-            return  # it is reported when the draft is sent
-        line = self._line()
-        if line is not None and self.host.composer.text == draft and self.host.chat is chat:
-            line.route = previewed(self.route, said)
+        line.found = None if said is None else kinds_found(said)
+        line.route = self.route
+        chosen = self._choice not in ("", LOCAL) and not self.host.composer.text.startswith("/")
+        if said is not None and chosen:
+            line.route, line.found = previewed(self.route, said), ""
 
     def _line(self) -> RouteLine | None:
         return next(iter(self.host.query(RouteLine)), None)
-
-
-def _found_in(texts: list[str]) -> str:
-    # Compiling the patterns takes longer than a key may: the first call is made in a thread.
-    from ..privacy.pii_scanner import scan, summarize
-
-    return summarize(chain.from_iterable(map(scan, texts)))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
+
+from ingle.daemon.client.client_errors import ClientError
 
 from ..chats.automatic_title import shorten
 from ..commands.chat_session import (
@@ -21,12 +23,11 @@ from ..composing.file_mentions import find_mentions
 from ..gauges.context_counter import ContextCounter
 from ..gauges.context_usage import Role
 from ..gauges.prefill_cost import PrefillCost
-from ..privacy.chat_route import LOCAL, kinds_found, part_name
+from ..privacy.chat_route import LOCAL, kinds_found
 from ..text import number_format
 
 if TYPE_CHECKING:
     from ingle.daemon.client.model_types import ModelEntries, ModelEntry
-    from ingle.daemon.client.routing_types import Explanation
 
     from ..chats.message import CompactionRecord, Message
     from ..compaction.compactor import CompactionProgress
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from ..history.chat_search import SearchHit
     from ..history.database.row_reads import ChatSummary
     from ..history.history_store import HistoryStore
-    from ..privacy.pii_scanner import PrivateSpan
+    from ..privacy.text_review import TextReview
     from .plain_session import PlainSession
 
 SHOWN_CHATS = 20
@@ -43,6 +44,14 @@ SHOWN_PARTS = 10
 NEWEST = 1000
 """The number of chats among which a title is searched."""
 LONGEST_LINE = 200
+
+
+_CHANGES: dict[str, tuple[str, Callable[[TextReview, str], Awaitable[None]]]] = {
+    "mask": ("Mask a word.", lambda review, text: review.mask(text)),
+    "show": ("Show a masked word.", lambda review, text: review.unmask([text])),
+    "never": ("Never let a word out.", lambda review, text: review.teach(text, public=False)),
+    "public": ("A word is public.", lambda review, text: review.teach(text, public=True)),
+}
 
 
 class _LineTask:
@@ -168,23 +177,36 @@ class LineFront:
         chosen = self._reader.choose("Models:", models, _model)
         return None if chosen is None else ModelPick("use", chosen)
 
-    async def pick_route(self, said: Explanation) -> str:
+    async def pick_route(self, review: TextReview) -> str:
         """The user's choice of a route; `LOCAL` if no user can be asked."""
-        output = self._output
+        output, said = self._output, review.said
         if not self.is_person:
             output.line(f"Answered here: no user can be asked. {said.reason}")
             return LOCAL
         output.line(f"{said.target} would see this. {said.reason}")
-        if found := kinds_found(said):
-            output.line(f"Found: {found}.")
-        choices = {LOCAL: "Answer here."}
-        if "redact" in said.consents:
-            for part in said.redacted:
-                output.line(f"With placeholders, {part_name(part)}: {part.text}")
-            choices["redact"] = "Send with placeholders."
-        if "cloud" in said.consents:
-            choices["cloud"] = "Send as it is."
-        return self._reader.choose("Where?", list(choices), choices.__getitem__) or LOCAL
+        while True:
+            if found := kinds_found(review.said):
+                output.line(f"Found: {found}.")
+            for number in range(len(review.texts)):
+                output.line(f"Message {number + 1}: {review.leaving(number)}")
+            choices = {LOCAL: "Answer here."}
+            if "redact" in review.said.consents:
+                choices["redact"] = "Send it as shown, with placeholders."
+            if "cloud" in review.said.consents:
+                choices["cloud"] = "Send it without placeholders."
+            choices |= {change: sentence for change, (sentence, _) in _CHANGES.items()}
+            choice = self._reader.choose("Where?", list(choices), choices.__getitem__)
+            if choice not in _CHANGES:
+                return choice or LOCAL
+            await self._change(review, choice)
+
+    async def _change(self, review: TextReview, change: str) -> None:
+        text = self._reader.ask("Which word or words? ")
+        try:
+            if text:
+                await _CHANGES[change][1](review, text)
+        except ClientError as error:
+            self._output.error(" ".join(filter(None, (error.message, error.hint))))
 
     async def summary_action(
         self, record: CompactionRecord, *, is_last: bool
@@ -220,13 +242,11 @@ class LineFront:
                 line(f"/{name} saves about {number_format.tokens(tokens)}.")
         return None
 
-    async def show_redaction(self, text: str, spans: Sequence[PrivateSpan]) -> None:
+    async def show_redaction(self, review: TextReview) -> None:
         """Write the text with its masks."""
-        from ..privacy.pii_scanner import redact
-
-        found = f"{len(spans)} found." if spans else "Nothing was found to mask."
-        self._output.line(f"{found} Names have no shape by which they could be found.")
-        self._output.line(redact(text, spans))
+        kinds = kinds_found(review.said)
+        self._output.line(f"Found: {kinds}." if kinds else "Nothing was found in it.")
+        self._output.line(review.leaving(0))
 
     # Progress
 

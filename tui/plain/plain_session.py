@@ -322,8 +322,10 @@ class PlainSession:
         route = routing.of_chat(self.chat.settings.route, request.model)
         if not route or not routing.has_choice:
             return request
-        pick = self.front.pick_route
-        return await request_with_consent(self.client, request, route, pick, self.output.line)
+        pick, tell = self.front.pick_route, self.output.line
+        return await request_with_consent(
+            self.client, request, route, pick, tell, self.state.kept_here
+        )
 
     async def _take_over(self, message: Message, store: HistoryStore) -> None:
         """Follow an answer that another program began and may still record."""

@@ -1,1 +1,1 @@
-"""Local scan of drafts for private data (a hint, no guarantee), and the route of messages."""
+"""The route of messages, and what the daemon finds in them."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from ingle.daemon.client.client_errors import ClientError
-from ingle.daemon.client.routing_types import Explanation, LedgerTotals, RedactedText, RoutingState
+from ingle.daemon.client.routing_types import Explanation, LedgerTotals, RoutingState
 
 from ..chats.message import Message
 from ..chats.turn_request import TurnRequest
@@ -19,8 +18,8 @@ from ..text import number_format
 if TYPE_CHECKING:
     from ingle.daemon.client.async_client import AsyncDaemonClient
 
+    from .text_review import TextReview
 
-_MESSAGE = re.compile(r"messages\[(\d{1,9})\]\.content")
 
 # Kinds whose names in the daemon are not clear to a user.
 _KIND_WORDS = {
@@ -41,6 +40,7 @@ _KIND_WORDS = {
     "work": "work papers",
     "confidential": "marked confidential",
     "personal": "personal matters",
+    "masked": "masked by you",
     "own_word": "word from your list",
     "own_folder": "folder from your list",
     "uninspectable": "something unreadable",
@@ -51,12 +51,6 @@ def kinds_found(explanation: Explanation) -> str:
     """Return the kinds of sensitive data that were found, each once, separated by commas."""
     kinds = dict.fromkeys(found.kind for found in explanation.findings)
     return ", ".join(_KIND_WORDS.get(kind, kind.replace("_", " ")) for kind in kinds)
-
-
-def part_name(part: RedactedText) -> str:
-    """Return the name of a redacted part: `message 3`, or its path in the request's body."""
-    message = _MESSAGE.fullmatch(part.where)
-    return f"message {int(message[1]) + 1}" if message else part.where
 
 
 _THIS_MACHINE = frozenset({"127.0.0.1", "::1", "[::1]", "localhost"})
@@ -130,7 +124,8 @@ def chosen_route(endpoint: str, routing: RoutingState, choice: str) -> ChatRoute
             "⇄",
             "ASK",
             "you are asked before anything leaves",
-            f"Before a message goes to {clouds} you see what would leave, and decide.",
+            f"Before a message goes to {clouds} you see what would leave, and decide; the answer "
+            "holds for what is like it in this chat.",
             "asked",
         )
     return ChatRoute(
@@ -145,7 +140,9 @@ def chosen_route(endpoint: str, routing: RoutingState, choice: str) -> ChatRoute
 
 def previewed(route: ChatRoute, said: Explanation) -> ChatRoute:
     """Return the route as the daemon predicts it for the present draft."""
-    verdict = "local" if said.goes_to == "local" and said.verdict == "cloud" else said.verdict
+    verdict = said.verdict
+    if verdict in ("ask", "cloud"):
+        verdict = "cloud" if said.goes_to != "local" else "ask" if said.consents else "local"
     found = kinds_found(said) or route.promise
     target = said.target or "the cloud"
     mark, word, promise = {
@@ -159,8 +156,8 @@ def previewed(route: ChatRoute, said: Explanation) -> ChatRoute:
     )
 
 
-Choose = Callable[[Explanation], Awaitable[str]]
-"""Asks the user; without an answer it returns "local"."""
+Choose = Callable[["TextReview"], Awaitable[str]]
+"""Asks the user, who may change masks; returns a key of its consents, or "local"."""
 
 
 async def request_with_consent(
@@ -169,10 +166,12 @@ async def request_with_consent(
     route: str,
     choose: Choose,
     tell: Callable[[str], None],
+    kept_here: dict[tuple[str, str], frozenset[str]],
 ) -> TurnRequest:
     """Return the request for this route; if the route cannot be decided, a local one.
 
-    Nothing has left this machine when this returns.
+    Nothing has left this machine when this returns. `kept_here` are the kinds that the user did
+    not let out, by conversation and target: they are not asked about again.
     """
     if route == "":
         return request
@@ -184,16 +183,30 @@ async def request_with_consent(
         model=AUTO if route in (AUTO, ASK) else route,
         route=route if route in (AUTO, ASK) else "",
     )
+    from .text_review import TextReview
+
     try:
-        said = await client.explain_routing(asked.body())
+        review = await TextReview.of_messages(client, asked.body(), asked.messages)
     except ClientError as error:
         tell(f"Answered here, since the route could not be decided: {error.message}")
         return here
+    said = review.said
+    if said.goes_to != "local":  # harmless, or consented to earlier in this chat
+        return asked
+    kinds = frozenset(found.kind for found in said.findings)
+    chat = (request.conversation, said.target)
+    earlier = kept_here.get(chat)
+    if earlier is not None and kinds <= earlier:
+        tell("Answered here, as you chose before in this chat; /route asks again.")
+        return here
     if not said.consents:
-        return asked if said.goes_to != "local" else here
-    choice = await choose(said)
-    consent = said.consents.get(choice)
-    return here if consent is None else msgspec.structs.replace(asked, consent=consent)
+        return here
+    choice = await choose(review)
+    consent = review.said.consents.get(choice)
+    if consent is None:
+        kept_here[chat] = kinds | (earlier or frozenset())
+        return here
+    return msgspec.structs.replace(asked, consent=consent)
 
 
 def egress_sentence(messages: Iterable[Message], kept: Mapping[str, int] | None = None) -> str:

@@ -1,8 +1,9 @@
-"""`RedactionScreen`: a text as it would be sent, with masks that can be toggled one by one."""
+"""`RedactionScreen`: texts as they would leave, with masks that can be set and lifted by word."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Awaitable
 from typing import ClassVar
 
 from textual import on
@@ -10,104 +11,124 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 from textual.content import Content
-from textual.widgets import OptionList, Static
+from textual.widgets import Static
 
-from ..privacy.pii_scanner import PrivateSpan, masks, pieces, redact
-from ..text.terminal_safe_text import clean
+from ingle.daemon.client.client_errors import ClientError
+
+from ..privacy.chat_route import kinds_found
+from ..privacy.text_review import TextPiece, TextReview
+from ..widgets.masked_text import MaskedText
 from .dialog import Dialog
 
-PREVIEWED = 20_000
-"""Characters of the preview; the copy is of the whole text."""
-NOTHING_SENT = "Nothing is sent now: no cloud provider is configured."
-HINT = "space masks or shows · a all · y copies this text · esc closes"
-LIMITS = "Found by shape and check digit. What has no such shape is not found: names, for one."
+SHOWN = 20_000
+"""Characters of the texts that are shown, newest message first."""
+_WORD_KEYS = (
+    ("←→ v", "select"),
+    ("space", "mask or show"),
+    ("n", "never let out"),
+    ("p", "is public"),
+)
 
 
 class RedactionScreen(Dialog[str | None]):
-    """Ends with the text to copy, or None."""
+    """Ends with a key of the consents, or "local", or "copy" if nothing is asked."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("q", "dismiss", "Close", show=False),
-        Binding("space", "mask", "Mask or show", show=False),
-        Binding("a", "mask_all", "All", show=False),
-        Binding("y", "copy", "Copy", show=False),
+        Binding("enter", "choose('local')", "Here", show=False),
+        Binding("r", "choose('redact')", "As shown", show=False),
+        Binding("s", "choose('cloud')", "Unmasked", show=False),
+        Binding("y", "choose('copy')", "Copy", show=False),
+        Binding("space", "toggle_mask", "Mask or show", show=False),
+        Binding("n", "teach(False)", "Never", show=False),
+        Binding("p", "teach(True)", "Public", show=False),
     ]
 
-    def __init__(self, text: str, findings: Sequence[PrivateSpan]) -> None:
-        super().__init__("What would leave, and what would not", f"{LIMITS}\n{HINT}")
-        self._text = text
-        self._findings = list(findings)
-        self._masks = masks(text, findings)
-        self._shown: set[int] = set()
+    def __init__(self, review: TextReview, *, asks: bool) -> None:
+        heading = "What would leave, and what would not"
+        super().__init__(f"May {review.said.target} see this?" if asks else heading, "")
+        self._review = review
+        self._asks = asks
+        self._changing = asyncio.Lock()
 
     def body(self) -> ComposeResult:
-        """The findings, and the text with its masks."""
-        yield Static(Content(NOTHING_SENT).stylize("$success"), id="sent")
-        if self._findings:
-            yield OptionList(*map(self._row, range(len(self._findings))), markup=False)
-        else:
-            yield Static(Content("Nothing was found to mask.").stylize("$muted"))
-        with VerticalScroll(can_focus=False):
-            yield Static(self._preview(), id="preview")
+        """The findings, the reason, and the texts."""
+        yield Static(id="found")
+        with VerticalScroll(id="texts", can_focus=False):
+            yield MaskedText()
 
     def on_mount(self) -> None:
-        """Highlight the first finding."""
-        if self._findings:
-            options = self.query_one(OptionList)
-            options.highlighted = 0
-            options.focus()
+        """Show the texts."""
+        self._draw()
+        self.query_one(MaskedText).focus()
 
-    def _row(self, index: int) -> Content:
-        finding = self._findings[index]
-        value = " ".join(clean(self._text[finding.start : finding.end]).split())
-        short = value if len(value) <= 40 else f"{value[:39]}…"
-        if index in self._shown:
-            return Content.assemble(("○ shown   ", "$error"), f"{finding.kind:<14}", short)
-        mask = self._masks[index]
-        return Content.assemble(
-            ("● masked  ", "$success"), f"{finding.kind:<14}", (f"{short}  ", "$muted"), mask
-        )
+    def _draw(self) -> None:
+        said = self._review.said
+        kinds = kinds_found(said)
+        found = f"Found: {kinds}." if kinds else "Nothing was found in it."
+        words = said.reason if self._asks else f"A preview: nothing is sent now. {found}"
+        self.query_one("#found", Static).update(Content(words).stylize("$warning"))
+        self.query_one(MaskedText).show(*self._parts())
+        self.query_one(".dialog-hint", Static).update(self._keys())
 
-    def _preview(self) -> Content:
-        parts: list[Content] = []
-        room = PREVIEWED
-        for piece in pieces(self._text, self._findings, self._shown):
-            words = Content(clean(piece.text[:room]))
-            if piece.finding is not None:
-                words = words.stylize("bold $success" if piece.masked else "underline $error")
-            parts.append(words)
-            room -= len(piece.text)
+    def _parts(self) -> tuple[list[tuple[str, list[TextPiece]]], str]:
+        parts: list[tuple[str, list[TextPiece]]] = []
+        room = SHOWN
+        for part in reversed(range(len(self._review.texts))):
+            pieces: list[TextPiece] = []
+            for piece in self._review.pieces(part):
+                if room <= 0:
+                    break
+                pieces.append(piece)
+                room -= len(piece.text)
+            title = f"message {part + 1}:" if len(self._review.texts) > 1 else ""
+            parts.append((title, pieces))
             if room <= 0:
-                parts.append(Content("…").stylize("$muted"))
-                break
-        return Content("").join(parts)
+                return parts, "\n… The rest is not shown."
+        return parts, ""
 
-    def _changed(self) -> None:
-        options = self.query_one(OptionList)
-        for index in range(len(self._findings)):
-            options.replace_option_prompt_at_index(index, self._row(index))
-        self.query_one("#preview", Static).update(self._preview())
+    def _keys(self) -> Content:
+        consents = self._review.said.consents
+        if not self._asks:
+            answers = [("y", "copy this text"), ("esc", "close")]
+        else:
+            answers = [("enter", "answer here")]
+            if "redact" in consents:
+                answers.append(("r", "send as shown"))
+            if "cloud" in consents:
+                answers.append(("s", "as it is"))
+        drawn: list[tuple[str, str] | str] = []
+        for line in (_WORD_KEYS, answers):
+            for key, words in line:
+                drawn += [(key, "bold $primary"), f" {words}   "]
+            drawn.append("\n")
+        return Content.assemble(*drawn[:-1])
 
-    @on(OptionList.OptionSelected)
-    def chosen(self) -> None:
-        """Toggle the mask, as space does."""
-        self.action_mask()
+    @on(MaskedText.Clicked)
+    async def action_toggle_mask(self) -> None:
+        """Mask the selection, or lift its masks."""
+        if selected := self.query_one(MaskedText).selection:
+            await self._change(self._review.toggle(selected))
 
-    def action_mask(self) -> None:
-        """Mask the highlighted finding, or show it."""
-        if not self._findings:
-            return
-        index = self.query_one(OptionList).highlighted
-        if index is not None:
-            self._shown ^= {index}
-            self._changed()
+    async def action_teach(self, public: bool) -> None:
+        """Write the selection into the policy."""
+        if selected := self.query_one(MaskedText).selection:
+            text = self._review.original(selected[0], selected[-1])
+            await self._change(self._review.teach(text, public=public))
 
-    def action_mask_all(self) -> None:
-        """Show all findings, or mask all again."""
-        if self._findings:
-            self._shown = set() if self._shown else set(range(len(self._findings)))
-            self._changed()
+    async def _change(self, change: Awaitable[None]) -> None:
+        async with self._changing:
+            try:
+                await change
+            except ClientError as error:
+                words = " ".join(filter(None, (error.message, error.hint)))
+                self.notify(words, severity="warning")
+            if self.is_attached:  # not closed meanwhile
+                self._draw()
 
-    def action_copy(self) -> None:
-        """End with the text as it is shown."""
-        self.dismiss(redact(self._text, self._findings, self._shown))
+    async def action_choose(self, choice: str) -> None:
+        """End with a choice, if it is offered; a change of masks is waited for."""
+        async with self._changing:
+            pass
+        offered = ("local", *self._review.said.consents) if self._asks else ("copy",)
+        if choice in offered:
+            self.dismiss(choice)

@@ -54,6 +54,10 @@ class ChatState:
     free_bytes: int | None = None
     """Available RAM, None before the first report."""
     pulling: str | None = None
+    kept_here: dict[tuple[str, str], frozenset[str]] = field(
+        default_factory=dict[tuple[str, str], frozenset[str]]
+    )
+    """The kinds that the user did not let out, by conversation and target."""
     not_kept: str = ""
     """The reason why chats are not saved, "" if they are."""
 

@@ -22,12 +22,13 @@ from ...client.routing_types import (
 from ...errors import Conflict, InvalidBody
 from ...generations.generation_registry import new_generation_id
 from ...http.bodies import translate
-from ...http.route_access import INFERENCE, READ
+from ...http.route_access import ADMIN, INFERENCE, READ
 from ...http.route_spec import Parameter
 from ...routing.ledger.egress_ledger import Ledger
 from ...routing.ledger.ledger_entries import LedgerEntry
 from ...routing.ledger.ledger_totals import ledger_totals, this_month
 from ...routing.ledger.ledger_verification import LedgerCheck, verify
+from ...routing.policy.mask_edits import MaskEdits
 from ...routing.policy.policy import Policy
 from ...routing.policy.policy_file import PolicyError
 from ...routing.routing_explanation import explain
@@ -35,7 +36,7 @@ from ..ingle_options import PRIVATE_HEADER, origin_of, routing_preference_of
 from ..services_api import ServicesApi
 from .native_api import native_route
 from .requests import generation_request
-from .types import ExplainRequest
+from .types import ExplainRequest, WordsRequest
 
 MOST_ENTRIES = 10_000
 MONTH = Parameter("month", "query", str, 'A month (UTC), such as "2026-11".')
@@ -117,7 +118,20 @@ class RoutingApi(ServicesApi):
             asked,
             preference=routing_preference_of(body.ingle or body),
             override=body.override is not None,
+            edits=_edits(body),
         )
+
+    @native_route("POST", "/ingle/v1/routing/words", access=ADMIN, errors=(409, 413, 422))
+    async def teach(self, body: WordsRequest) -> RoutingState:
+        """Add words of the owner, which keep a text here, or public words, to the policy."""
+        from ...routing.policy.taught_words import teach
+
+        path = self._services.router.policy.path
+        try:
+            await asyncio.to_thread(teach, path, words=body.words, public=body.public)
+        except PolicyError as error:
+            raise Conflict(error.message, hint=error.hint, code="policy_is_wrong") from error
+        return await self.state()
 
     @native_route("GET", "/ingle/v1/ledger", access=READ, parameters=(MONTH,), errors=(400,))
     async def entries(self, request: Request) -> LedgerEntries:
@@ -155,6 +169,12 @@ def _month(request: Request) -> str | None:
     if month is not None and not _MONTH.fullmatch(month):
         raise InvalidBody("'month' is not a month.", hint='Write it as "2026-11".', param="month")
     return month
+
+
+def _edits(body: ExplainRequest) -> MaskEdits | None:
+    if body.hide is None and body.show is None:
+        return None
+    return MaskEdits(body.hide or (), body.show or ())
 
 
 def _asked(body: ExplainRequest, request: Request) -> GenerateRequest:

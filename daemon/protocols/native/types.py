@@ -11,6 +11,7 @@ from ingle.backends.base.load_spec import Quantize
 from ingle.backends.registry.engines import engine_choices
 from ingle.models.kv_type import KVType
 
+from ...routing.policy.policy_tables import Words
 from ..ingle_options import IngleOptions
 from ..openai.completions.messages import Conversation
 from ..openai.completions.request_types import ToolChoiceField, ToolSpec
@@ -109,14 +110,30 @@ class GenerationRequest(IngleOptions, frozen=True, kw_only=True):
     stop: str | list[str] | None = None
 
 
+MaskedValues = Annotated[
+    tuple[Annotated[str, Meta(min_length=1, max_length=2_000)], ...], Meta(max_length=100)
+]
+
+
 class ExplainRequest(GenerationRequest, frozen=True, kw_only=True):
     """A `text` alone, or the body of a generation.
 
-    With `override` consent can be given even to text with findings of the class `never`.
+    With `override` consent can be given even to text with findings of the class `never`. `hide`
+    are values to mask, and `show` found values that are not masked; without both, those that the
+    conversation's last consent was given for.
     """
 
     text: Annotated[str, Meta(max_length=2**26)] | None = None
     override: Literal["never"] | None = None
+    hide: MaskedValues | None = None
+    show: MaskedValues | None = None
+
+
+class WordsRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """`words` that keep a text on this machine, and `public` ones, which are not reported."""
+
+    words: Words = ()
+    public: Words = ()
 
 
 class TokensRequest(msgspec.Struct, frozen=True, kw_only=True):

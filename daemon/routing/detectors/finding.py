@@ -67,6 +67,7 @@ class FindingKind(StrEnum):
     PERSONAL = "personal"
     OWN_WORD = "own_word"
     OWN_FOLDER = "own_folder"
+    MASKED = "masked"
     MARKED_PRIVATE = "marked_private"
     UNINSPECTABLE = "uninspectable"
 

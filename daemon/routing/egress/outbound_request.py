@@ -13,11 +13,15 @@ from ingle.backends.remote.clearance import Clearance, request_digest
 from ..detectors.finding import SensitiveFinding, Sensitivity, TextPart
 from ..inspection.request_inspector import InspectedRequest, RequestInspector
 from ..inspection.request_parts import parts_digest, parts_of
+from ..policy.mask_edits import without_public
 from ..policy.policy import Verdict
 from ..policy.routing_plan import InspectedDecision, RoutingPlan
 from ..policy.sensitivity_classes import TOPICS
 from .placeholders import LOOKALIKE, PlaceholderMemories
 from .redaction import Redaction
+
+_SHOWABLE = frozenset({Sensitivity.ASK, Sensitivity.REDACT})
+"""Classes of findings whose masks the user may lift."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +63,9 @@ async def redact(
     kinds = {finding.kind for finding in considered.replaceable()}
     findings = [finding for finding in inspected.findings if finding.kind in kinds]
     memory = memories.of(inspected.request.conversation)
-    return await asyncio.to_thread(Redaction.of, inspected.request, findings, memory)
+    return await asyncio.to_thread(
+        Redaction.of, inspected.request, findings, memory, considered.edits.show
+    )
 
 
 def inspection_of(plan: RoutingPlan, request: GenerateRequest) -> InspectedRequest | None:
@@ -77,11 +83,16 @@ async def is_clean(
     considered = plan.considered
     if considered is None:
         return False
-    parts = parts_of(request)
-    found = [f for f in await inspector.scan(parts) if not _is_placeholder(f, parts)]
+    parts, edits = parts_of(request), considered.edits
+    if edits.findings(parts):
+        return False
+    found = without_public(considered.policy.public_words, parts, await inspector.scan(parts))
+    found = [finding for finding in found if not _is_placeholder(finding, parts)]
     agreed = {c.finding.kind for c in considered.classified()} & TOPICS
     for c in considered.policy.classify(found, plan.target.route):
         if c.sensitivity is Sensitivity.ALLOW:
+            continue
+        if c.sensitivity in _SHOWABLE and edits.shows(_text(parts, c.finding)):
             continue
         may = (plan.consented and c.sensitivity is Sensitivity.ASK) or (
             plan.override and c.sensitivity is Sensitivity.NEVER
@@ -94,9 +105,15 @@ async def is_clean(
 
 def _is_placeholder(finding: SensitiveFinding, parts: Sequence[TextPart]) -> bool:
     """Whether a finding is nothing but placeholders, such as a word after "password:"."""
-    text = parts[finding.part].text[finding.start : finding.end] if parts else ""
+    text = _text(parts, finding)
     rest, count = LOOKALIKE.subn("", text)
     return bool(count) and finding.kind not in TOPICS and not any(map(str.isalnum, rest))
+
+
+def _text(parts: Sequence[TextPart], finding: SensitiveFinding) -> str:
+    return (
+        parts[finding.part].text[finding.start : finding.end] if finding.part < len(parts) else ""
+    )
 
 
 def _clearance(

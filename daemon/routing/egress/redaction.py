@@ -45,6 +45,16 @@ _ESCAPED = 2
 _JSON_ESCAPE = re.compile(r"\\(?:u[0-9a-fA-F]{4}|.)")
 
 
+class RedactedPart(NamedTuple):
+    """A part as it leaves; `spans` are the replaced characters of its original text, from start up
+    to end, with the placeholder's name, in order and without overlaps.
+    """
+
+    where: str
+    text: str
+    spans: list[tuple[int, int, str]]
+
+
 class Redaction(NamedTuple):
     """The replacements in one request, whose values appear nowhere in the outgoing text.
 
@@ -54,7 +64,7 @@ class Redaction(NamedTuple):
     """
 
     kinds: tuple[str, ...]
-    changed: tuple[TextPart, ...]
+    changed: tuple[RedactedPart, ...]
     originals: dict[str, Original]
     names: dict[str, str]
 
@@ -64,14 +74,16 @@ class Redaction(NamedTuple):
         request: GenerateRequest,
         findings: Sequence[SensitiveFinding],
         memory: PlaceholderMemory | None = None,
+        show: Sequence[str] = (),
     ) -> tuple[GenerateRequest, Redaction]:
         """Return the request with a placeholder for each finding, and the redaction.
 
         Findings are those of `parts_of(request)`. Values that `memory` knows are replaced wherever
-        they occur. Raises `CannotExpress` if the result would not be JSON, or there are too many
-        values.
+        they occur; those of `show` stay, in any case. Raises `CannotExpress` if the result would
+        not be JSON, or there are too many values.
         """
         memory = memory if memory is not None else PlaceholderMemory()
+        shown = frozenset(text.casefold() for text in show)
         parts = parts_of(request)
         by_part: dict[int, list[SensitiveFinding]] = {}
         for finding in findings:
@@ -80,7 +92,7 @@ class Redaction(NamedTuple):
             with memory.lock:
                 # All are learned first, so that a value of one part is replaced in all others.
                 redactors = [
-                    _PartRedactor(part, by_part.get(number, ()), memory)
+                    _PartRedactor(part, by_part.get(number, ()), memory, shown)
                     for number, part in enumerate(parts)
                 ]
                 # Tools come first, so that new messages do not change their placeholders.
@@ -88,12 +100,12 @@ class Redaction(NamedTuple):
                     one.redact()
         except TooManyValues:
             raise CannotExpress("The conversation has too many values to stand for.") from None
-        names = dict.fromkeys(name for one in redactors for name in one.names)
+        names = dict.fromkeys(name for one in redactors for _, _, name in one.spans)
         kinds = dict.fromkeys(memory.kind(name) for name in names)
         changed = [one for one in redactors if one.text != one.part.text]
         redaction = cls(
             kinds=tuple(kind for kind in kinds if kind != LITERAL),
-            changed=tuple(TextPart(one.part.where, one.text) for one in changed),
+            changed=tuple(RedactedPart(one.part.where, one.text, one.spans) for one in changed),
             originals={name: memory.original(name) for name in names},
             names={one.text: one.part.text for one in changed if one.is_name},
         )
@@ -112,15 +124,20 @@ class _Span(NamedTuple):
 
 
 class _PartRedactor:
-    """Redacts one part; `text` is the result, `names` the placeholders in it."""
+    """Redacts one part; `text` is the result, `spans` what was replaced."""
 
     def __init__(
-        self, part: TextPart, findings: Iterable[SensitiveFinding], memory: PlaceholderMemory
+        self,
+        part: TextPart,
+        findings: Iterable[SensitiveFinding],
+        memory: PlaceholderMemory,
+        shown: frozenset[str],
     ) -> None:
-        """Learn the values of the findings; raises `TooManyValues`."""
+        """Learn the values of the findings, but for `shown`; raises `TooManyValues`."""
         self.part = part
         self.text = part.text
-        self.names: list[str] = []
+        self.spans: list[tuple[int, int, str]] = []
+        self._shown = shown
         self.is_name = _NAME.search(part.where) is not None
         self._is_json = _JSON.search(part.where) is not None and _is_json(part.text)
         self._memory = memory
@@ -128,7 +145,8 @@ class _PartRedactor:
         self._taken = bytearray(len(part.text))
         # Of two that overlap, the certain and the longer one stays whole.
         found = sorted(
-            map(self._span, findings), key=lambda s: (s.kind in _PROSE, s.start - s.end, s.start)
+            filter(self._is_masked, map(self._span, findings)),
+            key=lambda s: (s.kind in _PROSE, s.start - s.end, s.start),
         )
         self._found = [piece for span in found for piece in self._free(span)]
         for span in self._found:
@@ -151,7 +169,7 @@ class _PartRedactor:
                     context.feed(piece)
                 fed = len(pieces)
             name = self._memory.name(span.kind, span.value, self._original(written, context))
-            self.names.append(name)
+            self.spans.append((span.start, span.end, name))
             placeholder = name if self.is_name else f"[{name}]"
             if self._is_json and not self._inside[span.start]:
                 placeholder = f'"{placeholder}"'
@@ -176,6 +194,7 @@ class _PartRedactor:
         """
         text = self.part.text
         known = [_Span(*one) for one in self._memory.occurrences(text, is_json=self._is_json)]
+        known = [span for span in known if self._is_masked(span)]
         if self._is_json:
             known = [span for span in known if self._is_replaceable(span)]
         spans = [piece for span in sorted(known, key=_longest) for piece in self._free(span)]
@@ -212,6 +231,9 @@ class _PartRedactor:
         start, end = self._trimmed(finding.start, finding.end)
         value = finding.value or self.part.text[start:end]
         return _Span(start, end, finding.kind.value, value)
+
+    def _is_masked(self, span: _Span) -> bool:
+        return self.part.text[span.start : span.end].casefold() not in self._shown
 
     def _is_replaceable(self, span: _Span) -> bool:
         """Whether a span of a JSON text is within a string, or a number."""

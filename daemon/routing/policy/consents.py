@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import hmac
 import secrets
@@ -13,47 +12,72 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from ..detectors.finding import FindingKind
+from .mask_edits import NO_EDITS, MaskEdits
 from .policy import PolicyDecision, Verdict
 
 VALID_SECONDS = 3600.0
+KEPT_TOKENS = 10_000
+KEPT_CHARACTERS = 10_000_000
+"""Limit of the masked values of all tokens."""
 KEPT_CONVERSATIONS = 1_000
-_VERDICTS = {Verdict.REDACT: 1, Verdict.CLOUD: 2}
 
 
 class ConsentScope(msgspec.Struct, frozen=True):
-    """What was consented to: the verdict, for these kinds, to this provider's model."""
+    """What was consented to: the verdict, for these kinds, to this provider's model, with these
+    masks.
+    """
 
     verdict: Verdict
     target: str
     kinds: frozenset[FindingKind]
+    edits: MaskEdits = NO_EDITS
+
+
+class _Issued(msgspec.Struct, frozen=True):
+    verdict: Verdict
+    binding: bytes
+    edits: MaskEdits
+    until: float
 
 
 class ConsentStore:
     """Issues and checks consent tokens; both tokens and scopes end with the daemon."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._key = secrets.token_bytes(32)
         self._clock = clock
+        self._issued: OrderedDict[str, _Issued] = OrderedDict()
+        self._characters = 0
         self._conversations: OrderedDict[str, ConsentScope] = OrderedDict()
 
-    def issue(self, verdict: Verdict, binding: bytes) -> str:
+    def issue(self, verdict: Verdict, binding: bytes, edits: MaskEdits = NO_EDITS) -> str:
         """Return a token for a `binding`, valid for an hour."""
-        until = int(self._clock() + VALID_SECONDS)
-        head = bytes([_VERDICTS[verdict]]) + until.to_bytes(8)
-        return base64.urlsafe_b64encode(head + self._sign(head, binding)).decode().rstrip("=")
+        token = secrets.token_urlsafe(24)
+        self._issued[token] = _Issued(verdict, binding, edits, self._clock() + VALID_SECONDS)
+        self._characters += edits.length
+        while len(self._issued) > KEPT_TOKENS or self._characters > KEPT_CHARACTERS:
+            _, oldest = self._issued.popitem(last=False)
+            self._characters -= oldest.edits.length
+        return token
 
     def check(self, token: str, binding: bytes) -> Verdict | None:
         """Return the verdict that a token grants; None for an invalid token, or another text."""
-        try:
-            content = base64.b64decode(token + "=" * (-len(token) % 4), b"-_", validate=True)
-        except ValueError:
+        issued = self._valid(token)
+        if issued is None or not hmac.compare_digest(issued.binding, binding):
             return None
-        head, signature = content[:9], content[9:]
-        if len(head) != 9 or not hmac.compare_digest(signature, self._sign(head, binding)):
-            return None
-        if self._clock() > int.from_bytes(head[1:]):
-            return None
-        return next(verdict for verdict, code in _VERDICTS.items() if code == head[0])
+        return issued.verdict
+
+    def edits(self, token: str | None, conversation: str, target: str) -> MaskEdits:
+        """Return the masks of a token, without one those of its conversation.
+
+        What was shown to one model is masked again for another.
+        """
+        if token is not None:
+            issued = self._valid(token)
+            return issued.edits if issued is not None else NO_EDITS
+        agreement = self._conversations.get(conversation)
+        if agreement is None:
+            return NO_EDITS
+        return agreement.edits if agreement.target == target else MaskEdits(agreement.edits.hide)
 
     def remember(self, conversation: str, agreement: ConsentScope) -> None:
         """Remember a consent for the rest of its conversation."""
@@ -78,11 +102,14 @@ class ConsentStore:
         return agreement.verdict if agreement.kinds.issuperset(kinds) else None
 
     def forget(self) -> None:
-        """Forget the consents of all conversations."""
+        """Forget all tokens, and the consents of all conversations."""
+        self._issued.clear()
+        self._characters = 0
         self._conversations.clear()
 
-    def _sign(self, head: bytes, binding: bytes) -> bytes:
-        return hmac.digest(self._key, head + binding, "sha256")
+    def _valid(self, token: str) -> _Issued | None:
+        issued = self._issued.get(token)
+        return issued if issued is not None and self._clock() <= issued.until else None
 
 
 def consent_binding(digest: bytes, decision: PolicyDecision, target: str, override: bool) -> bytes:

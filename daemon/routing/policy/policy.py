@@ -53,12 +53,14 @@ class Classified(msgspec.Struct, frozen=True):
 class Policy(msgspec.Struct, frozen=True, kw_only=True):
     """Classes of findings, and the routes. Its defaults are safe.
 
-    `words` and `folders` are the user's own; findings below `least_certainty` are ignored.
+    `words` and `folders` are the user's own; findings below `least_certainty`, or inside
+    `public_words`, are ignored.
     """
 
     classes: Mapping[str, Sensitivity] = DEFAULT_CLASSES
     least_certainty: float = 0.5
     words: tuple[str, ...] = ()
+    public_words: tuple[str, ...] = ()
     folders: tuple[str, ...] = ()
     routes: Mapping[str, RouteDefinition] = MappingProxyType({AUTO: RouteDefinition(name=AUTO)})
 

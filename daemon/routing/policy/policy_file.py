@@ -109,6 +109,7 @@ class _Reader:
             classes=MappingProxyType(classes),
             least_certainty=table.least_certainty,
             words=table.words,
+            public_words=table.public_words,
             folders=table.folders,
             routes=MappingProxyType(routes),
         )

@@ -104,6 +104,9 @@ class PolicyTable(msgspec.Struct, frozen=True, kw_only=True):
     words: Annotated[
         Words, Meta(description="Your own words: text with one of them stays here.")
     ] = ()
+    public_words: Annotated[
+        Words, Meta(description="Words that are public: findings inside them are ignored.")
+    ] = ()
     folders: Annotated[
         Words, Meta(description="Your own folders: text that names one of them stays here.")
     ] = ()

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ...errors import RouteRefused
 from ..detectors.finding import SensitiveFinding, Sensitivity
 from ..inspection.request_inspector import InspectedRequest
+from .mask_edits import NO_EDITS, MaskEdits
 from .policy import Classified, Policy, PolicyDecision, Verdict
 from .route_resolver import RouteTarget
 from .sensitivity_classes import TOPICS
@@ -16,13 +17,15 @@ from .sensitivity_classes import TOPICS
 class InspectedDecision:
     """An inspected request: its findings, and the policy's decision.
 
-    The decision is about the text, as if a user could be asked for consent.
+    The decision is about the text, as if a user could be asked for consent; `edits` are the masks
+    set and lifted by hand.
     """
 
     target: RouteTarget
     policy: Policy
     inspected: tuple[InspectedRequest, ...]
     decision: PolicyDecision
+    edits: MaskEdits = NO_EDITS
 
     def classified(self) -> list[Classified]:
         """Return the findings that count, with their classes."""
@@ -46,12 +49,19 @@ class InspectedDecision:
             if c.sensitivity is not Sensitivity.ALLOW and c.finding.kind not in TOPICS
         )
 
+    def all_masked(self) -> InspectedDecision:
+        """Return it without lifted masks: they belong to a consent."""
+        return replace(self, edits=MaskEdits(self.edits.hide))
+
     def must_replace(self) -> bool:
         """Whether it contains something that never leaves as it is."""
         return any(c.sensitivity is Sensitivity.REDACT for c in self.classified())
 
-    def grantable_verdicts(self, *, override: bool = False) -> list[Verdict]:
-        """Return the verdicts that consent can grant; `override` includes the class never."""
+    def grantable_verdicts(self, *, override: bool = False, asks: bool = False) -> list[Verdict]:
+        """Return the verdicts that consent can grant; `override` includes the class never.
+
+        `asks`: even harmless text leaves with consent only.
+        """
         redactable = bool(self.replaceable())
         match self.decision.verdict:
             case Verdict.REDACT:
@@ -61,6 +71,8 @@ class InspectedDecision:
                 return [*([Verdict.REDACT] if redactable else []), *as_it_is]
             case Verdict.LOCAL if override and self.decision.sensitivity is Sensitivity.NEVER:
                 return [*([Verdict.REDACT] if redactable else []), Verdict.CLOUD]
+            case Verdict.CLOUD if asks:
+                return [Verdict.CLOUD]
             case _:
                 return []
 

@@ -46,6 +46,7 @@ _REDACT: dict[str, str] = {
     FindingKind.INTERNAL_HOST: "an internal host's name",
     FindingKind.FILE_PATH: "a file path",
     FindingKind.STREET_ADDRESS: "a street address",
+    FindingKind.MASKED: "a word that you masked",
 }
 _ASK: dict[str, str] = {
     FindingKind.PERSON: "a person's name",

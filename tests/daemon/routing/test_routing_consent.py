@@ -84,7 +84,11 @@ async def test_consent_to_redaction(daemon: RunningDaemon, sink: Sink) -> None:
     assert await ask(daemon, MAIL) == "local; model=echo:1; rule=email=redact"
     explanation = await explain(daemon, messages=chat(MAIL))
     assert explanation["redacted"] == [
-        {"where": "messages[0].content", "text": "Is [EMAIL_1] a valid address?"}
+        {
+            "where": "messages[0].content",
+            "text": "Is [EMAIL_1] a valid address?",
+            "replaced": [{"start": 3, "end": 19, "name": "EMAIL_1"}],
+        }
     ]
     assert list(explanation["consents"]) == ["redact"]
     token = explanation["consents"]["redact"]
@@ -211,3 +215,107 @@ async def test_invalid_explain_requests_are_refused(
 ) -> None:
     response = await daemon.unix.post("/ingle/v1/routing/explain", json=body)
     assert response.status_code in (400, 422)
+
+
+async def test_masks_by_hand_are_what_is_sent(
+    daemon: RunningDaemon, egress: SinkExits, sink: Sink
+) -> None:
+    text = "Is anna@example.org or tom@example.org in the Zephyr team? ZEPHYR!"
+    explanation = await explain(
+        daemon,
+        messages=chat(text),
+        conversation="c1",
+        hide=["Zephyr"],
+        show=["anna@example.org"],
+    )
+    expected = "Is anna@example.org or [EMAIL_1] in the [MASKED_1] team? [MASKED_1B]!"
+    (redacted,) = explanation["redacted"]
+    assert redacted["text"] == expected
+    replaced = [text[span["start"] : span["end"]] for span in redacted["replaced"]]
+    assert replaced == ["tom@example.org", "Zephyr", "ZEPHYR"]
+    sink.answer = "Ask [MASKED_1]."
+    body = {
+        "model": "auto",
+        "messages": chat(text),
+        "ingle": {"consent": explanation["consents"]["redact"], "conversation": "c1"},
+    }
+    response = await daemon.unix.post("/v1/chat/completions", json=body)
+    assert response.headers["ingle-route"].startswith("redact; model=sink/big")
+    assert "Ask Zephyr." in response.text
+    assert expected.encode() in sink.received
+    assert b"tom@" not in sink.received
+    assert sorted(egress.cleared[0].redacted) == ["email", "masked"]  # as in the ledger
+
+    # They hold for the rest of the conversation, and are reported; elsewhere nothing is changed.
+    again = await explain(daemon, messages=chat(text, "Ok.", "zephyr?"), conversation="c1")
+    assert (again["hide"], again["show"]) == (["Zephyr"], ["anna@example.org"])
+    assert again["goes_to"] == "sink/big"
+    assert "redact" in await ask(daemon, "What is Zephyr?", conversation="c1")
+    assert b"What is [MASKED_1]?" in sink.received
+    other = await explain(daemon, messages=chat("What is Zephyr?"), conversation="c2")
+    assert (other["verdict"], other["hide"]) == ("cloud", [])
+
+
+async def test_shown_value_is_masked_for_another_model(daemon: RunningDaemon, sink: Sink) -> None:
+    shown = await explain(daemon, messages=chat(MAIL), conversation="c1", show=["anna@example.org"])
+    assert shown["redacted"] == []
+    consent = shown["consents"]["redact"]
+    assert "redact" in await ask(daemon, MAIL, conversation="c1", consent=consent)
+    assert b"anna@example.org" in sink.received
+    other = await explain(daemon, messages=chat(MAIL), model="sink/small", conversation="c1")
+    assert other["redacted"][0]["text"] == "Is [EMAIL_1] a valid address?"
+
+
+async def test_route_ask_offers_consent_for_harmless_text(
+    daemon: RunningDaemon, sink: Sink
+) -> None:
+    assert (await explain(daemon, text=HARMLESS))["consents"] == {}
+    asked = await explain(daemon, messages=chat(HARMLESS), route="ask", conversation="c1")
+    assert (asked["verdict"], asked["goes_to"]) == ("cloud", "local")
+    consent = asked["consents"]["cloud"]
+    assert "local" in await ask(daemon, HARMLESS, route="ask", conversation="c1")
+    assert "cloud" in await ask(daemon, HARMLESS, route="ask", conversation="c1", consent=consent)
+    masked = await explain(
+        daemon, messages=chat(HARMLESS), route="ask", conversation="c1", hide=["sky"]
+    )
+    assert list(masked["consents"]) == ["redact"]
+    # The answer is remembered, but not for what it did not cover.
+    assert "cloud" in await ask(daemon, "Why is grass green?", route="ask", conversation="c1")
+    assert "local" in await ask(daemon, MAIL, route="ask", conversation="c1")
+
+
+async def test_taught_words_take_effect_at_once(daemon: RunningDaemon, sink: Sink) -> None:
+    text = "Does anna@example.org know of Zephyr? Or tom@example.org?"
+
+    async def teach(**words: list[str]) -> None:
+        response = await daemon.unix.post("/ingle/v1/routing/words", json=words)
+        assert response.status_code == 200, response.text
+
+    await teach(public=["anna@example.org"])
+    explanation = await explain(daemon, text=text)
+    assert explanation["redacted"][0]["text"] == (
+        "Does anna@example.org know of Zephyr? Or [EMAIL_1]?"
+    )
+    consent = (await explain(daemon, messages=chat(text)))["consents"]["redact"]
+    assert "redact" in await ask(daemon, text, consent=consent)
+    assert b"anna@example.org" in sink.received
+    await teach(words=["Zephyr"])
+    assert (await explain(daemon, text=text))["rule"] == "own_word=never"
+    # A word in both lists is where it was put last, and never both.
+    await teach(public=["zephyr"])
+    assert (await explain(daemon, text=text))["verdict"] == "redact"
+    short = await daemon.unix.post("/ingle/v1/routing/words", json={"words": ["a"]})
+    assert short.status_code in (400, 422)
+
+
+async def test_masks_are_lifted_only_for_the_text_of_the_consent(
+    daemon: RunningDaemon, sink: Sink
+) -> None:
+    policy(daemon, '[routes.auto]\nredact = "always"\n')
+    shown = await explain(daemon, messages=chat(MAIL), show=["anna@example.org"])
+    consent = shown["consents"]["redact"]
+    assert "redact" in await ask(daemon, f"{MAIL} And now?", consent=consent)
+    assert b"[EMAIL_1]" in sink.received
+    assert b"anna" not in sink.received
+    assert "redact" in await ask(daemon, MAIL, consent=consent)
+    assert b"anna@example.org" in sink.received

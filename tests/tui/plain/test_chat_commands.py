@@ -94,13 +94,14 @@ async def test_help_lists_every_command(piped: Piped) -> None:
 
 
 async def test_doctor_why_sent_and_redact_commands(piped: Piped, fake_daemon: FakeDaemon) -> None:
+    fake_daemon.route_for_real()
     fake_daemon.status = {"version": "0.1.0", "pid": 4242, "socket": "/run/ingle.sock"}
     lines = ["/doctor", "/why", "/sent", "/redact My card is 4111 1111 1111 1111", "/copy"]
     _, out, errors = await piped("\n".join(["Hi", *lines]))
     assert "process 4242" in out
     assert "The model runs on this machine" in out
     assert "Nothing of this chat left this machine: 1 answer, all made here." in out
-    assert "My card is ⟦card number⟧" in out
+    assert "My card is [CARD_1]" in out
     assert errors == ""
 
 

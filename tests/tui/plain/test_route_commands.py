@@ -68,7 +68,7 @@ async def test_consent_is_asked_for_in_a_terminal(
             terminal.type("/route ask\r")
             terminal.until(lambda shown: "Route: ask." in shown)
             terminal.type("John Smith was here\r")
-            terminal.until(lambda shown: "2. Send with placeholders." in shown)
+            terminal.until(lambda shown: "2. Send it as shown, with placeholders." in shown)
             assert "[PERSON_1] was here" in terminal.text
             terminal.type("2\r")
             terminal.until(lambda shown: "Hello there." in shown)
@@ -77,3 +77,34 @@ async def test_consent_is_asked_for_in_a_terminal(
 
     await asyncio.to_thread(drive)
     assert last_generation(cloud)["consent"] == "token-r"
+
+
+@needs_terminal
+async def test_words_are_masked_by_hand_in_a_terminal(
+    arguments: list[str], cloud: FakeDaemon, open_terminal: OpenTerminal
+) -> None:
+    cloud.route_for_real("acme")
+
+    def drive() -> None:
+        with open_terminal(arguments) as terminal:
+            terminal.until(lambda shown: "You:" in shown)
+            terminal.type("/route auto\r")
+            terminal.until(lambda shown: "Route: auto." in shown)
+            terminal.type("Is max@mail.example.org in the Zephyr team?\r")
+            terminal.until(lambda shown: "Message 1: Is [EMAIL_1] in the Zephyr team?" in shown)
+            terminal.until(lambda shown: "Mask a word." in shown)
+            number = next(line for line in terminal.text.splitlines() if "Mask a word." in line)
+            terminal.type(f"{number[0]}\r")
+            terminal.until(lambda shown: "Which word or words?" in shown)
+            terminal.type("Zephyr\r")
+            terminal.until(lambda shown: "Is [EMAIL_1] in the [MASKED_1] team?" in shown)
+            terminal.type("2\r")
+            terminal.until(lambda shown: "Hello there." in shown)
+            terminal.type("/quit\r")
+            assert terminal.wait() == 0
+
+    await asyncio.to_thread(drive)
+    body = last_generation(cloud)
+    assert cloud.real_routing is not None
+    edits = cloud.real_routing.router.consents.edits(body["consent"], "", "acme/big")
+    assert edits.hide == ("Zephyr",)

@@ -83,7 +83,7 @@ SHOWN = {
     "redaction": "RedactionScreen",
     "rename": "LineInputScreen",
     "rewind": "RewindScreen",
-    "route_choice": "RouteChoiceScreen",
+    "route_choice": "RedactionScreen",
     "search": "SearchScreen",
     "search_help": "SearchScreen",
     "settings": "SettingsScreen",

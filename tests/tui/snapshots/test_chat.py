@@ -99,6 +99,24 @@ async def system_prompt(chat: Chat, daemon: FakeDaemon, tree: ChatTree) -> None:
     chat.screen.run_command("system")
 
 
+FOUND = {
+    "verdict": "local",
+    "findings": [
+        {"kind": "card", "where": "messages[0].content", "start": 11, "end": 30},
+        {"kind": "person", "where": "messages[0].content", "start": 37, "end": 44},
+    ],
+    "redacted": [
+        {
+            "where": "messages[0].content",
+            "text": "My card is [CARD_1], mail Ann Lee",
+            "replaced": [{"start": 11, "end": 30, "name": "CARD_1"}],
+        }
+    ],
+    "show": ["Ann Lee"],
+}
+"""A card that is masked, and a name that the user showed."""
+
+
 async def route_choice(chat: Chat, daemon: FakeDaemon, tree: ChatTree) -> None:
     daemon.routing = CLOUD
     daemon.explanation = PRIVATE
@@ -112,9 +130,11 @@ async def route_choice(chat: Chat, daemon: FakeDaemon, tree: ChatTree) -> None:
 
 
 async def redaction(chat: Chat, daemon: FakeDaemon, tree: ChatTree) -> None:
+    daemon.explanation = FOUND
     await conversation(chat, daemon, tree)
-    chat.screen.composer.replace_text("My card is 4111 1111 1111 1111, mail ann@example.org")
+    chat.screen.composer.replace_text("My card is 4111 1111 1111 1111, mail Ann Lee")
     chat.screen.run_command("redact")
+    await chat.until_shown("A preview: nothing")
 
 
 async def completion(chat: Chat, daemon: FakeDaemon, tree: ChatTree) -> None:

@@ -59,7 +59,7 @@ def _uncomment_examples(template: str) -> list[str]:
     for line in template.splitlines():
         bare = line.removeprefix("# ")
         example = line.startswith("# ") and (" = " in bare or bare.startswith("["))
-        if line in ("words = []", "folders = []"):
+        if line in ("words = []", "folders = []", "public_words = []"):
             continue
         lines.append(bare if example else line)
     return lines

@@ -23,7 +23,13 @@ PRIVATE = {
     "findings": [{"kind": "person", "where": "messages[0].content", "start": 0, "end": 9}],
     "provider": "acme",
     "model": "big",
-    "redacted": [{"where": "messages[0].content", "text": "[PERSON_1] was here"}],
+    "redacted": [
+        {
+            "where": "messages[0].content",
+            "text": "[PERSON_1] was here",
+            "replaced": [{"start": 0, "end": 10, "name": "PERSON_1"}],
+        }
+    ],
     "consents": {"redact": "token-r", "cloud": "token-c"},
 }
 FREE = {"verdict": "cloud", "goes_to": "acme/big", "provider": "acme", "model": "big"}
@@ -78,7 +84,7 @@ async def test_consent_dialog_shows_what_would_be_sent(
         await chat.until_shown("⇄ ASK")
         await chat.send("John Smith was here")
         await chat.until_shown("May acme/big see this?")
-        assert "Found: person." in chat.screen_text
+        assert "A name is asked about" in chat.screen_text
         assert "[PERSON_1] was here" in chat.screen_text
         assert cloud.generations == {}
         await chat.pilot.press(key)
@@ -152,3 +158,31 @@ async def test_remote_model_is_a_route(open_chat: OpenChat, cloud: FakeDaemon) -
         await chat.pilot.press("escape")
         await chat.until_shown("Hello there.")
         assert last_generation(cloud)["route"] == "local"
+
+
+async def test_answers_are_remembered_in_the_chat(
+    open_chat: OpenChat, fake_daemon: FakeDaemon
+) -> None:
+    fake_daemon.routing = CLOUD
+    fake_daemon.route_for_real("acme")
+    async with open_chat(size=(100, 40)) as chat:
+        await chat.until_shown("smollm2:135m")
+        await chat.send("/route auto")
+        await chat.until_shown("⇄ AUTO")
+        await chat.send("Is max@mail.example.org valid?")
+        await chat.until_shown("May acme/big see this?")
+        assert "Is [EMAIL_1] valid?" in chat.screen_text
+        await chat.pilot.press("right", "right", "space")
+        await chat.until_shown("Is [EMAIL_1] [MASKED_1]?")
+        await chat.pilot.press("enter")
+        await chat.until_shown("Hello there.")
+        assert last_generation(fake_daemon)["route"] == "local"
+        await chat.send("And tom@mail.example.org?")
+        await chat.until_notified("as you chose before in this chat")
+        await chat.until(lambda: len(fake_daemon.generations) == 2)
+        await chat.send("/route auto")
+        await chat.send("And ann@mail.example.org?")
+        await chat.until_shown("May acme/big see this?")
+        await chat.pilot.press("r")
+        await chat.until(lambda: len(fake_daemon.generations) == 3)
+        assert last_generation(fake_daemon)["consent"]
