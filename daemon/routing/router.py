@@ -19,11 +19,11 @@ from .detectors.own_words import OwnWords
 from .egress.egress_gateway import EgressGateway
 from .egress.outbound_request import OutboundRequest, make_outbound_request
 from .egress.placeholders import PlaceholderMemories
-from .escalation import high_value_reason
 from .inspection.privacy_judge import Generate, is_judged_private
 from .inspection.request_inspector import RequestInspector
 from .inspection.request_parts import parts_digest
-from .policy.answer_choice import AnswerEstimates, prefers_remote
+from .plan_maker import plan_for_decision
+from .policy.answer_choice import AnswerEstimates
 from .policy.consents import ConsentScope, ConsentStore, consent_binding
 from .policy.conversation_taint import ConversationMarks, TaintStore, text_traces
 from .policy.mask_edits import MaskEdits
@@ -195,7 +195,8 @@ class Router:
             considered = await self.consider(target, requests, preference=preference, opaque=opaque)
             considered = await self._judged(considered)
             estimates = await self.estimate(considered, requests)
-            plan = self._plan_for_decision(considered, requests, preference, estimates)
+            yes = self._consented_verdict(considered, requests, preference)
+            plan = plan_for_decision(considered, requests, preference, estimates, yes)
             plan = await self._tainting(plan)
         elif plan.rule == "private":
             await self._marks.mark_private(requests)
@@ -217,7 +218,8 @@ class Router:
         plan = self._plan_uninspected(target, [request], preference)
         if plan is None:
             estimates = await self.estimate(considered, [request])
-            plan = self._plan_for_decision(considered, [request], preference, estimates)
+            yes = self._consented_verdict(considered, [request], preference)
+            plan = plan_for_decision(considered, [request], preference, estimates, yes)
         return considered, plan
 
     async def taint_private(self, requests: Sequence[GenerateRequest]) -> None:
@@ -336,61 +338,6 @@ class Router:
         except PolicyError as error:
             return here("policy_is_wrong", f"{error.message} Until it is fixed nothing leaves.")
         return None
-
-    def _plan_for_decision(
-        self,
-        considered: InspectedDecision,
-        requests: Sequence[GenerateRequest],
-        preference: RoutingPreference,
-        estimates: AnswerEstimates | None,
-    ) -> RoutingPlan:
-        """Return the plan from the decision, a consent, and the route's preference."""
-        target, decision = considered.target, considered.decision
-        yes = self._consented_verdict(considered, requests, preference)
-        considered = considered if yes is not None else considered.all_masked()
-        here = partial(local_plan, target, considered)
-
-        def outbound(verdict: Verdict, rule: str, reason: str) -> RoutingPlan:
-            return RoutingPlan(
-                target=target,
-                verdict=verdict,
-                outbound_verdict=verdict,
-                rule=rule,
-                reason=reason,
-                considered=considered,
-                consented=yes is not None,
-                override=yes is not None and decision.verdict is Verdict.LOCAL,
-            )
-
-        if yes is not None:
-            return outbound(yes, decision.rule, f"{decision.reason} You consented.")
-        if preference.route == "ask":
-            return here("ask_first", f"{decision.reason} It leaves only with your consent.")
-        alone = considered.policy.decide(
-            decision.findings,
-            route=target.route,
-            headless=True,
-            taint=decision.sensitivity if decision.tainted else None,
-        )
-        if alone.verdict is Verdict.LOCAL:
-            stale = " The consent in the request has expired, or is for another text."
-            return here(
-                alone.rule, alone.reason + (stale if preference.consent is not None else "")
-            )
-        prefer = target.route.prefer
-        choice = estimates.compare(prefer) if estimates is not None else ""
-        if target.named or prefers_remote(prefer, estimates):
-            reason = f"{alone.reason} {choice}".rstrip()
-            return replace(outbound(alone.verdict, alone.rule, reason), choice=choice)
-        value = high_value_reason(requests[0], target.route)
-        if value is not None and "valuable" in target.route.escalate:
-            return outbound(alone.verdict, "valuable", f"It may leave, and {value}.")
-        why = f"It may leave, but this route prefers this machine. {choice}".rstrip()
-        stays = replace(here(f"prefer_{prefer}", why), choice=choice)
-        # With several answers or prompts, each of them would have to be certain.
-        if "uncertain" in target.route.escalate and len(requests) == 1:
-            return replace(stays, escalates=True, outbound_verdict=alone.verdict)
-        return stays
 
     def _consented_verdict(
         self,
