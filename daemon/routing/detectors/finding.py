@@ -87,10 +87,14 @@ PERSONAL_TOPICS = frozenset(
 
 
 class TextPart(msgspec.Struct, frozen=True):
-    """One text of a request, and its location, such as `messages[2].content`."""
+    """One text of a request, and its location, such as `messages[2].content`.
+
+    Only detectors of structured values read what is no `prose`: what a program or a model wrote.
+    """
 
     where: str
     text: str
+    prose: bool = True
 
 
 class SensitiveFinding(msgspec.Struct, frozen=True):

@@ -85,7 +85,8 @@ class Scanner:
             if room < 0:
                 found.append(_uninspectable(part.text, "limit", number))
             elif part.text:
-                found += (replace(f, part=number) for f in self._text(part.text, deadline))
+                texts = self._text(part.text, deadline, part.prose)
+                found += (replace(f, part=number) for f in texts)
         found += self._over_seams(parts, found, deadline)
         return sorted(found, key=_place)
 
@@ -191,7 +192,7 @@ def structured_detectors(owner: OwnWords) -> list[Detector]:
     """Return the detectors of structured values: by shape, check digit or adjacent words."""
     return [
         Detector("own_words", OwnWordDetector(owner).find),
-        Detector("marks", find_marks),
+        Detector("marks", find_marks, prose=True),
         Detector("private_keys", find_private_keys),
         Detector("tokens", find_tokens),
         Detector("assigned_secrets", find_assigned_secrets),

@@ -213,3 +213,12 @@ def test_failure_at_a_part_boundary_belongs_to_both_parts() -> None:
     failures = [f for f in Scanner([BROKEN]).scan(parts) if f.kind is FindingKind.UNINSPECTABLE]
     assert {f.part for f in failures} == {0, 1}
     assert all(0 <= f.start < f.end <= len(parts[f.part].text) for f in failures)
+
+
+def test_what_no_person_wrote_is_read_for_structured_values_only() -> None:
+    text = f"Never share this with anyone. My doctor says that my cancer is back. Pay {CARD}."
+    scanner = make_scanner(OwnWords(words=("doctor",)))
+    kinds = {f.kind for f in scanner.scan([TextPart("messages[0].content", text, prose=False)])}
+    assert kinds == {FindingKind.CARD, FindingKind.OWN_WORD}
+    kinds = {f.kind for f in scanner.scan([TextPart("messages[1].content", text)])}
+    assert kinds > {FindingKind.CARD, FindingKind.HEALTH, FindingKind.MARKED_PRIVATE}
