@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
@@ -31,7 +30,6 @@ from ..detectors.opaque_data import find_opaque_data
 from ..detectors.own_words import OwnWordDetector, OwnWords
 from ..detectors.secrets.assigned_secrets import find_assigned_secrets
 from ..detectors.secrets.tokens_and_keys import find_private_keys, find_tokens
-from ..text_analysis.text_index import clear_text_caches
 from ..views.text_views import views
 from .joined_parts import joined
 
@@ -55,9 +53,8 @@ class Scanner:
     """Runs detectors over texts; whatever cannot be inspected becomes a finding.
 
     `limit` is the maximum of characters of all parts together, `timeout` the maximum of seconds of
-    one scan, checked between detectors and between chunks of a long text. `reader` is shared by
-    detectors and cleared with the cache. Thread-safe. Findings are cached by the digest of a text,
-    so that a history is not scanned again with each turn.
+    one scan, checked between detectors and between chunks of a long text. Findings are cached by
+    the digest of a text, so that a history is not scanned again with each turn.
     """
 
     def __init__(
@@ -66,13 +63,10 @@ class Scanner:
         *,
         limit: int = 1_000_000,
         timeout: float = 10.0,
-        reader: TextAnnotator | None = None,
     ) -> None:
         self._detectors = tuple(detectors)
         self._structured = tuple(one for one in detectors if not one.prose)
         self._limit, self._timeout = limit, timeout
-        self._reader = reader
-        self._lock = threading.Lock()
         self._known: OrderedDict[bytes, tuple[SensitiveFinding, ...]] = OrderedDict()
 
     def scan(self, parts: Sequence[TextPart]) -> list[SensitiveFinding]:
@@ -89,14 +83,6 @@ class Scanner:
                 found += (replace(f, part=number) for f in texts)
         found += self._over_seams(parts, found, deadline)
         return sorted(found, key=_place)
-
-    def forget(self) -> None:
-        """Clear the cache."""
-        with self._lock:
-            self._known.clear()
-        clear_text_caches()
-        if self._reader is not None:
-            self._reader.forget()
 
     def _over_seams(
         self, parts: Sequence[TextPart], found: list[SensitiveFinding], deadline: float
@@ -122,17 +108,15 @@ class Scanner:
     def _text(self, text: str, deadline: float, prose: bool = True) -> tuple[SensitiveFinding, ...]:
         digest = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
         digest += bytes([prose])
-        with self._lock:
-            known = self._known.get(digest)
-            if known is not None:
-                self._known.move_to_end(digest)
-                return known
+        known = self._known.get(digest)
+        if known is not None:
+            self._known.move_to_end(digest)
+            return known
         found, finished = self._look(text, deadline, prose)
         if finished:
-            with self._lock:
-                self._known[digest] = found
-                if len(self._known) > _KEPT_PARTS:
-                    self._known.popitem(last=False)
+            self._known[digest] = found
+            if len(self._known) > _KEPT_PARTS:
+                self._known.popitem(last=False)
         return found
 
     def _look(
@@ -176,7 +160,7 @@ class Scanner:
 def make_scanner(owner: OwnWords) -> Scanner:
     """Return a scanner with all detectors, including the user's own words."""
     reader = TextAnnotator()  # shared, so that the three analyse a text only once
-    return Scanner([*structured_detectors(owner), *prose_detectors(reader)], reader=reader)
+    return Scanner([*structured_detectors(owner), *prose_detectors(reader)])
 
 
 def prose_detectors(reader: TextAnnotator) -> list[Detector]:

@@ -112,11 +112,3 @@ def _automaton() -> tuple[list[str], ahocorasick_rs.AhoCorasick]:
 def odd_letters(text: str) -> frozenset[str]:
     """Return the characters that are not printable ASCII or line ends."""
     return frozenset("".join(_ODD.findall(text)))
-
-
-def clear_text_caches() -> None:
-    """Clear the cached texts, which all detectors share."""
-    for kept in (lowered, digit_runs, digits_together, long_words, odd_letters):
-        kept.cache_clear()
-    vocabulary.cache_clear()
-    keywords_in.cache_clear()
