@@ -37,6 +37,7 @@ class FindingKind(StrEnum):
     CARD = "card"
     IBAN = "iban"
     BANK_ACCOUNT = "bank_account"
+    ACCOUNT_NUMBER = "account_number"
     NATIONAL_ID = "national_id"
     TAX_ID = "tax_id"
     PASSPORT = "passport"

@@ -22,6 +22,7 @@ from ..detectors.identifiers.network_addresses import find_network_addresses
 from ..detectors.identifiers.number_plates import find_number_plates
 from ..detectors.identifiers.payment_cards import find_payment_cards
 from ..detectors.identifiers.phone_numbers import find_phone_numbers
+from ..detectors.named_fields import find_named_fields
 from ..detectors.natural_language.annotated_text import TextAnnotator
 from ..detectors.natural_language.name_detector import NameDetector
 from ..detectors.natural_language.personal_classifier import PersonalClassifier
@@ -190,6 +191,7 @@ def structured_detectors(owner: OwnWords) -> list[Detector]:
         Detector("phones", find_phone_numbers),
         Detector("contacts", find_email_addresses),
         Detector("birthdays", find_birth_dates),
+        Detector("fields", find_named_fields),
         Detector("network", find_network_addresses),
         Detector("paths", find_file_paths),
         Detector("opaque", find_opaque_data),
