@@ -5,9 +5,10 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-import ahocorasick_rs
+if TYPE_CHECKING:
+    import ahocorasick_rs
 
 _WORD = re.compile(r"[^\W_]+")
 _LETTERS = re.compile(r"[^\W\d_]+")
@@ -104,6 +105,8 @@ def keywords_in(text: str) -> frozenset[str]:
 
 @functools.lru_cache(maxsize=1)
 def _automaton() -> tuple[list[str], ahocorasick_rs.AhoCorasick]:
+    import ahocorasick_rs  # here, since the daemon itself never searches
+
     pieces = list(_PIECES)
     return pieces, ahocorasick_rs.AhoCorasick(pieces)
 

@@ -116,7 +116,7 @@ def test_unusual_texts_have_no_findings(text: str) -> None:
 def test_own_words_match_whole_words_in_any_case() -> None:
     scanner = structured(OwnWords(words=("Bluebird", "Projekt  Ärger"), folders=("/srv/clients",)))
     assert scan_text("The BLUEBIRD plan", scanner) == {"BLUEBIRD": FindingKind.OWN_WORD}
-    assert scan_text("bluebirds sing", scanner) == {}
+    assert scan_text("bluebirdish songs", scanner) == {}
     assert scan_text("das projekt\närger", scanner) == {"projekt\närger": FindingKind.OWN_WORD}
     assert scan_text("cat /srv/clients/a/b.txt", scanner) == {
         "/srv/clients/a/b.txt": FindingKind.OWN_FOLDER
