@@ -41,6 +41,7 @@ _CARD_KINDS = {
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _SEPARATORS = re.compile(r"[\W_]+")
 _NO_NAME = re.compile(r"[\d{}\[\]()<>=/\\_@:;|#$%^*+\"`!?]")
+_LETTERS = re.compile(r"[^\W\d_]{2}")
 _CODE = re.compile(r"[a-z]\.[a-z]|[a-z]{4}\.$|[a-z][A-Z]{2}")
 _DATE = re.compile(r"\d{1,4}\D{1,14}\d{1,4}|\d{4}|\d{6}|\d{8}")
 _NUMBER = re.compile(r"[\w./ -]{3,30}")
@@ -208,6 +209,10 @@ def _is_plausible(value: str, meaning: _Meaning) -> bool:
 
 
 def _is_name(value: str, uncased: bool) -> bool:
-    if _NO_NAME.search(value) or _CODE.search(value) or not any(map(str.isalpha, value)):
+    if (
+        _NO_NAME.search(value)
+        or _CODE.search(value)
+        or (not uncased and not _LETTERS.search(value))
+    ):
         return False
     return len(value) <= 60 and 0 < len(value.split()) <= 6 and not (uncased and len(value) < 2)

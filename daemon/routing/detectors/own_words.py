@@ -16,8 +16,16 @@ _PIECE = re.compile(r"[^\W_]+")
 _CAMEL = re.compile(r"(?<=[^\W\d_])(?=[A-Z][a-z])")
 _BETWEEN = r"[\W_]{0,3}"
 _PLAIN = {"ł": "l", "ø": "o", "đ": "d", "ı": "i"}
-_VARIANTS = {"ä": "(?:a|ae)", "ö": "(?:o|oe)", "ü": "(?:u|ue)", "ß": "(?:ß|ss)"}
-_VARIANTS |= {"ae": "(?:ae|a)", "oe": "(?:oe|o)", "ue": "(?:ue|u)", "ss": "(?:ss|ß)"}
+_VARIANTS = {
+    "ä": "(?:a|ae)",
+    "ö": "(?:o|oe)",
+    "ü": "(?:u|ue)",
+    "ß": "(?:ß|ss)",
+    "ae": "(?:ae|a)",
+    "oe": "(?:oe|o)",
+    "ue": "(?:ue|u)",
+    "ss": "(?:ss|ß)",
+}
 _UNIT = re.compile("|".join([*sorted(_VARIANTS, key=len, reverse=True), "."]))
 _PLURAL = frozenset({"s"})
 _LATIN_ENDINGS = (
