@@ -15,6 +15,8 @@ _SENTENCE = re.compile(r"[^.:;!?\n。：；！？]++(?:\.(?=\w)[^.:;!?\n。：�
 _EDGE = 600
 """Characters of the beginning and the end of a text that may hold such a request."""
 _LONGEST, _NEAR = 240, 64
+_SHORT = 4
+"""Words up to which a sentence such as "strictly local" needs no verb."""
 _WORD = re.compile(r"[^\W_]+")
 _CLAUSE_END = r"(?= *(?:$|[,)]|[-–—] |(?:please|only|for|por|as)\b))"
 
@@ -92,6 +94,8 @@ def _asks_to_stay(sentence: str) -> bool:
     if _PHRASES.search(sentence):
         return True
     here = _HERE.search(sentence) is not None
+    if here and len(sentence.split()) <= _SHORT and _are_near(sentence, _ONLY, _HERE):
+        return True
     if here and _are_near(sentence, _KEEP, _HERE):
         return _THIS.search(sentence) is not None or _ONLY.search(sentence) is not None
     away = _AWAY.search(sentence)
