@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import re
 import unicodedata
+from bisect import bisect_left
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -39,6 +40,7 @@ _CARD_KINDS = {
     "BDAY": FindingKind.DATE_OF_BIRTH,
 }
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_NUMBERED = re.compile(r"(?: line)? ?\d{0,3}$")  # as in `address line 2`
 _SEPARATORS = re.compile(r"[\W_]+")
 _NO_NAME = re.compile(r"[\d{}\[\]()<>=/\\_@:;|#$%^*+\"`!?]")
 _LETTERS = re.compile(r"[^\W\d_]{2}")
@@ -72,13 +74,13 @@ def find_named_fields(text: str) -> Iterator[SensitiveFinding]:
         meaning = _meaning(field.name)
         if meaning is not None and _is_plausible(text[field.start : field.end], meaning):
             meant.append((field, meaning))
-    others = [f.start for f, meaning in meant if meaning.kind is not FindingKind.PERSON]
-    others += [f.start for f, meaning in meant if meaning.is_certain]
-    for field, (kind, is_certain) in meant:
-        alone = not any(abs(place - field.start) <= _BESIDE for place in others)
-        if kind is None or (kind is FindingKind.PERSON and not is_certain and alone):
-            continue
-        found.append(_finding(kind, text, field.start, field.end))
+    plain = _Meaning(FindingKind.PERSON, False)
+    others = [field.start for field, meaning in meant if meaning != plain]  # in order
+    for field, meaning in meant:
+        following = bisect_left(others, field.start - _BESIDE)
+        beside = following < len(others) and others[following] <= field.start + _BESIDE
+        if meaning.kind is not None and (beside or meaning != plain):
+            found.append(_finding(meaning.kind, text, field.start, field.end))
     yield from found
 
 
@@ -135,8 +137,7 @@ def _finding(kind: FindingKind, text: str, start: int, end: int) -> SensitiveFin
 def _meaning(name: str) -> _Meaning | None:
     """Return what the field of this name holds, None if that is nothing of a person."""
     words = _folded(_CAMEL.sub(" ", name))
-    while words and (words[-1:].isdigit() or words.endswith(" line")):
-        words = words[:-1].rstrip().removesuffix(" line")
+    words = _NUMBERED.sub("", words)
     known = _meanings()
     found = known.get(words)
     first, _, rest = words.partition(" ")

@@ -244,11 +244,22 @@ def test_names_of_things_are_not_found(text: str) -> None:
     assert [text[found.start : found.end] for found in find_named_fields(text)] == []
 
 
+def test_plain_name_counts_only_beside_another_field_of_a_person() -> None:
+    far = "name: Ruth Okafor\n" + "note: nothing\n" * 60 + "phone: 353861234567\n"
+    assert [f.kind.value for f in find_named_fields(far)] == ["phone"]
+    near = "name: Ruth Okafor\nnote: nothing\nphone: 353861234567\n"
+    assert [f.kind.value for f in find_named_fields(near)] == ["person", "phone"]
+
+
 def test_values_have_the_kind_that_their_name_says() -> None:
-    text = '{"patientId": "P-3301", "memberNumber": "LX 99213", "dob": "1981-07-03"}'
+    text = (
+        '{"patientId": "P-3301", "memberNumber": "LX 99213", "dob": "1981-07-03",'
+        ' "addressLine2": "Flat 3"}'
+    )
     found = {text[f.start : f.end]: f.kind.value for f in find_named_fields(text)}
     assert found == {
         "P-3301": "health_id",
         "LX 99213": "account_number",
         "1981-07-03": "date_of_birth",
+        "Flat 3": "street_address",
     }
