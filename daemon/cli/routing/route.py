@@ -30,7 +30,7 @@ HELP = """\
 usage: ingle route [--json]                     what is in force
        ingle route explain TEXT|- [--file FILE] [--model ROUTE] [--json]
        ingle route check [FILE]                 validate a policy
-       ingle route new                          write a policy to start from
+       ingle route new [--yes]                  write a policy to start from
        ingle route schema                       its JSON Schema, for editors
 
 With the model name `auto` the policy decides where a request is answered: here,
@@ -49,6 +49,14 @@ _VERDICTS = {
     "ask": "it may leave with your consent.",
     "cloud": "it may leave this machine.",
 }
+_OWN_WORD_QUESTIONS = (
+    "Your names and nicknames",
+    "Family and friends",
+    "Your employer",
+    "Clients and partners",
+    "Your street and town",
+    "Projects and their code names",
+)
 _SHOWN_FINDINGS = 40
 _SHOWN_CHARACTERS = 40
 
@@ -221,16 +229,21 @@ def _check(arguments: Sequence[str]) -> int:
 
 def _new(arguments: Sequence[str]) -> int:
     parser = CommandParser(
-        "route new", "Write a policy to edit; it changes nothing yet.", json=False
+        "route new",
+        "Write a policy to edit. In a terminal it asks for words that never leave.",
+        json=False,
     )
-    parser.parse_args(arguments)
+    parser.add_flag("--yes", help="ask nothing")
+    options = parser.parse_args(arguments)
     from ...routing.policy.policy_file import policy_template
 
     path = _policy_path(load_config(os.environ))
+    asks = not options.yes and not path.exists() and sys.stdin.isatty() and sys.stderr.isatty()
+    words = _asked_words() if asks else []
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-            file.write(policy_template())
+            file.write(policy_template(words))
     except FileExistsError:
         raise CommandError(f"{path} already exists.", "Edit it; it is not overwritten.") from None
     except OSError as error:
@@ -238,6 +251,24 @@ def _new(arguments: Sequence[str]) -> int:
     print(path)
     print_status("It takes effect when it is saved; `ingle route check` validates it.")
     return 0
+
+
+def _asked_words() -> list[str]:
+    """Ask for the user's own words; none if every question is skipped."""
+    print_status(
+        "A text with one of your own words never leaves this machine. They are written into\n"
+        "the policy and nowhere else. Separate them by commas (`Ruth, Okafor` finds each alone);\n"
+        "Enter skips a question."
+    )
+    words: list[str] = []
+    for question in _OWN_WORD_QUESTIONS:
+        print(f"{question}: ", end="", file=sys.stderr, flush=True)
+        line = sys.stdin.readline()
+        if not line:  # the end of the input skips the rest
+            print(file=sys.stderr)
+            break
+        words += [word for each in line.split(",") if (word := " ".join(each.split()))]
+    return list(dict.fromkeys(words))
 
 
 def _schema(arguments: Sequence[str]) -> int:

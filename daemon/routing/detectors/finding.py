@@ -37,6 +37,7 @@ class FindingKind(StrEnum):
     CARD = "card"
     IBAN = "iban"
     BANK_ACCOUNT = "bank_account"
+    ACCOUNT_NUMBER = "account_number"
     NATIONAL_ID = "national_id"
     TAX_ID = "tax_id"
     PASSPORT = "passport"
@@ -88,10 +89,14 @@ PERSONAL_TOPICS = frozenset(
 
 
 class TextPart(msgspec.Struct, frozen=True):
-    """One text of a request, and its location, such as `messages[2].content`."""
+    """One text of a request, and its location, such as `messages[2].content`.
+
+    Only detectors of structured values read what is no `prose`: what a program or a model wrote.
+    """
 
     where: str
     text: str
+    prose: bool = True
 
 
 class SensitiveFinding(msgspec.Struct, frozen=True):

@@ -17,6 +17,9 @@ from ..detectors.finding import TextPart
 
 _NO_SAMPLING = SamplingParams()
 _ROLES = frozenset({"system", "developer", "user", "assistant", "tool"})
+_INSTRUCTIONS = ("system", "developer")
+_LONGEST_OWN_INSTRUCTIONS = 2_000  # characters; longer ones are those of a program
+_NO_PROSE = ("tools[", "tool_choice.", "grammar.", "reasoning.", "stop[", "sampling.")
 
 Value = TypeVar("Value", bound=msgspec.Struct)
 
@@ -28,12 +31,28 @@ def parts_of(request: GenerateRequest) -> list[TextPart]:
     """
     parts: list[TextPart] = []
 
+    unwritten = _unwritten(request)
+
     def note(where: str, text: str) -> str:
-        parts.append(TextPart(where, text))
+        prose = not where.startswith(_NO_PROSE) and where.partition(".")[0] not in unwritten
+        parts.append(TextPart(where, text, prose))
         return text
 
     _Rewriter(note).request(request)
     return parts
+
+
+def _unwritten(request: GenerateRequest) -> frozenset[str]:
+    """Return the places of messages that no person wrote: answers, and an agent's instructions."""
+    return frozenset(
+        f"messages[{number}]"
+        for number, message in enumerate(request.messages or ())
+        if message.role == "assistant"
+        or (
+            message.role in _INSTRUCTIONS
+            and (request.tools or len(message.content) > _LONGEST_OWN_INSTRUCTIONS)
+        )
+    )
 
 
 def with_texts(request: GenerateRequest, texts: Sequence[str]) -> GenerateRequest:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
@@ -23,6 +22,7 @@ from ..detectors.identifiers.network_addresses import find_network_addresses
 from ..detectors.identifiers.number_plates import find_number_plates
 from ..detectors.identifiers.payment_cards import find_payment_cards
 from ..detectors.identifiers.phone_numbers import find_phone_numbers
+from ..detectors.named_fields import find_named_fields
 from ..detectors.natural_language.annotated_text import TextAnnotator
 from ..detectors.natural_language.name_detector import NameDetector
 from ..detectors.natural_language.personal_classifier import PersonalClassifier
@@ -31,7 +31,6 @@ from ..detectors.opaque_data import find_opaque_data
 from ..detectors.own_words import OwnWordDetector, OwnWords
 from ..detectors.secrets.assigned_secrets import find_assigned_secrets
 from ..detectors.secrets.tokens_and_keys import find_private_keys, find_tokens
-from ..text_analysis.text_index import clear_text_caches
 from ..views.text_views import views
 from .joined_parts import joined
 
@@ -55,9 +54,8 @@ class Scanner:
     """Runs detectors over texts; whatever cannot be inspected becomes a finding.
 
     `limit` is the maximum of characters of all parts together, `timeout` the maximum of seconds of
-    one scan, checked between detectors and between chunks of a long text. `reader` is shared by
-    detectors and cleared with the cache. Thread-safe. Findings are cached by the digest of a text,
-    so that a history is not scanned again with each turn.
+    one scan, checked between detectors and between chunks of a long text. Findings are cached by
+    the digest of a text, so that a history is not scanned again with each turn.
     """
 
     def __init__(
@@ -66,13 +64,10 @@ class Scanner:
         *,
         limit: int = 1_000_000,
         timeout: float = 10.0,
-        reader: TextAnnotator | None = None,
     ) -> None:
         self._detectors = tuple(detectors)
         self._structured = tuple(one for one in detectors if not one.prose)
         self._limit, self._timeout = limit, timeout
-        self._reader = reader
-        self._lock = threading.Lock()
         self._known: OrderedDict[bytes, tuple[SensitiveFinding, ...]] = OrderedDict()
 
     def scan(self, parts: Sequence[TextPart]) -> list[SensitiveFinding]:
@@ -85,17 +80,10 @@ class Scanner:
             if room < 0:
                 found.append(_uninspectable(part.text, "limit", number))
             elif part.text:
-                found += (replace(f, part=number) for f in self._text(part.text, deadline))
+                texts = self._text(part.text, deadline, part.prose)
+                found += (replace(f, part=number) for f in texts)
         found += self._over_seams(parts, found, deadline)
         return sorted(found, key=_place)
-
-    def forget(self) -> None:
-        """Clear the cache."""
-        with self._lock:
-            self._known.clear()
-        clear_text_caches()
-        if self._reader is not None:
-            self._reader.forget()
 
     def _over_seams(
         self, parts: Sequence[TextPart], found: list[SensitiveFinding], deadline: float
@@ -121,17 +109,15 @@ class Scanner:
     def _text(self, text: str, deadline: float, prose: bool = True) -> tuple[SensitiveFinding, ...]:
         digest = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
         digest += bytes([prose])
-        with self._lock:
-            known = self._known.get(digest)
-            if known is not None:
-                self._known.move_to_end(digest)
-                return known
+        known = self._known.get(digest)
+        if known is not None:
+            self._known.move_to_end(digest)
+            return known
         found, finished = self._look(text, deadline, prose)
         if finished:
-            with self._lock:
-                self._known[digest] = found
-                if len(self._known) > _KEPT_PARTS:
-                    self._known.popitem(last=False)
+            self._known[digest] = found
+            if len(self._known) > _KEPT_PARTS:
+                self._known.popitem(last=False)
         return found
 
     def _look(
@@ -175,7 +161,7 @@ class Scanner:
 def make_scanner(owner: OwnWords) -> Scanner:
     """Return a scanner with all detectors, including the user's own words."""
     reader = TextAnnotator()  # shared, so that the three analyse a text only once
-    return Scanner([*structured_detectors(owner), *prose_detectors(reader)], reader=reader)
+    return Scanner([*structured_detectors(owner), *prose_detectors(reader)])
 
 
 def prose_detectors(reader: TextAnnotator) -> list[Detector]:
@@ -191,7 +177,7 @@ def structured_detectors(owner: OwnWords) -> list[Detector]:
     """Return the detectors of structured values: by shape, check digit or adjacent words."""
     return [
         Detector("own_words", OwnWordDetector(owner).find),
-        Detector("marks", find_marks),
+        Detector("marks", find_marks, prose=True),
         Detector("private_keys", find_private_keys),
         Detector("tokens", find_tokens),
         Detector("assigned_secrets", find_assigned_secrets),
@@ -205,6 +191,7 @@ def structured_detectors(owner: OwnWords) -> list[Detector]:
         Detector("phones", find_phone_numbers),
         Detector("contacts", find_email_addresses),
         Detector("birthdays", find_birth_dates),
+        Detector("fields", find_named_fields),
         Detector("network", find_network_addresses),
         Detector("paths", find_file_paths),
         Detector("opaque", find_opaque_data),

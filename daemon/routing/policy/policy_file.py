@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
@@ -45,10 +46,16 @@ class PolicyError(UserError):
     """An invalid policy; the message names the file and the line."""
 
 
-def policy_template() -> str:
-    """Return the policy that `ingle route new` writes: comments show what can be changed."""
+def policy_template(words: Sequence[str] = ()) -> str:
+    """Return the policy that `ingle route new` writes, with the user's own words.
+
+    Comments show what can be changed.
+    """
     folder = resources.files("ingle.daemon.routing.policy")
-    return (folder / "policy_template.toml").read_text("utf-8")
+    text = (folder / "policy_template.toml").read_text("utf-8")
+    # A string of JSON is one of TOML, too, but for the character 127.
+    listed = json.dumps(list(words), ensure_ascii=False).replace("\x7f", "")
+    return text.replace("words = []", f"words = {listed}", 1)
 
 
 def load_policy(path: Path) -> Policy:

@@ -37,6 +37,7 @@ _NEVER: dict[str, str] = {
 _REDACT: dict[str, str] = {
     FindingKind.IBAN: "an IBAN",
     FindingKind.BANK_ACCOUNT: "a bank account number",
+    FindingKind.ACCOUNT_NUMBER: "an account, member or case number",
     FindingKind.VEHICLE: "a number plate",
     FindingKind.EMAIL: "an e-mail address",
     FindingKind.PHONE: "a phone number",
@@ -85,6 +86,7 @@ CONTEXT = PERSONAL_TOPICS - {FindingKind.WORK} | {
     FindingKind.DATE_OF_BIRTH,
     FindingKind.IBAN,
     FindingKind.BANK_ACCOUNT,
+    FindingKind.ACCOUNT_NUMBER,
     FindingKind.CARD,
     FindingKind.NATIONAL_ID,
     FindingKind.TAX_ID,

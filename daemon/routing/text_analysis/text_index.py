@@ -5,9 +5,10 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-import ahocorasick_rs
+if TYPE_CHECKING:
+    import ahocorasick_rs
 
 _WORD = re.compile(r"[^\W_]+")
 _LETTERS = re.compile(r"[^\W\d_]+")
@@ -104,6 +105,8 @@ def keywords_in(text: str) -> frozenset[str]:
 
 @functools.lru_cache(maxsize=1)
 def _automaton() -> tuple[list[str], ahocorasick_rs.AhoCorasick]:
+    import ahocorasick_rs  # here, since the daemon itself never searches
+
     pieces = list(_PIECES)
     return pieces, ahocorasick_rs.AhoCorasick(pieces)
 
@@ -112,11 +115,3 @@ def _automaton() -> tuple[list[str], ahocorasick_rs.AhoCorasick]:
 def odd_letters(text: str) -> frozenset[str]:
     """Return the characters that are not printable ASCII or line ends."""
     return frozenset("".join(_ODD.findall(text)))
-
-
-def clear_text_caches() -> None:
-    """Clear the cached texts, which all detectors share."""
-    for kept in (lowered, digit_runs, digits_together, long_words, odd_letters):
-        kept.cache_clear()
-    vocabulary.cache_clear()
-    keywords_in.cache_clear()

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
+from typing import NamedTuple
 
 from ..text_analysis.text_index import Span
 from .text_edits import TextEdit
@@ -12,7 +13,10 @@ from .text_edits import TextEdit
 _LONGEST_ROW, _MOST_WORDS = 1_000, 4
 # Column names are short and begin with a letter. Repetitions are possessive, or a long line that is
 # no head would be tried in every way.
-_NAME = r"[\"'`*]{0,2}[^\W\d_](?:[\w.#°’'/()&*\"`-]|[ ](?=[\w.#(&*\"`-])){0,31}+"
+_NAME = (
+    r"[\"'`*]{0,2}[^\W\d_]"
+    r"(?:[\w.#°º’'/()&*\"`\u0900-\u0dff-]|[ ](?=[\w.#(&*\"`-])){0,31}+"  # vowel signs are no \\w
+)
 _HEAD = re.compile(rf"[ \[|]*+{_NAME}(?:(?: ?[,;\t|] ?| {{2,}}){_NAME})++[ \],|]*+\r?")
 _DIGIT = re.compile(r"[0-9]")
 _RULE = re.compile(r"[\s|:+=-]{3,}+")
@@ -30,23 +34,48 @@ _TUPLE = re.compile(r"[\s,]{0,16}\(((?:[^()'\"]++|'[^'\n]*+'|\"[^\"\n]*+\")++)\)
 _TAG = re.compile(r"<(table|tr|th|td)\b[^>]{0,99}>([^<]{0,40})", re.IGNORECASE)
 
 
-def labelled_cells(text: str) -> list[TextEdit]:
-    """Return the text before each cell of a table, to be replaced by its column's name on a new
-    line.
+class _Cell(NamedTuple):
+    """A cell with its column's name; `gap` is the end of the one before it in the row."""
+
+    name: str
+    gap: int
+    start: int
+    end: int
+
+
+Concerns = Callable[[list[str]], bool]
+"""Whether the columns of these names are wanted, also without digits in the rows."""
+
+
+def table_cells(text: str, concerns: Concerns) -> Iterator[tuple[str, int, int]]:
+    """Yield the name of its column, and the span, for each cell of a table.
 
     Tables with commas, semicolons, tabs, bars or wide gaps between the columns, of HTML, and the
-    rows of an SQL `INSERT`; only rows with digits. In order, disjoint.
+    rows of an SQL `INSERT`; only rows with digits, unless their columns concern the caller.
     """
-    found = list(_of_lines(text)) if "\n" in text else []
-    if "<th" in text or "<TH" in text:
-        found += _of_html(text)
-    if "values" in text or "VALUES" in text:
-        found += _of_inserts(text)
-    found.sort()
+    for cell in _all_cells(text, concerns):
+        yield cell.name, cell.start, cell.end
+
+
+def labelled_cells(text: str) -> list[TextEdit]:
+    """Return the text before each cell of a table, to be replaced by its column's name on a new
+    line; in order, disjoint.
+    """
+    cells = _all_cells(text, lambda names: False)
+    found = sorted((cell.gap, cell.start, f"\n{cell.name}: ") for cell in cells)
     return [found[0], *(b for a, b in pairwise(found) if b[0] >= a[1])] if found else []
 
 
-def _of_lines(text: str) -> Iterator[TextEdit]:
+def _all_cells(text: str, concerns: Concerns) -> Iterator[_Cell]:
+    if "\n" in text:
+        yield from _of_lines(text, concerns)
+    if "<th" in text or "<TH" in text:
+        yield from _of_html(text)
+    if "values" in text or "VALUES" in text:
+        yield from _of_inserts(text)
+
+
+def _of_lines(text: str, concerns: Concerns) -> Iterator[_Cell]:
     names, sign, place = list[str](), "", 0
     lines = text.split("\n")
     behind = [*lines[1:], ""]
@@ -58,20 +87,20 @@ def _of_lines(text: str) -> Iterator[TextEdit]:
         if sign == "|" and len(cells) == len(names) + 1:
             cells = cells[:-1]  # text that follows the last bar
         if names and len(cells) == len(names):
-            if any(map(str.isdigit, line)):
+            if any(map(str.isdigit, line)) or concerns(names):
                 yield from _beside(names, cells, place)
         elif not names or not _RULE.fullmatch(line):
-            names, sign = _head(line, following) if 3 <= len(line) <= _LONGEST_ROW else ([], "")
+            known = 3 <= len(line) <= _LONGEST_ROW
+            names, sign = _head(line, following, concerns) if known else ([], "")
         place += len(line) + 1
 
 
-def _head(line: str, following: str) -> tuple[list[str], str]:
+def _head(line: str, following: str, concerns: Concerns) -> tuple[list[str], str]:
     """Return the names of columns, and the separator; none for any other line."""
     sign = next((sign for sign in "\t|;," if sign in line), "  ")
     if sign not in following or (sign in ",;" and line[-1] in ".!?"):
         return [], ""
-    if _DIGIT.search(following) is None and _RULE.fullmatch(following) is None:
-        return [], ""
+    bare = _DIGIT.search(following) is None and _RULE.fullmatch(following) is None
     sign = sign.strip(" ")
     if _HEAD.fullmatch(line) is None:
         # A sentence may precede it.
@@ -80,6 +109,8 @@ def _head(line: str, following: str) -> tuple[list[str], str]:
         if _HEAD.fullmatch(line) is None:
             return [], ""
     names = [line[start:end] for start, end in _cells(line, sign)]
+    if bare and not concerns(names):
+        return [], ""
     short = all(name and len(_WORDS.findall(name)) <= _MOST_WORDS for name in names)
     named = short and sum(map(str.isdigit, line)) <= len(names)
     return (names, sign) if named and len(names) > 1 and _are_of_people(names) else ([], "")
@@ -111,15 +142,15 @@ def _cells(line: str, sign: str) -> list[Span]:
     return spans
 
 
-def _beside(names: Sequence[str], cells: Sequence[Span], place: int) -> Iterator[TextEdit]:
-    """Yield a row that begins at this position, with the end of the previous line."""
+def _beside(names: Sequence[str], cells: Sequence[Span], place: int) -> Iterator[_Cell]:
+    """Yield a row that begins at this position; the first gap is the end of the line before."""
     done = -1
     for name, (start, end) in zip(names, cells, strict=True):
-        yield place + done, place + start, f"\n{name}: "
+        yield _Cell(name, place + done, place + start, place + end)
         done = end
 
 
-def _of_inserts(text: str) -> Iterator[TextEdit]:
+def _of_inserts(text: str) -> Iterator[_Cell]:
     for head in _VALUES.finditer(text):
         names = [head[1][start:end] for start, end in _cells(head[1], ",")]
         row = _TUPLE.match(text, head.end()) if _are_of_people(names) else None
@@ -130,7 +161,7 @@ def _of_inserts(text: str) -> Iterator[TextEdit]:
             row = _TUPLE.match(text, row.end())
 
 
-def _of_html(text: str) -> Iterator[TextEdit]:
+def _of_html(text: str) -> Iterator[_Cell]:
     names, column, is_head = list[str](), 0, False
     for tag in _TAG.finditer(text):
         kind = tag[1].lower()
@@ -145,5 +176,5 @@ def _of_html(text: str) -> Iterator[TextEdit]:
             is_head = True
         else:
             if not is_head and column < len(names):
-                yield tag.start(), tag.start(2), f"\n{names[column]}: "
+                yield _Cell(names[column], tag.start(), *tag.span(2))
             column += 1

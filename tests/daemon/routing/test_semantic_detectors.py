@@ -7,11 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from topics import Prompts, interval, measure, own_sets
 
-from ingle.daemon.routing.detectors.finding import FindingKind, TextPart
+from ingle.daemon.routing.detectors.finding import FindingKind
 from ingle.daemon.routing.detectors.natural_language.annotated_text import TextAnnotator
 from ingle.daemon.routing.inspection.text_scanner import (
     OwnWords,
-    Scanner,
     make_scanner,
     prose_detectors,
 )
@@ -66,14 +65,3 @@ def test_findings_lie_within_any_text(text: str) -> None:
         for finding in detector.find(text):
             assert 0 <= finding.start < finding.end <= len(text)
             assert 0 <= finding.certainty <= 1
-
-
-def test_forget_clears_the_annotation_cache() -> None:
-    reader = TextAnnotator()
-    text = "My name is Tuulikki Virtanen."
-    scanner = Scanner(prose_detectors(reader)[:1], reader=reader)
-    scanner.scan([TextPart("prompt", text)])
-    before = reader.read(text)
-    assert reader.read(text) is before
-    scanner.forget()
-    assert reader.read(text) is not before

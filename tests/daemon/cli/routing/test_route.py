@@ -53,6 +53,29 @@ def test_new_policy_template_is_valid_and_equals_the_defaults(
     assert "person is 'never', and would be 'ask' by default" in out
 
 
+def test_new_policy_asks_for_own_words_in_a_terminal_only(
+    home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def answer(text: str, arguments: tuple[str, ...] = (), terminal: bool = True) -> Policy:
+        stdin = io.StringIO(text)
+        monkeypatch.setattr(stdin, "isatty", lambda: terminal)
+        monkeypatch.setattr("sys.stdin", stdin)
+        monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+        assert main(["route", "new", *arguments]) == 0
+        path = Path(capsys.readouterr().out.strip())
+        policy = load_policy(path)
+        path.unlink()
+        return policy
+
+    said = 'Ruth Okafor,  Ruthie\n\nBright "Water" \\ Co\n\nRathmore Park, Ruthie\nProjekt Ärger\n'
+    words = ("Ruth Okafor", "Ruthie", 'Bright "Water" \\ Co', "Rathmore Park", "Projekt Ärger")
+    assert answer(said).words == words
+    assert answer("Ruthie\n").words == ("Ruthie",)
+    assert answer("\n" * 6) == Policy()
+    assert answer(said, ("--yes",)) == Policy()
+    assert answer(said, terminal=False) == Policy()
+
+
 def _uncomment_examples(template: str) -> list[str]:
     """The lines of a template with every commented example enabled."""
     lines: list[str] = []

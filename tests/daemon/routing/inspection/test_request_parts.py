@@ -110,3 +110,29 @@ def test_digest_depends_on_part_boundaries() -> None:
 
     assert len({digest("ab", "c"), digest("a", "bc"), digest("abc"), digest("\ud800")}) == 4
     assert digest("ab", "c") == digest("ab", "c")
+
+
+def test_only_what_a_person_wrote_is_read_as_prose() -> None:
+    request = GenerateRequest(
+        id="r",
+        messages=[
+            ChatMessage("system", "You are an agent."),
+            ChatMessage("user", "Hello."),
+            ChatMessage(
+                "assistant", "Hi.", reasoning="Hm.", tool_calls=[ToolCall("ls", "{}", "1")]
+            ),
+            ChatMessage("tool", "a.txt"),
+        ],
+        tools=[Tool("ls", "Lists a folder.", "{}")],
+        stop=["END"],
+    )
+    prose = {part.where for part in parts_of(request) if part.prose}
+    assert prose == {"messages[1].content", "messages[3].content"}
+
+
+def test_instructions_without_tools_are_prose_unless_they_are_as_long_as_an_agents() -> None:
+    for text, prose in (("I live alone. " * 5, True), ("You are an agent. " * 200, False)):
+        (part,) = parts_of(GenerateRequest(id="r", messages=[ChatMessage("system", text)]))
+        assert part.prose is prose
+    infill = GenerateRequest(id="r", prompt="My", infill=Infill("a", "b"))
+    assert all(part.prose for part in parts_of(infill))

@@ -233,12 +233,12 @@ async def test_provider_failure_falls_back_to_the_local_model(
 async def test_uninspectable_requests_stay_local(
     daemon: RunningDaemon, sink: Sink, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from ingle.daemon.routing.inspection.text_scanner import Scanner
+    from ingle.daemon.routing.inspection.scanner_process import ScanFailed, ScannerProcess
 
-    def fail(self: Scanner, parts: object) -> Any:
-        raise RuntimeError("a detector's bug")
+    def fail(self: ScannerProcess, *args: object) -> Any:
+        raise ScanFailed("a detector's bug")
 
-    monkeypatch.setattr(Scanner, "scan", fail)
+    monkeypatch.setattr(ScannerProcess, "scan", fail)
     response = await ask(daemon, "openai chat", HARMLESS)
     assert "uninspectable" in response.headers["ingle-route"]
     assert sink.connections == 0

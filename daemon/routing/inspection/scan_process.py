@@ -1,0 +1,56 @@
+"""The process that scans, run as `python -P -m`: it has no network and no files of the user."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from ingle.backends.base.child_process import die_with_parent
+from ingle.backends.base.framing import frame, read_body
+from ingle.backends.confinement.access_policy import AccessPolicy
+from ingle.backends.confinement.confine import confine
+
+from ..detectors.own_words import OwnWords
+from .scan_protocol import FindingList, ScanRequest
+
+if TYPE_CHECKING:
+    from .text_scanner import Scanner
+
+_ROUTING = Path(__file__).parents[1]
+"""The folder of the detectors and their tables."""
+
+
+def main() -> None:
+    """Answer requests on stdin until it closes."""
+    die_with_parent(int(sys.argv[1]))
+    # Anything that a library prints must not be among the frames.
+    sink = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    confine(AccessPolicy(reads=(_ROUTING,)))
+    decoder = msgspec.msgpack.Decoder(ScanRequest)
+    scanner: Scanner | None = None
+    words: OwnWords | None = None
+    while True:
+        try:
+            request = decoder.decode(read_body(sys.stdin.buffer))
+        except EOFError:
+            return
+        try:
+            if scanner is None or request.words != words:
+                # Imported here, after confinement, since libraries may start threads.
+                from .text_scanner import make_scanner
+
+                scanner, words = make_scanner(request.words), request.words
+            answer = FindingList(scanner.scan(request.parts))
+        except Exception as error:
+            answer = FindingList(error=type(error).__name__)
+        sink.write(frame(msgspec.msgpack.encode(answer)))
+        sink.flush()
+
+
+if __name__ == "__main__":
+    main()
