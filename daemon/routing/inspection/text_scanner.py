@@ -33,7 +33,6 @@ from ..detectors.secrets.assigned_secrets import find_assigned_secrets
 from ..detectors.secrets.tokens_and_keys import find_private_keys, find_tokens
 from ..text_analysis.text_index import clear_text_caches
 from ..views.text_views import views
-from .joined_parts import joined
 
 __all__ = ["OwnWords", "Scanner", "make_scanner", "structured_detectors"]
 
@@ -86,7 +85,6 @@ class Scanner:
                 found.append(_uninspectable(part.text, "limit", number))
             elif part.text:
                 found += (replace(f, part=number) for f in self._text(part.text, deadline))
-        found += self._over_seams(parts, found, deadline)
         return sorted(found, key=_place)
 
     def forget(self) -> None:
@@ -97,36 +95,14 @@ class Scanner:
         if self._reader is not None:
             self._reader.forget()
 
-    def _over_seams(
-        self, parts: Sequence[TextPart], found: list[SensitiveFinding], deadline: float
-    ) -> list[SensitiveFinding]:
-        """Return values split over parts, unless one part alone reveals them."""
-        if sum(len(part.text) for part in parts) > self._limit:
-            return []
-        more: list[SensitiveFinding] = []
-        known: dict[int, list[SensitiveFinding]] = {}
-        for finding in found:
-            known.setdefault(finding.part, []).append(finding)
-        for text in joined(parts):
-            for finding in self._text(text.text, deadline, prose=False):
-                if finding.detector.startswith(_FAILED):
-                    numbers = (piece.part for piece in text.pieces)
-                    more += (_uninspectable(parts[n].text, finding.detector, n) for n in numbers)
-                    continue
-                pieces = text.spread(finding)
-                if not any(_is_known(piece, known.get(piece.part, ())) for piece in pieces):
-                    more += pieces
-        return list(dict.fromkeys(more))
-
-    def _text(self, text: str, deadline: float, prose: bool = True) -> tuple[SensitiveFinding, ...]:
+    def _text(self, text: str, deadline: float) -> tuple[SensitiveFinding, ...]:
         digest = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
-        digest += bytes([prose])
         with self._lock:
             known = self._known.get(digest)
             if known is not None:
                 self._known.move_to_end(digest)
                 return known
-        found, finished = self._look(text, deadline, prose)
+        found, finished = self._look(text, deadline)
         if finished:
             with self._lock:
                 self._known[digest] = found
@@ -134,15 +110,13 @@ class Scanner:
                     self._known.popitem(last=False)
         return found
 
-    def _look(
-        self, text: str, deadline: float, prose: bool
-    ) -> tuple[tuple[SensitiveFinding, ...], bool]:
+    def _look(self, text: str, deadline: float) -> tuple[tuple[SensitiveFinding, ...], bool]:
         """Return the findings in a text, and whether every detector saw all of it."""
         found: list[SensitiveFinding] = []
         for offset in range(0, len(text), _CHUNK):
             chunk = text[offset : offset + _CHUNK + _OVERLAP]
             try:
-                for finding in self._chunk(chunk, deadline, prose):
+                for finding in self._chunk(chunk, deadline):
                     if finding.start < _CHUNK or finding.kind is FindingKind.UNINSPECTABLE:
                         start, end = finding.start + offset, finding.end + offset
                         found.append(replace(finding, start=start, end=end))
@@ -152,14 +126,14 @@ class Scanner:
         finished = not any(finding.detector.startswith(_FAILED) for finding in found)
         return tuple(_resolved(found)), finished
 
-    def _chunk(self, text: str, deadline: float, prose: bool) -> Iterator[SensitiveFinding]:
+    def _chunk(self, text: str, deadline: float) -> Iterator[SensitiveFinding]:
         try:
             readings = views(text)
         except Exception:  # text that cannot be decoded cannot be judged
             yield _uninspectable(text, f"{_FAILED}: views", 0)
             return
         for number, view in enumerate(readings):
-            for detector in self._detectors if prose and view.is_prose else self._structured:
+            for detector in self._detectors if view.is_prose else self._structured:
                 if time.monotonic() > deadline:
                     raise TimeoutError
                 try:
@@ -228,15 +202,6 @@ def _resolved(found: Iterable[SensitiveFinding]) -> list[SensitiveFinding]:
         if not hidden:
             kept.append(new)
     return sorted(kept, key=_place)
-
-
-def _is_known(piece: SensitiveFinding, known: Iterable[SensitiveFinding]) -> bool:
-    return any(
-        other.start <= piece.start
-        and piece.end <= other.end
-        and _STRICTEST_FIRST[other.kind] <= _STRICTEST_FIRST[piece.kind]
-        for other in known
-    )
 
 
 def _place(finding: SensitiveFinding) -> tuple[int, int, int]:
