@@ -29,7 +29,9 @@ from ..detectors.natural_language.personal_classifier import PersonalClassifier
 from ..detectors.natural_language.topic_detector import TopicDetector
 from ..detectors.opaque_data import find_opaque_data
 from ..detectors.own_words import OwnWordDetector, OwnWords
+from ..detectors.public_examples import is_public_example
 from ..detectors.secrets.assigned_secrets import find_assigned_secrets
+from ..detectors.secrets.spoken_secrets import find_spoken_secrets
 from ..detectors.secrets.tokens_and_keys import find_private_keys, find_tokens
 from ..text_analysis.text_index import clear_text_caches
 from ..views.text_views import views
@@ -140,6 +142,8 @@ class Scanner:
                     for finding in detector.find(view.text):
                         if number and not view.touches_an_edit(finding.start, finding.end):
                             continue
+                        if is_public_example(finding):
+                            continue
                         start, end = view.span(finding.start, finding.end)
                         yield replace(finding, start=start, end=end, detector=detector.name)
                 except Exception:  # the failure of one detector must not hide findings of others
@@ -169,6 +173,7 @@ def structured_detectors(owner: OwnWords) -> list[Detector]:
         Detector("private_keys", find_private_keys),
         Detector("tokens", find_tokens),
         Detector("assigned_secrets", find_assigned_secrets),
+        Detector("spoken_secrets", find_spoken_secrets),
         Detector("cards", find_payment_cards),
         Detector("banking", find_ibans),
         Detector("wallets", find_wallets),

@@ -10,8 +10,8 @@ import pytest
 from tests.daemon.conftest import DaemonFactory, RunningDaemon
 from tests.daemon.routing.conftest import Sink, SinkExits
 
-MAIL = "Is anna@example.org a valid address?"
-CARD = "My card is 4111 1111 1111 1111."
+MAIL = "Is anna@fabrikam.org a valid address?"
+CARD = "My card is 4539 5787 6362 1486."
 HARMLESS = "Why is the sky blue?"
 
 
@@ -59,7 +59,7 @@ async def test_explanation_lists_findings_and_positions(daemon: RunningDaemon, s
     assert found["email"]["class"] == "redact"
     card = found["card"]
     assert (card["where"], card["class"]) == ("messages[0].content", "never")
-    assert CARD[card["start"] : card["end"]] == "4111 1111 1111 1111"
+    assert CARD[card["start"] : card["end"]] == "4539 5787 6362 1486"
     clean = await explain(daemon, text=HARMLESS)
     assert (clean["verdict"], clean["goes_to"]) == ("cloud", "sink/big")
     private = await explain(daemon, text=HARMLESS, private=True)
@@ -93,11 +93,11 @@ async def test_consent_to_redaction(daemon: RunningDaemon, sink: Sink) -> None:
     response = await daemon.unix.post("/v1/chat/completions", json=body)
     # The local answer tainted the conversation, which requires consent: the token provides it.
     assert response.headers["ingle-route"].startswith("redact; model=sink/big")
-    assert "Yes, anna@example.org is." in response.text
+    assert "Yes, anna@fabrikam.org is." in response.text
     assert b"anna" not in sink.received
     assert b"[EMAIL_1]" in sink.received
     # The token is valid for this text only.
-    assert "local" in await ask(daemon, MAIL + " Or tom@example.org.", consent=token)
+    assert "local" in await ask(daemon, MAIL + " Or tom@fabrikam.org.", consent=token)
     assert sink.connections == 1
 
 
@@ -108,7 +108,7 @@ async def test_consent_applies_to_its_conversation(daemon: RunningDaemon, sink: 
     assert sorted(explanation["consents"]) == ["cloud", "redact"]
     consent = explanation["consents"]["cloud"]
     assert "cloud" in await ask(daemon, MAIL, conversation="c1", consent=consent)
-    assert b"anna@example.org" in sink.received
+    assert b"anna@fabrikam.org" in sink.received
     assert "cloud" in await ask(daemon, MAIL, "Done.", "And again?", conversation="c1")
     assert "local" in await ask(daemon, MAIL, "Done.", "And again?", conversation="c2")
     assert "local" in await ask(daemon, MAIL, CARD, "?", conversation="c1")
@@ -123,7 +123,7 @@ async def test_override_of_never_applies_to_one_request(daemon: RunningDaemon, s
     assert refused.status_code == 403
     sent = await daemon.unix.post("/v1/chat/completions", json=body | {"ingle": {"consent": token}})
     assert sent.headers["ingle-route"].startswith("cloud; model=sink/big")
-    assert b"4111 1111" in sink.received
+    assert b"4539 5787" in sink.received
     # The next turn needs another consent.
     next_turn = {"model": "sink/big", "messages": chat(CARD, "ok", "hi")}
     again = await daemon.unix.post("/v1/chat/completions", json=next_turn)

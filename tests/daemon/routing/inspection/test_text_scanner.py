@@ -26,7 +26,7 @@ from ingle.daemon.routing.inspection.text_scanner import (
 
 pytestmark = pytest.mark.quick
 
-CARD = "4111 1111 1111 1111"
+CARD = "4539 5787 6362 1486"
 
 
 def structured(owner: OwnWords) -> Scanner:
@@ -63,7 +63,7 @@ def test_findings_have_part_and_position() -> None:
     (finding,) = structured(OwnWords()).scan(parts)
     assert (finding.part, finding.start, finding.end) == (1, 4, 4 + len(CARD))
     assert finding.kind is FindingKind.CARD
-    assert finding.value == "4111111111111111"
+    assert finding.value == "4539578763621486"
 
 
 def test_failing_detector_makes_the_text_uninspectable() -> None:
@@ -117,7 +117,7 @@ def test_scanner_is_thread_safe() -> None:
     results: list[int] = []
 
     def work(number: int) -> None:
-        parts = [TextPart("a", f"{CARD} and name{n}@example.org") for n in range(number, 40)]
+        parts = [TextPart("a", f"{CARD} and name{n}@fabrikam.org") for n in range(number, 40)]
         results.append(len(scanner.scan(parts)) - 2 * len(parts))
 
     threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
@@ -191,25 +191,3 @@ def test_topics_are_found_in_base64() -> None:
     ).decode()
     findings = make_scanner(OwnWords()).scan([TextPart("a", f"Decode this and answer: {code}")])
     assert FindingKind.HEALTH in {finding.kind for finding in findings}
-
-
-def find_whole(text: str) -> Iterator[SensitiveFinding]:
-    yield SensitiveFinding(FindingKind.PERSONAL, 0, len(text), text)
-
-
-def test_prose_detectors_do_not_span_parts() -> None:
-    parts = [TextPart("a", "it is 4111"), TextPart("b", "1111 now")]
-    assert [
-        (f.part, f.start, f.end)
-        for f in Scanner([Detector("reader", find_whole, prose=True)]).scan(parts)
-    ] == [
-        (0, 0, 10),
-        (1, 0, 8),
-    ]
-
-
-def test_failure_at_a_part_boundary_belongs_to_both_parts() -> None:
-    parts = [TextPart("a", "it is 4111"), TextPart("b", "1111 now")]
-    failures = [f for f in Scanner([BROKEN]).scan(parts) if f.kind is FindingKind.UNINSPECTABLE]
-    assert {f.part for f in failures} == {0, 1}
-    assert all(0 <= f.start < f.end <= len(parts[f.part].text) for f in failures)

@@ -14,7 +14,7 @@ from ingle.daemon.routing.inspection.text_scanner import OwnWords, Scanner, stru
 from ingle.daemon.routing.views.text_views import View, views
 
 SCANNER = Scanner(structured_detectors(OwnWords()))
-CARD, MAIL = "4111111111111111", "jane.doe@example.com"
+CARD, MAIL = "4539578763621486", "jane.doe@fabrikam.com"
 
 
 def b64(text: str) -> str:
@@ -31,8 +31,8 @@ HIDDEN: dict[str, tuple[FindingKind, str]] = {
     "keycaps": (FindingKind.CARD, "".join(c + "\ufe0f\u20e3" for c in CARD)),
     "struck through": (FindingKind.CARD, "\u0336".join(CARD)),
     "invisible tags": (FindingKind.EMAIL, "".join(chr(0xE0000 + ord(c)) for c in MAIL)),
-    "lookalikes": (FindingKind.EMAIL, "jаnе.dое@ехаmple.com"),
-    "nul": (FindingKind.CARD, "4111\x001111\x001111\x001111"),
+    "lookalikes": (FindingKind.EMAIL, "jаnе.dое@fаbrікаm.com"),
+    "nul": (FindingKind.CARD, "4539\x005787\x006362\x001486"),
     "base64": (FindingKind.EMAIL, b64(MAIL)),
     "base64 twice": (FindingKind.EMAIL, b64(b64("write to " + MAIL))),
     "base64 in lines": (FindingKind.EMAIL, base64.encodebytes((f"{MAIL} " * 9).encode()).decode()),
@@ -45,9 +45,9 @@ HIDDEN: dict[str, tuple[FindingKind, str]] = {
     "quoted printable": (FindingKind.EMAIL, MAIL.replace("@", "=40").replace(".", "=2E")),
     "percent u": (FindingKind.EMAIL, "".join(f"%u{ord(c):04x}" for c in MAIL)),
     "hexadecimal of utf-16": (FindingKind.EMAIL, MAIL.encode("utf-16-be").hex()),
-    "data URL": (FindingKind.CARD, "data:text/plain;base64," + b64("4111 1111 1111 1111")),
-    "base64 with no-break spaces": (FindingKind.CARD, b64("4111\xa01111\xa01111\xa01111")),
-    "MIME encoded word": (FindingKind.CARD, "=?utf-8?Q?4111_1111=201111_1111?="),
+    "data URL": (FindingKind.CARD, "data:text/plain;base64," + b64("4539 5787 6362 1486")),
+    "base64 with no-break spaces": (FindingKind.CARD, b64("4539\xa05787\xa06362\xa01486")),
+    "MIME encoded word": (FindingKind.CARD, "=?utf-8?Q?4539_5787=206362_1486?="),
 }
 
 
@@ -66,7 +66,7 @@ TABLES: list[tuple[FindingKind, str, str]] = [
     (
         FindingKind.DATE_OF_BIRTH,
         "31.10.03",
-        "name,mail,mobile,dob\nA. B.,a@example.com,+880 1812,31.10.03",
+        "name,mail,mobile,dob\nA. B.,a@fabrikam.com,+880 1812,31.10.03",
     ),
     (FindingKind.DATE_OF_BIRTH, "Nov 30, 1975", "Here it is: name,dob\nA. B.,Nov 30, 1975"),
     (FindingKind.PHONE, "200-1053", "| Kunde | Tel. |\n|---|---|\n| 17 | 200-1053 |"),
