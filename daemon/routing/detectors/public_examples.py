@@ -12,6 +12,8 @@ _LISTS = read_sections("public_examples.txt")
 _VALUES = frozenset(value.upper() for value in _LISTS["values"])
 _NETWORKS = tuple(map(ip_network, _LISTS["networks"]))
 _PLACEHOLDERS = frozenset(", ".join(_LISTS["placeholders"]).split(", "))
+_USERS = frozenset(", ".join(_LISTS["users"]).split(", "))
+_HOME = re.compile(r"[/\\](?:home|Users)[/\\]+([^/\\:]+)")
 _NO_VALUE = re.compile(
     r"your|example|varchar|\$[a-z_{(]|[{<]|%\w*%|(?:x{3}|-|_|=|#|\*|0{6}|\.{3}|…)", re.IGNORECASE
 )
@@ -35,6 +37,9 @@ def is_public_example(finding: SensitiveFinding) -> bool:
     if finding.kind is FindingKind.IP_ADDRESS:
         address = ip_address(finding.value)
         return any(address in network for network in _NETWORKS)
+    if finding.kind is FindingKind.FILE_PATH:
+        home = _HOME.search(finding.value)
+        return home is not None and home[1].strip("<>{}$%").lower() in _USERS
     return finding.kind in _HOSTS and _DOMAIN.search(finding.value) is not None
 
 

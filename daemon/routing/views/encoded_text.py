@@ -32,7 +32,7 @@ _ESCAPE = re.compile(
     r"|%u[0-9a-fA-F]{4}|\\[0-3][0-7]{2})+"
 )
 _ONE_ESCAPE = re.compile(r"(?:[\\%][uxU]\{?)(?P<hex>[0-9a-fA-F]+)\}?|\\(?P<octal>[0-7]{3})")
-_QUOTED = re.compile(r"=(?:[0-9A-F]{2}(?:=[0-9A-F]{2})*|\r?\n)")
+_QUOTED = re.compile(r"(?<!=)=(?:[0-9A-F]{2}(?:=[0-9A-F]{2})*|\r?\n)")
 _DATA_URL = "base64,"
 _LEAST_HEX, _LEAST, _MOST_DECODED = 12, 5, 65_536
 _HEX_LETTERS = frozenset("abcdefABCDEF")

@@ -107,7 +107,9 @@ def views(text: str) -> list[View]:
         inner = inner.edited(edits, _CONTEXT)
         # Decoded text may again have unusual characters.
         found.append(_folded_again(inner))
-        found[-1].is_prose = any(len(said) >= _LEAST_PROSE for _, _, said in edits)
+        found[-1].is_prose = any(
+            len(said) >= _LEAST_PROSE and said.count(" ") >= _LEAST_GAPS for _, _, said in edits
+        )
     edits = labelled_cells(base.text)
     if edits:
         found.append(base.edited(edits, _CONTEXT))
@@ -118,7 +120,7 @@ def views(text: str) -> list[View]:
 _CONTEXT = 80
 _FEW = 16
 _MOST_NESTED = 3
-_LEAST_PROSE = 24
+_LEAST_PROSE, _LEAST_GAPS = 24, 3
 
 
 def _folded(text: str) -> View:

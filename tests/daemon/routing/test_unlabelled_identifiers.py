@@ -139,7 +139,7 @@ FOUND = [
         FindingKind.SECRET_PATH,
         ("/run/secrets/smtp", "cat /run/secrets/smtp"),
         ("~/.cargo/credentials.toml", "ls ~/.cargo/credentials.toml"),
-        ("kubeconfig.yaml", "git add kubeconfig.yaml"),
+        ("ops/kubeconfig.yaml", "git add ops/kubeconfig.yaml"),
         ("lastpass_export.csv", "delete lastpass_export.csv"),
         ("/etc/ssh/ssh_host_rsa_key", "/etc/ssh/ssh_host_rsa_key"),
     ),

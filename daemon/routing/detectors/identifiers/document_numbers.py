@@ -84,8 +84,12 @@ def find_document_numbers(text: str) -> Iterator[SensitiveFinding]:
                 yield from _account(text, start + end)
         for match in _ABBREVIATION.finditer(text, start, stop):
             kind = _ABBREVIATIONS.get(match[0])
-            if kind is not None and not text[match.start() - 1 : match.start()].isalnum():
-                yield from _beside(text, kind, match.end())
+            if kind is None or text[match.start() - 1 : match.start()].isalnum():
+                continue
+            for finding in _beside(text, kind, match.end()):
+                # `RFC 5322` is a document, `UID=1000` a user.
+                if finding.value[0].isalpha() or match[0] not in ("RFC", "UID"):
+                    yield finding
 
 
 def _account(text: str, end: int) -> Iterator[SensitiveFinding]:

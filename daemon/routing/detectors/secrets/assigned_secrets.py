@@ -67,7 +67,7 @@ _COOKIE = re.compile(
 )
 _SESSION = re.compile(
     r"(?:PHPSESSID|JSESSIONID|ASP\.NET_SessionId|connect\.sid|session_?id|sessionid|_session|"
-    r"csrftoken|auth_token|remember_token|sid)[\"']?\s{0,2}[=:]\s{0,2}[\"']?([\w%.:+/-]{16,400})",
+    r"csrftoken|auth_token|remember_token|sid)(?![\"']?\s*[:=]\s*[\"']?\w+/)[\"']?\s{0,2}[=:]\s{0,2}[\"']?([\w%.:+/-]{16,400})",
     re.IGNORECASE,
 )
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.:-]{1,30}\Z")
@@ -180,7 +180,8 @@ def _logins(text: str, lower: str) -> Iterator[SensitiveFinding]:
     while place >= 0:
         match = _LOGIN.match(text, place)
         scheme = _SCHEME.search(text[max(0, place - 32) : place])
-        if match is not None and scheme is not None and not _CODE.match(match[2]):
+        no_word = match is None or _CODE.match(match[2]) or is_placeholder(match[2])
+        if match is not None and scheme is not None and not no_word:
             start, end = place - len(scheme[0]), match.end()
             yield SensitiveFinding(_kind_of_login(scheme[0]), start, end, text[start:end])
         place = text.find("://", place + 3)

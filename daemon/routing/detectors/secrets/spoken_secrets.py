@@ -66,11 +66,12 @@ _SIGNS = frozenset("!#$%&*+=?@^~_")
 _CLASS_NAME = re.compile(
     r"(?:[A-Z][a-z]+){2,}(?:[A-Z]+\d?)?\Z|\w*[A-Za-z]\w*_[A-Za-z]{3,}\Z|(?:[A-Z][a-z]+){0,2}[A-Z]{1,6}[a-z]*\d{1,3}_?[A-Za-z][A-Za-z_]+\Z|[a-z]+\d*(?:_[a-z]+\d*)+\Z"
 )
+_CONSTANT = re.compile(r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+\Z|(?:\w+_){2,}\w+\Z")
 _IDENTIFIER = re.compile(
     r"(?:[A-Za-z]+[_-])*[a-z]+(?:[A-Z][a-z]+)*\Z|[A-Z]+(?:_[A-Z]+)+\Z|\w+=|.*&\w+\Z"
 )
 _NAME = re.compile(
-    r"/|@\w[\w-]*\.\w|\.[A-Za-z]\w{0,4}$|^[@#-]|^[\d.,:-]+[A-Za-z%°]{0,4}$|^\d+(?:-[a-z-]+|x\d+)$|\)$|^eyJ"
+    r"/|@\w[\w-]*\.\w|\.[A-Za-z]\w{0,4}$|^[@#-]|^[\d.,:-]+[A-Za-z%°]{0,4}$|^\d+(?:-[a-z-]+|x\d+)$|\)$|^eyJ|(?i:utf)-?\d"
 )
 _AROUND, _OPENING, _CALLS = "*_.,:!?)", frozenset("{<[%"), frozenset("([{")
 
@@ -216,6 +217,8 @@ def _is_password(value: str, link: _Link, short: bool) -> bool:
     if link is _Link.BESIDE and _CLASS_NAME.match(value):
         return False
     signs = not _SIGNS.isdisjoint(value[1:-1])
+    if short and _CONSTANT.match(value):
+        return False
     made_up = looks_generated(value) or (signs and link is _Link.SAID)
     return digits > 0 or (made_up and not short and not _IDENTIFIER.match(value))
 

@@ -20,6 +20,8 @@ _BLOCK_ENDS = re.compile(
     r"|---- END SSH2 (?:ENCRYPTED )?PRIVATE KEY ----|Private-MAC: [0-9a-f]{32,64}"
     r"|-----END AGE ENCRYPTED FILE-----"
 )
+# As documentation shows a key: `XXXX` or dots in place of its letters.
+_EMPTY_BLOCK = re.compile(r"-----BEGIN [A-Z ]+-----(?:\\[nr]|[\s.…xX*])*-----END [A-Z ]+-----\Z")
 _JWK = re.compile(r"\"(?:d|p|q|dp|dq|qi|k)\"\s{0,4}:\s{0,4}\"([\w-]{32,1400})\"")
 _WIREGUARD = re.compile(r"(?:PrivateKey|PresharedKey)\s{0,4}=\s{0,4}([A-Za-z0-9+/]{43}=)")
 _RAW_OPENSSH = "b3BlbnNzaC1rZXktdjE"
@@ -64,7 +66,8 @@ def find_tokens(text: str) -> Iterator[SensitiveFinding]:
 def find_private_keys(text: str) -> Iterator[SensitiveFinding]:
     """Yield PEM, OpenSSH, PGP, PuTTY, age, JSON web keys and WireGuard keys."""
     for start, end in _private_keys(text):
-        yield SensitiveFinding(FindingKind.PRIVATE_KEY, start, end, text[start:end])
+        if not _EMPTY_BLOCK.match(text, start, end):
+            yield SensitiveFinding(FindingKind.PRIVATE_KEY, start, end, text[start:end])
 
 
 def _private_keys(text: str) -> Iterator[Span]:
