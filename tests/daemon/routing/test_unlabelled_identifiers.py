@@ -206,3 +206,25 @@ PUBLIC_EXAMPLES = [
 @pytest.mark.parametrize("text", PUBLIC_EXAMPLES)
 def test_published_example_is_not_found(text: str) -> None:
     assert kinds(text) == set()
+
+
+@pytest.mark.parametrize(
+    "before", ["IBAN ", "my IBAN: ", "Kontonummer (IBAN) ", "Bank account IBAN\n"]
+)
+@pytest.mark.parametrize("behind", ["", " OK", " VISA 12/27", " and BIC COBADEFFXXX", " FOR RENT"])
+@pytest.mark.parametrize("value", ["DE89 3704 0044 0532 0130 00", "NL91ABNA0417164300"])
+def test_span_of_an_account_has_no_words(before: str, behind: str, value: str) -> None:
+    found = {span for _, span in kinds(f"Pay to {before}{value}{behind}") if value[:9] in span}
+    assert found == {value}
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ("C01X00T47", "passport C01X00T47 VISA 12/27"),
+        ("536-90-4399", "SSN 536-90-4399 OK"),
+        ("86095742719", "Steuer-ID 86095742719 BITTE PRÜFEN"),
+    ],
+)
+def test_span_of_a_document_has_no_words(value: str, text: str) -> None:
+    assert {span for _, span in kinds(text)} == {value}
