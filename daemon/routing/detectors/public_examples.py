@@ -15,7 +15,8 @@ _PLACEHOLDERS = frozenset(", ".join(_LISTS["placeholders"]).split(", "))
 _USERS = frozenset(", ".join(_LISTS["users"]).split(", "))
 _HOME = re.compile(r"[/\\](?:home|Users)[/\\]+([^/\\:]+)")
 _NO_VALUE = re.compile(
-    r"your|example|varchar|\$[a-z_{(]|[{<]|%\w*%|(?:x{3}|-|_|=|#|\*|0{6}|\.{3}|…)", re.IGNORECASE
+    r"(?:your|example|varchar|\$[a-z_{(]|[{<]|%\w*%|x{3})|(?:-+|_+|=+|#+|\*+|0{6,}|\.{3,}|…+)\Z",
+    re.IGNORECASE,
 )
 # Names that cannot be registered (RFC 2606, RFC 6761).
 _DOMAIN = re.compile(

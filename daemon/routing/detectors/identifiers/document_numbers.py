@@ -104,8 +104,10 @@ def _account(text: str, end: int) -> Iterator[SensitiveFinding]:
 
 
 def _beside(text: str, kind: FindingKind, end: int) -> Iterator[SensitiveFinding]:
-    match = (_PLATE if kind is FindingKind.VEHICLE else _BEHIND).match(text, end)
-    value = _WORDS_BEHIND.sub("", match["value"]) if match is not None else ""
+    plate = kind is FindingKind.VEHICLE
+    match = (_PLATE if plate else _BEHIND).match(text, end)
+    value = match["value"] if match is not None else ""
+    value = value if plate else _WORDS_BEHIND.sub("", value)
     if match is not None and _is_number(value, kind):
         start = match.start("value")
         # IBANs have a detector of their own, which knows their lengths.

@@ -43,7 +43,7 @@ def find_phone_numbers(text: str) -> Iterator[SensitiveFinding]:
         digits = sum(map(str.isdigit, raw))
         if digits < _LEAST or not _stands_alone(text, match.start(), match.end()):
             continue
-        if raw.count("(") != raw.count(")") or _ISO_DATE.search(raw):
+        if raw.count("(") > raw.count(")") or _ISO_DATE.search(raw):
             continue
         if _NO_PHONE.search(text[max(0, match.start() - 10) : match.end()]):
             continue

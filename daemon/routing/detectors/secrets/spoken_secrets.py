@@ -71,7 +71,7 @@ _IDENTIFIER = re.compile(
     r"(?:[A-Za-z]+[_-])*[a-z]+(?:[A-Z][a-z]+)*\Z|[A-Z]+(?:_[A-Z]+)+\Z|\w+=|.*&\w+\Z"
 )
 _NAME = re.compile(
-    r"/|@\w[\w-]*\.\w|\.[A-Za-z]\w{0,4}$|^[@#-]|^[\d.,:-]+[A-Za-z%°]{0,4}$|^\d+(?:-[a-z-]+|x\d+)$|\)$|^eyJ|(?i:utf)-?\d"
+    r"/|@\w[\w-]*\.\w|\.[A-Za-z]\w{0,4}$|^@|^--|^[\d.,:-]+[A-Za-z%°]{0,4}$|^\d+(?:-[a-z-]+|x\d+)$|\)$|^eyJ|(?i:utf)-?\d"
 )
 _AROUND, _OPENING, _CALLS = "*_.,:!?)", frozenset("{<[%"), frozenset("([{")
 
