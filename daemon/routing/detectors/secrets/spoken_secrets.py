@@ -20,7 +20,7 @@ _OPENERS = Phrases("openers", whole=True)
 _LOGINS = Phrases("logins", whole=True)
 _LINKS = frozenset(word_lists()["links"])
 _NO_SEED_WORDS = frozenset(word_lists()["not in seed phrases"])
-_NEAR, _BEFORE, _MOST_WORDS = 80, 60, 7
+_NEAR, _BEFORE, _MOST_WORDS, _FEW_WORDS = 80, 60, 7, 4
 # Scripts that are written without spaces: a value in Latin letters ends where they go on.
 _NO_SPACES = "\u0e00-\u0e7f\u3000-\u30ff\u3400-\u9fff\uac00-\ud7a3，。；：！？（）"
 _TOKEN = re.compile(
@@ -28,6 +28,8 @@ _TOKEN = re.compile(
     rf"(?P<value>[^\s\"`“”„«»<>{{}}|\\,;()\[\]…{_NO_SPACES}]{{1,128}})"
 )
 _DIGIT = re.compile(r"[0-9]")
+_DIGITS = re.compile(r"\d{4,20}\Z|\d{3,6}(?:-\d{3,6}){1,3}\Z")
+_YEAR = re.compile(r"(?:19|20)\d\d\Z")
 _WORD = re.compile(r"[^\W\d_]+(?:['’]s)?")
 _SENTENCE_END = re.compile(r"[.!](?=\s+[A-ZÀ-ÞА-Я])|\n")
 # A name in code, such as `self.password` or `password_field(`, is followed by values of others.
@@ -60,18 +62,18 @@ _WORD_ROW = re.compile(
     r"(?P<value>(?:[a-z]{3,12}[ -]){2,9}(?:[a-z]{3,12}|\d{1,4}))(?![\w ])"
 )
 _LOGIN_NAME = re.compile(
-    r"(?<![\w./@-])(?:root|admin|administrator|sa)(?::|[^\S\n]/[^\S\n])(?P<value>[A-Za-z][^\s\"'`<>(){}\[\];,]{5,40})"
+    r"(?<![\w./@-])(?:root|admin|administrator|sa)(?::|/(?=\w+[!$#%&*?])|[^\S\n]/[^\S\n])(?P<value>[A-Za-z][^\s\"'`<>(){}\[\];,]{5,40})"
 )
 _SIGNS = frozenset("!#$%&*+=?@^~_")
 _CLASS_NAME = re.compile(
-    r"(?:[A-Z][a-z]+){2,}(?:[A-Z]+\d?)?\Z|\w*[A-Za-z]\w*_[A-Za-z]{3,}\Z|(?:[A-Z][a-z]+){0,2}[A-Z]{1,6}[a-z]*\d{1,3}_?[A-Za-z][A-Za-z_]+\Z|[a-z]+\d*(?:_[a-z]+\d*)+\Z"
+    r"(?:[A-Z][a-z]+){2,}(?:[A-Z]+\d?)?\Z|\w*[A-Za-z]\w*_[A-Za-z]{3,}\Z|(?:[A-Z][a-z]+){0,2}[A-Z]{1,6}[a-z]*\d{1,3}j?_?[A-Z][A-Za-z_]+\Z|[a-z]+\d*(?:_[a-z]+\d*)+\Z"
 )
 _CONSTANT = re.compile(r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+\Z|(?:\w+_){2,}\w+\Z")
 _IDENTIFIER = re.compile(
     r"(?:[A-Za-z]+[_-])*[a-z]+(?:[A-Z][a-z]+)*\Z|[A-Z]+(?:_[A-Z]+)+\Z|\w+=|.*&\w+\Z"
 )
 _NAME = re.compile(
-    r"/|@\w[\w-]*\.\w|\.[A-Za-z]\w{0,4}$|^@|^--|^[\d.,:-]+[A-Za-z%°]{0,4}$|^\d+(?:-[a-z-]+|x\d+)$|\)$|^eyJ|(?i:utf)-?\d"
+    r"/(?!\d+$)|@\w[\w-]*\.\w|\.[A-Za-z]\w{0,4}$|^@|^--|^[\d.,:-]+[A-Za-z%°]{0,4}$|^\d+(?:-[a-z-]+|x\d+)$|\)$|^eyJ|(?i:utf)-?\d"
 )
 _AROUND, _OPENING, _CALLS = "*_.,:!?)", frozenset("{<[%"), frozenset("([{")
 
@@ -180,24 +182,28 @@ def _before(text: str, start: int) -> Iterator[SensitiveFinding]:
 
 
 def _codes(text: str) -> Iterator[SensitiveFinding]:
+    """Yield PINs, and the codes of doors, safes and phones."""
     lower = lowered(text)
     for words in (_PINS, _CODES, _OPENERS):
         for start, end in words.spans(text):
-            if _is_code(text, start, end):
-                continue
             match = _CODE_VALUE.search(text, end, _sentence(text, end))
-            most = 0 if words is _OPENERS else _MOST_WORDS
+            if match is None or _is_code(text, start, end):
+                continue
+            between = _WORD.findall(lower, end, match.start())
+            said = not _LINKS.isdisjoint(between[-2:]) or ":" in text[end : match.start()]
+            if between and not said and _YEAR.match(match[0]):
+                continue
+            most = _MOST_WORDS if said else _FEW_WORDS
             if (
-                match is None
+                len(between) > (0 if words is _OPENERS else most)
                 or "?" in text[end : match.start()]
-                or len(_WORD.findall(text, end, match.start())) > most
             ):
                 continue
-            begin = max(0, start - 32, lower.rfind("\n", 0, start) + 1)
+            begin = max(0, start - _BEFORE, lower.rfind("\n", 0, start) + 1)
             if _NO_CODES.search(lower, begin, match.end() + 12):
                 continue
             stop = match.end() + 32 if words is _OPENERS else match.start()
-            if words is _PINS or _PLACES.search(lower, begin, stop):
+            if words is _PINS or match["sign"] or _PLACES.search(lower, begin, stop):
                 yield _found(match.start(), match[0])
 
 
@@ -209,8 +215,9 @@ def _is_talk(value: str) -> bool:
 def _is_password(value: str, link: _Link, short: bool) -> bool:
     if link is _Link.NONE:
         return _is_mixed(value) and value[0].isalpha()
-    if value.isdigit():
-        return not short and 6 <= len(value) <= 20
+    if _DIGITS.match(value):
+        least = 4 if link is _Link.SAID else 6
+        return not short and least <= len(value) <= 20
     digits, letters = sum(map(str.isdigit, value)), sum(map(str.isalpha, value))
     if len(value) < 6 or letters < 2 or _is_name(value) or is_placeholder(value):
         return False
