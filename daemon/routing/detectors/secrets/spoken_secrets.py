@@ -33,7 +33,9 @@ _YEAR = re.compile(r"(?:19|20)\d\d\Z")
 _WORD = re.compile(r"[^\W\d_]+(?:['’]s)?")
 _SENTENCE_END = re.compile(r"[.!](?=\s+[A-ZÀ-ÞА-Я])|\n")
 # A name in code, such as `self.password` or `password_field(`, is followed by values of others.
-_CODE_BEFORE = re.compile(r"[.$_@%{<(\[/&*#]\Z|->\Z|::\Z|(?<!\w)--?[\w-]*\Z")
+_CODE_BEFORE = re.compile(
+    r"[A-Za-z0-9+/]{12}\Z|\d\Z|[.$_@%{<(\[/&*#]\Z|->\Z|::\Z|(?<!\w)--?[\w-]*\Z"
+)
 _CODE_BEHIND = re.compile(
     r"[A-Za-z0-9_-]*(?:[(\[{<>._/|*]|['\"`\]]{0,2}\s?(?:[=)\]}]|[!<>]=)|['\"`]\s?:|\s?=)"
 )
