@@ -75,7 +75,7 @@ _IDENTIFIER = re.compile(
     r"(?:[A-Za-z]+[_-])*[a-z]+(?:[A-Z][a-z]+)*\Z|[A-Z]+(?:_[A-Z]+)+\Z|\w+=|.*&\w+\Z"
 )
 _NAME = re.compile(
-    r"/(?!\d+$)|@\w[\w-]*\.\w|\.[A-Za-z]\w{0,4}$|^@|^--|^[\d.,:-]+[A-Za-z%°]{0,4}$|^\d+(?:-[a-z-]+|x\d+)$|\)$|^eyJ|(?i:utf)-?\d"
+    r"/(?!\d+$)|@\w[\w-]*\.\w|\.[A-Za-z]\w{0,4}$|^@|^--|^[\d.,:-]+[A-Za-z%°]{0,4}$|^\d+(?:-[a-z-]+|x\d+)$|\)$|^eyJ|^(?:\w+\.){2,}[A-Za-z_]\w*$|(?i:utf)-?\d"
 )
 _AROUND, _OPENING, _CALLS = "*_.,:!?)", frozenset("{<[%"), frozenset("([{")
 
@@ -110,7 +110,7 @@ def find_spoken_secrets(text: str) -> Iterator[SensitiveFinding]:
     for start, end in _KEYS.spans(text):
         spaced = text[end : end + 1].isspace() and _DIGIT.search(text, end, end + _NEAR)
         if spaced and not _is_code(text, start, end):
-            yield from _behind(text, end, True)
+            yield from (f for f in _behind(text, end, True) if looks_generated(f.value))
     if digit_runs(text):
         yield from _codes(text)
     for end in _LOGINS.ends(text):
@@ -219,7 +219,7 @@ def _is_password(value: str, link: _Link, short: bool) -> bool:
         return _is_mixed(value) and value[0].isalpha()
     if _DIGITS.match(value):
         least = 4 if link is _Link.SAID else 6
-        return not short and least <= len(value) <= 20
+        return not short and least <= len(value) <= 20 and not _YEAR.match(value)
     digits, letters = sum(map(str.isdigit, value)), sum(map(str.isalpha, value))
     if len(value) < 6 or letters < 2 or _is_name(value) or is_placeholder(value):
         return False
