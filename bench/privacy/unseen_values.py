@@ -117,7 +117,7 @@ _SECRET_PATHS = (
     "ops/kubeconfig.yaml", "~/.s3cfg", "~/.password-store/bank.gpg", "/etc/ipsec.secrets",
     "blog/wp-config.php", "~/.cargo/credentials.toml", "/run/secrets/db_password", "api/.dev.vars",
     "api/.env.prod", "/etc/ssh/ssh_host_ed25519_key", "Bitwarden_export.json", "~/.npmrc",
-    "Default/Login Data.sqlite", "ios/apns-signing.p12", "~/.gem/credentials", "/etc/krb5.keytab",
+    "Default/Login Data", "ios/apns-signing.p12", "~/.gem/credentials", "/etc/krb5.keytab",
 )  # fmt: skip
 _CONNECTIONS = {
     "spring": "jdbc:postgresql://{host}:5432/crm?user={name}&password={word}",

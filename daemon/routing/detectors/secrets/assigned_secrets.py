@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from math import log2
 
 from ...text_analysis.data_files import KeywordPatterns
-from ...text_analysis.generated_strings import is_a_standard, looks_generated
+from ...text_analysis.generated_strings import looks_generated
 from ...text_analysis.text_index import lowered
 from ..context_words import Phrases
 from ..finding import FindingKind, SensitiveFinding
@@ -106,7 +106,7 @@ _LOGINS = ((("curl", "wget"), _CURL_USER), (("login",), _NETRC))
 
 
 def find_assigned_secrets(text: str) -> Iterator[SensitiveFinding]:
-    """Yield `password = …`, `my PIN is …`, headers, cookies, and logins in addresses."""
+    """Yield `password = …`, headers, cookies, and logins in addresses."""
     lower = lowered(text)
     yield from _logins(text, lower)
     named = "password" in lower or "pwd" in lower or "key" in lower
@@ -139,13 +139,12 @@ def _assigned(text: str, end: int, kind: FindingKind) -> Iterator[SensitiveFindi
     value, start = match[group], match.start(group)
     if group == "bare":
         value = _trimmed(value)
-    spoken = match["sign"].strip()[:1].isalpha()
     if match["sign"] == "=" and text[start - 1] == " " and value.isidentifier() and value.islower():
         return  # `self.password = password` is code
-    if (match["quote"] == "`" and " " in value) or (spoken and is_a_standard(value)):
+    if match["quote"] == "`" and " " in value:
         return
     ends = group != "bare" or match["sign"] in "==>" or _ENDS.match(text, start + len(value))
-    if _is_secret(value, kind, spoken or not ends, group != "bare"):
+    if _is_secret(value, kind, not ends, group != "bare"):
         yield SensitiveFinding(kind, start, start + len(value), value)
 
 
@@ -229,7 +228,7 @@ def _is_assigned(lower: str, names: tuple[str, ...]) -> bool:
     return any(head.rstrip().rstrip("\"'").endswith(names) for head in heads)
 
 
-def _is_secret(value: str, kind: FindingKind, spoken: bool, quoted: bool) -> bool:
+def _is_secret(value: str, kind: FindingKind, goes_on: bool, quoted: bool) -> bool:
     """Whether a value given as a secret can be one, and is not a word about it."""
     if len(value) < 4 or is_placeholder(value) or _CODE.match(value):
         return False
@@ -242,8 +241,8 @@ def _is_secret(value: str, kind: FindingKind, spoken: bool, quoted: bool) -> boo
         return (
             len(value) >= 8 and " " not in value and letters and (digits or looks_generated(value))
         )
-    # `password is needed` is a statement about one, while `password: needed` may be one.
-    return digits or not (spoken or " " in value) or quoted or _mixed(value)
+    # `password: the one you chose` is about one, while `password: chosen` may be one.
+    return digits or not (goes_on or " " in value) or quoted or _mixed(value)
 
 
 def _is_random(value: str) -> bool:

@@ -30,6 +30,7 @@ _TOKEN = re.compile(
 _DIGIT = re.compile(r"[0-9]")
 _DIGITS = re.compile(r"\d{4,20}\Z|\d{3,6}(?:-\d{3,6}){1,3}\Z")
 _YEAR = re.compile(r"(?:19|20)\d\d\Z")
+_ENDING = re.compile(r"(?:(?![\u0e00-\uffff])[^\W\d_]){0,8}")
 _WORD = re.compile(r"[^\W\d_]+(?:['’]s)?")
 _SENTENCE_END = re.compile(r"[.!](?=\s+[A-ZÀ-ÞА-Я])|\n")
 # A name in code, such as `self.password` or `password_field(`, is followed by values of others.
@@ -44,38 +45,47 @@ _WORDS_AS = (
     "|er|olarak|это|как|c['’]est|\\(|="
 )
 _AS = re.compile(
-    rf"(?P<value>[^\s\"'`<>{{}}|\\,;()\[\]]{{6,64}})[\"'`]?(?:,|[^\S\n](?:[a-z]{{1,12}}[^\S\n]){{0,2}}(?:{_WORDS_AS}))"
+    r"(?P<value>[^\s\"'`<>{}|\\,;()\[\]]{6,64})[\"'`]?"
+    rf"(?:,|[^\S\n](?:[a-z]{{1,12}}[^\S\n]){{0,2}}(?:{_WORDS_AS}))"
     r"[^\S\n]?(?:[\w’'-]{1,16}[^\S\n]){0,4}\Z",
     re.IGNORECASE,
 )
+# `14-32-07`, `A4589`, `2580`, `45B12`, `38к4417`, `1379#`.
 _CODE_VALUE = re.compile(
-    r"(?<![0-9A-Za-zА-я.,$€£+/-])(?:\d{1,3}(?:-\d{1,3}){2,5}|[A-ZА-Я]?\d{4,8}|\d{2,5}(?:[A-ZА-Я]\d{0,4}|[a-zа-я]\d{2,4}))(?P<sign>[#*])?"
-    r"(?![0-9A-Za-zÀ-я%€$_]|[.,:/-]\d)"
+    r"(?<![0-9A-Za-zА-я.,$€£+/-])(?:\d{1,3}(?:-\d{1,3}){2,5}|[A-ZА-Я]?\d{4,8}"
+    r"|\d{2,5}(?:[A-ZА-Я]\d{0,4}|[a-zа-я]\d{2,4}))(?P<sign>[#*])?(?![0-9A-Za-zÀ-я%€$_]|[.,:/-]\d)"
 )
 _PAIR = re.compile(
-    r"(?<![\w.@+-])[\w.@+-]{2,40}(?=(?:[^\S\n]/[^\S\n]|,?[^\S\n](?:and|und|et|y|e|i|och|en|と)[^\S\n]"
-    r"|,[^\S\n]|[^\S\n]?[:/](?!/)[^\S\n]?)(?P<value>[^\s\"'`<>{}|\\,;()\[\]/]{6,64})(?![\w/(]))"
+    r"(?<![\w.@+-])[\w.@+-]{2,40}(?=(?:[^\S\n]/[^\S\n]|,[^\S\n]|[^\S\n]?[:/](?!/)[^\S\n]?"
+    r"|,?[^\S\n](?:and|und|et|y|e|i|och|en|と)[^\S\n])"
+    r"(?P<value>[^\s\"'`<>{}|\\,;()\[\]/]{6,64})(?![\w/(]))"
 )
 _INITIALS = re.compile(
     r"(?i:\bu(?:ser)?[:=]\s?\S{1,60}\s{1,3}p(?:w|ass)?[:=]\s?)(?P<value>\S{4,64})"
 )
 _WORD_ROW = re.compile(
-    r"(?:[^\S\n][\w'-]{1,16}){0,5}[^\S\n]?(?:[:=]|(?<=phrase)[^\S\n](?:is|lautet|ist|est|es)(?=[^\S\n]))[^\S\n]?"
+    r"(?:[^\S\n][\w'-]{1,16}){0,5}[^\S\n]?"
+    r"(?:[:=]|(?<=phrase)[^\S\n](?:is|lautet|ist|est|es)(?=[^\S\n]))[^\S\n]?"
     r"(?P<value>(?:[a-z]{3,12}[ -]){2,9}(?:[a-z]{3,12}|\d{1,4}))(?![\w ])"
 )
 _LOGIN_NAME = re.compile(
-    r"(?<![\w./@-])(?:root|admin|administrator|sa)(?::|/(?=\w+[!$#%&*?])|[^\S\n]/[^\S\n])(?P<value>[A-Za-z][^\s\"'`<>(){}\[\];,]{5,40})"
+    r"(?<![\w./@-])(?:root|admin|administrator|sa)"
+    r"(?::|/(?=\w+[!$#%&*?])|[^\S\n]/[^\S\n])(?P<value>[A-Za-z][^\s\"'`<>(){}\[\];,]{5,40})"
 )
 _SIGNS = frozenset("!#$%&*+=?@^~_")
+# `KeePassXC2`, `xcb_new`, `Base64Encoder`, `test_login_2`.
 _CLASS_NAME = re.compile(
-    r"(?:[A-Z][a-z]+){2,}(?:[A-Z]+\d?)?\Z|\w*[A-Za-z]\w*_[A-Za-z]{3,}\Z|(?:[A-Z][a-z]+){0,2}[A-Z]{1,6}[a-z]*\d{1,3}j?_?[A-Z][A-Za-z_]+\Z|[a-z]+\d*(?:_[a-z]+\d*)+\Z"
+    r"(?:[A-Z][a-z]+){2,}(?:[A-Z]+\d?)?\Z|\w*[A-Za-z]\w*_[A-Za-z]{3,}\Z"
+    r"|(?:[A-Z][a-z]+){0,2}[A-Z]{1,6}[a-z]*\d{1,3}j?_?[A-Z][A-Za-z_]+\Z|[a-z]+\d*(?:_[a-z]+\d*)+\Z"
 )
 _CONSTANT = re.compile(r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+\Z|(?:\w+_){2,}\w+\Z")
 _IDENTIFIER = re.compile(
     r"(?:[A-Za-z]+[_-])*[a-z]+(?:[A-Z][a-z]+)*\Z|[A-Z]+(?:_[A-Z]+)+\Z|\w+=|.*&\w+\Z"
 )
+# Paths, files, addresses, flags, measures, calls, web tokens, fields of objects and encodings.
 _NAME = re.compile(
-    r"/(?!\d+$)|@\w[\w-]*\.\w|\.[A-Za-z]\w{0,4}$|^@|^--|^[\d.,:-]+[A-Za-z%°]{0,4}$|^\d+(?:-[a-z-]+|x\d+)$|\)$|^eyJ|^(?:\w+\.){2,}[A-Za-z_]\w*$|(?i:utf)-?\d"
+    r"/(?!\d+$)|\.[A-Za-z]\w{0,4}$|@\w[\w-]*\.\w|^@|^--|^[\d.,:-]+[A-Za-z%°]{0,4}$"
+    r"|^\d+(?:-[a-z-]+|x\d+)$|\)$|^eyJ|^(?:\w+\.){2,}[A-Za-z_]\w*$|(?i:utf)-?\d"
 )
 _AROUND, _OPENING, _CALLS = "*_.,:!?)", frozenset("{<[%"), frozenset("([{")
 
@@ -141,8 +151,9 @@ def _sentence(text: str, end: int) -> int:
 
 def _behind(text: str, end: int, short: bool) -> Iterator[SensitiveFinding]:
     """Yield the values that follow a name: directly or after a link, else only clear ones."""
-    while text[end : end + 1].isalpha() and text[end] < _NO_SPACES[0]:
-        end += 1  # an inflected name, such as `hasła` or `şifrem`
+    end = end + len(
+        _ENDING.findall(text, end, end + 8)[0]
+    )  # of an inflected name, such as `hasła` or `şifrem`
     row = None if short else _WORD_ROW.match(text, end)
     if row is not None and _NO_SEED_WORDS.isdisjoint(row["value"].split()):
         yield _found(row.start("value"), row["value"])
