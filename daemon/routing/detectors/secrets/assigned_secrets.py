@@ -37,7 +37,8 @@ _SHORT = re.compile(
 )
 # `readPassword`, `token_ids_0`, `SecretsOpt`, and prompts such as `npm password: `
 _VARIABLE = re.compile(
-    r"\w*(?i:pass(?:word|wd)|secret|token)[A-Za-z_]*_?\d?|[^\d\n]*(?i:password|passphrase)\W*"
+    r"(?=\w*(?:[a-z][A-Z]|_))[A-Za-z_]*(?i:pass(?:word|wd)|secret|token)[A-Za-z_]*(?:_\d)?"
+    r"|[^\d\n]*(?i:password|passphrase)\W{2,}"
 )
 _FORMULA = re.compile(r"[\w.]+(?:[*+/]{1,2}[\w.]+)+\Z|\w*_\w*\Z")
 _PAIR = re.compile(

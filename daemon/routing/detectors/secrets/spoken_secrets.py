@@ -80,12 +80,12 @@ _CLASS_NAME = re.compile(
 )
 _CONSTANT = re.compile(r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+\Z|(?:\w+_){2,}\w+\Z")
 _IDENTIFIER = re.compile(
-    r"(?:[A-Za-z]+[_-])*[a-z]+(?:[A-Z][a-z]+)*\Z|[A-Z]+(?:_[A-Z]+)+\Z|\w+=|.*&\w+\Z"
+    r"(?:[A-Za-z]+[_-])*[A-Z]?[a-z]{2,}(?:[A-Z][a-z]{2,})*\Z|[A-Z]+(?:_[A-Z]+)+\Z|.*&\w+\Z"
 )
 # Paths, files, addresses, flags, measures, calls, web tokens, fields of objects and encodings.
 _NAME = re.compile(
     r"/(?!\d+$)|\.[A-Za-z]\w{0,4}$|@\w[\w-]*\.\w|^@|^--|^[\d.,:-]+[A-Za-z%°]{0,4}$"
-    r"|^\d+(?:-[a-z-]+|x\d+)$|\)$|^eyJ|^(?:\w+\.){2,}[A-Za-z_]\w*$|(?i:utf)-?\d"
+    r"|^\d+(?:-[a-z-]+|x\d+)$|\)$|^\w+=|^eyJ|^(?:\w+\.){2,}[A-Za-z_]\w*$|(?i:utf)-?\d"
 )
 _AROUND, _OPENING, _CALLS = "*_.,:!?)", frozenset("{<[%"), frozenset("([{")
 
