@@ -143,6 +143,12 @@ FOUND: list[tuple[FindingKind, str, str]] = [
         "legal winner thank year wave sausage worth useful legal winner thank yellow",
         "seed phrase: legal winner thank year wave sausage worth useful legal winner thank yellow",
     ),
+    (
+        FindingKind.WALLET,
+        "legal winner thank year wave sausage worth useful legal winner thank yellow",
+        "my bitcoin wallet:\n"
+        "legal winner thank year wave sausage worth useful legal winner thank yellow\n",
+    ),
 ]
 
 

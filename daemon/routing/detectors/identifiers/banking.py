@@ -43,7 +43,7 @@ _WORD_ROW = re.compile(
     r"[a-z]{3,8}(?![a-z])){11,23}+"
 )
 _SEED_WORD = re.compile(r"[a-z]{3,8}")
-_LONGEST_SEED = 24 * 9
+_AROUND_SEEDS = " \t\r\n\"'`"
 _SEED_LENGTHS = (12, 15, 18, 21, 24)
 # None of them is in the word list of BIP 39, and few sentences of twelve words lack them all.
 _NO_SEED_WORDS = frozenset(word_lists()["not in seed phrases"])
@@ -100,17 +100,23 @@ def _base58(text: str) -> Iterator[SensitiveFinding]:
 
 
 def _seeds(text: str) -> Iterator[SensitiveFinding]:
-    """Yield seed phrases after words that announce them, or if they are the whole text."""
+    """Yield seed phrases after words that announce them, near words for wallets, or as the whole
+    text.
+    """
     for end in _SEED_WORDS.ends(text):
         match = _WORD_ROW.search(text, end, end + 400)
         words = _SEED_WORD.findall(match[0]) if match is not None else []
         if match is not None and len(words) in _SEED_LENGTHS:
             yield SensitiveFinding(FindingKind.WALLET, *match.span(), " ".join(words))
-    seed = text.strip(" \t\r\n\"'`")
-    words = seed.split(" ") if len(seed) < _LONGEST_SEED else []
-    if len(words) in _SEED_LENGTHS and _is_seed(words):
-        start = text.index(seed)
-        yield SensitiveFinding(FindingKind.WALLET, start, start + len(seed), seed)
+    place = 0
+    for line in text.splitlines(keepends=True):
+        words = line.strip(_AROUND_SEEDS).split(" ")
+        if len(words) in _SEED_LENGTHS and _is_seed(words):
+            start, seed = place + line.index(words[0]), " ".join(words)
+            alone = len(text.strip(_AROUND_SEEDS)) == len(seed)
+            if alone or _WALLET_WORDS.near(text, start, start + len(seed)):
+                yield SensitiveFinding(FindingKind.WALLET, start, start + len(seed), seed)
+        place += len(line)
 
 
 def _is_seed(words: list[str]) -> bool:
