@@ -194,6 +194,8 @@ def test_identifier_is_found(kind: FindingKind, span: str, text: str) -> None:
         "put it into a .env file, not into key.pem or ~/../path/to",
         "msg = fetch(n, '(RFC822.SIZE)') # RFC 5322 3.6.1",
         "route 100.64.0.0/10 via the shared space",
+        '"198.18.0.0/15", # RFC 2544\n"172.16.0.0/12", # RFC 1918 - private',
+        "from hypothesis.internal.conjecture import data",
         "charset=ISO8859-1 or iso-8859-15",
         "value = password.encode('utf-8') or token.encode()",
         "CVE-2024-33601 and CVE-2022-27781 are fixed for the tax office",

@@ -22,9 +22,14 @@ _SHAPE = str.maketrans(
 _MOST_PIECES = 8
 _LEAST, _MOST, _VIN = 8, 18, 17
 _WORDS = ContextWords("ids", before=60, after=24)
-_IN_CAPITALS = re.compile(rf"\b(?:{'|'.join(word_lists()['ids in capitals'])})\b(?!\()")
+_IN_CAPITALS = re.compile(
+    rf"\b(?:{'|'.join(word_lists()['ids in capitals'])})\b(?! ?\d{3, 5}\b|\()"
+)
 _OF_GOODS = re.compile(r"\b(?:isbn|issn|ean|gtin|upc)\b|cve-\Z", re.IGNORECASE)
-_FRACTION = re.compile(r"\d{1,3}\.\d{6,}\Z|(?:19|20)\d{6}-\d\Z")
+# Fractions, versions with a date, and addresses of machines and networks.
+_NO_ID = re.compile(
+    r"\d{1,3}\.\d{6,}\Z|(?:19|20)\d{6}-\d\Z|(?:(?:25[0-5]|2[0-4]\d|1?\d?\d)(?:\.|(?=/|\Z))){4}(?:/\d\d?)?\Z"
+)
 # These are so specific that they count from a distance.
 _CLEAR_WORDS = ContextWords("specific ids", before=120, after=0)
 
@@ -94,7 +99,7 @@ def _as_id(
     if text[start:end] == plain and plain[:2] != "1Z" and len(plain) == _VIN and is_vin(plain):
         return SensitiveFinding(FindingKind.VEHICLE, start, end, plain)
     raw = text[start:end]
-    if not rules or _FRACTION.match(raw):
+    if not rules or _NO_ID.match(raw):
         return None
     layout = raw.translate(_SHAPE)
     if text[end : end + 1] == ")" and "(" in layout:

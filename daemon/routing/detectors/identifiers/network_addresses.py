@@ -150,7 +150,8 @@ def _hosts(text: str) -> Iterator[SensitiveFinding]:
                 yield SensitiveFinding(FindingKind.INTERNAL_HOST, *match.span(), match[0].lower())
         for match in _OWN_HOST.finditer(text, begin, stop):
             before = text[max(0, match.start() - 1) : match.start()]
-            if not (before.isalnum() or before in ("_", ".")):
+            module = text.endswith(("from ", "import "), 0, match.start())
+            if not (before.isalnum() or before in ("_", ".") or module):
                 yield SensitiveFinding(FindingKind.INTERNAL_HOST, *match.span(), match[0].lower())
     if any(end in text for end in _RENTED_ENDS) and any(one in text for one in _RENTED):
         for match in _RENTED_HOST.finditer(text):
