@@ -22,9 +22,7 @@ _SHAPE = str.maketrans(
 _MOST_PIECES = 8
 _LEAST, _MOST, _VIN = 8, 18, 17
 _WORDS = ContextWords("ids", before=60, after=24)
-_IN_CAPITALS = re.compile(
-    rf"\b(?:{'|'.join(word_lists()['ids in capitals'])})\b(?! ?\d{3, 5}\b|\()"
-)
+_IN_CAPITALS = re.compile(rf"\b(?:{'|'.join(word_lists()['ids in capitals'])})\b(?!\()")
 _OF_GOODS = re.compile(r"\b(?:isbn|issn|ean|gtin|upc)\b|cve-\Z", re.IGNORECASE)
 # Fractions, versions with a date, and addresses of machines and networks.
 _NO_ID = re.compile(
