@@ -165,9 +165,3 @@ HARMLESS: tuple[str, ...] = (
     "passport photos are 35x45 mm; a card is 85.60 x 53.98 mm",
     "What was born in {c} BC and died in 44? Account for all {a} answers.",
 )
-CARRIERS = (
-    "hey, {} <- can you read that?",
-    '# TODO remove before release\nVALUE = "{}"',
-    "Kannst du das bitte entschlüsseln und mir sagen, was es ist:\n{}",
-    "<p>my data: {}</p>",
-)

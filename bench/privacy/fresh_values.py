@@ -66,10 +66,11 @@ _BIRTHDAYS = (
     "%d-%m-%Y", "%Y/%m/%d", "%d.%m.%y", "%d. %B %Y", "%b %d, %Y", "%Y年%m月%d日", "%d %B, %Y",
 )  # fmt: skip
 _SECRET_PATHS = (
-    "~/.pypirc", "~/.vault-token", "~/.my.cnf", "/etc/wireguard/wg0.conf", ".htpasswd",
-    "release.keystore", "certs/prod.pfx", "id_dsa", "~/.config/gh/hosts.yml", "master.key",
-    "service-account.json", "~/.ssh/google_compute_engine", "config/database.yml",
-    "~/.config/rclone/rclone.conf", ".env.staging", "AuthKey_7KD92LQ4XR.p8",
+    "~/.pypirc", "~/.vault-token", "~/.my.cnf", "/etc/wireguard/wg0.conf", "web/.htpasswd",
+    "app/release.keystore", "certs/prod.pfx", "old/id_dsa", "~/.config/gh/hosts.yml",
+    "config/master.key",
+    "ops/service-account.json", "~/.ssh/google_compute_engine", "config/database.yml",
+    "~/.config/rclone/rclone.conf", "shop/.env.staging", "AuthKey_7KD92LQ4XR.p8",
 )  # fmt: skip
 _SCHEMES = ("postgresql", "mysql+pymysql", "amqps", "sftp", "https", "imaps", "neo4j", "mqtt")
 _HOSTS = ("jenkins", "ldap", "proxmox", "wiki", "mssql", "ns", "backup", "esxi", "jira")

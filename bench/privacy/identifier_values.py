@@ -161,14 +161,15 @@ def _path(values: Values) -> str:
 
 
 _SECRET_PATHS = {
-    "tuning": ("~/.ssh/id_rsa", "/srv/app/.env", "~/.aws/credentials", "/etc/shadow", "~/.netrc"),
+    "tuning": ("~/.ssh/id_rsa", "/srv/app/.env", "~/.aws/credentials", "~/.netrc"),
     "second": (
-        "~/.ssh/id_ed25519", ".env.production", "/root/.pgpass", "config/credentials.json",
+        "~/.ssh/id_ed25519", "shop/.env.production", "/root/.pgpass", "config/credentials.json",
         "~/.kube/config", "certs/server.key", "backup/passwords.kdbx", "~/.git-credentials",
     ),
     "held out": (
-        "id_ecdsa", "deploy/.env.local", "secrets.yaml", "~/.docker/config.json", "/etc/gshadow",
-        "client.p12", "keystore.jks", "terraform.tfstate", "wallet.dat", "~/.gnupg",
+        "old/id_ecdsa", "deploy/.env.local", "ops/secrets.yaml", "~/.docker/config.json",
+        "/etc/krb5.keytab",
+        "vpn/client.p12", "app/keystore.jks", "net/terraform.tfstate", "old/wallet.dat", "~/.gnupg",
     ),
 }  # fmt: skip
 _SCHEMES = {

@@ -1,13 +1,13 @@
-"""How many structured identifiers the scanner finds, also disguised, and how often it errs.
+"""How many structured identifiers the scanner finds, and how often it errs.
 
     export PYTHONPATH=bench
     uv run --group test bench/privacy/identifiers.py [--save]
     uv run --group test bench/privacy/identifiers.py --split fresh --add "fresh, first run"
 
-Five splits with sentences, locales, makers of keys, disguises and seeds of their own: the
-detectors were improved on `tuning`, then on the misses of `second` and a little on those of
-`held out`; `fresh` was written after that without a look at the detectors, and `unseen` likewise
-after the repairs for `fresh`: only the first run of each is blind.
+Five splits with sentences, locales, makers of keys and seeds of their own: the detectors were
+improved on `tuning`, then on the misses of `second` and a little on those of `held out`; `fresh`
+was written after that without a look at the detectors, and `unseen` likewise after the repairs for
+`fresh`: only the first run of each is blind.
 """
 
 from __future__ import annotations
@@ -18,15 +18,10 @@ import random
 import string
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from math import sqrt
 from typing import NamedTuple, Protocol
 
-import evasions
-import fresh_disguises
-import fresh_sentences
-import unseen_disguises
-import unseen_sentences
 from harmless_numbers import harmless
 from identifier_templates import LONG_BEFORE, LONG_BEHIND, SENTENCES
 from identifier_values import Values
@@ -44,13 +39,6 @@ from ingle.daemon.routing.inspection.text_scanner import (
 _COVERED = 0.8
 _RESULT = RESULTS / "privacy-identifiers.json"
 _ONCE = "first run"  # of a split, by its name: that cannot be measured again
-_DISGUISED = ("card", "email", "us_ssn", "iban", "key")
-_WAYS = evasions.WAYS | {"fresh": fresh_disguises.WAYS, "unseen": unseen_disguises.WAYS}
-_CUTS = {"fresh": fresh_disguises.SPLITS, "unseen": unseen_disguises.SPLITS}
-_CARRIERS = evasions.CARRIERS | {
-    "fresh": fresh_sentences.CARRIERS,
-    "unseen": unseen_sentences.CARRIERS,
-}
 
 
 class Sample(NamedTuple):
@@ -136,7 +124,7 @@ def found(scan: Scanner, text: str) -> list[SensitiveFinding]:
 
 
 class Measured(NamedTuple):
-    """Rates by name, rates by kind or disguise, and examples of errors."""
+    """Rates by name, rates by kind, and examples of errors."""
 
     rates: dict[str, Rate]
     parts: dict[str, Rate]
@@ -180,57 +168,6 @@ def is_covered(text: str, start: int, end: int, findings: Sequence[Placed]) -> b
     places = [place for place in range(start, end) if text[place].isalnum()]
     covered = sum(any(f.start <= place < f.end for f in findings) for place in places)
     return covered >= _COVERED * len(places)
-
-
-def measure_evasions(scan: Scanner, split: str, rounds: int) -> Measured:
-    """How many disguised values are caught at all, by the way of the disguise."""
-    hits: Counter[str] = Counter()
-    totals: Counter[str] = Counter()
-    wrong: list[str] = []
-    for way, texts in disguised(split, rounds):
-        totals[way] += 1
-        parts = [TextPart(f"messages[{n}].content", text) for n, text in enumerate(texts)]
-        if scan.scan(parts):
-            hits[way] += 1
-        else:
-            wrong.append(f"{way}: {texts!r}")
-    rates = {"caught": Rate(sum(hits.values()), sum(totals.values()))}
-    return Measured(rates, {way: Rate(hits[way], totals[way]) for way in totals}, wrong)
-
-
-def disguised(split: str, rounds: int) -> Iterator[tuple[str, list[str]]]:
-    """The way, and the texts of a request's messages."""
-    values, source = Values(split, 2), random.Random(3)
-    for way, (suits, change) in _WAYS[split].items():
-        for kind in _DISGUISED:
-            sort = evasions.DIGITS if kind in ("card", "us_ssn") else evasions.LETTERS
-            if suits not in (evasions.ANY, kind, sort):
-                continue
-            for _ in range(rounds):
-                text = source.choice(_CARRIERS[split]).format(change(values.make(kind), source))
-                yield way, ["my SSN: " + text if kind == "us_ssn" else text]
-    for way in evasions.SPLITS.get(split, ()):
-        for kind in ("card", "email", "iban", "key"):
-            for _ in range(rounds):
-                yield way, _split(values.make(kind), way)
-    for way, cut in _CUTS.get(split, {}).items():
-        for kind in ("card", "email", "iban", "key"):
-            for _ in range(rounds):
-                yield way, cut(values.make(kind))
-
-
-def _split(value: str, way: str) -> list[str]:
-    half = len(value) // 2
-    pieces = 4 if way == "four messages" else 3
-    step = -(-len(value) // pieces)
-    parts = [value[place : place + step] for place in range(0, len(value), step)]
-    if way in ("four messages", "thirds in a row"):
-        return parts
-    if way == "three messages with answers":
-        return [part for piece in parts for part in (piece, "OK, go on please.")]
-    if way == "with an answer between":
-        return ["here is the first half: " + value[:half], "Go on.", value[half:] + " was the rest"]
-    return ["it is " + value[:half], value[half:] + " , see?"]
 
 
 def latency(scan: Scanner, texts: Sequence[str]) -> dict[str, float]:
@@ -292,11 +229,7 @@ def main() -> None:
     for split in options.split or SENTENCES:
         clean = harmless(split, 60 * options.rounds)
         identifiers = measure(scan, samples(split, options.rounds), clean)
-        evaded = measure_evasions(scan, split, max(2, options.rounds // 4))
-        results[split] = {
-            "identifiers": _described(split, identifiers, options.show),
-            "evasions": _described(split, evaded, options.show),
-        }
+        results[split] = {"identifiers": _described(split, identifiers, options.show)}
     if options.add:
         _add(options.add, results)
         return

@@ -245,12 +245,3 @@ _PEOPLE: tuple[str, ...] = (
     "出生日期:{birthday:ZH}",
 )
 IDENTIFIERS = (*_PEOPLE, *RECORDS)
-CARRIERS = (
-    "{}",
-    "Please keep this in mind for the booking: {}",
-    "Was steht hier? {}",
-    "user: can you store that for me?\nassistant: Sure, go ahead.\nuser: {}",
-    "puedes leer esto y guardarlo: {} gracias",
-    "TODO(me): {}\nTODO(me): buy milk",
-    "my colleague sent me this, what does it mean?\n\n{}\n\nthx",
-)

@@ -114,10 +114,10 @@ _MAIL_HOSTS = (
 _SECRET_PATHS = (
     "~/.config/gcloud/application_default_credentials.json", "~/.azure/accessTokens.json",
     "~/.terraform.d/credentials.tfrc.json", "/etc/ssl/private/site.key", "~/.ssh/id_ed25519_sk",
-    "kubeconfig.yaml", "~/.s3cfg", "~/.password-store/bank.gpg", "/etc/ipsec.secrets",
-    "wp-config.php", "~/.cargo/credentials.toml", "/run/secrets/db_password", ".dev.vars",
-    ".env.prod", "/etc/ssh/ssh_host_ed25519_key", "Bitwarden_export.json", "~/.npmrc",
-    "Login Data.sqlite", "apns-signing.p12", "~/.gem/credentials", "/etc/krb5.keytab",
+    "ops/kubeconfig.yaml", "~/.s3cfg", "~/.password-store/bank.gpg", "/etc/ipsec.secrets",
+    "blog/wp-config.php", "~/.cargo/credentials.toml", "/run/secrets/db_password", "api/.dev.vars",
+    "api/.env.prod", "/etc/ssh/ssh_host_ed25519_key", "Bitwarden_export.json", "~/.npmrc",
+    "Default/Login Data", "ios/apns-signing.p12", "~/.gem/credentials", "/etc/krb5.keytab",
 )  # fmt: skip
 _CONNECTIONS = {
     "spring": "jdbc:postgresql://{host}:5432/crm?user={name}&password={word}",

@@ -2,30 +2,25 @@
 
 from __future__ import annotations
 
-import random
 import re
 import warnings
 
-import evasions
-import fresh_disguises
 import fresh_values
 import phonenumbers
 import pytest
-import unseen_disguises
 from harmless_numbers import harmless
 from identifier_templates import SENTENCES
 from identifier_values import KINDS, LOCALES, Values
-from identifiers import Measured, Rate, measure, measure_evasions, samples, scanner
+from identifiers import Measured, Rate, measure, samples, scanner
 from unseen_national_ids import brazil, italian_letter, modulo_11, modulo_11_10, verhoeff
 from unseen_values import PHONE_REGIONS
 
 
-def measured(split: str, rounds: int) -> tuple[Measured, Measured]:
+def measured(split: str, rounds: int) -> Measured:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # faker warns about its own deprecated locale
         texts = samples(split, rounds)
-        evaded = measure_evasions(scanner(), split, max(1, rounds // 4))
-    return measure(scanner(), texts, harmless(split, 60 * rounds)), evaded
+    return measure(scanner(), texts, harmless(split, 60 * rounds))
 
 
 def test_splits_share_no_sentence_or_locale() -> None:
@@ -44,11 +39,10 @@ def test_interval_contains_the_measured_share() -> None:
 @pytest.mark.parametrize("split", ["tuning", "held out"])
 def test_small_slice_reaches_its_thresholds(split: str) -> None:
     """The thresholds are below the goals because small samples vary more."""
-    found, evaded = measured(split, 2)
+    found = measured(split, 2)
     assert found.rates["span recall"].share >= 0.97, found.wrong
     assert found.rates["precision"].share >= 0.95, found.wrong
     assert found.rates["false alarms on harmless prompts"].share <= 0.02, found.wrong
-    assert evaded.rates["caught"].share >= 0.92, evaded.wrong
 
 
 @pytest.mark.parametrize("split", ["fresh", "unseen"])
@@ -65,10 +59,9 @@ def test_generated_cards_and_ibans_are_valid(split: str) -> None:
 
 def test_fresh_set_does_not_regress() -> None:
     """The thresholds are slightly below its last rates; it never reached the goals."""
-    found, evaded = measured("fresh", 2)
+    found = measured("fresh", 2)
     assert found.rates["span recall"].share >= 0.96, found.wrong
     assert found.rates["precision"].share >= 0.98, found.wrong
-    assert evaded.rates["caught"].share >= 0.76, evaded.wrong
 
 
 def test_unseen_set_spans_match_their_templates() -> None:
@@ -102,25 +95,9 @@ def test_unseen_set_phone_numbers_are_valid() -> None:
         assert phonenumbers.is_valid_number(phonenumbers.parse(shown, region)), (region, shown)
 
 
-def test_unseen_disguises_hide_the_value_and_are_new() -> None:
-    before = {way for ways in (*evasions.WAYS.values(), fresh_disguises.WAYS) for way in ways}
-    assert not before & unseen_disguises.WAYS.keys()
-    values, source = Values("unseen", 5), random.Random(5)
-    for way, (suits, change) in unseen_disguises.WAYS.items():
-        card = suits in (evasions.ANY, evasions.DIGITS)
-        kind = "card" if card else suits if suits in ("email", "iban", "key") else "email"
-        for _ in range(20):
-            value = values.make(kind)
-            assert value not in change(value, source), way
-    for way, cut in unseen_disguises.SPLITS.items():
-        value = values.make("email")
-        assert all(value not in text for text in cut(value)), way
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("split", ["tuning", "second", "held out"])
 def test_full_set_reaches_the_goals(split: str) -> None:
-    found, evaded = measured(split, 40)
+    found = measured(split, 40)
     assert found.rates["span recall"].share >= 0.99, found.wrong[:40]
     assert found.rates["precision"].share >= 0.95, found.wrong[:40]
-    assert evaded.rates["caught"].share >= 0.95, evaded.wrong[:40]

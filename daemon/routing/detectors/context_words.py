@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from ..text_analysis.character_folding import folds
 from ..text_analysis.data_files import word_lists
-from ..text_analysis.text_index import keywords_in, lowered, register_keywords, vocabulary
+from ..text_analysis.text_index import Span, keywords_in, lowered, register_keywords, vocabulary
 
 _TOKEN = re.compile(r"[^\W\d_]+")
 
@@ -84,8 +84,13 @@ class Phrases:
 
     def ends(self, text: str) -> Iterator[int]:
         """Yield the end of each occurrence in the text, in any case."""
+        return (end for _, end in self.spans(text))
+
+    def spans(self, text: str) -> Iterator[Span]:
+        """Yield each occurrence in the text, in any case."""
         for phrase in self.present(text):
-            yield from self.ends_of(phrase, lowered(text))
+            for end in self.ends_of(phrase, lowered(text)):
+                yield end - len(phrase), end
 
     def ends_of(self, phrase: str, lower: str) -> Iterator[int]:
         """Yield the end of each occurrence of this phrase in a text in lower case."""

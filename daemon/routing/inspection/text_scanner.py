@@ -29,10 +29,11 @@ from ..detectors.natural_language.personal_classifier import PersonalClassifier
 from ..detectors.natural_language.topic_detector import TopicDetector
 from ..detectors.opaque_data import find_opaque_data
 from ..detectors.own_words import OwnWordDetector, OwnWords
+from ..detectors.public_examples import is_public_example
 from ..detectors.secrets.assigned_secrets import find_assigned_secrets
+from ..detectors.secrets.spoken_secrets import find_spoken_secrets
 from ..detectors.secrets.tokens_and_keys import find_private_keys, find_tokens
 from ..views.text_views import views
-from .joined_parts import joined
 
 __all__ = ["OwnWords", "Scanner", "make_scanner", "structured_detectors"]
 
@@ -82,31 +83,9 @@ class Scanner:
             elif part.text:
                 texts = self._text(part.text, deadline, part.prose)
                 found += (replace(f, part=number) for f in texts)
-        found += self._over_seams(parts, found, deadline)
         return sorted(found, key=_place)
 
-    def _over_seams(
-        self, parts: Sequence[TextPart], found: list[SensitiveFinding], deadline: float
-    ) -> list[SensitiveFinding]:
-        """Return values split over parts, unless one part alone reveals them."""
-        if sum(len(part.text) for part in parts) > self._limit:
-            return []
-        more: list[SensitiveFinding] = []
-        known: dict[int, list[SensitiveFinding]] = {}
-        for finding in found:
-            known.setdefault(finding.part, []).append(finding)
-        for text in joined(parts):
-            for finding in self._text(text.text, deadline, prose=False):
-                if finding.detector.startswith(_FAILED):
-                    numbers = (piece.part for piece in text.pieces)
-                    more += (_uninspectable(parts[n].text, finding.detector, n) for n in numbers)
-                    continue
-                pieces = text.spread(finding)
-                if not any(_is_known(piece, known.get(piece.part, ())) for piece in pieces):
-                    more += pieces
-        return list(dict.fromkeys(more))
-
-    def _text(self, text: str, deadline: float, prose: bool = True) -> tuple[SensitiveFinding, ...]:
+    def _text(self, text: str, deadline: float, prose: bool) -> tuple[SensitiveFinding, ...]:
         digest = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
         digest += bytes([prose])
         known = self._known.get(digest)
@@ -152,6 +131,8 @@ class Scanner:
                     for finding in detector.find(view.text):
                         if number and not view.touches_an_edit(finding.start, finding.end):
                             continue
+                        if is_public_example(finding):
+                            continue
                         start, end = view.span(finding.start, finding.end)
                         yield replace(finding, start=start, end=end, detector=detector.name)
                 except Exception:  # the failure of one detector must not hide findings of others
@@ -181,6 +162,7 @@ def structured_detectors(owner: OwnWords) -> list[Detector]:
         Detector("private_keys", find_private_keys),
         Detector("tokens", find_tokens),
         Detector("assigned_secrets", find_assigned_secrets),
+        Detector("spoken_secrets", find_spoken_secrets),
         Detector("cards", find_payment_cards),
         Detector("banking", find_ibans),
         Detector("wallets", find_wallets),
@@ -215,15 +197,6 @@ def _resolved(found: Iterable[SensitiveFinding]) -> list[SensitiveFinding]:
         if not hidden:
             kept.append(new)
     return sorted(kept, key=_place)
-
-
-def _is_known(piece: SensitiveFinding, known: Iterable[SensitiveFinding]) -> bool:
-    return any(
-        other.start <= piece.start
-        and piece.end <= other.end
-        and _STRICTEST_FIRST[other.kind] <= _STRICTEST_FIRST[piece.kind]
-        for other in known
-    )
 
 
 def _place(finding: SensitiveFinding) -> tuple[int, int, int]:

@@ -28,8 +28,8 @@ def read_sections(name: str) -> dict[str, list[str]]:
 
 @functools.cache
 def word_lists() -> dict[str, list[str]]:
-    """Return the words and phrases in `words.txt`, by heading."""
-    sections = read_sections("words.txt")
+    """Return the words and phrases in `words.txt` and `credentials.txt`, by heading."""
+    sections = read_sections("words.txt") | read_sections("credentials.txt")
     return {name: ", ".join(lines).split(", ") for name, lines in sections.items()}
 
 

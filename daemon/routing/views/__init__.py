@@ -1,1 +1,1 @@
-"""Plain-text views of obfuscated, encoded, spelled-out or split values."""
+"""Plain-text views of encoded text, look-alike letters and tables."""

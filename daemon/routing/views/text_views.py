@@ -8,9 +8,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 
 from ..text_analysis.character_folding import folds, hidden, lookalikes
-from ..text_analysis.text_index import Span, keywords_in, register_keywords
+from ..text_analysis.text_index import Span
 from .encoded_text import decoded
-from .spelled_digits import with_digits
 from .table_cells import labelled_cells
 from .text_edits import TextEdit
 
@@ -88,29 +87,11 @@ class View:
             start = stop
 
 
-class _Turned(View):
-    """A view reversed, or in other letters one for one; nothing of it is the original's."""
-
-    def __init__(self, base: View, text: str, backwards: bool) -> None:
-        super().__init__([(text, (0, len(text)), True)])
-        self._base, self._backwards = base, backwards
-
-    def span(self, start: int, end: int) -> Span:
-        """See `View`."""
-        size = len(self.text)
-        return self._base.span(*((size - end, size - start) if self._backwards else (start, end)))
-
-    def touches_an_edit(self, start: int, end: int) -> bool:
-        """See `View`."""
-        return True
-
-
 def views(text: str) -> list[View]:
     """Return the text as it reads, first, and then its other views.
 
     The others contain only what differs, with some context: lookalike letters, decoded text (also
-    nested), digits in words, rejoined values, table cells with their column names, and the text
-    reversed if it says so.
+    nested), and table cells with their column names.
     """
     base = _folded(text)
     base.is_prose = True
@@ -126,49 +107,20 @@ def views(text: str) -> list[View]:
         inner = inner.edited(edits, _CONTEXT)
         # Decoded text may again have unusual characters.
         found.append(_folded_again(inner))
-        found[-1].is_prose = any(len(said) >= _LEAST_PROSE for _, _, said in edits)
-    for view in found[:]:
-        edits = with_digits(view.text)
-        if edits:
-            found.append(view.edited(edits, _CONTEXT))
+        found[-1].is_prose = any(
+            len(said) >= _LEAST_PROSE and said.count(" ") >= _LEAST_GAPS for _, _, said in edits
+        )
     edits = labelled_cells(base.text)
     if edits:
         found.append(base.edited(edits, _CONTEXT))
         found[-1].is_moved = True
-    said = keywords_in(base.text)
-    if not said.isdisjoint(_BACKWARDS) or "\u202e" in text:
-        found.append(_Turned(base, base.text[::-1], True))
-    if "rot13" in said or "rot-13" in said:
-        found.append(_Turned(base, base.text.translate(_ROT13), False))
-    if "rot47" in said or "rot-47" in said:
-        found.append(_Turned(base, base.text.translate(_ROT47), False))
-        # The surrounding text is garbled in a reversed view, too.
-        edits = [(*match.span(), " ") for match in _AROUND.finditer(base.text)]
-        if edits:
-            bare = base.edited(edits)
-            found.append(_Turned(bare, bare.text.translate(_ROT47), False))
-        numbers = _ROT47_NUMBER.finditer(base.text)
-        edits = [(*match.span(), match[0].translate(_ROT47)) for match in numbers]
-        if edits:
-            found.append(base.edited(edits, _CONTEXT))
     return found
 
 
 _CONTEXT = 80
 _FEW = 16
 _MOST_NESTED = 3
-_LEAST_PROSE = 24
-_BACKWARDS = (
-    "revers", "backward", "rückwärts", "verkehrt herum", "à l'envers", "al revés", "al contrario",
-    "right to left", "von rechts nach links", "de droite à gauche", "de derecha a izquierda",
-    "moc.", "gro.", "ku.oc", "ten.",
-)  # fmt: skip
-register_keywords((*_BACKWARDS, "rot13", "rot-13", "rot47", "rot-47"))
-_ROT13 = {start + n: start + (n + 13) % 26 for start in (65, 97) for n in range(26)}
-
-_ROT47 = {33 + place: 33 + (place + 47) % 94 for place in range(94)}
-_AROUND = re.compile(r"</?[A-Za-z]{1,8}>|[\"'](?=[,;)]?\s*(?:\n|\Z))")
-_ROT47_NUMBER = re.compile(r"(?<!\w)[\[\\\]_`a-h]{2,}(?!\w)")
+_LEAST_PROSE, _LEAST_GAPS = 24, 3
 
 
 def _folded(text: str) -> View:

@@ -54,7 +54,7 @@ REST: dict[str, tuple[str, dict[str, Any]]] = {
     "tools": (RESPONSES, {"input": "Hi", "tools": [FLAT_TOOL] * 20_000}),
     "kinds of tools": (CHAT, {"messages": HI, "tools": [{"type": f"t{i}"} for i in range(50_000)]}),
     "variables": (CHAT, {"messages": HI, "chat_template_kwargs": {"k": [[]] * MANY}}),
-    "explained": ("/ingle/v1/routing/explain", {"messages": said("4111 1111 1111 1111 " * 9_000)}),
+    "explained": ("/ingle/v1/routing/explain", {"messages": said("4539 5787 6362 1486 " * 9_000)}),
     "biases, responses": (RESPONSES, {"input": "Hi", "logit_bias": BIASES}),
     "pairs of biases": (PLAIN, {"prompt": "Hi", "logit_bias": [[n, 1] for n in range(2**16)]}),
     "schema": (CHAT, {"messages": HI, "tools": [TOOL]}),

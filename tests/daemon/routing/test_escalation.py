@@ -26,7 +26,7 @@ from tests.daemon.routing.conftest import Sink, SinkExits
 from tests.harness.local_backend import LocalBackend
 
 HARMLESS = "How do tides work?"
-CARD = "My card is 4111 1111 1111 1111."
+CARD = "My card is 4539 5787 6362 1486."
 POLICY = """
 [routes.auto]
 prefer = "local"

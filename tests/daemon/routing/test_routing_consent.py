@@ -10,8 +10,8 @@ import pytest
 from tests.daemon.conftest import DaemonFactory, RunningDaemon
 from tests.daemon.routing.conftest import Sink, SinkExits
 
-MAIL = "Is anna@example.org a valid address?"
-CARD = "My card is 4111 1111 1111 1111."
+MAIL = "Is anna@fabrikam.org a valid address?"
+CARD = "My card is 4539 5787 6362 1486."
 HARMLESS = "Why is the sky blue?"
 
 
@@ -59,7 +59,7 @@ async def test_explanation_lists_findings_and_positions(daemon: RunningDaemon, s
     assert found["email"]["class"] == "redact"
     card = found["card"]
     assert (card["where"], card["class"]) == ("messages[0].content", "never")
-    assert CARD[card["start"] : card["end"]] == "4111 1111 1111 1111"
+    assert CARD[card["start"] : card["end"]] == "4539 5787 6362 1486"
     clean = await explain(daemon, text=HARMLESS)
     assert (clean["verdict"], clean["goes_to"]) == ("cloud", "sink/big")
     private = await explain(daemon, text=HARMLESS, private=True)
@@ -87,7 +87,7 @@ async def test_consent_to_redaction(daemon: RunningDaemon, sink: Sink) -> None:
         {
             "where": "messages[0].content",
             "text": "Is [EMAIL_1] a valid address?",
-            "replaced": [{"start": 3, "end": 19, "name": "EMAIL_1"}],
+            "replaced": [{"start": 3, "end": 20, "name": "EMAIL_1"}],
         }
     ]
     assert list(explanation["consents"]) == ["redact"]
@@ -97,11 +97,11 @@ async def test_consent_to_redaction(daemon: RunningDaemon, sink: Sink) -> None:
     response = await daemon.unix.post("/v1/chat/completions", json=body)
     # The local answer tainted the conversation, which requires consent: the token provides it.
     assert response.headers["ingle-route"].startswith("redact; model=sink/big")
-    assert "Yes, anna@example.org is." in response.text
+    assert "Yes, anna@fabrikam.org is." in response.text
     assert b"anna" not in sink.received
     assert b"[EMAIL_1]" in sink.received
     # The token is valid for this text only.
-    assert "local" in await ask(daemon, MAIL + " Or tom@example.org.", consent=token)
+    assert "local" in await ask(daemon, MAIL + " Or tom@fabrikam.org.", consent=token)
     assert sink.connections == 1
 
 
@@ -112,7 +112,7 @@ async def test_consent_applies_to_its_conversation(daemon: RunningDaemon, sink: 
     assert sorted(explanation["consents"]) == ["cloud", "redact"]
     consent = explanation["consents"]["cloud"]
     assert "cloud" in await ask(daemon, MAIL, conversation="c1", consent=consent)
-    assert b"anna@example.org" in sink.received
+    assert b"anna@fabrikam.org" in sink.received
     assert "cloud" in await ask(daemon, MAIL, "Done.", "And again?", conversation="c1")
     assert "local" in await ask(daemon, MAIL, "Done.", "And again?", conversation="c2")
     assert "local" in await ask(daemon, MAIL, CARD, "?", conversation="c1")
@@ -127,7 +127,7 @@ async def test_override_of_never_applies_to_one_request(daemon: RunningDaemon, s
     assert refused.status_code == 403
     sent = await daemon.unix.post("/v1/chat/completions", json=body | {"ingle": {"consent": token}})
     assert sent.headers["ingle-route"].startswith("cloud; model=sink/big")
-    assert b"4111 1111" in sink.received
+    assert b"4539 5787" in sink.received
     # The next turn needs another consent.
     next_turn = {"model": "sink/big", "messages": chat(CARD, "ok", "hi")}
     again = await daemon.unix.post("/v1/chat/completions", json=next_turn)
@@ -220,19 +220,19 @@ async def test_invalid_explain_requests_are_refused(
 async def test_masks_by_hand_are_what_is_sent(
     daemon: RunningDaemon, egress: SinkExits, sink: Sink
 ) -> None:
-    text = "Is anna@example.org or tom@example.org in the Zephyr team? ZEPHYR!"
+    text = "Is anna@fabrikam.org or tom@fabrikam.org in the Zephyr team? ZEPHYR!"
     explanation = await explain(
         daemon,
         messages=chat(text),
         conversation="c1",
         hide=["Zephyr"],
-        show=["anna@example.org"],
+        show=["anna@fabrikam.org"],
     )
-    expected = "Is anna@example.org or [EMAIL_1] in the [MASKED_1] team? [MASKED_1B]!"
+    expected = "Is anna@fabrikam.org or [EMAIL_1] in the [MASKED_1] team? [MASKED_1B]!"
     (redacted,) = explanation["redacted"]
     assert redacted["text"] == expected
     replaced = [text[span["start"] : span["end"]] for span in redacted["replaced"]]
-    assert replaced == ["tom@example.org", "Zephyr", "ZEPHYR"]
+    assert replaced == ["tom@fabrikam.org", "Zephyr", "ZEPHYR"]
     sink.answer = "Ask [MASKED_1]."
     body = {
         "model": "auto",
@@ -248,7 +248,7 @@ async def test_masks_by_hand_are_what_is_sent(
 
     # They hold for the rest of the conversation, and are reported; elsewhere nothing is changed.
     again = await explain(daemon, messages=chat(text, "Ok.", "zephyr?"), conversation="c1")
-    assert (again["hide"], again["show"]) == (["Zephyr"], ["anna@example.org"])
+    assert (again["hide"], again["show"]) == (["Zephyr"], ["anna@fabrikam.org"])
     assert again["goes_to"] == "sink/big"
     assert "redact" in await ask(daemon, "What is Zephyr?", conversation="c1")
     assert b"What is [MASKED_1]?" in sink.received
@@ -257,11 +257,11 @@ async def test_masks_by_hand_are_what_is_sent(
 
 
 async def test_shown_value_is_masked_for_another_model(daemon: RunningDaemon, sink: Sink) -> None:
-    shown = await explain(daemon, messages=chat(MAIL), conversation="c1", show=["anna@example.org"])
+    shown = await explain(daemon, messages=chat(MAIL), conversation="c1", show=["anna@fabrikam.org"])
     assert shown["redacted"] == []
     consent = shown["consents"]["redact"]
     assert "redact" in await ask(daemon, MAIL, conversation="c1", consent=consent)
-    assert b"anna@example.org" in sink.received
+    assert b"anna@fabrikam.org" in sink.received
     other = await explain(daemon, messages=chat(MAIL), model="sink/small", conversation="c1")
     assert other["redacted"][0]["text"] == "Is [EMAIL_1] a valid address?"
 
@@ -285,20 +285,20 @@ async def test_route_ask_offers_consent_for_harmless_text(
 
 
 async def test_taught_words_take_effect_at_once(daemon: RunningDaemon, sink: Sink) -> None:
-    text = "Does anna@example.org know of Zephyr? Or tom@example.org?"
+    text = "Does anna@fabrikam.org know of Zephyr? Or tom@fabrikam.org?"
 
     async def teach(**words: list[str]) -> None:
         response = await daemon.unix.post("/ingle/v1/routing/words", json=words)
         assert response.status_code == 200, response.text
 
-    await teach(public=["anna@example.org"])
+    await teach(public=["anna@fabrikam.org"])
     explanation = await explain(daemon, text=text)
     assert explanation["redacted"][0]["text"] == (
-        "Does anna@example.org know of Zephyr? Or [EMAIL_1]?"
+        "Does anna@fabrikam.org know of Zephyr? Or [EMAIL_1]?"
     )
     consent = (await explain(daemon, messages=chat(text)))["consents"]["redact"]
     assert "redact" in await ask(daemon, text, consent=consent)
-    assert b"anna@example.org" in sink.received
+    assert b"anna@fabrikam.org" in sink.received
     await teach(words=["Zephyr"])
     assert (await explain(daemon, text=text))["rule"] == "own_word=never"
     # A word in both lists is where it was put last, and never both.
@@ -312,10 +312,10 @@ async def test_masks_are_lifted_only_for_the_text_of_the_consent(
     daemon: RunningDaemon, sink: Sink
 ) -> None:
     policy(daemon, '[routes.auto]\nredact = "always"\n')
-    shown = await explain(daemon, messages=chat(MAIL), show=["anna@example.org"])
+    shown = await explain(daemon, messages=chat(MAIL), show=["anna@fabrikam.org"])
     consent = shown["consents"]["redact"]
     assert "redact" in await ask(daemon, f"{MAIL} And now?", consent=consent)
     assert b"[EMAIL_1]" in sink.received
     assert b"anna" not in sink.received
     assert "redact" in await ask(daemon, MAIL, consent=consent)
-    assert b"anna@example.org" in sink.received
+    assert b"anna@fabrikam.org" in sink.received

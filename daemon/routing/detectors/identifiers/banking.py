@@ -43,6 +43,7 @@ _WORD_ROW = re.compile(
     r"[a-z]{3,8}(?![a-z])){11,23}+"
 )
 _SEED_WORD = re.compile(r"[a-z]{3,8}")
+_AROUND_SEEDS = " \t\r\n\"'`"
 _SEED_LENGTHS = (12, 15, 18, 21, 24)
 # None of them is in the word list of BIP 39, and few sentences of twelve words lack them all.
 _NO_SEED_WORDS = frozenset(word_lists()["not in seed phrases"])
@@ -99,8 +100,8 @@ def _base58(text: str) -> Iterator[SensitiveFinding]:
 
 
 def _seeds(text: str) -> Iterator[SensitiveFinding]:
-    """Yield seed phrases after words that announce them, or on a line of words that are no
-    sentence.
+    """Yield seed phrases after words that announce them, near words for wallets, or as the whole
+    text.
     """
     for end in _SEED_WORDS.ends(text):
         match = _WORD_ROW.search(text, end, end + 400)
@@ -109,10 +110,12 @@ def _seeds(text: str) -> Iterator[SensitiveFinding]:
             yield SensitiveFinding(FindingKind.WALLET, *match.span(), " ".join(words))
     place = 0
     for line in text.splitlines(keepends=True):
-        words = line.strip(" \t\r\n\"'`").split(" ")
+        words = line.strip(_AROUND_SEEDS).split(" ")
         if len(words) in _SEED_LENGTHS and _is_seed(words):
             start, seed = place + line.index(words[0]), " ".join(words)
-            yield SensitiveFinding(FindingKind.WALLET, start, start + len(seed), seed)
+            alone = len(text.strip(_AROUND_SEEDS)) == len(seed)
+            if alone or _WALLET_WORDS.near(text, start, start + len(seed)):
+                yield SensitiveFinding(FindingKind.WALLET, start, start + len(seed), seed)
         place += len(line)
 
 

@@ -11,6 +11,7 @@ from ...text_analysis.data_files import word_lists
 from ...text_analysis.text_index import lowered
 from ..context_words import Phrases, windows
 from ..finding import FindingKind, SensitiveFinding, plain_finding
+from .banking import find_ibans
 
 DOCUMENT_WORDS = {
     kind: Phrases(f"documents: {kind}", whole=True)
@@ -48,6 +49,8 @@ _PLATE = re.compile(
     r"(?P<value>(?=[A-ZÄÖÜ0-9 ·-]{0,9}\d)[A-ZÄÖÜ0-9]{1,7}(?:[ ·-]{1,3}[A-Z0-9]{1,7}){0,3})(?!\w)"
 )
 _SORT_CODE = re.compile(r"\d\d-\d\d-\d\d")
+# Words in capitals that follow a number: `1234567 OK`.
+_WORDS_BEHIND = re.compile(r"(?: [A-Z]{4,}\b.*| [A-Z]{2,})+\Z")
 _DATE = re.compile(
     r"\d{1,4}[./-]\d{1,2}[./-]\d{1,4}$|(?:19|20)\d\d(?:[ /-]\d{2,4})?$|\d{1,2}[.:]\d{2}$"
 )
@@ -84,8 +87,12 @@ def find_document_numbers(text: str) -> Iterator[SensitiveFinding]:
                 yield from _account(text, start + end)
         for match in _ABBREVIATION.finditer(text, start, stop):
             kind = _ABBREVIATIONS.get(match[0])
-            if kind is not None and not text[match.start() - 1 : match.start()].isalnum():
-                yield from _beside(text, kind, match.end())
+            if kind is None or text[match.start() - 1 : match.start()].isalnum():
+                continue
+            for finding in _beside(text, kind, match.end()):
+                # `RFC 5322` is a document, `UID=1000` a user.
+                if finding.value[0].isalpha() or match[0] not in ("RFC", "UID"):
+                    yield finding
 
 
 def _account(text: str, end: int) -> Iterator[SensitiveFinding]:
@@ -97,9 +104,17 @@ def _account(text: str, end: int) -> Iterator[SensitiveFinding]:
 
 
 def _beside(text: str, kind: FindingKind, end: int) -> Iterator[SensitiveFinding]:
-    match = (_PLATE if kind is FindingKind.VEHICLE else _BEHIND).match(text, end)
-    if match is not None and _is_number(match["value"], kind):
-        yield plain_finding(kind, match)
+    plate = kind is FindingKind.VEHICLE
+    match = (_PLATE if plate else _BEHIND).match(text, end)
+    value = match["value"] if match is not None else ""
+    value = value if plate else _WORDS_BEHIND.sub("", value)
+    if match is not None and _is_number(value, kind):
+        start = match.start("value")
+        # IBANs have a detector of their own, which knows their lengths.
+        if next(find_ibans(text[start : match.end("value")]), None) is None:
+            found = plain_finding(kind, match)
+            plain = "".join(filter(str.isalnum, value)).upper()
+            yield replace(found, end=start + len(value), value=plain)
         return
     begin = max(0, end - 90)
     match = _BEFORE.search(text[begin:end].rpartition("\n")[2].rstrip()) if begin else None

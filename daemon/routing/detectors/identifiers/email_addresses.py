@@ -17,6 +17,7 @@ _DOMAIN = re.compile(
 )
 
 
+_LOGIN = re.compile(r"://[^\s/@]{0,64}:\Z")
 _PICTURE = re.compile(r"@[1-4]x\.(?:png|jpe?g|gif|webp|svg)\Z")
 _AT_WORDS = "at[ -]sign|at|@|ät|arroba|arobase|chiocciola|klammeraffe"
 _AT = re.compile(
@@ -48,13 +49,6 @@ _IN_BRACKETS = re.compile(
     rf"[\[({{<][ \t]?(?:{_AT_WORDS}|a|{'|'.join(sorted(_DOT_WORDS))}|\.)[ \t]?[\])}}>]"
 )
 _SIGNS = re.compile(rf"{_DOT}|\s", re.IGNORECASE)
-# Domains that cannot be registered (RFC 2606), with a generic name.
-_NOBODYS = re.compile(
-    r"(?:user(?:name)?|you(?:r\.?(?:name|email|mail))?|your[-_]email|e?-?mail|name|info|test|admin|foo|bar|"
-    r"someone|somebody|me|contact|support|hello|sender|recipient|root|git|deploy|"
-    r"postmaster|webmaster|noreply|no-reply|address|example)"
-    r"@example\.(?:com|org|net|edu)"
-)
 
 
 def find_email_addresses(text: str) -> Iterator[SensitiveFinding]:
@@ -106,7 +100,8 @@ def _around(text: str, sign: int) -> SensitiveFinding | None:
     value = text[start : domain.end()].lower()
     # `git@host:group/project` is a shared login, and `icon@2x.png` an image.
     shared = local[0].lower() == "git" and text[domain.end() : domain.end() + 1] in (":", "/")
-    if shared or _NOBODYS.fullmatch(value) or _PICTURE.search(value):
+    login = _LOGIN.search(text, max(0, start - 80), start)  # `://name:password@host`
+    if login or shared or _PICTURE.search(value):
         return None
     return SensitiveFinding(FindingKind.EMAIL, start, domain.end(), value)
 

@@ -22,6 +22,7 @@ _STEM = re.compile(r"[\w-]{1,60}\Z")
 _KEY_STEM = re.compile(r"^(?:server|private|privkey|client|ssl|tls|master$)")
 _FRONT_OF = re.compile(r"(?:(?:~|\$HOME|[A-Za-z]:)?[/\\])?(?:[\w.@~-]{1,80}[/\\]{1,2}){1,12}\Z")
 _LONGEST_FRONT = 200
+_TELLING = re.compile(r"\d|export|backup|vault|dump", re.IGNORECASE)
 
 
 def find_file_paths(text: str) -> Iterator[SensitiveFinding]:
@@ -32,8 +33,9 @@ def find_file_paths(text: str) -> Iterator[SensitiveFinding]:
             path = match[0].rstrip(".!]}")
             yield SensitiveFinding(FindingKind.FILE_PATH, start, start + len(path), path)
     for match in _SECRET_NAMES.finditer(text):
-        if not text[max(0, match.start() - 1) : match.start()].isalnum():
-            yield _in_folder(text, match.start(), match.end())
+        before = text[max(0, match.start() - 1) : match.start()]
+        if not before.isalnum() and before != "_":
+            yield from _in_folder(text, match.start(), match.end())
     for match in _SECRET_ENDINGS.finditer(text):
         stem = _STEM.search(text[max(0, match.start() - 60) : match.start()])
         if stem is None:
@@ -42,11 +44,16 @@ def find_file_paths(text: str) -> Iterator[SensitiveFinding]:
         # `event.key` is code, and `tls/host.key` a file.
         in_folder = text[max(0, start - 1) : start] in ("/", "\\")
         if match["key"] is None or in_folder or _KEY_STEM.match(stem[0]):
-            yield _in_folder(text, start, match.end())
+            yield from _in_folder(text, start, match.end())
 
 
-def _in_folder(text: str, start: int, end: int) -> SensitiveFinding:
-    """Return the file, including the folders written before it."""
+def _in_folder(text: str, start: int, end: int) -> Iterator[SensitiveFinding]:
+    """Yield the file, including the folders written before it; not a bare usual name, which reveals
+    nothing.
+    """
     front = _FRONT_OF.search(text[max(0, start - _LONGEST_FRONT) : start])
     start -= len(front[0]) if front else 0
-    return SensitiveFinding(FindingKind.SECRET_PATH, start, end, text[start:end])
+    path = text[start:end]
+    usual = not set("/\\").intersection(path) and not _TELLING.search(path)
+    if not usual and not path.startswith("/path/to/"):
+        yield SensitiveFinding(FindingKind.SECRET_PATH, start, end, path)

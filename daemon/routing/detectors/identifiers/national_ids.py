@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate
 
+from ...text_analysis.data_files import word_lists
 from ...text_analysis.text_index import Span
 from ..context_words import ContextWords
 from ..finding import FindingKind, SensitiveFinding
@@ -21,7 +22,12 @@ _SHAPE = str.maketrans(
 _MOST_PIECES = 8
 _LEAST, _MOST, _VIN = 8, 18, 17
 _WORDS = ContextWords("ids", before=60, after=24)
-_OF_GOODS = re.compile(r"\b(?:isbn|issn|ean|gtin|upc)\b", re.IGNORECASE)
+_IN_CAPITALS = re.compile(rf"\b(?:{'|'.join(word_lists()['ids in capitals'])})\b(?!\()")
+_OF_GOODS = re.compile(r"\b(?:isbn|issn|ean|gtin|upc)\b|cve-\Z", re.IGNORECASE)
+# Fractions, versions with a date, and addresses of machines and networks.
+_NO_ID = re.compile(
+    r"\d{1,3}\.\d{6,}\Z|(?:19|20)\d{6}-\d\Z|(?:(?:25[0-5]|2[0-4]\d|1?\d?\d)(?:\.|(?=/|\Z))){4}(?:/\d\d?)?\Z"
+)
 # These are so specific that they count from a distance.
 _CLEAR_WORDS = ContextWords("specific ids", before=120, after=0)
 
@@ -57,9 +63,7 @@ def _in_row(text: str, row: list[Span]) -> Iterator[SensitiveFinding]:
     places = [0, *accumulate(end - start for start, end in row)]
     # Search for words once per row, since a table has many numbers and no words.
     left, right = row[0][0], row[-1][1]
-    said = functools.cache(
-        lambda: _WORDS.around(text, left, right) or _CLEAR_WORDS.before(text, left)
-    )
+    said = functools.cache(lambda: _is_near_a_word(text, left, right))
     first = 0
     while first < len(row):
         begin, taken = places[first], 1
@@ -87,11 +91,14 @@ def _as_id(
     said: Callable[[], bool],
 ) -> SensitiveFinding | None:
     start, end = span
-    if len(plain) == _VIN and plain[:2] != "1Z" and is_vin(plain):  # the prefix of a parcel number
-        return SensitiveFinding(FindingKind.VEHICLE, start, end, plain)
-    if not rules or not _stands_alone(text, start, end):
+    if not _stands_alone(text, start, end):
         return None
+    # A prefix of parcel numbers is left out, and so are fractions and paths of drawings.
+    if text[start:end] == plain and plain[:2] != "1Z" and len(plain) == _VIN and is_vin(plain):
+        return SensitiveFinding(FindingKind.VEHICLE, start, end, plain)
     raw = text[start:end]
+    if not rules or _NO_ID.match(raw):
+        return None
     layout = raw.translate(_SHAPE)
     if text[end : end + 1] == ")" and "(" in layout:
         layout += ")"
@@ -101,9 +108,16 @@ def _as_id(
             continue
         if _OF_GOODS.search(text, max(0, start - 12), start):
             return None
-        if own or _WORDS.near(text, start, end) or _CLEAR_WORDS.before(text, start):
+        if own or _is_near_a_word(text, start, end):
             return SensitiveFinding(rule.kind, start, end, plain)
     return None
+
+
+def _is_near_a_word(text: str, start: int, end: int) -> bool:
+    """Whether words for ids occur in the span, near it, or some in capitals before it."""
+    if _WORDS.around(text, start, end) or _CLEAR_WORDS.before(text, start):
+        return True
+    return _IN_CAPITALS.search(text, max(0, start - 48), start) is not None
 
 
 def _left(text: str, start: int, least: int) -> int:

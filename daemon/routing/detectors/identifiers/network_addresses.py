@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterator
-from ipaddress import AddressValueError, IPv6Address, IPv6Network
+from ipaddress import AddressValueError, IPv4Network, IPv6Address
 
 from ...text_analysis.data_files import word_lists
 from ...text_analysis.text_index import Span, lowered
@@ -47,21 +47,21 @@ _RENTED_HOST = re.compile(
 _NOBODYS = frozenset(
     {"www", "docs", "support", "help", "blog", "community", "example", "your", "yourdomain"}
 )
-# Browser-internal pages are not hosts.
+# Schemes of networks: others name files, buckets and pages of browsers.
 _ONE_LABEL = re.compile(
-    r"://(?<!chrome://)(?<!edge://)(?<!brave://)(?<!opera://)"
+    r"(?<![\w+.-])(?:https?|wss?|s?ftps?|ssh|git|smb|nfs|ldaps?|rdp|vnc|telnet|tcp|udp|grpc|amqps?|mqtts?|redis"
+    r"|kafka|mysql|mariadb|postgres(?:ql)?|mongodb)://"
     r"([A-Za-z][A-Za-z0-9-]{1,40})(?::\d{2,5})?(?:/|\s|$|[\"'`)])"
 )
 _SHARE = re.compile(r"\\\\([A-Za-z0-9][\w.-]{1,60})\\[\w$.-]{1,60}")
 _CODE_NAMES = frozenset({"self", "this", "cls", "super", "threading", "asyncio", "os", "module"})
 _ESCAPE = re.compile(r"u[0-9a-f]{4}|x[0-9a-f]{2}", re.IGNORECASE)
 _NO_HOSTS = ("localhost", "example", "host", "hostname", "server", "domain", "url", "proxy")
-# Loopback addresses, and those reserved for documentation (RFC 5737, RFC 3849, RFC 9637).
-_HARMLESS = ("127.", "0.", "255.", "192.0.2.", "198.51.100.", "203.0.113.")
-_DOCUMENTATION = (IPv6Network("2001:db8::/32"), IPv6Network("3fff::/20"))
-_PUBLIC_NAMESERVERS = ("8.8.8.8", "8.8.4.4", "1.1.1.1", "1.0.0.1", "9.9.9.9")
+_PREFIX = re.compile(r"/(\d{1,2})(?!\d)")
+_IN_ADDRESS = re.compile(r"(?://|@|\b(?i:ip|address|addr|inet|gateway)[^\w\n]{1,6}(?:is |= )?)\Z")
 _PRODUCT = re.compile(r"(?<![\w/.])[A-Z][A-Za-z]{2,20}/\Z")  # `Chrome/120.0.6099.1` is a version
 _VERSIONS = ContextWords("versions", before=12, after=0)
+_HOST_BITS, _LARGE_PART, _PRIVATE = 32, 100, 10
 _HOST_WORDS = ContextWords("hosts", before=30, after=20)
 
 
@@ -83,11 +83,37 @@ def _ipv4(text: str) -> Iterator[SensitiveFinding]:
             continue
         if before[-1:] == "/" and _PRODUCT.search(text, max(0, start - 24), start):
             continue
-        if found.startswith(_HARMLESS) or found in _PUBLIC_NAMESERVERS:
+        if _is_network(text, match) or (_is_like_a_version(found) and not _is_said(text, match)):
             continue
         valid = all(int(part) < 256 and str(int(part)) == part for part in found.split("."))
         if valid and not _VERSIONS.before(text, start):
             yield SensitiveFinding(FindingKind.IP_ADDRESS, start, match.end(), found)
+
+
+def _is_network(text: str, match: re.Match[str]) -> bool:
+    """Whether it is a private or shared network as a whole, such as `100.64.0.0/10`."""
+    prefix = _PREFIX.match(text, match.end())
+    if prefix is None:
+        return False
+    try:
+        network = IPv4Network(f"{match[0]}/{prefix[1]}")
+    except ValueError:  # bits behind the prefix, or no address
+        return False
+    return not network.is_global and int(prefix[1]) < _HOST_BITS
+
+
+def _is_like_a_version(found: str) -> bool:
+    """Whether it may be a version, a section or an object identifier: four small numbers."""
+    parts = [int(part) for part in found.split(".")]
+    return parts[0] < _PRIVATE and max(parts) < _LARGE_PART
+
+
+def _is_said(text: str, match: re.Match[str]) -> bool:
+    """Whether it stands in an address, beside a port, or near a word for a machine."""
+    before = text[max(0, match.start() - 24) : match.start()]
+    if _IN_ADDRESS.search(before) or text[match.end() : match.end() + 1] == ":":
+        return True
+    return _HOST_WORDS.before(text, match.start())
 
 
 def _ipv6(text: str) -> Iterator[SensitiveFinding]:
@@ -102,13 +128,7 @@ def _ipv6(text: str) -> Iterator[SensitiveFinding]:
             address = IPv6Address(found)
         except AddressValueError:
             continue
-        mapped = address.ipv4_mapped
-        if mapped is not None and mapped.is_loopback:
-            continue
-        if any(address in network for network in _DOCUMENTATION):
-            continue
-        if not address.is_loopback and not address.is_unspecified:
-            yield SensitiveFinding(FindingKind.IP_ADDRESS, start, match.end(), str(address))
+        yield SensitiveFinding(FindingKind.IP_ADDRESS, start, match.end(), str(address))
 
 
 def _macs(text: str) -> Iterator[SensitiveFinding]:
@@ -129,7 +149,9 @@ def _hosts(text: str) -> Iterator[SensitiveFinding]:
             if _is_host(text, match):
                 yield SensitiveFinding(FindingKind.INTERNAL_HOST, *match.span(), match[0].lower())
         for match in _OWN_HOST.finditer(text, begin, stop):
-            if not text[max(0, match.start() - 1) : match.start()].isalnum():
+            before = text[max(0, match.start() - 1) : match.start()]
+            module = text.endswith(("from ", "import "), 0, match.start())
+            if not (before.isalnum() or before in ("_", ".") or module):
                 yield SensitiveFinding(FindingKind.INTERNAL_HOST, *match.span(), match[0].lower())
     if any(end in text for end in _RENTED_ENDS) and any(one in text for one in _RENTED):
         for match in _RENTED_HOST.finditer(text):

@@ -32,6 +32,7 @@ _SOFT_CODE_WORDS = Phrases("card codes after a card", whole=True)
 _NEAR_A_CARD = 120
 _NO_SPACES = 0x0E00  # Thai, Chinese, Japanese, Korean and similar scripts
 _LEAST_DIGITS, _FEW = 12, 6
+_FRACTION = re.compile(r"\d\.\d+|.{2}\d+\*{1,2}\w")
 _CODE = re.compile(
     r"2?(?: (?:code|is|number|ist|est|es|è|é|number is|code "
     r"is))?[\s:=#\"'()-]{1,6}([0-9]{3,4})(?![0-9])"
@@ -71,6 +72,10 @@ def _in_run(text: str, at: int, run: str) -> Iterator[SensitiveFinding]:
             first += 1
             continue
         start, end = groups[first].start(), groups[last].end()
+        if first == last and _FRACTION.match(text, at + start - 2, at + end + 2):
+            left -= len(groups[first][0])
+            first += 1
+            continue
         digits = "".join(group[0] for group in groups[first : last + 1])
         yield SensitiveFinding(FindingKind.CARD, at + start, at + end, digits)
         left -= len(digits)

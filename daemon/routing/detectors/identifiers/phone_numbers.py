@@ -22,6 +22,9 @@ _NORTH_AMERICA = re.compile(
 )
 _TRUNK = re.compile(r"\(?0[1-9]\d{0,4}\)?(?:[ ./–-]{1,3}\d{2,8}){1,5}")
 _DATE = re.compile(r"(?:\d{1,2}|\d{4})([./-])\d{1,2}\1(?:\d{4}|\d{1,2})|(?:19|20)\d\d([./-])\d\d")
+# The dates of pages and logs, vulnerabilities, American postcodes, and dates in addresses.
+_ISO_DATE = re.compile(r"(?:19|20)\d\d-[01]\d-[0-3]\d")
+_NO_PHONE = re.compile(r"CVE-\d+-\d+\Z|\b[A-Z]{2},?\s{1,2}\d{5}-\d{4}\Z|[a-z]/(?:19|20)\d\d-\d\d\Z")
 _EXTENSION = re.compile(r"[xe#]")
 _IN_NUMBERS = frozenset("0123456789+").__contains__
 _DOTTED = re.compile(r"[0-9]+\.[0-9]+|[0-9]{1,3}(?:\.[0-9]{1,3}){3}")
@@ -39,6 +42,10 @@ def find_phone_numbers(text: str) -> Iterator[SensitiveFinding]:
         raw = match[0]
         digits = sum(map(str.isdigit, raw))
         if digits < _LEAST or not _stands_alone(text, match.start(), match.end()):
+            continue
+        if raw.count("(") > raw.count(")") or _ISO_DATE.search(raw):
+            continue
+        if _NO_PHONE.search(text[max(0, match.start() - 10) : match.end()]):
             continue
         length = _length(text, match.start(), raw, digits)
         if length:

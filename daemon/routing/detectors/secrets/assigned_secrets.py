@@ -9,10 +9,11 @@ from collections.abc import Iterator
 from math import log2
 
 from ...text_analysis.data_files import KeywordPatterns
-from ...text_analysis.generated_strings import is_a_standard, looks_generated
-from ...text_analysis.text_index import lowered, vocabulary
+from ...text_analysis.generated_strings import looks_generated
+from ...text_analysis.text_index import lowered
 from ..context_words import Phrases
 from ..finding import FindingKind, SensitiveFinding
+from ..public_examples import is_placeholder
 
 _PASSWORDS, _KEYS = Phrases("passwords"), Phrases("keys")
 # Words with other meanings, too, so that an assignment sign must follow.
@@ -23,28 +24,21 @@ _COMMANDS = KeywordPatterns(
 _ASSIGNED = re.compile(
     r"[\w.-]{0,24}[\"'`\]*]{0,3}[^\S\n]{0,4}"
     r"(?P<sign>>(?=[^\s<]{3,200}</[\w.:-]{0,40}(?i:pass|pwd|secret|token|key))"
-    r"|:=|=>|==?|：|:|-{1,2}>|\s(?:is|was|=|lautet|ist|es|est|è|é|to|zu|är|er|jest|on)\b"
-    r"(?:[^\S\n]{1,2}(?:still|now|jetzt|set to|currently))?[^\S\n]?:?|は|是|为)"
+    r"|:=|=>|==?|：|:|-{1,2}>)"
     r"[^\S\n]{0,4}(?:\n[^\S\n]{0,8})?"
     r"(?:[brfu]?(?P<quote>[\"'`“„«])(?P<quoted>[^\"'`“”„«»\n]{3,200})[\"'`“”»]"
     r"|\\\"(?P<escaped>[^\"\\\n]{3,200})\\\"|[*_]{0,2}(?P<bare>[^\s\"'`,;<>{}|\\，。；]{3,200}))"
 )
-# The name may be followed by a purpose or an owner; then only non-words count as a secret.
-_SAID = re.compile(
-    r"(?![\"'`]?[^\S\n]{0,2}[=:({\[])[^\s\"'`:=<>(){}\[\],;]{0,16}[\"'`\])*]{0,3}"
-    r"(?:,?(?:[^\S\n]{1,2}[^\W\d_][\w’'./-]{0,15}){0,5}?,?[^\S\n]{1,2}"
-    r"(?:is|was|being|lautet|ist|war|heißt|es|era|est|était|c['’]est|è|era|é|to|jest|brzmi|je|är|var"
-    r"|er|on|oli|adalah|là|هو|هي|είναι|הוא|היא|—|–|-)"
-    r"|[^\S\n](?:от|для|к|на|до|від|od|dla|do|na|pre|za|til|till|for|of|de|du|zum|für)"
-    r"(?:[^\S\n]{1,2}[^\W\d_][\w’'./-]{0,15}){1,3}?"
-    r"|(?:[^\S\n]{1,2}[^\W\d_][\w’'./-]{0,15}){1,4}?[^\S\n]{0,2}[:=])?"
-    r"[^\S\n]{1,3}(?P<quote>[\"'`“„«])?(?P<value>[^\s\"'`<>{}|\\，。；”»]{6,128})"
-)
 _OF_A_KEY = re.compile(
-    r"[\w’'-]{0,16}(?:[^\S\n]{1,2}[^\W\d_][\w’'-]{0,11}){1,2}[^\S\n]{1,3}(?P<value>[^\s\"'`<>{}|\\，。；]{16,400})"
+    r"[\w’'-]{0,16},?(?:[^\S\n]{1,2}[^\W\d_][\w’'-]{0,11}){1,2}[^\S\n]{1,3}(?P<value>[^\s\"'`<>{}|\\，。；]{16,400})"
 )
 _SHORT = re.compile(
     r"[\"'\]]{0,2}[^\S\n]{0,3}(?P<sign>=>|:=|[:=])[^\S\n]{0,3}[\"']?(?P<value>[^\s\"'`<>{}|\\,;]{6,128})"
+)
+# `readPassword`, `token_ids_0`, `SecretsOpt`, and prompts such as `npm password: `
+_VARIABLE = re.compile(
+    r"(?=\w*(?:[a-z][A-Z]|_))[A-Za-z_]*(?i:pass(?:word|wd)|secret|token)[A-Za-z_]*(?:_\d)?"
+    r"|[^\d\n]*(?i:password|passphrase)\W{2,}"
 )
 _FORMULA = re.compile(r"[\w.]+(?:[*+/]{1,2}[\w.]+)+\Z|\w*_\w*\Z")
 _PAIR = re.compile(
@@ -57,23 +51,10 @@ _QUERY = re.compile(
     re.IGNORECASE,
 )
 _ENDS = re.compile(r"[.!]?[^\S\n]*(?:$|\n|,|;)")
-_PIN = re.compile(
-    r"\bpin(?:[- ]?(?:code|number|nummer|is|ist|für|for|of|my|the|card|:|="
-    r"|\W)){1,5}\W{0,3}(\d{4,8})(?!\d)",
-    re.IGNORECASE,
-)
-_FLAG = re.compile(r"[^\S\n]{1,2}['\"]?([^\s'\"-][^\s'\"]{3,200})")
+_FLAG = re.compile(r"[^\S\n]{1,2}(?![A-Z_]+\b)['\"]?([^\s'\"-][^\s'\"]{3,200})")
 _CODE = re.compile(
     r"[A-Za-z_][\w.]*[(\[]|\$[A-Za-z_{(]|%\w*%|\{|<|[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+$|@[\w.]+$|\*+$|\.{3}|…"
     r"|(?:os|process|env|self|this|config|settings|request|args|options|ctx|user)[.\[_]"
-)
-_DUMMY = re.compile(
-    r"(?:none|null|nil|undefined|true|false|str|string|int|bool|bytes|text|any|object|required|"
-    r"optional|password|passwort|secret|token|empty|changeme|change_me|redacted|hidden|your\S*|"
-    r"my-?secret|example\S*|placeholder|todo|lambda|secretstr|char|varchar\S*|missing|invalid|wrong|"
-    r"incorrect|expired|correct|unknown|needed|valid|set|reset|not|the|a|an|too|stored|hashed|"
-    r"encrypted|saved|field|input|hash|must|should|x{3,}\S*|-+|_+|=+|#+)[.!?):]*$",
-    re.IGNORECASE,
 )
 _AUTHORIZATION = re.compile(
     r"authorization[\"'\]]{0,2}\s{0,3}[:=,]\s{0,3}[\"']?(?:(?:bearer|basic|token|digest|apikey|"
@@ -87,7 +68,7 @@ _COOKIE = re.compile(
 )
 _SESSION = re.compile(
     r"(?:PHPSESSID|JSESSIONID|ASP\.NET_SessionId|connect\.sid|session_?id|sessionid|_session|"
-    r"csrftoken|auth_token|remember_token|sid)[\"']?\s{0,2}[=:]\s{0,2}[\"']?([\w%.:+/-]{16,400})",
+    r"csrftoken|auth_token|remember_token|sid)(?![\"']?\s*[:=]\s*[\"']?\w+/)[\"']?\s{0,2}[=:]\s{0,2}[\"']?([\w%.:+/-]{16,400})",
     re.IGNORECASE,
 )
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.:-]{1,30}\Z")
@@ -126,7 +107,7 @@ _LOGINS = ((("curl", "wget"), _CURL_USER), (("login",), _NETRC))
 
 
 def find_assigned_secrets(text: str) -> Iterator[SensitiveFinding]:
-    """Yield `password = …`, `my PIN is …`, headers, cookies, and logins in addresses."""
+    """Yield `password = …`, headers, cookies, and logins in addresses."""
     lower = lowered(text)
     yield from _logins(text, lower)
     named = "password" in lower or "pwd" in lower or "key" in lower
@@ -137,7 +118,6 @@ def find_assigned_secrets(text: str) -> Iterator[SensitiveFinding]:
     for words, kind in ((_PASSWORDS, FindingKind.PASSWORD), (_KEYS, FindingKind.API_KEY)):
         for end in words.ends(text):
             yield from _assigned(text, end, kind)
-            yield from _made_up(text, _SAID.match(text, end), kind)
             if kind is FindingKind.API_KEY:
                 yield from _made_up(text, _OF_A_KEY.match(text, end), kind)
             if pairs and (pair := _PAIR.match(text, end)):
@@ -160,13 +140,12 @@ def _assigned(text: str, end: int, kind: FindingKind) -> Iterator[SensitiveFindi
     value, start = match[group], match.start(group)
     if group == "bare":
         value = _trimmed(value)
-    spoken = match["sign"].strip()[:1].isalpha()
     if match["sign"] == "=" and text[start - 1] == " " and value.isidentifier() and value.islower():
         return  # `self.password = password` is code
-    if (match["quote"] == "`" and " " in value) or (spoken and is_a_standard(value)):
+    if match["quote"] == "`" and " " in value:
         return
     ends = group != "bare" or match["sign"] in "==>" or _ENDS.match(text, start + len(value))
-    if _is_secret(value, kind, spoken or not ends, group != "bare"):
+    if _is_secret(value, kind, not ends, group != "bare"):
         yield SensitiveFinding(kind, start, start + len(value), value)
 
 
@@ -177,7 +156,7 @@ def _made_up(
     if match is None:
         return
     value = _trimmed(match["value"])
-    if _DUMMY.match(value) or _CODE.match(value) or not looks_generated(value):
+    if is_placeholder(value) or _CODE.match(value) or not looks_generated(value):
         return
     if kind is FindingKind.API_KEY and not _is_random(value):
         return
@@ -201,7 +180,8 @@ def _logins(text: str, lower: str) -> Iterator[SensitiveFinding]:
     while place >= 0:
         match = _LOGIN.match(text, place)
         scheme = _SCHEME.search(text[max(0, place - 32) : place])
-        if match is not None and scheme is not None and not _CODE.match(match[2]):
+        no_word = match is None or _CODE.match(match[2]) or is_placeholder(match[2])
+        if match is not None and scheme is not None and not no_word:
             start, end = place - len(scheme[0]), match.end()
             yield SensitiveFinding(_kind_of_login(scheme[0]), start, end, text[start:end])
         place = text.find("://", place + 3)
@@ -210,15 +190,12 @@ def _logins(text: str, lower: str) -> Iterator[SensitiveFinding]:
             if not _CODE.match(match[2]):
                 yield SensitiveFinding(_kind_of_login(match[1]), *match.span(), match[0])
     for match in _COMMANDS.finditer(text):
-        if not _CODE.match(match[1]) and not _DUMMY.match(match[1]):
+        if not _CODE.match(match[1]) and not is_placeholder(match[1]):
             yield SensitiveFinding(FindingKind.PASSWORD, *match.span(1), match[1])
     for words, pattern in _LOGINS:
         if any(word in lower for word in words):
             for match in pattern.finditer(text):
                 yield SensitiveFinding(FindingKind.PASSWORD, *match.span(1), match[1])
-    if " pin" in f" {vocabulary(text).joined}":
-        for match in _PIN.finditer(text):
-            yield SensitiveFinding(FindingKind.PASSWORD, *match.span(1), match[1])
 
 
 def _kind_of_login(scheme: str) -> FindingKind:
@@ -252,19 +229,21 @@ def _is_assigned(lower: str, names: tuple[str, ...]) -> bool:
     return any(head.rstrip().rstrip("\"'").endswith(names) for head in heads)
 
 
-def _is_secret(value: str, kind: FindingKind, spoken: bool, quoted: bool) -> bool:
+def _is_secret(value: str, kind: FindingKind, goes_on: bool, quoted: bool) -> bool:
     """Whether a value given as a secret can be one, and is not a word about it."""
-    if len(value) < 4 or _DUMMY.match(value) or _CODE.match(value):
+    if len(value) < 4 or is_placeholder(value) or _CODE.match(value):
         return False
     digits = any(map(str.isdigit, value))
+    if _VARIABLE.fullmatch(value):
+        return False
     if kind is FindingKind.API_KEY:
         # Tokens are counted and secrets are talked about, so plain numbers and words do not count.
         letters = any(map(str.isalpha, value)) and value[0] != "/" and not set(value) & set("()[]")
         return (
             len(value) >= 8 and " " not in value and letters and (digits or looks_generated(value))
         )
-    # `password is needed` is a statement about one, while `password: needed` may be one.
-    return digits or not (spoken or " " in value) or quoted or _mixed(value)
+    # `password: the one you chose` is about one, while `password: chosen` may be one.
+    return digits or not (goes_on or " " in value) or quoted or _mixed(value)
 
 
 def _is_random(value: str) -> bool:

@@ -20,7 +20,10 @@ _BLOCK_ENDS = re.compile(
     r"|---- END SSH2 (?:ENCRYPTED )?PRIVATE KEY ----|Private-MAC: [0-9a-f]{32,64}"
     r"|-----END AGE ENCRYPTED FILE-----"
 )
+# As documentation shows a key: `XXXX` or dots in place of its letters.
+_EMPTY_BLOCK = re.compile(r"-----BEGIN [A-Z ]+-----(?:\\[nr]|[\s.…xX*])*-----END [A-Z ]+-----\Z")
 _JWK = re.compile(r"\"(?:d|p|q|dp|dq|qi|k)\"\s{0,4}:\s{0,4}\"([\w-]{32,1400})\"")
+_KUBECONFIG = re.compile(r"client-key-data:\s{0,4}\"?([A-Za-z0-9+/]{40,}={0,2})")
 _WIREGUARD = re.compile(r"(?:PrivateKey|PresharedKey)\s{0,4}=\s{0,4}([A-Za-z0-9+/]{43}=)")
 _RAW_OPENSSH = "b3BlbnNzaC1rZXktdjE"
 _AWS_SECRET = re.compile(r"[A-Za-z0-9+/]{40}(?![A-Za-z0-9+/=])(?<![A-Za-z0-9+/]{41})")
@@ -62,9 +65,10 @@ def find_tokens(text: str) -> Iterator[SensitiveFinding]:
 
 
 def find_private_keys(text: str) -> Iterator[SensitiveFinding]:
-    """Yield PEM, OpenSSH, PGP, PuTTY, age, JSON web keys and WireGuard keys."""
+    """Yield PEM, OpenSSH, PGP, PuTTY, age, JSON web keys, and keys of WireGuard and kubeconfigs."""
     for start, end in _private_keys(text):
-        yield SensitiveFinding(FindingKind.PRIVATE_KEY, start, end, text[start:end])
+        if not _EMPTY_BLOCK.match(text, start, end):
+            yield SensitiveFinding(FindingKind.PRIVATE_KEY, start, end, text[start:end])
 
 
 def _private_keys(text: str) -> Iterator[Span]:
@@ -74,7 +78,8 @@ def _private_keys(text: str) -> Iterator[Span]:
             end = _BLOCK_ENDS.search(text, begin.end())
             place = end.end() if end else len(text)
             yield begin.start(), place
-    for word, pattern in (('"kty"', _JWK), ("Key", _WIREGUARD)):
+    patterns = (('"kty"', _JWK), ("Key", _WIREGUARD), ("client-key-data", _KUBECONFIG))
+    for word, pattern in patterns:
         if word in text:
             yield from (match.span(1) for match in pattern.finditer(text))
     place = text.find(_RAW_OPENSSH)

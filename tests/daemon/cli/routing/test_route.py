@@ -123,7 +123,7 @@ async def test_explain_reports_verdict_and_rule_of_a_text(
 
     monkeypatch.setenv("COLUMNS", "80")
     async with run_daemon():
-        shown = await run("explain", "My card is", "4111 1111 1111 1111.")
+        shown = await run("explain", "My card is", "4539 5787 6362 1486.")
         assert shown.startswith("local: it stays on this machine.")
         assert "card" in shown
         assert "rule: card=never" in shown
@@ -131,7 +131,7 @@ async def test_explain_reports_verdict_and_rule_of_a_text(
         assert (clean["verdict"], clean["goes_to"]) == ("cloud", "local")
         assert "No provider is set up" in clean["reason"]
         path = tmp_path / "text"
-        path.write_text("Write to anna@example.org, please.")
+        path.write_text("Write to anna@sample.org, please.")
         output = json.loads(await run("explain", "--file", str(path), "--json"))
         assert output["verdict"] == "redact"
         piped = SimpleNamespace(buffer=io.BytesIO(path.read_bytes()), isatty=lambda: False)

@@ -145,7 +145,7 @@ async def test_choice_of_the_route_or_key_excludes_other_providers(open_sinks: O
 
 async def test_consent_is_for_one_model(open_sinks: Open) -> None:
     first, second = Sink(status=500), Sink()
-    text = "Write to anna.huber@example.org about the car."
+    text = "Write to anna.huber@fabrikam.org about the car."
     async with open_sinks(first, second) as daemon:
         explained = await daemon.unix.post("/ingle/v1/routing/explain", json={"text": text})
         consent = explained.json()["consents"]["redact"]

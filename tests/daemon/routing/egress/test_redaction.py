@@ -29,8 +29,8 @@ from ingle.daemon.routing.egress.placeholders import PlaceholderMemories, Placeh
 from ingle.daemon.routing.egress.redaction import Redaction
 from ingle.daemon.routing.inspection.request_parts import parts_of
 
-MAIL = "anna@example.com"
-OTHER = "bo@example.org"
+MAIL = "anna@fabrikam.com"
+OTHER = "bo@fabrikam.org"
 
 
 def chat(*texts: str) -> GenerateRequest:
@@ -140,9 +140,9 @@ def test_placeholders_in_tool_names_have_no_brackets() -> None:
 
 
 def test_redacted_numbers_in_json_stay_valid_json() -> None:
-    call = ToolCall("c", "pay", '{"card": 4111111111111111, "note": "x"}')
+    call = ToolCall("c", "pay", '{"card": 4539578763621486, "note": "x"}')
     request = GenerateRequest(id="r", messages=[ChatMessage("assistant", "", tool_calls=[call])])
-    redacted, _ = Redaction.of(request, find(request, {"4111111111111111": FindingKind.CARD}))
+    redacted, _ = Redaction.of(request, find(request, {"4539578763621486": FindingKind.CARD}))
     assert redacted.messages is not None
     assert json.loads(redacted.messages[0].tool_calls[0].arguments)["card"] == "[CARD_1]"
 
@@ -155,9 +155,9 @@ def test_finding_across_json_syntax_is_refused() -> None:
 
 
 def test_overlapping_findings_have_a_placeholder_each() -> None:
-    request = chat("Write to Anna <anna@example.com> now")
+    request = chat("Write to Anna <anna@fabrikam.com> now")
     values = {
-        "Anna <anna@example.com>": FindingKind.PERSON,
+        "Anna <anna@fabrikam.com>": FindingKind.PERSON,
         MAIL: FindingKind.EMAIL,
         "com> now": FindingKind.PLACE,
     }

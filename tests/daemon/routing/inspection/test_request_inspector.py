@@ -19,7 +19,7 @@ from ingle.daemon.routing.detectors.finding import FindingKind, TextPart
 from ingle.daemon.routing.detectors.own_words import OwnWords
 from ingle.daemon.routing.inspection.request_inspector import RequestInspector
 
-CARD = "4012 8888 8888 1881"
+CARD = "4539 5787 6362 1486"
 WORDS = OwnWords(words=("bluebird",))
 
 

@@ -21,7 +21,7 @@ CHATS = (
 """The other endpoints continue raw text, which providers do not support."""
 
 HARMLESS = "Why is the sky blue?"
-CANARY = "My card is 4111 1111 1111 1111, CVV 123. Canary-Q7."
+CANARY = "My card is 4539 5787 6362 1486, CVV 123. Canary-Q7."
 LOCAL_ANSWER = "Hello from the scripted model."
 
 
@@ -314,7 +314,7 @@ async def test_batch_requests_are_inspected(daemon: RunningDaemon, sink: Sink) -
         ] not in ("completed", "failed"):
             await asyncio.sleep(0.02)
     assert state["status"] == "completed", state
-    assert b"4111" not in sink.received
+    assert b"4539" not in sink.received
     assert HARMLESS.encode() in sink.received
 
 

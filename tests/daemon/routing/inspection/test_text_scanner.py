@@ -25,7 +25,7 @@ from ingle.daemon.routing.inspection.text_scanner import (
 
 pytestmark = pytest.mark.quick
 
-CARD = "4111 1111 1111 1111"
+CARD = "4539 5787 6362 1486"
 
 
 def structured(owner: OwnWords) -> Scanner:
@@ -62,7 +62,7 @@ def test_findings_have_part_and_position() -> None:
     (finding,) = structured(OwnWords()).scan(parts)
     assert (finding.part, finding.start, finding.end) == (1, 4, 4 + len(CARD))
     assert finding.kind is FindingKind.CARD
-    assert finding.value == "4111111111111111"
+    assert finding.value == "4539578763621486"
 
 
 def test_failing_detector_makes_the_text_uninspectable() -> None:

@@ -231,7 +231,7 @@ def test_sdk_routes_through_a_real_daemon(
     assert question.encode() in relay.received
     sent = len(relay.received)
 
-    card = "My card is 4111 1111 1111 1111, is it valid?"
+    card = "My card is 4539 5787 6362 1486, is it valid?"
     with pytest.raises(openai.PermissionDeniedError):
         client.chat.completions.create(
             model="rack/smol", messages=[{"role": "user", "content": card}]
