@@ -2,14 +2,16 @@
 
     export PYTHONPATH=bench
     python bench/privacy/topics.py [--save] [--pupa FILE] [--gsm8k FILE] [--mt-bench FILE]
+        [--public FOLDER]
 
 Judges every prompt with all detectors and the default policy. The sets of ours are only measured
 on: `held_out` are grammars, with up to five prompts a line, and intervals over lines; `second` and
 `fresh` are lists, written before the tuning that followed them, whose errors nobody reads. The
 outside sets are files of PUPA (csv), GSM8K and MT-Bench (jsonl), if you have them; no text of
 theirs is kept. PUPA and MT-Bench are halved by a hash of each prompt's beginning: only errors of
-the development half may be read. With `--save`, what a set gave when it was measured for the first
-time is kept beside its present figures.
+the development half may be read. FOLDER is one that `public_texts.py` filled: of packages that
+nothing was trained on, texts of several lengths are judged. With `--save`, what a set gave when it
+was measured for the first time is kept beside its present figures.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ import random
 import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -33,17 +35,18 @@ from grammar import Grammar, plain
 from machine import RESULTS, save  # bench/, on the path beside this folder
 
 from ingle.daemon.routing.detectors.finding import TextPart
-from ingle.daemon.routing.detectors.natural_language.annotated_text import TextAnnotator
 from ingle.daemon.routing.inspection.text_scanner import (
     OwnWords,
     Scanner,
     make_scanner,
-    prose_detectors,
 )
 from ingle.daemon.routing.policy.policy import Policy, Verdict
 
 SEED = 2026
 EACH = 5
+PUBLIC_LENGTHS = (128, 512, 2048, 8192, 32768)
+"""Characters."""
+PUBLIC_MOST = 60
 _RESAMPLES = 2000
 _RESULT = "privacy-topics"
 _ALIKE = 48
@@ -125,6 +128,33 @@ def outside_sets(pupa: Path | None, gsm8k: Path | None, mt_bench: Path | None) -
     return sets
 
 
+def public_sets(folder: Path) -> list[Prompts]:
+    """Code, manuals, documentation and dictionaries of the packages that are held out."""
+    by_source: dict[tuple[str, str], list[str]] = {}
+    for row in _json_lines(folder / "held_out.jsonl"):
+        sort = row["kind"] if row["kind"] in ("manual", "documentation", "dictionary") else "code"
+        name = f"{sort}, {row['language']}" if sort != "code" else "code"
+        by_source.setdefault((name, row["source"]), []).append(row["text"])
+    found: list[Prompts] = []
+    for name in sorted({name for name, _ in by_source}):
+        for length in PUBLIC_LENGTHS:
+            groups = tuple(
+                documents
+                for (sort, _), texts in by_source.items()
+                if sort == name and (documents := tuple(_stretches(texts, length)))
+            )
+            if groups:
+                found.append(Prompts(f"{name}, {length}", False, groups))
+    return found
+
+
+def _stretches(texts: Sequence[str], length: int) -> Iterator[str]:
+    """Up to `PUBLIC_MOST` texts of about this many characters, of neighbouring passages."""
+    whole = "\n\n".join(texts)
+    for start in range(0, min(len(whole) - length, PUBLIC_MOST * length), length):
+        yield whole[start : start + length]
+
+
 def _json_lines(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
@@ -193,39 +223,25 @@ def first_measured(rates: Sequence[Rate], saved: Path) -> list[dict[str, Any]]:
 
 
 def _family(detector: str) -> str:
-    return detector if detector in ("names", "topics", "classifier") else "structured"
+    prose = ("passages", "names", "topics", "classifier")
+    return detector if detector in prose else "structured"
 
 
-def times(texts: Sequence[str], size: int = 4096) -> dict[str, object]:
-    """Milliseconds of processor time for each detector on stretches of `size` characters."""
+def times(texts: Sequence[str], size: int = 4096) -> dict[str, float]:
+    """Milliseconds of processor time for stretches of `size` characters that are new."""
     source = random.Random(SEED)
-    stretches: list[str] = []
+    spent: list[float] = []
+    scanner = make_scanner(OwnWords())
+    scanner.scan([TextPart("prompt", "Load all tables.")])
     for _ in range(60):
         pieces: list[str] = []
         while sum(map(len, pieces)) < size:
             pieces.append(source.choice(texts))
-        stretches.append(" ".join(pieces)[:size])
-    result: dict[str, object] = {}
-    together = [0.0] * len(stretches)
-    reader = TextAnnotator()
-    for detector in prose_detectors(reader):
-        list(detector.find(stretches[0]))
-        spent: list[float] = []
-        for stretch in stretches:
-            # The fastest of nine, to exclude the machine's other load.
-            runs: list[float] = []
-            for _ in range(9):
-                if detector.name == "names":  # the first to ask; the others find the text read
-                    reader.read("")
-                else:
-                    reader.read(stretch)
-                start = time.process_time()
-                list(detector.find(stretch))
-                runs.append(time.process_time() - start)
-            spent.append(min(runs) * 1000)
-        together = [one + other for one, other in zip(together, spent, strict=True)]
-        result[detector.name] = _spread(spent)
-    return {**result, "together": _spread(together)}
+        part = TextPart("prompt", " ".join(pieces)[:size])
+        start = time.process_time()
+        scanner.scan([part])
+        spent.append((time.process_time() - start) * 1000)
+    return _spread(spent)
 
 
 def _spread(values: Sequence[float]) -> dict[str, float]:
@@ -242,9 +258,12 @@ def main() -> None:
     parser.add_argument("--pupa", type=Path)
     parser.add_argument("--gsm8k", type=Path)
     parser.add_argument("--mt-bench", type=Path)
+    parser.add_argument("--public", type=Path, metavar="FOLDER")
     options = parser.parse_args()
     scanner = make_scanner(OwnWords())
     sets = [*own_sets(), *outside_sets(options.pupa, options.gsm8k, options.mt_bench)]
+    if options.public:
+        sets += public_sets(options.public)
     rates = [measure(prompts, scanner) for prompts in sets]
     for rate in rates:
         what = "would leave" if rate.sensitive else "kept for nothing"

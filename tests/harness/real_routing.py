@@ -43,7 +43,9 @@ class _Egress:
     def trouble(self, provider: Provider) -> str:
         return ""
 
-    async def backend(self, clearance: Clearance, request: GenerateRequest) -> RequestBackend:
+    async def backend(
+        self, clearance: Clearance, request: GenerateRequest, *, retried: bool = True
+    ) -> RequestBackend:
         raise AssertionError("nothing is sent")
 
 

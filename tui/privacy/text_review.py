@@ -21,7 +21,7 @@ LONGEST_WORD = 200
 """Characters of the longest text that the policy's lists of words take."""
 
 
-class TextPiece(NamedTuple):
+class ReviewedPiece(NamedTuple):
     """A word, or what is between two; `text` is what leaves in place of the original.
 
     `start` and `end` are characters of the original text number `part`.
@@ -74,7 +74,7 @@ class TextReview:
             )
         self.said = said
 
-    def pieces(self, part: int) -> Iterator[TextPiece]:
+    def pieces(self, part: int) -> Iterator[ReviewedPiece]:
         """Yield the pieces of a text, in order."""
         where = f"messages[{part}].content"
         text = self.texts[part]
@@ -87,19 +87,19 @@ class TextReview:
         at = 0
         for span in replaced:
             yield from self._unmasked(part, at, span.start, found)
-            yield TextPiece(f"[{span.name}]", part, span.start, span.end, "masked")
+            yield ReviewedPiece(f"[{span.name}]", part, span.start, span.end, "masked")
             at = span.end
         yield from self._unmasked(part, at, len(text), found)
 
     def _unmasked(
         self, part: int, start: int, end: int, found: Sequence[tuple[int, int]]
-    ) -> Iterator[TextPiece]:
+    ) -> Iterator[ReviewedPiece]:
         text = self.texts[part]
 
-        def piece(first: int, last: int, *, is_word: bool) -> TextPiece:
+        def piece(first: int, last: int, *, is_word: bool) -> ReviewedPiece:
             marked = any(begin <= first and last <= stop for begin, stop in found)
             state = "found" if marked else "plain"
-            return TextPiece(text[first:last], part, first, last, state, is_word)
+            return ReviewedPiece(text[first:last], part, first, last, state, is_word)
 
         for word in _WORD.finditer(text, start, end):
             if word.start() > start:
@@ -113,11 +113,11 @@ class TextReview:
         """Return a text as it would leave."""
         return "".join(piece.text for piece in self.pieces(part))
 
-    def original(self, first: TextPiece, last: TextPiece) -> str:
+    def original(self, first: ReviewedPiece, last: ReviewedPiece) -> str:
         """Return the original text from one piece to another of the same part."""
         return self.texts[first.part][first.start : last.end]
 
-    async def toggle(self, pieces: Sequence[TextPiece]) -> None:
+    async def toggle(self, pieces: Sequence[ReviewedPiece]) -> None:
         """Mask the adjacent pieces, or lift the masks among them; raises `ClientError`."""
         masked = [self.original(one, one) for one in pieces if one.state == "masked"]
         if masked:

@@ -16,7 +16,7 @@ from textual.widgets import Static
 from ingle.daemon.client.client_errors import ClientError
 
 from ..privacy.chat_route import kinds_found
-from ..privacy.text_review import TextPiece, TextReview
+from ..privacy.text_review import ReviewedPiece, TextReview
 from ..widgets.masked_text import MaskedText
 from .dialog import Dialog
 
@@ -70,11 +70,11 @@ class RedactionScreen(Dialog[str | None]):
         self.query_one(MaskedText).show(*self._parts())
         self.query_one(".dialog-hint", Static).update(self._keys())
 
-    def _parts(self) -> tuple[list[tuple[str, list[TextPiece]]], str]:
-        parts: list[tuple[str, list[TextPiece]]] = []
+    def _parts(self) -> tuple[list[tuple[str, list[ReviewedPiece]]], str]:
+        parts: list[tuple[str, list[ReviewedPiece]]] = []
         room = SHOWN
         for part in reversed(range(len(self._review.texts))):
-            pieces: list[TextPiece] = []
+            pieces: list[ReviewedPiece] = []
             for piece in self._review.pieces(part):
                 if room <= 0:
                     break

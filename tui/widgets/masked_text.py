@@ -13,7 +13,7 @@ from textual.message import Message
 from textual.style import Style
 from textual.widgets import Static
 
-from ..privacy.text_review import TextPiece
+from ..privacy.text_review import ReviewedPiece
 from ..text.terminal_safe_text import clean
 
 _STYLES = {"plain": "", "masked": "bold $success", "found": "underline $warning"}
@@ -39,8 +39,8 @@ class MaskedText(Static, can_focus=True):
 
     def __init__(self) -> None:
         super().__init__(id="preview")
-        self._parts: Sequence[tuple[str, Sequence[TextPiece]]] = ()
-        self._words: list[TextPiece] = []
+        self._parts: Sequence[tuple[str, Sequence[ReviewedPiece]]] = ()
+        self._words: list[ReviewedPiece] = []
         self._cursor = 0
         self._anchor: int | None = None
         self._more = ""
@@ -48,14 +48,14 @@ class MaskedText(Static, can_focus=True):
         """The width, and the row of each word at that width."""
 
     @property
-    def selection(self) -> list[TextPiece]:
+    def selection(self) -> list[ReviewedPiece]:
         """The words from the anchor to the cursor, as far as they are in the cursor's text."""
         if not self._words:
             return []
         first, last = self._range()
         return self._words[first : last + 1]
 
-    def show(self, parts: Sequence[tuple[str, Sequence[TextPiece]]], more: str = "") -> None:
+    def show(self, parts: Sequence[tuple[str, Sequence[ReviewedPiece]]], more: str = "") -> None:
         """Show titles and pieces; the cursor stays at its place in the original text."""
         before = self.selection[:1]
         self._parts, self._more = parts, more

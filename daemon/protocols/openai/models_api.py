@@ -72,7 +72,7 @@ class RouteFacts(msgspec.Struct, frozen=True):
     """The remote target of a route, `provider/model`, and whether it is preferred."""
 
     remote: str
-    prefer: Literal["local", "cloud"]
+    prefer: Literal["privacy", "cost", "speed", "quality", "local", "cloud"]
 
 
 class RouteDetails(msgspec.Struct, frozen=True):

@@ -28,6 +28,12 @@ _NUMBERS = frozenset(
     | {FindingKind.API_KEY, FindingKind.TOKEN, FindingKind.JWT, FindingKind.HEALTH_ID}
     | {FindingKind.PHONE, FindingKind.BANK_ACCOUNT}
 )
+# Authors sign what they publish with their names and addresses.
+_ATTRIBUTION = re.compile(
+    r"\(c\)|©|copyright|@?\bauthors?\b|\bmaintain(?:er|ed)|\bwritten by\b|-by:|\bthanks\b",
+    re.IGNORECASE,
+)
+_SIGNED = frozenset({FindingKind.EMAIL, FindingKind.PERSON, FindingKind.ORGANISATION})
 _HOSTS = frozenset({FindingKind.EMAIL, FindingKind.INTERNAL_HOST})
 
 
@@ -42,6 +48,14 @@ def is_public_example(finding: SensitiveFinding) -> bool:
         home = _HOME.search(finding.value)
         return home is not None and home[1].strip("<>{}$%").lower() in _USERS
     return finding.kind in _HOSTS and _DOMAIN.search(finding.value) is not None
+
+
+def is_attribution(text: str, finding: SensitiveFinding) -> bool:
+    """Whether a name or an e-mail address is that of an author, by the words before it."""
+    if finding.kind not in _SIGNED:
+        return False
+    line = text.rfind("\n", 0, finding.start) + 1
+    return _ATTRIBUTION.search(text, line, finding.start) is not None
 
 
 def is_placeholder(value: str) -> bool:

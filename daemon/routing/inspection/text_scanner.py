@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from hashlib import blake2b
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -29,16 +30,31 @@ from ..detectors.natural_language.personal_classifier import PersonalClassifier
 from ..detectors.natural_language.topic_detector import TopicDetector
 from ..detectors.opaque_data import find_opaque_data
 from ..detectors.own_words import OwnWordDetector, OwnWords
-from ..detectors.public_examples import is_public_example
+from ..detectors.public_examples import is_attribution, is_public_example
 from ..detectors.secrets.assigned_secrets import find_assigned_secrets
 from ..detectors.secrets.spoken_secrets import find_spoken_secrets
 from ..detectors.secrets.tokens_and_keys import find_private_keys, find_tokens
 from ..views.text_views import views
 
+if TYPE_CHECKING:
+    from ..detectors.natural_language.passage_detector import PassageDetector
+
 __all__ = ["OwnWords", "Scanner", "make_scanner", "structured_detectors"]
 
 _CHUNK, _OVERLAP = 32_768, 4_096
 _KEPT_PARTS = 4_096
+_CONTACTS = frozenset(
+    {
+        FindingKind.EMAIL,
+        FindingKind.PHONE,
+        FindingKind.PERSON,
+        FindingKind.ORGANISATION,
+        FindingKind.STREET_ADDRESS,
+        FindingKind.IP_ADDRESS,
+        FindingKind.INTERNAL_HOST,
+        FindingKind.FILE_PATH,
+    }
+)
 _FAILED = "failed"  # prefix of the detector name in a finding that reports a failed scan
 _STRICTEST_FIRST = {kind: place for place, kind in enumerate(FindingKind)}
 _WHOLE = frozenset(
@@ -65,7 +81,10 @@ class Scanner:
         *,
         limit: int = 1_000_000,
         timeout: float = 10.0,
+        is_public_document: Callable[[str], bool] = lambda text: False,
     ) -> None:
+        """In a text that `is_public_document`, whom it is by and how to reach them is public."""
+        self._is_public_document = is_public_document
         self._detectors = tuple(detectors)
         self._structured = tuple(one for one in detectors if not one.prose)
         self._limit, self._timeout = limit, timeout
@@ -115,6 +134,9 @@ class Scanner:
                 found.append(_uninspectable(text, f"{_FAILED}: time", 0))
                 break
         finished = not any(finding.detector.startswith(_FAILED) for finding in found)
+        contacts = any(finding.kind in _CONTACTS for finding in found)
+        if prose and contacts and finished and self._is_public_document(text):
+            found = [finding for finding in found if finding.kind not in _CONTACTS]
         return tuple(_resolved(found)), finished
 
     def _chunk(self, text: str, deadline: float, prose: bool) -> Iterator[SensitiveFinding]:
@@ -131,7 +153,7 @@ class Scanner:
                     for finding in detector.find(view.text):
                         if number and not view.touches_an_edit(finding.start, finding.end):
                             continue
-                        if is_public_example(finding):
+                        if is_public_example(finding) or is_attribution(view.text, finding):
                             continue
                         start, end = view.span(finding.start, finding.end)
                         yield replace(finding, start=start, end=end, detector=detector.name)
@@ -141,12 +163,29 @@ class Scanner:
 
 def make_scanner(owner: OwnWords) -> Scanner:
     """Return a scanner with all detectors, including the user's own words."""
+    structured = structured_detectors(owner)
+    passages = _passage_detector()
+    if passages is None:
+        return Scanner([*structured, *older_prose_detectors()])
+    return Scanner(
+        [*structured, Detector("passages", passages.find, prose=True)],
+        is_public_document=passages.is_public_document,
+    )
+
+
+def _passage_detector() -> PassageDetector | None:
+    try:
+        from ..detectors.natural_language.passage_detector import PassageDetector
+        from ..detectors.natural_language.passage_network import PassageNetwork
+
+        return PassageDetector(PassageNetwork())
+    except (ImportError, OSError):  # onnxruntime has no package for this machine
+        return None
+
+
+def older_prose_detectors() -> list[Detector]:
+    """Return the detectors that interpret sentences where the network cannot run."""
     reader = TextAnnotator()  # shared, so that the three analyse a text only once
-    return Scanner([*structured_detectors(owner), *prose_detectors(reader)])
-
-
-def prose_detectors(reader: TextAnnotator) -> list[Detector]:
-    """Return the detectors that interpret sentences."""
     return [
         Detector("names", NameDetector(reader).find, prose=True),
         Detector("topics", TopicDetector(reader).find, prose=True),

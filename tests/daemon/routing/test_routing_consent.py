@@ -137,7 +137,8 @@ async def test_override_of_never_applies_to_one_request(daemon: RunningDaemon, s
 async def test_placeholder_of_a_password_is_not_taken_for_one(
     daemon: RunningDaemon, sink: Sink
 ) -> None:
-    policy(daemon, '[classes]\npassword = "redact"\n[routes.auto]\nredact = "always"\n')
+    allowed = 'password = "redact"\npersonal = "allow"\n'
+    policy(daemon, f'[classes]\n{allowed}[routes.auto]\nredact = "always"\n')
     sink.answer = "[PASSWORD_1] is weak."
     body = {"model": "auto", "messages": chat("Is this fine? password: Hund3Katze!x")}
     response = await daemon.unix.post("/v1/chat/completions", json=body)
@@ -257,7 +258,9 @@ async def test_masks_by_hand_are_what_is_sent(
 
 
 async def test_shown_value_is_masked_for_another_model(daemon: RunningDaemon, sink: Sink) -> None:
-    shown = await explain(daemon, messages=chat(MAIL), conversation="c1", show=["anna@fabrikam.org"])
+    shown = await explain(
+        daemon, messages=chat(MAIL), conversation="c1", show=["anna@fabrikam.org"]
+    )
     assert shown["redacted"] == []
     consent = shown["consents"]["redact"]
     assert "redact" in await ask(daemon, MAIL, conversation="c1", consent=consent)

@@ -8,15 +8,13 @@ from hypothesis import strategies as st
 from topics import Prompts, interval, measure, own_sets
 
 from ingle.daemon.routing.detectors.finding import FindingKind
-from ingle.daemon.routing.detectors.natural_language.annotated_text import TextAnnotator
 from ingle.daemon.routing.inspection.text_scanner import (
     OwnWords,
     make_scanner,
-    prose_detectors,
+    older_prose_detectors,
 )
 
-READER = TextAnnotator()
-DETECTORS = prose_detectors(READER)
+DETECTORS = older_prose_detectors()
 # The quick run has few prompts, so that its limits are wider than those of the full run.
 FLOORS = {True: 0.10, False: 0.13}
 FULL_FLOORS = {True: 0.06, False: 0.10}

@@ -23,6 +23,8 @@ _NORTH_AMERICA = re.compile(
 _TRUNK = re.compile(r"\(?0[1-9]\d{0,4}\)?(?:[ ./–-]{1,3}\d{2,8}){1,5}")
 _DATE = re.compile(r"(?:\d{1,2}|\d{4})([./-])\d{1,2}\1(?:\d{4}|\d{1,2})|(?:19|20)\d\d([./-])\d\d")
 # The dates of pages and logs, vulnerabilities, American postcodes, and dates in addresses.
+_FILE_NAME = re.compile(r"\.[A-Za-z]\w")
+_YEARS = re.compile(r"(?:19|20)\d\d ?[-–/] ?(?:19|20)\d\d")
 _ISO_DATE = re.compile(r"(?:19|20)\d\d-[01]\d-[0-3]\d")
 _NO_PHONE = re.compile(r"CVE-\d+-\d+\Z|\b[A-Z]{2},?\s{1,2}\d{5}-\d{4}\Z|[a-z]/(?:19|20)\d\d-\d\d\Z")
 _EXTENSION = re.compile(r"[xe#]")
@@ -44,6 +46,8 @@ def find_phone_numbers(text: str) -> Iterator[SensitiveFinding]:
         if digits < _LEAST or not _stands_alone(text, match.start(), match.end()):
             continue
         if raw.count("(") > raw.count(")") or _ISO_DATE.search(raw):
+            continue
+        if _FILE_NAME.match(text, match.end()) or _YEARS.fullmatch(raw.strip(" ()")):
             continue
         if _NO_PHONE.search(text[max(0, match.start() - 10) : match.end()]):
             continue

@@ -131,7 +131,7 @@ async def test_explain_reports_verdict_and_rule_of_a_text(
         assert (clean["verdict"], clean["goes_to"]) == ("cloud", "local")
         assert "No provider is set up" in clean["reason"]
         path = tmp_path / "text"
-        path.write_text("Write to anna@sample.org, please.")
+        path.write_text("Is anna@sample.org a valid address?")
         output = json.loads(await run("explain", "--file", str(path), "--json"))
         assert output["verdict"] == "redact"
         piped = SimpleNamespace(buffer=io.BytesIO(path.read_bytes()), isatty=lambda: False)

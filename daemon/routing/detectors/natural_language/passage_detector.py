@@ -1,0 +1,116 @@
+"""Finds private passages, and in them what identifies people, places, firms and accounts."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+
+from ..finding import FindingKind, SensitiveFinding
+from .passage_network import Passage, PassageNetwork, TaggedSpan
+
+_TOPICS = {
+    "health": FindingKind.HEALTH,
+    "sexuality": FindingKind.SEXUALITY,
+    "religion": FindingKind.RELIGION,
+    "money": FindingKind.MONEY,
+    "law": FindingKind.LAW,
+    "family": FindingKind.FAMILY,
+    "work": FindingKind.WORK,
+    "business": FindingKind.WORK,
+    "immigration": FindingKind.IMMIGRATION,
+}
+_VALUES = {
+    "person": FindingKind.PERSON,
+    "address": FindingKind.STREET_ADDRESS,
+    "organisation": FindingKind.ORGANISATION,
+    "number": FindingKind.BANK_ACCOUNT,
+    "secret": FindingKind.PASSWORD,
+    "birth date": FindingKind.DATE_OF_BIRTH,
+}
+_SURE_OF_KIND = 0.6
+"""From here on a passage is what the network says; below it is just personal."""
+
+_SURE_OF_VALUE = 0.5
+_SURE_OF_SECRET = 0.8
+_NEAR = 0.3
+"""Values are looked for in passages that are private with this probability at least."""
+
+_STRICTER = 0.8
+"""By how much (log-odds) the threshold rises where a text has e times as many passages: the highest
+of many scores is high by chance."""
+
+_KEPT = 4
+"""Texts whose reading is kept: the same one is asked about twice."""
+
+_NO_LETTERS = re.compile(r"[\W\d_]*\Z")
+_READ = re.compile(
+    "[A-Za-z\u00c0-\u024f\u1e00-\u1eff\u0370-\u052f\u0600-\u06ff\u0900-\u097f"
+    "\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7a3]"
+)
+"""Letters of the scripts that the network was trained on, or whose words it can read."""
+
+_LETTER = re.compile(r"[^\W\d_]")
+
+
+class PassageDetector:
+    """Finds at most one topic of a text, the most probable one, and the values in its passages."""
+
+    def __init__(self, network: PassageNetwork) -> None:
+        self._read = lru_cache(_KEPT)(network.read)
+
+    def find(self, text: str) -> Iterator[SensitiveFinding]:
+        """Yield the topic first; a text in another script than the network reads is a finding."""
+        if _NO_LETTERS.match(text):
+            return
+        if not _is_readable(text):
+            yield SensitiveFinding(FindingKind.UNINSPECTABLE, 0, len(text), "unknown language")
+            return
+        passages = self._read(text)
+        best = max(passages, key=lambda passage: passage.private)
+        if not _is_private(best, len(passages)):
+            return  # names in a public text are public, too
+        yield _topic(best)
+        for passage in passages:
+            if passage.private >= _NEAR:
+                yield from filter(None, (_value(text, span) for span in passage.spans))
+
+    def is_public_document(self, text: str) -> bool:
+        """Whether a text is longer than a message, and private in no passage."""
+        if _NO_LETTERS.match(text) or not _is_readable(text):
+            return False
+        passages = self._read(text)
+        best = max(passages, key=lambda passage: passage.private)
+        return len(passages) > 1 and not _is_private(best, len(passages))
+
+
+def _is_private(passage: Passage, count: int) -> bool:
+    return _log_odds(passage.private) >= _STRICTER * math.log(count)
+
+
+def _topic(passage: Passage) -> SensitiveFinding:
+    kind = FindingKind.PERSONAL
+    if passage.kind_probability >= _SURE_OF_KIND:
+        kind = _TOPICS.get(passage.kind, kind)
+    certainty = round(passage.private, 2)
+    return SensitiveFinding(kind, passage.start, passage.end, kind.value, certainty)
+
+
+def _value(text: str, span: TaggedSpan) -> SensitiveFinding | None:
+    least = _SURE_OF_SECRET if span.tag == "secret" else _SURE_OF_VALUE
+    if span.probability < least:
+        return None
+    value = text[span.start : span.end]
+    certainty = round(span.probability, 2)
+    return SensitiveFinding(_VALUES[span.tag], span.start, span.end, value.casefold(), certainty)
+
+
+def _log_odds(probability: float) -> float:
+    probability = min(max(probability, 1e-6), 1 - 1e-6)
+    return math.log(probability / (1 - probability))
+
+
+def _is_readable(text: str) -> bool:
+    letters = len(_LETTER.findall(text))
+    return len(_READ.findall(text)) * 2 >= letters

@@ -1,0 +1,150 @@
+"""Scores the passages of a text, and tags names and numbers in them, by a small network.
+
+The network and its tokens are made by `scripts/train-judge`.
+"""
+
+# onnxruntime has no types.
+# pyright: reportMissingTypeStubs=false, reportUnknownMemberType=false
+# pyright: reportUnknownVariableType=false, reportUnknownArgumentType=false
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+import onnxruntime
+from numpy.typing import NDArray
+from tokenizers import Tokenizer
+
+from ...text_analysis.data_files import read_data_file
+
+NETWORK, TOKENS = "passages.onnx", "passage_tokens.json.gz"
+"""Data files."""
+
+KINDS = (
+    *("health", "sexuality", "religion", "money", "law", "family", "work", "immigration"),
+    *("personal", "business", "secret"),
+)
+"""What a private passage is about."""
+
+TAGS = ("", "person", "address", "organisation", "number", "secret", "birth date")
+"""What a token is part of."""
+
+LENGTH, STEP = 128, 112
+"""Tokens of a passage, and from the beginning of one to that of the next."""
+
+_BATCH = 32
+_EDGES = " \n\t.,;:!?()\"“”„'"
+_IDEOGRAPHS = "\u2e80"
+"""From here on scripts have no blanks between words."""
+
+
+class TaggedSpan(msgspec.Struct, frozen=True):
+    """Neighbouring tokens of one tag, by characters of the text, with their mean probability."""
+
+    tag: str
+    start: int
+    end: int
+    probability: float
+
+
+class Passage(msgspec.Struct, frozen=True):
+    """Up to `LENGTH` tokens of a text, by characters: how likely they are private, and which kind
+    that would be.
+    """
+
+    start: int
+    end: int
+    private: float
+    kind: str
+    kind_probability: float
+    spans: tuple[TaggedSpan, ...]
+
+
+class PassageNetwork:
+    """The network, loaded; may be used by several threads. Raises OSError without its files."""
+
+    def __init__(self) -> None:
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = options.inter_op_num_threads = 1
+        network = read_data_file(NETWORK)
+        self._session = onnxruntime.InferenceSession(
+            network, options, providers=["CPUExecutionProvider"]
+        )
+        self._tokens = Tokenizer.from_buffer(gzip.decompress(read_data_file(TOKENS)))
+
+    def read(self, text: str) -> list[Passage]:
+        """Return the passages of a text, in order; neighbours overlap."""
+        # Lone surrogates cannot be encoded; one sign for one keeps the offsets.
+        encoded = self._tokens.encode(text.encode("utf-8", "replace").decode())
+        ids, offsets = encoded.ids, encoded.offsets
+        starts = range(0, max(1, len(ids) - LENGTH + STEP), STEP)
+        found: list[Passage] = []
+        for first in range(0, len(starts), _BATCH):
+            part = starts[first : first + _BATCH]
+            rows = [ids[start : start + LENGTH] for start in part]
+            private, kinds, tags = self._run(rows)
+            for number, start in enumerate(part):
+                count = len(rows[number])
+                if not count:
+                    continue
+                kind = int(kinds[number].argmax())
+                where = offsets[start : start + count]
+                found.append(
+                    Passage(
+                        where[0][0],
+                        where[-1][1],
+                        float(private[number]),
+                        KINDS[kind],
+                        float(kinds[number][kind]),
+                        tuple(_spans(text, where, tags[number, :count])),
+                    )
+                )
+        return found
+
+    def _run(self, rows: Sequence[list[int]]) -> tuple[NDArray[np.float32], ...]:
+        longest = max(1, *map(len, rows))
+        ids = np.zeros((len(rows), longest), np.int64)
+        mask = np.zeros((len(rows), longest), np.bool_)
+        for number, row in enumerate(rows):
+            ids[number, : len(row)] = row
+            mask[number, : len(row)] = True
+        mask[:, 0] = True  # of an empty text
+        found: Any = self._session.run(None, {"ids": ids, "mask": mask})
+        return tuple(found)
+
+
+def _spans(
+    text: str, offsets: Sequence[tuple[int, int]], tags: NDArray[np.float32]
+) -> Iterator[TaggedSpan]:
+    """Yield neighbouring words of one tag; the tokens of a word decide together."""
+    firsts = [0]
+    firsts += (at for at in range(1, len(offsets)) if not _is_joined(text, offsets[at][0]))
+    sums = np.add.reduceat(tags, firsts, axis=0)
+    counts = np.diff([*firsts, len(offsets)])
+    words = sums / counts[:, None]
+    best = words.argmax(axis=1)
+    at = 0
+    while at < len(best):
+        end = at + 1
+        while end < len(best) and best[end] == best[at]:
+            end += 1
+        if best[at]:
+            last = firsts[end] - 1 if end < len(firsts) else len(offsets) - 1
+            start, stop = offsets[firsts[at]][0], offsets[last][1]
+            piece = text[start:stop]
+            start += len(piece) - len(piece.lstrip(_EDGES))
+            stop -= len(piece) - len(piece.rstrip(_EDGES))
+            if start < stop:
+                sure = float(words[at:end, best[at]].mean())
+                yield TaggedSpan(TAGS[int(best[at])], start, stop, sure)
+        at = end
+
+
+def _is_joined(text: str, at: int) -> bool:
+    """Whether a token that begins here goes on with the word before it."""
+    before, here = text[at - 1 : at], text[at : at + 1]
+    return all(one < _IDEOGRAPHS and (one.isalnum() or one in "-_'") for one in (before, here))

@@ -1,0 +1,110 @@
+"""The network that judges passages, as it is shipped."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from ingle.daemon.routing.detectors.finding import FindingKind, SensitiveFinding, TextPart
+from ingle.daemon.routing.detectors.natural_language.passage_detector import PassageDetector
+from ingle.daemon.routing.detectors.natural_language.passage_network import PassageNetwork
+from ingle.daemon.routing.inspection.text_scanner import OwnWords, make_scanner
+
+PRIVATE = [
+    "My wife was diagnosed with breast cancer on Monday and I don't know how to tell our children.",
+    "Mein Chef hat mir gestern gekündigt, ich habe 4.000 Euro Schulden. Was soll ich tun?",
+    "Mon mari me trompe et je veux divorcer, comment l'annoncer aux enfants ?",
+    "У моей мамы нашли рак груди, как сказать об этом детям?",
+    "我妈妈刚查出肺癌，我该怎么告诉孩子？",
+    "夫が浮気していて、離婚したいです。どうすればいいですか？",
+]
+PUBLIC = [
+    "How does the immune system work? Explain it to a ten year old.",
+    "Write a Python function that merges two sorted lists without recursion.",
+    "Wie funktioniert die Photosynthese?",
+    "Recette de la ratatouille pour quatre personnes",
+    "Объясни, как работает двигатель внутреннего сгорания.",
+    "什么是光合作用？用三句话解释。",
+    "富士山の高さは何メートルですか？",
+]
+MANUAL = """The tar program stores many files in one archive, and restores them. Options select the
+compression: -z calls gzip, -j calls bzip2, and -J calls xz. With -t it lists the archive.
+"""
+
+
+@pytest.fixture(scope="module")
+def network() -> PassageNetwork:
+    return PassageNetwork()
+
+
+@pytest.fixture(scope="module")
+def detector(network: PassageNetwork) -> PassageDetector:
+    return PassageDetector(network)
+
+
+def topics(found: Iterator[SensitiveFinding]) -> set[FindingKind]:
+    values = {FindingKind.PERSON, FindingKind.STREET_ADDRESS, FindingKind.ORGANISATION}
+    return {finding.kind for finding in found} - values
+
+
+@pytest.mark.parametrize("text", PRIVATE)
+def test_private_matters_are_found(detector: PassageDetector, text: str) -> None:
+    assert topics(detector.find(text))
+
+
+@pytest.mark.parametrize("text", PUBLIC)
+def test_general_questions_are_not(detector: PassageDetector, text: str) -> None:
+    assert not topics(detector.find(text))
+
+
+def test_private_sentence_is_found_in_a_long_text(detector: PassageDetector) -> None:
+    assert not list(detector.find(MANUAL * 40))
+    text = f"{MANUAL * 20}\n{PRIVATE[0]}\n\n{MANUAL * 20}"
+    found = next(iter(detector.find(text)))
+    at = text.index(PRIVATE[0])
+    assert found.start < at + len(PRIVATE[0])
+    assert found.end > at
+
+
+def test_names_and_numbers_are_covered_exactly(detector: PassageDetector) -> None:
+    name, number = "Annegret Sommerfeld", "KD-448213"
+    text = f"😀 \ud83d I am {name}, customer {number}, and I want to cancel my contract."
+    found = {text[one.start : one.end]: one.kind for one in detector.find(text)}
+    assert found[name] is FindingKind.PERSON
+    assert found[number] is FindingKind.BANK_ACCOUNT
+
+
+def test_script_that_the_network_cannot_read_is_reported(detector: PassageDetector) -> None:
+    found = list(detector.find("გამარჯობა, როგორ ხარ დღეს?"))
+    assert [one.kind for one in found] == [FindingKind.UNINSPECTABLE]
+
+
+@pytest.mark.parametrize("text", ["", " \n", "12 + 30 = 42", "…"])
+def test_text_without_words_has_no_findings(detector: PassageDetector, text: str) -> None:
+    assert list(detector.find(text)) == []
+
+
+def test_older_detectors_judge_where_onnxruntime_is_missing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    import_module = builtins.__import__
+
+    def refuse(name: str, *rest: Any) -> Any:
+        if "passage_network" in name:
+            raise ModuleNotFoundError("No module named 'onnxruntime'")
+        return import_module(name, *rest)
+
+    monkeypatch.setattr(builtins, "__import__", refuse)
+    found = make_scanner(OwnWords()).scan([TextPart("prompt", PRIVATE[0])])
+    assert {finding.detector for finding in found} & {"topics", "classifier"}
+
+
+def test_contacts_in_a_public_document_are_public() -> None:
+    scanner = make_scanner(OwnWords())
+    signed = f"{MANUAL * 12}\nWrite to gnu@fabrikam.org with questions.\n"
+    assert scanner.scan([TextPart("prompt", signed)]) == []
+    (found,) = scanner.scan([TextPart("prompt", "Is gnu@fabrikam.org still alive?")])
+    assert found.kind is FindingKind.EMAIL
