@@ -38,7 +38,7 @@ pytestmark = [
 
 MakeManager = Callable[..., "ManagerHarness"]
 
-(HARNESS,) = map(Path, kernel_harness.__path__)
+HARNESS = Path(next(iter(kernel_harness.__path__)))
 TOKENS = 8
 SECONDS = 150.0
 """A run with a fault ends within this, on a machine that does much else."""

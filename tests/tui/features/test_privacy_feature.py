@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ..conftest import FakeDaemon, OpenChat
 
 CLOUD = {"enabled": True, "providers": [{"name": "acme", "models": ["big"]}]}
-DRAFT = "Write to max@mail.example.org and pay to DE89 3704 0044 0532 0130 00."
+DRAFT = "Write to max@mail.acme.org and pay to DE89 3704 0044 0532 0130 00."
 
 
 @pytest.mark.slow
@@ -86,13 +86,13 @@ async def test_masks_of_a_preview_are_changed_by_word(
         await chat.pilot.press("space")
         await chat.until_shown("Write to [EMAIL_1] and")
         await chat.pilot.press("right", "right", "space")
-        await chat.until_shown("Write to max@mail.example.org and pay to [IBAN_1].")
+        await chat.until_shown("Write to max@mail.acme.org and pay to [IBAN_1].")
         await chat.pilot.press("space")  # masked again, and shown again
         await chat.until_shown("Write to [EMAIL_1] and pay to [IBAN_1].")
         await chat.pilot.press("space")
-        await chat.until_shown("Write to max@mail.example.org and")
+        await chat.until_shown("Write to max@mail.acme.org and")
         await chat.pilot.press("right", "v", "right", "shift+right", "space")
-        await chat.until_shown("max@mail.example.org [MASKED_1] [IBAN_1].")
+        await chat.until_shown("max@mail.acme.org [MASKED_1] [IBAN_1].")
         await chat.pilot.press("end", "space")
         await chat.until_shown("[MASKED_1] DE89 3704 0044 0532 0130 00.")
         await chat.pilot.press("y")
@@ -117,15 +117,15 @@ async def test_words_are_taught_from_the_preview(
 ) -> None:
     fake_daemon.route_for_real()
     async with open_chat(size=(100, 40)) as chat:
-        await chat.send("/redact Is max@mail.example.org in the Zephyr team?")
+        await chat.send("/redact Is max@mail.acme.org in the Zephyr team?")
         await chat.until_shown("Is [EMAIL_1] in the Zephyr team?")
         await chat.pilot.press("right", "p")
-        await chat.until_shown("Is max@mail.example.org in the Zephyr team?")
+        await chat.until_shown("Is max@mail.acme.org in the Zephyr team?")
         await chat.pilot.press("right", "right", "right", "n")
         await chat.until_shown("in the [OWN_WORD_1] team?")
         assert fake_daemon.real_routing is not None
         policy = fake_daemon.real_routing.policy.current()
-        assert (policy.words, policy.public_words) == (("Zephyr",), ("max@mail.example.org",))
+        assert (policy.words, policy.public_words) == (("Zephyr",), ("max@mail.acme.org",))
 
 
 async def test_redact_in_an_empty_chat_is_reported(open_chat: OpenChat) -> None:
@@ -178,7 +178,7 @@ async def test_attached_files_are_scanned(
     async with open_chat(size=(100, 40)) as chat:
         await chat.until_shown("smollm2:135m")
         composer = chat.app.query_one(Composer)
-        composer.replace_text("Sum up @notes.txt for max@mail.example.org ")
+        composer.replace_text("Sum up @notes.txt for max@mail.acme.org ")
         await chat.until_shown("e-mail address, IBAN")
         chat.screen.run_command("redact")
         await chat.until_shown('<file name="notes.txt">')
@@ -190,10 +190,10 @@ async def test_pasted_chip_is_scanned(open_chat: OpenChat, fake_daemon: FakeDaem
     fake_daemon.route_for_real("acme")
     async with open_chat(size=(100, 40)) as chat:
         await chat.until_shown("smollm2:135m")
-        text = "line\n" * 400 + "my card is 4111 1111 1111 1111\n"
+        text = "line\n" * 400 + "my card is 4539 5787 6362 1486\n"
         await chat.app.query_one(Composer)._on_paste(Paste(text))  # pyright: ignore[reportPrivateUsage]
         await chat.until_shown("card number")
-        assert "4111" not in chat.draft
+        assert "4539" not in chat.draft
 
 
 async def test_sent_counts_all_saved_chats(open_chat: OpenChat, tmp_path: Path) -> None:

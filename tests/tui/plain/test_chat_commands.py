@@ -96,7 +96,7 @@ async def test_help_lists_every_command(piped: Piped) -> None:
 async def test_doctor_why_sent_and_redact_commands(piped: Piped, fake_daemon: FakeDaemon) -> None:
     fake_daemon.route_for_real()
     fake_daemon.status = {"version": "0.1.0", "pid": 4242, "socket": "/run/ingle.sock"}
-    lines = ["/doctor", "/why", "/sent", "/redact My card is 4111 1111 1111 1111", "/copy"]
+    lines = ["/doctor", "/why", "/sent", "/redact My card is 4539 5787 6362 1486", "/copy"]
     _, out, errors = await piped("\n".join(["Hi", *lines]))
     assert "process 4242" in out
     assert "The model runs on this machine" in out

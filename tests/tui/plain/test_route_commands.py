@@ -90,7 +90,7 @@ async def test_words_are_masked_by_hand_in_a_terminal(
             terminal.until(lambda shown: "You:" in shown)
             terminal.type("/route auto\r")
             terminal.until(lambda shown: "Route: auto." in shown)
-            terminal.type("Is max@mail.example.org in the Zephyr team?\r")
+            terminal.type("Is max@mail.acme.org in the Zephyr team?\r")
             terminal.until(lambda shown: "Message 1: Is [EMAIL_1] in the Zephyr team?" in shown)
             terminal.until(lambda shown: "Mask a word." in shown)
             number = next(line for line in terminal.text.splitlines() if "Mask a word." in line)

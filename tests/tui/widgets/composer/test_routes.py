@@ -169,7 +169,7 @@ async def test_answers_are_remembered_in_the_chat(
         await chat.until_shown("smollm2:135m")
         await chat.send("/route auto")
         await chat.until_shown("⇄ AUTO")
-        await chat.send("Is max@mail.example.org valid?")
+        await chat.send("Is max@mail.acme.org valid?")
         await chat.until_shown("May acme/big see this?")
         assert "Is [EMAIL_1] valid?" in chat.screen_text
         await chat.pilot.press("right", "right", "space")
@@ -177,11 +177,11 @@ async def test_answers_are_remembered_in_the_chat(
         await chat.pilot.press("enter")
         await chat.until_shown("Hello there.")
         assert last_generation(fake_daemon)["route"] == "local"
-        await chat.send("And tom@mail.example.org?")
+        await chat.send("And tom@mail.acme.org?")
         await chat.until_notified("as you chose before in this chat")
         await chat.until(lambda: len(fake_daemon.generations) == 2)
         await chat.send("/route auto")
-        await chat.send("And ann@mail.example.org?")
+        await chat.send("And ann@mail.acme.org?")
         await chat.until_shown("May acme/big see this?")
         await chat.pilot.press("r")
         await chat.until(lambda: len(fake_daemon.generations) == 3)
