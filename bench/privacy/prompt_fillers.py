@@ -65,7 +65,7 @@ class Fillers:
             fake.seed_instance(seed + number)
 
     def __call__(self, slot: str) -> str:
-        """Return a value of the slot; raises KeyError if nobody fills it."""
+        """Return a value of the slot; raises KeyError for an unknown one."""
         draw = self._draw
         match slot:
             case "first" | "last":

@@ -447,9 +447,8 @@ def run_daemon(ingle_home: Path, loop_watchdog: LoopWatchdog) -> DaemonFactory:
             await services.batches.resume()
         try:
             async with _clients(port, config.socket) as (over_tcp, over_unix):
-                yield RunningDaemon(
-                    services, server, config.socket, port, over_tcp, over_unix, shutdowns
-                )
+                clients = (over_tcp, over_unix)
+                yield RunningDaemon(services, server, config.socket, port, *clients, shutdowns)
         finally:
             await services.batches.close()
             await services.manager.close(0.0)

@@ -125,18 +125,23 @@ class Scanner:
         found: list[SensitiveFinding] = []
         for offset in range(0, len(text), _CHUNK):
             chunk = text[offset : offset + _CHUNK + _OVERLAP]
+            here: list[SensitiveFinding] = []
+            in_time = True
             try:
-                for finding in self._chunk(chunk, deadline, prose):
-                    if finding.start < _CHUNK or finding.kind is FindingKind.UNINSPECTABLE:
-                        start, end = finding.start + offset, finding.end + offset
-                        found.append(replace(finding, start=start, end=end))
+                here.extend(self._chunk(chunk, deadline, prose))  # keeps what came in time
             except TimeoutError:
+                in_time = False
+            if prose and in_time and any(finding.kind in _CONTACTS for finding in here):
+                public = self._is_public_document(chunk)
+                here = [one for one in here if not public or one.kind not in _CONTACTS]
+            for finding in here:
+                if finding.start < _CHUNK or finding.kind is FindingKind.UNINSPECTABLE:
+                    start, end = finding.start + offset, finding.end + offset
+                    found.append(replace(finding, start=start, end=end))
+            if not in_time:
                 found.append(_uninspectable(text, f"{_FAILED}: time", 0))
                 break
         finished = not any(finding.detector.startswith(_FAILED) for finding in found)
-        contacts = any(finding.kind in _CONTACTS for finding in found)
-        if prose and contacts and finished and self._is_public_document(text):
-            found = [finding for finding in found if finding.kind not in _CONTACTS]
         return tuple(_resolved(found)), finished
 
     def _chunk(self, text: str, deadline: float, prose: bool) -> Iterator[SensitiveFinding]:

@@ -106,15 +106,10 @@ class TextAnnotator:
         self._table = WordTable()
 
     def read(self, text: str) -> AnnotatedText:
-        """Return the annotations of this text; the last one is cached until `forget`."""
+        """Return the annotations of this text; the last one is cached."""
         last = self._last
         if last is None or last.text != text:
             if len(self._table) > _MOST_WORDS:
                 self._table = WordTable()
             last = self._last = AnnotatedText(text, self._table, self._lexicon)
         return last
-
-    def forget(self) -> None:
-        """Clear the cached text and all words."""
-        self._last = None
-        self._table = WordTable()
