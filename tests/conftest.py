@@ -36,6 +36,7 @@ from ingle.models.file_lock import FileLock
 from ingle.models.fit.catalog_shape import CatalogShape
 from ingle.models.fit.model_shape import ModelShape
 from ingle.models.store.model_store import ModelStore
+from tests.harness.shared_scanner import SharedScanners
 
 # Read before any fixture empties the environment.
 _MODELS = os.environ.get("INGLE_TEST_MODELS")
@@ -104,6 +105,21 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def tries(record_property: Callable[[str, object], None]) -> Callable[[int], None]:
     """Notes how many attacks a test has made, for `scripts/attack`."""
     return partial(record_property, "tries")
+
+
+@pytest.fixture(scope="session")
+def shared_scanners() -> Iterator[SharedScanners]:
+    """The scan processes of this pytest process."""
+    scanners = SharedScanners()
+    yield scanners
+    scanners.close()
+
+
+@pytest.fixture(autouse=True)
+def scanner(shared_scanners: SharedScanners) -> Iterator[None]:
+    """Scans are done by processes that all tests share."""
+    with shared_scanners.shared():
+        yield
 
 
 @pytest.fixture(autouse=True)

@@ -89,6 +89,11 @@ class Server(uvicorn.Server):
         for door in self._doors:
             door.cancel()
         await asyncio.gather(*self._doors, return_exceptions=True)
+        state = self.server_state
+        if not state.connections and not state.tasks:  # uvicorn would sleep for 0.1 s
+            for server in self.servers:
+                server.close()
+            return
         await super().shutdown(sockets)
 
     def _protocol(self) -> GuardedProtocol:

@@ -75,7 +75,7 @@ class Download:
     @property
     def status(self) -> DownloadStatus:
         """Its state now."""
-        progress, state = self._pull.progress, self.state
+        progress, state, ended_at = self._pull.progress, self.state, self._ended_at
         is_running = state == "downloading"
         end = time.time() + progress.eta if is_running and progress.eta is not None else None
         return DownloadStatus(
@@ -86,13 +86,13 @@ class Download:
             bytes_per_second=progress.bytes_per_second if is_running else UNSET,
             estimated_completion=UNSET if end is None else _iso(end),
             started_at=_iso(self._started_at),
-            completed_at=_iso(self._ended_at) if state == "completed" and self._ended_at else UNSET,
+            completed_at=_iso(ended_at) if state == "completed" and ended_at else UNSET,
         )
 
     @property
     def state(self) -> DownloadState:
         """Whether it runs, or how it has ended."""
-        if not self._pull.done:
+        if self._ended_at is None:
             return "downloading"
         return "failed" if self._pull.progress.status == "failed" else "completed"
 

@@ -126,6 +126,7 @@ def test_skipped_part_is_a_failure_unless_allowed(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 @pytest.mark.skipif(os.name != "posix", reason="a shell script stands for compute-sanitizer")
+@pytest.mark.slow
 def test_failed_part_is_run_again_under_the_sanitizer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     DaemonFactory = Callable[..., AbstractAsyncContextManager[RunningDaemon]]
 
-TRIES = 3
+TRIES = 5
 """A request holds the loop only if it does so each time: a busy machine slows its processor."""
 LONG = "a" * (15 * 2**20)
 MANY = 2**17

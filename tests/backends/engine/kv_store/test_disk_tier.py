@@ -233,7 +233,7 @@ def test_killed_writer_leaves_only_complete_files(tmp_path: Path) -> None:
         for header in disk.open(IDENTITY):
             assert disk.read(header.key) is not None
         assert not list(tmp_path.glob("a/.*.tmp"))
-        if torn > 2:
+        if torn:
             return
     assert torn, "no writer was killed in the middle of a file"
 

@@ -18,9 +18,16 @@ from ingle.backends.base.requests import GenerateRequest
 from ingle.daemon.routing.detectors.finding import FindingKind, TextPart
 from ingle.daemon.routing.detectors.own_words import OwnWords
 from ingle.daemon.routing.inspection.request_inspector import RequestInspector
+from tests.harness.shared_scanner import SharedScanners
 
 CARD = "4539 5787 6362 1486"
 WORDS = OwnWords(words=("bluebird",))
+
+
+@pytest.fixture(autouse=True)
+def scanner(shared_scanners: SharedScanners) -> None:
+    """Processes of their own, and no others."""
+    shared_scanners.close()
 
 
 @pytest.fixture
