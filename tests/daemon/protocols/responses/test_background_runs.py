@@ -29,7 +29,8 @@ async def test_background_response_completes_without_a_client(scripted: Scripted
     gate = asyncio.Event()
     scripted.model.gate = gate.wait
     response = await scripted.post({"background": True})
-    assert (response["status"], response["background"], response["output"]) == ("queued", True, [])
+    assert response["status"] in ("queued", "in_progress")
+    assert (response["background"], response["output"]) == (True, [])
     await until(scripted, response["id"], "in_progress")
     early = await scripted.post({"previous_response_id": response["id"]}, 400)
     assert "still being made" in early["error"]["message"]
@@ -46,7 +47,7 @@ async def test_a_queued_response_reports_the_sampling_of_its_model(
     async with run_daemon(sampling={"temperature": 0.3, "top_p": 0.7}) as daemon:
         body = {"model": "echo:1", "input": "Hi", "background": True}
         response = (await daemon.tcp.post("/v1/responses", json=body)).json()
-    assert response["status"] == "queued"
+    assert response["status"] in ("queued", "in_progress")
     assert (response["temperature"], response["top_p"]) == (0.3, 0.7)
 
 
