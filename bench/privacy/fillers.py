@@ -75,7 +75,7 @@ _ENGLISH_DAYS = "Monday;Tuesday;Wednesday;Thursday;Friday;Saturday"
 
 
 def for_training(seed: int) -> Fillers:
-    """Slots of the corpora `train` and `tune`."""
+    """Slots of the corpora `train`."""
     source = random.Random(seed)
     fake = Faker(_LOCALES)
     Faker.seed(seed)

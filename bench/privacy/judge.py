@@ -20,17 +20,17 @@ from ingle.backends.base.backend import stream_events
 from ingle.backends.base.load_spec import LoadSpec
 from ingle.backends.selection.load_spec_builder import complete_spec, describe
 from ingle.backends.worker.supervisor.worker_process import WorkerProcess
-from ingle.daemon.routing.detectors.natural_language.annotated_text import TextAnnotator
-from ingle.daemon.routing.detectors.natural_language.personal_classifier import PersonalClassifier
+from ingle.daemon.routing.detectors.natural_language.passage_detector import PassageDetector
+from ingle.daemon.routing.detectors.natural_language.passage_network import PassageNetwork
 from ingle.daemon.routing.inspection.privacy_judge import is_judged_private
 
 PROMPTS = 60
 
 
 async def measure(path: Path, prompts: int) -> dict[str, object]:
-    """The judge alone, and beside the classifier, on some prompts of each of our sets."""
+    """The judge alone, and beside the network, on some prompts of each of our sets."""
     source = random.Random(7)
-    classifier = PersonalClassifier(TextAnnotator())
+    passages = PassageDetector(PassageNetwork())
     wanted = LoadSpec(engine="llama.cpp", path=str(path), context=2048, slots=1)
     spec = complete_spec(wanted, describe(path))
     backend = WorkerProcess(spec)
@@ -53,12 +53,12 @@ async def measure(path: Path, prompts: int) -> dict[str, object]:
                 said = await is_judged_private(partial(stream_events, backend), text, seconds=60)
                 times.append(time.monotonic() - began)
                 alone += said
-                found = bool(list(classifier.find(text)))
+                found = bool(list(passages.find(text)))
                 without += found
                 kept += said or found
             figures[name] = {
                 "prompts": prompts,
-                "classifier": without,
+                "network": without,
                 "judge": alone,
                 "either": kept,
             }

@@ -6,7 +6,6 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from hashlib import blake2b
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -24,10 +23,6 @@ from ..detectors.identifiers.number_plates import find_number_plates
 from ..detectors.identifiers.payment_cards import find_payment_cards
 from ..detectors.identifiers.phone_numbers import find_phone_numbers
 from ..detectors.named_fields import find_named_fields
-from ..detectors.natural_language.annotated_text import TextAnnotator
-from ..detectors.natural_language.name_detector import NameDetector
-from ..detectors.natural_language.personal_classifier import PersonalClassifier
-from ..detectors.natural_language.topic_detector import TopicDetector
 from ..detectors.opaque_data import find_opaque_data
 from ..detectors.own_words import OwnWordDetector, OwnWords
 from ..detectors.public_examples import is_attribution, is_public_example
@@ -35,9 +30,6 @@ from ..detectors.secrets.assigned_secrets import find_assigned_secrets
 from ..detectors.secrets.spoken_secrets import find_spoken_secrets
 from ..detectors.secrets.tokens_and_keys import find_private_keys, find_tokens
 from ..views.text_views import views
-
-if TYPE_CHECKING:
-    from ..detectors.natural_language.passage_detector import PassageDetector
 
 __all__ = ["OwnWords", "Scanner", "make_scanner", "structured_detectors"]
 
@@ -167,35 +159,26 @@ class Scanner:
 
 
 def make_scanner(owner: OwnWords) -> Scanner:
-    """Return a scanner with all detectors, including the user's own words."""
+    """Return a scanner with all detectors, including the user's own words.
+
+    Where the network that reads prose cannot run, no prose can be inspected.
+    """
     structured = structured_detectors(owner)
-    passages = _passage_detector()
-    if passages is None:
-        return Scanner([*structured, *older_prose_detectors()])
+    try:
+        from ..detectors.natural_language.passage_detector import PassageDetector
+        from ..detectors.natural_language.passage_network import PassageNetwork
+
+        passages = PassageDetector(PassageNetwork())
+    except (ImportError, OSError):  # onnxruntime has no package for this machine
+        return Scanner([*structured, Detector("passages", _unread, prose=True)])
     return Scanner(
         [*structured, Detector("passages", passages.find, prose=True)],
         is_public_document=passages.is_public_document,
     )
 
 
-def _passage_detector() -> PassageDetector | None:
-    try:
-        from ..detectors.natural_language.passage_detector import PassageDetector
-        from ..detectors.natural_language.passage_network import PassageNetwork
-
-        return PassageDetector(PassageNetwork())
-    except (ImportError, OSError):  # onnxruntime has no package for this machine
-        return None
-
-
-def older_prose_detectors() -> list[Detector]:
-    """Return the detectors that interpret sentences where the network cannot run."""
-    reader = TextAnnotator()  # shared, so that the three analyse a text only once
-    return [
-        Detector("names", NameDetector(reader).find, prose=True),
-        Detector("topics", TopicDetector(reader).find, prose=True),
-        Detector("classifier", PersonalClassifier(reader).find, prose=True),
-    ]
+def _unread(text: str) -> Iterator[SensitiveFinding]:
+    yield _uninspectable(text, "no onnxruntime", 0)
 
 
 def structured_detectors(owner: OwnWords) -> list[Detector]:

@@ -1,4 +1,4 @@
-"""Error rates of the name, topic and personal detectors on prompt sets."""
+"""Error rates of all detectors on prompt sets, and the network on texts that are no prompts."""
 
 from __future__ import annotations
 
@@ -7,14 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from topics import Prompts, interval, measure, own_sets
 
-from ingle.daemon.routing.detectors.finding import FindingKind
-from ingle.daemon.routing.inspection.text_scanner import (
-    OwnWords,
-    make_scanner,
-    older_prose_detectors,
-)
+from ingle.daemon.routing.detectors.natural_language.passage_detector import PassageDetector
+from ingle.daemon.routing.detectors.natural_language.passage_network import PassageNetwork
+from ingle.daemon.routing.inspection.text_scanner import OwnWords, make_scanner
 
-DETECTORS = older_prose_detectors()
+PASSAGES = PassageDetector(PassageNetwork())
 # The quick run has few prompts, so that its limits are wider than those of the full run.
 FLOORS = {True: 0.10, False: 0.13}
 FULL_FLOORS = {True: 0.06, False: 0.10}
@@ -52,14 +49,12 @@ def test_confidence_interval_is_over_groups() -> None:
     ],
 )
 def test_system_prompts_and_tools_are_not_personal(text: str) -> None:
-    findings = [one for detector in DETECTORS for one in detector.find(text)]
-    assert [one for one in findings if one.kind is not FindingKind.PLACE] == []
+    assert list(PASSAGES.find(text)) == []
 
 
 @settings(deadline=None, max_examples=150)
 @given(st.text(max_size=300) | st.text("aA.é1 \n'-ßİ:,@$", max_size=300))
 def test_findings_lie_within_any_text(text: str) -> None:
-    for detector in DETECTORS:
-        for finding in detector.find(text):
-            assert 0 <= finding.start < finding.end <= len(text)
-            assert 0 <= finding.certainty <= 1
+    for finding in PASSAGES.find(text):
+        assert 0 <= finding.start < finding.end <= len(text)
+        assert 0 <= finding.certainty <= 1

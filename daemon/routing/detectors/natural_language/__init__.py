@@ -1,1 +1,1 @@
-"""Detectors of names, places, organisations and private topics in prose."""
+"""What a small network finds in prose: private passages, and names in them."""

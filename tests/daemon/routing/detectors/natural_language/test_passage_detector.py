@@ -87,7 +87,7 @@ def test_text_without_words_has_no_findings(detector: PassageDetector, text: str
     assert list(detector.find(text)) == []
 
 
-def test_older_detectors_judge_where_onnxruntime_is_missing(
+def test_prose_is_uninspectable_where_onnxruntime_is_missing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     import_module = builtins.__import__
@@ -98,8 +98,10 @@ def test_older_detectors_judge_where_onnxruntime_is_missing(
         return import_module(name, *rest)
 
     monkeypatch.setattr(builtins, "__import__", refuse)
-    found = make_scanner(OwnWords()).scan([TextPart("prompt", PRIVATE[0])])
-    assert {finding.detector for finding in found} & {"topics", "classifier"}
+    scanner = make_scanner(OwnWords())
+    (found,) = scanner.scan([TextPart("prompt", "Why is the sky blue?")])
+    assert (found.kind, found.detector) == (FindingKind.UNINSPECTABLE, "passages")
+    assert scanner.scan([TextPart("system", "Why is the sky blue?", prose=False)]) == []
 
 
 def test_contacts_in_a_public_document_are_public() -> None:
