@@ -11,6 +11,7 @@ import httpx
 import pytest
 
 from ingle.daemon.access.api_keys import KeyLimitation, KeyStore
+from ingle.daemon.protocols import job_runner
 from ingle.daemon.routing.providers.provider_store import read_provider
 from tests.daemon.conftest import DaemonFactory, RunningDaemon
 from tests.daemon.routing.conftest import Sink
@@ -106,7 +107,10 @@ async def test_next_provider_answers_after_no_connection_and_after_silence(
         assert [name for name, *_ in await attempts(daemon)] == ["dead", "mute", "well"]
 
 
-async def test_this_machine_answers_after_the_last_provider(open_sinks: Open) -> None:
+async def test_this_machine_answers_after_the_last_provider(
+    open_sinks: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job_runner, "QUIET_LOADING", 60)  # the header is that of the final route
     first, second = Sink(status=500), Sink(status=500)
     async with open_sinks(first, second) as daemon:
         answer = await ask(daemon, stream=True)
