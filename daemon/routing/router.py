@@ -14,7 +14,7 @@ from ingle.backends.base.requests import GenerateRequest
 from ingle.backends.remote.providers import Provider
 
 from ..access.permission import current_permission
-from .detectors.finding import FindingKind, SensitiveFinding
+from .detectors.finding import FindingKind, SensitiveFinding, Sensitivity
 from .detectors.own_words import OwnWords
 from .egress.egress_gateway import EgressGateway
 from .egress.outbound_request import OutboundRequest, make_outbound_request
@@ -40,6 +40,8 @@ log = logging.getLogger("ingle.daemon")
 ASKED_FOR_LOCAL = "asked_for_local"
 """The rule of a request that asks to stay local, even if it names a provider's model."""
 
+_FREE = frozenset({Sensitivity.ALLOW, Sensitivity.MASK})
+"""Classes of what leaves without consent."""
 _SHUT = Policy(classes={}, least_certainty=0.0)
 """In force while the policy cannot be read: any finding keeps a request local."""
 
@@ -161,7 +163,7 @@ class Router:
         The model can keep a request local, but never release one.
         """
         parts = [part for one in considered.inspected for part in one.parts]
-        free = considered.decision.verdict is Verdict.CLOUD
+        free = considered.decision.sensitivity in _FREE
         judge = considered.target.route.judge
         generate = self.find_judge(judge) if judge and free else None
         if generate is None or not parts:
@@ -368,7 +370,7 @@ class Router:
         considered = plan.considered
         assert considered is not None
         decision = considered.decision
-        if plan.outbound_verdict is not None or decision.verdict is Verdict.CLOUD:
+        if plan.outbound_verdict is not None or decision.sensitivity in _FREE:
             return plan
         await self._marks.mark(considered.sensitive_findings(), decision.sensitivity)
         return replace(plan, taints=decision.sensitivity)

@@ -17,6 +17,7 @@ class Sensitivity(StrEnum):
     UNINSPECTABLE = "uninspectable"
     ASK = "ask"
     REDACT = "redact"
+    MASK = "mask"
     ALLOW = "allow"
 
 

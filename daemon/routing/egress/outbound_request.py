@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+
+from msgspec.structs import replace
 
 from ingle.backends.base.events import Event
 from ingle.backends.base.requests import GenerateRequest
 from ingle.backends.remote.clearance import Clearance, request_digest
 
-from ..detectors.finding import SensitiveFinding, Sensitivity, TextPart
+from ..detectors.finding import FindingKind, SensitiveFinding, Sensitivity, TextPart
+from ..detectors.identifiers.file_paths import home_of
 from ..inspection.request_inspector import InspectedRequest, RequestInspector
 from ..inspection.request_parts import parts_digest, parts_of
 from ..policy.mask_edits import without_public
-from ..policy.policy import Verdict
+from ..policy.policy import REPLACED, Verdict
 from ..policy.routing_plan import InspectedDecision, RoutingPlan
 from ..policy.sensitivity_classes import TOPICS
 from .placeholders import LOOKALIKE, PlaceholderMemories
 from .redaction import Redaction
 
-_SHOWABLE = frozenset({Sensitivity.ASK, Sensitivity.REDACT})
+_MESSAGE = re.compile(r"messages\[(\d+)\]")
+_SHOWABLE = REPLACED | {Sensitivity.ASK}
 """Classes of findings whose masks the user may lift."""
 
 
@@ -61,11 +66,25 @@ async def redact(
 ) -> tuple[GenerateRequest, Redaction]:
     """Return a request with placeholders for everything replaceable; raises `CannotExpress`."""
     kinds = {finding.kind for finding in considered.replaceable()}
-    findings = [finding for finding in inspected.findings if finding.kind in kinds]
+    findings = [_replaced(one, inspected) for one in inspected.findings if one.kind in kinds]
     memory = memories.of(inspected.request.conversation)
     return await asyncio.to_thread(
         Redaction.of, inspected.request, findings, memory, considered.edits.show
     )
+
+
+def _replaced(finding: SensitiveFinding, inspected: InspectedRequest) -> SensitiveFinding:
+    """Return what of a finding is replaced: of a path that a program wrote, the home folder.
+
+    A model could not work with files of which it knows neither folders nor names.
+    """
+    messages, part = inspected.request.messages or (), inspected.parts[finding.part]
+    number = _MESSAGE.match(part.where)
+    by_user = number is None or messages[int(number[1])].role == "user"
+    if finding.kind is not FindingKind.FILE_PATH or by_user:
+        return finding
+    home = home_of(part.text[finding.start : finding.end])
+    return replace(finding, end=finding.start + len(home), value=home)
 
 
 def inspection_of(plan: RoutingPlan, request: GenerateRequest) -> InspectedRequest | None:

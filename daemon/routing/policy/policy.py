@@ -14,6 +14,8 @@ from .sensitivity_classes import CONTEXT, DEFAULT_CLASSES, IN_CONTEXT, KIND_WORD
 
 _STRICTEST_FIRST = tuple(Sensitivity)
 _SHUT = frozenset({Sensitivity.NEVER, Sensitivity.UNINSPECTABLE})
+REPLACED = frozenset({Sensitivity.REDACT, Sensitivity.MASK})
+"""Classes of what leaves only with a placeholder in its place."""
 
 
 class Verdict(StrEnum):
@@ -101,10 +103,12 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
             rule = f"{decisive.key}={worst.value}"
             reason = f"It holds {_named(classified)}"
         reason += _CONSEQUENCES[verdict]
-        if headless and (
-            verdict is Verdict.ASK
-            or (verdict is Verdict.REDACT and route.redact is not RedactMode.ALWAYS)
-        ):
+        asks = verdict is Verdict.ASK or (
+            verdict is Verdict.REDACT
+            and worst is not Sensitivity.MASK
+            and route.redact is not RedactMode.ALWAYS
+        )
+        if headless and asks:
             verdict = Verdict.LOCAL
             reason = (
                 reason.removesuffix(".")
@@ -165,7 +169,7 @@ def _rank(sensitivity: Sensitivity) -> int:
 def _verdict(classified: Sequence[Classified], worst: Sensitivity, redact: RedactMode) -> Verdict:
     if worst in _SHUT:
         return Verdict.LOCAL
-    replaceable = any(c.sensitivity is Sensitivity.REDACT for c in classified)
+    replaceable = any(c.sensitivity in REPLACED for c in classified)
     if replaceable and redact is RedactMode.NEVER:
         return Verdict.LOCAL
     return Verdict.ASK if worst is Sensitivity.ASK else Verdict.REDACT

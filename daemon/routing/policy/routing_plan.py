@@ -8,7 +8,7 @@ from ...errors import RouteRefused
 from ..detectors.finding import SensitiveFinding, Sensitivity
 from ..inspection.request_inspector import InspectedRequest
 from .mask_edits import NO_EDITS, MaskEdits
-from .policy import Classified, Policy, PolicyDecision, Verdict
+from .policy import REPLACED, Classified, Policy, PolicyDecision, Verdict
 from .route_resolver import RouteTarget
 from .sensitivity_classes import TOPICS
 
@@ -55,7 +55,7 @@ class InspectedDecision:
 
     def must_replace(self) -> bool:
         """Whether it contains something that never leaves as it is."""
-        return any(c.sensitivity is Sensitivity.REDACT for c in self.classified())
+        return any(c.sensitivity in REPLACED for c in self.classified())
 
     def grantable_verdicts(self, *, override: bool = False, asks: bool = False) -> list[Verdict]:
         """Return the verdicts that consent can grant; `override` includes the class never.

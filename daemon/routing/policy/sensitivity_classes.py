@@ -42,12 +42,14 @@ _REDACT: dict[str, str] = {
     FindingKind.EMAIL: "an e-mail address",
     FindingKind.PHONE: "a phone number",
     FindingKind.DATE_OF_BIRTH: "a date of birth",
+    FindingKind.STREET_ADDRESS: "a street address",
+    FindingKind.MASKED: "a word that you masked",
+}
+_MASK: dict[str, str] = {
     FindingKind.IP_ADDRESS: "an IP address",
     FindingKind.MAC_ADDRESS: "a device's hardware address",
     FindingKind.INTERNAL_HOST: "an internal host's name",
     FindingKind.FILE_PATH: "a file path",
-    FindingKind.STREET_ADDRESS: "a street address",
-    FindingKind.MASKED: "a word that you masked",
 }
 _ASK: dict[str, str] = {
     FindingKind.PERSON: "a person's name",
@@ -67,6 +69,7 @@ _IN_CONTEXT = {IN_CONTEXT: "a person's name beside personal facts"}
 DEFAULT_CLASSES: Mapping[str, Sensitivity] = MappingProxyType(
     dict.fromkeys(_NEVER, Sensitivity.NEVER)
     | dict.fromkeys(_REDACT, Sensitivity.REDACT)
+    | dict.fromkeys(_MASK, Sensitivity.MASK)
     | dict.fromkeys(_ASK, Sensitivity.ASK)
     | dict.fromkeys(_ALLOW, Sensitivity.ALLOW)
     | dict.fromkeys(_UNINSPECTABLE, Sensitivity.UNINSPECTABLE)
@@ -75,7 +78,7 @@ DEFAULT_CLASSES: Mapping[str, Sensitivity] = MappingProxyType(
 """The class of every kind, and of names in context."""
 
 KIND_WORDS: Mapping[str, str] = MappingProxyType(
-    _NEVER | _REDACT | _ASK | _ALLOW | _UNINSPECTABLE | _IN_CONTEXT
+    _NEVER | _REDACT | _MASK | _ASK | _ALLOW | _UNINSPECTABLE | _IN_CONTEXT
 )
 """The description of each kind, after "It holds"."""
 

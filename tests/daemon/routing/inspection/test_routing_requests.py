@@ -264,6 +264,41 @@ async def test_invalid_policy_keeps_everything_local(
     assert sink.connections == 1
 
 
+async def test_agents_paths_leave_masked_without_a_question(
+    daemon: RunningDaemon, sink: Sink
+) -> None:
+    """Of what a program wrote only the home folder, so that folders and files keep their names."""
+    sink.answer = "Edit [FILE_PATH_1]/shop/cart.py first."
+    call = {"id": "c", "type": "function", "function": {"name": "ls", "arguments": "{}"}}
+    response = await daemon.unix.post(
+        "/v1/chat/completions",
+        json={
+            "model": "auto",
+            "tools": [{"type": "function", "function": {"name": "ls", "parameters": {}}}],
+            "messages": [
+                {"role": "system", "content": "Work in /home/marie/shop only."},
+                {"role": "user", "content": "Why does the test of the cart fail?"},
+                {"role": "assistant", "content": "", "tool_calls": [call]},
+                {
+                    "role": "tool",
+                    "tool_call_id": "c",
+                    "content": "/home/marie/shop/cart.py\n/home/marie/shop/tests/test_cart.py",
+                },
+            ],
+        },
+    )
+    assert response.headers["ingle-route"] == "redact; model=sink/big; rule=file_path=mask"
+    assert "Edit /home/marie/shop/cart.py first." in response.text
+    (sent,) = sink.bodies
+    assert sent["messages"][0]["content"] == "Work in [FILE_PATH_1]/shop only."
+    assert sent["messages"][3]["content"].endswith("[FILE_PATH_1]/shop/tests/test_cart.py")
+    assert "marie" not in json.dumps(sent)
+    explained = await daemon.unix.post(
+        "/ingle/v1/routing/explain", json={"text": "What is in /home/marie/tax/2023.pdf?"}
+    )
+    assert explained.json()["redacted"][0]["text"] == "What is in [FILE_PATH_1]?"
+
+
 async def test_generations_report_their_route(daemon: RunningDaemon, sink: Sink) -> None:
     events = await generate(daemon, model="auto", messages=chat(HARMLESS))
     assert [name for name, _ in events][:2] == ["route", "started"]

@@ -47,6 +47,8 @@ def test_every_kind_has_words_for_the_reason() -> None:
         ([FindingKind.PLACE], Verdict.CLOUD, "nothing_found"),
         ([FindingKind.API_KEY], Verdict.LOCAL, "api_key=never"),
         ([FindingKind.EMAIL], Verdict.REDACT, "email=redact"),
+        ([FindingKind.FILE_PATH], Verdict.REDACT, "file_path=mask"),
+        ([FindingKind.FILE_PATH, FindingKind.EMAIL], Verdict.REDACT, "email=redact"),
         ([FindingKind.PERSON], Verdict.ASK, "person=ask"),
         ([FindingKind.UNINSPECTABLE], Verdict.LOCAL, "uninspectable=uninspectable"),
         ([FindingKind.PERSON, FindingKind.EMAIL], Verdict.REDACT, "person_in_context=redact"),
@@ -72,6 +74,8 @@ def test_headless_requests_that_need_consent_stay_local() -> None:
         decision = Policy().decide(findings_of(kind), route=AUTO, headless=True)
         assert decision.verdict is Verdict.LOCAL
         assert "no way to ask for consent" in decision.reason
+    masked = Policy().decide(findings_of(FindingKind.FILE_PATH), route=AUTO, headless=True)
+    assert masked.verdict is Verdict.REDACT
     always = RouteDefinition(name="auto", redact=RedactMode.ALWAYS)
     assert (
         Policy().decide(findings_of(FindingKind.EMAIL), route=always, headless=True).verdict
@@ -81,7 +85,8 @@ def test_headless_requests_that_need_consent_stay_local() -> None:
 
 def test_redact_never_keeps_requests_local() -> None:
     never = RouteDefinition(name="auto", redact=RedactMode.NEVER)
-    assert Policy().decide(findings_of(FindingKind.EMAIL), route=never).verdict is Verdict.LOCAL
+    for kind in (FindingKind.EMAIL, FindingKind.FILE_PATH):
+        assert Policy().decide(findings_of(kind), route=never).verdict is Verdict.LOCAL
     assert (
         Policy().decide(findings_of(FindingKind.EMAIL, FindingKind.WORK), route=never).verdict
         is Verdict.LOCAL
