@@ -10,6 +10,7 @@ import msgspec
 from ingle.backends.base import errors as backends
 from ingle.backends.remote import errors as remote
 from ingle.models import errors as models
+from ingle.models.struct_preparation import prepared
 
 from .errors import Problem, RequestError, StorageUnusable
 
@@ -52,7 +53,7 @@ STATUS: tuple[tuple[type[models.ModelError] | type[backends.BackendError], int],
 def describe(error: BaseException) -> Problem:
     """Return the problem for an exception; an unexpected one is logged and has status 500."""
     if isinstance(error, RequestError):
-        return msgspec.convert(error, Problem, from_attributes=True)
+        return msgspec.convert(error, prepared(Problem), from_attributes=True)
     if not isinstance(error, models.ModelError | backends.BackendError):
         log.error("Unexpected failure in a request", exc_info=error)
         if isinstance(error, OSError) and error.errno in DISK_FAULTS:
