@@ -38,6 +38,7 @@ ATTACKS: dict[str, tuple[str, ...]] = {
         ),
         "tests/test_api_fuzz.py",
     ),
+    "batch files": (f"{PROTOCOLS}/openai/test_hostile_batches.py",),
     "WebSocket frames": (f"{PROTOCOLS}/responses/test_hostile_frames.py",),
     "slow and vanishing clients": (
         "tests/daemon/http/test_slow_clients.py",

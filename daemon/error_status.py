@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 
 import msgspec
@@ -9,10 +10,14 @@ import msgspec
 from ingle.backends.base import errors as backends
 from ingle.backends.remote import errors as remote
 from ingle.models import errors as models
+from ingle.models.struct_preparation import prepared
 
-from .errors import Problem, RequestError
+from .errors import Problem, RequestError, StorageUnusable
 
 log = logging.getLogger("ingle.daemon")
+
+DISK_FAULTS = (errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.EROFS)
+"""Numbers of errors that come from the disk, wherever they are raised."""
 
 # The first row that matches decides, so subclasses come before their base.
 STATUS: tuple[tuple[type[models.ModelError] | type[backends.BackendError], int], ...] = (
@@ -25,6 +30,7 @@ STATUS: tuple[tuple[type[models.ModelError] | type[backends.BackendError], int],
     (models.NotInStore, 409),
     (models.PullCancelled, 409),
     (models.DiskFull, 507),
+    (models.DiskUnusable, 507),
     (models.Offline, 503),
     (models.SourceUnavailable, 502),
     (models.HashMismatch, 502),
@@ -47,9 +53,16 @@ STATUS: tuple[tuple[type[models.ModelError] | type[backends.BackendError], int],
 def describe(error: BaseException) -> Problem:
     """Return the problem for an exception; an unexpected one is logged and has status 500."""
     if isinstance(error, RequestError):
-        return msgspec.convert(error, Problem, from_attributes=True)
+        return msgspec.convert(error, prepared(Problem), from_attributes=True)
     if not isinstance(error, models.ModelError | backends.BackendError):
         log.error("Unexpected failure in a request", exc_info=error)
+        if isinstance(error, OSError) and error.errno in DISK_FAULTS:
+            return Problem(
+                status=StorageUnusable.status,
+                code=StorageUnusable.code,
+                message=f"The disk failed: {error.strerror or error}.",
+                hint="Check the disk, and try again; the log says which file it was.",
+            )
         return Problem(
             status=500,
             code="internal_error",

@@ -12,6 +12,7 @@ import msgspec
 
 from .fit.catalog_shape import CatalogShape
 from .model_task import ModelTask
+from .struct_preparation import prepared
 
 NAME = re.compile(r"[a-z0-9](?:[a-z0-9._-]{0,62}[a-z0-9])?")
 FILE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,200}\.gguf")
@@ -147,7 +148,7 @@ class _Index:
 @cache
 def _shipped() -> _Index:
     text = resources.files("ingle.models").joinpath("catalog.toml").read_bytes()
-    file = msgspec.toml.decode(text, type=_CatalogFile)
+    file = msgspec.toml.decode(text, type=prepared(_CatalogFile))
     return _Index(file.models, file.default)
 
 
@@ -169,7 +170,7 @@ class Catalog:
     @classmethod
     def parse(cls, text: bytes) -> Catalog:
         """A catalog from TOML; raises `ValueError` for unknown keys and invalid values."""
-        file = msgspec.toml.decode(text, type=_CatalogFile)
+        file = msgspec.toml.decode(text, type=prepared(_CatalogFile))
         return cls(file.models, file.default)
 
     @property

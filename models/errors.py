@@ -13,6 +13,7 @@ ModelError
     ├── Offline           the settings allow no connection
     ├── HashMismatch      the digest is not the catalog's
     ├── DiskFull          the disk is full
+    ├── DiskUnusable      the disk or the folder cannot be written for another reason
     └── PullCancelled     on request
 """
 
@@ -100,6 +101,12 @@ class DiskFull(PullFailed):
     """The disk has no room for the file."""
 
     code = "disk_full"
+
+
+class DiskUnusable(PullFailed):
+    """The disk or the folder cannot be written for another reason than missing room."""
+
+    code = "storage_unusable"
 
 
 class PullCancelled(PullFailed):

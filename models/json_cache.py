@@ -10,6 +10,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from .struct_preparation import prepared
+
 T = TypeVar("T")
 
 
@@ -18,7 +20,7 @@ def read_json_cache(
 ) -> T | None:
     """The cached value, or None if there is none that can be read."""
     try:
-        return msgspec.json.decode(path.read_bytes(), type=kind, dec_hook=dec_hook)
+        return msgspec.json.decode(path.read_bytes(), type=prepared(kind), dec_hook=dec_hook)
     except (OSError, msgspec.MsgspecError):
         return None
 

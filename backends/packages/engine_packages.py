@@ -10,6 +10,8 @@ from pathlib import Path
 
 import msgspec
 
+from ingle.models.struct_preparation import prepared
+
 _FOLDER = Path(__file__).parent
 
 
@@ -59,6 +61,6 @@ def all_engine_packages() -> dict[str, EnginePackages]:
     text = (_FOLDER / "engine_packages.toml").read_bytes()
     table = msgspec.toml.decode(text, type=dict[str, dict[str, object]])
     return {
-        name: msgspec.convert({"name": name, **entry}, EnginePackages)
+        name: msgspec.convert({"name": name, **entry}, prepared(EnginePackages))
         for name, entry in table.items()
     }

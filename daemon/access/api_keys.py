@@ -20,6 +20,7 @@ import msgspec
 from ingle.models.durable_folder import make_durable_folder
 from ingle.models.file_lock import FileLock
 from ingle.models.file_stamp import FileStamp
+from ingle.models.struct_preparation import prepared
 
 from ..client.client_errors import UserError
 from ..http.route_access import Scope
@@ -124,7 +125,7 @@ class KeyStore:
         except OSError as error:
             raise KeyFailure(f"{self.path} cannot be read: {error.strerror}.") from error
         try:
-            return msgspec.json.decode(content, type=_KeyFile).keys
+            return msgspec.json.decode(content, type=prepared(_KeyFile)).keys
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise KeyFailure(
                 f"{self.path} is damaged: {error}.",

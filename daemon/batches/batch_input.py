@@ -9,6 +9,8 @@ from typing import NamedTuple
 
 import msgspec
 
+from ingle.models.struct_preparation import prepared
+
 from .batch_record import BatchProblem
 
 MAX_LINES = 50_000
@@ -47,8 +49,8 @@ class BatchInput:
     def __init__(self, path: Path, endpoint: str) -> None:
         self._path = path
         self._endpoint = endpoint
-        self._line = msgspec.json.Decoder(RequestLine)
-        self._body = msgspec.json.Decoder(_Body)
+        self._line = msgspec.json.Decoder(prepared(RequestLine))
+        self._body = msgspec.json.Decoder(prepared(_Body))
 
     def check(self) -> tuple[list[BatchLine], list[BatchProblem]]:
         """Return all lines, grouped by model, and the first problems."""

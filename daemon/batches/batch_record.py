@@ -11,6 +11,8 @@ from typing import Literal
 
 import msgspec
 
+from ingle.models.struct_preparation import prepared
+
 from ..errors import NotFound
 from ..stores.durable_file import write_durably
 
@@ -167,6 +169,6 @@ class BatchStore:
     def _read(self, batch_id: str) -> BatchRecord | None:
         try:
             content = (self._folder / f"{batch_id}.json").read_bytes()
-            return msgspec.json.decode(content, type=BatchRecord)
+            return msgspec.json.decode(content, type=prepared(BatchRecord))
         except (OSError, msgspec.DecodeError):
             return None

@@ -16,6 +16,7 @@ import msgspec
 from ingle.backends.base.errors import WorkerDied
 from ingle.models.durable_folder import make_durable_folder
 from ingle.models.failpoints import failpoint
+from ingle.models.struct_preparation import prepared
 
 from ..error_status import describe
 from ..errors import Problem, QueueFull, ShuttingDown
@@ -120,7 +121,7 @@ class ResultFile:
 
     def usage(self) -> BatchUsage:
         """Return the tokens of all answers in the file."""
-        decoder = msgspec.json.Decoder(_CountedLine)
+        decoder = msgspec.json.Decoder(prepared(_CountedLine))
         total = BatchUsage()
         with self.path.open("rb") as file:
             for text in file:
@@ -143,7 +144,7 @@ class ResultFile:
         done: set[str] = set()
         if not self.path.exists():
             return done
-        decoder = msgspec.json.Decoder(_Known)
+        decoder = msgspec.json.Decoder(prepared(_Known))
         whole = 0
         with self.path.open("rb+") as file:
             for text in file:

@@ -15,6 +15,7 @@ import msgspec
 
 from ingle.models.durable_folder import make_durable_folder, sync_folder
 from ingle.models.failpoints import failpoint
+from ingle.models.struct_preparation import prepared
 
 from ..errors import NotFound
 from ..stores.durable_file import private_file, write_durably, writing_in
@@ -127,7 +128,9 @@ class FileStore:
     def _read(self, file_id: str) -> UploadedFile | None:
         """Return the metadata of a complete file; an expired one is removed."""
         try:
-            stored = msgspec.json.decode(self._facts(file_id).read_bytes(), type=UploadedFile)
+            stored = msgspec.json.decode(
+                self._facts(file_id).read_bytes(), type=prepared(UploadedFile)
+            )
         except (OSError, msgspec.DecodeError):
             return None
         if stored.expires_at is not None and time.time() >= stored.expires_at:

@@ -14,6 +14,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive
 
+from ingle.models.struct_preparation import prepared
+
 from ..error_status import describe
 from ..errors import (
     AnthropicError,
@@ -121,7 +123,7 @@ def parse_served(body: bytes, kind: type[T]) -> tuple[T, list[IgnoredField]]:
 
 @cache
 def _decoder(kind: type) -> msgspec.json.Decoder[Any]:
-    return msgspec.json.Decoder(kind)
+    return msgspec.json.Decoder(prepared(kind))
 
 
 def parse(body: bytes, kind: type[T], place: str = "") -> T:

@@ -13,6 +13,8 @@ from typing import Any, TypeVar, cast
 
 import msgspec
 
+from ingle.models.struct_preparation import prepared
+
 from ..errors import UnsupportedField
 
 UNKNOWN = "unknown"
@@ -207,7 +209,7 @@ class _Typed(msgspec.Struct):
 def _kind(item: msgspec.Raw) -> str | None:
     """A text, or the `type` of an object; None for anything else."""
     try:
-        found = msgspec.json.decode(item, type=_Typed | str)
+        found = msgspec.json.decode(item, type=prepared(_Typed | str))
     except msgspec.ValidationError:  # which the body's own type allows, or reports
         return None
     return found.type if isinstance(found, _Typed) else found

@@ -13,6 +13,7 @@ from ingle.models.errors import ModelNotFound
 from ingle.models.fit.memory_needs import MemoryNeeds
 from ingle.models.metadata.stored_model import StoredModel
 from ingle.models.model_reference import HubReference, parse_reference
+from ingle.models.struct_preparation import prepared
 
 from ..client.model_types import FitReport, MemoryBytes, MemoryShare
 from ..services import Services
@@ -62,8 +63,8 @@ def report_fit(services: Services, reference: str, context: int | None = None) -
         cpu_experts=placement.cpu_experts,
         context=placement.context,
         longest_context=_longest(report.trained_context, partial(select, planner), available),
-        host=msgspec.convert(placement.estimate.host, MemoryShare, from_attributes=True),
-        gpu=msgspec.convert(placement.estimate.gpu, MemoryShare, from_attributes=True),
+        host=msgspec.convert(placement.estimate.host, prepared(MemoryShare), from_attributes=True),
+        gpu=msgspec.convert(placement.estimate.gpu, prepared(MemoryShare), from_attributes=True),
         needs=MemoryBytes(needs.host, needs.gpu),
         available=MemoryBytes(available.host, available.gpu),
         with_engine=with_engine,

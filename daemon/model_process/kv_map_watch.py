@@ -12,6 +12,7 @@ import msgspec
 
 from ingle.backends.base.kv_page_map import KVPageMap
 from ingle.models.metadata.stored_model import StoredModel
+from ingle.models.struct_preparation import prepared
 
 from ..client.daemon_types import PagesEvent
 from ..event_hub import EventHub, Subscription
@@ -68,7 +69,7 @@ class KVMapWatch:
 
     def _publish(self, model: StoredModel, pages: KVPageMap) -> None:
         fields = msgspec.structs.asdict(pages) | {"model": model.name}
-        event = msgspec.convert(fields, PagesEvent, from_attributes=True)
+        event = msgspec.convert(fields, prepared(PagesEvent), from_attributes=True)
         if str(model.path) in self._watchers:
             self._last[str(model.path)] = (time.monotonic(), event)
         self._hub.publish("pages", event, replaces="pages", pages_of=str(model.path))

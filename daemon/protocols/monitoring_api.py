@@ -59,8 +59,8 @@ class HealthApi(ServicesApi):
     @_route("/ping", access=ANY, response=str)
     @route("POST", "/ping", access=ANY, error_format=NATIVE, response=str)
     async def ping(self) -> Response:
-        """The daemon answers, without a body, as load balancers ask vLLM."""
-        return Response()
+        """The daemon answers with an empty body, as load balancers ask vLLM."""
+        return Response(media_type="text/plain")
 
     @_route(
         "/health/ready",

@@ -9,6 +9,8 @@ from typing import Annotated
 
 import msgspec
 
+from ingle.models.struct_preparation import prepared
+
 from ..batches.batch_record import BatchStore
 from ..errors import InvalidBody, NotFound
 from ..settings.paths import Paths
@@ -115,7 +117,7 @@ def conversation_of(folder: Path, response_id: str) -> frozenset[str]:
     damaged response counts as a conversation of its own.
     """
     neighbours: dict[str, set[str]] = defaultdict(set)
-    decoder = msgspec.json.Decoder(_Stored)
+    decoder = msgspec.json.Decoder(prepared(_Stored))
     for path in folder.glob("resp_*.json"):
         with suppress(OSError, msgspec.MsgspecError):
             answer = decoder.decode(path.read_bytes()).response

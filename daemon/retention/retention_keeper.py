@@ -1,4 +1,4 @@
-"""Erases expired data while the daemon runs."""
+"""Erases expired data, and what killed processes left, while the daemon runs."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import time
 from ..batches.batch_manager import BatchManager
 from ..batches.batch_record import BatchRecord
 from ..settings.config import Config
+from ..stores.atomic_file import remove_unfinished
 from ..stores.response_store import ResponseStore
 from .chat_eraser import ChatEraser
 from .data_inventory import DATA_INVENTORY
@@ -90,6 +91,8 @@ class RetentionKeeper:
                 selection = ErasureSelection(before=now - seconds, but=running)
                 erased += erase(config, selection, [place], limit=MOST_AT_ONCE)
         self._batches.files.sweep()
+        paths = config.paths
+        remove_unfinished({paths.config, paths.state, paths.batches, paths.ledger_head.parent})
         if config.keep_chats >= 0:
             erased += self._erase_chats(now - config.keep_chats)
         return erased

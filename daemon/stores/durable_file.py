@@ -41,9 +41,10 @@ def private_file(path: Path) -> BufferedWriter:
 def storage_error(error: OSError, folder: Path) -> RequestError:
     """Return `StorageFull` if the disk is full, else `StorageUnusable`."""
     if error.errno not in _NO_ROOM:
+        wanted = "Check the disk" if error.errno == errno.EIO else "Make the folder writable"
         return StorageUnusable(
             f"{folder} cannot be written: {error.strerror or error}.",
-            hint="Make the folder writable, and try again; `ingle doctor` checks it.",
+            hint=f"{wanted}, and try again; `ingle doctor` checks it.",
         )
     return StorageFull(
         f"No space is left in {folder}.", hint="Free some space on that disk, and try again."

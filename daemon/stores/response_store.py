@@ -18,6 +18,7 @@ import msgspec
 
 from ingle.models.durable_folder import sync_folder
 from ingle.models.failpoints import failpoint
+from ingle.models.struct_preparation import prepared
 
 from ..errors import RequestError, StorageUnusable
 from ..settings.paths import FolderUnusable, UnsafeFolder, make_private_folder
@@ -141,7 +142,7 @@ class ResponseStore:
         if content is None:
             return None
         try:
-            return msgspec.json.decode(content, type=kind)
+            return msgspec.json.decode(content, type=prepared(kind))
         except msgspec.MsgspecError:
             log.warning("The stored object %s is damaged", response_id)
             return None
@@ -269,7 +270,7 @@ class ResponseStore:
         return content
 
     def _list(self, prefix: str, kind: type[T]) -> list[T]:
-        decoder = msgspec.json.Decoder(kind)
+        decoder = msgspec.json.Decoder(prepared(kind))
         found: list[T] = []
         for path in self._folder.glob(f"{prefix}*.json"):
             with suppress(OSError, msgspec.MsgspecError):  # deleted meanwhile, or damaged

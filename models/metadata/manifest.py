@@ -18,6 +18,7 @@ from ..errors import InvalidModel
 from ..gguf.gguf_names import shard_paths
 from ..model_task import task_of
 from ..safetensors.folder_files import CONFIG
+from ..struct_preparation import prepared
 from .stored_model import ModelDetails, StoredModel
 
 if TYPE_CHECKING:
@@ -121,7 +122,7 @@ def load_manifest(folder: Path) -> Manifest:
         raw = file.read(_MAX_MANIFEST + 1)
     if len(raw) > _MAX_MANIFEST:
         raise ValueError("it is far too large")
-    return msgspec.json.decode(raw, type=Manifest)
+    return msgspec.json.decode(raw, type=prepared(Manifest))
 
 
 def in_place_manifest(name: str, model: StoredModel, sha256: str) -> Manifest:

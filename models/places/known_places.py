@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 
+from ..struct_preparation import prepared
 from .found_model import Place
 from .llama_cpp_cache import find_in_llama_cpp_cache
 from .model_folders import find_in_hugging_face_cache, find_in_lm_studio, find_in_plain_folder
@@ -53,7 +54,7 @@ def _lm_studio(home: Path) -> Iterator[Path]:
         text = _read(home / ".lmstudio-home-pointer").decode().strip()
         base = Path(text) if Path(text).is_absolute() else base
     with suppress(OSError, ValueError):
-        settings = msgspec.json.decode(_read(base / "settings.json"), type=_Settings)
+        settings = msgspec.json.decode(_read(base / "settings.json"), type=prepared(_Settings))
         if Path(settings.downloads_folder).is_absolute():
             yield Path(settings.downloads_folder)
     yield base / "models"

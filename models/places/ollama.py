@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from ..metadata.stored_model import FirstMessage
+from ..struct_preparation import prepared
 from .found_model import FoundModel, hub_name, unreadable
 
 T = TypeVar("T")
@@ -47,7 +48,7 @@ def find_in_ollama(folder: Path) -> Iterator[FoundModel]:
         name = _name(host, owner, model, tag)
         try:
             with path.open("rb") as file:
-                manifest = msgspec.json.decode(file.read(_LARGEST), type=_Manifest)
+                manifest = msgspec.json.decode(file.read(_LARGEST), type=prepared(_Manifest))
         except (OSError, msgspec.DecodeError) as error:
             yield FoundModel(name, path, problem=f"its manifest cannot be read: {error}")
             continue
@@ -113,5 +114,5 @@ def _text(blobs: Path, layers: Mapping[str, _Layer], kind: str) -> str:
 def _decoded(text: str, kind: type[T], otherwise: T) -> T:
     """The value of a JSON text, or `otherwise` if it has another type."""
     with suppress(msgspec.DecodeError):
-        return msgspec.json.decode(text, type=kind)
+        return msgspec.json.decode(text, type=prepared(kind))
     return otherwise

@@ -42,7 +42,7 @@ class Transfer:
     cancelled: Cancelled
 
     def append(self, data: bytes) -> None:
-        """Write the next bytes; raises `PullCancelled`, `DiskFull` or `PullFailed`."""
+        """Write the next bytes; raises `PullCancelled`, `DiskFull` or `DiskUnusable`."""
         raise_if_cancelled(self.cancelled)
         self.partial.append(data)
 

@@ -12,7 +12,7 @@ from typing import Self
 import msgspec
 
 from ..durable_folder import sync_folder
-from ..errors import DiskFull, PullFailed
+from ..errors import DiskFull, DiskUnusable
 from ..failpoints import failpoint
 from ..json_cache import read_json_cache
 
@@ -24,6 +24,7 @@ _OPEN_FLAGS = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os
 _NO_ROOM = frozenset(
     getattr(errno, name) for name in ("ENOSPC", "EDQUOT", "EFBIG") if hasattr(errno, name)
 )
+_NOT_ALLOWED = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.ENOENT)
 
 
 class PartialNotes(msgspec.Struct):
@@ -41,7 +42,7 @@ class PartialFile:
     """
 
     def __init__(self, path: Path) -> None:
-        """Open or create the file; raises `DiskFull` or `PullFailed`."""
+        """Open or create the file; raises `DiskFull` or `DiskUnusable`."""
         self.path = path
         self._notes_path = path.with_name(path.name + ".json")
         # Without notes, only a known digest lets a download continue.
@@ -61,7 +62,7 @@ class PartialFile:
         self.close()
 
     def append(self, data: bytes) -> None:
-        """Write behind what is there; raises `DiskFull` or `PullFailed`."""
+        """Write behind what is there; raises `DiskFull` or `DiskUnusable`."""
         view = memoryview(data)
         try:
             while view:
@@ -122,7 +123,7 @@ class PartialFile:
             os.close(self._fd)
             self._fd = -1
 
-    def failure(self, error: OSError) -> PullFailed:
+    def failure(self, error: OSError) -> DiskFull | DiskUnusable:
         """The error of the operating system in words for people."""
         return disk_failure(error, self.path.parent)
 
@@ -137,14 +138,15 @@ def hash_file(path: Path, on_progress: Callable[[int], None]) -> str:
     return digest.hexdigest()
 
 
-def disk_failure(error: OSError, folder: Path) -> PullFailed:
-    """`DiskFull` where that is what `error` means, else a `PullFailed` with the reason."""
+def disk_failure(error: OSError, folder: Path) -> DiskFull | DiskUnusable:
+    """`DiskFull` where that is what `error` means, else a `DiskUnusable` with the reason."""
     if error.errno in _NO_ROOM:
         return DiskFull(
             f"The disk is full: {folder} has no room for the rest of the file.",
             hint="Free some space and pull again, or set INGLE_HOME to a larger disk.",
         )
-    return PullFailed(
+    checked = "the folder's permissions" if error.errno in _NOT_ALLOWED else "the disk"
+    return DiskUnusable(
         f"The file cannot be written in {folder}: {error.strerror or error}.",
-        hint="Check the folder's permissions, or set INGLE_HOME to another one.",
+        hint=f"Check {checked}, or set INGLE_HOME to another one.",
     )

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from ..errors import NotInStore
+from ..errors import DiskUnusable, NotInStore
 from ..gguf.gguf_names import shard_paths
 from ..metadata.stored_model import StoredModel
 from ..safetensors.folder_files import belongs_to_model
@@ -60,15 +60,22 @@ def bytes_freed(paths: Iterable[Path]) -> int:
 
 
 def delete_files(paths: Iterable[Path]) -> None:
-    """Delete the files from `files_of`, and folders that become empty; raises `NotInStore`."""
+    """Delete the files from `files_of`, and folders that become empty; raises `NotInStore`
+    and `DiskUnusable`.
+    """
     folders: set[Path] = set()
     for path in paths:
         try:
             path.unlink(missing_ok=True)
-        except OSError as error:
+        except PermissionError as error:
             raise NotInStore(
                 f"{path} cannot be deleted: {error.strerror}.",
                 hint="Delete it as the user to whom it belongs.",
+            ) from error
+        except OSError as error:
+            raise DiskUnusable(
+                f"{path} cannot be deleted: {error.strerror or error}.",
+                hint="Check the disk, and try again.",
             ) from error
         folders.add(path.parent)
     for folder in folders:

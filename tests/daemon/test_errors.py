@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import inspect
 import logging
+import os
 from typing import Any
 
 import pytest
@@ -54,6 +56,7 @@ def test_every_error_has_a_status_code_and_both_formats(kind: Any) -> None:
         (models.ModelNotFound("x"), 404, "model"),
         (models.InvalidModel("x"), 422, None),
         (models.DiskFull("x"), 507, None),
+        (models.DiskUnusable("x"), 507, None),
         (models.SourceUnavailable("x"), 502, None),
         (backends.ContextExceeded(100, 50), 400, "messages"),
         (backends.InputTooLong("It", 100, 50, param="input"), 400, "input"),
@@ -69,6 +72,18 @@ def test_every_error_has_a_status_code_and_both_formats(kind: Any) -> None:
 def test_status_and_param_of_errors(error: Exception, status: int, param: str | None) -> None:
     problem = error_status.describe(error)
     assert (problem.status, problem.param) == (status, param)
+
+
+@pytest.mark.parametrize("number", error_status.DISK_FAULTS)
+def test_fault_of_the_disk_is_named_but_not_its_file(
+    caplog: pytest.LogCaptureFixture, number: int
+) -> None:
+    problem = error_status.describe(OSError(number, os.strerror(number), "/a/file"))
+    assert (problem.status, problem.code) == (507, "storage_unusable")
+    assert os.strerror(number) in problem.sentence
+    assert "/a/file" not in problem.sentence
+    assert "/a/file" in caplog.text
+    assert error_status.describe(OSError(errno.EPIPE, "x")).code == "internal_error"
 
 
 def test_unexpected_error_is_logged_but_not_exposed(caplog: pytest.LogCaptureFixture) -> None:

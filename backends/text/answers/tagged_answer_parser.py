@@ -23,7 +23,6 @@ _WRAPPERS = tuple(
     for tag in ("<tool_call>", "<function_call>", "<tools>", "<tool>", "<response>", "<json>")
 )
 _LOOSE_CLOSERS = ("```", "</tool_call>", "</function_call>", "</tools>", "</tool>", "</response>")
-_BARE = Opener("", _JSON, known_only=True)
 _BLANK = re.compile(r"\s+")
 
 
@@ -57,6 +56,8 @@ class TaggedAnswerParser(AnswerParser):
         self._fresh = True  # nothing but calls and reasoning so far
         self._stripped = False  # whether blanks here follow a call or reasoning
         self._blanks: list[str] = []
+        self._spoken = False  # whether there was text
+        self._gap = ""  # what separates text before and after calls
         openers = call_format.openers if self._calls else ()
         loose = (*_FENCES, *_WRAPPERS) if self._lenient else ()
         self._openers = {opener.tag: opener for opener in (*loose, *openers)}
@@ -70,8 +71,11 @@ class TaggedAnswerParser(AnswerParser):
         strays = loose if call_format.strays else ()
         calls = [opener.tag for opener in (*strays, *openers)]
         self._anywhere_tags = [*self._dropped, *self._reasoning_openers, *calls]
-        names = [f"{tool.name}(" for tool in tools] if call_format.pythonic else []
-        self._words = [*names, *(f"print({name}" for name in names)]
+        self._words = [
+            word.replace("«name»", tool.name) for word in call_format.bare for tool in tools
+        ]
+        body = call_format.openers[0].body if call_format.bare else _JSON
+        self._untagged = Opener("", body, known_only=True)
 
     def _read(self) -> Steps[None]:
         if self.thinking:
@@ -118,7 +122,7 @@ class TaggedAnswerParser(AnswerParser):
             return self._openers[tag]
         char = yield from self._source.peek()
         if self._lenient and char and (char in "{[" or (yield from self._source.at(self._words))):
-            return _BARE
+            return self._untagged
         return None
 
     def _read_reasoning(self) -> Steps[None]:
@@ -182,6 +186,8 @@ class TaggedAnswerParser(AnswerParser):
         self._source.take(len(opener.tag))
         if (yield from self._read_body(opener)):
             self._source.kept()
+            if self._spoken and not self._gap:
+                self._gap = "".join(self._blanks) or "\n"
             self._blanks.clear()
             yield from self._drop_closers()
             self._fresh = self._stripped = True
@@ -224,6 +230,9 @@ class TaggedAnswerParser(AnswerParser):
             return
         body = text.rstrip()
         if body:
+            if kind is AnswerText:
+                self._sink.text(self._gap)
+                self._gap, self._spoken = "", True
             self._flush(kind)
             self._sink.put(kind(body))
         if len(body) < len(text):

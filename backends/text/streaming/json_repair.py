@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Callable, Sequence
 from typing import Literal
@@ -28,14 +29,20 @@ _Expected = Literal["key", "colon", "value", "end"]
 
 
 def read_value(
-    source: TextSource, emit: Emit, ends: Sequence[str] = (), *, mark: str = ""
+    source: TextSource,
+    emit: Emit,
+    ends: Sequence[str] = (),
+    *,
+    mark: str = "",
+    closed_by: str = "",
 ) -> Steps[None]:
     """Read one value and emit it as valid JSON, repairing errors.
 
     A text in `ends` outside a string, or the end of the text, completes it. Strings may stand
-    between two `mark`s, without escapes.
+    between two `mark`s, without escapes. If the value is a string, it is `closed_by` as in
+    `read_text`.
     """
-    yield from _Value(source, emit, ends, mark).read()
+    yield from _Value(source, emit, ends, mark, closed_by).read()
 
 
 def quoted(text: str) -> str:
@@ -50,7 +57,7 @@ def plain_value(text: str) -> str:
         return literal
     if len(text) <= _LONGEST_NUMBER:
         if _NUMBER.fullmatch(text):
-            return text
+            return text if math.isfinite(float(text)) else quoted(text)
         try:
             number = json.dumps(float(text.replace("_", "") if text[:1].isdigit() else text))
         except ValueError:
@@ -62,9 +69,12 @@ def plain_value(text: str) -> str:
 class _Value:
     """Parser state of one value: the open containers and what is expected next."""
 
-    def __init__(self, source: TextSource, emit: Emit, ends: Sequence[str], mark: str) -> None:
+    def __init__(
+        self, source: TextSource, emit: Emit, ends: Sequence[str], mark: str, closed_by: str
+    ) -> None:
         self._source = source
         self._mark = mark
+        self._closed_by = closed_by
         self._emit_checked = emit
         self._ends = ends
         self._first_of_ends = frozenset(end[0] for end in ends)
@@ -153,7 +163,7 @@ class _Value:
         if char in "}]),":  # a missing value
             self._emit("null")
         elif char in _QUOTES:
-            closed_by = ",}]" + self._round if self._closers else ""
+            closed_by = ",}]" + self._round if self._closers else self._closed_by
             yield from read_text(self._source, self._emit, closed_by=closed_by, ends=self._ends)
         elif not (yield from self._read_marked(char)):
             self._emit(plain_value((yield from self._bare(",}]\n" + self._round))))

@@ -81,8 +81,8 @@ class CallFormat:
     values: Literal["json", "text"] = "json"
     strays: bool = False
     """Whether models with this format sometimes write calls in other ways, even after text."""
-    pythonic: bool = False
-    """Whether a call in Python syntax needs no brackets."""
+    bare: tuple[str, ...] = ()
+    """Beginnings of calls without tags, in which «name» is that of any tool."""
     prompt_prefix: str = ""
     """The part of an answer's beginning that the prompt already contains."""
     before_text: str = ""

@@ -32,17 +32,17 @@ class JsonCalls:
         char = yield from source.peek()
         if char == "{":
             return (yield from self._read_one(call))
-        if char == "[":
-            there = yield from source.peek(2)
-            if there[1:].isspace():
-                source.take(1)
-                yield from source.skip_space()
-                there = "[" + (yield from source.peek())
-            elif there[1:] == "{":
-                source.take(1)
-            if there == "[{":
-                return (yield from _read_several(call, self._read_one, _next_in_array))
-        return (yield from read_pythonic(call))
+        if char != "[":
+            return (yield from _read_pythonic(call))
+        source.take(1)
+        yield from source.skip_space()
+        char = yield from source.peek()
+        if char == "]" and not call.known_only:  # the model calls nothing
+            source.take(1)
+            return True
+        if char == "{":
+            return (yield from _read_several(call, self._read_one, _next_in_array))
+        return (yield from _read_several(call, _read_pythonic, _next_in_list))
 
     def _read_one(self, call: CallContext) -> Steps[bool]:
         return (yield from _ObjectReader(call).read(name_is_key=self.name_is_key))
@@ -246,18 +246,6 @@ _MORE = re.compile(r"[\w.\-]+")
 _KEYWORD = re.compile(r"[^\s\d\"'(){}\[\],=+-][^\s\"'(){}\[\],=]* *")
 
 
-def read_pythonic(call: CallContext) -> Steps[bool]:
-    """Read one call, or several in brackets; return False if there is none.
-
-    Text may have been consumed in either case.
-    """
-    in_list = yield from call.source.accept("[")
-    yield from call.source.skip_space()
-    if not in_list:
-        return (yield from _read_one(call))
-    return (yield from _read_several(call, _read_one, _next_in_list))
-
-
 def _next_in_list(source: TextSource) -> Steps[bool]:
     """Read the separator of two calls in brackets, or their end; return whether another follows."""
     char = yield from source.ahead()
@@ -270,14 +258,15 @@ def _next_in_list(source: TextSource) -> Steps[bool]:
     return char != "]" and not (yield from source.accept("]"))
 
 
-def _read_one(call: CallContext, *, wrapped: bool = False) -> Steps[bool]:
+def _read_pythonic(call: CallContext, *, wrapped: bool = False) -> Steps[bool]:
+    """Read one call in Python syntax; return False if there is none."""
     source, sink = call.source, call.sink
     name = yield from _word(source)
     yield from source.skip_space()
     if not name or not (yield from source.accept("(")):
         return False
     if name == "print" and not sink.knows(name) and not wrapped:  # Gemma wraps its calls
-        found = yield from _read_one(call, wrapped=True)
+        found = yield from _read_pythonic(call, wrapped=True)
         yield from source.skip_space()
         yield from source.accept(")")
         return found
@@ -318,7 +307,7 @@ def _read_arguments(source: TextSource, sink: CallSink, names: list[str]) -> Ste
             names.remove(key)
         sink.arguments(f"{opened}{quoted(key)}:")
         opened = ","
-        yield from read_value(source, sink.arguments)
+        yield from read_value(source, sink.arguments, closed_by=",)")
     sink.arguments("{}" if opened == "{" else "}")
 
 

@@ -159,9 +159,14 @@ JSON_FORMATS = (
         ("</tool_calls>",),
         around=("<tool_calls>\n", "\n", "\n</tool_calls>"),
     ),
-    _array("phi-4-mini", "<|/tool|>", "<|tool_call|>", "<|/tool_call|>"),
     replace(
-        _array("granite-3", "<|tool_call|>", "<|tool_call|>"),
+        _array("phi-4-mini", "<|/tool|>", "<|tool_call|>", "<|/tool_call|>"),
+        openers=(Opener("<|tool_call|>", _JSON), Opener("functools", _JSON)),
+    ),
+    replace(
+        _array("granite-3", "<|tool_call|>", "<|tool_call|>", "</tool_call>"),
+        openers=(Opener("<|tool_call|>", _JSON), Opener("<tool_call>", _JSON)),
+        around=("<|tool_call|>[", ", ", "]"),
         dropped=("<response>", "</response>"),
     ),
     CallFormat(

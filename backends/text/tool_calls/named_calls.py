@@ -11,9 +11,6 @@ from ..streaming.text_source import Steps, TextSource
 from .call_format import CallContext
 from .json_calls import LONGEST_NAME, JsonCalls, read_arguments
 
-QUOTE = '<|"|>'
-"""Gemma 4's mark before and after a string."""
-
 _JSON = JsonCalls()
 _NUMBERED = re.compile(r"(?P<id>(?:functions\.)?(?P<name>.+):[0-9]+)")
 
@@ -73,13 +70,17 @@ def _name_behind(source: TextSource, ends: Sequence[str]) -> Steps[str]:
 
 @dataclass(frozen=True)
 class GemmaCalls:
-    """Parses calls of Gemma 4, such as `call:f{a:1,b:<|"|>x<|"|>}`; see `Body`."""
+    """Parses calls such as `call:f{a:1,b:"x"}`, with a `quote` on both sides of strings; see
+    `Body`.
+    """
+
+    quote: str
 
     def read(self, call: CallContext) -> Steps[bool]:
         """See `Body.read`."""
         source, sink, ends = call.source, call.sink, call.ends
         yield from source.skip_space()
-        if not (yield from source.accept("call:")):
+        if not (yield from source.accept("call:", ":call:")):
             return (yield from _JSON.read(call))
         head = yield from source.until(("{", "(", *ends), LONGEST_NAME)
         name = (head or "").strip()
@@ -87,7 +88,7 @@ class GemmaCalls:
             return False
         sink.begin(name)
         if (yield from source.peek()) == "{":
-            yield from read_value(source, sink.arguments, ends, mark=QUOTE)
+            yield from read_value(source, sink.arguments, ends, mark=self.quote)
         else:
             sink.arguments("{}")
         return True

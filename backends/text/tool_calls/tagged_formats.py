@@ -6,10 +6,11 @@ from dataclasses import replace
 
 from .call_format import CallFormat, Opener
 from .json_calls import JsonCalls
-from .named_calls import QUOTE, GemmaCalls
+from .named_calls import GemmaCalls
 from .tagged_calls import TaggedCalls
 
 _PYTHON = "«name»(«arguments»)"
+_BARE_PYTHON = ("«name»(", "print(«name»(")
 _FUNCTION_TAGS = TaggedCalls((">",), "<parameter=", ">", "</parameter>", "</function>")
 
 
@@ -82,19 +83,32 @@ def _key_tags(name: str, signs: tuple[str, ...], suffix: str = "", line: str = "
     )
 
 
-_SPACE = "]<]minimax[>["
-
-TAGGED_FORMATS = (
-    CallFormat(
-        "gemma-4",
-        ("<|tool_call>",),
-        "<|tool_call>call:«name»{«arguments»}<tool_call|>",
-        (Opener("<|tool_call>", GemmaCalls()),),
-        ("<tool_call|>", "<|tool_response>"),
+def _gemma(name: str, opened: str, closed: str, result: str, quote: str) -> CallFormat:
+    """Return a format of Google, in which `result` begins the result that the model waits for."""
+    return CallFormat(
+        name,
+        (opened,),
+        f"{opened}call:«name»{{«arguments»}}{closed}",
+        (Opener(opened, GemmaCalls(quote)),),
+        (closed, result),
         ("<|channel>", "<channel|>"),
         member="«key»:«value»",
         separator=",",
-        quotes=(QUOTE, QUOTE),
+        quotes=(quote, quote),
+        bare=("call:«name»{",),
+    )
+
+
+_SPACE = "]<]minimax[>["
+
+TAGGED_FORMATS = (
+    _gemma("gemma-4", "<|tool_call>", "<tool_call|>", "<|tool_response>", '<|"|>'),
+    _gemma(
+        "functiongemma",
+        "<start_function_call>",
+        "<end_function_call>",
+        "<start_function_response>",
+        "<escape>",
     ),
     CallFormat(
         "kimi-k3",
@@ -183,11 +197,20 @@ TAGGED_FORMATS = (
         "minicpm-5",
         ('<function name="', "<function name="),
         '<function name="«name»">«arguments»</function>',
-        (
+        # Some conversions of the vocabulary lose the blank within a tag.
+        tuple(
             Opener(
-                '<function name="',
-                TaggedCalls((">",), '<param name="', ">", "</param>", "</function>"),
-            ),
+                f'<function{blank}name="',
+                TaggedCalls(
+                    (">",),
+                    '<param name="',
+                    ">",
+                    "</param>",
+                    "</function>",
+                    variants=('<paramname="', '<paramĠname="'),
+                ),
+            )
+            for blank in (" ", "", "Ġ")
         ),
         ("</function>",),
         around=("", "\n", ""),
@@ -210,8 +233,19 @@ TAGGED_FORMATS = (
         _PYTHON,
         (Opener("<|python_start|>", JsonCalls()), Opener("<|python_tag|>", JsonCalls())),
         ("<|python_end|>",),
-        pythonic=True,
+        bare=_BARE_PYTHON,
         around=("[", ", ", "]"),
+        member="«key»=«value»",
+        separator=", ",
+    ),
+    CallFormat(
+        "olmo-3",
+        ("<function_calls>",),
+        _PYTHON,
+        (Opener("<function_calls>", JsonCalls()),),
+        ("</function_calls>",),
+        bare=_BARE_PYTHON,
+        around=("<function_calls>", "\n", "</function_calls>"),
         member="«key»=«value»",
         separator=", ",
     ),

@@ -13,6 +13,8 @@ from msgspec import Meta
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
+from ingle.models.struct_preparation import prepared
+
 from ...batches.batch_input import MAX_LINES, BatchInput, RequestLine
 from ...batches.batch_record import BatchRecord, BatchStatus
 from ...batches.batch_run import ResultError
@@ -271,7 +273,7 @@ def _counts(record: BatchRecord) -> MessageBatchCounts:
 
 
 def _lines(paths: Iterable[Path]) -> Iterator[_Line]:
-    decoder = msgspec.json.Decoder(_Line)
+    decoder = msgspec.json.Decoder(prepared(_Line))
     for path in paths:
         with path.open("rb") as file:
             yield from map(decoder.decode, file)

@@ -7,6 +7,8 @@ from typing import Any, Literal
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from ingle.models.struct_preparation import prepared
+
 from ..answer_values import TokenLogprob
 
 ItemStatus = Literal["in_progress", "completed", "incomplete"]
@@ -172,7 +174,7 @@ class _Identified(msgspec.Struct):
 
 def id_of(item: msgspec.Raw) -> str:
     """The id of a stored item."""
-    return msgspec.json.decode(bytes(item), type=_Identified).id
+    return msgspec.json.decode(bytes(item), type=prepared(_Identified)).id
 
 
 class ItemIds:

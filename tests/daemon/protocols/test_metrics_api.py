@@ -58,3 +58,4 @@ async def test_version_and_ping_answer_as_vllms(daemon: RunningDaemon) -> None:
     assert (await daemon.tcp.get("/version")).json() == {"version": installed_version()}
     for answer in (await daemon.tcp.get("/ping"), await daemon.tcp.post("/ping")):
         assert (answer.status_code, answer.content) == (200, b"")
+        assert answer.headers["content-type"].startswith("text/plain")

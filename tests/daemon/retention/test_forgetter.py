@@ -331,12 +331,14 @@ async def test_expired_data_is_erased_automatically(
         services = daemon.services
         keeper = RetentionKeeper(services.config, services.batches, services.responses)
         assert await keeper.round() == [], "all is new"
+        (unfinished := ingle_home / "state/.keys.json.0123abc_").touch()
         for path in (ingle_home / "state").rglob("*"):
             if path.is_file():
                 os.utime(path, (1e9, 1e9))
         gone = {erased.place: erased.count for erased in await keeper.round()}
         assert set(gone) == {"responses", "batches", "kv"}
         assert {path.split("/")[-2] for path in traces(OLD)} == {"files"}
+        assert not unfinished.exists()
         assert traces(NEW)
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import errno
+import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -10,7 +12,7 @@ import psutil
 import pytest
 
 from ingle.daemon.errors import StorageFull, StorageUnusable
-from ingle.daemon.stores.atomic_file import write_atomically
+from ingle.daemon.stores.atomic_file import remove_unfinished, write_atomically
 from ingle.daemon.stores.durable_file import private_file, storage_error, write_durably
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="modes and links of Unix")
@@ -42,6 +44,32 @@ def test_writing_leaves_no_descriptor_open(tmp_path: Path) -> None:
     for number in range(20):
         write_atomically(tmp_path / "file", str(number).encode())
     assert psutil.Process().num_fds() < before + 10
+
+
+def test_only_what_killed_processes_left_is_removed(tmp_path: Path) -> None:
+    """One is killed between writing and renaming; another is still writing."""
+    killed = (
+        "import sys; from pathlib import Path; from ingle.daemon.stores import atomic_file as a"
+    )
+    rename = (
+        "a.Path.replace = lambda *_: a.os._exit(9); a.write_atomically(Path(sys.argv[1]), b'x')"
+    )
+    for name in ("keys.json", "ledger-head.json", "providers.toml"):
+        path = tmp_path / name
+        write_atomically(path, b"kept")
+        subprocess.run([sys.executable, "-P", "-c", f"{killed}; {rename}", path], check=False)
+    unfinished = [path for path in tmp_path.iterdir() if path.name.startswith(".")]
+    assert len(unfinished) == 3
+    (tmp_path / ".mine.json.bak").touch()
+    (tmp_path / ".keys.json.aaaaaaaa").touch()
+    for path in tmp_path.iterdir():
+        if path.name != ".keys.json.aaaaaaaa":
+            os.utime(path, (1e9, 1e9))
+    remove_unfinished([tmp_path, tmp_path / "none"])
+    assert {path.name for path in tmp_path.iterdir()} == {
+        *("keys.json", "ledger-head.json", "providers.toml"),
+        *(".mine.json.bak", ".keys.json.aaaaaaaa"),
+    }
 
 
 def test_failed_write_leaves_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -636,7 +636,7 @@ def test_unwritable_store_is_an_error(
     store.root.write_text("a file where the folder should be")
     with pytest.raises(Exception, match="cannot be written") as caught:
         store.pull("tiny")
-    assert type(caught.value).__name__ == "PullFailed"
+    assert type(caught.value).__name__ == "DiskUnusable"
 
 
 def test_store_imports_no_network_library() -> None:

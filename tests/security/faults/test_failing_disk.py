@@ -36,8 +36,8 @@ FAULTS = {
     "create mkdir": errno.ENOSPC,
     "unlink": errno.EIO,
 }
-CODES = ("disk_full", "storage_unusable", "server_error", "502", "507")
-"""Of the stream of a response, and statuses of Ollama's API, which has no codes."""
+CODES = ("disk_full", "storage_unusable", "server_error", "507")
+"""Of the stream of a response too, and the status of Ollama's API, which has no codes."""
 NUMBERS = [*range(12), *range(12, 40, 4), *range(40, 400, 20)]
 """Before the call that fails so many succeed; a commit of chats makes many writes."""
 
