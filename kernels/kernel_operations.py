@@ -74,6 +74,11 @@ class KernelOperations(Operations):
         self._needs_dense = True
         return weight
 
+    def prepare_experts(self, weight: Weight) -> Weight:
+        """See `Operations`; no kernel multiplies by experts, so they stay as they are."""
+        self._needs_dense = True
+        return weight
+
     def check(self, heads: HeadShape, keys: KVPages, values: KVPages, vocab: int) -> None:
         """Compare the kernels with plain torch on this device, for the weight formats of a model.
 

@@ -13,6 +13,7 @@ from .elementwise.rope import rotary_tables
 from .formats.weight import PreparedWeight, RepackedTensor, Weight
 from .kv_cache.kv_append import kv_append_reference
 from .kv_cache.kv_pages import KVPages
+from .matmul.expert_layers import ExpertLayers, experts_reference
 from .matmul.linear import LinearLayer, embedding_reference, linear_reference
 
 
@@ -34,6 +35,10 @@ class Operations:
 
     def prepare(self, weight: Weight) -> PreparedWeight:
         """A matrix on the device in the form that the other operations need; once, at load."""
+        return weight
+
+    def prepare_experts(self, weight: Weight) -> Weight:
+        """The matrices of a layer's experts in the form that `experts` needs; once, at load."""
         return weight
 
     def stack(self, *layers: LinearLayer) -> tuple[LinearLayer, ...]:
@@ -84,6 +89,12 @@ class Operations:
         """`activation(gate(x)) * up(x)`."""
         gates, ups = self.linear(x, gate, up)
         return Activations(gate.outputs, gated_activation_reference(gates, ups, activation))
+
+    def experts(
+        self, x: Activations, layers: ExpertLayers, picked: torch.Tensor, weights: torch.Tensor
+    ) -> torch.Tensor:
+        """The weighted sum (tokens, outputs) fp32 of each token's experts; see `expert_layers`."""
+        return experts_reference(dense(x), layers, picked, weights)
 
     def rotary_tables(
         self, positions: torch.Tensor, frequencies: torch.Tensor, scale: float

@@ -26,6 +26,10 @@ from .device import ComputeDevice
 from .graphs.step_graphs import GraphRecorder, Record
 from .kernel_coverage import OLDEST_GPU, attention_kernels, why_no_kernels
 
+_WITHOUT_EXPERT_KERNELS = (
+    "ingle's kernels do not compute experts yet: PyTorch does, far slower than llama.cpp would."
+)
+
 
 @dataclass(frozen=True)
 class ComputeBackend:
@@ -95,7 +99,8 @@ def _with_kernels(
     operations = KernelOperations(
         library, library, dtype=where.dtype, device=where.device, table=table
     )
-    return ComputeBackend(operations, GraphRecorder(library.recording), library)
+    warning = _WITHOUT_EXPERT_KERNELS if config.is_mixture else None
+    return ComputeBackend(operations, GraphRecorder(library.recording), library, warning)
 
 
 def load_warnings(
