@@ -166,7 +166,9 @@ class KernelOperations(Operations):
         window: int | None = None,
         soft_cap: float | None = None,
     ) -> Activations:
-        """See `Operations`."""
+        """See `Operations`; raises `ValueError` for sinks, which no kernel knows."""
+        if x.sinks is not None:
+            raise ValueError("There are no kernels for attention with sinks.")
         wanted = self._wanted(len(x.query))
         bias_query = launch_rope_append(self._library, x, key_pages, value_pages, step.slot_mapping)
         partials = self._attention.attend(

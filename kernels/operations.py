@@ -129,6 +129,7 @@ class Operations:
             scale=scale,
             window=window,
             soft_cap=soft_cap,
+            sinks=x.sinks,
         )
         return Activations(output.shape[1] * output.shape[2], output.flatten(1))
 

@@ -93,6 +93,7 @@ _FORMATS = (
         gemm_row_bytes=112,
         has_gated_kernel=True,
     ),
+    WeightFormat(name="MXFP4", ggml_type=39, block_elements=32, block_bytes=17),
     WeightFormat(
         name="NF4",
         ggml_type=None,

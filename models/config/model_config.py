@@ -11,6 +11,7 @@ class Activation(StrEnum):
 
     SILU = "silu"
     GELU_TANH = "gelu_tanh"
+    CLAMPED_SILU = "clamped_silu"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,6 +97,7 @@ class ModelConfig:
     activation: Activation = Activation.SILU
     attention_scale: float
     attention_soft_cap: float | None = None
+    attention_sinks: bool = False
     final_soft_cap: float | None = None
     embedding_scale: float = 1.0
     residual_scale: float = 1.0

@@ -119,6 +119,8 @@ class Family:
     """Layers may be mixtures of experts: a header with a number of experts is none of another."""
     has_draft_layers: bool = False
     """Files may hold layers behind the last one that predict later tokens; they are left out."""
+    hf_alternates_gates: bool = False
+    """Safetensors files hold the matrices of experts transposed, with gates and ups alternating."""
     gguf_layer_names: Mapping[str, str] = field(default_factory=dict[str, str])
     """Our name of each part of a layer that GGUF files of the family call otherwise."""
     gguf_scales: Callable[[ModelConfig], Mapping[str, float]] = no_scales

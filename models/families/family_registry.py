@@ -22,11 +22,18 @@ from . import (
     smollm3,
 )
 from .family import Family, HFModelType
-from .mixtures import glm4moe, granitemoe, olmoe, qwen2moe, qwen3moe
+from .mixtures import glm4moe, gpt_oss, granitemoe, olmoe, qwen2moe, qwen3moe
 
 _FAMILIES = (
     *(ernie4_5.FAMILY, gemma2.FAMILY, gemma3.FAMILY, glm4.FAMILY, glm4moe.FAMILY),
-    *(granite.FAMILY, granitemoe.FAMILY, hunyuan.FAMILY, llama.FAMILY, mistral3.FAMILY),
+    *(
+        gpt_oss.FAMILY,
+        granite.FAMILY,
+        granitemoe.FAMILY,
+        hunyuan.FAMILY,
+        llama.FAMILY,
+        mistral3.FAMILY,
+    ),
     *(olmo2.FAMILY, olmoe.FAMILY, phi3.FAMILY, qwen2.FAMILY, qwen2moe.FAMILY),
     *(qwen3.FAMILY, qwen3moe.FAMILY, seed_oss.FAMILY, smollm3.FAMILY),
 )

@@ -68,6 +68,9 @@ class Attention:
             parameters.linear(f"{prefix}_v", kv_width, hidden),
         )
         self.output = parameters.linear(f"{prefix}_output", hidden, width)
+        self._sinks: torch.Tensor | None = None
+        if config.attention_sinks:
+            self._sinks = parameters.vector(f"{prefix}_sinks.weight", config.num_heads)
         self._query_norm: RMSNorm | None = None
         self._key_norm: RMSNorm | None = None
         if norm is not QueryKeyNorm.NOTHING:
@@ -106,6 +109,7 @@ class Attention:
             cosine,
             sine,
             self.key_bias,
+            self._sinks,
         )
         return context.attend(self._layer, heads)
 

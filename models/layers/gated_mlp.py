@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from ingle.kernels.elementwise.activations import Activations
 from ingle.kernels.elementwise.gated_activation import GateActivation
 
 from ..config.model_config import Activation, ModelConfig
 from .parameters import Parameters
+
+_ACTIVATIONS: Mapping[Activation, GateActivation] = {
+    Activation.SILU: "silu",
+    Activation.GELU_TANH: "gelu_tanh",
+    Activation.CLAMPED_SILU: "clamped_silu",
+}
 
 
 class GatedMLP:
@@ -28,4 +36,4 @@ class GatedMLP:
 
 def gate_activation(config: ModelConfig) -> GateActivation:
     """The activation of the gates of a model."""
-    return "silu" if config.activation is Activation.SILU else "gelu_tanh"
+    return _ACTIVATIONS[config.activation]

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 
 import torch
 
-from ..config.model_config import ModelConfig
+from ..config.model_config import ExpertConfig, ModelConfig
 from .tensor_part import JoinedParts, SplitWeights, TensorPart, split_tensor
 from .weights import Weight, Weights
 
@@ -49,7 +49,9 @@ _OTHER_NAMES: Mapping[str, str] = {
     "mlp.experts.down_proj": "ffn_down_exps.weight",
     "block_sparse_moe.experts.down_proj": "ffn_down_exps.weight",
     "block_sparse_moe.output_linear.weight": "ffn_down_exps.weight",
+    "mlp.experts.down_proj_bias": "ffn_down_exps.bias",
     "mlp.gate.e_score_correction_bias": "exp_probs_b.bias",
+    "self_attn.sinks": "attn_sinks.weight",
 }
 # Not needed for text: the image half, and tables that follow from the settings.
 _IGNORED = re.compile(
@@ -104,6 +106,8 @@ class HFTensorNames(SplitWeights):
         experts = layers[layer].experts
         if experts is None:
             return None
+        if self._family.hf_alternates_gates and (parts := _alternating(name, layer, part, experts)):
+            return parts
         if part in _GATES_AND_UPS:
             sizes = {
                 f"blk.{layer}.ffn_{half}_exps.weight": experts.width for half in ("gate", "up")
@@ -134,3 +138,27 @@ class HFTensorNames(SplitWeights):
         if part == _FUSED_GATE:
             return {"ffn_gate": config.intermediate_size, "ffn_up": config.intermediate_size}
         return {}
+
+
+def _alternating(
+    name: str, layer: int, part: str, experts: ExpertConfig
+) -> Mapping[str, TensorPart]:
+    """The tensors of gpt-oss's experts: transposed, with the gates at even places; else nothing."""
+    start = f"blk.{layer}.ffn_"
+    halves = {"gate": slice(0, None, 2), "up": slice(1, None, 2)}
+    if part == "mlp.experts.gate_up_proj":
+        total = 2 * experts.width
+        return {
+            f"{start}{half}_exps.weight": TensorPart(
+                name, rows, total, experts.count, transposed=True
+            )
+            for half, rows in halves.items()
+        }
+    if part == "mlp.experts.gate_up_proj_bias":
+        return {
+            f"{start}{half}_exps.bias": TensorPart(name, columns=columns)
+            for half, columns in halves.items()
+        }
+    if part == "mlp.experts.down_proj":
+        return {f"{start}down_exps.weight": TensorPart(name, transposed=True)}
+    return {}

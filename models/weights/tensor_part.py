@@ -24,19 +24,24 @@ _QUERY_OR_KEY = re.compile(r"blk\.\d+\.attn_([qk])\.(?:weight|bias)")
 class TensorPart:
     """The rows `rows` of the tensor `source`, which should have `total` rows; None: all of them.
 
-    Of a tensor with the rows of `experts`, one after the other, these are the rows of each.
+    Of a tensor with the rows of `experts`, one after the other, these are the rows of each. The
+    matrices of a `transposed` tensor have their rows as columns; `columns` are those of a bias.
     """
 
     source: str
     rows: slice | None = None
     total: int = 0
     experts: int = 1
+    transposed: bool = False
+    columns: slice | None = None
 
     def read(self, weights: Weights) -> Weight:
         """The rows; all of them if their number is not `total`, so that the shape check fails."""
         weight = weights.get(self.source)
         if isinstance(weight, torch.Tensor) and weight.ndim > 2:  # matrices of experts
-            weight = weight.flatten(0, -2)
+            weight = (weight.transpose(-2, -1) if self.transposed else weight).flatten(0, -2)
+        if isinstance(weight, torch.Tensor) and self.columns is not None:
+            return weight[..., self.columns]
         if self.rows is None or weight.shape[:1] != (self.total * self.experts,):
             return weight
         if self.experts == 1:

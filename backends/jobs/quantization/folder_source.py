@@ -88,7 +88,7 @@ class FolderSource(TensorSource):
         planned = [PlannedTensor(name, (len(v),), "F32") for name, v in self._factors.items()]
         for name in self._names:
             shape = tuple(self._stacked(name).shape)[::-1]
-            if "_exps." in name:
+            if name.endswith("_exps.weight"):
                 experts = self._experts_of(name)
                 shape = (*shape[:-1], shape[-1] // experts, experts)
             planned.append(PlannedTensor(name, shape, "F32"))  # the target decides on matrices

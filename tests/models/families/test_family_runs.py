@@ -40,6 +40,7 @@ FAMILIES: dict[str, dict[str, Any]] = {
     "mixtral": {"num_local_experts": 4},
     "qwen2_moe": {**_EXPERTS, "shared_expert_intermediate_size": 40},
     "qwen3_moe": _EXPERTS,
+    "gpt_oss": {"num_local_experts": 6, "num_experts_per_tok": 3, "sliding_window": 24},
     "glm4_moe": {
         "n_routed_experts": 8,
         "num_experts_per_tok": 3,

@@ -195,6 +195,25 @@ _CASES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
             "rope.dimension_count": 8,
         },
     ),
+    "gpt-oss": (
+        "gpt_oss",
+        {
+            "num_local_experts": 6,
+            "num_experts_per_tok": 3,
+            "head_dim": 16,
+            "sliding_window": 7,
+            "rope_parameters": _YARN,
+        },
+        {
+            "expert_count": 6,
+            "expert_used_count": 3,
+            "expert_feed_forward_length": 72,
+            "attention.sliding_window": 7,
+            "rope.scaling.type": "yarn",
+            "rope.scaling.factor": 4.0,
+            "rope.scaling.original_context_length": 64,
+        },
+    ),
     "granitemoe": (
         "granitemoe",
         {
@@ -239,7 +258,7 @@ def _write(path: Path, model: Any, header: dict[str, Any]) -> None:
         _fuse(tensors, "attn_qkv", "attn_q", "attn_k", "attn_v")
     if config.architecture in ("phi3", "glm4"):
         _fuse(tensors, "ffn_up", "ffn_gate", "ffn_up")
-    if config.architecture in ("seed_oss", "glm4moe"):
+    if config.architecture in ("seed_oss", "glm4moe", "gpt-oss"):
         tensors = {
             name.replace("ffn_norm", "post_attention_norm"): each for name, each in tensors.items()
         }
@@ -252,7 +271,8 @@ def _write(path: Path, model: Any, header: dict[str, Any]) -> None:
     for name, tensor in tensors.items():
         if "_exps." in name:
             count = config.layers[-1].experts.count
-            tensor = tensor.reshape(count, -1, *tensor.shape[1:])
+            if name.endswith("weight"):
+                tensor = tensor.reshape(count, -1, *tensor.shape[1:])
         writer.add_tensor(name, tensor.float().contiguous().numpy())
     writer.write_header_to_file()
     writer.write_kv_data_to_file()

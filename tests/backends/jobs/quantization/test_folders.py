@@ -76,6 +76,15 @@ FAMILIES: list[tuple[str, dict[str, Any]]] = [
             "head_dim": 32,
         },
     ),
+    (
+        "gpt_oss",
+        {
+            "num_local_experts": 6,
+            "num_experts_per_tok": 3,
+            "head_dim": 32,
+            "rope_parameters": {"rope_theta": 150000.0},
+        },
+    ),
     ("granitemoe", {"num_local_experts": 6, "num_experts_per_tok": 3, "logits_scaling": 8.0}),
     ("mixtral", {"num_local_experts": 4}),
     ("qwen2_moe", {**EXPERTS, "shared_expert_intermediate_size": 64}),
