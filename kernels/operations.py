@@ -10,7 +10,7 @@ from .elementwise.activations import Activations
 from .elementwise.gated_activation import GateActivation, gated_activation_reference
 from .elementwise.rms_norm import rms_norm_reference
 from .elementwise.rope import rotary_tables
-from .formats.weight import PreparedWeight, RepackedTensor, Weight
+from .formats.weight import NF4Tensor, PreparedWeight, Weight, plain_weight
 from .kv_cache.kv_append import kv_append_reference
 from .kv_cache.kv_pages import KVPages
 from .matmul.expert_layers import ExpertLayers, experts_reference
@@ -37,9 +37,9 @@ class Operations:
         """A matrix on the device in the form that the other operations need; once, at load."""
         return weight
 
-    def prepare_experts(self, weight: Weight) -> Weight:
+    def prepare_experts(self, weight: Weight) -> PreparedWeight:
         """The matrices of a layer's experts in the form that `experts` needs; once, at load."""
-        return weight
+        return weight.unnested() if isinstance(weight, NF4Tensor) else weight
 
     def stack(self, *layers: LinearLayer) -> tuple[LinearLayer, ...]:
         """The same layers, which have one input, so that `linear` computes them together."""
@@ -47,7 +47,7 @@ class Operations:
 
     def embed(self, token_ids: torch.Tensor, table: PreparedWeight, scale: float) -> torch.Tensor:
         """A new residual stream: rows of `table` for `token_ids` (tokens,) int64, scaled."""
-        return embedding_reference(token_ids, _plain(table), torch.float32) * scale
+        return embedding_reference(token_ids, plain_weight(table), torch.float32) * scale
 
     def activations(self, rows: torch.Tensor) -> Activations:
         """`rows` (tokens, size) of any float type in the form that linear layers need."""
@@ -74,14 +74,16 @@ class Operations:
     ) -> tuple[torch.Tensor, ...]:
         """Outputs (tokens, outputs) of each layer; they may be slices of one tensor."""
         rows = dense(x)
-        found = (linear_reference(rows, _plain(layer.weight), layer.bias) for layer in layers)
+        found = (linear_reference(rows, plain_weight(layer.weight), layer.bias) for layer in layers)
         return tuple(each.to(dtype or self.dtype) for each in found)
 
     def linear_add(
         self, residual: torch.Tensor, x: Activations, layer: LinearLayer, scale: float = 1.0
     ) -> None:
         """Add `scale` times the layer's outputs to the residual stream."""
-        residual.add_(linear_reference(dense(x), _plain(layer.weight), layer.bias), alpha=scale)
+        residual.add_(
+            linear_reference(dense(x), plain_weight(layer.weight), layer.bias), alpha=scale
+        )
 
     def gated_linear(
         self, x: Activations, gate: LinearLayer, up: LinearLayer, activation: GateActivation
@@ -139,9 +141,3 @@ def dense(x: Activations) -> torch.Tensor:
     if x.dense is None:
         raise ValueError("There are no activations but in bytes.")
     return x.dense
-
-
-def _plain(weight: PreparedWeight) -> Weight:
-    if isinstance(weight, RepackedTensor):
-        raise TypeError("RepackedTensor weights are for the kernels.")
-    return weight

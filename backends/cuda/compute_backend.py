@@ -26,8 +26,9 @@ from .device import ComputeDevice
 from .graphs.step_graphs import GraphRecorder, Record
 from .kernel_coverage import OLDEST_GPU, attention_kernels, why_no_kernels
 
-_WITHOUT_EXPERT_KERNELS = (
-    "ingle's kernels do not compute experts yet: PyTorch does, far slower than llama.cpp would."
+_SLOW_EXPERTS = (
+    "ingle's kernels compute experts for few tokens only: prompts take far longer than with "
+    "llama.cpp."
 )
 
 
@@ -99,7 +100,7 @@ def _with_kernels(
     operations = KernelOperations(
         library, library, dtype=where.dtype, device=where.device, table=table
     )
-    warning = _WITHOUT_EXPERT_KERNELS if config.is_mixture else None
+    warning = _SLOW_EXPERTS if config.is_mixture else None
     return ComputeBackend(operations, GraphRecorder(library.recording), library, warning)
 
 

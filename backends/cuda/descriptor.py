@@ -111,7 +111,7 @@ class CudaEngine(EngineDescriptor):
             return f"{self.title} cannot compute with the tensor type {unknown.type}"
         refused = super().why_not(query)
         if not refused and config_from_gguf(query.model).is_mixture:
-            return f"{self.title} has no kernels for mixtures of experts"
+            return f"{self.title} has no kernels for the prompts of mixtures of experts"
         return refused
 
     def suits(self, query: LoadQuery, machine: CudaAvailability) -> bool:

@@ -9,8 +9,8 @@ import torch
 
 from ..elementwise.gated_activation import GateActivation, gated_activation_reference
 from ..formats.dequantize import dequantize
-from ..formats.weight import Weight
-from .linear import linear_reference
+from ..formats.weight import PreparedWeight, plain_weight
+from .linear import LinearLayer, linear_reference
 
 _GATHERED_ELEMENTS = 1 << 24
 """Weights that are copied at once for the tokens that picked them."""
@@ -24,7 +24,7 @@ class ExpertLayer:
     `Operations.prepare_experts`; `bias` is (count, outputs) fp32 or None.
     """
 
-    weight: Weight
+    weight: PreparedWeight
     count: int
     bias: torch.Tensor | None = None
 
@@ -33,12 +33,12 @@ class ExpertLayer:
         """The number of outputs of each expert."""
         return self.weight.shape[0] // self.count
 
-    def of(self, expert: int) -> tuple[Weight, torch.Tensor | None]:
-        """The matrix (outputs, inputs) and the bias of one expert."""
+    def of(self, expert: int) -> LinearLayer:
+        """The layer of one expert."""
         rows = slice(expert * self.outputs, (expert + 1) * self.outputs)
         weight = self.weight
         part = weight[rows] if isinstance(weight, torch.Tensor) else weight.rows(rows)
-        return part, None if self.bias is None else self.bias[expert]
+        return LinearLayer(part, None if self.bias is None else self.bias[expert])
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,10 +111,14 @@ def experts_by_mask(
 
 
 def _one_expert(x: torch.Tensor, layers: ExpertLayers, expert: int) -> torch.Tensor:
-    gate = linear_reference(x, *layers.gate.of(expert))
-    up = linear_reference(x, *layers.up.of(expert))
+    gate, up = _multiply(x, layers.gate, expert), _multiply(x, layers.up, expert)
     active = gated_activation_reference(gate, up, layers.activation)
-    return linear_reference(active, *layers.down.of(expert))
+    return _multiply(active, layers.down, expert)
+
+
+def _multiply(x: torch.Tensor, layer: ExpertLayer, expert: int) -> torch.Tensor:
+    one = layer.of(expert)
+    return linear_reference(x, plain_weight(one.weight), one.bias)
 
 
 def _copied(x: torch.Tensor, layers: ExpertLayers, experts: torch.Tensor) -> torch.Tensor:
@@ -126,7 +130,7 @@ def _copied(x: torch.Tensor, layers: ExpertLayers, experts: torch.Tensor) -> tor
 
 def _multiply_each(x: torch.Tensor, layer: ExpertLayer, experts: torch.Tensor) -> torch.Tensor:
     """Row i of `x` by the matrix of the expert `experts[i]`: (rows, outputs)."""
-    outputs, weight = layer.outputs, layer.weight
+    outputs, weight = layer.outputs, plain_weight(layer.weight)
     rows = (experts[:, None] * outputs + torch.arange(outputs, device=x.device)).flatten()
     if isinstance(weight, torch.Tensor):
         some = weight.index_select(0, rows).to(x.dtype)

@@ -97,7 +97,8 @@ def nf4_bytes(config: ModelConfig, parameters: int, stored: int) -> int:
     """
     embeddings = config.vocab_size * config.hidden_size * (1 if config.tied_embeddings else 2)
     linear = max(0, parameters - embeddings)
-    packed = linear // 2 + linear // 64 + linear * _FLOAT // (64 * 256)
+    scale = _FLOAT if config.is_mixture else 1  # experts are sliced, and their groups of scales not
+    packed = linear // 2 + linear * scale // 64 + linear * _FLOAT // (64 * 256)
     return min(stored, stored * min(embeddings, parameters) // parameters + packed)
 
 

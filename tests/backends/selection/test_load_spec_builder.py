@@ -138,11 +138,11 @@ def test_formats_without_kernels_use_llama_cpp_by_default(
 
 
 def test_mixtures_of_experts_use_llama_cpp_by_default(header: GGUFHeader) -> None:
-    """Ours has no kernels for experts, and says so."""
+    """Ours has no kernels for many tokens by experts, and says so."""
     experts = {"llama.expert_count": 8, "llama.expert_used_count": 2}
     mixture = replace(header, metadata={**header.metadata, **experts})
     assert select_engine(mixture, own=GPU) == "llama.cpp"
-    assert "no kernels for mixtures" in why_not_preferred(LoadQuery(mixture), GPU)
+    assert "no kernels for the prompts of mixtures" in why_not_preferred(LoadQuery(mixture), GPU)
     assert select_engine(mixture, own=GPU, wanted="cuda") == "cuda"
     for wanted, mixes, chosen in (
         ("auto", True, "llama.cpp"),
