@@ -11,15 +11,23 @@ from .attention.attention_input import AttentionInput, AttentionMetadata
 from .attention.rope_append import launch_rope_append
 from .attention.triton_attention import TritonAttention
 from .elementwise.activations import ActivationForms, Activations
-from .elementwise.gated_activation import GateActivation
+from .elementwise.gated_activation import GateActivation, launch_gated_activation
 from .elementwise.rms_norm import NormQuantize
 from .elementwise.rope import launch_rotary_tables
 from .errors import KernelError
 from .formats.repack import can_repack, repack
-from .formats.weight import PreparedWeight, RepackedTensor, Weight, format_name
+from .formats.weight import (
+    PreparedWeight,
+    QuantizedTensor,
+    RepackedTensor,
+    Weight,
+    format_name,
+)
 from .kv_cache.kv_pages import KVPages, QuantizedKVPages
 from .launch.kernel_library import KernelLibrary, TritonLibrary
 from .matmul.dequantize_rows import DequantizeRows
+from .matmul.expert_gemv import MOST_PICKS, ExpertGemv, expert_failures, has_expert_kernel
+from .matmul.expert_layers import ExpertLayers
 from .matmul.linear import LinearLayer, embedding_reference
 from .matmul.matmul_dispatch import MatmulDispatch
 from .matmul.matmul_tuning import MatmulTuning
@@ -57,11 +65,14 @@ class KernelOperations(Operations):
         self._norms = NormQuantize(library)
         self._rows = DequantizeRows(library)
         self._gemv = QuantizedGemv(library)
+        self._experts = ExpertGemv(library)
         self._attention = TritonAttention(compiled, device)
         self._kinds: set[str] = set()
         self._needs_dense = False
         self._examples: dict[str, Weight] = {}
         """The first rows of one matrix of each format."""
+        self._of_experts: dict[str, QuantizedTensor] = {}
+        """The same of the matrices of experts."""
 
     def prepare(self, weight: Weight) -> PreparedWeight:
         """See `Operations`."""
@@ -74,6 +85,17 @@ class KernelOperations(Operations):
         self._needs_dense = True
         return weight
 
+    def prepare_experts(self, weight: Weight) -> PreparedWeight:
+        """See `Operations`; formats without a kernel for experts stay as they are."""
+        if isinstance(weight, QuantizedTensor) and has_expert_kernel(weight):
+            prepared = self.prepare(weight)
+            example = self._examples[weight.type]
+            assert isinstance(example, QuantizedTensor)
+            self._of_experts[weight.type] = example
+            return prepared
+        self._needs_dense = True
+        return super().prepare_experts(weight)
+
     def check(self, heads: HeadShape, keys: KVPages, values: KVPages, vocab: int) -> None:
         """Compare the kernels with plain torch on this device, for the weight formats of a model.
 
@@ -82,6 +104,7 @@ class KernelOperations(Operations):
         """
         check = SelfCheck(self, self._device)
         failures = check.failures(list(self._examples.values()), heads, keys, values)
+        failures += expert_failures(self._experts, self._of_experts.values(), self._device)
         if vocab <= MAX_VOCAB:
             failures += sampling_failures(self._library, self._device, vocab)
         if failures:
@@ -144,6 +167,40 @@ class KernelOperations(Operations):
         """See `Operations`."""
         return self._products.gated(x, gate, up, activation, self._wanted(x.tokens))
 
+    def experts(
+        self, x: Activations, layers: ExpertLayers, picked: torch.Tensor, weights: torch.Tensor
+    ) -> torch.Tensor:
+        """See `Operations`; every expert computes all of many tokens."""
+        each = layers.gate.weight, layers.up.weight, layers.down.weight
+        repacked = [isinstance(weight, RepackedTensor) for weight in each]
+        if not any(repacked):
+            return super().experts(x, layers, picked, weights)
+        if all(repacked) and x.tiles is not None and picked.numel() <= MOST_PICKS:
+            return self._few_experts(x.tiles, layers, picked, weights)
+        out = torch.zeros(x.tokens, layers.down.outputs, dtype=torch.float32, device=self._device)
+        wanted = self._wanted(x.tokens)
+        for expert in range(layers.gate.count):
+            gate, up, down = (each.of(expert) for each in (layers.gate, layers.up, layers.down))
+            active = self._products.gated(x, gate, up, layers.activation, wanted)
+            (rows,) = self.linear(active, down, dtype=torch.float32)
+            out += rows * weights.where(picked == expert, 0.0).sum(1, keepdim=True)
+        return out
+
+    def _few_experts(
+        self,
+        tiles: torch.Tensor,
+        layers: ExpertLayers,
+        picked: torch.Tensor,
+        weights: torch.Tensor,
+    ) -> torch.Tensor:
+        gates = self._experts.multiply(layers.gate, tiles, picked)
+        ups = self._experts.multiply(layers.up, tiles, picked)
+        wanted = ActivationForms(tiles=True)
+        active = launch_gated_activation(self._library, gates, ups, layers.activation, wanted).tiles
+        assert active is not None
+        rows = self._experts.multiply(layers.down, active, picked.view(-1, 1))
+        return (rows.view(*picked.shape, -1) * weights[..., None]).sum(1)
+
     def rotary_tables(
         self, positions: torch.Tensor, frequencies: torch.Tensor, scale: float
     ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -161,7 +218,9 @@ class KernelOperations(Operations):
         window: int | None = None,
         soft_cap: float | None = None,
     ) -> Activations:
-        """See `Operations`."""
+        """See `Operations`; raises `ValueError` for sinks, which no kernel knows."""
+        if x.sinks is not None:
+            raise ValueError("There are no kernels for attention with sinks.")
         wanted = self._wanted(len(x.query))
         bias_query = launch_rope_append(self._library, x, key_pages, value_pages, step.slot_mapping)
         partials = self._attention.attend(

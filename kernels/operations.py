@@ -10,9 +10,10 @@ from .elementwise.activations import Activations
 from .elementwise.gated_activation import GateActivation, gated_activation_reference
 from .elementwise.rms_norm import rms_norm_reference
 from .elementwise.rope import rotary_tables
-from .formats.weight import PreparedWeight, RepackedTensor, Weight
+from .formats.weight import NF4Tensor, PreparedWeight, Weight, plain_weight
 from .kv_cache.kv_append import kv_append_reference
 from .kv_cache.kv_pages import KVPages
+from .matmul.expert_layers import ExpertLayers, experts_reference
 from .matmul.linear import LinearLayer, embedding_reference, linear_reference
 
 
@@ -36,13 +37,17 @@ class Operations:
         """A matrix on the device in the form that the other operations need; once, at load."""
         return weight
 
+    def prepare_experts(self, weight: Weight) -> PreparedWeight:
+        """The matrices of a layer's experts in the form that `experts` needs; once, at load."""
+        return weight.unnested() if isinstance(weight, NF4Tensor) else weight
+
     def stack(self, *layers: LinearLayer) -> tuple[LinearLayer, ...]:
         """The same layers, which have one input, so that `linear` computes them together."""
         return layers
 
     def embed(self, token_ids: torch.Tensor, table: PreparedWeight, scale: float) -> torch.Tensor:
         """A new residual stream: rows of `table` for `token_ids` (tokens,) int64, scaled."""
-        return embedding_reference(token_ids, _plain(table), torch.float32) * scale
+        return embedding_reference(token_ids, plain_weight(table), torch.float32) * scale
 
     def activations(self, rows: torch.Tensor) -> Activations:
         """`rows` (tokens, size) of any float type in the form that linear layers need."""
@@ -69,14 +74,16 @@ class Operations:
     ) -> tuple[torch.Tensor, ...]:
         """Outputs (tokens, outputs) of each layer; they may be slices of one tensor."""
         rows = dense(x)
-        found = (linear_reference(rows, _plain(layer.weight), layer.bias) for layer in layers)
+        found = (linear_reference(rows, plain_weight(layer.weight), layer.bias) for layer in layers)
         return tuple(each.to(dtype or self.dtype) for each in found)
 
     def linear_add(
         self, residual: torch.Tensor, x: Activations, layer: LinearLayer, scale: float = 1.0
     ) -> None:
         """Add `scale` times the layer's outputs to the residual stream."""
-        residual.add_(linear_reference(dense(x), _plain(layer.weight), layer.bias), alpha=scale)
+        residual.add_(
+            linear_reference(dense(x), plain_weight(layer.weight), layer.bias), alpha=scale
+        )
 
     def gated_linear(
         self, x: Activations, gate: LinearLayer, up: LinearLayer, activation: GateActivation
@@ -84,6 +91,12 @@ class Operations:
         """`activation(gate(x)) * up(x)`."""
         gates, ups = self.linear(x, gate, up)
         return Activations(gate.outputs, gated_activation_reference(gates, ups, activation))
+
+    def experts(
+        self, x: Activations, layers: ExpertLayers, picked: torch.Tensor, weights: torch.Tensor
+    ) -> torch.Tensor:
+        """The weighted sum (tokens, outputs) fp32 of each token's experts; see `expert_layers`."""
+        return experts_reference(dense(x), layers, picked, weights)
 
     def rotary_tables(
         self, positions: torch.Tensor, frequencies: torch.Tensor, scale: float
@@ -118,6 +131,7 @@ class Operations:
             scale=scale,
             window=window,
             soft_cap=soft_cap,
+            sinks=x.sinks,
         )
         return Activations(output.shape[1] * output.shape[2], output.flatten(1))
 
@@ -127,9 +141,3 @@ def dense(x: Activations) -> torch.Tensor:
     if x.dense is None:
         raise ValueError("There are no activations but in bytes.")
     return x.dense
-
-
-def _plain(weight: PreparedWeight) -> Weight:
-    if isinstance(weight, RepackedTensor):
-        raise TypeError("RepackedTensor weights are for the kernels.")
-    return weight

@@ -26,6 +26,11 @@ from .device import ComputeDevice
 from .graphs.step_graphs import GraphRecorder, Record
 from .kernel_coverage import OLDEST_GPU, attention_kernels, why_no_kernels
 
+_SLOW_EXPERTS = (
+    "ingle's kernels compute experts for few tokens only: prompts take far longer than with "
+    "llama.cpp."
+)
+
 
 @dataclass(frozen=True)
 class ComputeBackend:
@@ -95,7 +100,8 @@ def _with_kernels(
     operations = KernelOperations(
         library, library, dtype=where.dtype, device=where.device, table=table
     )
-    return ComputeBackend(operations, GraphRecorder(library.recording), library)
+    warning = _SLOW_EXPERTS if config.is_mixture else None
+    return ComputeBackend(operations, GraphRecorder(library.recording), library, warning)
 
 
 def load_warnings(

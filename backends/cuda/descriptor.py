@@ -103,13 +103,16 @@ class CudaEngine(EngineDescriptor):
         return None
 
     def why_not(self, query: LoadQuery) -> str:
-        """Return the refusal as a clause; short for a tensor type."""
+        """Return the refusal as a clause, or why llama.cpp is faster; short for a tensor type."""
         if isinstance(query.model, ModelFolder):
             return ""
         unknown = _unknown_type(query.model)
         if unknown is not None:
             return f"{self.title} cannot compute with the tensor type {unknown.type}"
-        return super().why_not(query)
+        refused = super().why_not(query)
+        if not refused and config_from_gguf(query.model).is_mixture:
+            return f"{self.title} has no kernels for the prompts of mixtures of experts"
+        return refused
 
     def suits(self, query: LoadQuery, machine: CudaAvailability) -> bool:
         """Whether all of a GGUF file may lie on the GPU, and there are fast kernels for it."""
@@ -117,7 +120,7 @@ class CudaEngine(EngineDescriptor):
         if isinstance(header, ModelFolder) or not self.is_ready(machine):
             return False
         whole = query.gpu_layers < 0 or query.gpu_layers >= header.block_count
-        if not whole or self.refusal(query) is not None:
+        if not whole or self.why_not(query):
             return False
         blocks = {tensor.type for tensor in header.tensors} - _FLOAT_TYPES
         if not blocks:
@@ -127,9 +130,11 @@ class CudaEngine(EngineDescriptor):
         known = why_no_kernels(config_from_gguf(header), query.kv_type) is None
         return known and machine.capability >= OLDEST_GPU
 
-    def runs_types(self, architecture: str, tensor_types: Collection[str]) -> bool:
-        """Whether it has code for the architecture and for all of the types."""
-        return architecture in FAMILIES and set(tensor_types) <= TENSOR_TYPES
+    def runs_types(
+        self, architecture: str, tensor_types: Collection[str], *, mixture: bool
+    ) -> bool:
+        """Whether it has code for the architecture and for all of the types, and no experts."""
+        return not mixture and architecture in FAMILIES and set(tensor_types) <= TENSOR_TYPES
 
     def knows(self, costs: ModelCosts) -> bool:
         """Whether it has code for the architecture."""

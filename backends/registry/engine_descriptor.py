@@ -103,7 +103,7 @@ class EngineDescriptor(ABC):
         return None
 
     def why_not(self, query: LoadQuery) -> str:
-        """Return the refusal as a clause of a sentence; "" if it can run the model."""
+        """Return the refusal as a clause of a sentence; "" if it can run the model well."""
         refused = self.refusal(query) if query.file_format in self.formats else None
         if refused is None:
             return ""
@@ -113,8 +113,13 @@ class EngineDescriptor(ABC):
         """Whether the setting "auto" chooses it for this model, unless an earlier one suits."""
         return False
 
-    def runs_types(self, architecture: str, tensor_types: Collection[str]) -> bool:
-        """Whether it runs a GGUF file of this architecture with tensors of these types."""
+    def runs_types(
+        self, architecture: str, tensor_types: Collection[str], *, mixture: bool
+    ) -> bool:
+        """Whether "auto" may choose it for a GGUF file with tensors of these types.
+
+        The model is a `mixture` of experts or not.
+        """
         return True
 
     def knows(self, costs: ModelCosts) -> bool:

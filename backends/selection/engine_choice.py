@@ -38,11 +38,18 @@ def choose_engine(query: LoadQuery, wanted: str, own: CudaAvailability) -> str:
 
 
 def choose_for_types(
-    architecture: str, tensor_types: Collection[str], wanted: str, own: CudaAvailability
+    architecture: str,
+    tensor_types: Collection[str],
+    wanted: str,
+    own: CudaAvailability,
+    *,
+    mixture: bool,
 ) -> str:
-    """Return the engine for a GGUF file of which only architecture and tensor types are known."""
+    """Return the engine for a GGUF file of which only what the arguments say is known."""
     for engine in all_engines():
-        fits = "gguf" in engine.formats and engine.runs_types(architecture, tensor_types)
+        fits = "gguf" in engine.formats and engine.runs_types(
+            architecture, tensor_types, mixture=mixture and wanted == "auto"
+        )
         if fits and wanted in ("auto", engine.name) and engine.is_ready(own):
             return engine.name
     return DEFAULT_ENGINE

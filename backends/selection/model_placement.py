@@ -215,7 +215,12 @@ class _Selector:
         context = limit or self._context(self._room.host, self._estimate)
         found = self._estimate(context)
         reason = self._words.on_cpu(
-            self._engine.title, self._why_no_gpu(), found.host.total, self._room.host, context
+            self._engine.title,
+            self._why_no_gpu(),
+            found.host.total,
+            self._room.host,
+            context,
+            self._why_not_preferred,
         )
         return self._placed(found, 0, context, reason)
 

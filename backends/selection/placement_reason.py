@@ -54,10 +54,12 @@ class SelectionWords:
         numbers = f"{_of(found.gpu.total, free)}, {rest}, {_context(context)}"
         return _sentence(f"{what}: {numbers}", why_not)
 
-    def on_cpu(self, engine: str, why: Why, needed: int, free: int, context: int) -> str:
+    def on_cpu(
+        self, engine: str, why: Why, needed: int, free: int, context: int, why_not: str = ""
+    ) -> str:
         """Explain that no layer is on the GPU."""
         numbers = f"{_of(needed, free)}, {_context(context)}"
-        return _sentence(f"{engine} on the CPU, since {why}: {numbers}")
+        return _sentence(f"{engine} on the CPU, since {why}: {numbers}", why_not)
 
     def left_to_llama(self, context: int) -> str:
         """Explain that llama.cpp decides how many layers fit."""

@@ -253,7 +253,13 @@ class ModelLoadPlanner:
         recorded, config, own = entry.shape, self._config, self.facts.own
         assert recorded is not None
         known = recorded.architecture in FAMILIES
-        engine = choose_for_types(recorded.architecture, recorded.matrices, config.engine, own)
+        engine = choose_for_types(
+            recorded.architecture,
+            recorded.matrices,
+            config.engine,
+            own,
+            mixture=recorded.experts_used > 0,
+        )
         costs = ModelCosts(
             shape=recorded.shape(
                 context=entry.context, parameters=entry.parameters, task=entry.task

@@ -16,7 +16,8 @@ class AttentionInput:
     (head_size,) of the RMS norm of every head, which comes before RoPE. `cosine` and `sine`
     (tokens, pairs) fp32 are None for a layer without RoPE; see `rope`. `key_bias` (kv_heads,
     head_size) fp32 is still to be added to keys, before everything else: beside a bias of 150, a
-    16-bit float would keep little of the rest of a key.
+    16-bit float would keep little of the rest of a key. `sinks` (heads,) fp32 are scores that take
+    their share of each softmax, and have no value.
     """
 
     query: torch.Tensor
@@ -28,6 +29,7 @@ class AttentionInput:
     cosine: torch.Tensor | None = None
     sine: torch.Tensor | None = None
     key_bias: torch.Tensor | None = None
+    sinks: torch.Tensor | None = None
 
 
 @dataclass(frozen=True, eq=False)

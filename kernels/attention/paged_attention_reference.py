@@ -44,6 +44,7 @@ def paged_attention_reference(
     scale: float,
     window: int | None = None,
     soft_cap: float | None = None,
+    sinks: torch.Tensor | None = None,
 ) -> torch.Tensor:
     """Causal attention output (tokens, heads, head_size) for consecutive sequences of any lengths.
 
@@ -51,7 +52,8 @@ def paged_attention_reference(
     ones of its `context_lengths[s]` (int32) tokens, whose keys and values are in order in the pages
     `block_tables[s]` (int32, padded). Pages are (num_pages, page_size, kv_heads, head_size), of a
     type of their own; a KV head serves heads / kv_heads consecutive query heads. A query sees the
-    `window` last tokens, itself included; scores are bounded by `soft_cap`. Softmax is in float32.
+    `window` last tokens, itself included; scores are bounded by `soft_cap`. Softmax is in float32;
+    `sinks` (heads,) take their share of it.
     Slots after a sequence's end are never read, not even a NaN; queries that belong to no sequence
     get zeros.
 
@@ -77,7 +79,13 @@ def paged_attention_reference(
         keys = _tokens(key_pages, pages, skipped, length)
         values = _tokens(value_pages, pages, skipped, length)
         output[begin:end] = _attend(
-            rotated[begin:end], keys, values, scale=scale, window=window, soft_cap=soft_cap
+            rotated[begin:end],
+            keys,
+            values,
+            scale=scale,
+            window=window,
+            soft_cap=soft_cap,
+            sinks=sinks,
         )
     if isinstance(value_pages, QuantizedKVPages):
         output = hadamard_reference(output)
@@ -110,6 +118,7 @@ def _attend(
     scale: float,
     window: int | None,
     soft_cap: float | None,
+    sinks: torch.Tensor | None,
 ) -> torch.Tensor:
     """Attention in float32 of the last tokens of one sequence to all of `keys` and `values`."""
     tokens, heads, head_size = query.shape
@@ -119,18 +128,28 @@ def _attend(
     rows = query.float().view(tokens, kv_heads, group, head_size).permute(1, 2, 0, 3)
     rows = rows.reshape(kv_heads, group * tokens, head_size)
     mask = _mask(tokens, length, window, query.device)
-    if soft_cap is None:
+    if soft_cap is None and sinks is None:
         tiled = None if mask is None else mask.repeat(group, 1)
         mixed = functional.scaled_dot_product_attention(
             rows[None], keys[None], values[None], tiled, scale=scale
         )[0]
     else:
-        scores = soft_cap * torch.tanh(rows @ keys.transpose(1, 2) * (scale / soft_cap))
+        scores = rows @ keys.transpose(1, 2) * scale
+        if soft_cap is not None:
+            scores = soft_cap * torch.tanh(scores / soft_cap)
         if mask is not None:
             scores = scores.masked_fill(~mask.repeat(group, 1), -torch.inf)
-        mixed = torch.softmax(scores, -1) @ values
+        mixed = _softmax(scores, sinks, tokens) @ values
     mixed = mixed.view(kv_heads, group, tokens, head_size).permute(2, 0, 1, 3)
     return mixed.reshape(tokens, heads, head_size)
+
+
+def _softmax(scores: torch.Tensor, sinks: torch.Tensor | None, tokens: int) -> torch.Tensor:
+    """The weights of scores (kv_heads, group * tokens, length), next to the sink of their head."""
+    if sinks is None:
+        return torch.softmax(scores, -1)
+    each = sinks.view(len(scores), -1).repeat_interleave(tokens, 1)[..., None]
+    return torch.softmax(torch.cat((scores, each), -1), -1)[..., :-1]
 
 
 def _mask(

@@ -13,7 +13,9 @@ from ..launch.kernel_arguments import ELEMENT_TYPES, pointer
 from ..launch.kernel_library import KernelLibrary
 from .activations import GROUP, ActivationForms, Activations, q8_tiles
 
-GateActivation = Literal["silu", "gelu_tanh"]
+GateActivation = Literal["silu", "gelu_tanh", "clamped_silu"]
+"""The third is gpt-oss's, which only experts have: no kernel computes it."""
+_STEEPNESS, _LIMIT = 1.702, 7.0
 
 
 def gated_activation_reference(
@@ -21,6 +23,10 @@ def gated_activation_reference(
 ) -> torch.Tensor:
     """`activation(gate) * up`, both (tokens, width), in fp32; returned in the type of `gate`."""
     exact = gate.float()
+    if activation == "clamped_silu":
+        exact, linear = exact.clamp(max=_LIMIT), up.float().clamp(-_LIMIT, _LIMIT)
+        active = exact * torch.sigmoid(exact * _STEEPNESS)
+        return (active * (linear + 1)).to(gate.dtype)
     if activation == "silu":
         active = functional.silu(exact)
     else:

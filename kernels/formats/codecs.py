@@ -201,6 +201,19 @@ def _pack_q6_k(blocks: torch.Tensor) -> torch.Tensor:
 
 Convert = Callable[[torch.Tensor], torch.Tensor]
 
+_E2M1 = (0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12)
+"""Twice the values of four-bit floats, by their bits."""
+
+
+def _dequantize_mxfp4(blocks: torch.Tensor) -> torch.Tensor:
+    """The exponent of a scale, then nibbles: the low ones are the first 16 weights."""
+    exponent = blocks[:, :1].int()
+    # Half the scale, since values are doubled; the two smallest halves are subnormal.
+    bits = torch.where(exponent < 2, 0x00200000 << exponent, (exponent - 1) << 23)
+    values = torch.tensor(_E2M1, dtype=torch.float32, device=blocks.device)
+    return values[_nibbles(blocks[:, 1:]).int()].mul_(bits.view(torch.float32))
+
+
 DEQUANTIZERS: Mapping[str, Convert] = {
     "F32": partial(_floats, dtype=torch.float32),
     "F16": _floats,
@@ -213,6 +226,7 @@ DEQUANTIZERS: Mapping[str, Convert] = {
     "Q4_K": _dequantize_q4_k,
     "Q5_K": _dequantize_q5_k,
     "Q6_K": _dequantize_q6_k,
+    "MXFP4": _dequantize_mxfp4,
 }
 """By format: from blocks (blocks, bytes) uint8 to weights (blocks, elements) float32."""
 

@@ -134,6 +134,12 @@ class RepackedTensor:
         """Bytes in memory."""
         return self.data.nbytes + (0 if self.nested is None else self.nested.absmax.nbytes)
 
+    def rows(self, index: slice) -> RepackedTensor:
+        """The rows at `index`; raises `ValueError` for NF4, whose groups of scales span rows."""
+        if self.nested is not None:
+            raise ValueError("Rows of nested NF4 cannot be sliced.")
+        return RepackedTensor(self.type, self.data[index], self.columns)
+
     @property
     def format(self) -> WeightFormat:
         """The format's sizes and kernels."""
@@ -150,6 +156,13 @@ Weight = torch.Tensor | QuantizedTensor | NF4Tensor
 """As a model's file stores it."""
 PreparedWeight = Weight | RepackedTensor
 """As an `Operations` multiplies by it."""
+
+
+def plain_weight(weight: PreparedWeight) -> Weight:
+    """The weight; raises `TypeError` if it is repacked for the kernels."""
+    if isinstance(weight, RepackedTensor):
+        raise TypeError("RepackedTensor weights are for the kernels.")
+    return weight
 
 
 def format_name(weight: PreparedWeight) -> str:

@@ -2,7 +2,7 @@
 
 Imports no torch, so that the daemon can ask which formats there are. What a format computes is its
 codec (`codecs.py`); its kernels are `csrc/{kernel}.cuh`, `csrc/{kernel}_gemm.cuh` and, with
-`has_gated_kernel`, `csrc/gated_{kernel}.cuh`.
+`has_gated_kernel`, `csrc/gated_{kernel}.cuh`, with `has_expert_kernel` `csrc/experts_{kernel}.cuh`.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ class WeightFormat:
     block_bytes: int
     gemm_row_bytes: int = 0
     """Bytes of 128 weights in shared memory of csrc/gemm.cuh; 0 for a format without kernels."""
+    has_expert_kernel: bool = False
+    """Whether a kernel multiplies by the matrices of picked experts."""
     has_gated_kernel: bool = False
     """Whether one kernel multiplies by gate and up, and applies the activation."""
     paired_with: frozenset[str] = frozenset()
@@ -65,6 +67,7 @@ _FORMATS = (
         block_elements=32,
         block_bytes=34,
         gemm_row_bytes=144,
+        has_expert_kernel=True,
         has_gated_kernel=True,
     ),
     WeightFormat(
@@ -73,6 +76,7 @@ _FORMATS = (
         block_elements=256,
         block_bytes=144,
         gemm_row_bytes=80,
+        has_expert_kernel=True,
         has_gated_kernel=True,
         paired_with=frozenset({"Q6_K"}),
         gemv_rows={"sm_90": 6},
@@ -83,6 +87,7 @@ _FORMATS = (
         block_elements=256,
         block_bytes=176,
         gemm_row_bytes=112,
+        has_expert_kernel=True,
         has_gated_kernel=True,
     ),
     WeightFormat(
@@ -91,8 +96,10 @@ _FORMATS = (
         block_elements=256,
         block_bytes=210,
         gemm_row_bytes=112,
+        has_expert_kernel=True,
         has_gated_kernel=True,
     ),
+    WeightFormat(name="MXFP4", ggml_type=39, block_elements=32, block_bytes=17),
     WeightFormat(
         name="NF4",
         ggml_type=None,

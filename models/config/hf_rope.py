@@ -21,12 +21,14 @@ from .rope_scaling import (
 GLOBAL, LOCAL = "full_attention", "sliding_attention"
 
 
-def rope_from_hf(fields: ConfigFields, head_size: int, *, context: int, theta: float) -> RopeConfig:
-    """The RoPE of layers without a window; `theta` is the default."""
+def rope_from_hf(
+    fields: ConfigFields, head_size: int, *, context: int, theta: float, share: float = 1.0
+) -> RopeConfig:
+    """The RoPE of layers without a window; `theta` and the rotated `share` are the defaults."""
     settings = _settings(fields)
     settings = settings.group(GLOBAL) or settings
     where = settings if "partial_rotary_factor" in settings else fields
-    share = where.number("partial_rotary_factor", 1.0, high=1.0)
+    share = where.number("partial_rotary_factor", share, high=1.0)
     size = int(head_size * share)
     if size < 2 or size % 2:
         fields.fail(f"rotates {size} elements of a head, which are not pairs")
@@ -63,6 +65,8 @@ def _scaled(
         return rope
     if kind == "linear":
         return replace(rope, factors=linear_factors(rope.size, _factor(settings)))
+    if kind == "dynamic" and "alpha" in settings:
+        return _stretched_base(settings, rope)
     key = "original_max_position_embeddings"
     where = fields if key in fields else settings
     original = where.integer(key, 2, MAX_CONTEXT, context)
@@ -83,6 +87,14 @@ def _factor(settings: ConfigFields) -> float:
     if factor < 1.0:
         settings.fail(f"stretches its context by {factor:g}")
     return factor
+
+
+def _stretched_base(settings: ConfigFields, rope: RopeConfig) -> RopeConfig:
+    """Hunyuan's NTK-aware scaling: a larger base, whatever the length of the text."""
+    alpha = settings.number("alpha", low=1e-6, high=1e6)
+    if rope.size < 4:
+        settings.fail(f"stretches the base of {rope.size} rotated elements")
+    return replace(rope, theta=rope.theta * alpha ** (rope.size / (rope.size - 2)))
 
 
 def _llama3(settings: ConfigFields, rope: RopeConfig, original: int) -> tuple[float, ...]:
@@ -128,4 +140,8 @@ def _yarn(settings: ConfigFields, rope: RopeConfig, context: int, original: int)
         whole_bounds=settings.flag("truncate", default=True),
     )
     sharpness = settings.number("attention_factor", sharpness)
-    return replace(rope, factors=factors, attention_factor=sharpness)
+    rope = replace(rope, factors=factors, attention_factor=sharpness)
+    if "llama_4_scaling_beta" not in settings:
+        return rope
+    temperature = settings.number("llama_4_scaling_beta")
+    return replace(rope, temperature=temperature, original_context=original)

@@ -11,6 +11,7 @@ class Activation(StrEnum):
 
     SILU = "silu"
     GELU_TANH = "gelu_tanh"
+    CLAMPED_SILU = "clamped_silu"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,6 +21,7 @@ class RopeConfig:
     Every context extension is expressed by divisors of the `size / 2` frequencies `theta ** (-2i /
     size)`, here `factors` (empty: none); if a model is used for more than `original_context`
     positions, `long_factors` replace them (LongRoPE). `attention_factor` scales cosine and sine.
+    Queries at position p are scaled by `1 + temperature * log(1 + p // original_context)`.
     """
 
     theta: float
@@ -28,6 +30,36 @@ class RopeConfig:
     long_factors: tuple[float, ...] = ()
     original_context: int = 0
     attention_factor: float = 1.0
+    temperature: float = 0.0
+
+
+class ExpertScores(StrEnum):
+    """How a router makes scores of its logits."""
+
+    SOFTMAX = "softmax"
+    SIGMOID = "sigmoid"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExpertConfig:
+    """The experts of a layer: gated MLPs with `width` units, of which each token takes `used`.
+
+    Those with the highest scores are taken, out of the `groups_used` best of `groups` equal groups.
+    Their scores, divided by their sum if `normalized`, times `scale` are the weights of the sum of
+    their outputs. An MLP of `shared_width` units is added for every token (0: none), weighted by a
+    gate of its own if `shared_gate`.
+    """
+
+    count: int
+    used: int
+    width: int
+    scores: ExpertScores = ExpertScores.SOFTMAX
+    normalized: bool = True
+    scale: float = 1.0
+    groups: int = 1
+    groups_used: int = 1
+    shared_width: int = 0
+    shared_gate: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,11 +67,12 @@ class LayerConfig:
     """The settings that may differ between layers.
 
     A query sees the `window` last tokens, itself included (None: all); `rope` is None for a layer
-    without RoPE.
+    without RoPE, `experts` for one with a single MLP.
     """
 
     window: int | None = None
     rope: RopeConfig | None = None
+    experts: ExpertConfig | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,6 +97,7 @@ class ModelConfig:
     activation: Activation = Activation.SILU
     attention_scale: float
     attention_soft_cap: float | None = None
+    attention_sinks: bool = False
     final_soft_cap: float | None = None
     embedding_scale: float = 1.0
     residual_scale: float = 1.0
@@ -74,3 +108,19 @@ class ModelConfig:
     def num_layers(self) -> int:
         """The number of blocks."""
         return len(self.layers)
+
+    @property
+    def is_mixture(self) -> bool:
+        """Whether any layer has experts."""
+        return any(layer.experts is not None for layer in self.layers)
+
+    @property
+    def mlp_elements(self) -> int:
+        """The most values that the MLP of a layer holds of a token at a time."""
+        return max(map(self._mlp_elements, self.layers))
+
+    def _mlp_elements(self, layer: LayerConfig) -> int:
+        if layer.experts is None:
+            return 3 * self.intermediate_size
+        width = layer.experts.width + layer.experts.shared_width
+        return 2 * layer.experts.used * self.hidden_size + 3 * width

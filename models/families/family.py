@@ -23,6 +23,21 @@ HF_LAYER_NAMES: Mapping[str, str] = {
     "mlp.down_proj": "ffn_down",
 }
 """GGUF's name of each part of a layer, by its name in transformers."""
+HF_EXPERT_NAMES: Mapping[str, str] = {
+    **HF_LAYER_NAMES,
+    **dict.fromkeys(
+        ("mlp.gate", "block_sparse_moe.gate", "block_sparse_moe.router", "mlp.router"),
+        "ffn_gate_inp",
+    ),
+    "block_sparse_moe.router.layer": "ffn_gate_inp",
+    "mlp.shared_expert_gate": "ffn_gate_inp_shexp",
+    **{
+        f"mlp.{shared}.{their}_proj": f"ffn_{their}_shexp"
+        for shared in ("shared_expert", "shared_experts")
+        for their in ("gate", "up", "down")
+    },
+}
+"""The same for families with experts; the experts themselves have names of their own."""
 HF_LAYER_NAMES_WITH_POST_NORMS: Mapping[str, str] = {
     **HF_LAYER_NAMES,
     "post_attention_layernorm": "post_attention_norm",
@@ -41,10 +56,12 @@ class NormPlacement(Enum):
 
 
 class QueryKeyNorm(Enum):
-    """What is normalised of queries and keys between projection and RoPE."""
+    """What is normalised of queries and keys between projection and RoPE, or after RoPE."""
 
     NOTHING = "nothing"
     EACH_HEAD = "each head"
+    EACH_HEAD_IF_ANY = "each head, if the file has norms for it"
+    EACH_HEAD_ROTATED = "each head, after RoPE"
     ALL_HEADS = "all heads together"
 
 
@@ -81,6 +98,7 @@ class HFModelType:
     heads: int | None = None
     kv_heads: int | None = None
     head_size: int | None = None
+    rotated_share: float = 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,9 +113,21 @@ class Family:
     hf_layer_names: Mapping[str, str] = field(default_factory=lambda: HF_LAYER_NAMES)
     hf_norm_offset: float = 0.0
     """What is added to the norm weights of safetensors files; GGUF files have it added."""
+    hf_interleaves_heads: bool = False
+    """Safetensors files alternate the rows of the two halves that RoPE rotates, in each head."""
+    has_experts: bool = False
+    """Layers may be mixtures of experts: a header with a number of experts is none of another."""
+    has_draft_layers: bool = False
+    """Files may hold layers behind the last one that predict later tokens; they are left out."""
+    hf_alternates_gates: bool = False
+    """Safetensors files hold the matrices of experts transposed, with gates and ups alternating."""
+    gguf_layer_names: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Our name of each part of a layer that GGUF files of the family call otherwise."""
     gguf_scales: Callable[[ModelConfig], Mapping[str, float]] = no_scales
     """The scales that GGUF headers of the family state, for a file to be written."""
     gguf_interleaves_heads: bool = False
     """GGUF files alternate the rows of the two halves that RoPE rotates, in each Q and K head."""
+    gguf_fuses_attention: bool = False
+    """GGUF files store Q, K and V as one tensor."""
     gguf_fuses_gate: bool = False
-    """GGUF files store `ffn_gate` and `ffn_up` as one tensor, and Q, K and V as another."""
+    """GGUF files store `ffn_gate` and `ffn_up` as one tensor."""

@@ -5,12 +5,37 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ..errors import UnsupportedModel
-from . import gemma2, gemma3, granite, llama, olmo2, phi3, qwen2, qwen3, smollm3
+from . import (
+    ernie4_5,
+    gemma2,
+    gemma3,
+    glm4,
+    granite,
+    hunyuan,
+    llama,
+    mistral3,
+    olmo2,
+    phi3,
+    qwen2,
+    qwen3,
+    seed_oss,
+    smollm3,
+)
 from .family import Family, HFModelType
+from .mixtures import glm4moe, gpt_oss, granitemoe, olmoe, qwen2moe, qwen3moe
 
 _FAMILIES = (
-    *(gemma2.FAMILY, gemma3.FAMILY, granite.FAMILY, llama.FAMILY, olmo2.FAMILY),
-    *(phi3.FAMILY, qwen2.FAMILY, qwen3.FAMILY, smollm3.FAMILY),
+    *(ernie4_5.FAMILY, gemma2.FAMILY, gemma3.FAMILY, glm4.FAMILY, glm4moe.FAMILY),
+    *(
+        gpt_oss.FAMILY,
+        granite.FAMILY,
+        granitemoe.FAMILY,
+        hunyuan.FAMILY,
+        llama.FAMILY,
+        mistral3.FAMILY,
+    ),
+    *(olmo2.FAMILY, olmoe.FAMILY, phi3.FAMILY, qwen2.FAMILY, qwen2moe.FAMILY),
+    *(qwen3.FAMILY, qwen3moe.FAMILY, seed_oss.FAMILY, smollm3.FAMILY),
 )
 FAMILIES: Mapping[str, Family] = {family.name: family for family in _FAMILIES}
 """Each family by its GGUF name."""

@@ -33,7 +33,13 @@ def config_from_gguf(header: GGUFHeader) -> ModelConfig:
             f"has the architecture {header.architecture!r}, which ingle's own engine does not know",
             _OTHER_ENGINE,
         )
-    return family.read_gguf(fields, _common(header, fields))
+    if not family.has_experts and fields.integer("expert_count", 0, 1 << 14, 0):
+        reason = "is a mixture of experts, which ingle's own engine lacks for its architecture"
+        fields.refuse(reason, _OTHER_ENGINE)
+    drafting = 0
+    if family.has_draft_layers:
+        drafting = fields.integer("nextn_predict_layers", 0, header.block_count - 1, 0)
+    return family.read_gguf(fields, _common(header, fields, header.block_count - drafting))
 
 
 def _fields(header: GGUFHeader) -> ConfigFields:
@@ -45,10 +51,8 @@ def _fields(header: GGUFHeader) -> ConfigFields:
     )
 
 
-def _common(header: GGUFHeader, fields: ConfigFields) -> ModelConfig:
+def _common(header: GGUFHeader, fields: ConfigFields, layers: int) -> ModelConfig:
     """The settings that all families have, with RoPE in every layer."""
-    if fields.integer("expert_count", 0, 1 << 14, 0):
-        fields.refuse("is a mixture of experts, which ingle's own engine lacks", _OTHER_ENGINE)
     if not fields.flag("attention.causal", default=True):
         fields.refuse("reads in both directions, which ingle's own engine cannot", _OTHER_ENGINE)
     heads = _uniform(fields, "attention.head_count", 1024)
@@ -71,7 +75,7 @@ def _common(header: GGUFHeader, fields: ConfigFields) -> ModelConfig:
         head_size=size,
         context=fields.integer("context_length", 1, MAX_CONTEXT),
         norm_epsilon=fields.number("attention.layer_norm_rms_epsilon", high=1.0),
-        layers=(LayerConfig(rope=rope),) * header.block_count,
+        layers=(LayerConfig(rope=rope),) * layers,
         attention_scale=size**-0.5,
         tied_embeddings=all(tensor.name != "output.weight" for tensor in header.tensors),
     )
@@ -133,6 +137,8 @@ def _scaled_rope(fields: ConfigFields, rope: RopeConfig, original_context: int) 
         beta_slow=fields.number("rope.scaling.yarn_beta_slow", 1.0),
     )
     sharpness = rope.attention_factor * yarn_attention_factor(factor)
+    if (key := "rope.scaling.yarn_log_multiplier") in fields:
+        sharpness /= yarn_attention_factor(factor, max(0.0, fields.number(key, low=-1.0)))
     return replace(rope, factors=factors, attention_factor=sharpness)
 
 

@@ -10,7 +10,8 @@ from ..config.model_config import LayerConfig, ModelConfig
 from .family import Family, HFModelType
 
 
-def _read_gguf(fields: ConfigFields, config: ModelConfig) -> ModelConfig:
+def read_scales_from_gguf(fields: ConfigFields, config: ModelConfig) -> ModelConfig:
+    """The scales of Granite, and layers without RoPE, of a header."""
     config = replace(
         config,
         attention_scale=fields.number("attention.scale", config.attention_scale),
@@ -23,7 +24,8 @@ def _read_gguf(fields: ConfigFields, config: ModelConfig) -> ModelConfig:
     return replace(config, layers=(LayerConfig(),) * config.num_layers)
 
 
-def _read_hf(fields: ConfigFields, config: ModelConfig) -> ModelConfig:
+def read_scales_from_hf(fields: ConfigFields, config: ModelConfig) -> ModelConfig:
+    """The scales of Granite of a config.json."""
     return replace(
         config,
         attention_scale=fields.number("attention_multiplier", 1.0),
@@ -33,7 +35,8 @@ def _read_hf(fields: ConfigFields, config: ModelConfig) -> ModelConfig:
     )
 
 
-def _gguf_scales(config: ModelConfig) -> Mapping[str, float]:
+def gguf_scales(config: ModelConfig) -> Mapping[str, float]:
+    """The keys of Granite's scales in a header."""
     return {
         "attention.scale": config.attention_scale,
         "embedding_scale": config.embedding_scale,
@@ -44,8 +47,8 @@ def _gguf_scales(config: ModelConfig) -> Mapping[str, float]:
 
 FAMILY = Family(
     name="granite",
-    read_gguf=_read_gguf,
-    gguf_scales=_gguf_scales,
+    read_gguf=read_scales_from_gguf,
+    gguf_scales=gguf_scales,
     gguf_interleaves_heads=True,
-    hf_types=(HFModelType(name="granite", read=_read_hf),),
+    hf_types=(HFModelType(name="granite", read=read_scales_from_hf),),
 )

@@ -42,11 +42,12 @@ def _text_fields(config: Mapping[str, object]) -> ConfigFields:
     if fields.group("text_config") is None:
         return fields
     name = fields.text("model_type")
-    half = next((kind for _, kind in HF_MODEL_TYPES.values() if kind.multimodal_type == name), None)
-    if half is None:
-        fields.refuse("is that of a model which is not for text alone", _OTHER_WAY)
+    halves = [kind.name for _, kind in HF_MODEL_TYPES.values() if kind.multimodal_type == name]
     text = cast("Mapping[str, object]", config["text_config"])
-    return ConfigFields({**config, **text, "model_type": half.name}, "config.json")
+    half = text.get("model_type") or next(iter(halves), None)
+    if half not in halves:
+        fields.refuse("is that of a model which is not for text alone", _OTHER_WAY)
+    return ConfigFields({**config, **text, "model_type": half}, "config.json")
 
 
 def _common(fields: ConfigFields, architecture: str, kind: HFModelType) -> ModelConfig:
@@ -58,7 +59,7 @@ def _common(fields: ConfigFields, architecture: str, kind: HFModelType) -> Model
     context = fields.integer("max_position_embeddings", 1, MAX_CONTEXT, kind.context)
     if heads % kv_heads:
         fields.fail(f"shares {kv_heads} key and value heads among {heads} heads")
-    rope = rope_from_hf(fields, size, context=context, theta=kind.theta)
+    rope = rope_from_hf(fields, size, context=context, theta=kind.theta, share=kind.rotated_share)
     return ModelConfig(
         architecture=architecture,
         vocab_size=fields.integer("vocab_size", 1, 1 << 22, kind.vocab_size),

@@ -16,6 +16,7 @@ def _read_hf(fields: ConfigFields, config: ModelConfig) -> ModelConfig:
 FAMILY = Family(
     name="phi3",
     read_gguf=read_gguf,
+    gguf_fuses_attention=True,
     gguf_fuses_gate=True,
     hf_types=(HFModelType(name="phi3", read=_read_hf, context=4096, epsilon=1e-5),),
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..config.model_config import LayerConfig, ModelConfig
+from ..config.model_config import ExpertConfig, LayerConfig, ModelConfig
 from ..model_task import ModelTask
 from .model_shape import LayerShape, ModelShape, ShapeNumbers
 
@@ -41,6 +41,9 @@ class CatalogShape(ShapeNumbers, frozen=True, kw_only=True, forbid_unknown_field
 
     def config(self, *, context: int) -> ModelConfig:
         """The configuration for ingle's own engine, as far as memory depends on it."""
+        experts = None
+        if used := self.experts_used:  # how many there are counts in the bytes only
+            experts = ExpertConfig(count=used, used=used, width=self.expert_feed_forward_length)
         return ModelConfig(
             architecture=self.architecture,
             vocab_size=self.vocab_size,
@@ -51,7 +54,7 @@ class CatalogShape(ShapeNumbers, frozen=True, kw_only=True, forbid_unknown_field
             head_size=self.key_length,
             context=context,
             norm_epsilon=1e-5,
-            layers=(LayerConfig(),) * self.layers,
+            layers=(LayerConfig(experts=experts),) * self.layers,
             attention_scale=1.0,
             tied_embeddings=self.tied_bytes > 0,
         )

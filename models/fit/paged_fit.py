@@ -11,6 +11,8 @@ from .process_overhead import GPU_PROCESS, TORCH_GPU_PROCESS, TORCH_PROCESS
 PAGE_SIZE = 32
 _SPARE = 2**30
 _FLOAT = 4
+_COPIED_EXPERTS = 3 << 24
+"""Weights of experts that are copied at once, as `expert_layers` does."""
 _RECORDED = 64
 """Tokens of the largest step that is recorded."""
 RECORDING_BYTES = 128 * 2**20
@@ -34,7 +36,7 @@ def estimate_own_on_cpu(
     scores = (1 + _FLOAT) if config.attention_soft_cap is None else 3 * _FLOAT * config.num_kv_heads
     tokens = min(load.batch, context)
     attention = tokens * context * group * scores + 4 * context * width * _FLOAT
-    layer = tokens * (6 * config.hidden_size + 3 * config.intermediate_size) * _FLOAT
+    layer = tokens * (6 * config.hidden_size + config.mlp_elements) * _FLOAT
     logits = 4 * slots * config.vocab_size * _FLOAT
     host = MemoryEstimate(
         weights=weights,
@@ -55,8 +57,10 @@ def estimate_own_on_gpu(
     prompt; recordings of short steps hold their logits three times, and have memory of the driver.
     """
     tokens = min(load.batch, load.context)
-    width = 6 * config.hidden_size + 3 * config.intermediate_size
+    width = 6 * config.hidden_size + config.mlp_elements
     unpacked = config.hidden_size * config.intermediate_size
+    if config.is_mixture:
+        unpacked = max(unpacked, _COPIED_EXPERTS)
     logits = config.vocab_size * _FLOAT * (4 * load.slots + 3 * _RECORDED)
     process = load.own_process
     gpu = MemoryEstimate(
@@ -93,7 +97,8 @@ def nf4_bytes(config: ModelConfig, parameters: int, stored: int) -> int:
     """
     embeddings = config.vocab_size * config.hidden_size * (1 if config.tied_embeddings else 2)
     linear = max(0, parameters - embeddings)
-    packed = linear // 2 + linear // 64 + linear * _FLOAT // (64 * 256)
+    scale = _FLOAT if config.is_mixture else 1  # experts are sliced, and their groups of scales not
+    packed = linear // 2 + linear * scale // 64 + linear * _FLOAT // (64 * 256)
     return min(stored, stored * min(embeddings, parameters) // parameters + packed)
 
 

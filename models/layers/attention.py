@@ -8,6 +8,7 @@ import torch
 
 from ingle.kernels.attention.attention_input import AttentionInput
 from ingle.kernels.elementwise.activations import Activations
+from ingle.kernels.elementwise.rope import rope_reference
 from ingle.kernels.matmul.linear import LinearLayer
 
 from ..config.model_config import ModelConfig
@@ -40,10 +41,14 @@ class Attention:
         norm: QueryKeyNorm,
     ) -> None:
         self._layer = layer
+        if norm is QueryKeyNorm.EACH_HEAD_IF_ANY:
+            has_norms = parameters.has(f"blk.{layer}.attn_q_norm.weight")
+            norm = QueryKeyNorm.EACH_HEAD if has_norms else QueryKeyNorm.NOTHING
         self._operations = parameters.operations
         self._epsilon = config.norm_epsilon
         self._head_size = config.head_size
-        self._norms_each_head = norm is QueryKeyNorm.EACH_HEAD
+        self._norms_each_head = norm in (QueryKeyNorm.EACH_HEAD, QueryKeyNorm.EACH_HEAD_ROTATED)
+        self._norms_rotated = norm is QueryKeyNorm.EACH_HEAD_ROTATED
         width, kv_width = (
             heads * config.head_size for heads in (config.num_heads, config.num_kv_heads)
         )
@@ -63,6 +68,9 @@ class Attention:
             parameters.linear(f"{prefix}_v", kv_width, hidden),
         )
         self.output = parameters.linear(f"{prefix}_output", hidden, width)
+        self._sinks: torch.Tensor | None = None
+        if config.attention_sinks:
+            self._sinks = parameters.vector(f"{prefix}_sinks.weight", config.num_heads)
         self._query_norm: RMSNorm | None = None
         self._key_norm: RMSNorm | None = None
         if norm is not QueryKeyNorm.NOTHING:
@@ -81,13 +89,19 @@ class Attention:
         """
         query, key, value = self._operations.linear(x, self._query, self._key, self._value)
         query_norm, key_norm = self._query_norm, self._key_norm
-        cosine, sine = tables or (None, None)
+        cosine, sine, query_scale = tables or (None, None, None)
+        if query_scale is not None:
+            query = (query * query_scale).to(query.dtype)
         if not self._norms_each_head:
             query, key = self._normalized(query, query_norm), self._normalized(key, key_norm)
             query_norm = key_norm = None
+        query, key = self._heads(query), self._heads(key)
+        if self._norms_rotated and cosine is not None and sine is not None:
+            rope_reference(query, key, cosine, sine)
+            cosine = sine = None
         heads = AttentionInput(
-            self._heads(query),
-            self._heads(key),
+            query,
+            key,
             self._heads(value),
             None if query_norm is None else query_norm.weight,
             None if key_norm is None else key_norm.weight,
@@ -95,6 +109,7 @@ class Attention:
             cosine,
             sine,
             self.key_bias,
+            self._sinks,
         )
         return context.attend(self._layer, heads)
 

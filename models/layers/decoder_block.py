@@ -1,36 +1,19 @@
-"""One decoder block: attention and a gated MLP around the residual stream, with RMS norms."""
+"""One decoder block: attention and an MLP around the residual stream, with RMS norms."""
 
 from __future__ import annotations
 
 import torch
 
 from ingle.kernels.elementwise.activations import Activations
-from ingle.kernels.elementwise.gated_activation import GateActivation
 from ingle.kernels.matmul.linear import LinearLayer
 
-from ..config.model_config import Activation, ModelConfig
+from ..config.model_config import ModelConfig
 from ..families.family import Family, NormPlacement
 from .attention import Attention, AttentionContext
+from .expert_mlp import ExpertMLP
+from .gated_mlp import GatedMLP
 from .parameters import Parameters, RMSNorm
 from .rotary_embedding import RotaryTables
-
-
-class GatedMLP:
-    """`activation(gate(x)) * up(x)`, which the layer `down` projects back."""
-
-    def __init__(self, layer: int, config: ModelConfig, parameters: Parameters) -> None:
-        hidden, width, prefix = config.hidden_size, config.intermediate_size, f"blk.{layer}.ffn"
-        self._operations = parameters.operations
-        self._gate = parameters.linear(f"{prefix}_gate", width, hidden)
-        self._up = parameters.linear(f"{prefix}_up", width, hidden)
-        self.down = parameters.linear(f"{prefix}_down", hidden, width)
-        self._activation: GateActivation = (
-            "silu" if config.activation is Activation.SILU else "gelu_tanh"
-        )
-
-    def __call__(self, x: Activations) -> Activations:
-        """The input of `down`, (tokens, width)."""
-        return self._operations.gated_linear(x, self._gate, self._up, self._activation)
 
 
 class DecoderBlock:
@@ -59,7 +42,13 @@ class DecoderBlock:
         self._mlp_norm = norm("ffn_norm", before, both)
         self._post_mlp_norm = norm("post_ffw_norm", after, both)
         self.attention = Attention(layer, config, parameters, family.query_key_norm)
-        self._mlp = GatedMLP(layer, config, parameters)
+        experts = config.layers[layer].experts
+        self._mlp: GatedMLP | ExpertMLP
+        if experts is None:
+            name = f"blk.{layer}.ffn_{{}}"
+            self._mlp = GatedMLP(name, config.intermediate_size, config, parameters)
+        else:
+            self._mlp = ExpertMLP(layer, config, experts, parameters)
 
     def __call__(
         self, residual: torch.Tensor, tables: RotaryTables | None, context: AttentionContext
@@ -67,8 +56,11 @@ class DecoderBlock:
         """Add attention and the MLP to the residual stream (tokens, hidden) fp32, in place."""
         x = self.attention(self._normalized(residual, self._attention_norm), tables, context)
         self._add(residual, x, self.attention.output, self._post_attention_norm)
-        x = self._mlp(self._normalized(residual, self._mlp_norm))
-        self._add(residual, x, self._mlp.down, self._post_mlp_norm)
+        x = self._normalized(residual, self._mlp_norm)
+        if isinstance(self._mlp, ExpertMLP):
+            self._add_rows(residual, self._mlp(x), self._post_mlp_norm)
+        else:
+            self._add(residual, self._mlp(x), self._mlp.down, self._post_mlp_norm)
 
     def _normalized(self, residual: torch.Tensor, norm: RMSNorm | None) -> Activations:
         return self._operations.activations(residual) if norm is None else norm(residual)
@@ -80,4 +72,10 @@ class DecoderBlock:
             self._operations.linear_add(residual, x, layer, self._scale)
         else:
             (rows,) = self._operations.linear(x, layer)
+            norm.add_to(residual, rows)
+
+    def _add_rows(self, residual: torch.Tensor, rows: torch.Tensor, norm: RMSNorm | None) -> None:
+        if norm is None:
+            residual.add_(rows, alpha=self._scale)
+        else:
             norm.add_to(residual, rows)

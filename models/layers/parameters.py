@@ -8,6 +8,7 @@ import torch
 
 from ingle.kernels.elementwise.activations import Activations
 from ingle.kernels.formats.weight import PreparedWeight
+from ingle.kernels.matmul.expert_layers import ExpertLayer
 from ingle.kernels.matmul.linear import LinearLayer
 from ingle.kernels.operations import Operations
 
@@ -80,8 +81,27 @@ class Parameters:
         """The matrix `name`, with its bias if the file has one."""
         weight = self._matrix(f"{name}.weight", outputs, inputs)
         bias = f"{name}.bias"
-        exact = self._vector(bias, outputs) if bias in self._left else None
-        return LinearLayer(weight, exact)
+        return LinearLayer(weight, self.optional_vector(bias, outputs))
+
+    def experts(self, name: str, count: int, outputs: int, inputs: int) -> ExpertLayer:
+        """The matrices `name` of all experts, with their biases if the file has them."""
+        weight = self._on_device(f"{name}.weight", count * outputs, inputs)
+        bias = None
+        if self.has(f"{name}.bias"):
+            bias = self._floats(f"{name}.bias", (count, outputs))
+        return ExpertLayer(self.operations.prepare_experts(weight), count, bias)
+
+    def has(self, name: str) -> bool:
+        """Whether the file has the tensor `name`, and no layer has loaded it."""
+        return name in self._left
+
+    def vector(self, name: str, size: int) -> torch.Tensor:
+        """The vector `name` (size,) in fp32."""
+        return self._floats(name, (size,))
+
+    def optional_vector(self, name: str, size: int) -> torch.Tensor | None:
+        """The vector `name` (size,) in fp32; None if the file has none."""
+        return self.vector(name, size) if self.has(name) else None
 
     def embedding(self, name: str, rows: int, columns: int, scale: float) -> TokenEmbedding:
         """The table `name`, whose rows are multiplied by `scale`."""
@@ -90,7 +110,7 @@ class Parameters:
 
     def norm(self, name: str, size: int, epsilon: float) -> RMSNorm:
         """The norm `name`, with its weight in fp32."""
-        weight = self._vector(f"{name}.weight", size)
+        weight = self.vector(f"{name}.weight", size)
         return RMSNorm(self.operations, weight, epsilon)
 
     def check_all_taken(self) -> None:
@@ -103,15 +123,16 @@ class Parameters:
             )
 
     def _matrix(self, name: str, rows: int, columns: int) -> PreparedWeight:
+        return self.operations.prepare(self._on_device(name, rows, columns))
+
+    def _on_device(self, name: str, rows: int, columns: int) -> Weight:
         weight = self._take(name, (rows, columns))
         if isinstance(weight, torch.Tensor):
-            weight = weight.to(self._device, self.operations.dtype)
-        else:
-            weight = weight.to(self._device)
-        return self.operations.prepare(weight)
+            return weight.to(self._device, self.operations.dtype)
+        return weight.to(self._device)
 
-    def _vector(self, name: str, size: int) -> torch.Tensor:
-        weight = self._take(name, (size,))
+    def _floats(self, name: str, shape: tuple[int, ...]) -> torch.Tensor:
+        weight = self._take(name, shape)
         if not isinstance(weight, torch.Tensor):
             raise InvalidModel(
                 f"The model quantises {name!r}, which is a vector.",

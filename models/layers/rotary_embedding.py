@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 
 from ingle.kernels.operations import Operations
 
 from ..config.model_config import RopeConfig
 
-RotaryTables = tuple[torch.Tensor, torch.Tensor]
+
+class RotaryTables(NamedTuple):
+    """Cosine and sine (tokens, size / 2), and the scale of queries (tokens, 1) or None; fp32."""
+
+    cosine: torch.Tensor
+    sine: torch.Tensor
+    query_scale: torch.Tensor | None = None
 
 
 class RotaryEmbedding:
@@ -21,10 +29,17 @@ class RotaryEmbedding:
         frequencies = rotary_frequencies(config, context)
         self._frequencies = torch.tensor(frequencies, dtype=torch.float32, device=device)
         self._scale = config.attention_factor
+        # Within the original context the scale of queries is one.
+        self._temperature = config.temperature if context > config.original_context else 0.0
+        self._original_context = config.original_context
 
     def __call__(self, positions: torch.Tensor) -> RotaryTables:
-        """Cosine and sine (tokens, size / 2) fp32 of `positions` (tokens,)."""
-        return self._operations.rotary_tables(positions, self._frequencies, self._scale)
+        """The tables of `positions` (tokens,) int64."""
+        tables = self._operations.rotary_tables(positions, self._frequencies, self._scale)
+        if not self._temperature:
+            return RotaryTables(*tables)
+        turns = positions.div(self._original_context, rounding_mode="floor")
+        return RotaryTables(*tables, 1 + self._temperature * turns.float().log1p()[:, None])
 
     def first(self, count: int) -> RotaryTables:
         """The tables of the first `count` positions."""

@@ -89,7 +89,7 @@ class Transformer:
             bias = block.attention.key_bias
             if bias is not None:
                 unmoved = bias.new_empty(count, 0)
-                cosine, sine = (unmoved, unmoved) if kind is None else tables[kind]
+                cosine, sine = (unmoved, unmoved) if kind is None else tables[kind][:2]
                 biases.append(KeyBias(bias, cosine, sine))
             else:
                 biases.append(None)

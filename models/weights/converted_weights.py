@@ -20,6 +20,7 @@ from .weights import Weights
 _BLOCK_SIZE = 64
 _LM_HEADS = ("output.weight", "lm_head.weight")
 _OF_A_LAYER = re.compile(r"(?:^blk|\blayers)\.\d+\..*\bweight$")
+_ROUTER = re.compile(r"\.ffn_gate_inp\.|\.(?:mlp|block_sparse_moe)\.(?:gate|router)\.")
 
 
 class DequantizedWeights:
@@ -45,8 +46,8 @@ class DequantizedWeights:
 class NF4Weights:
     """The tensors of `source`, those of its linear layers in NF4 with double quantisation.
 
-    Embeddings, norms and biases stay as they are, quantised tensors too, and the LM head unless
-    `lm_head`. Names may be those of GGUF files or of checkpoints; values are those that
+    Embeddings, norms, biases and routers stay as they are, quantised tensors too, and the LM head
+    unless `lm_head`. Names may be those of GGUF files or of checkpoints; values are those that
     bitsandbytes gives to the same matrices on a CPU.
     """
 
@@ -76,7 +77,7 @@ class NF4Weights:
     def _quantizes(self, name: str) -> bool:
         if name in _LM_HEADS:
             return self._lm_head
-        return _OF_A_LAYER.search(name) is not None
+        return _OF_A_LAYER.search(name) is not None and _ROUTER.search(name) is None
 
 
 def _round_to_nf4(weight: torch.Tensor) -> torch.Tensor:

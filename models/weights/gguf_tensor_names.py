@@ -13,10 +13,10 @@ import torch
 
 from ..config.model_config import ModelConfig
 from ..families.family_registry import find_family
-from .tensor_part import SplitWeights, TensorPart, rows_of, split_tensor
+from .tensor_part import SplitWeights, TensorPart, interleaved_rows, split_tensor
 from .weights import Weight
 
-_QUERY_OR_KEY = re.compile(r"blk\.\d+\.attn_([qk])\.(?:weight|bias)")
+_OF_A_LAYER = re.compile(r"(blk\.(\d+)\.)([\w.]+)(\.(?:weight|bias))")
 _FUSED_ATTENTION = re.compile(r"(blk\.\d+\.attn_)qkv(\.(?:weight|bias))")
 _FUSED_GATE = re.compile(r"(blk\.\d+\.ffn_)up(\.weight)")
 # Read with the configuration.
@@ -28,12 +28,8 @@ class GGUFTensorNames(SplitWeights):
 
     def get(self, name: str) -> Weight:
         """The tensor; raises `InvalidModel` if there is none of this name."""
-        weight = self._read(name, "Download it again, or use another conversion.")
-        order = _halves(name, self._config)
-        # A wrong shape is reported by `Parameters`, which knows the right one.
-        if order is None or weight.shape[:1] != order.shape:
-            return weight
-        return rows_of(weight, order)
+        hint = "Download it again, or use another conversion."
+        return self._read(name, hint, interleaved=self._family.gguf_interleaves_heads)
 
     def _named_parts(self, name: str) -> Mapping[str, TensorPart]:
         if name in _FACTORS:
@@ -42,23 +38,31 @@ class GGUFTensorNames(SplitWeights):
             rows = self._attention_rows()
             sizes = {f"{match[1]}{letter}{match[2]}": rows[letter] for letter in rows}
             return split_tensor(name, sizes)
+        match = _OF_A_LAYER.fullmatch(name)
+        if match and self._family.has_draft_layers and int(match[2]) >= self._config.num_layers:
+            return {}
         if self._family.gguf_fuses_gate and (match := _FUSED_GATE.fullmatch(name)):
             halves = [f"{match[1]}{half}{match[2]}" for half in ("gate", "up")]
             return split_tensor(name, dict.fromkeys(halves, self._config.intermediate_size))
+        if match and match[3] in self._family.gguf_layer_names:
+            ours = self._family.gguf_layer_names[match[3]]
+            return {f"{match[1]}{ours}{match[4]}": TensorPart(name)}
         return {name: TensorPart(name)}
+
+
+def name_in_gguf(name: str, config: ModelConfig) -> str:
+    """What GGUF files of the family call a tensor of the layers."""
+    match = _OF_A_LAYER.fullmatch(name)
+    names = find_family(config.architecture).gguf_layer_names
+    theirs = {ours: their for their, ours in names.items()}
+    if match is None or match[3] not in theirs:
+        return name
+    return f"{match[1]}{theirs[match[3]]}{match[4]}"
 
 
 def permute_for_gguf(name: str, weight: torch.Tensor, config: ModelConfig) -> torch.Tensor:
     """A tensor of the layers, with its rows in the order that the family's GGUF files have."""
-    order = _halves(name, config)
+    if not find_family(config.architecture).gguf_interleaves_heads:
+        return weight
+    order = interleaved_rows(name, config)
     return weight if order is None else weight[torch.argsort(order)]
-
-
-def _halves(name: str, config: ModelConfig) -> torch.Tensor | None:
-    """The index of each row of a query or key tensor in its file; None if the order is the same."""
-    match = _QUERY_OR_KEY.fullmatch(name)
-    if match is None or not find_family(config.architecture).gguf_interleaves_heads:
-        return None
-    heads = config.num_heads if match[1] == "q" else config.num_kv_heads
-    rows = torch.arange(heads * config.head_size)
-    return rows.view(heads, config.head_size // 2, 2).transpose(1, 2).flatten()

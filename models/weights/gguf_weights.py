@@ -18,7 +18,8 @@ from .mapped_file import FLOAT_DTYPES, map_file
 class GGUFWeights:
     """Tensors by the file's own names and in its own conventions, memory-mapped; all parts of it.
 
-    Plain ones have torch's shape, which is ggml's turned round; quantised ones keep their blocks.
+    Plain ones have torch's shape, which is ggml's turned round; quantised ones keep their blocks,
+    those of several matrices as the rows of one.
     Nothing is read before it is used.
     """
 
@@ -54,10 +55,4 @@ class GGUFWeights:
                 f"{self.header.path} stores {tensor.name!r} as {tensor.type}, which only llama.cpp"
                 " computes with.",
                 hint=f"Run it with llama.cpp, or choose one of {', '.join(GGML_FORMATS)}.",
-            )
-        if tensor.type not in FLOAT_DTYPES and len(tensor.shape) > 2:
-            raise UnsupportedModel(
-                f"{self.header.path} stores {tensor.name!r} as {len(tensor.shape)} dimensions of"
-                f" {tensor.type}, which only llama.cpp computes with.",
-                hint="Run it with llama.cpp.",
             )

@@ -6,12 +6,13 @@ Source: the names and formulas of transformers' modelling code.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 
 import torch
 
-from ..config.model_config import ModelConfig
-from .tensor_part import SplitWeights, TensorPart, split_tensor
+from ..config.model_config import ExpertConfig, ModelConfig
+from .tensor_part import JoinedParts, SplitWeights, TensorPart, split_tensor
 from .weights import Weight, Weights
 
 _WHOLE_MODEL: Mapping[str, str] = {
@@ -20,10 +21,38 @@ _WHOLE_MODEL: Mapping[str, str] = {
     "lm_head": "output",
 }
 _FUSED_ATTENTION, _FUSED_GATE = "self_attn.qkv_proj", "mlp.gate_up_proj"
+_PREFIX = r"(?:model\.language_model\.|language_model\.model\.|language_model\.|model\.)?"
 _NAME = re.compile(
-    r"(?:model\.language_model\.|language_model\.model\.|language_model\.|model\.)?"
-    r"(?:layers\.(?P<layer>\d+)\.)?(?P<part>[\w.]+)\.(?P<kind>weight|bias)"
+    _PREFIX + r"(?:layers\.(?P<layer>\d+)\.)?(?P<part>[\w.]+)\.(?P<kind>weight|bias)"
 )
+_OF_A_LAYER = re.compile(_PREFIX + r"layers\.(\d+)\.(.+)")
+_SEPARATE_EXPERT = re.compile(
+    r"(?:mlp|block_sparse_moe)\.experts\.(\d+)\.(gate_proj|up_proj|down_proj|w[123])\.weight"
+)
+_EXPERT_NAMES: Mapping[str, str] = {
+    "gate_proj": "gate",
+    "up_proj": "up",
+    "down_proj": "down",
+    "w1": "gate",
+    "w3": "up",
+    "w2": "down",
+}
+_GATES_AND_UPS = frozenset(
+    {
+        "mlp.experts.gate_up_proj",
+        "block_sparse_moe.experts.gate_up_proj",
+        "block_sparse_moe.input_linear.weight",
+    }
+)
+# Names without a kind of tensor at their end.
+_OTHER_NAMES: Mapping[str, str] = {
+    "mlp.experts.down_proj": "ffn_down_exps.weight",
+    "block_sparse_moe.experts.down_proj": "ffn_down_exps.weight",
+    "block_sparse_moe.output_linear.weight": "ffn_down_exps.weight",
+    "mlp.experts.down_proj_bias": "ffn_down_exps.bias",
+    "mlp.gate.e_score_correction_bias": "exp_probs_b.bias",
+    "self_attn.sinks": "attn_sinks.weight",
+}
 # Not needed for text: the image half, and tables that follow from the settings.
 _IGNORED = re.compile(
     r"(?:model\.)?(?:vision_tower|multi_modal_projector)\..*|.*\.rotary_emb\.inv_freq"
@@ -40,15 +69,22 @@ class HFTensorNames(SplitWeights):
 
     def get(self, name: str) -> Weight:
         """The tensor; raises `InvalidModel` if there is none of this name."""
-        weight = self._read(name, "Download it again: a file may be missing.")
+        hint = "Download it again: a file may be missing."
+        weight = self._read(name, hint, interleaved=self._family.hf_interleaves_heads)
         offset = self._family.hf_norm_offset
         if offset and name.endswith("norm.weight") and isinstance(weight, torch.Tensor):
             return weight.float() + offset
+        if name.endswith("inp_shexp.weight") and isinstance(weight, torch.Tensor):
+            return weight.flatten()  # of a linear layer with one output
         return weight
 
     def _named_parts(self, name: str) -> Mapping[str, TensorPart]:
         if _IGNORED.fullmatch(name):
             return {}
+        if match := _OF_A_LAYER.fullmatch(name):
+            parts = self._expert_parts(name, int(match[1]), match[2])
+            if parts is not None:
+                return parts
         match = _NAME.fullmatch(name)
         if match is None:
             return {name: TensorPart(name)}  # kept, so that it is reported as unknown
@@ -62,6 +98,38 @@ class HFTensorNames(SplitWeights):
             )
         return {f"{start}.{self._family.hf_layer_names.get(part, part)}.{kind}": TensorPart(name)}
 
+    def _expert_parts(self, name: str, layer: int, part: str) -> Mapping[str, TensorPart] | None:
+        """What a tensor of all experts or of an extra layer becomes; None for any other."""
+        layers = self._config.layers
+        if layer >= len(layers):
+            return {} if self._family.has_draft_layers else None
+        experts = layers[layer].experts
+        if experts is None:
+            return None
+        if self._family.hf_alternates_gates and (parts := _alternating(name, layer, part, experts)):
+            return parts
+        if part in _GATES_AND_UPS:
+            sizes = {
+                f"blk.{layer}.ffn_{half}_exps.weight": experts.width for half in ("gate", "up")
+            }
+            return split_tensor(name, sizes, experts=experts.count)
+        if part in _OTHER_NAMES:
+            return {f"blk.{layer}.{_OTHER_NAMES[part]}": TensorPart(name)}
+        return {} if _SEPARATE_EXPERT.fullmatch(part) else None
+
+    def _joined_parts(self, names: Iterable[str]) -> Mapping[str, JoinedParts]:
+        found: defaultdict[str, dict[int, TensorPart]] = defaultdict(dict)
+        for name in names:
+            layer = _OF_A_LAYER.fullmatch(name)
+            match = _SEPARATE_EXPERT.fullmatch(layer[2]) if layer else None
+            if layer and match and int(layer[1]) < self._config.num_layers:
+                whole = f"blk.{int(layer[1])}.ffn_{_EXPERT_NAMES[match[2]]}_exps.weight"
+                found[whole][int(match[1])] = TensorPart(name)
+        return {
+            whole: JoinedParts([parts[expert] for expert in sorted(parts)])
+            for whole, parts in found.items()
+        }
+
     def _fused(self, part: str) -> Mapping[str, int]:
         """The rows of each tensor that a fused one holds."""
         config = self._config
@@ -70,3 +138,27 @@ class HFTensorNames(SplitWeights):
         if part == _FUSED_GATE:
             return {"ffn_gate": config.intermediate_size, "ffn_up": config.intermediate_size}
         return {}
+
+
+def _alternating(
+    name: str, layer: int, part: str, experts: ExpertConfig
+) -> Mapping[str, TensorPart]:
+    """The tensors of gpt-oss's experts: transposed, with the gates at even places; else nothing."""
+    start = f"blk.{layer}.ffn_"
+    halves = {"gate": slice(0, None, 2), "up": slice(1, None, 2)}
+    if part == "mlp.experts.gate_up_proj":
+        total = 2 * experts.width
+        return {
+            f"{start}{half}_exps.weight": TensorPart(
+                name, rows, total, experts.count, transposed=True
+            )
+            for half, rows in halves.items()
+        }
+    if part == "mlp.experts.gate_up_proj_bias":
+        return {
+            f"{start}{half}_exps.bias": TensorPart(name, columns=columns)
+            for half, columns in halves.items()
+        }
+    if part == "mlp.experts.down_proj":
+        return {f"{start}down_exps.weight": TensorPart(name, transposed=True)}
+    return {}

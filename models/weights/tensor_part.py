@@ -1,36 +1,65 @@
-"""A named range of rows of a stored tensor, for tensors that a file fuses."""
+"""How stored tensors become those of the layers: ranges of fused ones, and experts joined."""
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
 import torch
 
-from ingle.kernels.formats.weight import Weight
+from ingle.kernels.formats.weight import NF4Tensor, Weight
 
 from ..config.model_config import ModelConfig
 from ..errors import InvalidModel
 from ..families.family_registry import find_family
 from .weights import Weights
 
+_QUERY_OR_KEY = re.compile(r"blk\.\d+\.attn_([qk])\.(?:weight|bias)")
+
 
 @dataclass(frozen=True)
 class TensorPart:
-    """The rows `rows` of the tensor `source`, which should have `total` rows; None: all of them."""
+    """The rows `rows` of the tensor `source`, which should have `total` rows; None: all of them.
+
+    Of a tensor with the rows of `experts`, one after the other, these are the rows of each. The
+    matrices of a `transposed` tensor have their rows as columns; `columns` are those of a bias.
+    """
 
     source: str
     rows: slice | None = None
     total: int = 0
+    experts: int = 1
+    transposed: bool = False
+    columns: slice | None = None
 
     def read(self, weights: Weights) -> Weight:
         """The rows; all of them if their number is not `total`, so that the shape check fails."""
         weight = weights.get(self.source)
-        if self.rows is None or weight.shape[:1] != (self.total,):
+        if isinstance(weight, torch.Tensor) and weight.ndim > 2:  # matrices of experts
+            weight = (weight.transpose(-2, -1) if self.transposed else weight).flatten(0, -2)
+        if isinstance(weight, torch.Tensor) and self.columns is not None:
+            return weight[..., self.columns]
+        if self.rows is None or weight.shape[:1] != (self.total * self.experts,):
             return weight
-        return rows_of(weight, self.rows)
+        if self.experts == 1:
+            return rows_of(weight, self.rows)
+        every = torch.arange(self.total * self.experts).view(self.experts, self.total)
+        return rows_of(weight, every[:, self.rows].flatten())
+
+
+@dataclass(frozen=True)
+class JoinedParts:
+    """The rows of several parts, one after the other."""
+
+    parts: Sequence[TensorPart]
+
+    def read(self, weights: Weights) -> Weight:
+        """The rows; those of the first part if the others are of another kind."""
+        found = [part.read(weights) for part in self.parts]
+        return _joined(found) if len({weight.shape[1:] for weight in found}) == 1 else found[0]
 
 
 class SplitWeights(ABC):
@@ -40,15 +69,21 @@ class SplitWeights(ABC):
         self._raw = raw
         self._config = config
         self._family = find_family(config.architecture)
-        self._parts: dict[str, TensorPart] = {}
+        self._parts: dict[str, TensorPart | JoinedParts] = {}
         self.names = self._parts.keys()
         """The canonical name of every tensor."""
         for name in raw.names:
             self._parts.update(self._named_parts(name))
+        self._parts.update(self._joined_parts(raw.names))
 
     @abstractmethod
     def _named_parts(self, name: str) -> Mapping[str, TensorPart]:
         """What a stored tensor becomes, by the names of GGUF files."""
+
+    def _joined_parts(self, names: Iterable[str]) -> Mapping[str, JoinedParts]:
+        """What several stored tensors become together, by the names of GGUF files."""
+        del names
+        return {}
 
     def _attention_rows(self) -> dict[str, int]:
         """The rows of queries, keys and values, in the order of a fused tensor."""
@@ -56,23 +91,64 @@ class SplitWeights(ABC):
         heads = {"q": config.num_heads, "k": config.num_kv_heads, "v": config.num_kv_heads}
         return {letter: config.head_size * count for letter, count in heads.items()}
 
-    def _read(self, name: str, hint: str) -> Weight:
-        """The stored rows of a tensor; raises `InvalidModel` if there is none of this name."""
+    def _read(self, name: str, hint: str, *, interleaved: bool) -> Weight:
+        """The stored rows of a tensor; raises `InvalidModel` if there is none of this name.
+
+        Rows of queries and keys get the order of the layers if the file has them `interleaved`.
+        """
         part = self._parts.get(name)
         if part is None:
             raise InvalidModel(f"The model has no tensor {name!r}.", hint=hint)
-        return part.read(self._raw)
+        weight = part.read(self._raw)
+        order = interleaved_rows(name, self._config) if interleaved else None
+        # A wrong shape is reported by `Parameters`, which knows the right one.
+        if order is None or weight.shape[:1] != order.shape:
+            return weight
+        return rows_of(weight, order)
 
 
-def split_tensor(source: str, sizes: Mapping[str, int]) -> dict[str, TensorPart]:
-    """Consecutive parts, by their names and numbers of rows."""
+def split_tensor(
+    source: str, sizes: Mapping[str, int], *, experts: int = 1
+) -> dict[str, TensorPart]:
+    """Consecutive parts, by their names and numbers of rows, of each expert."""
     ends = list(accumulate(sizes.values()))
     return {
-        name: TensorPart(source, slice(end - size, end), ends[-1])
+        name: TensorPart(source, slice(end - size, end), ends[-1], experts)
         for (name, size), end in zip(sizes.items(), ends, strict=True)
     }
+
+
+def _joined(weights: Sequence[Weight]) -> Weight:
+    """The rows of matrices of one width and kind; the first matrix alone if kinds differ."""
+    first = weights[0]
+    if isinstance(first, torch.Tensor):
+        plain = [each for each in weights if isinstance(each, torch.Tensor)]
+        return torch.cat(plain) if len(plain) == len(weights) else first
+    if not isinstance(first, NF4Tensor):  # GGUF files join their experts themselves
+        return first
+    codes = [each.unnested() for each in weights if isinstance(each, NF4Tensor)]
+    if len({each.block_size for each in codes}) > 1 or len(codes) < len(weights):
+        return first
+    together = torch.cat([each.codes for each in codes])
+    return NF4Tensor(together, torch.cat([each.absmax for each in codes]), first.block_size)
 
 
 def rows_of(weight: Weight, index: slice | torch.Tensor) -> Weight:
     """The rows at `index` of a matrix, dense or quantised, or those elements of a vector."""
     return weight[index] if isinstance(weight, torch.Tensor) else weight.rows(index)
+
+
+def interleaved_rows(name: str, config: ModelConfig) -> torch.Tensor | None:
+    """The index of each row of a query or key tensor in a file that alternates the rotated halves.
+
+    None for other tensors.
+    """
+    match = _QUERY_OR_KEY.fullmatch(name)
+    if match is None:
+        return None
+    heads = config.num_heads if match[1] == "q" else config.num_kv_heads
+    ropes = (layer.rope for layer in config.layers if layer.rope is not None)
+    size = next((rope.size for rope in ropes), config.head_size)
+    rows = torch.arange(heads * config.head_size).view(heads, config.head_size)
+    halves = rows[:, :size].view(heads, size // 2, 2).transpose(1, 2).flatten(1)
+    return torch.cat((halves, rows[:, size:]), 1).flatten()

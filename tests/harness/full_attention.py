@@ -30,6 +30,7 @@ class FullAttention:
             scale=config.attention_scale,
             window=config.layers[layer].window,
             soft_cap=config.attention_soft_cap,
+            sinks=x.sinks,
         )
         return Activations(output.shape[1] * output.shape[2], output.flatten(1))
 
@@ -42,6 +43,7 @@ def full_attention(
     scale: float,
     window: int | None,
     soft_cap: float | None,
+    sinks: torch.Tensor | None = None,
 ) -> torch.Tensor:
     """Return (tokens, heads, size) of `query`; `key` and `value` are (tokens, kv_heads, size).
 
@@ -60,6 +62,10 @@ def full_attention(
             scores = torch.tanh(scores / soft_cap) * soft_cap
         behind = places[start : start + _QUERIES, None] - places[None, :]
         hidden = behind < 0 if window is None else (behind < 0) | (behind >= window)
-        weights = scores.masked_fill(hidden, -torch.inf).softmax(-1)
+        scores = scores.masked_fill(hidden, -torch.inf)
+        if sinks is not None:
+            each = sinks.view(kv_heads, -1, 1, 1).expand(-1, -1, len(rows), 1)
+            scores = torch.cat((scores, each), -1)
+        weights = scores.softmax(-1)[..., :tokens]
         parts.append(torch.einsum("kgqt,tkd->qkgd", weights, values))
     return torch.cat(parts).reshape(tokens, heads, size).to(query.dtype)

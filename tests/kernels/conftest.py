@@ -30,6 +30,7 @@ _SCALES = {
     "Q4_K": (0, 2),
     "Q5_K": (0, 2),
     "Q6_K": (208,),
+    "MXFP4": (),
 }
 
 
@@ -54,6 +55,8 @@ def make_quantized() -> MakeQuantized:
         for place in _SCALES[kind] if tame else ():
             scales = random.normal(0, 1e-3, (len(blocks), 1)).astype(np.float16)
             blocks[:, place : place + 2] = scales.view(np.uint8)
+        if kind == "MXFP4" and tame:  # its scale is an exponent
+            blocks[:, 0] = random.integers(115, 120, len(blocks))
         data = torch.as_tensor(blocks).view(rows, -1)
         return QuantizedTensor(kind, data, columns)
 

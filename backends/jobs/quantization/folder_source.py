@@ -12,7 +12,7 @@ from ingle.models.errors import UnsupportedModel
 from ingle.models.families.family_registry import find_family
 from ingle.models.gguf.gguf_writer import PlannedTensor, encode_pair
 from ingle.models.safetensors.model_folder import NF4, read_folder
-from ingle.models.weights.gguf_tensor_names import permute_for_gguf
+from ingle.models.weights.gguf_tensor_names import name_in_gguf, permute_for_gguf
 from ingle.models.weights.hf_tensor_names import HFTensorNames
 from ingle.models.weights.safetensors_weights import SafetensorsWeights
 
@@ -29,7 +29,8 @@ _READ = (
     "tokenizer_config.json",
 )
 # Tensors that llama.cpp expects fused, with their parts in order.
-_FUSED = {"attn_qkv": ("attn_q", "attn_k", "attn_v"), "ffn_up": ("ffn_gate", "ffn_up")}
+_FUSED_ATTENTION = {"attn_qkv": ("attn_q", "attn_k", "attn_v")}
+_FUSED_GATE = {"ffn_up": ("ffn_gate", "ffn_up")}
 
 
 class FolderSource(TensorSource):
@@ -47,8 +48,13 @@ class FolderSource(TensorSource):
         self.quantization = folder.quantization
         self.size = folder.tensor_bytes
         self.config = self._config = config = folder.config
+        experts = [layer.experts.count for layer in config.layers if layer.experts is not None]
         self.shape = QuantizedShape(
-            config.architecture, config.num_layers, config.num_heads, config.num_kv_heads
+            config.architecture,
+            config.num_layers,
+            config.num_heads,
+            config.num_kv_heads,
+            max(experts, default=0),
         )
         self._parameters = folder.parameters
         self._weights = HFTensorNames(SafetensorsWeights(path), config)
@@ -82,25 +88,36 @@ class FolderSource(TensorSource):
         planned = [PlannedTensor(name, (len(v),), "F32") for name, v in self._factors.items()]
         for name in self._names:
             shape = tuple(self._stacked(name).shape)[::-1]
+            if name.endswith("_exps.weight"):
+                experts = self._experts_of(name)
+                shape = (*shape[:-1], shape[-1] // experts, experts)
             planned.append(PlannedTensor(name, shape, "F32"))  # the target decides on matrices
         return planned
 
     def _find_names(self) -> list[tuple[str, tuple[str, ...]]]:
         """Return each tensor of the file with the parts that it is made of."""
-        names = list(self._weights.names)
-        if not find_family(self._config.architecture).gguf_fuses_gate:
-            return [(name, (name,)) for name in names]
+        family = find_family(self._config.architecture)
+        fusions = {
+            **(_FUSED_ATTENTION if family.gguf_fuses_attention else {}),
+            **(_FUSED_GATE if family.gguf_fuses_gate else {}),
+        }
         found: dict[str, tuple[str, ...]] = {}
-        for name in names:
+        for name in self._weights.names:
             stem, kind = name.rsplit(".", 1)
             prefix, _, part = stem.rpartition(".")
-            fused = next((whole for whole, parts in _FUSED.items() if part in parts), None)
+            fused = next((whole for whole, parts in fusions.items() if part in parts), None)
             if fused is None:
-                found[name] = (name,)
+                found[name_in_gguf(name, self._config)] = (name,)
             else:
-                parts = tuple(f"{prefix}.{part}.{kind}" for part in _FUSED[fused])
+                parts = tuple(f"{prefix}.{part}.{kind}" for part in fusions[fused])
                 found[f"{prefix}.{fused}.{kind}"] = parts
         return list(found.items())
+
+    def _experts_of(self, name: str) -> int:
+        """Return the number of experts of a layer, whose matrices a tensor holds."""
+        experts = self._config.layers[int(name.split(".")[1])].experts
+        assert experts is not None
+        return experts.count
 
     def _stacked(self, name: str) -> torch.Tensor:
         parts = [self._weights.get(part) for part in self._names[name]]

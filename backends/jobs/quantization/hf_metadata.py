@@ -8,13 +8,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from ingle.models.config.model_config import ModelConfig, RopeConfig
+from ingle.models.config.model_config import ExpertScores, ModelConfig, RopeConfig
 from ingle.models.errors import UnsupportedModel
 from ingle.models.families.family_registry import find_family
 from ingle.models.gguf.gguf_writer import Value
 from ingle.models.json_object import read_json_object
 
 Pairs = dict[str, Value]
+_SIGMOID = 2
+"""ggml's number of these scores of experts."""
 
 _OTHER_WAY = "Look for a GGUF edition of the model, or run the folder as it is."
 
@@ -33,7 +35,7 @@ def model_pairs(folder: Path, config: ModelConfig, parameters: int) -> Pairs:
         "attention.layer_norm_rms_epsilon": config.norm_epsilon,
         "vocab_size": config.vocab_size,
     }
-    shape |= _rope(folder, config) | _scales(config)
+    shape |= _rope(folder, config) | _scales(config) | _experts(config)
     if windows := [layer.window for layer in config.layers if layer.window is not None]:
         shape["attention.sliding_window"] = max(windows)
     general: Pairs = {
@@ -73,6 +75,9 @@ def _rope(folder: Path, config: ModelConfig) -> Pairs:
             f"{folder} stretches its context by YaRN, which cannot be written into a file here.",
             hint=_OTHER_WAY,
         )
+    if rope.temperature:
+        pairs["attention.temperature_scale"] = rope.temperature
+        pairs["rope.scaling.original_context_length"] = rope.original_context
     return pairs
 
 
@@ -84,6 +89,33 @@ def _scales(config: ModelConfig) -> Pairs:
     if config.final_soft_cap is not None:
         pairs["final_logit_softcapping"] = config.final_soft_cap
     pairs.update(find_family(config.architecture).gguf_scales(config))
+    return pairs
+
+
+def _experts(config: ModelConfig) -> Pairs:
+    """Return the keys of a mixture of experts."""
+    experts = next((layer.experts for layer in config.layers if layer.experts is not None), None)
+    if experts is None:
+        return {}
+    pairs: Pairs = {
+        "expert_count": experts.count,
+        "expert_used_count": experts.used,
+        "expert_feed_forward_length": experts.width,
+    }
+    if experts.shared_width:
+        pairs["expert_shared_feed_forward_length"] = experts.shared_width
+        pairs["expert_shared_count"] = experts.shared_width // experts.width
+    if experts.scores is ExpertScores.SIGMOID:
+        pairs["expert_gating_func"] = _SIGMOID
+        pairs["expert_weights_norm"] = experts.normalized
+        pairs["expert_weights_scale"] = experts.scale
+    if experts.groups > 1:
+        pairs["expert_group_count"] = experts.groups
+        pairs["expert_group_used_count"] = experts.groups_used
+    if config.layers[0].experts is None:
+        pairs["leading_dense_block_count"] = [layer.experts for layer in config.layers].index(
+            experts
+        )
     return pairs
 
 

@@ -18,7 +18,11 @@ from ingle.backends.cuda import descriptor
 from ingle.backends.cuda.descriptor import TENSOR_TYPES
 from ingle.backends.registry.cuda_availability import CudaAvailability
 from ingle.backends.registry.engine_descriptor import LoadQuery
-from ingle.backends.selection.engine_choice import choose_engine
+from ingle.backends.selection.engine_choice import (
+    choose_engine,
+    choose_for_types,
+    why_not_preferred,
+)
 from ingle.backends.selection.load_spec_builder import complete_spec, describe
 from ingle.kernels.formats.codecs import DEQUANTIZERS
 from ingle.models.errors import UnsupportedModel
@@ -131,6 +135,21 @@ def test_formats_without_kernels_use_llama_cpp_by_default(
     monkeypatch.setattr(descriptor, "_KERNEL_TYPES", frozenset({"Q8_0"}))
     assert select_engine(quantised, own=ampere) == "llama.cpp"
     assert select_engine(quantised, own=ampere, wanted="cuda") == "cuda"
+
+
+def test_mixtures_of_experts_use_llama_cpp_by_default(header: GGUFHeader) -> None:
+    """Ours has no kernels for many tokens by experts, and says so."""
+    experts = {"llama.expert_count": 8, "llama.expert_used_count": 2}
+    mixture = replace(header, metadata={**header.metadata, **experts})
+    assert select_engine(mixture, own=GPU) == "llama.cpp"
+    assert "no kernels for the prompts of mixtures" in why_not_preferred(LoadQuery(mixture), GPU)
+    assert select_engine(mixture, own=GPU, wanted="cuda") == "cuda"
+    for wanted, mixes, chosen in (
+        ("auto", True, "llama.cpp"),
+        ("cuda", True, "cuda"),
+        ("auto", False, "cuda"),
+    ):
+        assert choose_for_types("llama", ["F32"], wanted, GPU, mixture=mixes) == chosen
 
 
 @pytest.mark.model

@@ -74,6 +74,24 @@ def gated_gemv_cases() -> list[Case]:
     ]
 
 
+def expert_gemv_cases() -> list[Case]:
+    """Return two tokens by two of three experts each, the last one among them."""
+    experts, rows, inputs = 3, 5, 1280
+    blocks = np.random.default_rng(1).integers(0, 256, (experts * rows * 5, 144), dtype=np.uint8)
+    blocks[:, :4] = np.full(2, 0.01, np.float16).view(np.uint8)
+    weights = QuantizedTensor("Q4_K", torch.as_tensor(blocks).view(experts * rows, -1), inputs)
+    data = repack(weights).data.numpy()
+    x = torch.randn(2, inputs, generator=torch.Generator().manual_seed(0))
+    tiles = quantize_q8_reference(x).transpose(0, 1).contiguous().numpy()
+    picked = np.array([[2, 0], [1, 2]], np.int64)
+    bias, out = np.ones((experts, rows), np.float32), np.full((4, rows), np.nan, np.float32)
+    arguments = (data, tiles, picked, bias, out, rows, inputs, data.shape[1], 2)
+    return [
+        Case(f"q4_k_experts_s{split}", (-(-rows // (8 // split)), 4, 1), (128, 1, 1), arguments)
+        for split in (1, 4)
+    ]
+
+
 def _room(columns: int, size: int) -> NDArray[np.uint8]:
     return np.zeros((-(-size // 1024), columns, 1536), np.uint8)
 
@@ -83,6 +101,7 @@ FUSION_CASES: Mapping[str, Callable[[], list[Case]]] = MappingProxyType(
         "rms_norm": rms_norm_cases,
         "gated_activation": gated_activation_cases,
         "gated_q4_k": gated_gemv_cases,
+        "experts_q4_k": expert_gemv_cases,
     }
 )
 """By the names of sources."""

@@ -93,6 +93,9 @@ def make_random_model() -> MakeModel:
         with torch.no_grad():
             for name, parameter in module.named_parameters():
                 parameter.normal_(1.0 if "norm" in name else 0.0, 0.2, generator=random)
+            for name, buffer in module.named_buffers():
+                if name.endswith("e_score_correction_bias"):
+                    buffer.normal_(0.0, 0.2, generator=random)
         return RandomModel(module, json.loads(config.to_json_string(use_diff=False)))
 
     return make
@@ -122,4 +125,4 @@ def compute_logits() -> ComputeLogits:
 @pytest.fixture
 def tokens() -> torch.Tensor:
     """Return a sequence longer than any sliding window used here."""
-    return torch.randint(3, 99, (45,), generator=torch.Generator().manual_seed(3))
+    return torch.randint(3, 99, (200,), generator=torch.Generator().manual_seed(3))

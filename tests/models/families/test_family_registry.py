@@ -82,9 +82,10 @@ def test_loading_reports_progress(make_random_model: Any) -> None:
 
 
 def test_every_family_is_registered() -> None:
+    folder = Path(families.__file__).parent
     modules = [
-        import_module(f"ingle.models.families.{path.stem}")
-        for path in Path(families.__file__).parent.glob("[a-z]*.py")
+        import_module(".".join(("ingle.models.families", *path.relative_to(folder).parts))[:-3])
+        for path in folder.rglob("[a-z]*.py")
     ]
     found = {module.FAMILY.name for module in modules if hasattr(module, "FAMILY")}
     assert found == FAMILIES.keys()

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ingle.models.config.model_config import Activation, ModelConfig
+from ingle.models.config.model_config import Activation, ExpertConfig, ModelConfig
 from ingle.models.errors import InvalidModel, UnsupportedModel
 from ingle.models.families.family_registry import FAMILIES
 from ingle.models.families.gguf_config import config_from_gguf
@@ -49,7 +49,11 @@ def test_header_is_read_into_a_config(tiny: GGUFBuilder, tmp_path: Path) -> None
 
 
 def test_every_architecture_can_be_read(tiny: GGUFBuilder, tmp_path: Path) -> None:
-    keys = {"logit_scale": (FLOAT32, 8.0)}
+    keys = {
+        "logit_scale": (FLOAT32, 8.0),
+        "expert_count": (UINT32, 8),
+        "expert_used_count": (UINT32, 2),
+    }
     names: set[str] = set()
     before = "llama"
     for name in sorted(FAMILIES):
@@ -57,7 +61,9 @@ def test_every_architecture_can_be_read(tiny: GGUFBuilder, tmp_path: Path) -> No
             tiny.metadata[key.replace(before, name, 1)] = tiny.metadata.pop(key)
         tiny.set("general.architecture", STRING, name)
         for key, (kind, value) in keys.items():
-            tiny.set(f"{name}.{key}", kind, value)
+            tiny.metadata.pop(f"{name}.{key}", None)
+            if FAMILIES[name].has_experts or not key.startswith("expert"):
+                tiny.set(f"{name}.{key}", kind, value)
         names.add(read(tiny, tmp_path).architecture)
         before = name
     assert names == FAMILIES.keys()
@@ -71,7 +77,6 @@ def test_unknown_architecture_hints_at_llama_cpp(tiny: GGUFBuilder, tmp_path: Pa
 
 
 UNSUPPORTED: list[tuple[str, int, Any]] = [
-    ("expert_count", UINT32, 8),
     ("attention.causal", BOOL, False),
     ("attention.value_length", UINT32, 32),
     ("rope.scaling.type", STRING, "twisted"),
@@ -86,6 +91,39 @@ def test_unsupported_settings_hint_at_llama_cpp(
     with pytest.raises(UnsupportedModel) as caught:
         read(tiny.set(f"llama.{key}", kind, value), tmp_path)
     assert "llama.cpp" in (caught.value.hint or "")
+
+
+def test_experts_of_a_family_without_any_are_rejected(tiny: GGUFBuilder, tmp_path: Path) -> None:
+    with_architecture(tiny, "qwen3", expert_count=(UINT32, 8))
+    with pytest.raises(UnsupportedModel, match="mixture of experts"):
+        read(tiny, tmp_path)
+
+
+def test_experts_of_a_header(tiny: GGUFBuilder, tmp_path: Path) -> None:
+    keys = {"expert_count": (UINT32, 8), "expert_used_count": (UINT32, 2)}
+    with_architecture(tiny, "qwen3moe", **keys, expert_feed_forward_length=(UINT32, 48))
+    experts = read(tiny, tmp_path).layers[0].experts
+    assert experts == ExpertConfig(count=8, used=2, width=48)
+    tiny.set("qwen3moe.expert_used_count", UINT32, 9)
+    with pytest.raises(InvalidModel, match="9"):
+        read(tiny, tmp_path)
+
+
+GROUPS = [(3, 1), (4, 5), (8, 4), (4, 0)]
+
+
+@pytest.mark.parametrize(("count", "used"), GROUPS)
+def test_impossible_groups_of_experts_are_rejected(
+    tiny: GGUFBuilder, tmp_path: Path, count: int, used: int
+) -> None:
+    keys = {"expert_count": (UINT32, 8), "expert_used_count": (UINT32, 4)}
+    groups = {"expert_group_count": (UINT32, count), "expert_group_used_count": (UINT32, used)}
+    with_architecture(tiny, "qwen3moe", **keys, **groups)
+    if not used:  # as many as there are
+        assert read(tiny, tmp_path).layers[0].experts is not None
+    else:
+        with pytest.raises(InvalidModel):
+            read(tiny, tmp_path)
 
 
 def test_head_counts_that_differ_between_layers_are_rejected(

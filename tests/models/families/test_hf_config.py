@@ -86,6 +86,28 @@ def test_text_config_of_multimodal_gemma3() -> None:
     assert (global_.theta, set(global_.factors)) == (1000000.0, {8.0})
 
 
+@pytest.mark.parametrize(
+    ("half", "architecture", "temperature"),
+    [("mistral", "llama", 0.0), ("ministral3", "mistral3", 0.1), (None, "llama", 0.0)],
+)
+def test_text_config_of_multimodal_mistral(
+    half: str | None, architecture: str, temperature: float
+) -> None:
+    """Mistral Small 3.1 and Ministral 3 have the same `model_type`, and another text half."""
+    yarn = {
+        "rope_type": "yarn",
+        "factor": 16.0,
+        "original_max_position_embeddings": 16384,
+        "llama_4_scaling_beta": 0.1,
+    }
+    rope = yarn if half == "ministral3" else {"rope_theta": 1e9}
+    text = {**LLAMA, "model_type": half, "rope_parameters": rope}
+    config = config_from_hf({"model_type": "mistral3", "text_config": text, "vision_config": {}})
+    assert config.architecture == architecture
+    assert config.layers[0].rope is not None
+    assert config.layers[0].rope.temperature == temperature
+
+
 def test_smollm3_has_no_rope_in_every_fourth_layer() -> None:
     config = config_from_hf({**LLAMA, "model_type": "smollm3"})
     assert [layer.rope is None for layer in config.layers] == [False, False, False, True]
@@ -94,7 +116,7 @@ def test_smollm3_has_no_rope_in_every_fourth_layer() -> None:
 
 
 UNSUPPORTED: list[dict[str, Any]] = [
-    {"model_type": "mixtral"},
+    {"model_type": "mamba"},
     {"model_type": "llava", "text_config": {"model_type": "llama"}},
     {"hidden_act": "relu2"},
     {"rope_scaling": {"type": "dynamic", "factor": 2.0}},

@@ -20,7 +20,7 @@ from ingle.models.families.gguf_config import config_from_gguf
 from ingle.models.weights.gguf_tensor_names import GGUFTensorNames
 from ingle.models.weights.gguf_weights import GGUFWeights
 
-_INTERLEAVED = ("llama", "granite", "smollm3")
+_INTERLEAVED = ("llama", "granite", "granitemoe", "smollm3", "glm4", "mistral3", "ernie4_5")
 _LLAMA3 = {
     "rope_type": "llama3",
     "rope_theta": 50000.0,
@@ -42,7 +42,18 @@ _LONGROPE = {
     "short_factor": [1.0, 1.5],
     "long_factor": [2.0, 9.0],
 }
+_MINISTRAL = {
+    "rope_type": "yarn",
+    "rope_theta": 1e6,
+    "factor": 16.0,
+    "original_max_position_embeddings": 16,
+    "mscale": 1.0,
+    "mscale_all_dim": 1.0,
+    "llama_4_scaling_beta": 0.1,
+}
 _WIDE = {"num_attention_heads": 3, "num_key_value_heads": 1}  # heads of 16
+_EXPERTS = {"num_experts": 6, "num_experts_per_tok": 3, "moe_intermediate_size": 20}
+_EXPERT_KEYS = {"expert_count": 6, "expert_used_count": 3, "expert_feed_forward_length": 20}
 # A model type of transformers, its settings, and the matching metadata of the file's header.
 _CASES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "llama": ("llama", {}, {}),
@@ -123,6 +134,110 @@ _CASES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
             "attention.sliding_window_pattern": [True, True, True, False],
         },
     ),
+    "glm4": ("glm4", {"head_dim": 16, "attention_bias": True}, {"rope.dimension_count": 8}),
+    "mistral3": (
+        "ministral3",
+        {"head_dim": 16, "rope_parameters": _MINISTRAL},
+        {
+            "attention.temperature_scale": 0.1,
+            "rope.scaling.type": "yarn",
+            "rope.scaling.factor": 16.0,
+            "rope.scaling.original_context_length": 16,
+            "rope.scaling.yarn_log_multiplier": 1.0,
+        },
+    ),
+    "ernie4_5": ("ernie4_5", {"head_dim": 16, "tie_word_embeddings": True}, {}),
+    "hunyuan": (
+        "hunyuan_v1_dense",
+        {
+            "head_dim": 16,
+            "rope_parameters": {"rope_type": "dynamic", "factor": 1.0, "alpha": 50.0},
+        },
+        {},
+    ),
+    "seed_oss": ("seed_oss", {"head_dim": 16}, {}),
+    "mixtral": (
+        "mixtral",
+        {"num_local_experts": 4, "rope_parameters": {"rope_theta": 1e6}},
+        {"expert_count": 4, "expert_used_count": 2},
+    ),
+    "qwen2moe": (
+        "qwen2_moe",
+        {**_EXPERTS, "shared_expert_intermediate_size": 40},
+        {**_EXPERT_KEYS, "expert_shared_feed_forward_length": 40},
+    ),
+    "qwen3moe": ("qwen3_moe", {**_EXPERTS, "norm_topk_prob": True}, _EXPERT_KEYS),
+    "glm4moe": (
+        "glm4_moe",
+        {
+            "n_routed_experts": 8,
+            "num_experts_per_tok": 3,
+            "moe_intermediate_size": 20,
+            "n_shared_experts": 2,
+            "n_group": 4,
+            "topk_group": 2,
+            "routed_scaling_factor": 1.5,
+            "use_qk_norm": True,
+            "attention_bias": True,
+            "head_dim": 16,
+        },
+        {
+            "expert_count": 8,
+            "expert_used_count": 3,
+            "expert_feed_forward_length": 20,
+            "expert_group_count": 4,
+            "expert_group_used_count": 2,
+            "expert_shared_count": 2,
+            "expert_gating_func": 2,
+            "expert_weights_norm": True,
+            "expert_weights_scale": 1.5,
+            "leading_dense_block_count": 1,
+            "rope.dimension_count": 8,
+        },
+    ),
+    "gpt-oss": (
+        "gpt_oss",
+        {
+            "num_local_experts": 6,
+            "num_experts_per_tok": 3,
+            "head_dim": 16,
+            "sliding_window": 7,
+            "rope_parameters": _YARN,
+        },
+        {
+            "expert_count": 6,
+            "expert_used_count": 3,
+            "expert_feed_forward_length": 72,
+            "attention.sliding_window": 7,
+            "rope.scaling.type": "yarn",
+            "rope.scaling.factor": 4.0,
+            "rope.scaling.original_context_length": 64,
+        },
+    ),
+    "granitemoe": (
+        "granitemoe",
+        {
+            "num_local_experts": 6,
+            "num_experts_per_tok": 3,
+            "embedding_multiplier": 12.0,
+            "attention_multiplier": 0.11,
+            "residual_multiplier": 0.22,
+            "logits_scaling": 8.0,
+        },
+        {
+            "attention.scale": 0.11,
+            "embedding_scale": 12.0,
+            "residual_scale": 0.22,
+            "logit_scale": 8.0,
+            "expert_count": 6,
+            "expert_used_count": 3,
+        },
+    ),
+    "olmoe": (
+        "olmoe",
+        {"num_experts": 6, "num_experts_per_tok": 3, "num_key_value_heads": 6},
+        {"expert_count": 6, "expert_used_count": 3},
+    ),
 }
 
 
@@ -137,9 +252,16 @@ def _write(path: Path, model: Any, header: dict[str, Any]) -> None:
     if config.architecture in _INTERLEAVED:
         for name, tensor in tensors.items():
             if ".attn_q." in name or ".attn_k." in name:
-                tensors[name] = _neighbours(tensor, config.head_size)
+                size = header.get("rope.dimension_count", config.head_size)
+                tensors[name] = _neighbours(tensor, config.head_size, size)
     if config.architecture == "phi3":
-        _fuse(tensors, config.num_layers)
+        _fuse(tensors, "attn_qkv", "attn_q", "attn_k", "attn_v")
+    if config.architecture in ("phi3", "glm4"):
+        _fuse(tensors, "ffn_up", "ffn_gate", "ffn_up")
+    if config.architecture in ("seed_oss", "glm4moe", "gpt-oss"):
+        tensors = {
+            name.replace("ffn_norm", "post_attention_norm"): each for name, each in tensors.items()
+        }
     rope = config.layers[0].rope
     if rope.long_factors:
         tensors["rope_factors_short.weight"] = torch.tensor(rope.factors)
@@ -147,6 +269,10 @@ def _write(path: Path, model: Any, header: dict[str, Any]) -> None:
     elif rope.factors and "rope.scaling.type" not in header:
         tensors["rope_freqs.weight"] = torch.tensor(rope.factors)
     for name, tensor in tensors.items():
+        if "_exps." in name:
+            count = config.layers[-1].experts.count
+            if name.endswith("weight"):
+                tensor = tensor.reshape(count, -1, *tensor.shape[1:])
         writer.add_tensor(name, tensor.float().contiguous().numpy())
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
@@ -178,6 +304,8 @@ def _header(config: Any) -> dict[str, Any]:
 def _add(writer: Any, key: str, value: Any) -> None:
     if isinstance(value, list):
         writer.add_array(key, value)
+    elif isinstance(value, bool):
+        writer.add_bool(key, value)
     elif isinstance(value, str):
         writer.add_string(key, value)
     elif isinstance(value, float):
@@ -186,19 +314,20 @@ def _add(writer: Any, key: str, value: Any) -> None:
         writer.add_uint32(key, value)
 
 
-def _neighbours(tensor: torch.Tensor, head_size: int) -> torch.Tensor:
-    """Interleave rows of both halves of each head, as rotation of adjacent pairs requires."""
-    heads = tensor.reshape(-1, 2, head_size // 2, *tensor.shape[1:])
-    return heads.swapaxes(1, 2).reshape(tensor.shape)
+def _neighbours(tensor: torch.Tensor, head_size: int, size: int) -> torch.Tensor:
+    """Interleave both halves of the first `size` rows of each head, for RoPE of adjacent pairs."""
+    heads = tensor.reshape(-1, head_size, *tensor.shape[1:])
+    rest = tensor.shape[1:]
+    halves = heads[:, :size].reshape(-1, 2, size // 2, *rest).swapaxes(1, 2)
+    turned = halves.reshape(-1, size, *rest)
+    return torch.cat((turned, heads[:, size:]), 1).reshape(tensor.shape)
 
 
-def _fuse(tensors: dict[str, torch.Tensor], layers: int) -> None:
-    for layer in range(layers):
-        start = f"blk.{layer}."
-        parts = [tensors.pop(f"{start}attn_{name}.weight") for name in "qkv"]
-        tensors[f"{start}attn_qkv.weight"] = torch.cat(parts)
-        gate_and_up = [tensors.pop(f"{start}ffn_{name}.weight") for name in ("gate", "up")]
-        tensors[f"{start}ffn_up.weight"] = torch.cat(gate_and_up)
+def _fuse(tensors: dict[str, torch.Tensor], whole: str, *parts: str) -> None:
+    """Join the parts in each layer."""
+    for name in [name for name in tensors if f".{parts[0]}.weight" in name]:
+        each = [tensors.pop(name.replace(parts[0], part)) for part in parts]
+        tensors[name.replace(parts[0], whole)] = torch.cat(each)
 
 
 @pytest.fixture(scope="module")
@@ -269,7 +398,7 @@ def test_logits_equal_those_of_llama_cpp(
     found = compute_logits(config, weights, tokens)
     expected = _llama_cpp_logits(path, tokens, config.context)
     # llama.cpp looks up GELU in a table of fp16 values.
-    limit = 2e-3 if config.activation is Activation.GELU_TANH else 1e-4
+    limit = 4e-3 if config.activation is Activation.GELU_TANH else 1e-4
     assert float((found - expected).abs().max() / expected.abs().max()) < limit
     # And the file's config equals that of the transformers settings.
     assert torch.allclose(found, model.logits(tokens), rtol=0, atol=1e-4 * float(found.abs().max()))

@@ -31,6 +31,22 @@ _LONGROPE = {
     "short_factor": [1.0, 1.5],
     "long_factor": [2.0, 9.0],
 }
+_MINISTRAL = {
+    "rope_type": "yarn",
+    "rope_theta": 1e6,
+    "factor": 16.0,
+    "original_max_position_embeddings": 16,
+    "mscale": 1.0,
+    "mscale_all_dim": 1.0,
+    "llama_4_scaling_beta": 0.1,
+}
+_EXPERTS = {"num_experts": 6, "num_experts_per_tok": 3, "moe_intermediate_size": 20}
+_SIGMOID = {
+    "n_routed_experts": 8,
+    "num_experts_per_tok": 3,
+    "moe_intermediate_size": 20,
+    "first_k_dense_replace": 1,
+}
 _CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "llama2": ("llama", {"num_key_value_heads": 6}),
     "llama3": ("llama", {"rope_parameters": _LLAMA3, "tie_word_embeddings": True}),
@@ -76,6 +92,85 @@ _CASES: dict[str, tuple[str, dict[str, Any]]] = {
     ),
     "olmo2": ("olmo2", {}),
     "olmo3": ("olmo3", {"sliding_window": 6, "num_hidden_layers": 4}),
+    "glm4": ("glm4", {"head_dim": 16, "attention_bias": True}),
+    "glm4, quarter": (
+        "glm4",
+        {"head_dim": 16, "rope_parameters": {"rope_theta": 1e4, "partial_rotary_factor": 0.25}},
+    ),
+    "ministral3": ("ministral3", {"head_dim": 16, "rope_parameters": _MINISTRAL}),
+    "ministral3 with a window": (
+        "ministral3",
+        {"head_dim": 16, "rope_parameters": _MINISTRAL, "sliding_window": 7},
+    ),
+    "ernie4_5": ("ernie4_5", {"head_dim": 16}),
+    "ernie4_5 with biases": ("ernie4_5", {"head_dim": 16, "use_bias": True}),
+    "hunyuan": ("hunyuan_v1_dense", {"head_dim": 16}),
+    "hunyuan, alpha": (
+        "hunyuan_v1_dense",
+        {
+            "head_dim": 16,
+            "attention_bias": True,
+            "rope_parameters": {"rope_type": "dynamic", "factor": 1.0, "alpha": 50.0},
+        },
+    ),
+    "mixtral": ("mixtral", {"num_local_experts": 4}),
+    "mixtral with a window": ("mixtral", {"num_local_experts": 4, "sliding_window": 7}),
+    "qwen2_moe": ("qwen2_moe", {**_EXPERTS, "shared_expert_intermediate_size": 40}),
+    "qwen2_moe, mixed layers": (
+        "qwen2_moe",
+        {**_EXPERTS, "norm_topk_prob": True, "mlp_only_layers": [1], "decoder_sparse_step": 1},
+    ),
+    "qwen2_moe with windows": (
+        "qwen2_moe",
+        {**_EXPERTS, "use_sliding_window": True, "sliding_window": 7, "max_window_layers": 2},
+    ),
+    "qwen3_moe": ("qwen3_moe", {**_EXPERTS, "norm_topk_prob": True, "head_dim": 16}),
+    "qwen3_moe, every second layer": ("qwen3_moe", {**_EXPERTS, "decoder_sparse_step": 2}),
+    "olmoe": ("olmoe", {"num_experts": 6, "num_experts_per_tok": 3}),
+    "olmoe, normalized": (
+        "olmoe",
+        {"num_experts": 6, "num_experts_per_tok": 3, "norm_topk_prob": True},
+    ),
+    "glm4_moe": ("glm4_moe", {**_SIGMOID, "routed_scaling_factor": 1.5}),
+    "glm4_moe with groups": (
+        "glm4_moe",
+        {
+            **_SIGMOID,
+            "n_group": 4,
+            "topk_group": 2,
+            "n_shared_experts": 2,
+            "use_qk_norm": True,
+            "attention_bias": True,
+            "norm_topk_prob": False,
+            "head_dim": 16,
+        },
+    ),
+    "granitemoe": (
+        "granitemoe",
+        {
+            "num_local_experts": 6,
+            "num_experts_per_tok": 3,
+            "embedding_multiplier": 12.0,
+            "attention_multiplier": 0.11,
+            "residual_multiplier": 0.22,
+            "logits_scaling": 8.0,
+        },
+    ),
+    "gpt_oss": (
+        "gpt_oss",
+        {
+            "num_local_experts": 6,
+            "num_experts_per_tok": 3,
+            "head_dim": 16,
+            "sliding_window": 7,
+            "rope_parameters": {**_YARN, "truncate": False},
+        },
+    ),
+    "seed_oss": ("seed_oss", {"head_dim": 16}),
+    "seed_oss with biases": (
+        "seed_oss",
+        {"head_dim": 16, "attention_out_bias": True, "mlp_bias": True},
+    ),
 }
 
 
@@ -93,6 +188,7 @@ def test_defaults_equal_those_of_transformers(name: str) -> None:
     assert kind.context == config["max_position_embeddings"]
     assert kind.epsilon == config["rms_norm_eps"]
     assert kind.theta == rope.get("full_attention", rope)["rope_theta"]
+    assert kind.rotated_share == rope.get("partial_rotary_factor", 1.0)
     assert kind.activation == config.get("hidden_activation", config.get("hidden_act"))
     assert kind.tied == config["tie_word_embeddings"]
 

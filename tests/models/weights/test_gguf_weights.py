@@ -126,12 +126,13 @@ def test_types_without_kernel_hint_at_llama_cpp(
     assert "llama.cpp" in (caught.value.hint or "")
 
 
-def test_experts_hint_at_llama_cpp(
+def test_matrices_of_experts_are_the_rows_of_one(
     tiny: GGUFBuilder, new_tensor: Callable[..., Tensor], write: Write
 ) -> None:
     tiny.tensors.append(new_tensor("blk.0.ffn_up_exps.weight", (256, 2, 4), NUMBERS["Q4_K"]))
-    with pytest.raises(UnsupportedModel, match=r"3 dimensions of Q4_K, which only llama\.cpp"):
-        GGUFWeights(write(tiny))
+    weight = GGUFWeights(write(tiny)).get("blk.0.ffn_up_exps.weight")
+    assert isinstance(weight, QuantizedTensor)
+    assert weight.shape == (8, 256)
 
 
 def test_every_truncation_is_detected(tiny: GGUFBuilder, write: Write) -> None:

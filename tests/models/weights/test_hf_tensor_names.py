@@ -81,12 +81,12 @@ def test_only_vision_tensors_and_tables_are_ignored() -> None:
             "vision_tower.vision_model.encoder.layers.0.self_attn.k_proj.weight": torch.ones(1),
             "model.multi_modal_projector.mm_soft_emb_norm.weight": torch.ones(1),
             "model.layers.0.self_attn.rotary_emb.inv_freq": torch.ones(1),
-            "model.layers.0.mlp.router.weight": torch.ones(1),
+            "model.layers.0.mlp.adapter.weight": torch.ones(1),
             "some.scale": torch.ones(1),
         }
     )
     names = sorted(HFTensorNames(raw, config("llama")).names)
-    assert names == ["blk.0.mlp.router.weight", "some.scale"]
+    assert names == ["blk.0.mlp.adapter.weight", "some.scale"]
 
 
 def test_missing_tensor_is_named() -> None:

@@ -44,6 +44,7 @@ LONGROPE = {
     "factor": 4.0,
 }
 GEMMA = {"head_dim": 32, "query_pre_attn_scalar": 32, "num_hidden_layers": 7}
+EXPERTS = {"num_experts": 6, "num_experts_per_tok": 3, "moe_intermediate_size": 32}
 FAMILIES: list[tuple[str, dict[str, Any]]] = [
     ("llama", {}),
     ("llama", {"tie_word_embeddings": True, "rope_parameters": LLAMA3}),
@@ -58,6 +59,37 @@ FAMILIES: list[tuple[str, dict[str, Any]]] = [
     ("olmo2", {}),
     ("phi3", {}),
     ("phi3", {"original_max_position_embeddings": 128, "rope_parameters": LONGROPE}),
+    ("glm4", {"head_dim": 32, "attention_bias": True}),
+    ("ministral3", {"head_dim": 32}),
+    ("ernie4_5", {"head_dim": 32}),
+    ("hunyuan_v1_dense", {"head_dim": 32}),
+    ("seed_oss", {"head_dim": 32}),
+    (
+        "glm4_moe",
+        {
+            "n_routed_experts": 8,
+            "num_experts_per_tok": 3,
+            "moe_intermediate_size": 32,
+            "n_group": 4,
+            "topk_group": 2,
+            "routed_scaling_factor": 1.5,
+            "head_dim": 32,
+        },
+    ),
+    (
+        "gpt_oss",
+        {
+            "num_local_experts": 6,
+            "num_experts_per_tok": 3,
+            "head_dim": 32,
+            "rope_parameters": {"rope_theta": 150000.0},
+        },
+    ),
+    ("granitemoe", {"num_local_experts": 6, "num_experts_per_tok": 3, "logits_scaling": 8.0}),
+    ("mixtral", {"num_local_experts": 4}),
+    ("qwen2_moe", {**EXPERTS, "shared_expert_intermediate_size": 64}),
+    ("qwen3_moe", {**EXPERTS, "norm_topk_prob": True}),
+    ("olmoe", {"num_experts": 6, "num_experts_per_tok": 3, "num_key_value_heads": 4}),
 ]
 
 

@@ -1,0 +1,90 @@
+"""The MLP of a layer with experts: a router, the experts that it picks, and a shared one."""
+
+from __future__ import annotations
+
+import torch
+
+from ingle.kernels.elementwise.activations import Activations
+from ingle.kernels.matmul.expert_layers import ExpertLayers
+from ingle.kernels.operations import dense
+
+from ..config.model_config import ExpertConfig, ExpertScores, ModelConfig
+from .gated_mlp import GatedMLP, gate_activation
+from .parameters import Parameters
+
+
+class ExpertRouter:
+    """Picks the experts of each token, and weights them."""
+
+    def __init__(
+        self, layer: int, hidden: int, experts: ExpertConfig, parameters: Parameters
+    ) -> None:
+        self._experts = experts
+        self._operations = parameters.operations
+        self._gate = parameters.linear(f"blk.{layer}.ffn_gate_inp", experts.count, hidden)
+        self._correction = parameters.optional_vector(
+            f"blk.{layer}.exp_probs_b.bias", experts.count
+        )
+
+    def __call__(self, x: Activations) -> tuple[torch.Tensor, torch.Tensor]:
+        """The experts (tokens, used) int64 and their weights (tokens, used) fp32."""
+        experts = self._experts
+        (logits,) = self._operations.linear(x, self._gate, dtype=torch.float32)
+        by_softmax = experts.scores is ExpertScores.SOFTMAX
+        scores = logits.softmax(-1) if by_softmax else logits.sigmoid()
+        # The correction, which balanced the load in training, only counts for the choice.
+        ranked = scores if self._correction is None else scores + self._correction
+        if experts.groups_used < experts.groups:
+            ranked = self._within_best_groups(ranked)
+        picked = ranked.topk(experts.used, -1).indices
+        weights = scores.gather(1, picked)
+        if experts.normalized:
+            weights = weights / weights.sum(-1, keepdim=True)
+        return picked, weights * experts.scale
+
+    def _within_best_groups(self, ranked: torch.Tensor) -> torch.Tensor:
+        """The scores, those outside the groups with the best pairs as minus infinity."""
+        groups = ranked.view(len(ranked), self._experts.groups, -1)
+        best = groups.topk(2, -1).values.sum(-1).topk(self._experts.groups_used, -1).indices
+        chosen = torch.zeros(groups.shape[:2], dtype=torch.bool, device=ranked.device)
+        chosen.scatter_(1, best, value=True)
+        return groups.masked_fill(~chosen[..., None], -torch.inf).flatten(1)
+
+
+class ExpertMLP:
+    """The outputs of the picked experts, weighted and summed, and of the shared one if any."""
+
+    def __init__(
+        self, layer: int, config: ModelConfig, experts: ExpertConfig, parameters: Parameters
+    ) -> None:
+        hidden, width, count = config.hidden_size, experts.width, experts.count
+        prefix = f"blk.{layer}.ffn"
+        self._operations = parameters.operations
+        self._route = ExpertRouter(layer, hidden, experts, parameters)
+        self._experts = ExpertLayers(
+            parameters.experts(f"{prefix}_gate_exps", count, width, hidden),
+            parameters.experts(f"{prefix}_up_exps", count, width, hidden),
+            parameters.experts(f"{prefix}_down_exps", count, hidden, width),
+            gate_activation(config),
+        )
+        self._shared: GatedMLP | None = None
+        self._shared_gate: torch.Tensor | None = None
+        if experts.shared_width:
+            self._shared = GatedMLP(
+                f"{prefix}_{{}}_shexp", experts.shared_width, config, parameters
+            )
+        if experts.shared_gate:
+            self._shared_gate = parameters.vector(f"{prefix}_gate_inp_shexp.weight", hidden)
+
+    def __call__(self, x: Activations) -> torch.Tensor:
+        """(tokens, hidden) fp32."""
+        picked, weights = self._route(x)
+        found = self._operations.experts(x, self._experts, picked, weights)
+        if self._shared is not None:
+            (shared,) = self._operations.linear(
+                self._shared(x), self._shared.down, dtype=torch.float32
+            )
+            if self._shared_gate is not None:
+                shared = shared * (dense(x).float() @ self._shared_gate).sigmoid()[:, None]
+            found = found + shared
+        return found

@@ -1,0 +1,39 @@
+"""The MLP of a layer: two projections, one of them gating the other, and one back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ingle.kernels.elementwise.activations import Activations
+from ingle.kernels.elementwise.gated_activation import GateActivation
+
+from ..config.model_config import Activation, ModelConfig
+from .parameters import Parameters
+
+_ACTIVATIONS: Mapping[Activation, GateActivation] = {
+    Activation.SILU: "silu",
+    Activation.GELU_TANH: "gelu_tanh",
+    Activation.CLAMPED_SILU: "clamped_silu",
+}
+
+
+class GatedMLP:
+    """`activation(gate(x)) * up(x)`, which the layer `down` projects back."""
+
+    def __init__(self, name: str, width: int, config: ModelConfig, parameters: Parameters) -> None:
+        """`name` is that of the three tensors, with `{}` for `gate`, `up` and `down`."""
+        hidden = config.hidden_size
+        self._operations = parameters.operations
+        self._gate = parameters.linear(name.format("gate"), width, hidden)
+        self._up = parameters.linear(name.format("up"), width, hidden)
+        self.down = parameters.linear(name.format("down"), hidden, width)
+        self._activation: GateActivation = gate_activation(config)
+
+    def __call__(self, x: Activations) -> Activations:
+        """The input of `down`, (tokens, width)."""
+        return self._operations.gated_linear(x, self._gate, self._up, self._activation)
+
+
+def gate_activation(config: ModelConfig) -> GateActivation:
+    """The activation of the gates of a model."""
+    return _ACTIVATIONS[config.activation]

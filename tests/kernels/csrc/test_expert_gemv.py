@@ -1,0 +1,122 @@
+"""csrc/expert_gemv.cuh on the CPU against exact arithmetic, and mixtures of experts on kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from kernel_harness.host_library import CPUKernelLibrary
+from kernel_harness.interpreted_library import InterpretedTritonLibrary
+
+from ingle.kernels.elementwise.activations import quantize_q8_reference
+from ingle.kernels.formats.repack import repack
+from ingle.kernels.formats.weight import PreparedWeight, QuantizedTensor, RepackedTensor
+from ingle.kernels.formats.weight_format import GGML_FORMATS
+from ingle.kernels.kernel_operations import KernelOperations
+from ingle.kernels.matmul import expert_gemv, expert_layers
+from ingle.kernels.matmul.expert_gemv import (
+    MOST_PICKS,
+    ExpertGemv,
+    expert_failures,
+    expert_gemv_reference,
+)
+from ingle.kernels.matmul.expert_layers import ExpertLayer, ExpertLayers
+
+MakeLibrary = Callable[..., CPUKernelLibrary]
+MakeQuantized = Callable[..., QuantizedTensor]
+KINDS = [form.name for form in GGML_FORMATS.values() if form.has_expert_kernel]
+EXPERTS, USED = 6, 3
+
+
+def error(found: torch.Tensor, expected: torch.Tensor) -> float:
+    """Return the relative error in the Euclidean norm; NaN if a value is missing."""
+    return float(((found.double() - expected) ** 2).sum().sqrt() / (expected**2).sum().sqrt())
+
+
+def layers_of(gate: PreparedWeight, up: PreparedWeight, down: PreparedWeight) -> ExpertLayers:
+    first, second = ExpertLayer(gate, EXPERTS), ExpertLayer(up, EXPERTS)
+    return ExpertLayers(first, second, ExpertLayer(down, EXPERTS), "silu")
+
+
+def pick(tokens: int) -> torch.Tensor:
+    return torch.stack([torch.randperm(EXPERTS)[:USED] for _ in range(tokens)])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("rows", "inputs"), [(1, 256), (37, 1280), (9, 2304)])
+@pytest.mark.parametrize(("tokens", "split"), [(1, 1), (1, 4), (5, 4), (8, None)])
+def test_each_pick_is_multiplied_by_its_expert(
+    make_library: MakeLibrary, make_quantized: MakeQuantized, kind: str, rows: int, inputs: int,
+    tokens: int, split: int | None,
+) -> None:  # fmt: skip
+    weight = make_quantized(kind, EXPERTS * rows, inputs, tame=True)
+    tiles, picked = quantize_q8_reference(torch.randn(tokens, inputs)), pick(tokens)
+    gemv = ExpertGemv(make_library(seed=tokens))
+    bias = torch.randn(EXPERTS, rows) if tokens > 1 else None
+    layer = ExpertLayer(repack(weight), EXPERTS, bias)
+    found = gemv.multiply(layer, tiles, picked, split=split)
+    expected = expert_gemv_reference(weight, EXPERTS, tiles, picked)
+    if bias is not None:
+        expected = expected + bias[picked.flatten()]
+    assert found.shape == (tokens * USED, rows)
+    assert error(found, expected) < 1e-6
+
+
+def test_what_does_not_fit_is_refused(
+    make_library: MakeLibrary, make_quantized: MakeQuantized
+) -> None:
+    gemv, picked = ExpertGemv(make_library()), pick(2)
+    tiles = quantize_q8_reference(torch.randn(2, 256))
+    layer = ExpertLayer(repack(make_quantized("Q4_K", EXPERTS * 4, 256, tame=True)), EXPERTS)
+    with pytest.raises(ValueError, match="do not fit"):
+        gemv.multiply(layer, tiles, picked[:1])
+    with pytest.raises(ValueError, match="do not fit"):
+        gemv.multiply(layer, tiles, picked.int())
+    other = ExpertLayer(repack(make_quantized("Q4_0", EXPERTS * 4, 256, tame=True)), EXPERTS)
+    with pytest.raises(ValueError, match="no kernels"):
+        gemv.multiply(other, tiles, picked)
+
+
+def test_check_finds_a_wrong_product(
+    make_library: MakeLibrary, make_quantized: MakeQuantized, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gemv, device = ExpertGemv(make_library()), torch.device("cpu")
+    weights = [make_quantized(kind, 20, 512, tame=True) for kind in ("Q4_K", "Q8_0")]
+    assert not expert_failures(gemv, weights, device)
+
+    def first_expert(_: QuantizedTensor) -> RepackedTensor:
+        return repack(weights[0].rows(torch.arange(20) % 10))
+
+    monkeypatch.setattr(expert_gemv, "repack", first_expert)
+    (failure,) = expert_failures(gemv, weights[:1], device)
+    assert failure.startswith("Q4_K by picked experts is off by")
+
+
+@pytest.mark.parametrize("kinds", [("Q4_K", "Q6_K"), ("Q8_0", "Q8_0"), ("Q4_K", "Q5_0")])
+@pytest.mark.parametrize("tokens", [1, 4, 40])
+def test_mixture_on_kernels_equals_plain_torch(
+    make_library: MakeLibrary, make_quantized: MakeQuantized, kinds: tuple[str, str], tokens: int
+) -> None:
+    """Few tokens by the kernel, more by those of each expert; a format without a kernel, too."""
+    compiled = InterpretedTritonLibrary([], num_sms=8)
+    operations = KernelOperations(
+        make_library(seed=1), compiled, dtype=torch.bfloat16, device=torch.device("cpu")
+    )
+    hidden, width = 256, 512
+    gate, up, down = (
+        make_quantized(kind, EXPERTS * rows, columns, seed, tame=True)
+        for seed, (kind, rows, columns) in enumerate(
+            ((kinds[0], width, hidden), (kinds[0], width, hidden), (kinds[1], hidden, width))
+        )
+    )
+    plain = layers_of(gate, up, down)
+    prepared = layers_of(*map(operations.prepare_experts, (gate, up, down)))
+    assert isinstance(prepared.down.weight, RepackedTensor) is (kinds[1] in KINDS)
+    rows, picked, weights = torch.randn(tokens, hidden) / 8, pick(tokens), torch.rand(tokens, USED)
+    assert (picked.numel() <= MOST_PICKS) is (tokens < 40)
+    x = operations.activations(rows.bfloat16())
+    found = operations.experts(x, prepared, picked, weights)
+    assert found.dtype == torch.float32
+    expected = expert_layers.experts_by_group(rows.bfloat16().float(), plain, picked, weights)
+    assert error(found, expected.double()) < 0.03

@@ -1,0 +1,167 @@
+"""Families in the engine: batched, in chunks, drafted, preempted or restored, the text is the same.
+
+What a dense Llama does is tested in `tests/backends/cuda/`; here are layers that it does not have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ingle.backends.base.load_spec import KVStoreSpec, LoadSpec
+from ingle.backends.base.sampling_params import SamplingParams
+from ingle.backends.cuda.model_files import ModelFiles, ModelSource
+from ingle.backends.cuda.model_runner import CudaModelRunner
+from ingle.backends.engine.batch import Batch
+from ingle.backends.engine.engine import Engine
+from ingle.backends.engine.kv_store.kv_store import KVStore
+from ingle.backends.engine.sequence import Sequence
+from ingle.backends.testing.byte_tokenizer import ByteTokenizer
+from ingle.models.kv_type import KVType
+
+_EXPERTS = {"num_experts": 8, "num_experts_per_tok": 3, "moe_intermediate_size": 24}
+_MINISTRAL = {
+    "rope_type": "yarn",
+    "rope_theta": 1e6,
+    "factor": 16.0,
+    "original_max_position_embeddings": 16,
+    "mscale": 1.0,
+    "mscale_all_dim": 1.0,
+    "llama_4_scaling_beta": 0.1,
+}
+FAMILIES: dict[str, dict[str, Any]] = {
+    "glm4": {"attention_bias": True},
+    "ministral3": {"rope_parameters": _MINISTRAL},
+    "hunyuan_v1_dense": {},
+    "mixtral": {"num_local_experts": 4},
+    "qwen2_moe": {**_EXPERTS, "shared_expert_intermediate_size": 40},
+    "qwen3_moe": _EXPERTS,
+    "gpt_oss": {"num_local_experts": 6, "num_experts_per_tok": 3, "sliding_window": 24},
+    "glm4_moe": {
+        "n_routed_experts": 8,
+        "num_experts_per_tok": 3,
+        "moe_intermediate_size": 24,
+        "n_group": 4,
+        "topk_group": 2,
+    },
+}
+_LENGTH = 40
+
+
+class GuessingSpeculator:
+    """Drafts the known continuation of each sequence, every third token wrong."""
+
+    def __init__(self, texts: list[list[int]]) -> None:
+        self._texts = texts
+
+    def propose(self, decoding: list[Sequence], room: int) -> dict[Sequence, tuple[int, ...]]:
+        drafts: dict[Sequence, tuple[int, ...]] = {}
+        for sequence in decoding:
+            said = sequence.num_generated
+            coming = self._texts[sequence.index][said : said + min(4, room // len(decoding))]
+            drafts[sequence] = tuple(
+                (token + (place % 3 == 2)) % 99 for place, token in enumerate(coming, start=said)
+            )[: _LENGTH - said - 1]
+        return drafts
+
+    def waits(self, decoding: list[Sequence], room: int) -> bool:
+        return True
+
+    def observe(self, batch: Batch, seconds: float) -> None: ...
+
+    def forget(self, sequence: Sequence) -> None: ...
+
+
+class FamilyRunners:
+    """Runners of one random model, with fields of `LoadSpec` of their own."""
+
+    def __init__(self, source: ModelSource) -> None:
+        self._source = source
+        self._made: list[CudaModelRunner] = []
+
+    def load(self, **fields: Any) -> CudaModelRunner:
+        values: dict[str, Any] = {"context": 512, "slots": 6, "threads": 1, **fields}
+        spec = LoadSpec(engine="cuda", path="random", device="cpu", kv_type=KVType.F32, **values)
+        self._made.append(CudaModelRunner(spec, source=self._source))
+        return self._made[-1]
+
+    def close(self) -> None:
+        for runner in self._made:
+            runner.close()
+
+
+@pytest.fixture(params=FAMILIES)
+def runners(request: pytest.FixtureRequest, make_random_model: Any) -> Iterator[FamilyRunners]:
+    kind: str = request.param
+    # Heads that have kernels, and a vocabulary for the tokenizer of bytes.
+    heads = {"hidden_size": 64, "num_attention_heads": 4, "head_dim": 16}
+    sizes = {"vocab_size": 264, "max_position_embeddings": 512}
+    model = make_random_model(kind, **heads, **sizes, **FAMILIES[kind])
+    files = ModelFiles(model.config, model.canonical(), 1 << 20, 1 << 22)
+    found = FamilyRunners(ModelSource(files, ByteTokenizer()))
+    yield found
+    found.close()
+
+
+def sequences(*lengths: int) -> list[Sequence]:
+    random = np.random.default_rng(1)
+    return [
+        Sequence(
+            "r",
+            index,
+            random.integers(2, 250, length).tolist(),
+            SamplingParams(seed=index, temperature=0.0 if index % 2 else 0.8),
+            max_tokens=_LENGTH,
+            ignore_eos=True,
+        )
+        for index, length in enumerate(lengths or range(40, 126, 17))
+    ]
+
+
+def run(engine: Engine, together: list[Sequence]) -> list[list[int]]:
+    for sequence in together:
+        engine.add(sequence)
+    while engine.has_work or engine.is_fetching:
+        engine.step()
+    return [sequence.token_ids[sequence.prompt_length :] for sequence in together]
+
+
+def test_text_does_not_depend_on_how_it_is_computed(runners: FamilyRunners, tmp_path: Path) -> None:
+    runner = runners.load(kv_capacity=4096)
+    alone = [run(Engine(runner), [sequence])[0] for sequence in sequences()]
+    assert len({tuple(text) for text in alone}) == len(alone)
+
+    engine = Engine(runner)
+    assert run(engine, sequences()) == alone, "in one batch"
+    again = sequences()
+    assert run(engine, again) == alone, "with the prompts in the cache"
+    assert all(sequence.cached_tokens for sequence in again)
+
+    runner.max_batch_tokens = 13
+    assert run(Engine(runner), sequences()) == alone, "with prompts in chunks"
+
+    engine = Engine(runners.load(), GuessingSpeculator(alone))
+    assert run(engine, sequences()) == alone, "with drafts"
+    gauges = engine.gauges()
+    assert 0 < gauges.accepted_tokens_total < gauges.drafted_tokens_total
+
+    engine = Engine(runners.load(context=256, kv_capacity=320))
+    assert run(engine, sequences()) == alone, "preempted"
+    assert engine.gauges().preemptions_total > 0
+
+    (text,) = run(Engine(runners.load()), sequences(400))
+    spec = KVStoreSpec(folder=str(tmp_path), model="ab" * 32, disk_bytes=2**30, memory_bytes=2**28)
+    for life in range(2):
+        runner = runners.load()
+        store = KVStore(spec, runner.state_key, spare=lambda: 2**30)
+        engine = Engine(runner, store=store)
+        (long,) = sequences(400)
+        assert run(engine, [long]) == [text], "restored from disk"
+        while engine.has_unsaved:
+            engine.save(0.05)
+        store.close(5)
+        assert (long.cached_tokens >= 256) is (life == 1)
