@@ -323,7 +323,7 @@ PARSERS: Mapping[str, Parser] = {
     "engine_index": _optional_text,
     "quantize": _choice(QUANTIZE),
     "gpu_layers": _integer(-1, 10_000),
-    "kv_type": _choice(tuple(KVType)),
+    "kv_type": _choice(("auto", *KVType)),
     "flash_attention": _choice(FLASH_ATTENTION),
     "mmap": _flag,
     "mlock": _flag,
