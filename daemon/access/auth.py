@@ -77,6 +77,8 @@ class RequestGate:
         if scope["type"] == "websocket":
             await self._admit_socket(scope, headers, receive, send)
             return
+        # Before anything is checked, so that what is served is what was checked.
+        scope["path"] = self._routes.intended_path(scope["method"], scope["path"])
         with ExitStack() as counted:
             try:
                 origin, key = self._admit(scope, headers)
