@@ -25,7 +25,8 @@ import psutil
 from machine import median, save
 
 from ingle.backends.base.load_spec import LoadSpec
-from ingle.daemon.load_planning.load_planner import LoadOptions, LoadPlan
+from ingle.daemon.load_planning.load_options import LoadOptions
+from ingle.daemon.load_planning.load_planner import LoadPlan
 from ingle.daemon.server import daemon_server
 from ingle.daemon.settings.config import Config
 from ingle.daemon.settings.paths import find_paths

@@ -169,8 +169,3 @@ class ContextExceeded(RequestRejected):
         self.prompt_tokens = prompt_tokens
         self.context = context
         self.exact = exact
-
-    def suggest_context(self, trained: int) -> None:
-        """Suggest a larger context if the model was `trained` for one."""
-        if self.context < trained:
-            self.hint = "Shorten the prompt, or load the model with a larger context."

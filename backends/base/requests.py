@@ -27,9 +27,10 @@ class GenerateRequest(
     `continues` appends to the last message, an assistant's. `n` sequences share the prompt and
     differ in `index`; with a seed, sequence i uses seed + i. Without `max_tokens` a sequence may
     fill the context; with 0 the prompt is prefilled and cached, and nothing is generated.
-    `max_context` is a tighter limit of prompt and answer together than the model's context. A
-    sequence ends with `length` after `max_seconds` of decoding, and with `stop` after any of
-    `stop_token_ids`, which is part of the answer.
+    `max_context` is a tighter limit of prompt and answer together than the model's context; a
+    prompt that does not leave `answer_space` tokens of it is rejected, too. A sequence ends with
+    `length` after `max_seconds` of decoding, and with `stop` after any of `stop_token_ids`, which
+    is part of the answer.
     KV of a `private` request is never written to disk. Without `speculation` each step yields one
     token, which changes only the speed.
     Requests of one `priority` are scheduled fairly among the waiting `client`s. `conversation`
@@ -54,6 +55,7 @@ class GenerateRequest(
     sampling: SamplingParams = SamplingParams()
     max_tokens: int | None = None
     max_context: int | None = None
+    answer_space: int = 0
     max_seconds: float | None = None
     stop: list[str] = []
     n: int = 1

@@ -27,6 +27,9 @@ from .placement_reason import SelectionWords, Why
 
 _USEFUL_CONTEXT = 4096
 """Layers go to the CPU before a context without a request gets shorter than this."""
+_FIRST_CONTEXT = 16384
+"""The longest context without a request in the machine's own memory: llama.cpp touches all of its
+cache at once, and few requests need more. A longer prompt has the model loaded with more."""
 _LEAST_CONTEXT = 512
 _CONTEXT_STEP = 256
 _LEAST_SHARE = 8
@@ -94,6 +97,7 @@ class Placement:
     reason: str
     layers: int
     cpu_experts: int = 0
+    kv_type: KVType = KVType.F16
 
 
 def select(costs: ModelCosts, budget: MemoryBudget, wanted: PlacementRequest) -> Placement:
@@ -156,7 +160,8 @@ class _Selector:
     def _context(self, budget: int, estimate: Callable[[int], SplitEstimate]) -> int:
         """Return the requested context, else the largest that takes half of `budget` less weights.
 
-        `budget` is the GPU's memory if the estimate has anything there, else the machine's.
+        On a GPU that is at most the trained one, elsewhere `_FIRST_CONTEXT`. `budget` is the GPU's
+        memory if the estimate has anything there, else the machine's.
         """
         wanted = self._wanted
         if wanted.context is not None:
@@ -171,7 +176,11 @@ class _Selector:
 
         fixed = there(_LEAST_CONTEXT)
         weights = fixed.weights + fixed.runtime
-        found = largest_context(self._costs.context, (budget - weights) // 2, cost)
+        most, shape = self._costs.context, self._costs.shape
+        in_host_memory = self._room.unified or not estimate(_LEAST_CONTEXT).gpu.total
+        if in_host_memory or (shape is not None and shape.task is not ModelTask.GENERATE):
+            most = min(most, _FIRST_CONTEXT)
+        found = largest_context(most, (budget - weights) // 2, cost)
         return self._bounded(max(found, wanted.least_context))
 
     def _bounded(self, context: int) -> int:
@@ -292,6 +301,7 @@ class _Selector:
             needs=found.needs,
             layers=self._costs.layers,
             reason=reason,
+            kv_type=self._wanted.kv_type,
         )
 
     def _left_to_llama(self) -> Placement:

@@ -33,7 +33,8 @@ class Script(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     The first key of `replies` found in the prompt chooses the answer, else `reply` is it.
     A step appends the process id as a line to the file `trace` when it begins to compute, and
     again when that is done. `die_at` and `hang_at` make the process kill itself or stop stepping
-    at that generated token; a prompt that holds the text `kills` makes it kill itself.
+    at that generated token; a prompt that holds the text `kills` makes it kill itself. The model
+    counts as trained for `trained_context` tokens, at least for those that it is loaded with.
     """
 
     reply: str = "Hello from the scripted model."
@@ -46,6 +47,7 @@ class Script(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     hang_at: int | None = None
     trace: str | None = None
     kills: str | None = None
+    trained_context: int = 0
 
 
 class CellTable:
@@ -228,7 +230,7 @@ class ScriptedModelRunner:
             architecture="scripted",
             parameters=0,
             vocab_size=self.tokenizer.vocab_size,
-            trained_context=self.context,
+            trained_context=max(self.context, self._script.trained_context),
             context=self.context,
             slots=self.slots,
             kv_capacity=self.kv_capacity,

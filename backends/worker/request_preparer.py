@@ -140,7 +140,7 @@ class RequestPreparer:
 
     def _check_tokens(self, request: GenerateRequest, token_ids: list[int]) -> None:
         context = min(self._runner.context, request.max_context or self._runner.context)
-        if len(token_ids) >= context:
+        if len(token_ids) + max(1, request.answer_space) > context:
             raise ContextExceeded(len(token_ids), context)
         if not token_ids:
             raise RequestRejected("The prompt is empty.", param="prompt")

@@ -41,6 +41,7 @@ KEY_HEADERS = ("authorization", "x-api-key", "api-key")
 CHALLENGE = {"www-authenticate": "Bearer"}
 HEADER_LIST = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~, -]*")
 
+ANY_ORIGIN = ("*", "http://*", "https://*")
 LOOPBACK_NAMES = frozenset({"127.0.0.1", "localhost", "[::1]"})
 # A unix socket has no host name, so clients put a made-up one into their URL.
 UNIX_NAMES = LOOPBACK_NAMES | {"ingle"}
@@ -62,7 +63,7 @@ class RequestGate:
         self._routes = routes
         self._config = config
         # Every sandboxed frame sends "null", so it cannot identify a page.
-        self._origins = frozenset(config.allowed_origins) - {"null", "*"}
+        self._origins = frozenset(config.allowed_origins) - {"null", *ANY_ORIGIN}
         self._hosts = LOOPBACK_NAMES | _host_names(config)
         self._keys = KeyRing(KeyStore(config.paths.keys))
         self._limits = KeyLimits(
@@ -77,6 +78,8 @@ class RequestGate:
         if scope["type"] == "websocket":
             await self._admit_socket(scope, headers, receive, send)
             return
+        # Before anything is checked, so that what is served is what was checked.
+        scope["path"] = self._routes.intended_path(scope["method"], scope["path"])
         with ExitStack() as counted:
             try:
                 origin, key = self._admit(scope, headers)
@@ -201,7 +204,11 @@ class RequestGate:
 
     def _allowed_origin(self, headers: Headers) -> str | None:
         origins = headers.getlist("origin")
-        return origins[0] if len(origins) == 1 and origins[0] in self._origins else None
+        if len(origins) != 1:
+            return None
+        scheme = origins[0].partition("://")[0]
+        listed = origins[0] in self._origins or f"{scheme}://*" in self._origins
+        return origins[0] if listed else None
 
     def _check_host(self, connection: PeerConnection, headers: Headers) -> None:
         """Raise `Forbidden` unless exactly one Host header names this machine.

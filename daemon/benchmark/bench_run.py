@@ -21,7 +21,8 @@ from ingle.models.errors import ModelError
 from ingle.models.fit.memory_needs import MemoryNeeds
 from ingle.models.metadata.stored_model import StoredModel
 
-from ..load_planning.load_planner import NO_DRAFT, LoadOptions, LoadPlan, ModelLoadPlanner
+from ..load_planning.load_options import NO_DRAFT, LoadOptions
+from ..load_planning.load_planner import LoadPlan, ModelLoadPlanner
 from ..machine.answer_energy import energy_cost
 from ..machine.device_meters import DeviceMeters
 from ..machine.memory_reader import MemoryMeter

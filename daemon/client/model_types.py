@@ -56,9 +56,10 @@ class ModelMemory(Answer, frozen=True):
 class LoadedModel(Answer, frozen=True, kw_only=True):
     """One model's process; sizes in bytes, durations in seconds, 0 for what is not known yet.
 
-    Context and KV cache are in tokens. `prompt_rate` and `decode_rate` are measured tokens per
-    second of prefill and of one answer's decode. `quarantined_for` is the time until a model that
-    crashed too often may start again, else 0.
+    Context and KV cache are in tokens; a request can have `longest_context`, for which the model is
+    loaded again if that is more than `context`. `prompt_rate` and `decode_rate` are measured tokens
+    per second of prefill and of one answer's decode. `quarantined_for` is the time until a model
+    that crashed too often may start again, else 0.
     """
 
     name: str
@@ -70,6 +71,7 @@ class LoadedModel(Answer, frozen=True, kw_only=True):
     engine: str = ""
     device: str = ""
     context: int = 0
+    longest_context: int = 0
     slots: int = 0
     kv_capacity: int = 0
     kv_used: int = 0

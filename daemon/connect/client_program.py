@@ -20,12 +20,14 @@ class ClientProgram:
     `notes` are for the user: remaining steps, or all of them if ingle writes no file. `exports` are
     the equivalent environment variables for one shell. `probes` are the test requests that it would
     make, names in `connection_probe.PROBES`. With `takes_key` its settings have a place for a key.
+    `command` starts it in a terminal, "" if it is none that does.
     """
 
     name: str
     title: str
     aliases: Sequence[str] = ()
     speaks: str
+    command: str = ""
     installed: Callable[[ProgramFolders], bool]
     files: Callable[[ConnectTarget, ProgramFolders], list[SettingsFile]] = _no_files
     notes: Callable[[ConnectTarget], list[str]] = lambda target: []

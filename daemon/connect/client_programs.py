@@ -8,10 +8,12 @@ from types import MappingProxyType
 from .client_program import ClientProgram
 from .coding_agents import AIDER, CLAUDE_CODE, CODEX, OPENCODE
 from .editors import CLINE, CONTINUE, JETBRAINS, LLAMA_VIM, OPEN_WEBUI, VSCODE, ZED
+from .terminal_agents import COPILOT, CRUSH, GOOSE, GPTME, PI, QWEN_CODE, VIBE
 
 _ALL = (
     *(CONTINUE, ZED, VSCODE, CLINE, JETBRAINS, LLAMA_VIM),
-    *(OPENCODE, CODEX, CLAUDE_CODE, AIDER, OPEN_WEBUI),
+    *(OPENCODE, CODEX, CLAUDE_CODE, AIDER, COPILOT, QWEN_CODE, PI),
+    *(VIBE, GPTME, GOOSE, CRUSH, OPEN_WEBUI),
 )
 
 CLIENTS: Mapping[str, ClientProgram] = MappingProxyType({client.name: client for client in _ALL})

@@ -41,6 +41,7 @@ OPENCODE = ClientProgram(
     name="opencode",
     title="opencode",
     speaks="OpenAI",
+    command="opencode",
     installed=lambda places: places.has_program("opencode") or places.config("opencode").is_dir(),
     files=_opencode_files,
     notes=lambda target: [
@@ -78,6 +79,7 @@ CODEX = ClientProgram(
     name="codex",
     title="Codex",
     speaks="OpenAI Responses",
+    command="codex",
     installed=lambda places: (
         places.has_program("codex") or places.named("CODEX_HOME", ".codex").is_dir()
     ),
@@ -121,6 +123,7 @@ CLAUDE_CODE = ClientProgram(
     title="Claude Code",
     aliases=("claude", "claudecode"),
     speaks="Anthropic",
+    command="claude",
     installed=lambda places: (
         places.has_program("claude") or places.named("CLAUDE_CONFIG_DIR", ".claude").is_dir()
     ),
@@ -163,6 +166,7 @@ AIDER = ClientProgram(
     name="aider",
     title="aider",
     speaks="OpenAI",
+    command="aider",
     installed=lambda places: places.has_program("aider"),
     files=_aider_files,
     exports=lambda target: [

@@ -25,7 +25,11 @@ def choose_model(
     ]
     if not client.codes or not coders or _CODER.search(default):
         return default, None
-    best = max(coders, key=lambda entry: entry.parameters).name
+    # Of copies of one model the loaded one, and else the first, which the others are `same_as`.
+    best = max(
+        coders,
+        key=lambda entry: (entry.parameters, entry.state == "ready", entry.same_as is None),
+    ).name
     return best, f"{best} is used, the largest installed model for code; `--model` selects another."
 
 

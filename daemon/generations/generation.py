@@ -164,7 +164,7 @@ class GenerationRun:
             match event:
                 case Started():
                     self._log_route()
-                    context = lease.info.context
+                    context = lease.context
                     self._started_at = time.monotonic()
                     self._started = StartedEvent(event.prompt_tokens, event.cached_tokens, context)
                     self._append("started", self._started)

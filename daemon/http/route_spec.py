@@ -37,6 +37,9 @@ GENERATION_ERRORS = (404, 408, 413, 422, 429, 500, 503, 507)
 IGNORED_HEADER = "ingle-ignored"
 """The response header that names the fields of the request's body that have no effect."""
 
+_MOST_PARTS = 16
+"""Parts of a path, from its start, that a wrong base URL may consist of."""
+
 DECLARED = "declared_routes"
 """The attribute of a handler that holds its routes."""
 
@@ -203,6 +206,25 @@ class RouteIndex:
                 if route.method == name and pattern.match(path):
                     return route
         return None
+
+    def intended_path(self, method: str, path: str) -> str:
+        """The path that a client means whose base URL is nearly right, else `path` itself.
+
+        `/openai/v1/models`, `/v1/v1/models`, `//v1/models/` and `/v1/chat/completions/v1/models`
+        mean `/v1/models`: the longest end of the path that is a route of another server's API.
+        """
+        bare = path.rstrip("/") or "/"
+        if (method, bare) in self._exact:
+            return bare
+        if self.find(method, path):
+            return path
+        parts = [part for part in path.split("/") if part]
+        for start in range(min(len(parts), _MOST_PARTS)):
+            end = "/" + "/".join(parts[start:])
+            route = self.find(method, end)
+            if route is not None and (not start or route.error_format is not NATIVE):
+                return end
+        return path
 
     def error_format(self, method: str, path: str) -> ErrorFormat:
         """The format of this request's errors, also if no route serves it.

@@ -15,9 +15,18 @@ if TYPE_CHECKING:
 class Lease:
     """The right to use a model, which stays loaded until the lease is released.
 
-    `model` and `info` may change until the first event: routing can choose another model.
+    `model` and `info` may change until the first event: routing can choose another model, and a
+    long prompt can have it loaded with more context, `longest_context` tokens at most (0: not
+    more), which takes `reload_seconds`.
     """
 
     model: StoredModel
     backend: RequestBackend
     info: ModelInfo
+    longest_context: int = 0
+    reload_seconds: float = 0.0
+
+    @property
+    def context(self) -> int:
+        """The tokens that a request can have, prompt and answer together."""
+        return max(self.info.context, self.longest_context)

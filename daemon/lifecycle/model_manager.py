@@ -11,24 +11,29 @@ from functools import partial
 from msgspec.structs import replace
 
 from ingle.backends.base.backend import LoadProgress, RequestBackend
-from ingle.backends.base.errors import ContextExceeded, WorkerDied, WrongTask
-from ingle.backends.base.model_info import ModelInfo
+from ingle.backends.base.errors import WorkerDied, WrongTask
 from ingle.backends.base.requests import Priority
+from ingle.models.fit.memory_needs import MemoryNeeds
+from ingle.models.kv_type import KVType
 from ingle.models.metadata.stored_model import StoredModel
 from ingle.models.model_task import ModelTask
 
 from ..client.model_types import LoadedModel
 from ..error_status import describe
 from ..errors import Conflict, ShuttingDown
-from ..load_planning.load_planner import LoadOptions
+from ..load_planning.load_options import LoadOptions
 from ..model_process.loaded_model import loaded_model
 from ..model_process.model_run import ModelRun
+from .growing_backend import GrowingBackend
 from .keep_alive_rules import KeepAliveRule
 from .lease import Lease
 from .model_runs import AUTOMATIC, ModelRuns, process_key
 from .retrying_backend import RetryingBackend
 
 log = logging.getLogger("ingle.daemon")
+
+Obtain = Callable[[], Awaitable[ModelRun]]
+_CONTEXT_STEP = 256
 
 
 class ModelManager(ModelRuns):
@@ -55,20 +60,16 @@ class ModelManager(ModelRuns):
         larger one is possible; the other options apply only if it is not loaded. `keep_alive` is
         the number of seconds that it stays loaded after its last use from now on.
 
-        `task` None accepts any task. `on_queued` is called when the queue has admitted the request,
-        before it waits for the model. A `slot` from `enter` is released at the end. If the process
-        dies before the client has received any part of an answer (with `whole`: before the answer
-        is complete), the request is retried once on a new process (`RetryingBackend`); batch
-        requests are retried by their batch.
+        A prompt that does not fit has it reloaded, too (`GrowingBackend`). `task` None accepts any
+        task. `on_queued` is called when the queue has admitted the request. A `slot` from `enter`
+        is released at the end. If the process dies before the client has received any part of an
+        answer (with `whole`: before it is complete), the request is retried once on a new process
+        (`RetryingBackend`); batch requests are retried by their batch.
 
         Raises `ModelNotFound`, `WrongTask` before anything is loaded, `QueueFull`, any load error,
         `ModelQuarantined`, `MemoryBusy`, `MemoryExhausted`, `ShuttingDown`.
         """
-        model = await self._find(reference)
-        if task is not None and model.task is not task:
-            if slot is not None:
-                slot.close()
-            raise WrongTask(model.task, task, name=model.name)
+        model = await self._find_for(task, reference, slot)
         options = replace(options, context=self._config.bounded_context(options.context))
         with slot or self.enter(model, priority, answers):
             # The next request may need a larger context than this one does.
@@ -79,25 +80,43 @@ class ModelManager(ModelRuns):
             on_queued()
             run, may_retry = await self._first_run(model, obtain, priority, options.context)
             self._keep(run, keep_alive, rule)
-            held = AsyncExitStack()
-            try:
+            held = AsyncExitStack()  # the runs of retries
+
+            def open_backend(run: ModelRun, obtain: Obtain) -> RequestBackend:
                 assert run.backend is not None
-                assert run.info is not None
                 retrying = self._with_retry(run, obtain, held, whole=whole) if may_retry else None
-                with self._explained(run.info), self._metered(run.model.name, lambda: run.gauges):
-                    yield Lease(run.model, retrying or run.backend, run.info)
+                return retrying or run.backend
+
+            async def enlarge(run: ModelRun, context: int) -> tuple[ModelRun, RequestBackend]:
+                larger = replace(run.options, context=None, least_context=context)
+                obtain = partial(self._obtain, model, larger, rule, on_progress=on_progress)
+                run = await self._enlarge(run, context, obtain, priority)
+                return run, open_backend(run, obtain)
+
+            growing = GrowingBackend(run, open_backend(run, obtain), self._choose_context, enlarge)
+            try:
+                with self._explained(), self._metered(run.model.name, lambda: growing.gauges):
+                    yield growing.lease
             finally:
-                run.release()
+                growing.release()
                 await held.aclose()
 
+    async def _find_for(
+        self, task: ModelTask | None, reference: str, slot: ExitStack | None
+    ) -> StoredModel:
+        """Resolve `reference`; raises `WrongTask` and releases the slot if it is for another."""
+        model = await self._find(reference)
+        if task is None or model.task is task:
+            return model
+        if slot is not None:
+            slot.close()
+        raise WrongTask(model.task, task, name=model.name)
+
     @contextmanager
-    def _explained(self, info: ModelInfo) -> Generator[None]:
-        """Add to errors of the request's model what its worker does not know."""
+    def _explained(self) -> Generator[None]:
+        """Replace the error of a worker that ends with the daemon."""
         try:
             yield
-        except ContextExceeded as error:
-            error.suggest_context(info.trained_context)
-            raise
         except WorkerDied as error:
             if not self._closing:
                 raise
@@ -109,7 +128,7 @@ class ModelManager(ModelRuns):
     async def _first_run(
         self,
         model: StoredModel,
-        obtain: Callable[[], Awaitable[ModelRun]],
+        obtain: Obtain,
         priority: Priority,
         context: int | None,
     ) -> tuple[ModelRun, bool]:
@@ -133,7 +152,7 @@ class ModelManager(ModelRuns):
     def _with_retry(
         self,
         run: ModelRun,
-        obtain: Callable[[], Awaitable[ModelRun]],
+        obtain: Obtain,
         held: AsyncExitStack,
         *,
         whole: bool,
@@ -152,6 +171,45 @@ class ModelManager(ModelRuns):
         return RetryingBackend(
             run.backend, next_backend=next_backend, retry_queue=retry_queue, whole=whole
         )
+
+    async def _enlarge(
+        self, run: ModelRun, context: int, obtain: Obtain, priority: Priority
+    ) -> ModelRun:
+        """Release a run, and return another one of its model with at least this context."""
+        self._replace_if_context_short(run.model, context)
+        run.release()
+        larger, _ = await self._first_run(run.model, obtain, priority, context)
+        return larger
+
+    async def _choose_context(self, run: ModelRun, prompt: int, space: int) -> int | str:
+        """Return the context to load the run's model with for a prompt, in tokens.
+
+        It is twice the present one, or enough for the prompt and `space` for an answer; a hint for
+        the user if no context that holds the prompt is possible.
+        """
+        info = run.info
+        assert info is not None
+        trained = info.trained_context or prompt + space
+        most = self._config.bounded_context(trained) or trained
+        if prompt >= trained:
+            return ""
+        if prompt >= most:
+            return (
+                "Shorten the prompt, or raise `max_context` in the configuration "
+                f"to more than {prompt}."
+            )
+        shortage = ""
+        for tokens in (max(prompt + space, 2 * info.context), prompt + space, prompt + 1):
+            context = min(most, -(-tokens // _CONTEXT_STEP) * _CONTEXT_STEP)
+            if context <= info.context:
+                break
+            options = replace(run.options, context=None, least_context=context)
+            plan, available = await asyncio.to_thread(self.allocator.plan_instead, run, options)
+            if plan.needs.fits_in(available) and plan.spec.context >= context:
+                log.info("%s is loaded with more context, for %d tokens", run.model.name, prompt)
+                return context
+            shortage = _shortage(run, context, plan.needs, available)
+        return shortage
 
     def _record_retry(self, model: StoredModel, error: WorkerDied) -> None:
         self.failures.retries[model.name] += 1
@@ -178,6 +236,7 @@ class ModelManager(ModelRuns):
         if max(run.info.context, requested) >= min(context, model.context or context):
             return False
         self._replace(run)
+        self._record(model).wanted_context = context
         return True
 
     def _replace_if_options_differ(self, model: StoredModel, options: LoadOptions) -> None:
@@ -253,3 +312,18 @@ class ModelManager(ModelRuns):
                 described = describe(error)
                 hint = f" {described.hint}" if described.hint else ""
                 log.warning("%s could not be preloaded: %s%s", name, described.message, hint)
+
+
+def _shortage(run: ModelRun, context: int, needs: MemoryNeeds, available: MemoryNeeds) -> str:
+    """Return what the user can do if there is too little memory for a context, in a sentence."""
+    on_gpu = needs.gpu > max(0, available.gpu)
+    needed, free = (needs.gpu, available.gpu) if on_gpu else (needs.host, available.host)
+    kind = "GPU memory" if on_gpu else "memory"
+    name = run.model.name
+    smaller = f", or try `ingle load {name} --context {context} --kv-type q4_0`"
+    return (
+        f"Shorten the prompt, or free {kind}: a context of {context} tokens needs "
+        f"{needed / 1e9:.1f} GB, and {max(0, free) / 1e9:.1f} GB can be had. `ingle ps` shows the "
+        f"loaded models, `ingle unload NAME` ends one"
+        f"{smaller if run.info is not None and run.info.kv_type is not KVType.Q4_0 else ''}."
+    )

@@ -9,6 +9,8 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 
+from msgspec.structs import replace
+
 from ingle.backends.base.backend import Backend, LoadProgress
 from ingle.backends.base.errors import WorkerDied
 from ingle.backends.base.load_spec import LoadSpec
@@ -21,7 +23,8 @@ from ..client.model_types import LoadedModel
 from ..engines.engine_failures import EngineFailures
 from ..errors import ModelQuarantined, ModelStopped, ShuttingDown
 from ..event_hub import EventHub
-from ..load_planning.load_planner import LoadOptions, Preparer
+from ..load_planning.load_options import LoadOptions
+from ..load_planning.load_planner import Preparer
 from ..machine.memory_reader import MemoryReader, MemorySnapshot
 from ..memory.memory_allocator import AllocationTimes, MemoryAllocator
 from ..memory.memory_watch import MemoryWatch
@@ -58,6 +61,8 @@ class ModelRecord:
     uses: UsageRecord = field(default_factory=UsageRecord)
     replaced: ModelRun | None = None
     """The run that ended so that one with other options replaces it."""
+    wanted_context: int = 0
+    """The context, in tokens, for which a run was replaced."""
 
 
 class ModelRuns:
@@ -122,7 +127,7 @@ class ModelRuns:
             keys = [await self._key_of(reference)]
         for record in (self._records[key] for key in keys if key in self._records):
             record.crashes.clear()
-            record.replaced = None
+            record.replaced, record.wanted_context = None, 0
         if self._engine_failures is not None:
             for key in keys:
                 await asyncio.to_thread(self._engine_failures.forget, key)
@@ -230,6 +235,9 @@ class ModelRuns:
                 hint=f"`ingle unload {model.name}` lifts the quarantine; the log may show why.",
                 headers={"retry-after": f"{left:.0f}"},
             )
+        if options.context is None:  # any request may be the first to start it anew
+            least = max(options.least_context or 0, record.wanted_context)
+            options = replace(options, least_context=least or None)
         run = ModelRun(
             model,
             options=options,
@@ -243,7 +251,7 @@ class ModelRuns:
             on_idle=self.allocator.notify,
         )
         before = record.replaced or self._runs.get(process_key(model))
-        record.replaced = None
+        record.replaced, record.wanted_context = None, 0
         if before is not None:  # the previous run failed, which keeps its pin
             run.copy_keep_alive(before)
         self._runs[process_key(model)] = run

@@ -14,7 +14,8 @@ from ingle.models.fit.memory_needs import MemoryNeeds
 from ingle.models.metadata.stored_model import StoredModel
 
 from ..client.model_types import ModelFit
-from .load_planner import LoadOptions, ModelLoadPlanner
+from .load_options import LoadOptions
+from .load_planner import ModelLoadPlanner
 
 if TYPE_CHECKING:
     from ingle.backends.advice.device_rates import DeviceRates
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 _STEP_BYTES = 64 << 20
 """Bytes of a step that do not depend on the model's size."""
 _LEAST_CONTEXT = 512
+_FIRST_CONTEXT = 16384
 _KEPT_HEADERS = 64
 
 
@@ -171,7 +173,7 @@ def _within(
     def cost(context: int) -> int:
         return context * per_token + step
 
-    context = largest_context(trained, (room - size) // 2, cost)
+    context = largest_context(min(trained, _FIRST_CONTEXT), (room - size) // 2, cost)
     needs = size + cost(context)
     fits = needs <= room
     return ModelFit(

@@ -17,7 +17,8 @@ from ingle.models.struct_preparation import prepared
 
 from ..client.model_types import FitReport, MemoryBytes, MemoryShare
 from ..services import Services
-from .load_planner import LoadOptions
+from .context_choice import longest_context
+from .load_options import LoadOptions
 
 if TYPE_CHECKING:
     from ingle.backends.selection.model_placement import Placement
@@ -25,9 +26,6 @@ if TYPE_CHECKING:
     from ingle.models.safetensors.model_folder import ModelFolder
 
     from .load_planner import ModelLoadPlanner
-
-_STEP = 256
-
 
 Select = Callable[["ModelLoadPlanner", int | None], "Placement"]
 """Returns the placement of a model with a context in tokens; None lets the planner choose."""
@@ -62,7 +60,9 @@ def report_fit(services: Services, reference: str, context: int | None = None) -
         gpu_layers=placement.gpu_layers,
         cpu_experts=placement.cpu_experts,
         context=placement.context,
-        longest_context=_longest(report.trained_context, partial(select, planner), available),
+        longest_context=longest_context(
+            planner.most_context(report.trained_context), partial(select, planner), available
+        ),
         host=msgspec.convert(placement.estimate.host, prepared(MemoryShare), from_attributes=True),
         gpu=msgspec.convert(placement.estimate.gpu, prepared(MemoryShare), from_attributes=True),
         needs=MemoryBytes(needs.host, needs.gpu),
@@ -71,21 +71,6 @@ def report_fit(services: Services, reference: str, context: int | None = None) -
         draft=draft,
         draft_needs=MemoryBytes(draft_needs.host, draft_needs.gpu),
     )
-
-
-def _longest(trained: int, select: Callable[[int], Placement], available: MemoryNeeds) -> int:
-    """Return the largest context in tokens that would fit, by bisection; 0 for none."""
-
-    def fits(steps: int) -> bool:
-        return select(min(steps * _STEP, trained)).needs.fits_in(available)
-
-    low, high = 0, max(1, -(-trained // _STEP))
-    if fits(high):
-        return trained
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if fits(middle) else (low, middle)
-    return low * _STEP
 
 
 def _find(

@@ -9,37 +9,22 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import msgspec
 
-from ingle.backends.base.load_spec import LoadSpec, Quantize
+from ingle.backends.base.load_spec import LoadSpec
 from ingle.backends.registry.engines import get_engine
 from ingle.models.errors import ModelNotFound, UnsupportedModel
 from ingle.models.fit.memory_needs import MemoryNeeds
-from ingle.models.kv_type import KVType
 from ingle.models.metadata.stored_model import StoredModel
-from ingle.models.model_task import ModelTask, Pooling
+from ingle.models.model_task import ModelTask
 
 from ..settings.config import Config
 from .kv_folder import kv_store_spec
+from .load_options import NO_DRAFT, LoadOptions
+from .model_placer import ModelPlacer
 
 if TYPE_CHECKING:
-    from ingle.backends.advice.device_rates import DeviceRates
     from ingle.backends.selection.engine_facts import EngineFacts
-    from ingle.backends.selection.model_placement import MemoryBudget, Placement, PlacementRequest
-    from ingle.models.catalog import CatalogEntry
-    from ingle.models.gguf.gguf_header import GGUFHeader
-    from ingle.models.safetensors.model_folder import ModelFolder
 
     from ..client.engine_types import EngineOffer
-
-NO_DRAFT = "off"
-_LARGE_GPU = 40 << 30
-_BATCH = 512
-_FILLED = 1000
-"""Tokens in the context of a predicted answer."""
-_ASSUMED_BANDWIDTH = 25e9
-"""Bytes per second of host memory that was not measured: less than two channels of DDR4 have."""
-_LARGE_BATCH = 2048
-"""Step size for devices that compute so many tokens in hardly more time than reading the weights.
-"""
 
 
 class LoadPlan(msgspec.Struct, frozen=True):
@@ -47,7 +32,8 @@ class LoadPlan(msgspec.Struct, frozen=True):
 
     `reason` is one sentence for display: why this engine, device and context. `draft` is the name
     of the draft model, and `draft_needs` its share of the memory. `reclaimable` bytes of the file
-    stay in memory beside that, until they are needed otherwise.
+    stay in memory beside that, until they are needed otherwise. With `longest_context` tokens
+    (0: unknown) it would fit, too.
     """
 
     spec: LoadSpec
@@ -56,23 +42,7 @@ class LoadPlan(msgspec.Struct, frozen=True):
     draft: str = ""
     draft_needs: MemoryNeeds = MemoryNeeds()
     reclaimable: int = 0
-
-
-class LoadOptions(msgspec.Struct, frozen=True):
-    """The options of one load; None leaves a choice to the settings.
-
-    With `least_context` the context may be larger if memory allows, as without any. `draft` names
-    the draft model; "off" means none, whatever the catalog suggests. `pooling` is for embedding
-    models.
-    """
-
-    context: int | None = None
-    least_context: int | None = None
-    engine: str | None = None
-    kv_type: KVType | None = None
-    quantize: Quantize | None = None
-    draft: str | None = None
-    pooling: Pooling | None = None
+    longest_context: int = 0
 
 
 class Preparer(Protocol):
@@ -100,7 +70,7 @@ class OfferedEngine(NamedTuple):
         )
 
 
-class ModelLoadPlanner:
+class ModelLoadPlanner(ModelPlacer):
     """Plans the load of GGUF files and safetensors folders from their metadata."""
 
     def __init__(
@@ -116,37 +86,10 @@ class ModelLoadPlanner:
         `find_facts` describes the machine's engines, `find_offer` the one that it would profit
         from; both are called again if they change.
         """
+        super().__init__(config, find_facts)
         self._find_offer = find_offer
         self._find_draft = find_draft
-        self._config = config
         self._resolve = resolve
-        self._find_facts = find_facts
-
-    @cached_property
-    def facts(self) -> EngineFacts:
-        """Return what engines this machine can run; blocking on first use."""
-        if self._find_facts is not None:
-            return self._find_facts()
-        from ingle.backends.selection.engine_facts import EngineFacts
-
-        from ..engines.engine_paths import engine_import_path
-
-        return EngineFacts.find(
-            self._config.paths.machine_facts, engine_import_path(self._config.paths)
-        )
-
-    @property
-    def rates(self) -> tuple[DeviceRates | None, DeviceRates | None]:
-        """Return the rates of processor and GPU that speeds are predicted from, as far as known."""
-        from ingle.backends.advice.device_rates import cpu_rates, gpu_rates
-
-        cpu, gpu = self.facts.cpu, self.facts.gpu
-        if cpu is not None and not cpu.bandwidth:
-            cpu = msgspec.structs.replace(cpu, bandwidth=_ASSUMED_BANDWIDTH)
-        return (
-            None if cpu is None else cpu_rates(cpu),
-            None if gpu is None else gpu_rates(gpu, self.facts.cpu and self.facts.cpu.bandwidth),
-        )
 
     @cached_property
     def offered(self) -> OfferedEngine | None:
@@ -199,7 +142,7 @@ class ModelLoadPlanner:
             gpu_layers=selection.gpu_layers,
             cpu_experts=selection.cpu_experts,
             quantize=options.quantize or config.quantize,
-            kv_type=options.kv_type or KVType(config.kv_type),
+            kv_type=selection.kv_type,
             flash_attention=config.flash_attention,
             mmap=config.mmap,
             mlock=config.mlock,
@@ -215,123 +158,18 @@ class ModelLoadPlanner:
         )
         spec = complete_spec(spec, description)
         stale = selection.estimate.host.reclaimable
-        alone = LoadPlan(spec, selection.needs, selection.reason, reclaimable=stale)
+        alone = LoadPlan(
+            spec,
+            selection.needs,
+            selection.reason,
+            reclaimable=stale,
+            longest_context=self.longest(description, options, available, spec),
+        )
         if (draft := self._draft_of(model, spec, options, selection.device)) is None:
             return alone
         both = self._with_draft(alone, draft, available)
         requested = options.draft is not None
         return both if requested or both.needs.fits_in(available) else alone
-
-    def select(
-        self,
-        description: GGUFHeader | ModelFolder,
-        options: LoadOptions,
-        *,
-        available: MemoryNeeds,
-        pooling: Pooling | None = None,
-    ) -> Placement:
-        """Return where a model would run, installed or not; raises as a call does."""
-        from ingle.backends.registry.model_costs import ModelCosts
-        from ingle.backends.selection.model_placement import select
-
-        wanted = self._request(description, options, pooling)
-        return select(ModelCosts.of(description, pooling), self.room(available), wanted)
-
-    def select_entry(
-        self, entry: CatalogEntry, *, available: MemoryNeeds, context: int | None = None
-    ) -> tuple[Placement, float | None]:
-        """Return where a catalog model would run, by the shape recorded there, and how fast.
-
-        The speed is in tokens per second of an answer, None if it cannot be predicted.
-        """
-        from ingle.backends.advice.speed_prediction import predict_speed
-        from ingle.backends.registry.model_costs import ModelCosts
-        from ingle.backends.selection.engine_choice import choose_for_types
-        from ingle.backends.selection.model_placement import PlacementRequest, select
-        from ingle.models.families.family_registry import FAMILIES
-
-        recorded, config, own = entry.shape, self._config, self.facts.own
-        assert recorded is not None
-        known = recorded.architecture in FAMILIES
-        engine = choose_for_types(
-            recorded.architecture,
-            recorded.matrices,
-            config.engine,
-            own,
-            mixture=recorded.experts_used > 0,
-        )
-        costs = ModelCosts(
-            shape=recorded.shape(
-                context=entry.context, parameters=entry.parameters, task=entry.task
-            ),
-            config=recorded.config(context=entry.context) if known else None,
-            stored=entry.size,
-            parameters=entry.parameters,
-            context=entry.context,
-        )
-        wanted = PlacementRequest(
-            engine=engine,
-            context=context or config.context or None,
-            max_context=config.max_context,
-            gpu_layers=config.gpu_layers,
-            slots=config.slots,
-            kv_type=KVType(config.kv_type),
-            flash_attention=config.flash_attention != "off",
-        )
-        found = select(costs, self.room(available), wanted)
-        speed = predict_speed(
-            costs,
-            found,
-            *self.rates,
-            kv_type=wanted.kv_type,
-            filled=min(_FILLED, found.context),
-            repacked=self.facts.repacked,
-        )
-        return found, None if speed is None else speed.decode
-
-    def _request(
-        self, description: GGUFHeader | ModelFolder, options: LoadOptions, pooling: Pooling | None
-    ) -> PlacementRequest:
-        from ingle.backends.registry.engine_descriptor import LoadQuery
-        from ingle.backends.selection.engine_choice import choose_engine, why_not_preferred
-        from ingle.backends.selection.model_placement import PlacementRequest
-
-        config, own = self._config, self.facts.own
-        kv_type = options.kv_type or KVType(config.kv_type)
-        query = LoadQuery(description, kv_type, config.gpu_layers, pooling)
-        choice = options.engine or config.engine
-        return PlacementRequest(
-            engine=choose_engine(query, choice, own),
-            must=choice != "auto",
-            why_not_preferred=why_not_preferred(query, own) if choice == "auto" else "",
-            context=options.context or config.context or None,
-            least_context=options.least_context or 0,
-            max_context=config.max_context,
-            may_shrink=config.shrink_context,
-            gpu_layers=config.gpu_layers,
-            slots=config.slots,
-            gpu_batch=_LARGE_BATCH if own.gpu_memory >= _LARGE_GPU else _BATCH,
-            kv_type=kv_type,
-            flash_attention=config.flash_attention != "off",
-            quantize=options.quantize or config.quantize,
-        )
-
-    def room(self, available: MemoryNeeds) -> MemoryBudget:
-        """Return the memory budget of a model on this machine."""
-        from ingle.backends.selection.model_placement import MemoryBudget
-
-        facts = self.facts
-        gpu = available.gpu if facts.knows_free_memory else None
-        if facts.unified:
-            gpu = min(available.host, facts.gpu_total or available.host)
-        return MemoryBudget(
-            host=available.host,
-            gpu=gpu if facts.gpu_name else 0,
-            gpu_name=facts.gpu_name,
-            llama_offloads=facts.llama_offloads,
-            unified=facts.unified,
-            repacked=facts.repacked,
-        )
 
     def _draft_of(
         self, model: StoredModel, spec: LoadSpec, options: LoadOptions, device: str

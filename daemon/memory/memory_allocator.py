@@ -15,6 +15,7 @@ from ingle.backends.base.load_spec import LoadSpec
 from ingle.models.fit.memory_needs import MemoryNeeds
 
 from ..errors import MemoryBusy, MemoryExhausted
+from ..load_planning.load_options import LoadOptions
 from ..load_planning.load_planner import LoadPlan, Preparer
 from ..machine.memory_reader import MemoryReader, wait_for_release
 from ..model_process.model_run import ModelRun, ModelState
@@ -100,6 +101,14 @@ class MemoryAllocator:
         both = self._with_evictable(self.ledger.free(), None)
         return MemoryNeeds(max(0, both.host), max(0, both.gpu))
 
+    def plan_instead(self, run: ModelRun, options: LoadOptions) -> tuple[LoadPlan, MemoryNeeds]:
+        """Return how the model would be loaded in place of its run, and the memory for that.
+
+        Blocking; raises the planner's errors.
+        """
+        available = self._with_evictable(self.ledger.free() + run.needs, run)
+        return self._prepare(run.model, options, available=available), available
+
     async def take(self, run: ModelRun) -> LoadSpec:
         """Wait for memory and return how to load the run; the memory is then allocated to it.
 
@@ -164,6 +173,7 @@ class MemoryAllocator:
             if await wait_for_release(needs, self.ledger.free, patience=RELEASE_PATIENCE):
                 run.needs, run.spec, run.reason = needs, load_plan.spec, load_plan.reason
                 run.reclaimable = load_plan.reclaimable
+                run.longest_context = load_plan.longest_context
                 return load_plan, None
             tries += 1  # another program took the memory that was freed
 

@@ -33,6 +33,7 @@ def loaded_model(run: ModelRun) -> LoadedModel:
         error=run.error,
         quarantined_for=round(quarantine_left(run), 1),
         pid=pid,
+        longest_context=max(run.longest_context, info.context) if info is not None else 0,
         restored_tokens=gauges.restored_tokens_total,
         rss=process.resident,
         memory=ModelMemory(

@@ -21,7 +21,7 @@ from ingle.models.model_task import ModelTask
 from ..client.model_types import ModelState
 from ..error_status import describe
 from ..errors import ModelStopped
-from ..load_planning.load_planner import LoadOptions
+from ..load_planning.load_options import LoadOptions
 from ..machine.boot_clock import boot_time
 from .model_history import CrashRecord, UsageRecord
 
@@ -43,6 +43,8 @@ class ModelRun:
 
     reclaimable = 0
     """Predicted bytes of mapped files beside `needs`, which the system can take back."""
+    longest_context = 0
+    """Tokens that it can be loaded with, as far as was known when it was; 0 if unknown."""
 
     def __init__(
         self,

@@ -131,8 +131,7 @@ class AnswerBuilder:
     def __init__(self, job: Job, lease: Lease, *, load_seconds: float = 0.0) -> None:
         self.job = job
         self._lease = lease
-        self.load_seconds = load_seconds
-        """Seconds that the request waited for its model."""
+        self._load_seconds = load_seconds
         self.created = int(time.time())
         self.answers = [CollectedAnswer() for _ in range(job.answers)]
         self.prompts = [(0, 0)] * max(1, len(job.prompts))
@@ -144,9 +143,14 @@ class AnswerBuilder:
 
     def twin(self) -> AnswerBuilder:
         """Return an empty builder of the same answers."""
-        twin = AnswerBuilder(self.job, self._lease, load_seconds=self.load_seconds)
+        twin = AnswerBuilder(self.job, self._lease, load_seconds=self._load_seconds)
         twin.created = self.created
         return twin
+
+    @property
+    def load_seconds(self) -> float:
+        """Seconds that the request waited for its model, also to be loaded with more context."""
+        return self._load_seconds + self._lease.reload_seconds
 
     @property
     def model(self) -> StoredModel:

@@ -24,7 +24,7 @@ from ingle.backends.base.requests import TokenizeRequest
 from ..http.bodies import JSONResponse, run_until_disconnect
 from ..http.sse_writer import EventStream, EventWriter, StreamStyle
 from ..lifecycle.lease import Lease
-from ..load_planning.load_planner import LoadOptions
+from ..load_planning.load_options import LoadOptions
 from ..routing.route_header import RouteRecord, current_route_record
 from ..routing.routed_backend import REMOTE, OpenLocal, open_route
 from ..services import Services

@@ -93,9 +93,7 @@ class ErrorResponses:
         """Return the response for a path or method that the router does not know."""
         assert isinstance(error, HTTPException)
         if error.status_code == HTTPStatus.NOT_FOUND:
-            problem = describe(
-                NotFound("There is nothing at this path.", hint="See /openapi.json.")
-            )
+            problem = describe(NotFound("There is nothing at this path.", hint=_base_urls(request)))
         elif error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
             problem = describe(
                 MethodNotAllowed(
@@ -114,6 +112,15 @@ class ErrorResponses:
         return error_response(
             problem, self._routes.error_format(request.method, request.scope["path"])
         )
+
+
+def _base_urls(request: Request) -> str:
+    """Return what the base URL of a client should be."""
+    address = str(request.base_url).rstrip("/")
+    return (
+        f"The base URL is {address}/v1 for OpenAI's API, and {address} for those of Anthropic, "
+        "Ollama, llama.cpp and LM Studio; /openapi.json lists all paths."
+    )
 
 
 def _methods(request: Request) -> list[str]:

@@ -31,7 +31,8 @@ from ..library.model_places import model_places
 from ..library.pulls import PullManager
 from ..lifecycle.model_manager import ModelManager
 from ..load_planning.fit_forecast import FitForecaster
-from ..load_planning.load_planner import LoadOptions, ModelLoadPlanner, Preparer
+from ..load_planning.load_options import LoadOptions
+from ..load_planning.load_planner import ModelLoadPlanner, Preparer
 from ..machine.answer_energy import AnswerEnergy
 from ..machine.device_meters import DeviceMeters
 from ..machine.memory_reader import MemoryMeter

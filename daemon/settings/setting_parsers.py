@@ -32,7 +32,8 @@ _SIZES = {"b": 1, "kib": 2**10, "mib": 2**20, "gib": 2**30, "kb": 10**3, "mb": 1
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]+)")
 _FLAGS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 _HOST_NAME = re.compile(r"(?:[a-z0-9_-]+\.)*[a-z0-9_-]+|\[[0-9a-f:.]+\]")
-_ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[^\s/?#@*]+")
+# Schemes of web pages need a host; programs such as VS Code make up one for each of their windows.
+_ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://(?:[^\s/?#@*]+|(?<!http://)(?<!https://)\*)")
 
 
 class InvalidSetting(ValueError):
@@ -292,7 +293,7 @@ PARSERS: Mapping[str, Parser] = {
         'origins such as "http://localhost:3000"',
         _ORIGIN,
         "An origin is a scheme, a host and a port, without a path; '*' would let any web page use "
-        "your models.",
+        "your models, and stands only for the hosts of a program's own scheme: vscode-webview://*.",
     ),
     "allowed_hosts": _names(
         'names such as ["gpu.lan", "192.168.1.5", "[fd00::5]"]',
@@ -323,7 +324,7 @@ PARSERS: Mapping[str, Parser] = {
     "engine_index": _optional_text,
     "quantize": _choice(QUANTIZE),
     "gpu_layers": _integer(-1, 10_000),
-    "kv_type": _choice(tuple(KVType)),
+    "kv_type": _choice(("auto", *KVType)),
     "flash_attention": _choice(FLASH_ATTENTION),
     "mmap": _flag,
     "mlock": _flag,

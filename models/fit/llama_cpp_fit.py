@@ -21,7 +21,6 @@ KEPT_SLOTS = 16
 """Cache slots beside those of running requests, for conversations that may continue."""
 KEPT_STATES = 4
 """As many, where each of them is memory of its own: in models with a running state."""
-_LARGEST_DEFAULT = 16384
 _SMALLEST_DEFAULT = 512
 _CONTEXT_STEP = 256  # llama.cpp pads the KV cache to this
 _KEPT_BY_LIBC = 32 * 2**20
@@ -178,21 +177,18 @@ def check_kv_type(header: GGUFHeader, kv_type: KVType) -> None:
             )
 
 
-def largest_context(trained: int, room: int, cost: Callable[[int], int]) -> int:
-    """The default context, in tokens, to load a model with: at most `room` bytes by `cost`.
+def largest_context(most: int, room: int, cost: Callable[[int], int]) -> int:
+    """The context, in tokens, to load a model with: at most `room` bytes by `cost`.
 
-    The `trained` context up to 16,384, halved until it fits; a multiple of 256, and not below 512
-    if the model was trained for that many.
+    At most `most`; a multiple of 256, and not below 512 unless `most` is.
     """
-    context = min(trained, _LARGEST_DEFAULT)
-    if context <= _SMALLEST_DEFAULT:
-        return context
-    while context > _SMALLEST_DEFAULT:
-        context -= context % _CONTEXT_STEP
-        if cost(context) <= room:
-            return context
-        context //= 2
-    return _SMALLEST_DEFAULT
+    if most <= _SMALLEST_DEFAULT:
+        return most
+    low, high = _SMALLEST_DEFAULT // _CONTEXT_STEP, most // _CONTEXT_STEP
+    while low < high:
+        middle = -(-(low + high) // 2)
+        low, high = (middle, high) if cost(middle * _CONTEXT_STEP) <= room else (low, middle - 1)
+    return low * _CONTEXT_STEP
 
 
 def _kv_bytes(layers: tuple[LayerShape, ...], load: LoadParameters) -> int:

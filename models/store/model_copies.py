@@ -29,6 +29,7 @@ from ..sources.partial_file import disk_failure
 from .blob_folder import BlobFolder, checked_digest
 
 if TYPE_CHECKING:
+    from ..catalog import CatalogEntry
     from .model_store import ModelStore
 
 _FILE = "model.gguf"
@@ -94,14 +95,20 @@ class ModelCopier:
     def add(self, path: Path, name: str | None = None) -> StoredModel:
         """A name in the store for a file or folder, which stays where it is.
 
-        Without a `name` one is made of its own. Raises `UnusableName`, also where another model has
-        the name, `ModelInUse`, `PullFailed`, and what `ModelStore.resolve` raises for the path.
+        Without a `name` one is made of its own; a name of the catalog is only for the file that the
+        catalog means. Raises `UnusableName`, also where another model has the name, `ModelInUse`,
+        `PullFailed`, and what `ModelStore.resolve` raises for the path.
         """
         model = self._store.resolve(str(path))
         base = name or plain_name(model.path.name)
-        full_name = self.free_name(base)
-        if ":" not in base:
-            full_name = f"{base.lower()}:{model.quantization.lower()}"
+        sha256 = model.sha256 or ""
+        entry = self._store.catalog.find(base)
+        if entry is not None and _is_file_of(entry, model):
+            full_name, sha256 = entry.full_name, entry.sha256
+        else:
+            full_name = self.free_name(base)
+            if ":" not in base:
+                full_name = f"{base.lower()}:{model.quantization.lower()}"
         taken = next((m for m in self._store.own() if m.name == full_name), None)
         if taken is not None and taken.path != model.path:
             raise UnusableName(
@@ -109,7 +116,7 @@ class ModelCopier:
                 hint=f"Choose another name: `ingle add {path} NAME`.",
             )
         placed = msgspec.structs.replace(model, place=model.place or str(model.path.parent))
-        return self._install(in_place_manifest(full_name, placed, model.sha256 or ""))
+        return self._install(in_place_manifest(full_name, placed, sha256))
 
     def find(self, digest: str) -> Path | None:
         """The file with this digest, uploaded or installed; raises `UnusableName`."""
@@ -171,17 +178,25 @@ def _manifest(source: StoredModel, path: Path, name: str, changes: ModelOverride
         options={**source.options, **(changes.options or {})},
         place="",
     )
-    sha256 = source.sha256
-    if not sha256:
-        with path.open("rb") as file:
-            sha256 = hashlib.file_digest(file, "sha256").hexdigest()
-    manifest = Manifest(file=_FILE, sha256=sha256, **details)
+    manifest = Manifest(file=_FILE, sha256=source.sha256 or _digest(path), **details)
     if len(msgspec.json.encode(manifest)) > _LARGEST_MANIFEST:
         raise UnusableName(
             f"A model's own texts may have {_LARGEST_MANIFEST // 1024} KiB together.",
             hint="Shorten them.",
         )
     return manifest
+
+
+def _is_file_of(entry: CatalogEntry, model: StoredModel) -> bool:
+    """Whether the model is the catalog's own file; a file of the same size is hashed."""
+    if not model.path.is_file() or model.size != entry.size:
+        return False
+    return (model.sha256 or _digest(model.path)) == entry.sha256
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _link(source: Path, target: Path) -> None:

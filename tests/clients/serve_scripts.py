@@ -12,7 +12,8 @@ from functools import partial
 import msgspec
 
 from ingle.backends.base.load_spec import LoadSpec
-from ingle.daemon.load_planning.load_planner import LoadOptions, LoadPlan, ModelLoadPlanner
+from ingle.daemon.load_planning.load_options import LoadOptions
+from ingle.daemon.load_planning.load_planner import LoadPlan, ModelLoadPlanner
 from ingle.daemon.main import main
 from ingle.daemon.server import daemon_server
 from ingle.models.fit.memory_needs import MemoryNeeds

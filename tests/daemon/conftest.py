@@ -41,11 +41,8 @@ from ingle.backends.base.requests import (
 from ingle.daemon.engines.engine_failures import EngineFailures
 from ingle.daemon.event_hub import EventHub
 from ingle.daemon.lifecycle.model_manager import ModelManager
-from ingle.daemon.load_planning.load_planner import (
-    LoadOptions,
-    LoadPlan,
-    ModelLoadPlanner,
-)
+from ingle.daemon.load_planning.load_options import LoadOptions
+from ingle.daemon.load_planning.load_planner import LoadPlan, ModelLoadPlanner
 from ingle.daemon.machine.memory_reader import MemorySnapshot
 from ingle.daemon.memory.memory_allocator import AllocationTimes
 from ingle.daemon.model_process.loaded_model import LoadedModel
@@ -490,7 +487,7 @@ class ScriptedPreparer:
             kv_type=options.kv_type or KVType.F16,
             script=self._script,
         )
-        return LoadPlan(spec, MemoryNeeds(MIB))
+        return LoadPlan(spec, MemoryNeeds(MIB + 64 * spec.context))
 
 
 @asynccontextmanager

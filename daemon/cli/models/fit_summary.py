@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 from ...terminal.terminal_output import format_bytes, format_count
 
 if TYPE_CHECKING:
-    from ...client.model_types import FitReport, MemoryShare, ModelFit
+    from ...client.model_types import FitReport, LoadedModel, MemoryShare, ModelFit
     from ...client.sync_client import DaemonClient
 
 _PATIENCE = 120.0
@@ -81,3 +81,11 @@ def _parts(share: MemoryShare) -> str:
     }
     parts = ", ".join(f"{name} {format_bytes(size)}" for name, size in sizes.items() if size)
     return f"{format_bytes(share.total)}: {parts}"
+
+
+def context_cost(loaded: LoadedModel) -> str:
+    """Return what the context takes, and how long it can get."""
+    cost = f"{loaded.kv_type}, {format_bytes(loaded.kv_bytes)}"
+    if loaded.longest_context <= loaded.context:
+        return cost
+    return f"{cost}; a longer prompt reloads the model with up to {loaded.longest_context:,} tokens"

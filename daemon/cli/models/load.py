@@ -110,8 +110,13 @@ def _summary(loaded: LoadedModel) -> str:
     stays = "is pinned" if loaded.pinned else _stays(loaded.expires_in)
     text = (
         f"{loaded.name} is ready on {loaded.device}, with a context of "
-        f"{loaded.context} tokens and {format_bytes(loaded.memory.held)} of memory, and {stays}. "
+        f"{loaded.context} tokens (KV cache: {loaded.kv_type}, {format_bytes(loaded.kv_bytes)}) "
+        f"and {format_bytes(loaded.memory.held)} of memory, and {stays}. "
     )
+    if loaded.longest_context > loaded.context:
+        text += (
+            f"A longer prompt reloads it with up to {loaded.longest_context} tokens of context. "
+        )
     return fill(text + loaded.reason, 80, break_long_words=False, break_on_hyphens=False)
 
 

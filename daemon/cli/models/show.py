@@ -13,7 +13,7 @@ from ...terminal.terminal_output import format_bytes, format_count, print_fields
 from ..command_parser import CommandParser
 from ..daemon_launcher import ensure_daemon
 from ..model_reference import find_entry, is_hub_reference, sendable_reference
-from .fit_summary import ask_fit, fit_fields, remote_facts, rough_facts
+from .fit_summary import ask_fit, context_cost, fit_fields, remote_facts, rough_facts
 
 if TYPE_CHECKING:
     from ...client.model_types import FitReport, LoadedModel, ModelEntry
@@ -106,7 +106,7 @@ def _loaded_facts(model: LoadedModel) -> list[tuple[str, str]]:
         *([("why there", model.reason)] if model.reason else []),
         ("loaded with", f"{model.context} tokens of context for {model.slots} requests"),
         *([("weights", "quantised to NF4 on load")] if model.quantize == "nf4" else []),
-        ("KV cache", f"{model.kv_type}, {format_bytes(model.kv_bytes)}"),
+        ("KV cache", context_cost(model)),
         ("attention", f"{flash} flash attention"),
         *([("draft model", Path(model.draft).name)] if model.draft else []),
     ]

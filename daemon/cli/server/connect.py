@@ -37,6 +37,7 @@ EXAMPLES = """\
   ingle connect codex --write --model qwen2.5-coder
   ingle connect claude-code --check   test the connection
   ingle connect claude-code --remove
+  ingle connect claude-code --launch  start it, with this model for this once
 """
 
 _NEW_KEY = "ingle-<a new key>"
@@ -45,7 +46,13 @@ _COLOURS: dict[str, Colour] = {"+": "green", "-": "red", "@": "cyan"}
 
 def main(arguments: Sequence[str]) -> int:
     """Connect one program, or list all; raises `CommandError`."""
-    options = _parser().parse_args(arguments)
+    at = arguments.index("--") if "--" in arguments else len(arguments)
+    options = _parser().parse_args(arguments[:at])
+    options.arguments = arguments[at + 1 :]
+    if options.arguments and not options.launch:
+        raise UsageError(
+            "Arguments after -- are for --launch.", "`ingle connect --help` says more."
+        )
     from ...config_editing.document_path import CannotEdit
     from ...connect.connect_target import ProgramFolders
 
@@ -81,6 +88,7 @@ def _parser() -> CommandParser:
     how.add_argument("--remove", action="store_true", help="remove what was written")
     parser.add_flag("--check", help="send the requests that the program would send")
     parser.add_argument("--model", metavar="MODEL", help="the model for the program")
+    parser.add_flag("--launch", help="start it; arguments for it follow after --")
     parser.add_flag("--key", help="create a key for it, and write it into the settings")
     return parser
 
@@ -132,6 +140,7 @@ def _connect(client: ClientProgram, places: ProgramFolders, options: Namespace) 
     from ...access.api_keys import KeyStore
     from ...connect.change_record import ChangeRecord
     from ...connect.client_key import has_key, present_key
+    from ...connect.launch_program import launch_program
     from ...connect.settings_change import plan, write
     from ..daemon_launcher import ensure_daemon
 
@@ -149,6 +158,8 @@ def _connect(client: ClientProgram, places: ProgramFolders, options: Namespace) 
 
     for warning in warnings:
         print_status(f"Warning: {warning}" if warning.startswith(client.title) else warning)
+    if options.launch and client.exports(target) and not options.write:
+        return launch_program(client, with_key(), options.arguments)
     if options.print:
         return _print(client, with_key(), places, as_json=options.json)
     changes = plan(client.files(target, places))
@@ -170,6 +181,8 @@ def _connect(client: ClientProgram, places: ProgramFolders, options: Namespace) 
     _print_remaining_steps(client, target)
     if options.check:
         return _check(client, target, plan(client.files(target, places)), as_json=options.json)
+    if options.launch:
+        return launch_program(client, target, options.arguments)
     if options.json:
         print_json(_facts(client, target, changes))
     return 0

@@ -19,6 +19,7 @@ from ...terminal.terminal_output import (
 )
 from ..command_parser import CommandParser
 from ..daemon_launcher import running_daemon
+from ..models.fit_summary import context_cost
 from ..models.list import print_pulls
 
 if TYPE_CHECKING:
@@ -145,11 +146,10 @@ def _details(model: LoadedModel) -> Iterator[tuple[str, str]]:
     if model.state == "starting":
         return
     yield "memory", _memory(model)
+    yield "KV", context_cost(model)
     yield "tokens", _tokens(model)
     if model.draft or model.drafted_tokens_total:
         yield "drafts", _drafts(model)
-    if model.kv_type.startswith("q"):
-        yield "note", f"The KV cache is quantised to {model.kv_type}."
     for warning in model.warnings:
         yield "note", warning
 

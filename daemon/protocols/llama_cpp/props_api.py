@@ -19,7 +19,7 @@ from ...http.bodies import LLAMA_CPP
 from ...http.route_access import LISTS, READ
 from ...http.route_spec import Parameter, route
 from ...installed_version import installed_version
-from ...load_planning.load_planner import LoadOptions
+from ...load_planning.usable_context import usable_context
 from ...model_process.loaded_model import loaded_model
 from ...model_process.model_run import ModelState
 from ..request_options import SamplingOptions, merge_sampling
@@ -93,7 +93,8 @@ class PropsApi(ServicesApi):
         run = self._services.manager.find(model)
         if run is not None and run.info is not None:
             info = run.info
-            return _props(model, info.context, info.slots, info.chat_template, info)
+            context = max(info.context, run.longest_context)
+            return _props(model, context, info.slots, info.chat_template, info)
         return await asyncio.to_thread(self._expected, model)
 
     @_route(
@@ -132,15 +133,12 @@ class PropsApi(ServicesApi):
 
     def _expected(self, model: StoredModel) -> Props:
         """The properties of a model that is not loaded, as if it were; reads its file."""
-        context, slots = model.context, self._services.config.slots
-        available = self._services.manager.available()
+        context = usable_context(self._services, model)
         try:
-            spec = self._services.prepare(model, LoadOptions(), available=available).spec
-            context, slots = spec.context, spec.slots
             template = model.chat_template or read_header(model.path).chat_template
         except ModelError:  # asking for it says why
             template = model.chat_template
-        return _props(model, context, slots, template, None)
+        return _props(model, context, self._services.config.slots, template, None)
 
 
 def _props(

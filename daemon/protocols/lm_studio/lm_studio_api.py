@@ -25,7 +25,8 @@ from ...http.route_spec import GENERATION_ERRORS, StreamSpec, route
 from ...http.sse_writer import StreamStyle
 from ...installed_version import installed_version
 from ...library.model_facts import ModelFacts
-from ...load_planning.load_planner import LoadOptions
+from ...load_planning.load_options import LoadOptions
+from ...load_planning.usable_context import usable_context
 from ...model_process.loaded_model import loaded_model
 from ...model_process.model_run import ModelRun, ModelState
 from ..ingle_options import PRIVATE_HEADER, origin_of
@@ -170,7 +171,7 @@ class LMStudioModelsApi(ServicesApi):
     async def list_models(self) -> LMStudioModels:
         """The installed models and their aliases, in LM Studio's format."""
         named = await asyncio.to_thread(self._named)
-        rows = [_listed(name, model, facts, self._run(model)) for name, model, facts in named]
+        rows = [await self._listed(*each) for each in named]
         return LMStudioModels(data=rows)
 
     @_models_route("GET", "/api/v0/models/{id:path}", access=LISTS, errors=(404, 422))
@@ -179,13 +180,16 @@ class LMStudioModelsApi(ServicesApi):
         name: str = request.path_params["id"]
         model = await asyncio.to_thread(self._services.resolve, name)
         facts = await asyncio.to_thread(self._services.facts.read, model)
-        return _listed(name, model, facts, self._run(model))
+        return await self._listed(name, model, facts)
 
     @_models_route("GET", "/api/v1/models", access=LISTS)
     async def known_models(self) -> KnownModels:
         """The installed models and their aliases, in LM Studio's newer format."""
         named = await asyncio.to_thread(self._named)
-        rows = [_known(name, model, facts, self._run(model)) for name, model, facts in named]
+        rows = [
+            _known(name, model, facts, self._run(model), await self._context(model))
+            for name, model, facts in named
+        ]
         return KnownModels(rows)
 
     @_models_route(
@@ -224,13 +228,19 @@ class LMStudioModelsApi(ServicesApi):
             if model.task is not ModelTask.RERANK
         ]
 
+    async def _context(self, model: StoredModel) -> int:
+        return await asyncio.to_thread(usable_context, self._services, model)
+
+    async def _listed(self, name: str, model: StoredModel, facts: ModelFacts) -> LMStudioModel:
+        return _listed(name, model, facts, self._run(model), await self._context(model))
+
     def _run(self, model: StoredModel) -> ModelRun | None:
         run = self._services.manager.find(model)
         return run if run is not None and run.state is ModelState.READY else None
 
 
 def _listed(
-    name: str, model: StoredModel, facts: ModelFacts, run: ModelRun | None
+    name: str, model: StoredModel, facts: ModelFacts, run: ModelRun | None, context: int
 ) -> LMStudioModel:
     return LMStudioModel(
         id=name,
@@ -240,13 +250,15 @@ def _listed(
         compatibility_type=_format(facts),
         quantization=model.quantization,
         state="loaded" if run is not None else "not-loaded",
-        max_context_length=model.context,
-        loaded_context_length=run.info.context if run is not None and run.info else UNSET,
+        max_context_length=context,
+        loaded_context_length=context if run is not None and run.info else UNSET,
         capabilities=["tool_use"] if facts.capabilities.calls_tools else [],
     )
 
 
-def _known(name: str, model: StoredModel, facts: ModelFacts, run: ModelRun | None) -> KnownModel:
+def _known(
+    name: str, model: StoredModel, facts: ModelFacts, run: ModelRun | None, context: int
+) -> KnownModel:
     bits = round(8 * model.size / model.parameters, 2) if model.parameters else None
     instances: list[Instance] = []
     if run is not None:
@@ -268,7 +280,7 @@ def _known(name: str, model: StoredModel, facts: ModelFacts, run: ModelRun | Non
         size_bytes=model.size,
         params_string=human_number(model.parameters),
         loaded_instances=instances,
-        max_context_length=model.context,
+        max_context_length=context,
         format=_format(facts),
         capabilities=abilities if writes else UNSET,
         description=model.description,

@@ -132,7 +132,7 @@ class GenerationsApi(ServicesApi):
         async with services.manager.lease(reference) as lease:
             found = await lease.backend.tokenize(asked)
             counts, rest = found.message_tokens, found.rest_tokens
-            return PromptTokenCounts(sum(counts) + rest, counts, rest, lease.info.context)
+            return PromptTokenCounts(sum(counts) + rest, counts, rest, lease.context)
 
     def _generation(self, request: Request) -> GenerationRun:
         return self._services.generations.get(request.path_params["id"])

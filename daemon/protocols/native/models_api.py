@@ -38,7 +38,7 @@ from ...library.pulls import Pull
 from ...library.remove_model import remove_model
 from ...library.update_model import discard_kept, roll_back_model, start_update
 from ...load_planning.fit_report import FitReport, report_fit
-from ...load_planning.load_planner import LoadOptions
+from ...load_planning.load_options import LoadOptions
 from ..services_api import ServicesApi
 from .model_entries import find_entry, list_entries, model_entry, removed
 from .native_api import NATIVE_STREAM, native_route

@@ -21,6 +21,7 @@ from ...http.sse_writer import EventStream, EventWriter
 from ...installed_version import installed_version
 from ...library.pulls import Pull
 from ...library.remove_model import remove_model
+from ...load_planning.usable_context import usable_context
 from ...model_process.model_run import ModelState
 from ..services_api import ServicesApi
 from .answers import LINES, NDJSON_MEDIA
@@ -93,7 +94,8 @@ class OllamaLibraryApi(ServicesApi):
         name = required_name(body.model, body.name)
         model = await resolve_model(self._services, name)
         facts = await asyncio.to_thread(self._services.facts.read, model)
-        answer = shown(name, model, facts, verbose=bool(body.verbose))
+        context = await asyncio.to_thread(usable_context, self._services, model)
+        answer = shown(name, model, facts, context, verbose=bool(body.verbose))
         if request.headers.get("user-agent", "").startswith("GitHubCopilotChat/"):
             # It shows this name to users, who know the model by the requested name.
             answer.model_info["general.basename"] = name
@@ -166,7 +168,12 @@ class OllamaLibraryApi(ServicesApi):
 
     def _list(self) -> list[ListedModel]:
         rows = [
-            listed(name, model, self._services.facts.read(model))
+            listed(
+                name,
+                model,
+                self._services.facts.read(model),
+                usable_context(self._services, model),
+            )
             for name, model in named_models(self._services)
         ]
         return sorted(rows, key=lambda row: row.modified_at, reverse=True)

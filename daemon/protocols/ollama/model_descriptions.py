@@ -49,8 +49,8 @@ def capability_words(capabilities: Capabilities) -> list[str]:
     return [word for word, is_true in has.items() if is_true]
 
 
-def details(model: StoredModel, facts: ModelFacts) -> Details:
-    """The details of a model."""
+def details(model: StoredModel, facts: ModelFacts, context: int) -> Details:
+    """The details of a model, which gives a request this context."""
     return Details(
         parent_model=model.parent,
         format=facts.format,
@@ -58,12 +58,12 @@ def details(model: StoredModel, facts: ModelFacts) -> Details:
         families=[model.architecture],
         parameter_size=human_number(model.parameters),
         quantization_level=model.quantization,
-        context_length=model.context or UNSET,
+        context_length=context or UNSET,
         embedding_length=facts.embedding_length or UNSET,
     )
 
 
-def listed(name: str, model: StoredModel, facts: ModelFacts) -> ListedModel:
+def listed(name: str, model: StoredModel, facts: ModelFacts, context: int) -> ListedModel:
     """A row of the list of models."""
     shown = tagged(name)
     return ListedModel(
@@ -72,7 +72,7 @@ def listed(name: str, model: StoredModel, facts: ModelFacts) -> ListedModel:
         modified_at=_time(facts.modified),
         size=model.size,
         digest=digest_of(model, facts),
-        details=details(model, facts),
+        details=details(model, facts, context),
         capabilities=capability_words(facts.capabilities),
     )
 
@@ -89,21 +89,23 @@ def running(run: ModelRun, facts: ModelFacts) -> RunningModel:
     left = FOR_EVER if for_ever else timedelta(seconds=run.keep_alive)
     if loaded.expires_in is not None:
         left = timedelta(seconds=loaded.expires_in)
-    name = tagged(model.name)
+    name, context = tagged(model.name), loaded.longest_context
     return RunningModel(
         name=name,
         model=name,
         size=size,
         digest=digest_of(model, facts),
-        details=details(model, facts),
+        details=details(model, facts, context),
         expires_at=datetime.now(UTC) + left,
         size_vram=vram,
-        context_length=loaded.context,
+        context_length=context,
     )
 
 
-def shown(name: str, model: StoredModel, facts: ModelFacts, *, verbose: bool) -> ShownModel:
-    """Everything about a model that the client calls `name`."""
+def shown(
+    name: str, model: StoredModel, facts: ModelFacts, context: int, *, verbose: bool
+) -> ShownModel:
+    """Everything about a model that the client calls `name`, and that gives a request `context`."""
     template = facts.template
     if facts.capabilities.infills:
         template = f"{INSERT_NOTE}{template}"
@@ -114,9 +116,9 @@ def shown(name: str, model: StoredModel, facts: ModelFacts, *, verbose: bool) ->
         parameters="\n".join(parameters),
         template=template,
         system=model.system,
-        details=details(model, facts),
+        details=details(model, facts, context),
         messages=model.messages,
-        model_info=_model_info(model, facts),
+        model_info=_model_info(model, facts, context),
         tensors=[ShownTensor(t.name, t.type, list(t.shape)) for t in facts.tensors]
         if verbose
         else UNSET,
@@ -146,14 +148,18 @@ def digest_of(model: StoredModel, facts: ModelFacts) -> str:
     return hashlib.sha256(text.encode(errors="surrogateescape")).hexdigest()
 
 
-def _model_info(model: StoredModel, facts: ModelFacts) -> dict[str, Any]:
-    """The file's metadata; long lists are left empty."""
+def _model_info(model: StoredModel, facts: ModelFacts, context: int) -> dict[str, Any]:
+    """The file's metadata, but for the context; long lists are left empty.
+
+    Clients send as much as `context_length`, so it is what a request can have.
+    """
     info: dict[str, Any] = {
         key: value for key, value in facts.metadata.items() if key not in _HIDDEN
     }
     for key, values in facts.lists.items():
         info[key] = values if values is not None and len(values) <= _LONGEST_LIST else []
     info.setdefault("general.architecture", model.architecture)
+    info[f"{info['general.architecture']}.context_length"] = context
     info.setdefault("general.parameter_count", model.parameters)
     return dict(sorted(info.items()))
 

@@ -13,7 +13,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ingle.backends.base.model_info import ModelInfo
-from ingle.models.errors import ModelError
 from ingle.models.metadata.stored_model import StoredModel
 from ingle.models.model_task import ModelTask
 
@@ -22,7 +21,7 @@ from ...http.bodies import OPENAI, JSONResponse
 from ...http.route_access import LISTS
 from ...http.route_spec import AlternativeResponse, route
 from ...library.model_facts import Capabilities, loaded_capabilities
-from ...load_planning.load_planner import NO_DRAFT, LoadOptions
+from ...load_planning.usable_context import usable_context
 from ...model_process.model_run import ModelState
 from ..anthropic.list_pages import PAGING, AnthropicPage, anthropic_page
 from ..anthropic.models import (
@@ -50,7 +49,7 @@ class ModelMeta(msgspec.Struct, frozen=True, kw_only=True):
 class Model(msgspec.Struct, frozen=True, kw_only=True):
     """A model that requests can name; the `root` of an alias is its model.
 
-    A request gets a context of `context_length` tokens, which vLLM calls `max_model_len`.
+    A request can have a context of `context_length` tokens, which vLLM calls `max_model_len`.
     `capabilities` are those of Ollama's API.
     """
 
@@ -159,11 +158,7 @@ class ModelsApi(ServicesApi):
     async def _describe(self, model: StoredModel) -> Model:
         run = self._services.manager.find(model)
         info = run.info if run is not None else None
-        context = (
-            info.context
-            if info is not None
-            else await asyncio.to_thread(self._expected_context, model)
-        )
+        context = await asyncio.to_thread(usable_context, self._services, model)
         return Model(
             id=model.name,
             created=await asyncio.to_thread(_created, Path(model.path)),
@@ -186,17 +181,6 @@ class ModelsApi(ServicesApi):
         if info is not None:
             return loaded_capabilities(info)
         return (await asyncio.to_thread(self._services.facts.read, model)).capabilities
-
-    def _expected_context(self, model: StoredModel) -> int:
-        """The context of a request if the model were loaded now."""
-        available = self._services.manager.available()
-        try:
-            # A draft model would not change it, and is slow to find.
-            options = LoadOptions(draft=NO_DRAFT)
-            return self._services.prepare(model, options, available=available).spec.context
-        except ModelError:
-            # It is listed although it cannot be loaded; asking for it says why.
-            return model.context
 
 
 def _capabilities(has: Capabilities) -> list[Capability]:

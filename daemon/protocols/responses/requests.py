@@ -91,7 +91,7 @@ def _cut(request: GenerateRequest, messages: list[ChatMessage], cut: int) -> Gen
 
 
 async def _fits(request: GenerateRequest, lease: Lease) -> bool:
-    context = lease.info.context
+    context = lease.context
     reserve = context // SHARE_FOR_ANSWER
     if request.max_tokens is not None:
         reserve = min(request.max_tokens, reserve)

@@ -58,14 +58,14 @@ def on_gpu(shape: ModelShape, gigabytes: float, **wanted: object) -> Placement:
     [
         ("llama-3-8b", {8: (32, 0, 8), 12: (32, 0, 8), 16: (32, 0, 8), 24: (32, 0, 8)}),
         ("llama-3-70b", {8: (11, 0, 4), 12: (18, 0, 4), 16: (25, 0, 4), 24: (39, 0, 4)}),
-        ("qwen3-30b-a3b", {8: (48, 33, 4), 12: (48, 22, 4), 16: (48, 12, 4), 24: (48, 0, 16)}),
-        ("gemma-3-27b", {8: (20, 0, 4), 12: (33, 0, 4), 24: (62, 0, 4), 32: (62, 0, 8)}),
-        ("gpt-oss-20b", {8: (24, 12, 4), 12: (24, 3, 4), 16: (24, 0, 16), 32: (24, 0, 16)}),
+        ("qwen3-30b-a3b", {8: (48, 33, 4), 12: (48, 22, 4), 16: (48, 12, 4), 24: (48, 0, 19.5)}),
+        ("gemma-3-27b", {8: (20, 0, 4), 12: (33, 0, 4), 24: (62, 0, 5), 32: (62, 0, 12.5)}),
+        ("gpt-oss-20b", {8: (24, 12, 4), 12: (24, 3, 4), 16: (24, 0, 28.75), 32: (24, 0, 128)}),
     ],
 )
 def test_placement_of_large_models_by_gpu_size(
     name: str,
-    expected: dict[int, tuple[int, int, int]],
+    expected: dict[int, tuple[int, int, float]],
     well_known_shapes: dict[str, ModelShape],
 ) -> None:
     shape = well_known_shapes[name]
@@ -151,6 +151,16 @@ def test_requested_gpu_layers_are_kept(
     found = on_gpu(well_known_shapes["llama-3-8b"], 8, gpu_layers=11, context=8192)
     assert (found.gpu_layers, found.context) == (11, 8192)
     assert found.reason.startswith("10 of 32 layers on the RTX 4090: ")
+
+
+def test_context_without_a_request_in_host_memory_is_bounded(
+    well_known_shapes: dict[str, ModelShape],
+) -> None:
+    costs = costs_of(well_known_shapes["gpt-oss-20b"])
+    found = select(costs, MemoryBudget(host=64 * GB), PlacementRequest())
+    assert (found.device, found.context) == ("cpu", 16384)
+    longer = select(costs, MemoryBudget(host=64 * GB), PlacementRequest(least_context=50000))
+    assert longer.context == 50000
 
 
 def test_unified_memory_is_counted_once(

@@ -79,7 +79,7 @@ async def server(ingle_home: Path) -> AsyncGenerator[GatedServer]:
         routes=RouteIndex([upload_route("/v1/files"), upload_route("/api/blobs/{digest}")]),
         config=Config(
             paths=paths,
-            allowed_origins=(LISTED, "null", "*"),
+            allowed_origins=(LISTED, "null", "*", "https://*", "vscode-webview://*"),
             max_body_bytes=1000,
             max_upload_bytes=5000,
         ),
@@ -254,6 +254,17 @@ async def test_listed_origin_may_send_json_only(server: GatedServer, raw: RawReq
     assert status(answer) == 200
     assert f"access-control-allow-origin: {LISTED}".encode() in answer.lower()
     assert b"access-control-allow-credentials" not in answer.lower()
+
+
+async def test_any_host_of_a_listed_scheme_may_send(server: GatedServer, raw: RawRequest) -> None:
+    for origin, expected in (
+        ("vscode-webview://0a1b2c", 200),
+        ("vscode-webview-2://0a1b2c", 403),
+        ("https://evil.com", 403),
+    ):
+        signs = ("Host: 127.0.0.1", f"Origin: {origin}", "Content-Type: application/json")
+        answer = await raw(server.port, post(*signs, body="0123456789"))
+        assert status(answer) == expected, origin
 
 
 async def test_listed_origin_gets_a_preflight_response(

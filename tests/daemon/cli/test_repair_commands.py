@@ -283,14 +283,13 @@ def test_ps_prints_a_table_of_loaded_models(daemon: Any, capsys: Capture) -> Non
 
 def test_ps_notes_quantized_kv_and_warnings(daemon: Any, capsys: Capture) -> None:
     daemon.loaded = [
-        loaded_model(kv_type="q4_0", warnings=["There is no GPU."]),
+        loaded_model(kv_type="q4_0", longest_context=131072, warnings=["There is no GPU."]),
         loaded_model(name="b", state="starting", kv_type="", flash_attention=False),
     ]
     assert main(["ps"]) == 0
     out = capsys.readouterr().out
-    assert out.endswith(
-        "\n  note     The KV cache is quantised to q4_0.\n  note     There is no GPU.\n"
-    )
+    assert "\n  KV       q4_0, 188 MB; a longer prompt reloads the model with up to 131,072" in out
+    assert out.endswith("\n  note     There is no GPU.\n")
 
 
 def test_ps_reports_memory_tokens_and_placement_reason(daemon: Any, capsys: Capture) -> None:
@@ -318,6 +317,7 @@ def test_ps_reports_memory_tokens_and_placement_reason(daemon: Any, capsys: Capt
         "  memory   393 MB predicted, 300 MB taken, 120 MB of files mapped (60.0 MB\n"
         "           spare), on the GPU 5.0 GB predicted, 5.0 GB taken; conversations hold\n"
         "           55.0 MB on disk\n"
+        "  KV       f16, 188 MB\n"
         "  tokens   8,120 prefilled, and 5,413 found in the cache (40%); 611 generated at\n"
         "           96.1/s\n"
         "  drafts   61 of 90 tokens accepted (68%), by small.gguf\n"
@@ -330,8 +330,9 @@ def test_load_reports_the_settings_and_keep_alive(daemon: Any, capsys: Capture) 
     assert main(["load", "smollm2", "--keep-alive", "2h", "--context", "8192"]) == 0
     captured = capsys.readouterr()
     assert captured.out == (
-        "smollm2:135m is ready on CPU, 2 threads, with a context of 8192 tokens and 420\n"
-        "MB of memory, and stays loaded for 2 h without use. There is no GPU.\n"
+        "smollm2:135m is ready on CPU, 2 threads, with a context of 8192 tokens (KV\n"
+        "cache: f16, 188 MB) and 420 MB of memory, and stays loaded for 2 h without use.\n"
+        "There is no GPU.\n"
     )
     assert captured.err == "Warning: There is no GPU for its layers.\n"
     assert daemon.requests_to("POST", "/ingle/v1/load") == [

@@ -113,6 +113,65 @@ trust_level = "trusted"
 }
 """,
     "aider": "# aider\nmodel: sonnet\nauto-commits: false  # I commit\n",
+    "qwen-code": """\
+{
+  "modelProviders": {
+    "openai": [
+      { "id": "qwen3-coder-plus", "name": "Plus", "envKey": "DASHSCOPE_API_KEY" }
+    ]
+  },
+  "env": {
+    "DASHSCOPE_API_KEY": "sk-mine"
+  },
+  "security": { "auth": { "selectedType": "qwen-oauth" } }
+}
+""",
+    "pi": """\
+{
+  "providers": {
+    "ollama": { "baseUrl": "http://localhost:11434/v1", "apiKey": "ollama", "models": [] }
+  }
+}
+""",
+    "vibe": """\
+# vibe
+vim_keybindings = true # of course
+
+[[providers]]
+name = "mistral"
+api_base = "https://api.mistral.ai/v1"
+api_key_env_var = "MISTRAL_API_KEY"
+
+[[models]]
+name = "devstral-small-latest"
+provider = "mistral"
+alias = "devstral-small" # cheap
+
+[tools.bash]
+permission = "ask"
+""",
+    "gptme": """\
+[env]
+ANTHROPIC_API_KEY = "sk-mine" # secret
+
+[models]
+# the ones that I like
+favorites = ["anthropic/claude-sonnet"]
+
+[[providers]]
+name = "groq"
+base_url = "https://api.groq.com/openai/v1"
+""",
+    "goose": '{\n  "name": "custom_ingle",\n  "timeout_seconds": 30\n}\n',
+    "crush": """\
+{
+  "$schema": "https://charm.land/crush.json",
+  "lsp": { "go": { "command": "gopls" } }, // needed
+  "providers": {
+    "deepseek": { "type": "openai-compat", "api_key": "$DEEPSEEK_API_KEY" }
+  }
+}
+""",
 }
 
 
@@ -175,6 +234,7 @@ def test_existing_settings_are_kept_and_restored(
     for line in EXISTING[name].splitlines():
         # Only values that are overridden differ; the comments next to them are kept.
         changed = ("model", "ollama", "lastUsed", "ANTHROPIC_MODEL", '"providers"', "MY_OWN")
+        changed += ("DASHSCOPE", "selectedType")
         assert line.rstrip(",") in new or any(word in line for word in changed), line
         if "#" in line:
             assert line[line.index("#") :] in new
@@ -247,6 +307,17 @@ def test_written_values_per_program(
     assert aider["model"] == "openai/qwen2.5-coder:1.5b"
     (entry,) = read(home / ".config/Code/User/chatLanguageModels.json", "json")
     assert entry == {"name": "ingle", "vendor": "ollama", "url": "http://127.0.0.1:4645"}
+    vibe = read(home / ".vibe/config.toml", "toml")
+    assert vibe["active_model"] == vibe["models"][0]["alias"] == "ingle"
+    assert vibe["providers"] == [{"name": "ingle", "api_base": "http://127.0.0.1:4645/v1"}]
+    gptme = read(home / ".config/gptme/config.toml", "toml")
+    assert gptme["models"]["default"] == "ingle/qwen2.5-coder:1.5b"
+    assert gptme["providers"][0]["base_url"] == "http://127.0.0.1:4645/v1"
+    qwen = read(home / ".qwen/settings.json", "json")
+    assert qwen["modelProviders"]["openai"][0]["generationConfig"]["contextWindowSize"] == 32768
+    assert qwen["env"] == {qwen["modelProviders"]["openai"][0]["envKey"]: "local"}
+    goose = read(home / ".config/goose/config.yaml", "yaml")
+    assert goose == {"GOOSE_PROVIDER": "custom_ingle", "GOOSE_MODEL": "qwen2.5-coder:1.5b"}
 
 
 def test_api_key_is_written_or_exported(target: ConnectTarget, places: ProgramFolders) -> None:
@@ -256,6 +327,14 @@ def test_api_key_is_written_or_exported(target: ConnectTarget, places: ProgramFo
         assert ("ingle-key" in text) is client.takes_key, client.name
         shown = "\n".join([*client.notes(keyed), *(value for _, value in client.exports(keyed))])
         assert "ingle-key" in text + shown, client.name
+
+
+def test_item_of_a_toml_list_that_is_written_inline_is_left_alone(
+    target: ConnectTarget, places: ProgramFolders
+) -> None:
+    file = CLIENTS["vibe"].files(target, places)[0]
+    with pytest.raises(CannotEdit, match="does not change"):
+        file.edited('providers = [{ name = "mistral" }]\n')
 
 
 def test_default_model_of_another_provider_is_kept(

@@ -266,7 +266,7 @@ async def test_garbage_after_a_request_does_not_enter_its_response(
 async def test_404_and_405_errors_have_the_shape_of_their_prefix(
     daemon: RunningDaemon,
 ) -> None:
-    for path in ("/v1/nope", "/v1/", "/v1/chat/completions/"):
+    for path in ("/v1/nope", "/v1/"):
         answer = await daemon.tcp.get(path)
         assert answer.status_code == 404
         assert answer.json()["error"]["type"] == "invalid_request_error"

@@ -75,7 +75,7 @@ async def test_failed_load_is_repeated_by_llama_cpp(
 
 
 async def test_engine_that_was_asked_for_is_not_changed(harness: ManagerHarness) -> None:
-    from ingle.daemon.load_planning.load_planner import LoadOptions
+    from ingle.daemon.load_planning.load_options import LoadOptions
 
     harness.plans["a"].start_errors = [EngineFault("The kernels are wrong.")]
     with pytest.raises(LoadFailed, match="The kernels are wrong"):

@@ -23,7 +23,7 @@ from ingle.daemon.errors import (
     ModelStopped,
     ShuttingDown,
 )
-from ingle.daemon.load_planning.load_planner import LoadOptions
+from ingle.daemon.load_planning.load_options import LoadOptions
 from ingle.daemon.machine.boot_clock import boot_time
 from ingle.daemon.memory.memory_allocator import AllocationTimes
 from ingle.daemon.model_process import model_run

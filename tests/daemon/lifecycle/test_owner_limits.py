@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ingle.backends.base.load_spec import LoadSpec
-from ingle.daemon.load_planning.load_planner import LoadOptions
+from ingle.daemon.load_planning.load_options import LoadOptions
 from ingle.daemon.settings.config import Config
 from ingle.daemon.settings.paths import find_paths
 

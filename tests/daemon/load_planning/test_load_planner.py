@@ -13,7 +13,8 @@ import pytest
 
 from ingle.backends.registry.cuda_availability import CudaAvailability
 from ingle.backends.selection.engine_facts import EngineFacts
-from ingle.daemon.load_planning.load_planner import LoadOptions, ModelLoadPlanner
+from ingle.daemon.load_planning.load_options import LoadOptions
+from ingle.daemon.load_planning.load_planner import ModelLoadPlanner
 from ingle.daemon.settings.config import Config
 from ingle.daemon.settings.paths import find_paths
 from ingle.models.catalog import Catalog
@@ -234,6 +235,45 @@ def test_kv_type_of_the_load_overrides_the_settings(config: Config, large: Store
     assert (quantized.spec.kv_type, plain.spec.kv_type) == (KVType.Q8_0, KVType.F16)
     # One layer of 4096 cells with keys and values of 64 elements, and one row of the buffers.
     assert plain.needs.host - quantized.needs.host >= 4096 * 2 * 64 * (2 - 34 / 32)
+
+
+def test_kv_is_quantized_before_the_context_is_shortened(
+    config: Config, large: StoredModel
+) -> None:
+    prepare = ModelLoadPlanner(config, no_draft)
+    f16, q8_0 = (
+        prepare(
+            large,
+            LoadOptions(context=4096, kv_type=kv_type),
+            available=MemoryNeeds(GIB),
+        ).needs
+        for kv_type in (KVType.F16, KVType.Q8_0)
+    )
+    plenty = prepare(large, LoadOptions(), available=MemoryNeeds(GIB))
+    assert (plenty.spec.kv_type, plenty.spec.context, plenty.longest_context) == (
+        KVType.F16,
+        4096,
+        4096,
+    )
+    requested = LoadOptions(context=4096)
+    assert prepare(large, requested, available=f16).spec.kv_type is KVType.F16
+    for between in (q8_0, MemoryNeeds(f16.host - 1)):
+        plan = prepare(large, requested, available=between)
+        assert (plan.spec.kv_type, plan.needs) == (KVType.Q8_0, q8_0)
+        # By default half of the memory stays free, and a prompt can have all of it.
+        automatic = prepare(large, LoadOptions(), available=between)
+        assert automatic.spec.context < automatic.longest_context == 4096
+    # Without flash attention it cannot be.
+    plain = ModelLoadPlanner(replace(config, flash_attention="off"), no_draft)
+    assert plain(large, requested, available=q8_0).spec.kv_type is KVType.F16
+
+
+def test_heads_that_do_not_fill_blocks_are_not_quantized(
+    config: Config, small: StoredModel
+) -> None:
+    prepare = ModelLoadPlanner(config, no_draft)
+    plan = prepare(small, LoadOptions(), available=MemoryNeeds(60 * 2**20))
+    assert plan.spec.kv_type is KVType.F16
 
 
 def test_kv_type_unsupported_by_the_head_size_is_refused(

@@ -17,7 +17,8 @@ import httpx
 import psutil
 import pytest
 
-from ingle.daemon.load_planning.load_planner import LoadOptions, ModelLoadPlanner
+from ingle.daemon.load_planning.load_options import LoadOptions
+from ingle.daemon.load_planning.load_planner import ModelLoadPlanner
 from ingle.daemon.settings.config import load_config
 from ingle.models.catalog import Catalog
 from ingle.models.fit.memory_needs import MemoryNeeds

@@ -21,7 +21,8 @@ from ingle.backends.base.model_info import ModelInfo
 from ingle.daemon.errors import MemoryExhausted
 from ingle.daemon.event_hub import EventHub
 from ingle.daemon.lifecycle.model_manager import ModelManager
-from ingle.daemon.load_planning.load_planner import LoadOptions, LoadPlan
+from ingle.daemon.load_planning.load_options import LoadOptions
+from ingle.daemon.load_planning.load_planner import LoadPlan
 from ingle.daemon.machine.memory_reader import MemorySnapshot
 from ingle.daemon.memory.memory_allocator import AllocationTimes
 from ingle.daemon.model_process.model_run import ModelState

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ingle.daemon.load_planning.load_planner import LoadOptions
+from ingle.daemon.load_planning.load_options import LoadOptions
 
 if TYPE_CHECKING:
     from ..conftest import RunningDaemon

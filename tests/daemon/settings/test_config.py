@@ -61,14 +61,18 @@ def test_values_of_every_type_in_the_file(home: dict[str, str]) -> None:
     write_config(
         home,
         'keep_alive = "1h30m"\nmax_body_bytes = "2MiB"\nshutdown_grace = 2.5\n'
-        'allowed_origins = ["http://LOCALHOST:3000", "app://notes"]\nhost = "localhost"\n'
+        'allowed_origins = ["http://LOCALHOST:3000", "app://notes", "vscode-webview://*"]\n'
+        'host = "localhost"\n'
         'socket = "/run/x.sock"\nmodel_folders = ["/models", "~/gguf"]\n',
     )
     config = load_config(home)
     assert config.keep_alive == 5400.0
     assert config.max_body_bytes == 2 * 2**20
     assert config.shutdown_grace == 2.5
-    assert config.allowed_origins == ("http://localhost:3000", "app://notes")
+    assert config.allowed_origins == (
+        *("http://localhost:3000", "app://notes"),
+        "vscode-webview://*",
+    )
     assert config.host == "127.0.0.1"
     assert config.socket == Path("/run/x.sock")
     assert config.model_folders == (Path("/models"), Path("~/gguf").expanduser())
@@ -179,6 +183,8 @@ def test_unknown_override_is_refused(home: dict[str, str]) -> None:
         'allowed_origins = "http://a"',
         'allowed_origins = ["*"]',
         'allowed_origins = ["http://*"]',
+        'allowed_origins = ["https://*"]',
+        'allowed_origins = ["app://*.md"]',
         'allowed_origins = ["http://a/path"]',
         'allowed_origins = ["localhost:3000"]',
         "allowed_origins = [1]",

@@ -145,7 +145,7 @@ def test_smaller_kv_type_allows_a_longer_context(tiny: GGUFBuilder, header: Head
 
 
 @pytest.mark.parametrize(
-    ("trained", "expected"), [(131072, 16384), (16384, 16384), (2048, 2048), (4000, 3840)]
+    ("trained", "expected"), [(131072, 131072), (16384, 16384), (2048, 2048), (4000, 3840)]
 )
 def test_context_with_plenty_of_memory(
     tiny: GGUFBuilder, header: Header, trained: int, expected: int
@@ -159,12 +159,12 @@ def test_context_shrinks_with_available_memory(tiny: GGUFBuilder, header: Header
     tiny.set("llama.attention.key_length", UINT32, 1024)
     tiny.set("llama.attention.value_length", UINT32, 1024)
     model = header(tiny)
-    contexts = [_context(model, available << 20) for available in (1024, 256, 128, 64, 0)]
+    contexts = [_context(model, available << 20) for available in (2048, 256, 128, 64, 0)]
     assert contexts == sorted(contexts, reverse=True)
-    assert contexts[0] == 16384
+    assert contexts[0] == 32768
     assert contexts[-1] == 512
     assert len(set(contexts)) > 2
-    for context, available in zip(contexts[:-1], (1024, 256, 128, 64), strict=True):
+    for context, available in zip(contexts[:-1], (2048, 256, 128, 64), strict=True):
         estimate = _estimate(model, context, 8, 512)
         assert estimate.kv + estimate.compute <= ((available << 20) - estimate.weights) / 2
 

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 
 from ingle.models.catalog import Catalog
@@ -214,6 +215,24 @@ def test_add_rejects_taken_and_invalid_names(
     ):
         with pytest.raises(UnusableName, match=reason):
             maker.add(path, name)
+
+
+def test_name_of_the_catalog_is_for_its_own_file(tmp_path: Path, tiny: GGUFBuilder) -> None:
+    path, other = tmp_path / "downloaded.gguf", tmp_path / "other.gguf"
+    path.write_bytes(tiny.build())
+    other.write_bytes(tiny.build(seed=1))
+    assert path.stat().st_size == other.stat().st_size
+    entry = msgspec.structs.replace(
+        Catalog.load().entries[0],
+        size=path.stat().st_size,
+        sha256=hashlib.sha256(path.read_bytes()).hexdigest(),
+    )
+    store = ModelStore(tmp_path / "store", Catalog([entry], entry.full_name))
+    with pytest.raises(UnusableName, match="catalog"):
+        ModelCopier(store).add(other, entry.name)
+    added = ModelCopier(store).add(path, entry.name)
+    assert (added.name, added.path, added.sha256) == (entry.full_name, path, entry.sha256)
+    assert store.resolve(entry.name).path == path
 
 
 def test_added_folder_gets_a_name(

@@ -70,6 +70,23 @@ class CompletionsApi(JobApi):
         job = await translate(request, partial(completion_job, body, _origin(request, body)))
         return await self._answer(request, body, job, CompletionStream, completion)
 
+    @_route(
+        "/v1/fim/completions",
+        response=ChatCompletion,
+        stream=StreamSpec({"": ChatCompletionChunk}, only_if="`stream` is true"),
+    )
+    async def fill_in(self, request: Request, body: PlainCompletionRequest) -> Response:
+        """Fill in text between `prompt` and `suffix`; answered as a chat, like Mistral's API."""
+        job = await translate(request, partial(completion_job, body, _origin(request, body)))
+        chat = ChatCompletionRequest(messages=[], stream_options=body.stream_options)
+        return await self._answer(
+            request,
+            body,
+            job,
+            lambda empty, _: ChatStream(empty, chat),
+            lambda collected, _: chat_completion(collected, chat),
+        )
+
     async def answer_chat(self, body: bytes, origin: RequestOrigin) -> ChatCompletion:
         """The whole answer to the body of a chat in a batch.
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from ingle.daemon.load_planning.load_planner import LoadOptions
+from ingle.daemon.load_planning.load_options import LoadOptions
 from ingle.daemon.main import main
 from ingle.models.catalog import Catalog, CatalogEntry, URLLocation
 

@@ -12,6 +12,7 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 
 from ingle.daemon.access.api_keys import KeyRing, KeyStore
@@ -281,6 +282,38 @@ def test_coding_agents_get_the_largest_installed_coding_model(
     model, notice = choose_model(CLIENTS[client], entries, default)
     assert model == chosen
     assert (notice is not None) is (model != default)
+
+
+def test_loaded_copy_of_a_model_is_preferred() -> None:
+    copies = [
+        model_entry("qwen2.5-coder:1.5b", 15),
+        msgspec.structs.replace(model_entry("mine:coder", 15), same_as="qwen2.5-coder:1.5b"),
+    ]
+    assert choose_model(CLIENTS["codex"], copies[::-1], "smollm2")[0] == "qwen2.5-coder:1.5b"
+    copies[1] = msgspec.structs.replace(copies[1], state="ready")
+    assert choose_model(CLIENTS["codex"], copies, "smollm2")[0] == "mine:coder"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="the program is a shell script")
+async def test_launch_runs_the_program_with_its_variables(
+    home: Path, served: RunningDaemon, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    programs = home.parent / "bin"
+    programs.mkdir()
+    for name in ("claude", "codex"):
+        (programs / name).write_text(
+            f'#!/bin/sh\necho "$@" "$ANTHROPIC_BASE_URL" > {home.parent}/{name}\nexit 3\n'
+        )
+        (programs / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
+    status, _, _ = await run("claude-code", "--launch", "--", "-p", "hi")
+    assert status == 3
+    assert (home.parent / "claude").read_text() == f"-p hi {served.base_url}\n"
+    assert contents(home) == []  # its variables say it all
+    status, _, _ = await run("codex", "--launch", "--write")
+    assert (status, (home / ".codex/config.toml").exists()) == (3, True)
+    status, _, err = await run("zed", "--launch", "--write")
+    assert (status, "cannot be started from here" in err) == (1, True)
 
 
 def test_small_context_is_warned_about_for_agents() -> None:

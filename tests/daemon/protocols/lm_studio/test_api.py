@@ -34,7 +34,7 @@ async def test_models_report_whether_they_are_loaded(daemon: RunningDaemon) -> N
         "compatibility_type": "gguf",
         "quantization": "Q8_0",
         "state": "not-loaded",
-        "max_context_length": 4096,
+        "max_context_length": 512,
         "capabilities": [],
     }
     await daemon.tcp.post("/api/v0/chat/completions", json=CHAT)

@@ -11,11 +11,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from ingle.backends.base.backend import LoadProgress
 from ingle.backends.base.conversation import Infill
 from ingle.backends.base.events import Delta, Event, Finished, FinishReason, Started, TokenLogprobs
 from ingle.backends.base.load_spec import LoadSpec
-from ingle.backends.base.model_info import ModelInfo
 from ingle.backends.base.requests import Priority
 from ingle.backends.worker.supervisor.worker_process import WorkerProcess
 from ingle.daemon.errors import InvalidBody
@@ -301,19 +299,6 @@ async def test_extreme_valid_values_are_accepted(daemon: RunningDaemon) -> None:
     for fields in allowed:
         answer = await daemon.tcp.post(CHAT, json=chat(**fields))
         assert answer.status_code == 200, answer.text
-
-
-async def test_a_larger_context_is_suggested_if_the_model_was_trained_for_one(
-    run_daemon: DaemonFactory,
-) -> None:
-    class Trained(LocalBackend):
-        async def start(self, on_progress: LoadProgress | None = None) -> ModelInfo:
-            info = await super().start(on_progress)
-            return msgspec.structs.replace(info, trained_context=2 * info.context)
-
-    async with run_daemon(create_backend=Trained) as daemon:
-        error = await refusal(daemon, chat(messages=[{"role": "user", "content": "x" * 600}]))
-    assert error["message"].endswith("or load the model with a larger context.")
 
 
 async def test_prompt_beyond_the_context_is_refused(daemon: RunningDaemon) -> None:
