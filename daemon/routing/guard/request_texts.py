@@ -153,11 +153,11 @@ class _TextFinder:
                 text = "\n\n".join(text[at : at + _PIECE] for at in steps)
         elif key in _NAME_KEYS:
             form = Form.NAME
-        elif form is Form.WRITTEN:
-            text = _without_line_numbers(text)
         elif key == "arguments" and (values := self._json(node)):
             yield from values
             return
+        else:
+            text = _without_line_numbers(text)
         yield RequestText(form, text, node.start, node.end, fixed=fixed)
 
     def _json(self, node: JsonString) -> list[RequestText]:
@@ -176,9 +176,8 @@ class _TextFinder:
         label = f"{key}: " if key else ""
         match node:
             case JsonString(text=text) if text and text not in _WORDS:
-                yield RequestText(
-                    Form.GENERATED, label + text, node.start, node.end, label=len(label)
-                )
+                text = label + _without_line_numbers(text)
+                yield RequestText(Form.GENERATED, text, node.start, node.end, label=len(label))
             case JsonPlain(text=text) if _NUMBER.match(text):
                 yield RequestText(
                     Form.GENERATED,

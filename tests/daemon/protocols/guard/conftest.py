@@ -84,7 +84,7 @@ async def begin(
     daemon: RunningDaemon, upstream: Upstream, *, strict: bool = False, local: str = ""
 ) -> str:
     """Begin to guard, and return the path of the guarded program."""
-    servers = {name: upstream.url for name in ("anthropic", "openai")}
+    servers = dict.fromkeys(("anthropic", "openai"), upstream.url)
     body = {"upstreams": servers, "strict": strict, "local": local}
     answer: httpx.Response = await daemon.unix.post("/ingle/v1/guard", json=body)
     assert answer.status_code == 200, answer.text

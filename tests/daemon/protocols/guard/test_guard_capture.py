@@ -63,3 +63,29 @@ async def test_no_planted_value_leaves(
     assert summary["sent"] + summary["refused"] == len(bodies)
     assert (summary["refused"] > 0) is strict
     assert json.dumps(summary).isascii()
+
+
+async def test_no_planted_value_leaves_in_calls_of_tools(
+    run_daemon: DaemonFactory, upstream: Upstream
+) -> None:
+    """Files that the agent writes, in arguments as objects and as JSON in a string."""
+    written = {"file_path": "a.txt", "lines": [whole_file()], "content": f"\n\t{whole_file()}"}
+    anthropic = json.loads(BODIES["messages"][1]("ok"))
+    anthropic["messages"][1]["content"][0]["input"] = written
+    chat = json.loads(BODIES["chat"][1]("ok"))
+    chat["messages"][2]["tool_calls"][0]["function"]["arguments"] = json.dumps(written)
+    responses = json.loads(BODIES["responses"][1]("ok"))
+    responses["input"][1]["arguments"] = json.dumps(written, ensure_ascii=False)
+    async with run_daemon() as daemon:
+        write_policy(daemon)
+        base = await begin(daemon, upstream)
+        for name, body in (("messages", anthropic), ("chat", chat), ("responses", responses)):
+            sent = json.dumps(body).encode()
+            answer = await send(daemon, base + BODIES[name][0], sent)
+            assert answer.status_code == 200, answer.text
+            assert is_masked_only(upstream.bodies[-1], sent)
+            json.loads(upstream.bodies[-1])
+    json.loads(
+        json.loads(upstream.bodies[1])["messages"][2]["tool_calls"][0]["function"]["arguments"]
+    )
+    assert on_the_wire(upstream.everything) == []
