@@ -21,7 +21,7 @@ from .json_nodes import (
     replaced,
     written_places,
 )
-from .request_texts import Form, RequestText, request_texts
+from .request_texts import Form, RequestText, request_texts, without_random_ids
 
 Headers = list[tuple[str, str]]
 
@@ -75,7 +75,7 @@ class GuardedRequest:
                 model = root.word("model")[:200]
         texts.append(RequestText(Form.GENERATED, unquote(target), fixed=True))
         texts += [
-            RequestText(Form.GENERATED, value, header=number)
+            RequestText(Form.PROGRAM, without_random_ids(value), header=number)
             for number, (key, value) in enumerate(headers)
             if key not in CREDENTIALS and value
         ]
@@ -96,7 +96,9 @@ class GuardedRequest:
             if text.fixed:
                 raise CannotMask
             if text.header is not None:
-                headers[text.header] = headers[text.header][0], part.text
+                name, value = headers[text.header]
+                spans = [(start, end, f"[{mask}]") for start, end, mask in part.spans]
+                headers[text.header] = name, replaced(value, spans)
             else:
                 changes += _changes(self.body, text, part)
         return headers, replaced(self.body, sorted(changes))
@@ -114,7 +116,7 @@ def _message(text: RequestText) -> ChatMessage:
     match text.form:
         case Form.WRITTEN:
             return ChatMessage("user", text.text)
-        case Form.GENERATED:
+        case Form.GENERATED | Form.PROGRAM:
             return ChatMessage("assistant", text.text)
         case Form.NAME:
             return ChatMessage("assistant", "", tool_calls=[ToolCall("", text.text, "")])

@@ -34,6 +34,9 @@ _FREE_KEYS = frozenset({"input", "input_schema", "parameters", "args", "response
 
 _CONVERSATION = ("messages", "input", "contents", "prompt")
 _AROUND = ("system", "instructions", "tools")
+_PROGRAM_KEYS = frozenset(
+    {"metadata", "client_metadata", "prompt_cache_key", "safety_identifier", "user"}
+)
 _NAME_KEYS = frozenset({"name", "id", "call_id", "tool_use_id", "tool_call_id", "item_id"})
 _SIGNED = frozenset({"signature", "encrypted_content", "thoughtSignature"})
 _SIGNED_BY_MODEL = _SIGNED | {"data", "thinking"}
@@ -43,15 +46,22 @@ _CODE = re.compile(r"[A-Za-z0-9+/_=-]{256,}")
 _PIECE, _OVERLAP = 200, 100
 _LONG_NUMBER = re.compile(r"-?\d{12,}")
 _NUMBER = re.compile(r"-?\d[\d.]{3,}")
+_RANDOM_ID = re.compile(
+    r"\b(?:[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}|[0-9a-f]{32}(?:[0-9a-f]{32})?)\b"
+)
 _LINE_NUMBER = re.compile(r"^( {0,8})(\d{1,6})(\t|→|\| )", re.MULTILINE)
 
 
 class Form(Enum):
-    """How a text is judged and replaced: as prose or not, or as a name without brackets."""
+    """How a text is judged and replaced: as prose or not, or as a name without brackets.
+
+    Of what a `PROGRAM` says of itself, random ids are not judged: its provider must recognise them.
+    """
 
     WRITTEN = auto()
     GENERATED = auto()
     NAME = auto()
+    PROGRAM = auto()
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +133,8 @@ class _TextFinder:
                 inner = Form.WRITTEN
             elif key.text == "tools":
                 inner = Form.GENERATED
+            elif key.text in _PROGRAM_KEYS:
+                inner = Form.PROGRAM
             yield from self.texts(value, inner, key.text)
 
     def _form(self, node: JsonObject, form: Form) -> Form:
@@ -131,6 +143,8 @@ class _TextFinder:
             return self._instructions(node)
         if role in ("assistant", "model") or kind in _MODEL_TYPES:
             return Form.GENERATED
+        if form is Form.PROGRAM:
+            return form
         if role or kind == "tool_result" or kind.endswith("_output"):
             return Form.WRITTEN
         return form
@@ -151,8 +165,10 @@ class _TextFinder:
                 # Not a code that keeps it here; but a key in it would.
                 steps = range(0, len(text), _PIECE - _OVERLAP)
                 text = "\n\n".join(text[at : at + _PIECE] for at in steps)
+        elif form is Form.PROGRAM:
+            text = without_random_ids(text)
         elif key in _NAME_KEYS:
-            form = Form.NAME
+            form, text = Form.NAME, without_random_ids(text)
         elif key == "arguments" and (values := self._json(node)):
             yield from values
             return
@@ -196,6 +212,11 @@ class _TextFinder:
                     yield from self._free(item, key)
             case _:
                 pass
+
+
+def without_random_ids(text: str) -> str:
+    """Return the text with blanks for UUIDs, and for hexadecimal codes of their length or twice."""
+    return _RANDOM_ID.sub(lambda match: " " * len(match[0]), text)
 
 
 def _without_line_numbers(text: str) -> str:

@@ -287,6 +287,39 @@ async def test_what_cannot_be_masked_is_refused_or_answered_here(
     assert (summary["sent"], summary["refused"], summary["answered_here"]) == (0, 0, 2)
 
 
+async def test_paths_below_a_masked_folder_stay_readable(
+    run_daemon: DaemonFactory, upstream: Upstream
+) -> None:
+    """What the model writes of its folder is what it reads in the next turn."""
+    turn = json.loads(anthropic_body("ok"))
+    turn["system"][0]["text"] = "Working directory: /home/ruth/shop"
+    turn["messages"][1]["content"][0]["input"] = {"file_path": "/home/ruth/shop/src/a.py"}
+    async with run_daemon() as daemon:
+        base = await begin(daemon, upstream)
+        answer = await post(daemon, base + PATHS["messages"], json.dumps(turn).encode())
+        assert answer.status_code == 200, answer.text
+    sent = json.loads(upstream.bodies[0])
+    assert sent["system"][0]["text"] == "Working directory: [FILE_PATH_1]"
+    assert sent["messages"][1]["content"][0]["input"] == {"file_path": "[FILE_PATH_1]/src/a.py"}
+
+
+async def test_ids_of_the_program_are_its_own(
+    run_daemon: DaemonFactory, upstream: Upstream
+) -> None:
+    session = "fd5c1b4e-2f0a-4c57-9d39-6f1b1c9a0b7e"
+    user = json.dumps({"device_id": "40195c03" * 8, "session_id": session})
+    turn = json.loads(anthropic_body(HARMLESS)) | {"metadata": {"user_id": user}}
+    body = json.dumps(turn).encode()
+    async with run_daemon() as daemon:
+        base = await begin(daemon, upstream, strict=True)
+        sent = {"x-claude-code-session-id": session, "x-note": f"from {EMAIL}"}
+        answer = await post(daemon, base + PATHS["messages"], body, **sent)
+        assert answer.status_code == 200, answer.text
+    assert upstream.bodies == [body]
+    assert f"x-claude-code-session-id: {session}\r\n".encode() in upstream.requests[0]
+    assert b"x-note: from [EMAIL_1]\r\n" in upstream.requests[0]
+
+
 async def test_attacks_on_bodies(run_daemon: DaemonFactory, upstream: Upstream) -> None:
     body, path = chat_body(FILE), PATHS["chat"]
     nested = b'{"a":' * 200 + b"1" + b"}" * 200
