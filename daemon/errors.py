@@ -138,6 +138,13 @@ class UnsupportedMediaType(RequestError):
     code = "unsupported_media_type"
 
 
+class WebSocketRefused(RequestError):
+    """The path answers HTTP only."""
+
+    status = 426
+    code = "no_web_socket"
+
+
 class TooManyGenerations(RequestError):
     """The daemon keeps no more generations at once."""
 

@@ -20,7 +20,7 @@ _FOLDERS = {
         *("ps", "serve", "service", "stop", "connect", "key", "doctor", "engine", "version"),
         "completion",
     ),
-    "routing": ("route", "provider", "ledger"),
+    "routing": ("route", "provider", "ledger", "guard"),
     "evaluation": ("bench", "eval", "advise", "verify"),
 }
 COMMANDS = {name: f"{folder}.{name}" for folder, names in _FOLDERS.items() for name in names}
@@ -82,6 +82,7 @@ privacy:
   route     show what may leave this machine, and why
   provider  remote servers that may answer, and their keys
   ledger    show what left this machine, and verify the record
+  guard     start a cloud agent with what it sends judged and masked
 
   version   print the version
   completion SHELL      complete commands and models in bash, zsh or fish

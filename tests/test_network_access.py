@@ -33,7 +33,7 @@ CALLS = {
     *("open_connection", "create_connection", "open_unix_connection", "urlopen", "sock_connect"),
     *("create_unix_connection", "connect_ex"),
 }
-MAKERS = {"RemoteBackend", "RemoteBackends", "post", "Clearance"}
+MAKERS = {"RemoteBackend", "RemoteBackends", "exchange", "Clearance"}
 HARMLESS = {"urllib.request.url2pathname", "urllib.request.pathname2url"}
 
 
@@ -74,7 +74,7 @@ def test_only_listed_modules_can_open_a_connection() -> None:
 
 
 def test_remote_backends_are_created_in_one_place() -> None:
-    """Without `RemoteBackends`, which `offline` prevents, nothing can be sent."""
+    """Without `RemoteBackends` and guarded calls, which `offline` prevents, nothing can be sent."""
     callers = {
         path.relative_to(ROOT).as_posix(): name.id
         for folder in FOLDERS
@@ -87,7 +87,8 @@ def test_remote_backends_are_created_in_one_place() -> None:
     }
     assert callers.pop("daemon/routing/egress/provider_egress.py") == "RemoteBackends"
     assert callers.pop("backends/remote/remote_backend_factory.py") == "RemoteBackend"
-    assert callers.pop("backends/remote/remote_backend.py") == "post"
+    assert callers.pop("backends/remote/remote_backend.py") == "exchange"
+    assert callers.pop("daemon/routing/guard/guarded_call.py") == "exchange"
     assert set(callers.values()) <= {"Clearance"}
     assert all(
         name.startswith(("daemon/routing/", "daemon/cli/routing/provider.py")) for name in callers

@@ -25,13 +25,18 @@ _HttpEvent = h11.InformationalResponse | h11.Response | h11.Data | h11.EndOfMess
 
 
 class HttpResponse:
-    """The status and headers of a response, and its body as it arrives."""
+    """The status and headers of a response, and its body as it arrives.
+
+    `headers` has the last value of each name, `header_list` all in their order.
+    """
 
     def __init__(self, connection: _Connection, head: h11.Response) -> None:
         self.status = head.status_code
-        self.headers = {
-            name.decode("latin-1").lower(): value.decode("latin-1") for name, value in head.headers
-        }
+        self.header_list = [
+            (name.decode("latin-1").lower(), value.decode("latin-1"))
+            for name, value in head.headers
+        ]
+        self.headers = dict(self.header_list)
         self._connection = connection
 
     async def chunks(self) -> AsyncGenerator[bytes]:
@@ -47,10 +52,16 @@ class HttpResponse:
 
 
 @asynccontextmanager
-async def post(
-    provider: Provider, path: str, headers: Sequence[tuple[str, str]], body: bytes, meter: Meter
+async def exchange(
+    provider: Provider,
+    path: str,
+    headers: Sequence[tuple[str, str]],
+    body: bytes,
+    meter: Meter,
+    *,
+    method: str = "POST",
 ) -> AsyncGenerator[HttpResponse]:
-    """Send `body` to a path below the provider's address, and yield the response.
+    """Send `body` to a path and query below the provider's address, and yield the response.
 
     The connection closes at the end of the context. Raises `ProviderUnreachable` and
     `ProviderMisbehaved`.
@@ -63,8 +74,8 @@ async def post(
     transport = await open_connection(parts.hostname, port, tls, meter, provider.connect_timeout)
     connection = _Connection(transport, provider)
     try:
-        target = parts.path or "/"
-        yield await connection.ask(target, [("host", parts.netloc), *headers], body)
+        target = f"{parts.path or '/'}?{parts.query}" if parts.query else parts.path or "/"
+        yield await connection.ask(method, target, [("host", parts.netloc), *headers], body)
     finally:
         transport.close()
 
@@ -98,12 +109,11 @@ class _Connection:
         self._began = False
 
     async def ask(
-        self, target: str, headers: Sequence[tuple[str, str]], body: bytes
+        self, method: str, target: str, headers: Sequence[tuple[str, str]], body: bytes
     ) -> HttpResponse:
+        length = [("content-length", str(len(body)))] if body or method == "POST" else []
         request = h11.Request(
-            method="POST",
-            target=target,
-            headers=[*headers, ("content-length", str(len(body))), ("connection", "close")],
+            method=method, target=target, headers=[*headers, *length, ("connection", "close")]
         )
         data = b"".join(
             self._http.send(event) or b""

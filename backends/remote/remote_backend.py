@@ -15,7 +15,7 @@ from ..base.model_info import ModelInfo
 from ..base.requests import EmbedRequest, GenerateRequest, RerankRequest, TokenizeRequest
 from .clearance import Clearance, request_digest
 from .errors import NotCleared, ProviderMisbehaved, ProviderRefused, ProviderUnreachable
-from .http_client import HttpResponse, post
+from .http_client import HttpResponse, exchange
 from .metered_connection import CouldNotConnect, Meter
 from .provider_refusal import refusal_from, streamed_error
 from .providers import Provider, ProviderKind
@@ -164,7 +164,7 @@ class RemoteBackend:
         """
         meter = Meter()
         self._meters.append(meter)
-        async with post(self.provider, self._wire.path, self._headers(), body, meter) as answer:
+        async with exchange(self.provider, self._wire.path, self._headers(), body, meter) as answer:
             self._status = answer.status
             if answer.status != 200:
                 wait = retry_after(answer.headers.get("retry-after", ""), time.time())

@@ -157,7 +157,7 @@ class Router:
             edits=edits,
         )
 
-    async def _judged(self, considered: InspectedDecision) -> InspectedDecision:
+    async def judged(self, considered: InspectedDecision) -> InspectedDecision:
         """Let a local model judge what would leave, if the route wants that.
 
         The model can keep a request local, but never release one.
@@ -195,11 +195,11 @@ class Router:
         plan = self._plan_uninspected(target, requests, preference)
         if plan is None:
             considered = await self.consider(target, requests, preference=preference, opaque=opaque)
-            considered = await self._judged(considered)
+            considered = await self.judged(considered)
             estimates = await self.estimate(considered, requests)
             yes = self._consented_verdict(considered, requests, preference)
             plan = plan_for_decision(considered, requests, preference, estimates, yes)
-            plan = await self._tainting(plan)
+            plan = await self.tainting(plan)
         elif plan.rule == "private":
             await self._marks.mark_private(requests)
         if target.named and plan.outbound_verdict is None and plan.rule != ASKED_FOR_LOCAL:
@@ -243,14 +243,18 @@ class Router:
                 return provider
         raise refused(plan)
 
-    async def outbound(self, plan: RoutingPlan, request: GenerateRequest) -> OutboundRequest | None:
+    async def outbound(
+        self, plan: RoutingPlan, request: GenerateRequest, memory: str = ""
+    ) -> OutboundRequest | None:
         """Return the request as it leaves; None if it must not.
 
         This is the final check of the exact text: only inspected text may leave, and redacted text
-        is inspected again.
+        is inspected again. `memory` names that of its placeholders.
         """
         try:
-            return await make_outbound_request(self._inspector, plan, request, self.memories)
+            return await make_outbound_request(
+                self._inspector, plan, request, self.memories, memory
+            )
         except Exception as error:
             log.warning("A request could not be redacted for sending (%s)", type(error).__name__)
             return None
@@ -365,7 +369,7 @@ class Router:
                 return verdict
         return None
 
-    async def _tainting(self, plan: RoutingPlan) -> RoutingPlan:
+    async def tainting(self, plan: RoutingPlan) -> RoutingPlan:
         """Add the taint for what is sensitive in the request."""
         considered = plan.considered
         assert considered is not None

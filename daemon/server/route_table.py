@@ -15,6 +15,7 @@ from ..http.route_spec import RouteSpec, route, routes_of
 from ..installed_version import installed_version
 from ..protocols.anthropic.message_batches_api import MESSAGES, MessageBatchesApi
 from ..protocols.anthropic.messages_api import MessagesApi
+from ..protocols.guard.guard_api import GuardApi
 from ..protocols.ingle_options import RequestOrigin
 from ..protocols.llama_cpp.completions_api import LlamaCppCompletionsApi
 from ..protocols.llama_cpp.props_api import PropsApi
@@ -89,6 +90,7 @@ def route_table(services: Services) -> list[RouteSpec]:
         ForgetApi(services),
         SamplingApi(),
         RoutingApi(services),
+        GuardApi(services),
         OllamaLibraryApi(services),
         OllamaGenerateApi(services),
         OllamaEmbedApi(services),

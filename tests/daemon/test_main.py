@@ -73,6 +73,7 @@ privacy:
   route     show what may leave this machine, and why
   provider  remote servers that may answer, and their keys
   ledger    show what left this machine, and verify the record
+  guard     start a cloud agent with what it sends judged and masked
 
   version   print the version
   completion SHELL      complete commands and models in bash, zsh or fish

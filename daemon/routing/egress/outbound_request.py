@@ -31,11 +31,15 @@ _SHOWABLE = REPLACED | {Sensitivity.ASK}
 
 @dataclass(frozen=True, kw_only=True)
 class OutboundRequest:
-    """A cleared request as it leaves; `restored` puts the original values back into the answer."""
+    """A cleared request as it leaves; `restored` puts the original values back into the answer.
+
+    `redaction` has its placeholders, None if nothing was replaced.
+    """
 
     request: GenerateRequest
     clearance: Clearance
     restored: Callable[[list[Event]], list[Event]]
+    redaction: Redaction | None = None
 
 
 async def make_outbound_request(
@@ -43,8 +47,12 @@ async def make_outbound_request(
     plan: RoutingPlan,
     request: GenerateRequest,
     memories: PlaceholderMemories,
+    memory: str = "",
 ) -> OutboundRequest | None:
-    """Return a request as it leaves; None if it must not. Raises `CannotExpress`."""
+    """Return a request as it leaves; None if it must not. Raises `CannotExpress`.
+
+    `memory` names that of its placeholders, which is by default its conversation's.
+    """
     inspected = inspection_of(plan, request)
     if inspected is None or plan.considered is None:
         return None
@@ -53,23 +61,28 @@ async def make_outbound_request(
         return OutboundRequest(request=request, clearance=clearance, restored=_as_they_are)
     if plan.outbound_verdict is not Verdict.REDACT:
         return None
-    changed, redaction = await redact(plan.considered, inspected, memories)
+    changed, redaction = await redact(plan.considered, inspected, memories, memory)
     if not await is_clean(inspector, plan, changed):
         return None
     clearance = _clearance(plan, changed, redacted=redaction.kinds)
     restorer = redaction.restorer()
-    return OutboundRequest(request=changed, clearance=clearance, restored=restorer.feed)
+    return OutboundRequest(
+        request=changed, clearance=clearance, restored=restorer.feed, redaction=redaction
+    )
 
 
 async def redact(
-    considered: InspectedDecision, inspected: InspectedRequest, memories: PlaceholderMemories
+    considered: InspectedDecision,
+    inspected: InspectedRequest,
+    memories: PlaceholderMemories,
+    memory: str = "",
 ) -> tuple[GenerateRequest, Redaction]:
     """Return a request with placeholders for everything replaceable; raises `CannotExpress`."""
     kinds = {finding.kind for finding in considered.replaceable()}
     findings = [_replaced(one, inspected) for one in inspected.findings if one.kind in kinds]
-    memory = memories.of(inspected.request.conversation)
+    known = memories.of(memory or inspected.request.conversation)
     return await asyncio.to_thread(
-        Redaction.of, inspected.request, findings, memory, considered.edits.show
+        Redaction.of, inspected.request, findings, known, considered.edits.show
     )
 
 

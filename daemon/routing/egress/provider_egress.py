@@ -83,7 +83,7 @@ class ProviderEgress:
             raise _no_key(provider)
         prices = self.store.prices(provider)
         price = prices.find(provider, clearance.model)
-        outbound = _OutboundCall(self, provider, clearance, price)
+        outbound = OutboundCall(self, provider, clearance, price)
 
         async def depart(size: int) -> None:
             await outbound.begin(worst_case(provider, request, size, price, prices.currency))
@@ -109,7 +109,7 @@ class ProviderEgress:
             log.warning("A receipt will be written later: %s", error.message)
 
 
-class _OutboundCall:
+class OutboundCall:
     """One outgoing request, from the intent to the receipt."""
 
     def __init__(

@@ -1,0 +1,1 @@
+"""The addresses at which guarded programs send their requests."""

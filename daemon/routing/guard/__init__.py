@@ -1,0 +1,1 @@
+"""Requests of cloud agents, passed on with what the policy keeps here masked."""
