@@ -1,0 +1,125 @@
+"""The tool that fetches a page of the web."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from typing import Annotated
+from urllib.parse import quote, urljoin, urlsplit, urlunsplit
+
+import msgspec
+from msgspec import Meta
+
+from ..client.tool_types import ToolInfo
+from .departures import Departures
+from .public_addresses import is_public
+from .tool import (
+    ConsentTerms,
+    PlannedCall,
+    ToolFailed,
+    ToolOutcome,
+    bounded,
+    one_line,
+    parameters_of,
+    read_arguments,
+)
+
+_MOST_REDIRECTS = 5
+_SECONDS = 30.0
+_MOST_OF_URL = 2_000
+_SAFE = "!#$%&'()*+,/:;=?@[]~"
+
+
+class FetchArguments(msgspec.Struct, frozen=True):
+    """Arguments of `fetch_page`."""
+
+    url: Annotated[str, Meta(description="http or https address.")]
+
+
+class FetchPage:
+    """Fetches pages, and records in the ledger what that sends."""
+
+    def __init__(self, departures: Departures) -> None:
+        self._departures = departures
+
+    @property
+    def info(self) -> ToolInfo:
+        """Return what the model sees of it."""
+        return ToolInfo(
+            "fetch_page", "Get the text of a web page.", parameters_of(FetchArguments), "fetch"
+        )
+
+    async def plan(
+        self, call_id: str, arguments: str, output: Callable[[str], None]
+    ) -> PlannedCall:
+        """Return the request."""
+        url = checked_url(read_arguments(arguments, FetchArguments).url)
+        host = host_of(url)
+        return PlannedCall(
+            partial(self._fetch, url),
+            ConsentTerms(
+                effect="fetch",
+                title=f"Fetch {one_line(url)}",
+                scope=f"fetch pages of {host}",
+                preview=url,
+                leaves=f"The address above, to {host}. Nothing else of the chat.",
+            ),
+        )
+
+    async def _fetch(self, url: str) -> ToolOutcome:
+        origin = host_of(url)
+        try:
+            async with asyncio.timeout(_SECONDS):
+                for _ in range(_MOST_REDIRECTS):
+                    page, location = await self._get(url)
+                    if not location:
+                        break
+                    url = checked_url(urljoin(url, location))
+                    if host_of(url) != origin:
+                        raise ToolFailed(f"The page moved to {url}. Fetch that if it is needed.")
+                else:
+                    raise ToolFailed("The page redirects too often.")
+        except TimeoutError as error:
+            raise ToolFailed(f"{origin} took longer than {_SECONDS:.0f} s.") from error
+        return ToolOutcome(bounded(page), f"{origin} ({len(page)} characters)")
+
+    async def _get(self, url: str) -> tuple[str, str]:
+        from .web_client import get  # its imports take long
+
+        departure = await self._departures.begin("fetch_page", host_of(url))
+        outcome = "failed"
+        try:
+            found = await get(url, departure)
+            outcome = "complete"
+        except asyncio.CancelledError:
+            outcome = "cancelled"
+            raise
+        finally:
+            await asyncio.shield(departure.settle(outcome))
+        return found
+
+
+def checked_url(url: str) -> str:
+    """Return an address of the web in ASCII; raises `ToolFailed` for any other."""
+    if len(url) > _MOST_OF_URL:
+        raise ToolFailed(f"The address is longer than {_MOST_OF_URL} characters.")
+    try:
+        parts = urlsplit(url.strip())
+        host, port = parts.hostname or "", parts.port
+        host = host if ":" in host else host.encode("idna").decode()
+    except (ValueError, UnicodeError) as error:
+        raise ToolFailed("This is no address of a page.") from error
+    if parts.scheme not in ("http", "https") or not host or parts.username is not None:
+        raise ToolFailed("Only http and https addresses without a password can be fetched.")
+    if (host.replace(".", "").isdigit() or ":" in host) and not is_public(host):
+        raise ToolFailed(f"{host} is not a public address. Such pages are not fetched.")
+    where = f"[{host}]" if ":" in host else host
+    where = f"{where}:{port}" if port is not None else where
+    path, query = (quote(part, safe=_SAFE) for part in (parts.path or "/", parts.query))
+    return urlunsplit((parts.scheme, where, path, query, ""))
+
+
+def host_of(url: str) -> str:
+    """Return the host of a checked address."""
+    return urlsplit(url).hostname or ""
