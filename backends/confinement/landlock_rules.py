@@ -27,6 +27,7 @@ _READ_FOLDER = 1 << 3
 _TRUNCATE = 1 << 14
 _REMOVE = 1 << 4 | 1 << 5
 _MAKE_FOLDER, _MAKE_FILE = 1 << 7, 1 << 8
+_MAKE_LINK = 1 << 12
 # No links, devices, sockets or pipes: another process could open them later.
 _WRITES = _WRITE_FILE | _REMOVE | _MAKE_FOLDER | _MAKE_FILE
 _ALL_WRITES = _WRITE_FILE | sum(1 << bit for bit in range(4, 13))
@@ -41,13 +42,14 @@ class FileRules:
     """Files and folders, with their contents, that remain accessible; missing ones are skipped.
 
     Those in `lists` can only be listed. `writes` and `executes` None leave these rights
-    unrestricted; `reads` always restricts.
+    unrestricted; `reads` always restricts. With `links`, symbolic links can be made in `writes`.
     """
 
     reads: tuple[Path, ...]
     lists: tuple[Path, ...] = ()
     writes: tuple[Path, ...] | None = ()
     executes: tuple[Path, ...] | None = ()
+    links: bool = False
 
 
 def landlock_version() -> int:
@@ -73,7 +75,8 @@ def restrict_files(rules: FileRules) -> bool:
     try:
         _allow(ruleset, rules.reads, (_READ_FILE | _READ_FOLDER) & handled)
         _allow(ruleset, rules.lists, _READ_FOLDER)
-        _allow(ruleset, rules.writes or (), (_WRITES | _TRUNCATE | _MOVE) & handled)
+        writing = _WRITES | _TRUNCATE | _MOVE | (_MAKE_LINK if rules.links else 0)
+        _allow(ruleset, rules.writes or (), writing & handled)
         _allow(ruleset, rules.executes or (), _EXECUTE & handled)
         _check(_libc().prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
         _check(_libc().syscall(_RESTRICT, ctypes.c_int(ruleset), ctypes.c_uint32(0)))

@@ -17,7 +17,7 @@ from itertools import chain
 from typing import Final
 
 from .denied_call_reporter import DeniedCallReporter
-from .system_calls import ALLOWED, CHECKED, DENIED
+from .system_calls import ALLOWED, ATTRIBUTES, CHECKED, DENIED
 
 _LOAD = 0x20  # BPF_LD | BPF_W | BPF_ABS
 _IF_EQUAL = 0x15  # BPF_JMP | BPF_JEQ | BPF_K
@@ -61,21 +61,35 @@ class _Program(ctypes.Structure):
     kept: object
 
 
-def filter_calls(*, drives_gpu: bool, reporter: DeniedCallReporter | None = None) -> bool:
+def filter_calls(
+    *,
+    drives_gpu: bool = False,
+    runs_commands: bool = False,
+    scopes_signals: bool = False,
+    reporter: DeniedCallReporter | None = None,
+) -> bool:
     """Limit the system calls of this process and its children.
 
     Without a GPU only calls that workers need are possible, and no sockets. With one, all are but
     those that reach the network, other processes, attributes of files and rare parts of the kernel:
-    drivers may make local sockets (Unix, netlink), which reach no other process. Denied calls fail
-    with EACCES, and `reporter` names them. Returns False if the system has no such filters. Call it
-    before threads start.
+    drivers may make local sockets (Unix, netlink), which reach no other process. A process that
+    runs a user's commands has the rights of one with a GPU, and changes of attributes seem to
+    succeed; signals are left to Landlock with `scopes_signals`. Denied calls fail with EACCES, and
+    `reporter` names them. Returns False if the system has no such filters. Call it before threads
+    start.
     """
     known = {"x86_64": _X86_64, "AMD64": _X86_64, "aarch64": _AARCH64, "arm64": _AARCH64}
     architecture = known.get(platform.machine())
     if sys.platform != "linux" or architecture is None:
         return False
     processes = (os.getpid(), os.getppid())
-    program = filter_program(architecture, processes=processes, drives_gpu=drives_gpu)
+    program = filter_program(
+        architecture,
+        processes=processes,
+        drives_gpu=drives_gpu,
+        runs_commands=runs_commands,
+        scopes_signals=scopes_signals,
+    )
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0:
         return False
@@ -110,7 +124,14 @@ def _notify(program: bytes) -> bytes:
     return b"".join(_step(_RETURN, _NOTIFY) if step in denied else step for step in steps)
 
 
-def filter_program(architecture: int, *, processes: tuple[int, int], drives_gpu: bool) -> bytes:
+def filter_program(
+    architecture: int,
+    *,
+    processes: tuple[int, int],
+    drives_gpu: bool = False,
+    runs_commands: bool = False,
+    scopes_signals: bool = False,
+) -> bytes:
     """Return the filter program as the kernel reads it, 8 bytes per instruction.
 
     `architecture` is an AUDIT_ARCH number, `processes` are the ids of the process and its parent;
@@ -125,15 +146,23 @@ def filter_program(architecture: int, *, processes: tuple[int, int], drives_gpu:
     ]
     if architecture == _X86_64:  # it has a second set of numbers
         code += [_step(_IF_AT_LEAST, _X32, 0, 1), _step(_RETURN, _DENY)]
-    for name, rule in _rules(*processes, drives_gpu=drives_gpu).items():
+    lenient = drives_gpu or runs_commands
+    rules = _rules(*processes, drives_gpu=lenient)
+    if runs_commands:
+        rules["utimensat"] = _only_null(1, _IGNORE)
+    if scopes_signals:
+        rules |= {"kill": _SCOPED, "tgkill": _SCOPED}
+    for name, rule in rules.items():
         number = CHECKED[name][column]
         assert number is not None
         code += [_step(_IF_EQUAL, number, 0, len(rule)), *rule]
-    table, outcome = (DENIED, _DENY) if drives_gpu else (ALLOWED, _ALLOW)
-    for numbers in table.values():
+    table, outcome = (DENIED, _DENY) if lenient else (ALLOWED, _ALLOW)
+    for name, numbers in table.items():
         if (number := numbers[column]) is not None:
-            code += [_step(_IF_EQUAL, number, 0, 1), _step(_RETURN, outcome)]
-    if drives_gpu:
+            ignored = runs_commands and name in ATTRIBUTES
+            result = _IGNORE if ignored else outcome
+            code += [_step(_IF_EQUAL, number, 0, 1), _step(_RETURN, result)]
+    if lenient:
         return b"".join([*code, _step(_RETURN, _ALLOW)])
     newer = [_step(_IF_AT_LEAST, _NEWER_CALLS, 0, 1), _step(_RETURN, _UNKNOWN)]
     return b"".join([*code, *newer, _step(_RETURN, _DENY)])
@@ -201,11 +230,11 @@ def _case(value: int, then: Sequence[bytes]) -> list[bytes]:
     return [_step(_IF_EQUAL, value, 0, len(then)), *then]
 
 
-def _only_null(argument: int) -> list[bytes]:
+def _only_null(argument: int, otherwise: int = _DENY) -> list[bytes]:
     """Allow the call if a pointer is null."""
     code: list[bytes] = []
     for high in (False, True):
-        code += [_load(argument, high=high), _step(_IF_EQUAL, 0, 1, 0), _step(_RETURN, _DENY)]
+        code += [_load(argument, high=high), _step(_IF_EQUAL, 0, 1, 0), _step(_RETURN, otherwise)]
     return [*code, _step(_RETURN, _ALLOW)]
 
 
@@ -219,3 +248,4 @@ def _step(operation: int, value: int, if_true: int = 0, if_false: int = 0) -> by
 
 
 _DENY_ELSE_ALLOW = (_step(_RETURN, _DENY), _step(_RETURN, _ALLOW))
+_SCOPED = [_step(_RETURN, _ALLOW)]  # Landlock denies signals to processes outside

@@ -108,3 +108,11 @@ DENIED: Mapping[str, Numbers] = _table(
     """
 )
 """What a worker with a GPU may not call: what drivers call is not all known."""
+ATTRIBUTES = frozenset(
+    (
+        *("chmod", "fchmod", "fchmodat", "fchmodat2", "chown", "fchown", "lchown", "fchownat"),
+        *("utime", "utimes", "futimesat", "setxattr", "lsetxattr", "fsetxattr", "setxattrat"),
+        *("removexattr", "lremovexattr", "fremovexattr", "removexattrat"),
+    )
+)
+"""Calls of `DENIED` that change only attributes of files, which many programs cannot do without."""

@@ -179,3 +179,9 @@ class LedgerTotals(EgressTotal, frozen=True, kw_only=True):
     currency: str = ""
     providers: list[ProviderTotal] = []
     local: list[AnswerCost] = []
+
+
+class RecordedDeparture(Answer, frozen=True, kw_only=True):
+    """The number of the ledger's entry about what a tool sends."""
+
+    entry: int = 0

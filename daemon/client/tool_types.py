@@ -109,7 +109,8 @@ class ToolList(msgspec.Struct, frozen=True, tag="tools"):
 
 
 class ConsentRequest(msgspec.Struct, frozen=True, tag="consent", omit_defaults=True):
-    """A call that needs the user's consent.
+    """A call that needs the user's consent, or, with an id that is no call's, the start of a server
+    that the folder's own `mcp.json` names.
 
     `title` is one line: what would be done. `preview` is what to look at, such as a diff. `leaves`
     says what would leave this machine and where to, empty if nothing does; `confined` whether the

@@ -31,6 +31,7 @@ from ..protocols.native.generations_api import GenerationsApi
 from ..protocols.native.models_api import NativeModelsApi
 from ..protocols.native.routing_api import RoutingApi
 from ..protocols.native.sampling_api import SamplingApi
+from ..protocols.native.tool_egress_api import ToolEgressApi
 from ..protocols.ollama.create_api import OllamaCreateApi
 from ..protocols.ollama.generate_api import OllamaEmbedApi, OllamaGenerateApi
 from ..protocols.ollama.library_api import OllamaLibraryApi
@@ -89,6 +90,7 @@ def route_table(services: Services) -> list[RouteSpec]:
         ForgetApi(services),
         SamplingApi(),
         RoutingApi(services),
+        ToolEgressApi(services),
         OllamaLibraryApi(services),
         OllamaGenerateApi(services),
         OllamaEmbedApi(services),

@@ -136,6 +136,26 @@ class WordsRequest(msgspec.Struct, frozen=True, kw_only=True):
     public: Words = ()
 
 
+PlainName = Annotated[str, Meta(pattern=r"^[!-~]{1,253}(?!\n)$")]
+ByteCount = Annotated[int, Meta(ge=0, le=2**53)]
+
+
+class ToolDeparture(msgspec.Struct, frozen=True, kw_only=True):
+    """A request that a tool is about to send to the host `destination`, in printable ASCII."""
+
+    tool: PlainName
+    destination: PlainName
+
+
+class ToolReceipt(msgspec.Struct, frozen=True, kw_only=True):
+    """How it ended."""
+
+    bytes_out: ByteCount
+    bytes_in: ByteCount
+    seconds: Annotated[float, Meta(ge=0, le=1e6)]
+    outcome: Literal["complete", "cancelled", "refused", "failed"]
+
+
 class TokensRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A conversation as for a generation; with `load` the model is loaded if it is not."""
 

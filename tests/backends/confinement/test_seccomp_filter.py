@@ -162,3 +162,24 @@ def test_ordinary_work_is_possible(mode: str) -> None:
         timeout=60,
     )
     assert done.stdout == "thread\n-9\n", done.stderr
+
+
+@pytest.mark.parametrize("machine", ARCHITECTURES)
+def test_commands_have_no_network_and_attributes_seem_to_change(machine: str) -> None:
+    architecture, column = ARCHITECTURES[machine]
+
+    def decided(call: str, *arguments: int, scoped: bool = True) -> int:
+        number = {**ALLOWED, **CHECKED, **DENIED}[call][column]
+        values = [*arguments, *[0] * 6][:6]
+        program = filter_program(
+            architecture, processes=(OWN, PARENT), runs_commands=True, scopes_signals=scoped
+        )
+        return run(program, struct.pack("=IIQ6Q", number, architecture, 0, *values))
+
+    assert decided("socket", 1) == -1
+    assert decided("socket", 2) == decided("socket", 10) == errno.EACCES
+    for call in ("sendmsg", "ptrace", "io_uring_setup", "unshare", "pidfd_getfd"):
+        assert decided(call) == errno.EACCES, call
+    assert decided("fchmodat") == decided("utimensat", 0, POINTER) == 0
+    assert decided("kill", OTHER) == decided("tgkill", OTHER) == -1
+    assert decided("kill", PARENT, scoped=False) == errno.EPERM

@@ -57,3 +57,30 @@ async def test_invalid_month_and_broken_chain(daemon: RunningDaemon) -> None:
     (path,) = folder.glob("*.jsonl")
     path.write_bytes(path.read_bytes().replace(b"groq", b"none"))
     assert not (await daemon.unix.get("/ingle/v1/ledger/verify")).json()["ok"]
+
+
+async def test_tools_record_what_they_send_before_and_after(daemon: RunningDaemon) -> None:
+    body = {"tool": "fetch_page", "destination": "example.org"}
+    answer = await daemon.unix.post("/ingle/v1/ledger", json=body)
+    number = answer.json()["entry"]
+    (entry,) = (await daemon.unix.get("/ingle/v1/ledger")).json()["entries"]
+    assert (entry["provider"], entry["model"]) == ("tool:fetch_page", "example.org")
+    assert (entry["seq"], entry["outcome"]) == (number, "unknown")
+    receipt = {"bytes_out": 70, "bytes_in": 900, "seconds": 0.5, "outcome": "complete"}
+    done = await daemon.unix.post(f"/ingle/v1/ledger/{number}", json=receipt)
+    assert done.status_code == 200
+    (entry,) = (await daemon.unix.get("/ingle/v1/ledger")).json()["entries"]
+    assert (entry["outcome"], entry["bytes_out"], entry["cost"]) == ("complete", 70, 0.0)
+    assert (await daemon.unix.get("/ingle/v1/ledger/verify")).json()["ok"]
+    for again in (number, "0", "-1", "x"):
+        refused = await daemon.unix.post(f"/ingle/v1/ledger/{again}", json=receipt)
+        assert refused.status_code == 404
+
+
+async def test_tools_cannot_settle_the_entries_of_providers(daemon: RunningDaemon) -> None:
+    record_departure(daemon)
+    receipt = {"bytes_out": 0, "bytes_in": 0, "seconds": 0, "outcome": "complete"}
+    assert (await daemon.unix.post("/ingle/v1/ledger/1", json=receipt)).status_code == 404
+    for name in ("", "a b", "a\n", "a" * 300, "\x1b[31m"):
+        body = {"tool": name, "destination": "example.org"}
+        assert (await daemon.unix.post("/ingle/v1/ledger", json=body)).status_code in (400, 422)

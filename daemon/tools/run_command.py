@@ -1,0 +1,164 @@
+"""The tool that runs a command, confined where the system can do that."""
+
+from __future__ import annotations
+
+import asyncio
+import codecs
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from ingle.backends.confinement.command_sandbox import can_confine_commands
+
+from ..client.tool_types import ToolInfo
+from ..terminal.unsafe_characters import EscapeFilter, escaped_in_json
+from .guarded_process import end_guarded, plain_environment, start_guarded
+from .project_folder import ProjectFolder
+from .tool import (
+    ConsentTerms,
+    PlannedCall,
+    ToolFailed,
+    ToolOutcome,
+    bounded,
+    one_line,
+    parameters_of,
+    read_arguments,
+)
+
+_MOST_OUTPUT = 256 * 1024
+"""Bytes; a command that writes more is ended."""
+_SECONDS, _MOST_SECONDS = 120, 900
+_MOST_OF_COMMAND = 20_000
+_TOOLCHAINS = {"PYENV_ROOT": ".pyenv", "RUSTUP_HOME": ".rustup", "CARGO_HOME": ".cargo"}
+
+
+class RunArguments(msgspec.Struct, frozen=True):
+    """Arguments of `run_command`."""
+
+    command: Annotated[str, Meta(description="For the shell.")]
+    seconds: Annotated[int, Meta(description="Time limit.", ge=1, le=_MOST_SECONDS)] = _SECONDS
+
+
+class RunCommand:
+    """Runs a command of the shell in the folder."""
+
+    def __init__(self, folder: ProjectFolder) -> None:
+        self._folder = folder
+        self._confined = can_confine_commands()
+        self._temporary: Path | None = None
+
+    @property
+    def info(self) -> ToolInfo:
+        """Return what the model sees of it."""
+        limits = (
+            " There is no network, and only the folder can be written." if self._confined else ""
+        )
+        return ToolInfo(
+            "run_command",
+            f"Run a shell command in the folder, such as its tests.{limits}",
+            parameters_of(RunArguments),
+            "run",
+        )
+
+    async def plan(
+        self, call_id: str, arguments: str, output: Callable[[str], None]
+    ) -> PlannedCall:
+        """Return the command."""
+        asked = read_arguments(arguments, RunArguments)
+        command = asked.command.strip()
+        if not command or "\0" in command or len(command) > _MOST_OF_COMMAND:
+            raise ToolFailed("This is no command for a shell.")
+        shown = escaped_in_json(command)
+        return PlannedCall(
+            lambda: self._run(command, asked.seconds, output),
+            ConsentTerms(
+                effect="run",
+                title=f"Run {one_line(shown)}",
+                scope=f"run {shown} in {self._folder.root}",
+                preview=shown,
+                preview_format="command",
+                leaves="" if self._confined else "The command can use the network.",
+                confined=self._confined,
+            ),
+        )
+
+    def close(self) -> None:
+        """Remove the commands' temporary folder."""
+        if self._temporary is not None:
+            shutil.rmtree(self._temporary, ignore_errors=True)
+
+    async def _run(self, command: str, seconds: int, output: Callable[[str], None]) -> ToolOutcome:
+        temporary = await asyncio.to_thread(self._temporary_folder)
+        shell = ["cmd", "/c"] if sys.platform == "win32" else ["/bin/sh", "-c"]
+        writes = [self._folder.root, temporary] if self._confined else None
+        try:
+            process = await start_guarded(
+                [*shell, command],
+                self._environment(temporary),
+                self._folder.root,
+                writes=writes,
+            )
+        except OSError as error:
+            raise ToolFailed(f"The command could not be started: {error.strerror}.") from error
+        reading = _OutputReader(output)
+        try:
+            end = await reading.read(process, seconds)
+        finally:
+            await end_guarded(process)
+        text = bounded(reading.text) or "[no output]"
+        status = process.returncode
+        if end:
+            return ToolOutcome(f"{text}\n[{end}]", f"{end}: {one_line(command, 60)}", failed=True)
+        summary = f"exit status {status}: {one_line(command, 60)}"
+        return ToolOutcome(f"{text}\n[exit status {status}]", summary, failed=status != 0)
+
+    def _temporary_folder(self) -> Path:
+        if self._temporary is None:
+            self._temporary = Path(tempfile.mkdtemp(prefix="ingle-command-")).resolve()
+        return self._temporary
+
+    def _environment(self, temporary: Path) -> dict[str, str]:
+        """Return the variables of a command; its home folder is the temporary one."""
+        folders = {name: Path.home() / part for name, part in _TOOLCHAINS.items()}
+        tools = {name: str(folder) for name, folder in folders.items() if folder.is_dir()}
+        own = {"HOME": str(temporary), "TMPDIR": str(temporary), "TERM": "dumb", "NO_COLOR": "1"}
+        return plain_environment(os.environ) | tools | own
+
+
+class _OutputReader:
+    """Reads a command's output: without escape sequences, and no more than is allowed."""
+
+    def __init__(self, output: Callable[[str], None]) -> None:
+        self._output = output
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._filter = EscapeFilter()
+        self.text = ""
+
+    async def read(self, process: asyncio.subprocess.Process, seconds: float) -> str:
+        """Read until the output ends; returns why it was ended earlier, or ""."""
+        assert process.stdout is not None
+        size = 0
+        try:
+            async with asyncio.timeout(seconds):
+                while chunk := await process.stdout.read(1 << 14):
+                    size += len(chunk)
+                    self._add(chunk)
+                    if size > _MOST_OUTPUT:
+                        return f"ended after {_MOST_OUTPUT // 1024} KiB of output"
+                await process.wait()
+        except TimeoutError:
+            return f"ended after {seconds} s"
+        return ""
+
+    def _add(self, chunk: bytes) -> None:
+        text = self._filter.feed(self._decoder.decode(chunk))
+        self.text += text
+        if text:
+            self._output(text)

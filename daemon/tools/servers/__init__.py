@@ -1,0 +1,1 @@
+"""MCP servers: their files, their connections, their tools."""
