@@ -71,6 +71,7 @@ class ToolHost:
         self._list = ToolList([])
         self._changed = asyncio.Event()
         self._starting = asyncio.Lock()
+        self._asking: set[asyncio.Task[None]] = set()
 
     @property
     def tools(self) -> list[ToolInfo]:
@@ -235,6 +236,15 @@ class ToolHost:
             self._trouble = message.message
         elif message.id in self._calls:
             self._calls[message.id].put_nowait(message)
+        elif isinstance(message, ConsentRequest):
+            task = asyncio.create_task(self._decide_start(message))
+            self._asking.add(task)
+            task.add_done_callback(self._asking.discard)
+
+    async def _decide_start(self, asked: ConsentRequest) -> None:
+        """Ask about the start of a server, for which no call waits."""
+        if not await self._decide(asked):
+            self._send(DecideCall(asked.id, "never"))  # not kept: the next host asks again
 
     async def _read_errors(self, process: Process) -> None:
         assert process.stderr is not None

@@ -66,8 +66,15 @@ class ScriptedHost:
                     sys.exit(1)
                 self._consents = dict(message.consents)
                 self._list()
+                if Path("servers").exists():
+                    title = "Start the MCP server files"
+                    self.send(ConsentRequest("server:files", "server", title, "server files"))
             case CallTool():
                 self._call(message)
+            case DecideCall(id="server:files"):
+                state = "stopped" if message.choice == "never" else "ready"
+                self._servers.append(ServerStatus("files", state, 1))
+                self._list()
             case DecideCall():
                 self._decide(self._waiting.pop(message.id), message.choice)
             case CancelCall():

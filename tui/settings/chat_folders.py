@@ -15,8 +15,8 @@ class ChatFolders:
         self.config = config
 
     def edits(self, chat: str) -> Path:
-        """Return the folder of copies of the files that a chat's tools have edited."""
+        """Return the folder in which a chat's tools keep copies of edited files."""
         from hashlib import sha256
 
         # An imported chat may have any text as its id.
-        return self.chats / "edits" / sha256(chat.encode("utf-8", "replace")).hexdigest()[:24]
+        return self.chats / "tools" / sha256(chat.encode("utf-8", "replace")).hexdigest()[:24]

@@ -143,7 +143,7 @@ class ChatTools:
             settings = StartHost(
                 folder,
                 str(self._edits_folder()),
-                [] if folders is None else [str(folders.config / "mcp.json")],
+                _mcp_files(folder, folders),
                 cast("dict[str, ConsentChoice]", dict(chat.settings.consents)),
                 private=chat.temporary,
                 socket=self._session.client.endpoint,
@@ -172,6 +172,12 @@ class ChatTools:
             chat.settings.consents = {**chat.settings.consents, asked.scope: choice}
             self._session.history.set_settings(chat.id, chat.settings)
         return choice
+
+
+def _mcp_files(folder: str, folders: ChatFolders | None) -> list[str]:
+    """Return the user's own file of MCP servers and the folder's, whose servers ask first."""
+    own = [] if folders is None else [str(folders.config / "mcp.json")]
+    return [*own, str(Path(folder) / ".mcp.json")]
 
 
 def _function(tool: ToolInfo) -> dict[str, Any]:

@@ -73,6 +73,16 @@ def _make_room(chat: Chat, history: ChatRecorder) -> None:
             apply(chat, history, trim(chat))
 
 
+def _fitting(text: str, context: int) -> str:
+    """Return a result that takes at most a third of the context, in tokens, without its middle."""
+    limit = round(context / 3 * CHARACTERS_A_TOKEN)
+    if not context or len(text) <= limit:
+        return text
+    head, tail = limit * 2 // 3, limit // 3
+    left_out = f"[{len(text) - head - tail} characters left out: ask for a smaller part]"
+    return f"{text[:head]}\n{left_out}\n{text[-tail:]}"
+
+
 def _unrun(message: Message, why: str) -> CallResult:
     return CallResult(message.id, why, why, failed=True)
 
@@ -90,7 +100,7 @@ def _add(
         declined=result.declined,
         undoable=result.undoable,
     )
-    message.content = result.text
+    message.content = _fitting(result.text, last_size(chat)[1])
     message.facts = MessageFacts(step=step)
     message.ending = "answered"
     chat.add(message)

@@ -22,10 +22,10 @@ async def open_host(tmp_path: Path) -> AsyncIterator[OpenHost]:
     hosts: list[ToolHost] = []
     (tmp_path / "notes.txt").write_text("old\n")
 
-    def opened(*choices: ConsentChoice, command: tuple[str, ...] = COMMAND) -> ToolHost:
+    def opened(*choices: ConsentChoice | None, command: tuple[str, ...] = COMMAND) -> ToolHost:
         waiting = list(choices)
 
-        async def ask(_request: ConsentRequest) -> ConsentChoice:
+        async def ask(_request: ConsentRequest) -> ConsentChoice | None:
             return waiting.pop(0)
 
         settings = StartHost(str(tmp_path), str(tmp_path / "state"))
@@ -103,6 +103,19 @@ async def test_a_host_that_sends_no_messages_is_ended(open_host: OpenHost) -> No
     flood = "import sys, time; sys.stdout.write('x' * 9); sys.stdout.flush(); time.sleep(60)"
     with pytest.raises(ToolHostFailed, match="no message"):
         await open_host(command=(sys.executable, "-c", flood)).start()
+
+
+@pytest.mark.parametrize(("choice", "state"), [("once", "ready"), (None, "stopped")])
+async def test_the_start_of_a_server_asks_without_a_call(
+    open_host: OpenHost, tmp_path: Path, choice: ConsentChoice | None, state: str
+) -> None:
+    (tmp_path / "servers").touch()
+    host = open_host(choice)
+    await host.start()
+    while not host.servers:
+        await host.call("1", "read", '{"path": "notes.txt"}')
+    assert [(server.name, server.state) for server in host.servers] == [("files", state)]
+    assert host.settings.consents == {}
 
 
 async def test_an_added_server_is_waited_for(open_host: OpenHost) -> None:
