@@ -74,6 +74,9 @@ class ToolsFeature(Feature):
         """Run the open calls at the end of the path, and go on."""
         host = self.host
         if host.chat.settings.tools:
+            for entry in list(host.transcript.entries):
+                if isinstance(entry, StepEntry) and not entry.id:
+                    host.transcript.drop(entry)  # it says that the call is not finished
             host.runs_tools = True
             self._running = host.run_worker(self._run(), group="steps")
 

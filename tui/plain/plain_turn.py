@@ -41,6 +41,8 @@ def show_progress(output: PlainOutput, turn: Turn) -> None:
         return
     if turn.loading is not None and turn.loading < 1:
         output.news(f"Model is loading, {number_format.percent(turn.loading)}.")
+    elif turn.called:
+        output.news(f"Model calls {', '.join(turn.called)}.")
     elif turn.tokens:
         output.news(f"Model is thinking, {number_format.tokens(turn.tokens)} tokens.")
     elif turn.prompt_tokens - turn.cached_tokens > LONG_PROMPT:

@@ -86,11 +86,15 @@ class ToolPrompt:
             while True:
                 turn = await self._ask(model, last)
                 if not turn.message.facts.calls:
-                    return
+                    break
                 last = await run_calls(self._tools, self.chat, self.history, self)
                 self._check_rounds()
         finally:
             await self._tools.close()
+        if not turn.text.strip():
+            raise ClientError(
+                "The model ended without an answer.", "Ask again, or take a more capable model."
+            )
 
     async def _ask(self, model: str | None, last: Message) -> Turn:
         functions = await self._tools.prepare()
@@ -158,7 +162,8 @@ class AnswerWriter:
                 self._news.line(self._text.strip())
             return
         text = clean(self._text) if sys.stdout.isatty() else self._text
-        sys.stdout.write(f"{text.rstrip()}\n")
+        if text.strip():
+            sys.stdout.write(f"{text.rstrip()}\n")
         sys.stdout.flush()
 
     def append_reasoning(self, text: str, tokens: int = 0) -> None:

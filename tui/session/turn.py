@@ -115,6 +115,11 @@ class Turn:
         return self.prompt_tokens + self.tokens
 
     @property
+    def called(self) -> list[str]:
+        """The names of the tools that the answer calls so far."""
+        return [call.name for call in self._calls.values()]
+
+    @property
     def speed(self) -> float | None:
         """Tokens per second: of the last seconds while it runs, of the whole answer at its end."""
         done = self.finished
@@ -214,8 +219,8 @@ class Turn:
     def _waiting(self) -> str:
         if self.loading is not None and self.loading < 1:
             return f"starting the model, {number_format.percent(self.loading)}"
-        if self._calls:
-            return f"calls {', '.join(call.name for call in self._calls.values())}"
+        if self.called:
+            return f"calls {', '.join(self.called)}"
         if self.tokens:
             return f"thinking, {number_format.tokens(self.tokens)} tokens"
         new = self.prompt_tokens - self.cached_tokens

@@ -10,11 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from ingle.tui.chats.chat import Chat as ChatTree
+from ingle.tui.chats.chat import ChatSettings
+from ingle.tui.chats.message import Message, MessageFacts, RequestedCall
 from ingle.tui.screens.consent_screen import ConsentScreen
 from ingle.tui.settings.chat_folders import ChatFolders
 from ingle.tui.tools.tool_rounds import ROUNDS
 from ingle.tui.transcript.entries.step_entry import StepEntry
 from tests.harness.scripted_tool_host import COMMAND
+
+from .test_privacy_feature import CLOUD, DRAFT
 
 if TYPE_CHECKING:
     from ..conftest import Chat, FakeDaemon, OpenChat
@@ -65,6 +70,10 @@ async def until_answered(chat: Chat, text: str) -> None:
 
 def content(path: Path) -> str:
     return path.read_text()
+
+
+def fill(path: Path, text: str) -> None:
+    path.write_text(text)
 
 
 def steps(chat: Chat) -> list[StepEntry]:
@@ -302,3 +311,39 @@ async def test_an_added_server_is_kept(open_tools: OpenTools, tmp_path: Path) ->
         await chat.until_shown("files")
     kept = json.loads((tmp_path / "config" / "mcp.json").read_text())
     assert kept == {"mcpServers": {"files": {"command": "npx", "args": ["-y", "server", "a b"]}}}
+
+
+async def test_calls_after_which_the_chat_was_killed_are_run_on_demand(
+    open_tools: OpenTools, fake_daemon: FakeDaemon, notes: Path
+) -> None:
+    tree = ChatTree(ChatSettings(tools=str(notes.parent)))
+    prompt = tree.add(Message(role="user", content="Go"))
+    facts = MessageFacts(calls=(RequestedCall("c", *READ),))
+    tree.add(Message(role="assistant", parent=prompt.id, ending="answered", facts=facts))
+    async with open_tools(on=False) as chat:
+        chat.screen.open_chat(tree)
+        await chat.until_shown("not finished")
+        await chat.send("/continue")
+        await until_answered(chat, "Hello there.")
+        assert "not finished" not in chat.screen_text
+        assert "✓ read" in chat.screen_text
+    assert fake_daemon.prompts[-1][-1]["content"] == "old\n"
+
+
+async def test_a_private_result_is_not_sent_from_this_machine(
+    open_tools: OpenTools, fake_daemon: FakeDaemon, notes: Path
+) -> None:
+    fill(notes, DRAFT)
+    fake_daemon.routing = CLOUD
+    fake_daemon.route_for_real("acme")
+    fake_daemon.script(calls=[READ])
+    async with open_tools() as chat:
+        chat.screen.chat.settings.route = "auto"
+        await chat.send("What is the capital of France?")
+        await chat.until(lambda: "May acme/big see this?" in chat.screen_text, 60)
+        assert "Write to [EMAIL_1] and pay to [IBAN_1]." in chat.screen_text
+        await chat.pilot.press("enter")
+        await until_answered(chat, "Hello there.")
+    asked = [r.body for r in fake_daemon.requests if r.target == "/ingle/v1/generations"]
+    assert [body["route"] for body in asked] == ["auto", "local"]
+    assert asked[1]["messages"][-1]["content"] == DRAFT
