@@ -10,6 +10,7 @@ from contextlib import aclosing
 from .async_client import AsyncDaemonClient
 from .client_errors import ClientError, ConnectionLost, DaemonUnreachable
 from .generation_types import (
+    ArgumentsEvent,
     DeltaEvent,
     FinishedEvent,
     GenerationEvent,
@@ -18,6 +19,7 @@ from .generation_types import (
     ReasoningEvent,
     RouteTaken,
     StartedEvent,
+    ToolCallEvent,
 )
 
 RETRY_DELAYS = (0.05, 0.2, 0.5, 1.0, 2.0)
@@ -29,6 +31,8 @@ _EVENTS: dict[str, type[GenerationEvent]] = {
     "started": StartedEvent,
     "reasoning": ReasoningEvent,
     "delta": DeltaEvent,
+    "tool_call": ToolCallEvent,
+    "arguments": ArgumentsEvent,
     "finished": FinishedEvent,
     "error": FinishedEvent,  # `decode_event` raises it
 }

@@ -105,9 +105,16 @@ class ErrorEvent(Answer, frozen=True):
 
 
 GenerationEvent = (
-    LoadingEvent | RouteTaken | StartedEvent | ReasoningEvent | DeltaEvent | FinishedEvent
+    LoadingEvent
+    | RouteTaken
+    | StartedEvent
+    | ReasoningEvent
+    | DeltaEvent
+    | ToolCallEvent
+    | ArgumentsEvent
+    | FinishedEvent
 )
-"""The events that a client without tools can receive."""
+"""The events of a generation that does not fail."""
 
 
 class PromptTokenCounts(Answer, frozen=True):

@@ -72,6 +72,8 @@ class Answer:
     error_after: int = 0
     refuse: tuple[int, Json] | None = None
     reply_lost: bool = False
+    calls: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+    """Names and arguments of the tool calls that end it."""
 
 
 class Request:
@@ -421,10 +423,16 @@ class FakeDaemon:
                 return
             generation.push("delta", {"text": text, "tokens": 1})
             await asyncio.sleep(0)
+        for number, (name, arguments) in enumerate(answer.calls):
+            call = {"call": number, "id": f"call-{len(self.generations)}-{number}", "name": name}
+            generation.push("tool_call", call | {"tokens": 3})
+            generation.push("arguments", {"call": number, "text": arguments[:4], "tokens": 2})
+            generation.push("arguments", {"call": number, "text": arguments[4:], "tokens": 2})
+        end = "tool_calls" if answer.calls else "stop"
         generation.push(
             "finished",
             {
-                "reason": "cancelled" if generation.cancelled else "stop",
+                "reason": "cancelled" if generation.cancelled else end,
                 "prompt_tokens": 20,
                 "completion_tokens": len(answer.texts),
                 "cached_tokens": 8,

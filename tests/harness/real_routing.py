@@ -62,7 +62,7 @@ class RealRouting:
         )
 
     async def explain(self, content: Json) -> Json:
-        body = msgspec.convert(content, ExplainRequest)
+        body = msgspec.json.decode(msgspec.json.encode(content), type=ExplainRequest)
         origin = RequestOrigin(conversation=body.conversation or "")
         edits = None
         if body.hide is not None or body.show is not None:

@@ -93,6 +93,11 @@ class ChatScreen(ChatHost):
         self.state_changed()
         self.send_next()
 
+    async def on_unmount(self) -> None:
+        """End the tool host."""
+        if self.is_complete:
+            await self.tools.close()
+
     def close(self) -> None:
         """Save unsaved changes."""
         self.save_draft()
@@ -124,7 +129,7 @@ class ChatScreen(ChatHost):
         if selected:
             self.copy(selected)
             self.clear_selection()
-        elif self.turn is not None:
+        elif self.is_answering:
             self.stop()
         elif time.monotonic() - self._interrupted_at < QUIT_WINDOW:
             self.chat_app.exit()
@@ -138,7 +143,7 @@ class ChatScreen(ChatHost):
             return
         if self.composer.escape(clears=False):
             return
-        if self.turn is not None:
+        if self.is_answering:
             self.stop()
         elif self.edits is not None:
             self.edits = None
@@ -158,6 +163,11 @@ class ChatScreen(ChatHost):
         slash = parse_slash(text) if not event.attachments else None
         if slash is not None:
             self._run_slash(event.text, *slash)
+            return
+        if len(text) > 1 and text.startswith("!") and not event.attachments:
+            self.composer.remember(event.text)
+            self.composer.clear_sent(event.text)
+            self.run_command("shell", text[1:].strip())
             return
         self.composer.remember(event.text)
         self.composer.clear_sent(event.text)

@@ -15,6 +15,7 @@ from ..features.models.engines_feature import EnginesFeature
 from ..features.models.pulls_feature import PullsFeature
 from ..features.privacy_feature import PrivacyFeature
 from ..features.program_feature import ProgramFeature
+from ..features.tools_feature import ToolsFeature
 from .screen_front import ScreenFront
 
 import_commands()
@@ -28,6 +29,7 @@ FEATURES: tuple[type[Feature], ...] = (
     CompareFeature,
     EnginesFeature,
     GaugesFeature,
+    ToolsFeature,  # before the route is decided, which is about the whole request
     PrivacyFeature,
     ProgramFeature,
     PullsFeature,

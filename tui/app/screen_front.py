@@ -36,7 +36,9 @@ from ..transcript.entries.entry import MessageEntry
 
 if TYPE_CHECKING:
     from ingle.daemon.client.model_types import ModelEntries
+    from ingle.daemon.client.tool_types import ConsentChoice, ConsentRequest
 
+    from ..chats.context_view import RequestMessage
     from ..chats.message import CompactionRecord, Message
     from ..composing.prompt_templates import Template
     from ..features.chat_host import ChatHost
@@ -49,6 +51,8 @@ if TYPE_CHECKING:
     from ..screens.questions import ProgressScreen
 
 R = TypeVar("R")
+CHIP_WORDS = 40
+"""Characters of a command in the name of its chip."""
 
 
 class ScreenFront(Feature):
@@ -158,6 +162,18 @@ class ScreenFront(Feature):
         from ..screens.choices import PinsScreen
 
         return await self._ask(PinsScreen(pinned))
+
+    async def consent(self, asked: ConsentRequest) -> ConsentChoice | None:
+        """The key that was pressed."""
+        from ..screens.consent_screen import ConsentScreen
+
+        return await self._ask(ConsentScreen(asked))
+
+    def insert_output(self, command: str, output: str) -> None:
+        """Put a chip into the draft."""
+        composer = self.host.composer
+        composer.type_text(composer.chips.add(f"$ {command[:CHIP_WORDS]}", output) + " ")
+        composer.focus()
 
     async def pick_model(self, listing: ModelEntries) -> ModelPick | None:
         """A model, and the action on it."""
@@ -283,7 +299,7 @@ class ScreenFront(Feature):
         self.host.feature(HistoryFeature).on_connected()
         self.host.state_changed()
 
-    def prefill_cost(self, messages: list[dict[str, str]]) -> PrefillCost:
+    def prefill_cost(self, messages: list[RequestMessage]) -> PrefillCost:
         """The cost of prefilling `messages` again."""
         return self.host.feature(GaugesFeature).prefill_cost(messages)
 

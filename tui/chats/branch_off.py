@@ -18,6 +18,7 @@ def branch_off(source: Chat, last: Message, history: ChatRecorder) -> Chat:
         source.settings,
         title=f"{source.title} (branch)",
         sampling=dict(source.settings.sampling),
+        consents={},
     )
     chat = Chat(settings, temporary=source.temporary)
     history.add_chat(chat)

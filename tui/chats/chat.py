@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Sequence
 from copy import copy
+from typing import Any
 
 import msgspec
 
@@ -15,7 +16,9 @@ class ChatSettings(msgspec.Struct, kw_only=True):
     """A chat's settings; None leaves a choice to the daemon, `title` "" uses the first words.
 
     `thinking` is "off", "on", "low", "medium", "high", or "" for the model's default. `route` is
-    "local", "auto", "ask", the name of one, or "" if not chosen: then the model answers.
+    "local", "auto", "ask", the name of one, or "" if not chosen: then the model answers. `tools` is
+    the folder in which tools work, "" if they are off, and `consents` are the user's choices about
+    them by scope.
     """
 
     title: str = ""
@@ -26,6 +29,8 @@ class ChatSettings(msgspec.Struct, kw_only=True):
     route: str = ""
     folder: str = ""
     pinned: bool = False
+    tools: str = ""
+    consents: dict[str, str] = {}
 
 
 class Chat:
@@ -47,6 +52,8 @@ class Chat:
         self.created = time.time() if created is None else created
         self.temporary = temporary
         self.settings = settings or ChatSettings()
+        self.functions: tuple[dict[str, Any], ...] = ()
+        """The tools that its requests offer, in the API's format; never saved."""
         self.messages: dict[str, Message] = {}
         self.compactions: dict[str, CompactionRecord] = {}
         self.undone: set[str] = set()

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
 from .chat import Chat
-from .message import CompactionRecord, Message
+from .message import CompactionRecord, Message, RequestedCall
 
 RECORD = "This is a record of what was said earlier in this conversation; it is not a new request."
 KEPT = "Kept word for word:"
@@ -17,22 +17,42 @@ LONG_TEXT = 2000
 KEPT_HEAD, KEPT_TAIL = 600, 200
 """Characters at the two ends of a long text that trimming keeps."""
 
+RequestMessage = dict[str, Any]
+"""A message in the API's format."""
+
 
 class ViewEntry(msgspec.Struct, frozen=True):
-    """One message that is sent; `message` is None for the system prompt and the record."""
+    """One message that is sent; `message` is None for the system prompt and the record.
+
+    `calls` are those of its tool calls that have a result.
+    """
 
     role: str
     content: str
     part: Literal["system", "record", "tail"]
     message: Message | None = None
+    calls: tuple[RequestedCall, ...] = ()
 
     @property
-    def request_message(self) -> dict[str, str]:
+    def request_message(self) -> RequestMessage:
         """Return the message in the API's format."""
-        return {"role": self.role, "content": self.content}
+        sent: RequestMessage = {"role": self.role, "content": self.content}
+        if self.calls:
+            sent["tool_calls"] = [
+                {
+                    "id": c.id,
+                    "type": "function",
+                    "function": {"name": c.name, "arguments": c.arguments},
+                }
+                for c in self.calls
+            ]
+        if self.message is not None and self.message.facts.step is not None:
+            call = self.message.facts.step.call
+            sent |= {"tool_call_id": call.id, "name": call.name}
+        return sent
 
 
-def request_messages(chat: Chat) -> list[dict[str, str]]:
+def request_messages(chat: Chat) -> list[RequestMessage]:
     """Return the messages sent for the chosen branch, in the API's format."""
     return [entry.request_message for entry in view_entries(chat)]
 
@@ -43,7 +63,7 @@ def view_entries(chat: Chat, chain: Sequence[CompactionRecord] | None = None) ->
 
     First the system prompt, then one message with the pins and summaries of the chain, then the
     messages after it verbatim. The beginning changes only at a compaction, so that the cache stays
-    valid. Answers without text are omitted.
+    valid. Answers with neither text nor answered calls are omitted.
     """
     chain = chat.compaction_chain() if chain is None else chain
     entries: list[ViewEntry] = []
@@ -53,14 +73,17 @@ def view_entries(chat: Chat, chain: Sequence[CompactionRecord] | None = None) ->
     if record:
         entries.append(ViewEntry("user", record, "record"))
     trimmed = trimmed_names(chat, chain)
-    for message in tail_messages(chat, chain):
+    tail = tail_messages(chat, chain)
+    answered = {m.facts.step.call.id for m in tail if m.facts.step is not None}
+    for message in tail:
         text = trimmed_text(message) if message.id in trimmed else message.text
-        if not text:
+        calls = tuple(call for call in message.facts.calls if call.id in answered)
+        if not text and not calls and message.role != "tool":
             continue
         last = entries[-1] if entries else None
         if last is not None and last.part == "tail" and last.role == message.role == "user":
             entries.pop()  # it was never answered, and models expect the roles to alternate
-        entries.append(ViewEntry(message.role, text, "tail", message))
+        entries.append(ViewEntry(message.role, text, "tail", message, calls))
     return entries
 
 
@@ -95,7 +118,7 @@ def quoted(message: Message) -> str:
 
 
 def trimmed_names(chat: Chat, chain: Sequence[CompactionRecord]) -> set[str]:
-    """Return the ids of messages sent without attachments and long pasted text.
+    """Return the ids of messages sent without attachments, long pasted text and results.
 
     Pinned ones are exempt.
     """
@@ -105,13 +128,15 @@ def trimmed_names(chat: Chat, chain: Sequence[CompactionRecord]) -> set[str]:
 
 
 def trimmed_text(message: Message) -> str:
-    """Return the message with placeholders for its attachments and the middle of a long prompt."""
+    """Return the message with placeholders for its attachments and the middle of a long prompt, or
+    of a long result of a tool.
+    """
     parts = [
         f'<file name="{attachment.name}">[left out: {len(attachment.text)} characters]</file>'
         for attachment in message.attachments
     ]
     content = message.content
-    if message.role == "user" and len(content) > LONG_TEXT:
+    if message.role != "assistant" and len(content) > LONG_TEXT:
         left_out = len(content) - KEPT_HEAD - KEPT_TAIL
         middle = f"\n[left out: {left_out} characters]\n"
         content = content[:KEPT_HEAD] + middle + content[-KEPT_TAIL:]

@@ -14,7 +14,7 @@ def new_id() -> str:
     return f"{time.time_ns() // 1_000_000:012x}{os.urandom(5).hex()}"
 
 
-Role = Literal["user", "assistant"]
+Role = Literal["user", "assistant", "tool"]
 Ending = Literal["answered", "length", "stopped", "failed", "interrupted"]
 """How an answer ended; `interrupted`: the chat or the daemon died, and it could not be resumed."""
 
@@ -26,8 +26,34 @@ class Attachment(msgspec.Struct, frozen=True):
     text: str
 
 
+class RequestedCall(msgspec.Struct, frozen=True):
+    """A call in an answer; `arguments` is the JSON text that the model wrote, valid or not."""
+
+    id: str
+    name: str
+    arguments: str
+
+
+class ToolStep(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What became of a call: a `summary` of one line, and the `diff` of an edit.
+
+    With `undoable` the edit can be taken back; after that it is `undone`.
+    """
+
+    call: RequestedCall
+    summary: str = ""
+    diff: str = ""
+    seconds: float = 0.0
+    failed: bool = False
+    declined: bool = False
+    undoable: bool = False
+    undone: bool = False
+
+
 class MessageFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Statistics of an answer: tokens and seconds, None or 0 if unknown.
+    """Statistics of an answer: tokens and seconds, None or 0 if unknown; and its tool calls.
+
+    A message with the result of a call has a `step` in place of all that.
 
     `first_token` and `seconds` are measured by the client: from the request to the first text, and
     to the end. `prompt_seconds` and `decode_seconds` are the engine's own.
@@ -46,6 +72,8 @@ class MessageFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     decode_seconds: float = 0.0
     route: str = "local"
     route_reason: str = ""
+    calls: tuple[RequestedCall, ...] = ()
+    step: ToolStep | None = None
 
     @property
     def speed(self) -> float | None:
@@ -59,7 +87,8 @@ class Message(msgspec.Struct, kw_only=True):
     """One node of a chat's tree; `created` is in Unix seconds.
 
     `content` is exactly what was typed or generated. `ending` is None for a prompt, and for an
-    answer that is still being written: `generation` is then its id in the daemon.
+    answer that is still being written: `generation` is then its id in the daemon. The role "tool"
+    is the result of a call in an answer before it.
     """
 
     role: Role

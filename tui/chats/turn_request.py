@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
 from .chat import Chat
-from .context_view import request_messages
+from .context_view import RequestMessage, request_messages
 
 
 class TurnRequest(msgspec.Struct, frozen=True):
     """A conversation and how to answer it; `conversation` labels its pages in the KV cache.
 
     With `continues` the last message, an answer, is continued. With `route` "local" it stays on
-    this machine; `consent` is the daemon's token for the user's consent.
+    this machine; `consent` is the daemon's token for the user's consent. `tools` are functions
+    that it may call.
     """
 
-    messages: list[dict[str, str]]
+    messages: list[RequestMessage]
     model: str | None = None
     conversation: str = ""
     sampling: dict[str, float] = msgspec.field(default_factory=dict[str, float])
@@ -26,6 +29,7 @@ class TurnRequest(msgspec.Struct, frozen=True):
     batch: bool = False
     route: str = ""
     consent: str = ""
+    tools: tuple[dict[str, Any], ...] = ()
 
     @classmethod
     def of(cls, chat: Chat, model: str | None, *, continues: bool = False) -> TurnRequest:
@@ -38,6 +42,7 @@ class TurnRequest(msgspec.Struct, frozen=True):
             thinking=chat.settings.thinking,
             private=chat.temporary,
             continues=continues,
+            tools=chat.functions,
         )
 
     def body(self) -> dict[str, object]:
@@ -55,6 +60,7 @@ class TurnRequest(msgspec.Struct, frozen=True):
             "priority": "batch" if self.batch else None,
             "route": self.route,
             "consent": self.consent,
+            "tools": self.tools,
         }
         given = {name: value for name, value in body.items() if value}
         return given if limit is None else given | {"max_tokens": int(limit)}

@@ -9,6 +9,7 @@ from ..chats.branch_off import branch_off
 from ..chats.chat import Chat
 from ..chats.context_view import request_messages
 from ..chats.message import Message
+from ..chats.tool_steps import open_calls
 from .chat_session import ChatSession, keep_settings, refuse_while_answering
 from .command_results import CommandRefused, Done
 from .sampling_options import THINKING, changed_sampling, chat_options
@@ -47,8 +48,12 @@ def again(session: ChatSession, name: str) -> Done:
 
 
 def continue_(session: ChatSession, name: str) -> Done:
-    """Continue an interrupted answer."""
+    """Continue an interrupted answer, or the calls after which the chat ended."""
     refuse_while_answering(session)
+    leaf = session.chat.leaf
+    if not name and leaf is not None and (leaf.role == "tool" or open_calls(session.chat)):
+        session.run_tools()
+        return Done()
     message = _message(session.chat, name, "assistant")
     if message is None or not message.content:
         raise CommandRefused("There is no answer to continue.")

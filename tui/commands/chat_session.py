@@ -16,8 +16,10 @@ from .command_results import CommandRefused, Done, Result
 if TYPE_CHECKING:
     from ingle.daemon.client.async_client import AsyncDaemonClient
     from ingle.daemon.client.model_types import ModelEntries
+    from ingle.daemon.client.tool_types import ConsentChoice, ConsentRequest
 
     from ..chats.chat import Chat
+    from ..chats.context_view import RequestMessage
     from ..chats.history_protocol import ChatRecorder
     from ..chats.message import Attachment, Message
     from ..composing.prompt_templates import Template
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from ..privacy.text_review import TextReview
     from ..session.chat_state import ChatState
     from ..settings.chat_folders import ChatFolders
+    from ..tools.chat_tools import ChatTools
 
 
 KEEPS = "keeps all as it is"
@@ -122,6 +125,14 @@ class FrontEnd(Protocol):
     async def pick_prompt(self, prompts: Sequence[Message]) -> Message | None: ...
     async def pick_pin(self, pinned: Sequence[Message]) -> tuple[str, str] | None: ...
     async def pick_model(self, listing: ModelEntries) -> ModelPick | None: ...
+    async def consent(self, asked: ConsentRequest) -> ConsentChoice | None:
+        """Whether a tool may do something; None is a no to this call only."""
+        ...
+
+    def insert_output(self, command: str, output: str) -> None:
+        """Put the output of a command into the draft, or send it with the next prompt."""
+        ...
+
     async def pick_route(self, review: TextReview) -> str: ...
     async def summary_action(
         self, record: CompactionRecord, *, is_last: bool
@@ -172,7 +183,7 @@ class FrontEnd(Protocol):
         """Resume the answers that could not be read while the chats were locked."""
         ...
 
-    def prefill_cost(self, messages: list[dict[str, str]]) -> PrefillCost:
+    def prefill_cost(self, messages: list[RequestMessage]) -> PrefillCost:
         """The cost of prefilling `messages` again."""
         ...
 
@@ -205,17 +216,28 @@ class ChatSession(Protocol):
     chat: Chat
 
     @property
+    def tools(self) -> ChatTools:
+        """The tools of the open chat."""
+        ...
+
+    @property
     def history(self) -> ChatRecorder:
         """The recorder of the open chat; `NullRecorder` for a temporary one."""
         ...
 
     @property
-    def is_answering(self) -> bool: ...
+    def is_answering(self) -> bool:
+        """Whether an answer is generated, or its tool calls run."""
+        ...
 
     def open_chat(self, chat: Chat, *, at: str | None = None) -> None: ...
     def send(self, text: str, attachments: tuple[Attachment, ...] = ()) -> None: ...
     def ask_again(self, parent: Message) -> None: ...
     def continue_answer(self, message: Message) -> None: ...
+
+    def run_tools(self) -> None:
+        """Run the calls at the end of the path that have no result, and go on."""
+        ...
 
     def edit(self, message: Message, text: str = "") -> None:
         """Let the user change a prompt (to `text`, if given) and send it as a new branch."""

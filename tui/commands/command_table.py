@@ -9,7 +9,7 @@ import msgspec
 
 _SLASH = re.compile(r"/([a-z]+\+?)(?:\s+(.*))?\Z", re.DOTALL)
 
-Group = Literal["Chat", "History", "Models", "Context", "Reading", "Privacy", "Program"]
+Group = Literal["Chat", "Tools", "History", "Models", "Context", "Reading", "Privacy", "Program"]
 
 _KEY_ONLY = frozenset({"page_up", "page_down", "interrupt", "suspend"})
 """Commands that are run by keys only: neither typed nor in the palette."""
@@ -92,6 +92,25 @@ COMMANDS: tuple[Command, ...] = (
     Command("attach", "Attach", "Attach a file to the prompt", "Chat", None, "FILE"),
     Command("paste", "Paste", "Insert the clipboard's text", "Chat"),
     Command("editor", "External editor", "Write the draft in $EDITOR", "Chat", "ctrl+x"),
+    Command(
+        "tools",
+        "Tools",
+        "Let the model read, edit and run in this folder",
+        "Tools",
+        None,
+        "on|off|list",
+    ),
+    Command(
+        "mcp", "MCP servers", "List tool servers, or add one", "Tools", None, "add NAME COMMAND|URL"
+    ),
+    Command(
+        "shell",
+        "Run a command",
+        "Its output goes into the prompt; also !COMMAND",
+        "Tools",
+        None,
+        "COMMAND",
+    ),
     Command("search", "Search chats", "In all chats, as you type", "History", "ctrl+r", "TEXT"),
     Command("find", "Find", "In this chat", "History", "ctrl+f", "TEXT"),
     Command("open", "Open chat", "Chats, newest first", "History", "ctrl+g"),
@@ -116,7 +135,7 @@ COMMANDS: tuple[Command, ...] = (
         None,
         "QUESTION",
     ),
-    Command("undo", "Undo compaction", "Send the original messages again", "Context", "f7"),
+    Command("undo", "Undo", "The last edit of a tool, or compaction", "Context", "f7"),
     Command("summary", "Summary", "Read, edit or redo the summary", "Context"),
     Command("trim", "Trim", "Leave out old attachments and long texts, without a model", "Context"),
     Command("pin", "Pin message", "Keep it word for word when compacting", "Context"),

@@ -85,7 +85,19 @@ async def compact_ask(session: ChatSession, question: str) -> Done:
     return done
 
 
-def undo(session: ChatSession, name: str) -> Done:
+async def undo(session: ChatSession, name: str) -> Done:
+    """Undo the edit or the compaction `name`, or the later of the last ones."""
+    from ..chats.tool_steps import undoable_edit
+    from .tools_commands import undo_edit
+
+    refuse_while_answering(session)
+    edit, active = undoable_edit(session.chat, name), session.chat.active_compaction()
+    if edit is not None and (name or active is None or edit.created > active.created):
+        return await undo_edit(session, edit)
+    return undo_compaction(session, name)
+
+
+def undo_compaction(session: ChatSession, name: str) -> Done:
     """Undo the compaction `name`, or the last one: its original messages are sent again."""
     from ..compaction.apply_compaction import undo as take_back
     from ..compaction.compaction_planner import last_size
@@ -130,7 +142,7 @@ async def summary(session: ChatSession, name: str) -> Done:
     if action is None or session.chat is not chat:
         return Done()
     if action.act == "undo":
-        return undo(session, shown.id)
+        return undo_compaction(session, shown.id)
     chain = chat.compaction_chain()
     if shown is not chain[-1]:
         raise CommandRefused("Only the last summary can be changed.", "/undo takes it back.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -152,6 +153,8 @@ async def delete_chat(session: ChatSession, chat: str, title: str, messages: int
     if chat == session.chat.id:
         session.open_chat(Chat())
     store.delete_chat(chat)
+    if session.folders is not None:
+        shutil.rmtree(session.folders.edits(chat), ignore_errors=True)
     if await asyncio.to_thread(store.flush):
         return Done("The chat is deleted.")
     return Done("The chat is deleted as soon as the history can be written.", is_warning=True)

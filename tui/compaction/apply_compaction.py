@@ -63,20 +63,26 @@ async def edited(
     return msgspec.structs.replace(changed, tokens_after=size.total)
 
 
-NOTHING = "There is nothing to trim: no attachment and no long text before the last turn."
+NOTHING = (
+    "There is nothing to trim: no attachment, no long text and no long result of a tool before the "
+    "last turn."
+)
 
 
 def trim(chat: Chat) -> CompactionRecord:
-    """Return the trim of all messages before the last prompt.
+    """Return the trim of all messages before the last prompt, and of the results of tools after it
+    but those of the last round.
 
     Raises `CompactionRefused` if it would change nothing.
     """
     path = [message for message in chat.path if not message.is_open]
     prompts = [index for index, message in enumerate(path) if message.role == "user"]
-    before = path[: prompts[-1]] if prompts else []
+    ends = [index for index, message in enumerate(path) if message.facts.calls] + prompts
+    before = path[: max(ends)] if prompts else []
+    kept = [m for m in before if m.pinned or m is path[prompts[-1]]]
     chain = chat.compaction_chain()
     done = trimmed_names(chat, chain)
-    fresh = [message for message in before if message.id not in done and not message.pinned]
+    fresh = [message for message in before if message.id not in done and message not in kept]
     if not any(trimmed_text(message) != message.text for message in fresh):
         raise CompactionRefused(NOTHING)
     return CompactionRecord(
@@ -84,7 +90,7 @@ def trim(chat: Chat) -> CompactionRecord:
         summary="",
         trims=True,
         after=chain[-1].id if chain else None,
-        kept=tuple(message.id for message in before if message.pinned),
+        kept=tuple(message.id for message in kept),
         turns=sum(message.role == "user" for message in before),
     )
 

@@ -14,16 +14,18 @@ from ingle.daemon.client.async_client import AsyncDaemonClient
 from ingle.daemon.client.client_errors import ClientError
 from ingle.daemon.client.generation_stream import GenerationFollower, new_generation_id
 from ingle.daemon.client.generation_types import (
+    ArgumentsEvent,
     DeltaEvent,
     FinishedEvent,
     LoadingEvent,
     ReasoningEvent,
     RouteTaken,
     StartedEvent,
+    ToolCallEvent,
 )
 
 from ..chats.chat import Chat
-from ..chats.context_view import ViewEntry, view_entries
+from ..chats.context_view import RequestMessage, ViewEntry, view_entries
 from ..chats.message import CompactionRecord
 from ..chats.turn_request import TurnRequest
 from .compaction_planner import INSTRUCTION
@@ -148,7 +150,7 @@ class Compactor:
 
     def _messages(
         self, entries: Sequence[ViewEntry], selection: Selection, sizes: TokenSizes
-    ) -> list[dict[str, str]]:
+    ) -> list[RequestMessage]:
         """Return the cached view, then the instruction.
 
         If that does not fit, the tail is omitted: the rest is still a prefix of the same cache.
@@ -160,7 +162,7 @@ class Compactor:
         asked = {"role": "user", "content": instruction(selection, self._focus)}
         return [*(entry.request_message for entry in entries), asked]
 
-    async def _ask(self, messages: list[dict[str, str]], budget: int) -> tuple[str, str]:
+    async def _ask(self, messages: list[RequestMessage], budget: int) -> tuple[str, str]:
         """Return the model's text, and its finish reason."""
         written = max(64, round(budget * MODEL_SHARE))
         # With the chat's own settings, so that the template renders the same prefix.
@@ -173,6 +175,7 @@ class Compactor:
             "format": {"grammar": answer_grammar(written)},
             "max_tokens": 2 * written + 64 + MOST_THOUGHT,
         }
+        body.pop("tools", None)  # a call would be no summary
         if self._batch:
             body["priority"] = "batch"
         # Named in advance, so that cancelling works before the daemon replies.
@@ -201,8 +204,8 @@ class Compactor:
                         self._tell("writing")
                     case FinishedEvent():
                         reason = event.reason
-                    case RouteTaken():
-                        pass  # it names a model, which then answers
+                    case RouteTaken() | ToolCallEvent() | ArgumentsEvent():
+                        pass  # a route names a model, which then answers; no tools are offered
         return "".join(text), reason
 
     async def _fit(

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ingle.daemon.client.async_client import AsyncDaemonClient
 
@@ -24,6 +24,9 @@ from ..settings.preferences import Preferences
 from ..terminal.render_throttle import RenderThrottle
 from ..transcript.entries.answer_entry import AnswerEntry
 from .chat_layout import ChatLayout
+
+if TYPE_CHECKING:
+    from ..tools.chat_tools import ChatTools
 
 Follow = Callable[[Turn], Coroutine[Any, Any, None]]
 
@@ -46,6 +49,7 @@ class ChatHost(ChatLayout):
         temporary: bool = False,
         preferences: Preferences | None = None,
         start_daemon: Callable[[], None] | None = None,
+        tool_host: Sequence[str] = (),
     ) -> None:
         super().__init__(ChatState(wanted=model))
         self.preferences = preferences or Preferences()
@@ -54,6 +58,8 @@ class ChatHost(ChatLayout):
         self.link = DaemonLink(client, self.post_message, start_daemon)
         self.folders = folders
         self.store = None if folders is None else open_history(folders.chats, self._cannot_keep)
+        self._tool_host = tool_host
+        self._tools: ChatTools | None = None
         self._throttle = RenderThrottle(self._paint)
         self._entry: AnswerEntry | None = None
         self._later: Callable[[], None] | None = None
@@ -65,14 +71,23 @@ class ChatHost(ChatLayout):
         self.post_message(HistoryStatusChanged(trouble, is_over=is_over))
 
     @property
+    def tools(self) -> ChatTools:
+        """The tools of the open chat."""
+        if self._tools is None:
+            from ..tools.chat_tools import ChatTools
+
+            self._tools = ChatTools(self, self.front.consent, self._tool_host)
+        return self._tools
+
+    @property
     def history(self) -> ChatRecorder:
         """The recorder of the open chat; `NullRecorder` for a temporary one."""
         return NullRecorder() if self.store is None or self.chat.temporary else self.store
 
     @property
     def is_answering(self) -> bool:
-        """Whether an answer is generated."""
-        return self.turn is not None
+        """Whether an answer is generated, or its tool calls run."""
+        return self.turn is not None or self.runs_tools
 
     def copy(self, text: str) -> None:
         """Copy text, and report how."""
@@ -153,7 +168,7 @@ class ChatHost(ChatLayout):
     def send_next(self) -> None:
         """Send the first waiting prompt, or start the daemon or the download that it waits for."""
         state = self.state
-        if self.turn is not None or not self.is_complete:
+        if self.is_answering or not self.is_complete:
             return
         if self._later is not None and state.can_ask:
             later, self._later = self._later, None
@@ -208,7 +223,7 @@ class ChatHost(ChatLayout):
     # Answers
 
     def _ask(self, prompt: Message) -> None:
-        """Request an answer to the prompt, the last message of the path."""
+        """Request an answer to the prompt or the tool result that ends the path."""
         request = TurnRequest.of(self.chat, self.state.model_name)
         self._begin(self._add_answer(prompt.id), lambda turn: self._run(turn, request))
 
@@ -227,6 +242,16 @@ class ChatHost(ChatLayout):
         answer = self._add_answer(parent, begun)
         self.show_path()
         self._begin(answer, lambda turn: self._run(turn, request))
+
+    def run_tools(self) -> None:
+        """Run the calls at the end of the path that have no result, and go on."""
+        from .tools_feature import ToolsFeature
+
+        self.feature(ToolsFeature).run()
+
+    def go_on(self, last: Message) -> None:
+        """Request the answer that follows the result of a tool call."""
+        self._when_ready(partial(self._ask, last))
 
     def _when_ready(self, ask: Callable[[], None]) -> None:
         """Ask now, or as soon as a model can answer; until then the chat does not change."""
@@ -302,7 +327,8 @@ class ChatHost(ChatLayout):
         self._throttle.flush()
         if entry is not None:
             self.transcript.update_entry(entry)
-            if not turn.text:
+            message = turn.message
+            if not turn.text and not (message.facts.calls and message.reasoning):
                 self.transcript.drop(entry)
         if turn.error is not None:
             self.transcript.add(answer_failed(turn.error))
@@ -314,7 +340,9 @@ class ChatHost(ChatLayout):
         self.send_next()
 
     def stop(self) -> None:
-        """Stop the running answer, and keep the generated text."""
+        """Stop the running answer and tool calls, and keep the generated text."""
+        for feature in self.features:
+            feature.on_stop()
         turn = self.turn
         if turn is not None:
             turn.stop()

@@ -48,6 +48,8 @@ class ChatLayout(PromptScreen[None]):
     preferences: var[Preferences] = var(Preferences(), init=False)
     turn: var[Turn | None] = var[Turn | None](None, init=False)
     """The answer that is generated."""
+    runs_tools: var[bool] = var(False, init=False)
+    """Whether tool calls of the last answer run."""
     edits: var[Message | None] = var[Message | None](None, init=False)
     """The prompt that the draft will replace."""
     front: FrontEnd
@@ -110,7 +112,7 @@ class ChatLayout(PromptScreen[None]):
             self._is_drawing = True
             self.call_next(self.show_state)
 
-    watch_turn = watch_edits = state_changed
+    watch_turn = watch_runs_tools = watch_edits = state_changed
 
     def show_state(self) -> None:
         """Draw `state`, `chat` and the preferences; the transcript draws itself."""
@@ -136,7 +138,8 @@ class ChatLayout(PromptScreen[None]):
             self._show_hints(event.size.width)
 
     def _show_hints(self, width: int) -> None:
-        hints = key_hints(self.turn is not None, width, self.preferences.enter_sends)
+        busy = self.turn is not None or self.runs_tools
+        hints = key_hints(busy, width, self.preferences.enter_sends)
         editing = "editing · esc leaves it as it was"
         self.composer.hints = hints if self.edits is None else editing
 

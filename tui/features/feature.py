@@ -70,6 +70,9 @@ class Feature:
     def on_report(self, report: Report) -> None:
         """The daemon reported something; its figures a few times a second while they change."""
 
+    def on_stop(self) -> None:
+        """Whatever runs for the chat is to be stopped: by escape, or because another is opened."""
+
     def on_turn_started(self, turn: Turn) -> None:
         """A prompt is being sent."""
 

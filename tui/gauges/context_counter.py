@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from ingle.daemon.client.async_client import AsyncDaemonClient
 from ingle.daemon.client.client_errors import ClientError
 from ingle.daemon.client.generation_types import PromptTokenCounts
 
 from ..chats.chat import Chat
-from ..chats.context_view import view_entries
+from ..chats.context_view import RequestMessage, view_entries
 from .context_usage import REPLY_RESERVE, ContextPart, ContextUse, context_parts, context_use
 
 BYTES_PER_TOKEN = 4.0
@@ -19,7 +19,6 @@ OVERHEAD = 5
 MEASURED_FROM = 400
 """Bytes that must have been counted before their ratio is trusted."""
 
-RequestMessage = Mapping[str, str]
 _Key = tuple[str, str, str]
 
 
@@ -62,10 +61,12 @@ class TokenCountCache:
 
 
 def _key(model: str, message: RequestMessage) -> _Key:
-    return model, message.get("role", ""), message.get("content", "")
+    called = (call["function"] for call in message.get("tool_calls", ()))
+    text = "".join(each["name"] + each["arguments"] for each in called)
+    return model, message.get("role", ""), message.get("content", "") + text
 
 
-Request = Sequence[dict[str, str]]
+Request = Sequence[RequestMessage]
 
 
 class ContextCounter:
@@ -79,7 +80,7 @@ class ContextCounter:
         self._engine_count = (0, 0)  # of which request, tokens
         self._asking = False
         self.model = ""
-        self.request: list[dict[str, str]] = []
+        self.request: list[RequestMessage] = []
         self.parts: list[ContextPart] = []
 
     def look(self, chat: Chat, model: str) -> None:
@@ -96,7 +97,7 @@ class ContextCounter:
         """Set the engine's own count for the state of the last `look`."""
         self._engine_count = (_fingerprint(self.model, self.request), tokens)
 
-    def count(self, message: Mapping[str, str]) -> tuple[int, bool]:
+    def count(self, message: RequestMessage) -> tuple[int, bool]:
         """Return a message's tokens, and whether they are exact."""
         return self._ledger.count(self.model, message)
 
@@ -139,4 +140,4 @@ class ContextCounter:
 
 
 def _fingerprint(model: str, request: Request) -> int:
-    return hash((model, *((m.get("role"), m.get("content")) for m in request)))
+    return hash(tuple(_key(model, message) for message in request))

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from enum import IntEnum
 
 import msgspec
 
 from ..chats.chat import Chat
-from ..chats.context_view import KEPT, ViewEntry, trimmed_text
+from ..chats.context_view import KEPT, RequestMessage, ViewEntry, trimmed_text
 from ..chats.message import Message
 from ..compaction.compaction_planner import SUGGEST_AT
 from ..compaction.compaction_range import select
@@ -39,9 +39,9 @@ def apportion(amounts: Sequence[float], width: int) -> list[int]:
 
 FULL_AT = 0.9
 REPLY_RESERVE = 1024
-_QUOTED = re.compile(r"<(user|assistant)>\n.*?\n</\1>", re.DOTALL)
+_QUOTED = re.compile(r"<(user|assistant|tool)>\n.*?\n</\1>", re.DOTALL)
 
-CountTokens = Callable[[Mapping[str, str]], tuple[int, bool]]
+CountTokens = Callable[[RequestMessage], tuple[int, bool]]
 """Returns a message's tokens, and whether they are exact."""
 
 
@@ -54,21 +54,30 @@ class Role(IntEnum):
     YOU = 3
     ASSISTANT = 4
     FILES = 5
+    TOOLS = 6
 
     @property
     def glyph(self) -> str:
         """Return the sign on the ribbon."""
-        return "◆●≡▓█▒"[self]
+        return "◆●≡▓█▒░"[self]
 
     @property
     def style(self) -> str:
         """Return the colour that repeats the sign."""
-        return ("$accent", "$warning", "$secondary", "$primary 70%", "$primary", "$success")[self]
+        return (
+            "$accent",
+            "$warning",
+            "$secondary",
+            "$primary 70%",
+            "$primary",
+            "$success",
+            "$accent 70%",
+        )[self]
 
     @property
     def word(self) -> str:
         """Return its name in tables."""
-        return ("system", "pins", "summary", "you", "assistant", "files")[self]
+        return ("system", "pins", "summary", "you", "assistant", "files", "tools")[self]
 
 
 class ContextPart(msgspec.Struct, frozen=True):
@@ -115,7 +124,7 @@ def _part(entry: ViewEntry, tokens: int, exact: bool) -> ContextPart:
         pinned = sum(len(found[0]) for found in _QUOTED.finditer(record)) if KEPT in record else 0
         pins = round(tokens * pinned / max(1, len(record)))
         return ContextPart(Role.SUMMARY, tokens, exact, record, pins=pins)
-    own = Role.YOU if message.role == "user" else Role.ASSISTANT
+    own = {"user": Role.YOU, "tool": Role.TOOLS}.get(message.role, Role.ASSISTANT)
     role = Role.PINS if message.pinned else own
     files = round(tokens * _share_of_files(message, entry.content))
     return ContextPart(role, tokens, exact, message.content or entry.content, message, files)

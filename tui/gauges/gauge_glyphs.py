@@ -7,7 +7,7 @@ from collections.abc import Mapping
 _PLAIN = str.maketrans(
     {
         **dict(zip("◆█▲▒·", "#@u+.", strict=True)),
-        **dict(zip("▓┈●≡─┊┆╌", "%-*=-|:~", strict=True)),
+        **dict(zip("▓┈●≡─┊┆╌░", "%-*=-|:~,", strict=True)),
         **dict(zip("▁▂▃▄▅▆▇", "_..--==", strict=True)),
         **dict(zip("×≈⌂○↓–", "x~^o!-", strict=True)),
     }

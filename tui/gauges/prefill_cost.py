@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
+from ..chats.context_view import RequestMessage
 from ..chats.message import MessageFacts
 from ..text import number_format
 from .context_usage import CountTokens
@@ -14,8 +15,6 @@ CONFIRM_SECONDS = 5.0
 """Seconds from which a warning needs confirmation."""
 MENTION_TOKENS = 256
 """Fewer tokens are prefilled unnoticeably fast."""
-
-RequestMessage = Mapping[str, str]
 
 
 class PrefillCost(msgspec.Struct, frozen=True):
@@ -76,7 +75,7 @@ def prompt_rate(prompt_tokens: int, cached_tokens: int, seconds: float) -> float
 
 REMEMBERED = 8
 
-Request = list[dict[str, str]]
+Request = list[RequestMessage]
 
 
 class CachedPrompts:
@@ -100,7 +99,7 @@ class CachedPrompts:
         if not self._sent:
             return
         model, request = self._sent[-1]
-        if text:
+        if text and not facts.calls:
             request.append({"role": "assistant", "content": text})
         rate = prompt_rate(facts.prompt_tokens, facts.cached_tokens, facts.prompt_seconds)
         if rate is not None:

@@ -9,7 +9,7 @@ from html import escape
 from pathlib import Path
 
 from ..chats.chat import Chat
-from ..chats.message import Message
+from ..chats.message import Message, ToolStep
 from ..text.relative_dates import local_time
 from ..text.terminal_safe_text import clean
 from .database.history_errors import HistoryError
@@ -88,7 +88,7 @@ def export_markdown(chat: Chat) -> str:
     parts = [_front_matter(chat), f"# {one_line(chat.title) or 'Untitled'}"]
     if chat.settings.system:
         parts.append("## System\n\n" + clean(chat.settings.system).strip())
-    parts += [_message(chat, message) for message in chat.path]
+    parts += [_message(chat, message) for message in _shown(chat)]
     return "\n\n".join(parts) + "\n"
 
 
@@ -105,7 +105,11 @@ def models_of(chat: Chat) -> list[str]:
 
 def message_heading(chat: Chat, message: Message) -> tuple[str, str]:
     """Return the name of the author, and the facts: time, position among siblings, ending."""
-    who = "You" if message.role == "user" else message.model or "Answer"
+    step = message.facts.step
+    if step is not None:
+        who = f"Tool {step.call.name}"
+    else:
+        who = "You" if message.role == "user" else message.model or "Answer"
     siblings = chat.siblings(message)
     place = f"{siblings.index(message) + 1} of {len(siblings)}; the JSON export has all"
     ending = "cut off at its length limit" if message.ending == "length" else message.ending
@@ -113,8 +117,26 @@ def message_heading(chat: Chat, message: Message) -> tuple[str, str]:
         iso_time(message.created),
         place if len(siblings) > 1 else "",
         "" if ending == "answered" else ending,
+        "" if step is None else one_line(step.summary),
     ]
     return one_line(who), " · ".join(fact for fact in facts if fact)
+
+
+def _shown(chat: Chat) -> list[Message]:
+    """Return the chosen branch without answers that are calls only; their results name these."""
+    return [m for m in chat.path if m.text.strip() or m.reasoning.strip() or not m.facts.calls]
+
+
+def _step_text(step: ToolStep, result: str) -> str:
+    """Return the arguments of a call, the diff of an edit, and the result."""
+    parts = (step.call.arguments, step.diff, result)
+    return clean("\n\n".join(part.strip() for part in parts if part.strip()))
+
+
+def _fenced(text: str) -> str:
+    longest = max((len(mark) for mark in _FENCE.findall(text)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}\n{text}\n{fence}"
 
 
 def _front_matter(chat: Chat) -> str:
@@ -144,11 +166,11 @@ def _message(chat: Chat, message: Message) -> str:
         thoughts = escape(clean(message.reasoning).strip(), quote=False)
         parts.append(f"<details>\n<summary>Reasoning</summary>\n\n{thoughts}\n\n</details>")
     for attachment in message.attachments:
-        longest = max((len(mark) for mark in _FENCE.findall(attachment.text)), default=0)
-        fence = "`" * max(3, longest + 1)
-        text = clean(attachment.text).rstrip()
-        parts.append(f"**{one_line(attachment.name)}**\n\n{fence}\n{text}\n{fence}")
-    if message.content.strip():
+        text = _fenced(clean(attachment.text).rstrip())
+        parts.append(f"**{one_line(attachment.name)}**\n\n{text}")
+    if message.facts.step is not None:
+        parts.append(_fenced(_step_text(message.facts.step, message.content)))
+    elif message.content.strip():
         parts.append(clean(message.content).strip())
     return "\n\n".join(parts)
 
@@ -206,7 +228,7 @@ def export_html(chat: Chat) -> str:
     if chat.settings.system:
         prompt = escape(clean(chat.settings.system))
         parts.append(f"<details><summary>System prompt</summary><pre>{prompt}</pre></details>")
-    parts += [_article(chat, message, renderer.render) for message in chat.path]
+    parts += [_article(chat, message, renderer.render) for message in _shown(chat)]
     parts.append("</body></html>")
     return "\n".join(parts) + "\n"
 
@@ -223,7 +245,11 @@ def _article(chat: Chat, message: Message, render: Callable[[str], str]) -> str:
     for attachment in message.attachments:
         name, text = escape(one_line(attachment.name)), escape(clean(attachment.text))
         parts.append(f"<details><summary>{name}</summary><pre>{text}</pre></details>")
-    parts.append(render(clean(message.content)) + "</article>")
+    if message.facts.step is not None:
+        text = escape(_step_text(message.facts.step, message.content))
+        parts.append(f"<details><summary>Result</summary><pre>{text}</pre></details></article>")
+    else:
+        parts.append(render(clean(message.content)) + "</article>")
     return "\n".join(parts)
 
 

@@ -59,6 +59,8 @@ def read_ingle_chat(entry: Json) -> Chat:
         raise MalformedChat("it was written by a newer ingle")
     if len({message.id for message in file.messages}) < len(file.messages):
         raise MalformedChat("two of its messages have the same id")
+    # What a file says cannot be the user's consent.
+    file.settings.tools, file.settings.consents = "", {}
     for message in file.messages:
         message.created = _time(message.created)
         if message.is_open:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from ingle.daemon.client.client_errors import ClientError
 
 from ..chats.automatic_title import shorten
+from ..chats.message import Attachment
 from ..commands.chat_session import (
     KEEPS,
     DraftPart,
@@ -28,7 +29,9 @@ from ..text import number_format
 
 if TYPE_CHECKING:
     from ingle.daemon.client.model_types import ModelEntries, ModelEntry
+    from ingle.daemon.client.tool_types import ConsentChoice, ConsentRequest
 
+    from ..chats.context_view import RequestMessage
     from ..chats.message import CompactionRecord, Message
     from ..compaction.compactor import CompactionProgress
     from ..composing.prompt_templates import Template
@@ -177,6 +180,15 @@ class LineFront:
         chosen = self._reader.choose("Models:", models, _model)
         return None if chosen is None else ModelPick("use", chosen)
 
+    async def consent(self, asked: ConsentRequest) -> ConsentChoice | None:
+        """The user's choice."""
+        return await self._session.steps.consent(asked)
+
+    def insert_output(self, command: str, output: str) -> None:
+        """Write the output, and send it with the next prompt."""
+        self._output.line(output)
+        self._session.attachments.append(Attachment(f"$ {command}", output))
+
     async def pick_route(self, review: TextReview) -> str:
         """The user's choice of a route; `LOCAL` if no user can be asked."""
         output, said = self._output, review.said
@@ -318,7 +330,7 @@ class LineFront:
         """Complete the answers that an earlier chat left open."""
         self._session.then(self._session.read_history())
 
-    def prefill_cost(self, messages: list[dict[str, str]]) -> PrefillCost:
+    def prefill_cost(self, messages: list[RequestMessage]) -> PrefillCost:
         """Unknown."""
         return PrefillCost()
 
@@ -369,7 +381,7 @@ def _summary(chat: ChatSummary) -> str:
 def _hit(hit: SearchHit) -> str:
     if hit.message is None:
         return f"{hit.title}, by its title"
-    author = "you" if hit.role == "user" else hit.model or "the model"
+    author = {"user": "you", "tool": "a tool"}.get(hit.role, hit.model or "the model")
     return f"{hit.title}, {author}: {hit.snippet.text}"
 
 

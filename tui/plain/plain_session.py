@@ -8,6 +8,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from ingle.daemon.client.async_client import AsyncDaemonClient
 from ingle.daemon.client.client_errors import DaemonUnreachable
 
@@ -25,20 +27,21 @@ from ..session.chat_state import ChatState
 from ..session.turn import Turn, add_answer, add_prompt
 from ..settings.preferences import load_preferences
 from ..text import number_format
+from ..tools.chat_tools import ChatTools
 from ..transcript.entries.answer_entry import AnswerEntry
 from .line_front import LineFront
 from .line_reader import LineReader
 from .plain_compaction import PlainCompaction
 from .plain_models import PlainModels
 from .plain_output import SPEAKER, PlainOutput, SentenceWriter
+from .plain_tools import PlainTools, step_line
+from .plain_turn import follow_turn, show_progress
 
 if TYPE_CHECKING:
     from ..history.history_store import HistoryStore
     from ..settings.chat_folders import ChatFolders
 
 YOU = "You"
-LONG_PROMPT = 2000
-"""Tokens of prefill that are worth a line."""
 SHOWN_MESSAGES = 4
 PATIENCE = 2.0
 """Seconds to wait for an answer that the daemon has finished."""
@@ -79,6 +82,8 @@ class PlainSession:
         self.front: FrontEnd = LineFront(self)
         self._compaction = PlainCompaction(self)
         self.models = PlainModels(self, start_daemon)
+        self.steps = PlainTools(self)
+        self.tools = ChatTools(self, self.steps.consent)
         self._later: list[Coroutine[Any, Any, object]] = []
         self._over = False
         self._interrupted = False
@@ -108,6 +113,7 @@ class PlainSession:
                     break
                 if text.strip():
                     self._take(runner, text.strip())
+            runner.run(self.tools.close())
         if self._interrupted:
             return INTERRUPTED
         return 1 if self.output.failures and not self.reader.is_person else 0
@@ -135,7 +141,9 @@ class PlainSession:
 
     async def _handle(self, text: str) -> None:
         slash = parse_slash(text)
-        if slash is not None:
+        if text.startswith("!") and self.reader.is_person:
+            await self._run_command("shell", text[1:].strip())
+        elif slash is not None:
             await self._run_command(*slash)
         else:
             self.send(text)
@@ -227,6 +235,9 @@ class PlainSession:
             self._speak(message)
 
     def _speak(self, message: Message) -> None:
+        if message.facts.step is not None:
+            self.output.line(step_line(message.facts.step))
+            return
         self.output.line(f"{YOU if message.role == 'user' else SPEAKER}: {message.content}")
         for attachment in message.attachments:
             self.output.line(f"Attached: {attachment.name}.")
@@ -315,9 +326,23 @@ class PlainSession:
         answer = add_answer(self.chat, self.history, name or "model", parent, begun)
         turn = self._turn(answer, self.history)
         await self._finish(turn, turn.run(request))
+        if turn.ending == "answered" and answer.facts.calls:
+            await self._run_tools()
+
+    def run_tools(self) -> None:
+        """Run the calls at the end of the path that have no result, and go on."""
+        self.then(self._run_tools())
+
+    async def _run_tools(self) -> None:
+        last = await self.steps.run()
+        if last is not None:
+            await self._answer(last.id)
 
     async def _prepared(self, request: TurnRequest) -> TurnRequest:
-        """Return the request with its route, after the user agreed to send it from this machine."""
+        """Return the request with its tools and its route, after the user agreed to send it from
+        this machine.
+        """
+        request = msgspec.structs.replace(request, tools=await self.steps.prepared())
         routing = await routing_of(self)
         route = routing.of_chat(self.chat.settings.route, request.model)
         if not route or not routing.has_choice:
@@ -342,13 +367,13 @@ class PlainSession:
 
     def _turn(self, message: Message, history: ChatRecorder) -> Turn:
         entry = SentenceWriter(self.output)
-        turn = Turn(self.client, history, message, entry, lambda: self._show_progress(turn))
+        turn = Turn(self.client, history, message, entry, lambda: show_progress(self.output, turn))
         return turn
 
     async def _finish(self, turn: Turn, task: Coroutine[Any, Any, None]) -> None:
         self.is_answering = True
         try:
-            if await self._follow(turn, task):
+            if await follow_turn(turn, task):
                 self._interrupt()
         finally:
             self.is_answering = False
@@ -359,33 +384,3 @@ class PlainSession:
                 self.state.lose(turn.error.message, turn.error.hint)
         self.output.bell()
         self._compaction.report_fill()
-
-    @staticmethod
-    async def _follow(turn: Turn, task: Coroutine[Any, Any, None]) -> bool:
-        """Run a turn to its end; whether ctrl+c ended it."""
-        try:
-            await task
-        except asyncio.CancelledError:  # ctrl+c: what was generated stays
-            me = asyncio.current_task()
-            assert me is not None
-            me.uncancel()
-            turn.stop()
-            await turn.cancel()
-            return True
-        except (OSError, SystemExit):  # the reader is gone, or a signal ends the program
-            turn.stop()
-            if not turn.is_watched:
-                await turn.cancel()
-            raise
-        return False
-
-    def _show_progress(self, turn: Turn) -> None:
-        if turn.ending is not None or turn.text:
-            return
-        if turn.loading is not None and turn.loading < 1:
-            self.output.news(f"Model is loading, {number_format.percent(turn.loading)}.")
-        elif turn.tokens:
-            self.output.news(f"Model is thinking, {number_format.tokens(turn.tokens)} tokens.")
-        elif turn.prompt_tokens - turn.cached_tokens > LONG_PROMPT:
-            new = number_format.tokens(turn.prompt_tokens - turn.cached_tokens)
-            self.output.news(f"Prefill of {new} tokens.")

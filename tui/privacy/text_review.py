@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from ingle.daemon.client.client_errors import ClientError
 from ingle.daemon.client.routing_types import Explanation
@@ -39,11 +39,15 @@ class TextReview:
     """The texts of one request, and the daemon's verdict on them."""
 
     def __init__(
-        self, client: AsyncDaemonClient, body: Mapping[str, object], texts: Sequence[str]
+        self,
+        client: AsyncDaemonClient,
+        body: Mapping[str, object],
+        texts: Mapping[str, str],
     ) -> None:
         self._client = client
         self._body = body
-        self.texts = texts
+        self._places = list(texts)
+        self.texts = list(texts.values())
         self.said = Explanation(verdict="local")
 
     @classmethod
@@ -51,17 +55,17 @@ class TextReview:
         cls,
         client: AsyncDaemonClient,
         body: Mapping[str, object],
-        messages: Sequence[Mapping[str, str]],
+        messages: Sequence[Mapping[str, Any]],
     ) -> TextReview:
         """Return the review of a request; raises `ClientError`."""
-        review = cls(client, body, [message["content"] for message in messages])
+        review = cls(client, body, dict(_texts_of(messages)))
         await review._look({})
         return review
 
     @classmethod
     async def of_text(cls, client: AsyncDaemonClient, text: str) -> TextReview:
         """Return the review of a text that is not sent; raises `ClientError`."""
-        review = cls(client, {"text": text, "override": "never"}, [text])
+        review = cls(client, {"text": text, "override": "never"}, {"messages[0].content": text})
         await review._look({})
         return review
 
@@ -76,7 +80,7 @@ class TextReview:
 
     def pieces(self, part: int) -> Iterator[ReviewedPiece]:
         """Yield the pieces of a text, in order."""
-        where = f"messages[{part}].content"
+        where = self._places[part]
         text = self.texts[part]
         replaced = [
             span for one in self.said.redacted if one.where == where for span in one.replaced
@@ -150,6 +154,17 @@ class TextReview:
         await self._client.teach_word("public" if public else "words", word)
         hide, show = _without(self.said.hide or [], [text]), _without(self.said.show, [text])
         await self._look({"hide": hide, "show": show})
+
+
+def _texts_of(messages: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
+    """Yield the texts of messages and of their tool calls, with their places in the request."""
+    for number, message in enumerate(messages):
+        calls: Sequence[Any] = message.get("tool_calls", ())
+        if message["content"] or not calls:
+            yield f"messages[{number}].content", message["content"]
+        for place, call in enumerate(calls):
+            where = f"messages[{number}].tool_calls[{place}].arguments"
+            yield where, call["function"]["arguments"]
 
 
 def _without(words: Sequence[str], left_out: Sequence[str]) -> list[str]:

@@ -16,6 +16,7 @@ WORDS: dict[Action, str] = {
     "branch": "Go on from here in a chat of its own",
     "pin": "Keep word for word when compacting, or not",
     "fold": "Fold or unfold",
+    "undo": "Put the file back as it was",
 }
 NAMES = {
     "fence": "Code",

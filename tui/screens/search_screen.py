@@ -173,7 +173,9 @@ class SearchScreen(ModalScreen[SearchHit | None]):
 
 def hit_line(hit: SearchHit, now: datetime, width: int) -> Content:
     """Two lines: the chat of a hit, and its snippet with the searched words marked."""
-    speaker = {"user": "you", "assistant": hit.model or "answer"}.get(hit.role, "title")
+    speaker = {"user": "you", "assistant": hit.model or "answer", "tool": "tool"}.get(
+        hit.role, "title"
+    )
     facts = [clean(hit.folder), clean(speaker), moment(hit.created, now)]
     place = "  ".join(fact for fact in facts if fact)
     room = max(10, width - cell_len(place) - 4)

@@ -7,11 +7,12 @@ from typing import Any
 import msgspec
 
 from ingle.daemon.client.async_client import AsyncDaemonClient
-from ingle.daemon.client.generation_types import DeltaEvent, ReasoningEvent
+from ingle.daemon.client.generation_types import ArgumentsEvent, DeltaEvent, ReasoningEvent
 
 from ..text.terminal_safe_text import clean
 
 _MULTILINE = ("message", "hint")
+_PIECES = DeltaEvent | ReasoningEvent | ArgumentsEvent
 
 
 def chat_client(
@@ -34,7 +35,7 @@ def clean_answer(value: Any) -> Any:
         return cleaned if isinstance(value, list) else tuple(cleaned)
     if isinstance(value, dict):
         return {clean_answer(key): clean_answer(each) for key, each in value.items()}  # pyright: ignore[reportUnknownVariableType]
-    if isinstance(value, msgspec.Struct) and not isinstance(value, DeltaEvent | ReasoningEvent):
+    if isinstance(value, msgspec.Struct) and not isinstance(value, _PIECES):
         for name in value.__struct_fields__:
             field: object = getattr(value, name)
             shown = clean(field) if name in _MULTILINE and isinstance(field, str) else None

@@ -5,11 +5,13 @@ from __future__ import annotations
 from ingle.daemon.client.client_errors import ClientError
 
 from ..chats.chat import Chat
-from ..chats.message import Message
+from ..chats.message import Message, MessageFacts, RequestedCall, ToolStep
+from ..chats.tool_steps import open_calls
 from ..transcript.entries.answer_entry import AnswerEntry
 from ..transcript.entries.entry import Entry
 from ..transcript.entries.program_entries import CompactionEntry, NoticeEntry, SystemEntry
 from ..transcript.entries.prompt_entry import PromptEntry
+from ..transcript.entries.step_entry import StepEntry
 from .turn import ending_note, facts_summary
 
 NEXT_KEYS = {
@@ -29,16 +31,24 @@ def path_entries(chat: Chat, running: AnswerEntry | None = None) -> list[Entry]:
     """
     entries: list[Entry] = [SystemEntry(chat.settings.system)] if chat.settings.system else []
     seams = {compaction.at: compaction for compaction in chat.compaction_chain()}
-    for message in chat.path:
+    path = chat.path
+    for message in path:
         if running is not None and message.id == running.id:
             entries.append(running)
-        elif message.role == "user" or message.content or message.reasoning:
+        elif message.role != "assistant" or message.content or message.reasoning:
             entries.append(entry_of(chat, message))
         if (compaction := seams.get(message.id)) is not None:
             pins = len(compaction.kept)
             kept = f"{pins} pin{'' if pins == 1 else 's'}" if pins else ""
             entries.append(CompactionEntry(compaction, kept))
-    return entries
+    unrun = open_calls(chat) if path and not path[-1].is_open else []
+    return entries + [StepEntry(_unrun(call)) for call in unrun]
+
+
+def _unrun(call: RequestedCall) -> Message:
+    """A message that stands for a call that was not run, since the chat ended before."""
+    step = ToolStep(call, summary="not finished · /continue runs it", declined=True)
+    return Message(role="tool", id="", facts=MessageFacts(step=step))
 
 
 def entry_of(chat: Chat, message: Message) -> Entry:
@@ -52,6 +62,8 @@ def entry_of(chat: Chat, message: Message) -> Entry:
             place=place_of(chat, message),
             pinned=message.pinned,
         )
+    if message.facts.step is not None:
+        return StepEntry(message)
     entry = AnswerEntry(
         message.by,
         facts_summary(message.facts),

@@ -7,10 +7,13 @@ from collections.abc import Callable
 from contextlib import aclosing
 from typing import Protocol
 
+import msgspec
+
 from ingle.daemon.client.async_client import AsyncDaemonClient
 from ingle.daemon.client.client_errors import ClientError
 from ingle.daemon.client.generation_stream import GenerationFollower, new_generation_id
 from ingle.daemon.client.generation_types import (
+    ArgumentsEvent,
     DeltaEvent,
     FinishedEvent,
     GenerationEvent,
@@ -18,11 +21,12 @@ from ingle.daemon.client.generation_types import (
     ReasoningEvent,
     RouteTaken,
     StartedEvent,
+    ToolCallEvent,
 )
 
 from ..chats.chat import Chat
 from ..chats.history_protocol import ChatRecorder
-from ..chats.message import Attachment, Ending, Message, MessageFacts
+from ..chats.message import Attachment, Ending, Message, MessageFacts, RequestedCall
 from ..chats.turn_request import TurnRequest
 from ..privacy.chat_route import route_to
 from ..text import number_format
@@ -75,6 +79,7 @@ class Turn:
         self._samples: list[tuple[float, int]] = []
         self._skip = 0
         self._skip_thoughts = 0
+        self._calls: dict[int, RequestedCall] = {}
         self.message = message
         self._writer = writer
         self.is_watched = False
@@ -108,6 +113,11 @@ class Turn:
     def context_used(self) -> int:
         """Tokens of the prompt and of the answer so far."""
         return self.prompt_tokens + self.tokens
+
+    @property
+    def called(self) -> list[str]:
+        """The names of the tools that the answer calls so far."""
+        return [call.name for call in self._calls.values()]
 
     @property
     def speed(self) -> float | None:
@@ -209,6 +219,8 @@ class Turn:
     def _waiting(self) -> str:
         if self.loading is not None and self.loading < 1:
             return f"starting the model, {number_format.percent(self.loading)}"
+        if self.called:
+            return f"calls {', '.join(self.called)}"
         if self.tokens:
             return f"thinking, {number_format.tokens(self.tokens)} tokens"
         new = self.prompt_tokens - self.cached_tokens
@@ -231,6 +243,11 @@ class Turn:
                 self._take_thought(event)
             case DeltaEvent():
                 self._take_text(event)
+            case ToolCallEvent():
+                self.tokens += event.tokens
+                self._calls[event.call] = RequestedCall(event.id, event.name, "")
+            case ArgumentsEvent():
+                self._take_arguments(event)
             case FinishedEvent():
                 self._finish(event)
         if self.ending is None:
@@ -260,6 +277,12 @@ class Turn:
         while len(self._samples) > 2 and self._samples[0][0] < now - SPEED_WINDOW:
             self._samples.pop(0)
 
+    def _take_arguments(self, piece: ArgumentsEvent) -> None:
+        self.tokens += piece.tokens
+        call = self._calls[piece.call]
+        whole = call.arguments + piece.text
+        self._calls[piece.call] = msgspec.structs.replace(call, arguments=whole)
+
     def _finish(self, event: FinishedEvent) -> None:
         self.finished = event
         self.tokens = event.completion_tokens or self.tokens
@@ -285,6 +308,7 @@ class Turn:
             first_token=self.first_token_seconds,
             seconds=time.monotonic() - self._asked_at if self._asked_at is not None else None,
             prompt_seconds=done.prompt_seconds,
+            calls=tuple(self._calls.values()) if self.ending == "answered" else (),
             decode_seconds=done.decode_seconds if self.finished else self._seconds_of_text(),
         )
 

@@ -13,3 +13,10 @@ class ChatFolders:
     def __init__(self, chats: Path, config: Path) -> None:
         self.chats = chats
         self.config = config
+
+    def edits(self, chat: str) -> Path:
+        """Return the folder in which a chat's tools keep copies of edited files."""
+        from hashlib import sha256
+
+        # An imported chat may have any text as its id.
+        return self.chats / "tools" / sha256(chat.encode("utf-8", "replace")).hexdigest()[:24]

@@ -62,7 +62,7 @@ def component_classes() -> list[tuple[str, str]]:
     ]
 
 
-BlockKind = Literal["fence", "table", "thought", "attachment", "seam", "system"]
+BlockKind = Literal["fence", "table", "thought", "tool", "attachment", "seam", "system"]
 
 
 class EntryBlock(msgspec.Struct, frozen=True):

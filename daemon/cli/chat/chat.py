@@ -13,6 +13,7 @@ EXAMPLES = """\
   ingle chat smollm2:135m
   ingle --plain
   ingle -p "Why is the sky blue?"
+  ingle -p "Make the tests pass" --tools edit
   git diff | ingle -p "Explain these changes\""""
 
 
@@ -43,11 +44,22 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument(
         "-p", "--prompt", metavar="PROMPT", help="answer this prompt, as `ingle run` does, and exit"
     )
+    parser.add_argument(
+        "--tools",
+        nargs="?",
+        const="ask",
+        choices=("ask", "read", "edit", "run", "all"),
+        metavar="LEVEL",
+        help="with -p: let the model use tools in this folder; what LEVEL (read, edit, run, all) "
+        "covers is not asked about",
+    )
     options = parser.parse_args(arguments)
     if options.prompt is not None:
         from .run import ask
 
-        return ask(options.model, options.prompt)
+        return ask(options.model, options.prompt, options.tools)
+    if options.tools is not None:
+        parser.error("--tools belongs to -p; in the chat /tools on switches them on")
     model = None if options.model is None else sendable_reference(options.model)
     return open_chat(model, temporary=options.temp, plain=options.plain)
 

@@ -51,12 +51,43 @@ def main(arguments: Sequence[str]) -> int:
     return _answer(options, config, model, prompt)
 
 
-def ask(model: str | None, words: str) -> int:
-    """Answer one prompt without any options; raises `CommandError`."""
+def ask(model: str | None, words: str, tools: str | None = None) -> int:
+    """Answer one prompt, with tools that need no consent up to a level; raises `CommandError`."""
     prompt = _read_prompt(words)
     if not prompt:
         raise UsageError("There is no prompt.", 'Write it after -p: `ingle -p "Hi"`.')
-    return _answer(_parser().parse_args([]), load_config(os.environ), model, prompt)
+    config = load_config(os.environ)
+    if tools is not None:
+        return _answer_with_tools(
+            config, sendable_reference(model or config.default_model), prompt, tools
+        )
+    return _answer(_parser().parse_args([]), config, model, prompt)
+
+
+def _answer_with_tools(config: Config, model: str, prompt: str, level: str) -> int:
+    from ingle.tui.plain.tool_prompt import answer_with_tools
+    from ingle.tui.settings.chat_folders import ChatFolders
+
+    from ...settings.paths import find_paths
+
+    _end_on_signals()
+    client = ensure_daemon(config)
+    offer_engine(client)
+    if model not in _route_names(client):
+        entry = find_entry(client, model)
+        if not entry.installed:
+            print_status(f"{entry.name} is not on this machine yet.")
+            model = pull(client, entry.name).name
+    paths = find_paths(os.environ)
+    folders = ChatFolders(paths.chats, paths.config)
+    answer_with_tools(str(config.socket), folders, model, prompt, level)
+    return 0
+
+
+def _route_names(client: DaemonClient) -> list[str]:
+    from ...client.routing_types import RoutingState
+
+    return [route.name for route in client.get("/ingle/v1/routing", RoutingState).routes]
 
 
 def _answer(options: Namespace, config: Config, model: str | None, prompt: str) -> int:

@@ -8,7 +8,15 @@ import pytest
 
 from ingle.tui.chats.chat import Chat, ChatSettings
 from ingle.tui.chats.context_view import KEPT, LONG_TEXT, RECORD, request_messages, view_entries
-from ingle.tui.chats.message import Attachment, CompactionRecord, Message
+from ingle.tui.chats.message import (
+    Attachment,
+    CompactionRecord,
+    Message,
+    MessageFacts,
+    RequestedCall,
+    ToolStep,
+)
+from ingle.tui.compaction.apply_compaction import trim
 
 pytestmark = pytest.mark.quick
 
@@ -173,3 +181,42 @@ def test_unanswered_prompt_is_omitted_before_the_next() -> None:
         "answer 1",
         "next",
     ]
+
+
+def add_round(chat: Chat, name: str, *results: str, calls: int = 1) -> None:
+    """Add an answer with calls, and results of the first ones."""
+    made = tuple(RequestedCall(f"{name}-{n}", "read_file", "{}") for n in range(calls))
+    assert chat.leaf is not None
+    facts = MessageFacts(calls=made)
+    last = chat.add(Message(role="assistant", parent=chat.leaf.id, ending="answered", facts=facts))
+    for call, text in zip(made, results, strict=False):
+        step = MessageFacts(step=ToolStep(call))
+        last = chat.add(Message(role="tool", content=text, parent=last.id, facts=step))
+
+
+def test_calls_are_sent_with_their_results_only() -> None:
+    chat = Chat()
+    chat.add(Message(role="user", content="read"))
+    add_round(chat, "a", "one", calls=2)
+    add_round(chat, "b")
+    sent = request_messages(chat)
+    assert [message["role"] for message in sent] == ["user", "assistant", "tool"]
+    function = {"name": "read_file", "arguments": "{}"}
+    assert sent[1]["tool_calls"] == [{"id": "a-0", "type": "function", "function": function}]
+    assert sent[2] == {
+        "role": "tool",
+        "content": "one",
+        "tool_call_id": "a-0",
+        "name": "read_file",
+    }
+
+
+def test_trim_shortens_results_of_earlier_rounds_but_not_the_prompt() -> None:
+    chat, long = Chat(), "x" * (LONG_TEXT + 1)
+    chat.add(Message(role="user", content=long))
+    add_round(chat, "a", long)
+    add_round(chat, "b", long)
+    chat.add_compaction(trim(chat))
+    lengths = [len(message["content"]) for message in request_messages(chat)]
+    assert lengths[0] == lengths[4] == len(long)
+    assert lengths[2] < len(long)

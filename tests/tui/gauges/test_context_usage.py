@@ -91,7 +91,7 @@ def test_engine_count_overrides_the_estimated_sum() -> None:
 
 
 @given(
-    st.lists(st.integers(0, 4000), min_size=6, max_size=6),
+    st.lists(st.integers(0, 4000), min_size=len(Role), max_size=len(Role)),
     st.integers(1, 20_000),
     st.integers(4, 120),
 )
@@ -104,7 +104,7 @@ def test_ribbon_has_the_requested_width(roles: list[int], context: int, width: i
 
 
 def test_ribbon_shows_roles_free_space_threshold_and_reply() -> None:
-    use = ContextUse((400, 0, 0, 300, 1300, 0), 2000, 4000, 500)
+    use = ContextUse((400, 0, 0, 300, 1300, 0, 0), 2000, 4000, 500)
     assert "".join(text for text, _ in ribbon(use, 16)) == "◆◆▓█████┊───┆─╌╌"
 
 

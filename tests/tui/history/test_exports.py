@@ -11,7 +11,14 @@ import pytest
 import yaml
 
 from ingle.tui.chats.chat import Chat, ChatSettings
-from ingle.tui.chats.message import Attachment, CompactionRecord, Message
+from ingle.tui.chats.message import (
+    Attachment,
+    CompactionRecord,
+    Message,
+    MessageFacts,
+    RequestedCall,
+    ToolStep,
+)
 from ingle.tui.history.chat_export import (
     export_html,
     export_markdown,
@@ -150,3 +157,32 @@ def test_partial_file_is_removed_on_error(
     with pytest.raises(HistoryError, match="No space left"):
         write_export(chat, "md", "notes.md", tmp_path)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_steps_of_tools_are_exported() -> None:
+    chat = Chat(ChatSettings(tools="/project", consents={"run": "always"}))
+    call = RequestedCall("c", "edit_file", '{"path": "a"}')
+    prompt = chat.add(Message(role="user", content="mend it"))
+    facts = MessageFacts(calls=(call,))
+    answer = chat.add(
+        Message(role="assistant", parent=prompt.id, model="tiny", ending="answered", facts=facts)
+    )
+    step = ToolStep(call, summary="edited a", diff="-<old>\n+new")
+    chat.add(
+        Message(
+            role="tool",
+            content="a was changed",
+            parent=answer.id,
+            ending="answered",
+            facts=MessageFacts(step=step),
+        )
+    )
+    text = export_markdown(chat)
+    assert "## Tool edit_file\n\n*" in text
+    assert "· edited a*" in text
+    assert '```\n{"path": "a"}\n\n-<old>\n+new\n\na was changed\n```' in text
+    assert "## tiny" not in text
+    assert "-&lt;old&gt;" in export_html(chat)
+    imported = read_ingle_chat(msgspec.json.decode(export_json(chat)))
+    assert [m.facts for m in imported.path] == [m.facts for m in chat.path]
+    assert (imported.settings.tools, imported.settings.consents) == ("", {})

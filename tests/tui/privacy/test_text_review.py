@@ -12,7 +12,7 @@ from ingle.tui.privacy.text_review import TextReview
 
 def reviewed(text: str, *spans: tuple[int, int]) -> TextReview:
     """A review of one text with placeholders for these spans."""
-    review = TextReview(AsyncDaemonClient("/nowhere/ingle.sock"), {}, [text])
+    review = TextReview(AsyncDaemonClient("/nowhere/ingle.sock"), {}, {"messages[0].content": text})
     replaced = [ReplacedSpan(start, end, "CARD_1") for start, end in spans]
     redacted = [RedactedText("messages[0].content", "", replaced)]
     review.said = Explanation(verdict="redact", redacted=redacted)

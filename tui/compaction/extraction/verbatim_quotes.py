@@ -69,6 +69,7 @@ def find_quotes(messages: Sequence[Message]) -> list[Quote]:
         if message.role == "assistant":
             last = list(sentences(message.content))[-1:]
             question = last[0] if last and last[0].endswith("?") else ""
+        if message.role != "user":
             continue
         reply = question if len(words(message.content)) <= SHORT_REPLY else ""
         for sentence in sentences(message.content):

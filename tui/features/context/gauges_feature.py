@@ -12,7 +12,7 @@ from ingle.daemon.client.daemon_types import GaugesEvent, PagesEvent
 from ingle.daemon.client.model_types import DownloadProgress
 
 from ...chats.chat import Chat
-from ...chats.context_view import request_messages
+from ...chats.context_view import RequestMessage, request_messages
 from ...gauges.context_counter import ContextCounter
 from ...gauges.context_usage import ContextUse
 from ...gauges.gauge_state import GaugeState
@@ -320,7 +320,7 @@ class GaugesFeature(Feature):
         self._collect()
         return self.counter, self.state.use
 
-    def prefill_cost(self, wanted: list[dict[str, str]]) -> PrefillCost:
+    def prefill_cost(self, wanted: list[RequestMessage]) -> PrefillCost:
         """The cost of prefilling these messages again, without the next prompt itself."""
         name = self.host.state.model_name or ""
         loaded = [] if self.state.gauges is None else self.state.gauges.models

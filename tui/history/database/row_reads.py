@@ -152,7 +152,8 @@ def route_counts(connection: Connection) -> dict[str, int]:
     """Return the number of answers by route, over all chats."""
     rows = connection.execute(
         "SELECT coalesce(iif(json_valid(facts), json_extract(facts, '$.route'), NULL), 'local'),"
-        " count(*) FROM endings GROUP BY 1"
+        " count(*) FROM endings e JOIN messages m ON m.row = e.message"
+        " WHERE m.role = 'assistant' GROUP BY 1"
     )
     return {str(route): int(count) for route, count in rows}
 

@@ -9,6 +9,7 @@ import msgspec
 from ..entries.answer_entry import AnswerEntry
 from ..entries.entry import Entry
 from ..entries.prompt_entry import PromptEntry
+from ..entries.step_entry import StepEntry
 from ..lines import EntryBlock, RenderedLine
 
 Action = Literal["menu", "copy", "edit", "again", "branch", "pin", "fold", "open", "undo"]
@@ -21,7 +22,7 @@ KEY_ACTIONS: tuple[tuple[str, Action, str], ...] = (
     ("p", "pin", "Pin it: kept word for word when compacting"),
     ("z", "fold", "Fold or unfold it"),
     ("o", "open", "Open what was summed up"),
-    ("u", "undo", "Undo the compaction"),
+    ("u", "undo", "Undo the compaction, or the edit of a tool"),
 )
 """Single keys, and their actions on the block under the cursor."""
 KEYS: dict[str, Action] = {key: action for key, action, _ in KEY_ACTIONS}
@@ -77,6 +78,8 @@ def actions(at: BlockStop) -> list[Action]:
         found += ("edit", "again", "branch", "pin")
     elif at.entry.id and isinstance(at.entry, AnswerEntry):
         found += ("again", "branch", "pin")
+    elif isinstance(at.entry, StepEntry) and at.entry.can_undo:
+        found.append("undo")
     if at.block is not None and at.block.folded is not None:
         found += ("fold", "open")
     elif at.block is None and at.entry.has_foldable:

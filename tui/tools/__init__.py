@@ -1,0 +1,1 @@
+"""The chat's tools: its tool host, rounds of calls and answers, and the file of MCP servers."""
