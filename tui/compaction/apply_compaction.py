@@ -9,9 +9,10 @@ import msgspec
 from ingle.daemon.client.async_client import AsyncDaemonClient
 
 from ..chats.chat import Chat
-from ..chats.context_view import trimmed_names, trimmed_text, view_entries
+from ..chats.context_view import view_entries
 from ..chats.history_protocol import ChatRecorder
 from ..chats.message import CompactionRecord, new_id
+from .compaction_range import trim_range
 from .summary_notes import CompactionRefused
 from .token_sizes import measure
 
@@ -63,22 +64,18 @@ async def edited(
     return msgspec.structs.replace(changed, tokens_after=size.total)
 
 
-NOTHING = "There is nothing to trim: no attachment and no long text before the last turn."
+NOTHING = "There is nothing to trim: no attachment and no long text is sent."
 
 
 def trim(chat: Chat) -> CompactionRecord:
-    """Return the trim of all messages before the last prompt.
+    """Return the trim of all messages before the last turn, or of all if only it has long texts.
 
     Raises `CompactionRefused` if it would change nothing.
     """
-    path = [message for message in chat.path if not message.is_open]
-    prompts = [index for index, message in enumerate(path) if message.role == "user"]
-    before = path[: prompts[-1]] if prompts else []
-    chain = chat.compaction_chain()
-    done = trimmed_names(chat, chain)
-    fresh = [message for message in before if message.id not in done and not message.pinned]
-    if not any(trimmed_text(message) != message.text for message in fresh):
+    before = trim_range(chat)
+    if not before:
         raise CompactionRefused(NOTHING)
+    chain = chat.compaction_chain()
     return CompactionRecord(
         at=before[-1].id,
         summary="",

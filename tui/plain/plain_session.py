@@ -13,7 +13,7 @@ from ingle.daemon.client.client_errors import DaemonUnreachable
 
 from ..chats.chat import Chat
 from ..chats.history_protocol import ChatRecorder, NullRecorder
-from ..chats.message import Attachment, Message
+from ..chats.message import Attachment, Message, QueuedPrompt
 from ..chats.turn_request import TurnRequest
 from ..commands.chat_session import FrontEnd
 from ..commands.command_runner import PROBLEMS, run
@@ -279,12 +279,12 @@ class PlainSession:
             if failed and not self.reader.confirm("Send it all the same?"):
                 return
             attachments += tuple(files)
-        size = len(text) + sum(len(attachment.text) for attachment in attachments)
-        if edits is None and not await self._compaction.make_room(size):
+        prompt = QueuedPrompt(text, attachments, edits)
+        if not await self._compaction.make_room(prompt):
             return
         self.attachments = []
-        prompt = add_prompt(self.chat, self.history, text, attachments, edits)
-        await self._answer(prompt.id)
+        message = add_prompt(self.chat, self.history, text, attachments, edits)
+        await self._answer(message.id)
 
     def read_files(
         self, text: str, promised: Collection[str] = ()

@@ -148,12 +148,15 @@ class ChatState:
         )
 
     def context(self, turn: Turn | None) -> int:
-        """The context of the loaded model, else the one it was trained for."""
+        """The context of the loaded model, else the one it would be loaded with, as forecast."""
         if turn is not None and turn.context:
             return turn.context
         if self.loaded is not None and self.loaded.context:
             return self.loaded.context
-        return (self.model.context or 0) if self.model is not None else 0
+        if self.model is None:
+            return 0
+        forecast = self.model.fit.context if self.model.fit is not None else 0
+        return forecast or self.model.context
 
     def _words(self, turn: Turn | None) -> tuple[str, bool, bool]:
         """The state in words, and whether it is good or bad."""

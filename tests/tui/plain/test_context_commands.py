@@ -62,7 +62,7 @@ async def test_refused_commands_are_reported(piped: Piped, fake_daemon: FakeDaem
     assert errors.splitlines() == [
         "Error: There is no summary in this chat yet. /compact makes one.",
         "Error: There is no compaction here to undo.",
-        "Error: There is nothing to trim: no attachment and no long text before the last turn.",
+        "Error: There is nothing to trim: no attachment and no long text is sent.",
         "Error: Nothing is sent yet: the chat is empty.",
         "Error: There are no figures before the first answer.",
         "Error: There is nothing to sum up yet: a chat needs two turns for that.",
