@@ -32,10 +32,12 @@ from ..features.models.pulls_feature import PullsFeature
 from ..features.program_feature import ProgramFeature
 from ..history.database.history_errors import HistoryError
 from ..privacy.chat_route import LOCAL
+from ..session.model_choice import find_model
+from ..session.model_descriptions import ASK_FROM, download_sentence
 from ..transcript.entries.entry import MessageEntry
 
 if TYPE_CHECKING:
-    from ingle.daemon.client.model_types import ModelEntries
+    from ingle.daemon.client.model_types import ModelEntries, ModelEntry
 
     from ..chats.message import CompactionRecord, Message
     from ..composing.prompt_templates import Template
@@ -292,8 +294,19 @@ class ScreenFront(Feature):
         return await self.host.feature(GaugesFeature).count_context()
 
     def fetch(self, name: str, *, use: bool = False) -> None:
-        """Download a model in the background."""
-        self.host.feature(PullsFeature).fetch(name, use=use)
+        """Download a model in the background; a large one for the chat after asking."""
+        model = find_model(self.host.state.models, name)
+        if use and model is not None and model.size >= ASK_FROM:
+            self.host.run_worker(self._ask_and_fetch(model), group="fetch")
+        else:
+            self.host.feature(PullsFeature).fetch(name, use=use)
+
+    async def _ask_and_fetch(self, model: ModelEntry) -> None:
+        details = download_sentence(model.size, self.host.welcome.disk_free)
+        if await self.confirm(f"Download {model.name}?", details, yes="downloads it"):
+            self.host.feature(PullsFeature).fetch(model.name, use=True)
+        else:
+            self.host.return_queue()
 
     async def offer_stop(self) -> bool:
         """Ask whether to stop the download that the bar shows."""
@@ -311,7 +324,7 @@ class ScreenFront(Feature):
     def model_chosen(self, name: str, *, is_missing: bool = False) -> None:
         """Download the model, or load it, prefill the chat, and send the waiting prompts."""
         if is_missing:
-            self.fetch(name, use=True)
+            self.host.feature(PullsFeature).fetch(name, use=True)
             return
         self.host.run_worker(self._load(name), group="warm")
         self.host.send_next()

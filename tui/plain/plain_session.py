@@ -74,6 +74,7 @@ class PlainSession:
         self.chat = Chat(temporary=temporary)
         self.state = ChatState(wanted=model)
         self.is_answering = False
+        output.is_script = not reader.is_person
         self.attachments: list[Attachment] = []
         """Attachments of the next prompt."""
         self.front: FrontEnd = LineFront(self)
@@ -119,8 +120,6 @@ class PlainSession:
 
     def _take(self, runner: asyncio.Runner, text: str) -> None:
         """Run a command or send a prompt, then the tasks that it queued."""
-        if not self.reader.is_person:
-            self.output.line(f"{YOU}: {text}")
         try:
             runner.run(self._handle(text))
         except KeyboardInterrupt:
