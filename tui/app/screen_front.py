@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 from textual.app import SuspendNotSupported
 from textual.screen import Screen
 
+from ..commands.chat_commands import begin
 from ..commands.chat_session import (
     KEEPS,
     DraftPart,
@@ -61,6 +62,16 @@ class ScreenFront(Feature):
     def __init__(self, host: ChatHost) -> None:
         super().__init__(host)
         host.front = self
+
+    def on_ready(self) -> None:
+        """Give the first chat the persona of new chats."""
+        host = self.host
+        if host.preferences.persona and not (host.chat.messages or host.chat.temporary):
+            try:
+                begin(host)
+            except PROBLEMS as problem:
+                host.refuse(problem)
+            host.show_path()
 
     def handlers(self) -> Mapping[str, Handler]:
         """See `Feature`."""

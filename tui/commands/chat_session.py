@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from ..privacy.text_review import TextReview
     from ..session.chat_state import ChatState
     from ..settings.chat_folders import ChatFolders
+    from ..settings.preferences import Preferences
 
 
 KEEPS = "keeps all as it is"
@@ -203,6 +204,9 @@ class ChatSession(Protocol):
     """The history; None if chats are not kept."""
     folders: ChatFolders | None
     chat: Chat
+
+    @property
+    def preferences(self) -> Preferences: ...
 
     @property
     def history(self) -> ChatRecorder:

@@ -150,7 +150,8 @@ class PlainSession:
         elif not command.is_shared:
             self.output.error(f"/{name} is there on the full screen only.")
         else:
-            if command.group == "Models":
+            # These may go over to another model.
+            if command.group == "Models" or (argument and command.name in ("again", "persona")):
                 await self.models.refresh()
             result = run(command, self, argument)
             self.front.present(await result if isinstance(result, Awaitable) else result)
