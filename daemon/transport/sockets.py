@@ -135,8 +135,14 @@ def _prepare_folder(folder: Path, paths: Paths) -> None:
         make_private_folder(folder)
         return
     # We must not chmod a folder that the user chose, but no other user may write to it.
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    found = folder.lstat()
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        found = folder.lstat()
+    except OSError as error:
+        raise SocketError(
+            f"The socket's folder {folder} cannot be created: {error.strerror}.",
+            hint="Choose another path with `--socket` or INGLE_SOCKET.",
+        ) from error
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o022:
         raise UnsafeFolder(
             f"The socket's folder {folder} is a link, or other users can write to it.",

@@ -137,6 +137,7 @@ class FakeDaemon:
         self.path = path
         self.models: list[Json] = [model_entry()]
         self.context = 8192
+        self.prompt_tokens = 20
         self.answers: list[Answer] = []
         self.requests: list[Request] = []
         self.prompts: list[list[Json]] = []
@@ -409,7 +410,12 @@ class FakeDaemon:
         if self.routed is not None:
             generation.push("route", self.routed)
         generation.push(
-            "started", {"prompt_tokens": 20, "cached_tokens": 8, "context": self.context}
+            "started",
+            {
+                "prompt_tokens": self.prompt_tokens,
+                "cached_tokens": 8,
+                "context": self.context,
+            },
         )
         for thought in answer.thoughts:
             generation.push("reasoning", {"text": thought, "tokens": 2})
@@ -433,7 +439,7 @@ class FakeDaemon:
             "finished",
             {
                 "reason": "cancelled" if generation.cancelled else end,
-                "prompt_tokens": 20,
+                "prompt_tokens": self.prompt_tokens,
                 "completion_tokens": len(answer.texts),
                 "cached_tokens": 8,
                 "context": self.context,

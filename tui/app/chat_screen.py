@@ -226,6 +226,17 @@ class ChatScreen(ChatHost):
         self.composer.focus()
         self._empty_enter()
 
+    @on(Welcome.Picked)
+    def use_suggestion(self, event: Welcome.Picked) -> None:
+        """Send an example, or open the last chat."""
+        self.composer.focus()
+        if event.prompt:
+            self.send(event.prompt)
+            return
+        from ..commands.history_commands import show_chat
+
+        self.run_worker(self.present(show_chat(self, event.chat, None)), group="open")
+
     # The transcript, the history and the daemon
 
     @on(Transcript.BlockAction)
@@ -246,6 +257,7 @@ class ChatScreen(ChatHost):
     def connected(self, event: DaemonConnected) -> None:
         """Choose the model to talk to."""
         self._warmed = None
+        self.mend("daemon")
         self.state.connect(event.models)
         for feature in self.features:
             feature.on_connected()
@@ -257,7 +269,8 @@ class ChatScreen(ChatHost):
         self.state.lose(event.message, event.hint)
         # A running turn reports this itself, once it has given up.
         if self.transcript.entries and self.turn is None:
-            self.add_failure(event.message, event.hint, "enter starts it again")
+            keys = "enter starts it again"
+            self.add_failure(event.message, event.hint, keys, cause="daemon")
         self.return_queue()
 
     @on(DaemonReported)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 from textual.app import SuspendNotSupported
 from textual.screen import Screen
 
+from ..commands.chat_commands import begin
 from ..commands.chat_session import (
     KEEPS,
     DraftPart,
@@ -32,10 +33,12 @@ from ..features.models.pulls_feature import PullsFeature
 from ..features.program_feature import ProgramFeature
 from ..history.database.history_errors import HistoryError
 from ..privacy.chat_route import LOCAL
+from ..session.model_choice import find_model
+from ..session.model_descriptions import ASK_FROM, download_sentence
 from ..transcript.entries.entry import MessageEntry
 
 if TYPE_CHECKING:
-    from ingle.daemon.client.model_types import ModelEntries
+    from ingle.daemon.client.model_types import ModelEntries, ModelEntry
     from ingle.daemon.client.tool_types import ConsentChoice, ConsentRequest
 
     from ..chats.context_view import RequestMessage
@@ -63,6 +66,16 @@ class ScreenFront(Feature):
     def __init__(self, host: ChatHost) -> None:
         super().__init__(host)
         host.front = self
+
+    def on_ready(self) -> None:
+        """Give the first chat the persona of new chats."""
+        host = self.host
+        if host.preferences.persona and not (host.chat.messages or host.chat.temporary):
+            try:
+                begin(host)
+            except PROBLEMS as problem:
+                host.refuse(problem)
+            host.show_path()
 
     def handlers(self) -> Mapping[str, Handler]:
         """See `Feature`."""
@@ -308,8 +321,19 @@ class ScreenFront(Feature):
         return await self.host.feature(GaugesFeature).count_context()
 
     def fetch(self, name: str, *, use: bool = False) -> None:
-        """Download a model in the background."""
-        self.host.feature(PullsFeature).fetch(name, use=use)
+        """Download a model in the background; a large one for the chat after asking."""
+        model = find_model(self.host.state.models, name)
+        if use and model is not None and model.size >= ASK_FROM:
+            self.host.run_worker(self._ask_and_fetch(model), group="fetch")
+        else:
+            self.host.feature(PullsFeature).fetch(name, use=use)
+
+    async def _ask_and_fetch(self, model: ModelEntry) -> None:
+        details = download_sentence(model.size, self.host.welcome.disk_free)
+        if await self.confirm(f"Download {model.name}?", details, yes="downloads it"):
+            self.host.feature(PullsFeature).fetch(model.name, use=True)
+        else:
+            self.host.return_queue()
 
     async def offer_stop(self) -> bool:
         """Ask whether to stop the download that the bar shows."""
@@ -327,7 +351,7 @@ class ScreenFront(Feature):
     def model_chosen(self, name: str, *, is_missing: bool = False) -> None:
         """Download the model, or load it, prefill the chat, and send the waiting prompts."""
         if is_missing:
-            self.fetch(name, use=True)
+            self.host.feature(PullsFeature).fetch(name, use=True)
             return
         self.host.run_worker(self._load(name), group="warm")
         self.host.send_next()

@@ -13,7 +13,7 @@ from .message import CompactionRecord, Message, RequestedCall
 RECORD = "This is a record of what was said earlier in this conversation; it is not a new request."
 KEPT = "Kept word for word:"
 LONG_TEXT = 2000
-"""Characters of a prompt that count as pasted text when trimming."""
+"""Characters from which a prompt or an answer is cut when trimming."""
 KEPT_HEAD, KEPT_TAIL = 600, 200
 """Characters at the two ends of a long text that trimming keeps."""
 
@@ -137,7 +137,11 @@ def trimmed_text(message: Message) -> str:
     ]
     content = message.content
     if message.role != "assistant" and len(content) > LONG_TEXT:
-        left_out = len(content) - KEPT_HEAD - KEPT_TAIL
-        middle = f"\n[left out: {left_out} characters]\n"
-        content = content[:KEPT_HEAD] + middle + content[-KEPT_TAIL:]
+        content = without_middle(content, KEPT_HEAD, KEPT_TAIL)
     return "\n\n".join([*parts, content] if content else parts)
+
+
+def without_middle(text: str, head: int, tail: int) -> str:
+    """Return the first and last characters of a text, and how many were left out."""
+    left_out = len(text) - head - tail
+    return f"{text[:head]}\n[left out: {left_out} characters]\n{text[len(text) - tail :]}"

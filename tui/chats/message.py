@@ -131,6 +131,11 @@ class QueuedPrompt(msgspec.Struct, frozen=True):
     attachments: tuple[Attachment, ...] = ()
     edits: Message | None = None
 
+    @property
+    def sent_text(self) -> str:
+        """Return the text sent to the model; see `Message.text`."""
+        return Message(role="user", content=self.text, attachments=self.attachments).text
+
 
 class CompactionRecord(msgspec.Struct, frozen=True, kw_only=True):
     """One compaction: `summary` covers everything up to the message `at`.

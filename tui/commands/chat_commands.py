@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ..chats.branch_off import branch_off
-from ..chats.chat import Chat
+from ..chats.chat import Chat, ChatSettings
 from ..chats.context_view import request_messages
 from ..chats.message import Message
 from ..chats.tool_steps import open_calls
@@ -14,14 +16,41 @@ from .chat_session import ChatSession, keep_settings, refuse_while_answering
 from .command_results import CommandRefused, Done
 from .sampling_options import THINKING, changed_sampling, chat_options
 
+if TYPE_CHECKING:
+    from ..settings.personas import Persona
+
 TEMPLATES = "prompts"
 """The folder of templates inside the folder of settings."""
 
 
 def new(session: ChatSession, _argument: str) -> Done:
     """Open an empty chat."""
-    session.open_chat(Chat())
+    session.open_chat(Chat(new_settings(session)))
     return Done("A new chat begins.", is_visible=True)
+
+
+def new_settings(session: ChatSession) -> ChatSettings:
+    """The settings of the persona that new chats begin with; raises `CommandRefused`."""
+    name = session.preferences.persona
+    if not name or session.folders is None:
+        return ChatSettings()
+    from ..settings.personas import load_persona
+
+    persona = load_persona(session.folders.config, name)
+    return ChatSettings(
+        model=persona.model or None,
+        system=persona.system,
+        sampling=dict(persona.sampling),
+        thinking=persona.thinking,
+    )
+
+
+def begin(session: ChatSession) -> None:
+    """Give the first chat its settings, and the model of its persona unless another is wanted."""
+    settings = new_settings(session)
+    session.chat.settings = settings
+    if settings.model is not None and session.state.wanted is None:
+        session.state.want(settings.model)
 
 
 def temp(session: ChatSession, _argument: str) -> Done:
@@ -33,10 +62,14 @@ def temp(session: ChatSession, _argument: str) -> Done:
 # Branches; the argument is the id of a message, else the last one that fits is meant
 
 
-def again(session: ChatSession, name: str) -> Done:
-    """Generate another answer to a prompt, beside the ones it has."""
+def again(session: ChatSession, name: str) -> Done | Awaitable[Done]:
+    """Generate another answer beside the ones there are: to the prompt of the message `name`, or
+    with the model `name` to the last one.
+    """
     refuse_while_answering(session)
     message = session.chat.messages.get(name)
+    if name and message is None:
+        return _again_with(session, name)
     if message is not None and message.role == "assistant" and message.parent is not None:
         message = session.chat.messages[message.parent]
     if message is None or message.role != "user":
@@ -45,6 +78,20 @@ def again(session: ChatSession, name: str) -> Done:
         raise CommandRefused("There is no prompt to ask again.")
     session.ask_again(message)
     return Done()
+
+
+async def _again_with(session: ChatSession, model: str) -> Done:
+    """Go over to another model, and have it answer the last prompt."""
+    from .models_commands import model as choose_model
+
+    prompt = _last(session.chat, "user")
+    if prompt is None:
+        raise CommandRefused("There is no prompt to ask again.")
+    done = await choose_model(session, model)
+    known = session.state.model_name or ""
+    if model in (known, known.partition(":")[0]):  # else it was declined
+        session.ask_again(prompt)
+    return done
 
 
 def continue_(session: ChatSession, name: str) -> Done:
@@ -136,21 +183,82 @@ async def system(session: ChatSession, text: str) -> Done:
     if not text:
         edited = await session.front.long_text("System prompt of this chat", current)
         new_text = current if edited is None else edited
-    if new_text == current:
+    cost = None if new_text == current else await _accept_system(session, new_text)
+    if cost is None:
         return Done()
     chat.settings.system = new_text
-    cost = session.front.prefill_cost(request_messages(chat))
-    chat.settings.system = current
+    keep_settings(session)
+    done = "The system prompt is set" if new_text else "The system prompt is empty"
+    return Done(f"{done}; {cost}." if cost else f"{done}.", "path")
+
+
+async def _accept_system(session: ChatSession, text: str) -> str | None:
+    """The cost of another system prompt in words, None if it was declined."""
+    settings = session.chat.settings
+    current = settings.system
+    if text == current:
+        return ""
+    settings.system = text
+    cost = session.front.prefill_cost(request_messages(session.chat))
+    settings.system = current
     if cost.needs_confirmation and not await session.front.accept_cost(
         "Change the system prompt of this chat?",
         f"With the next prompt {cost.sentence}.",
         yes="does it",
     ):
+        return None
+    return cost.sentence
+
+
+async def persona(session: ChatSession, argument: str) -> Done:
+    """Take over a persona's settings; `save NAME` keeps those of this chat, `delete NAME` deletes
+    them, and without an argument all are listed.
+    """
+    from ..settings.personas import (
+        Persona,
+        delete_persona,
+        load_persona,
+        persona_names,
+        save_persona,
+    )
+
+    config = None if session.folders is None else session.folders.config
+    word, _, name = argument.partition(" ")
+    settings = session.chat.settings
+    if word == "delete" and name:
+        await asyncio.to_thread(delete_persona, config, name)
+        return Done(f"The persona {name} is deleted.")
+    if word == "save" and name and config is not None:
+        kept = Persona(
+            system=settings.system,
+            model=session.state.model_name or "",
+            thinking=settings.thinking,
+            sampling=settings.sampling,
+        )
+        file = await asyncio.to_thread(save_persona, config, name, kept)
+        return Done(f"This chat's settings are the persona {name}, kept in {file}.")
+    if not argument:
+        names = await asyncio.to_thread(persona_names, config)
+        known = f"Personas: {', '.join(names)}. /persona NAME uses one. " if names else ""
+        return Done(f"{known}/persona save NAME keeps the settings of this chat.")
+    chosen = await asyncio.to_thread(load_persona, config, argument)
+    cost = await _accept_system(session, chosen.system)
+    if cost is None:
         return Done()
-    chat.settings.system = new_text
+    take_over(session, chosen)
+    if chosen.model and chosen.model != session.state.model_name:
+        from .models_commands import model as choose_model
+
+        session.front.present(await choose_model(session, chosen.model))
+    return Done(f"This chat has the persona {argument}.", "path")
+
+
+def take_over(session: ChatSession, persona: Persona) -> None:
+    """Set the chat's system prompt, sampling and thinking to those of a persona."""
+    settings = session.chat.settings
+    settings.system, settings.thinking = persona.system, persona.thinking
+    settings.sampling = dict(persona.sampling)
     keep_settings(session)
-    done = "The system prompt is set" if new_text else "The system prompt is empty"
-    return Done(f"{done}; {cost.sentence}." if cost.sentence else f"{done}.", "path")
 
 
 async def sampling(session: ChatSession, text: str) -> Done:

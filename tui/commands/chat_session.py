@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from ..privacy.text_review import TextReview
     from ..session.chat_state import ChatState
     from ..settings.chat_folders import ChatFolders
+    from ..settings.preferences import Preferences
     from ..tools.chat_tools import ChatTools
 
 
@@ -219,6 +220,9 @@ class ChatSession(Protocol):
     def tools(self) -> ChatTools:
         """The tools of the open chat."""
         ...
+
+    @property
+    def preferences(self) -> Preferences: ...
 
     @property
     def history(self) -> ChatRecorder:

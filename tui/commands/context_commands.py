@@ -103,7 +103,7 @@ def undo_compaction(session: ChatSession, name: str) -> Done:
     from ..compaction.compaction_planner import last_size
 
     refuse_while_answering(session)
-    used, context = last_size(session.chat)
+    used, context, _ = last_size(session.chat)
     undone = take_back(session.chat, session.history, name)
     used += sum(step.tokens_before - step.tokens_after for step in undone)
     sentence = "The originals are sent again, word for word."

@@ -192,6 +192,12 @@ async def export(session: ChatSession, argument: str) -> Done:
     return Done(f"Written to {written}.")
 
 
+async def share(session: ChatSession, path: str) -> Done:
+    """Write the open chat to a page that needs nothing else, to be passed on."""
+    done = await export(session, f"html {path}")
+    return Done(f"{done.sentence} It has the system prompt, the files and all that is shown here.")
+
+
 # All chats
 
 

@@ -13,7 +13,7 @@ from ..gauges.model_switch_cost import (
     view_tokens,
 )
 from ..session.model_choice import custom_model, find_model
-from ..session.model_descriptions import fit_sentence, lacks_room
+from ..session.model_descriptions import ASK_FROM, download_sentence, fit_sentence, lacks_room
 from ..text import number_format
 from .chat_session import ChatSession, keep_settings, refuse_while_answering
 from .command_results import CommandRefused, Done
@@ -87,8 +87,11 @@ async def use_model(session: ChatSession, model: ModelEntry, disk_free: int | No
     if disk_free is not None and lacks_room(model.size, disk_free):
         size, free = number_format.size(model.size or 0), number_format.size(disk_free)
         doubts.append(f"It is {size}, and the disk has {free} free.")
+    anyway = " all the same" if doubts else ""
+    if not doubts and model.size >= ASK_FROM:
+        doubts.append(download_sentence(model.size, disk_free or 0))
     if doubts and not await front.confirm(
-        f"Download {model.name} all the same?", "\n".join(doubts), yes="downloads it"
+        f"Download {model.name}{anyway}?", "\n".join(doubts), yes="downloads it"
     ):
         return Done()
     talk_to(session, model)

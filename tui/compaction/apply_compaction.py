@@ -9,9 +9,10 @@ import msgspec
 from ingle.daemon.client.async_client import AsyncDaemonClient
 
 from ..chats.chat import Chat
-from ..chats.context_view import trimmed_names, trimmed_text, view_entries
+from ..chats.context_view import view_entries
 from ..chats.history_protocol import ChatRecorder
 from ..chats.message import CompactionRecord, new_id
+from .compaction_range import trim_range
 from .summary_notes import CompactionRefused
 from .token_sizes import measure
 
@@ -64,27 +65,20 @@ async def edited(
 
 
 NOTHING = (
-    "There is nothing to trim: no attachment, no long text and no long result of a tool before the "
-    "last turn."
+    "There is nothing to trim: no attachment, no long text and no long result of a tool is sent."
 )
 
 
 def trim(chat: Chat) -> CompactionRecord:
-    """Return the trim of all messages before the last prompt, and of the results of tools after it
-    but those of the last round.
+    """Return the trim of all messages before the last turn and of the results of its tools but
+    those of the last round; of all messages if only the last turn has long texts.
 
     Raises `CompactionRefused` if it would change nothing.
     """
-    path = [message for message in chat.path if not message.is_open]
-    prompts = [index for index, message in enumerate(path) if message.role == "user"]
-    ends = [index for index, message in enumerate(path) if message.facts.calls] + prompts
-    before = path[: max(ends)] if prompts else []
-    kept = [m for m in before if m.pinned or m is path[prompts[-1]]]
-    chain = chat.compaction_chain()
-    done = trimmed_names(chat, chain)
-    fresh = [message for message in before if message.id not in done and message not in kept]
-    if not any(trimmed_text(message) != message.text for message in fresh):
+    before, kept = trim_range(chat)
+    if not before:
         raise CompactionRefused(NOTHING)
+    chain = chat.compaction_chain()
     return CompactionRecord(
         at=before[-1].id,
         summary="",

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
 
 from ..chats.chat import Chat
 from ..chats.context_view import tail_messages
+from ..chats.message import MessageFacts
 from ..text import number_format
 
 SUGGEST_AT = 0.75
@@ -20,13 +21,37 @@ LEAST_REPLY = 256
 """Least tokens of an answer for which a prompt counts as fitting."""
 TURNS_BETWEEN = 2
 
-Choice = Literal["compact", "send", "trim"]
-CHOICES: tuple[tuple[Choice, str, str], ...] = (
-    ("compact", "Compact, then send", "sums up what was said earlier"),
-    ("send", "Send anyway", "it may be refused"),
-    ("trim", "Trim, then send", "drops old files and long texts"),
-)
-"""Choices for a prompt that does not fit: name, title and effect."""
+Choice = Literal["compact", "extend", "trim", "edit", "send"]
+CHOICES: dict[Choice, tuple[str, str]] = {
+    "compact": ("Compact, then send", "sums up what was said earlier"),
+    "extend": ("More context, then send", "loads the model again"),
+    "trim": ("Trim, then send", "leaves out old files and the middle of long texts"),
+    "edit": ("Shorten the prompt", "gives it back to be edited"),
+    "send": ("Send anyway", "the model will probably refuse it"),
+}
+"""What can be done about a prompt that does not fit: title and effect."""
+
+
+class PromptRoom(msgspec.Struct, frozen=True):
+    """The tokens that are sent before a prompt, those of the prompt, and the model's context."""
+
+    used: int
+    prompt: int
+    context: int
+
+    @property
+    def lacking(self) -> int:
+        """Return the tokens that are missing for the prompt and an answer; at most 0 if it fits."""
+        return self.used + self.prompt + LEAST_REPLY - self.context if self.context else 0
+
+    @property
+    def sentence(self) -> str:
+        """Return why the user has to choose."""
+        sent, context = self.used + self.prompt, number_format.tokens(self.context)
+        return (
+            f"{number_format.tokens(sent)} of {context} tokens: "
+            "this prompt leaves no room for an answer."
+        )
 
 
 class CompactionStep(Enum):
@@ -95,26 +120,22 @@ def is_worth_it(chat: Chat) -> bool:
     return sum(message.role == "user" for message in tail) > 1
 
 
-def fits(used: int, prompt: int, context: int) -> bool:
-    """Return whether a prompt of `prompt` tokens can be answered without compacting first."""
-    return not context or used + prompt + LEAST_REPLY <= context
+class LastSize(NamedTuple):
+    """The tokens of the path as last counted by `model`, and its context; 0 if unknown."""
+
+    used: int = 0
+    context: int = 0
+    model: str = ""
 
 
-def last_size(chat: Chat) -> tuple[int, int]:
-    """Return the tokens of the path as last sent, and its context; 0 if unknown."""
+def last_size(chat: Chat) -> LastSize:
+    """Return the size of the path by its last answer, or by a compaction since."""
     answers = (m for m in reversed(chat.path) if m.role == "assistant" and m.facts.prompt_tokens)
-    answer = next(answers, None)
+    answer, active = next(answers, None), chat.active_compaction()
+    if active is not None and (answer is None or active.created > answer.created):
+        facts = MessageFacts() if answer is None else answer.facts
+        return LastSize(active.tokens_after, facts.context, active.model)
     if answer is None:
-        return 0, 0
-    active = chat.active_compaction()
-    if active is not None and active.created > answer.created:
-        return active.tokens_after, answer.facts.context
-    return answer.facts.prompt_tokens + answer.facts.completion_tokens, answer.facts.context
-
-
-def full_sentence(used: int, prompt: int, context: int) -> str:
-    """Return why the user has to choose; counts are tokens."""
-    return (
-        f"About {number_format.tokens(used + prompt)} of {number_format.tokens(context)} tokens: "
-        "this prompt leaves no room for an answer."
-    )
+        return LastSize()
+    facts = answer.facts
+    return LastSize(facts.prompt_tokens + facts.completion_tokens, facts.context, answer.model)

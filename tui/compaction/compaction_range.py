@@ -18,6 +18,8 @@ MOST_LEFT = 0.6
 """The largest size of a compacted chat, as a share of its present tokens."""
 TAIL_SHARE = 0.1
 """The share of the tokens that stays verbatim at the end; at least the last turn."""
+OVERFULL_LEFT = 0.4
+"""The largest size of a compacted chat that exceeds its context, as a share of the context."""
 MAX_TAIL = 2000
 MIN_NOTES = 96
 """Least tokens of a summary worth asking for."""
@@ -53,17 +55,21 @@ def select(
     count: Callable[[str], int],
     *,
     merge: bool = False,
+    context: int = 0,
 ) -> Selection | None:
     """Return the selection after the chain `whole`, None if there is nothing to summarise.
 
     `sizes` are the tokens of each message of the tail by its id, `head` those before the tail,
-    `count` estimates those of a text. With `merge`, earlier summaries are included.
+    `count` estimates those of a text, `context` is the model's, 0 if unknown. With `merge`, earlier
+    summaries are included.
     """
     chain = [step for step in whole if not step.trims]
     messages = [m for m in tail_messages(chat, whole) if m.text and not m.is_open]
     total = head + sum(sizes.get(message.id, 0) for message in messages)
     merging = bool(chain) and (merge or len(chain) + 1 >= MERGE_AT)
-    cut = _cut(messages, sizes, min(MAX_TAIL, round(total * TAIL_SHARE)))
+    overfull = 0 < context < total
+    most = min(MAX_TAIL, context // 4) if overfull else MAX_TAIL
+    cut = _cut(messages, sizes, min(most, round(total * TAIL_SHARE)))
     if cut is None:
         return None
     if merging:
@@ -78,10 +84,13 @@ def select(
     # the present size: a chat may be many times as long as its context.
     earlier = sum(count(message.text) for message in covered_messages(chat, chain))
     target = min(round((total - head * bool(chain) + earlier) * TARGET), round(total * MOST_LEFT))
+    least = round(in_range * 0.15)
+    if overfull:
+        target, least = min(target, round(context * OVERFULL_LEFT)), 0
     fixed = tail + pins + (0 if merging else head)
     room = target - fixed - RECORD_TOKENS
     replaced_tokens = in_range + (earlier if merging else 0)
-    notes = min(max(room, MIN_NOTES, round(in_range * 0.15)), max(MIN_NOTES, replaced_tokens // 3))
+    notes = min(max(room, MIN_NOTES, least), max(MIN_NOTES, replaced_tokens // 3))
     return Selection(
         range=tuple(messages[:cut]),
         tail=tuple(messages[cut:]),
@@ -121,3 +130,24 @@ def _pinned(
     """Return the pins in the range, and those in earlier ranges unless their summaries stay."""
     kept = set[str]() if merging else {name for step in chain for name in step.kept}
     return [m for m in (*covered_messages(chat, chain), *taken) if m.pinned and m.id not in kept]
+
+
+def trim_range(chat: Chat) -> tuple[list[Message], list[Message]]:
+    """Return the messages that a trim covers, and those of them that it leaves as they are.
+
+    The last prompt is left, unless nothing else is long. No message is covered if a trim would
+    change none of them.
+    """
+    chain = chat.compaction_chain()
+    done = trimmed_names(chat, chain)
+    path = [message for message in tail_messages(chat, chain) if not message.is_open]
+    prompts = [index for index, message in enumerate(path) if message.role == "user"]
+    rounds = [index for index, message in enumerate(path) if message.facts.calls]
+    before = path[: max(prompts + rounds)] if prompts else []
+    answered = path if path and path[-1].role == "assistant" else []
+    for covered, prompt in ((before, path[prompts[-1]] if prompts else None), (answered, None)):
+        kept = [message for message in covered if message.pinned or message is prompt]
+        fresh = (m for m in covered if m.id not in done and m not in kept)
+        if any(trimmed_text(message) != message.text for message in fresh):
+            return covered, kept
+    return [], []

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
+from functools import partial
 
 import msgspec
 
@@ -40,6 +41,7 @@ from .summary_notes import (
     check_saving,
     instruction,
 )
+from .summary_windows import divide
 from .token_sizes import TokenSizes, measure
 
 MODEL_SHARE = 0.45
@@ -54,9 +56,11 @@ _SPARE = 16
 
 @dataclass(slots=True)
 class CompactionProgress:
-    """Progress of a compaction; tokens and seconds."""
+    """Progress of a compaction; tokens and seconds. `part` is the window that is summarised."""
 
     words: str = "prefill"
+    part: int = 1
+    parts: int = 1
     written: int = 0
     computed: int = 0
     reused: int = 0
@@ -102,16 +106,14 @@ class Compactor:
         """
         begun = self._chat.compaction_chain()
         entries = view_entries(self._chat, self._chain)
-        before = await measure(self._client, self._model, entries)
+        before = await measure(self._client, self._model, entries, load=True)
         # In threads: a very long chat would delay key presses.
         selection = await asyncio.to_thread(self._select, entries, before)
         if selection is None:
             raise CompactionRefused(
                 "There is nothing to sum up yet: a chat needs two turns for that."
             )
-        self._tell("prefill")
-        text, reason = await self._ask(self._messages(entries, selection, before), selection.notes)
-        notes = check_answer(text, reason)
+        notes = await self._notes(entries, selection, before)
         self._tell("checking")
         compaction = await self._fit(notes, selection, before)
         if self._chat.compaction_chain() != begun:
@@ -134,10 +136,13 @@ class Compactor:
                 head += size
             else:
                 by_name[entry.message.id] = size
-        selection = select(self._chat, self._chain, by_name, head, sizes.of_text)
+        choose = partial(
+            select, self._chat, self._chain, by_name, head, sizes.of_text, context=sizes.context
+        )
+        selection = choose()
         if selection is None or selection.merged or not self._corrects_earlier(selection):
             return selection
-        return select(self._chat, self._chain, by_name, head, sizes.of_text, merge=True)
+        return choose(merge=True)
 
     def _corrects_earlier(self, selection: Selection) -> bool:
         """Return whether a message after an earlier summary corrects it."""
@@ -148,23 +153,75 @@ class Compactor:
             for c in corrections(find_quotes(path))
         )
 
-    def _messages(
+    async def _notes(
         self, entries: Sequence[ViewEntry], selection: Selection, sizes: TokenSizes
-    ) -> list[RequestMessage]:
+    ) -> SummaryNotes:
+        """Return the model's notes on the range, which is read in windows if it does not fit.
+
+        A window without usable notes is left to the user's own words, unless all are.
+        """
+        requests = self._requests(entries, selection, sizes)
+        if len(requests) == 1:
+            self._tell("prefill")
+            return check_answer(*await self._ask(requests[0], selection.notes))
+        notes, problem = SummaryNotes(), None
+        self.progress.parts = len(requests)
+        for self.progress.part, messages in enumerate(requests, 1):
+            self.progress.written = self.progress.computed = 0
+            self._tell("prefill")
+            text, reason = await self._ask(messages, selection.notes // len(requests))
+            try:
+                notes.extend(check_answer(text, reason))
+            except CompactionRefused as refused:
+                problem = refused
+        if problem is not None and not notes.sections:
+            raise problem
+        notes.shorten(round(selection.notes * MODEL_SHARE), sizes.of_text)
+        return notes
+
+    def _requests(
+        self, entries: Sequence[ViewEntry], selection: Selection, sizes: TokenSizes
+    ) -> list[list[RequestMessage]]:
         """Return the cached view, then the instruction.
 
-        If that does not fit, the tail is omitted: the rest is still a prefix of the same cache.
+        If that does not fit, the tail is omitted: the rest is still a prefix of the same cache. If
+        that does not fit either, there is a request for each window of the range.
         """
-        needed = sizes.total + INSTRUCTION + selection.notes
-        if sizes.context and needed > sizes.context:
-            tail = {message.id for message in selection.tail}
-            entries = [e for e in entries if e.message is None or e.message.id not in tail]
+        room = sizes.context - INSTRUCTION - selection.notes if sizes.context else sizes.total
+        tail = {message.id for message in selection.tail}
+        sized = list(zip(entries, sizes.entries, strict=True))
+        if sizes.total > room:
+            sized = [(e, n) for e, n in sized if e.message is None or e.message.id not in tail]
+        if sum(size for _, size in sized) <= room:
+            return [self._request([entry for entry, _ in sized], selection)]
+        before = [(entry, size) for entry, size in sized if entry.message is None]
+        taken = [(entry, size) for entry, size in sized if entry.message is not None]
+        fixed = INSTRUCTION + _answer_limit(selection.notes // 2) + sum(n for _, n in before)
+        windows = divide(
+            [entry for entry, _ in taken],
+            [size for _, size in taken],
+            sizes.context - fixed,
+        )
+        ends = [*(window[0].message for window in windows[1:]), *selection.tail[:1]]
+        requests: list[list[RequestMessage]] = []
+        for number, window in enumerate(windows):
+            part = msgspec.structs.replace(
+                selection,
+                range=tuple(entry.message for entry in window if entry.message is not None),
+                tail=tuple(message for message in ends[number : number + 1] if message is not None),
+                merged=selection.merged if number == 0 else (),
+            )
+            kept = [entry for entry, _ in before if number == 0 or entry.part == "system"]
+            requests.append(self._request([*kept, *window], part))
+        return requests
+
+    def _request(self, entries: Sequence[ViewEntry], selection: Selection) -> list[RequestMessage]:
         asked = {"role": "user", "content": instruction(selection, self._focus)}
         return [*(entry.request_message for entry in entries), asked]
 
     async def _ask(self, messages: list[RequestMessage], budget: int) -> tuple[str, str]:
         """Return the model's text, and its finish reason."""
-        written = max(64, round(budget * MODEL_SHARE))
+        written = _written(budget)
         # With the chat's own settings, so that the template renders the same prefix.
         asked = TurnRequest.of(self._chat, self._model)
         body = asked.body() | {
@@ -173,7 +230,7 @@ class Compactor:
             "sampling": {"temperature": 0},
             "reasoning": (asked.reasoning() or {}) | {"budget": MOST_THOUGHT},
             "format": {"grammar": answer_grammar(written)},
-            "max_tokens": 2 * written + 64 + MOST_THOUGHT,
+            "max_tokens": _answer_limit(budget),
         }
         body.pop("tools", None)  # a call would be no summary
         if self._batch:
@@ -270,3 +327,13 @@ class Compactor:
     def _tell(self, words: str) -> None:
         self.progress.words = words
         self._changed(self.progress)
+
+
+def _written(budget: int) -> int:
+    """Return the tokens of the model's notes within a summary of `budget` tokens."""
+    return max(64, round(budget * MODEL_SHARE))
+
+
+def _answer_limit(budget: int) -> int:
+    """Return the most tokens of an answer with notes for a summary of `budget` tokens."""
+    return 2 * _written(budget) + 64 + MOST_THOUGHT

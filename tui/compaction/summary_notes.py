@@ -119,6 +119,17 @@ class SummaryNotes:
                     kept.append(_ended(bullet))
             self.sections[heading] = kept
 
+    def extend(self, later: SummaryNotes) -> None:
+        """Append the bullets of notes on later messages."""
+        for heading, bullets in later.sections.items():
+            self.sections.setdefault(heading, []).extend(bullets)
+        self.tidy()
+
+    def shorten(self, budget: int, count: Callable[[str], int]) -> None:
+        """Remove the earliest bullets of the longest sections, down to `budget` tokens."""
+        while count(self.text) > budget and any(self.sections.values()):
+            del max(self.sections.values(), key=len)[0]
+
     def drop_stale(self, corrections: Sequence[Correction]) -> None:
         """Remove bullets that the user corrected later."""
         for heading, bullets in self.sections.items():

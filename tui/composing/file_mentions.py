@@ -29,13 +29,12 @@ class Mention(msgspec.Struct, frozen=True):
 class AttachmentPreview(msgspec.Struct, frozen=True):
     """The content that a mention or a chip would attach; `problem` says why it cannot.
 
-    `size` is in bytes, or in characters for text that is not `on_disk`.
+    `size` is in bytes.
     """
 
     name: str
     size: int = 0
     files: int = 1
-    on_disk: bool = True
     problem: str = ""
 
 

@@ -8,11 +8,11 @@ from bisect import bisect_left
 import msgspec
 
 from ..chats.message import Attachment
+from ..text import number_format
 
 _START, _MIDDLE, _END = "\x02", "\x1f", "\x03"
 """Delimiters of a chip in a saved draft: control characters that no draft can contain."""
 _KEPT = re.compile(f"{_START}([^{_MIDDLE}{_END}]*){_MIDDLE}([^{_END}]*){_END}")
-_NUMBER = re.compile(r" #(\d+)\]\Z")
 
 
 class ChipSpan(msgspec.Struct, frozen=True):
@@ -32,7 +32,6 @@ class TextChips:
     def __init__(self) -> None:
         self._contents: dict[str, Attachment] = {}
         self._pattern: re.Pattern[str] | None = None
-        self._count = 0
 
     def __len__(self) -> int:
         return len(self._contents)
@@ -43,20 +42,19 @@ class TextChips:
     def add_paste(self, text: str) -> str:
         """Add pasted text; return its label."""
         lines = text.count("\n") + 1
-        size = f"{lines} lines" if lines > 1 else f"{len(text):,} characters".replace(",", " ")
-        return self.add(f"pasted {size}", text)
+        amount, unit = (lines, "lines") if lines > 1 else (len(text), "characters")
+        return self.add(f"pasted {number_format.tokens(amount)} {unit}", text)
 
     def add(self, name: str, text: str) -> str:
-        """Add a text under a name, made unique by a number; return its label."""
-        self._count += 1
+        """Add a text under a name, made unique by a number if necessary; return its label."""
         name = " ".join(name.replace("[", "(").replace("]", ")").split())
-        return self.put(Attachment(f"{name} #{self._count}", text))
+        names = (name, *(f"{name} #{number}" for number in range(2, len(self._contents) + 2)))
+        unique = next(each for each in names if f"[{each}]" not in self._contents)
+        return self.put(Attachment(unique, text))
 
     def put(self, attachment: Attachment) -> str:
         """Add an attachment under its own name; return its label."""
         label = f"[{attachment.name}]"
-        if (number := _NUMBER.search(label)) is not None:
-            self._count = max(self._count, int(number[1]))
         self._contents[label] = attachment
         self._pattern = None
         return label

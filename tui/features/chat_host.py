@@ -23,6 +23,7 @@ from ..settings.chat_folders import ChatFolders
 from ..settings.preferences import Preferences
 from ..terminal.render_throttle import RenderThrottle
 from ..transcript.entries.answer_entry import AnswerEntry
+from ..transcript.entries.entry import Entry
 from .chat_layout import ChatLayout
 
 if TYPE_CHECKING:
@@ -64,6 +65,7 @@ class ChatHost(ChatLayout):
         self._entry: AnswerEntry | None = None
         self._later: Callable[[], None] | None = None
         self._saved_draft = ""
+        self._failures: dict[str, Entry] = {}
 
     def _cannot_keep(self, trouble: str) -> None:
         """Post the history's message to the screen; called in another thread."""
@@ -121,10 +123,19 @@ class ChatHost(ChatLayout):
             feature.on_path_changed()
         self.state_changed()
 
-    def add_failure(self, message: str, hint: str | None, keys: str) -> None:
-        """Add an error with its hint and keys to the transcript."""
-        self.transcript.add(failure(message, hint, keys))
+    def add_failure(self, message: str, hint: str | None, keys: str, *, cause: str) -> None:
+        """Add an error with its hint and keys to the transcript, until its cause is mended."""
+        self.mend(cause)
+        entry = self._failures[cause] = failure(message, hint, keys)
+        self.transcript.add(entry)
         self.state_changed()
+
+    def mend(self, cause: str) -> None:
+        """Remove the error of this cause from the transcript."""
+        entry = self._failures.pop(cause, None)
+        if entry is not None and entry in self.transcript.entries:
+            self.transcript.drop(entry)
+            self.state_changed()
 
     # The draft
 
@@ -191,7 +202,7 @@ class ChatHost(ChatLayout):
             self.wake_daemon()
         elif state.model is not None and not state.model.writes:
             self.run_command("model", state.model.name)  # which says why it does not chat
-        elif state.must_pull:
+        elif state.must_pull and self.chat_app.screen is self:  # else it is being asked about
             self.run_command("pull")
         return state.can_ask
 
@@ -331,7 +342,7 @@ class ChatHost(ChatLayout):
             if not turn.text and not (message.facts.calls and message.reasoning):
                 self.transcript.drop(entry)
         if turn.error is not None:
-            self.transcript.add(answer_failed(turn.error))
+            self.transcript.add(answer_failed(turn.error, is_begun=bool(turn.text)))
         if turn.ending in ("stopped", "failed"):
             self.return_queue()
         for feature in self.features:

@@ -12,6 +12,7 @@ from ..history.database.history_errors import HistoryError
 from ..session.answer_takeover import open_answers
 from ..session.turn import Turn
 from ..transcript.entries.answer_entry import AnswerEntry
+from ..widgets.welcome import LastChat
 from .feature import Feature
 
 if TYPE_CHECKING:
@@ -70,6 +71,7 @@ class HistoryFeature(Feature):
         if store is not None and not self._looked and not store.database.is_locked:
             self._looked = True
             self.host.run_worker(self._take_up(store), group="resume")
+            self.host.run_worker(self._find_last(store), group="last-chat")
 
     def on_chat_opened(self) -> None:
         """Restore this chat's draft, and the answers that were resumed in the background."""
@@ -77,6 +79,8 @@ class HistoryFeature(Feature):
         self._hand_over(chat)
         if store is not None and chat.messages and not self.host.composer.text:
             self.host.run_worker(self._restore_draft(store, chat), group="draft")
+        elif store is not None and not chat.messages:
+            self.host.run_worker(self._find_last(store), group="last-chat")
 
     def _hand_over(self, chat: Chat) -> None:
         """Put the resumed answers into a chat that was read: on disk they may be shorter.
@@ -96,6 +100,13 @@ class HistoryFeature(Feature):
                 worker.cancel()
             else:
                 self.host.show_path()
+
+    async def _find_last(self, store: HistoryStore) -> None:
+        """Suggest to continue the last chat."""
+        with suppress(HistoryError):  # locked, or reported by what needs it
+            chats = await asyncio.to_thread(store.recent, 1)
+            if chats:
+                self.host.welcome.last = LastChat(chats[0].id, chats[0].title)
 
     async def _restore_draft(self, store: HistoryStore, chat: Chat) -> None:
         with suppress(HistoryError):  # a chat that could be read a moment ago; its draft can wait

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,7 +18,11 @@ if TYPE_CHECKING:
     from textual.app import App
     from textual.theme import Theme
 
+    from ..session.turn import Turn
     from .chat_host import ChatHost
+
+LONG_ANSWER = 10.0
+"""Seconds from which the end of an answer is reported."""
 
 
 class ProgramFeature(Feature):
@@ -52,6 +57,16 @@ class ProgramFeature(Feature):
         if self.host.preferences.trouble:
             self.host.tell(self.host.preferences.trouble, "warning")
         self._apply(self.host.preferences)
+
+    def on_turn_ended(self, turn: Turn) -> None:
+        """Have the terminal report the end of a long answer while another window is used."""
+        app, seconds = self.host.chat_app, turn.message.facts.seconds or 0.0
+        driver = app._driver  # pyright: ignore[reportPrivateUsage]
+        is_due = seconds >= LONG_ANSWER and turn.ending != "stopped" and not app.app_focus
+        if self.host.preferences.notify and is_due and driver is not None:
+            from ..terminal.notification import notification
+
+            driver.write(notification("The answer is complete.", os.environ))
 
     def on_preferences(self, preferences: Preferences) -> None:
         """Apply the motion, composer and transcript settings."""

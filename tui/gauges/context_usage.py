@@ -9,10 +9,10 @@ from enum import IntEnum
 import msgspec
 
 from ..chats.chat import Chat
-from ..chats.context_view import KEPT, RequestMessage, ViewEntry, trimmed_text
+from ..chats.context_view import KEPT, RequestMessage, ViewEntry, trimmed_names, trimmed_text
 from ..chats.message import Message
 from ..compaction.compaction_planner import SUGGEST_AT
-from ..compaction.compaction_range import select
+from ..compaction.compaction_range import select, trim_range
 
 
 def apportion(amounts: Sequence[float], width: int) -> list[int]:
@@ -200,27 +200,34 @@ class ContextReport(msgspec.Struct, frozen=True):
     savings: Savings
 
 
-def savings(chat: Chat, parts: Sequence[ContextPart], count: Callable[[str], int]) -> Savings:
+def savings(
+    chat: Chat, parts: Sequence[ContextPart], count: Callable[[str], int], context: int = 0
+) -> Savings:
     """Return the tokens that compacting and trimming would save now, by their own rules.
 
-    `count` estimates the tokens of a text.
+    `count` estimates the tokens of a text; `context` is the model's, 0 if unknown.
     """
     sizes = {part.message.id: part.tokens for part in parts if part.message is not None}
     head = sum(part.tokens for part in parts if part.message is None)
-    chosen = select(chat, chat.compaction_chain(), sizes, head, count)
+    chosen = select(chat, chat.compaction_chain(), sizes, head, count, context=context)
     compact = 0
     if chosen is not None:
         whole = sum(part.tokens for part in parts)
         compact = max(0, whole - chosen.target)
-    prompts = [i for i, part in enumerate(parts) if part.message and part.message.role == "user"]
-    last = prompts[-1] if prompts else 0
-    return Savings(compact, sum(_trimmed(part) for part in parts[:last]))
+    before, kept = trim_range(chat)
+    done = trimmed_names(chat, chat.compaction_chain())
+    covered = {message.id for message in before if message not in kept} - done
+    return Savings(compact, sum(_trimmed(part) for part in parts if _id(part) in covered))
+
+
+def _id(part: ContextPart) -> str:
+    return part.message.id if part.message is not None else ""
 
 
 def _trimmed(part: ContextPart) -> int:
     """Return the tokens of a message that trimming would omit."""
     message = part.message
-    if message is None or message.pinned:
+    if message is None:
         return 0
     left = len(trimmed_text(message)) / max(1, len(message.text))
     return max(0, part.tokens - round(part.tokens * left))

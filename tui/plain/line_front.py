@@ -285,7 +285,8 @@ class LineFront:
         words = progress.words
         if progress.written:
             words = f"{number_format.tokens(progress.written)} tokens written"
-        self._output.news(f"Summing up: {words}.")
+        part = f" part {progress.part} of {progress.parts}" if progress.parts > 1 else ""
+        self._output.news(f"Summing up{part}: {words}.")
 
     # State and actions of the session
 
@@ -341,7 +342,8 @@ class LineFront:
         counter.look(session.chat, session.state.model_name or "")
         if await counter.ask(session.client):
             counter.look(session.chat, counter.model)
-        return counter, counter.use(last_size(session.chat)[1], session.chat.settings.sampling)
+        context = last_size(session.chat).context or session.state.context(None)
+        return counter, counter.use(context, session.chat.settings.sampling)
 
     def fetch(self, name: str, *, use: bool = False) -> None:
         """Download a model after the command."""

@@ -7,21 +7,23 @@ from typing import TYPE_CHECKING
 from ..commands.chat_session import SummaryRequest
 from ..commands.command_results import CommandRefused
 from ..commands.context_commands import trim
+from ..commands.full_context import extended_context, measure_room, surely_fits, ways_out
+from ..commands.models_commands import ctx
 from ..compaction.compaction_planner import (
     CHOICES,
+    Choice,
     CompactionStep,
     ContextFill,
+    PromptRoom,
     fill_of,
-    fits,
-    full_sentence,
     is_worth_it,
     last_size,
     next_step,
 )
-from ..compaction.token_sizes import CHARACTERS_A_TOKEN
 from ..text import number_format
 
 if TYPE_CHECKING:
+    from ..chats.message import QueuedPrompt
     from .plain_session import PlainSession
 
 
@@ -35,7 +37,7 @@ class PlainCompaction:
     @property
     def _fill(self) -> ContextFill:
         chat, preferences = self._session.chat, self._session.preferences
-        used, context = last_size(chat)
+        used, context, _ = last_size(chat)
         at = preferences.compact_at / 100 if preferences.auto_compact else None
         return fill_of(chat, used, context, refused_at=self._refused_at, at=at)
 
@@ -50,8 +52,8 @@ class PlainCompaction:
         does = "The next prompt" if automatic else "/compact"
         self._session.output.line(f"{full} {does} sums up what was said earlier.")
 
-    async def make_room(self, characters: int) -> bool:
-        """Make room for a prompt of this size; return False if it must not be sent."""
+    async def make_room(self, prompt: QueuedPrompt) -> bool:
+        """Make room for a prompt; return False if it must not be sent."""
         session, fill = self._session, self._fill
         if next_step(fill) is CompactionStep.COMPACT and is_worth_it(session.chat):
             try:
@@ -59,20 +61,31 @@ class PlainCompaction:
             except CommandRefused as refused:
                 self._refused_at = fill.used
                 session.output.line(f"{refused.message} {refused.hint or ''}".strip())
-            fill = self._fill
-        size = round(characters / CHARACTERS_A_TOKEN)
-        if not fill.used or fits(fill.used, size, fill.context):
-            return True
-        session.output.line(full_sentence(fill.used, size, fill.context))
-        if not session.reader.is_person:
-            return True  # the daemon decides
-        chosen = session.reader.choose("The context is full:", CHOICES, lambda c: f"{c[1]}: {c[2]}")
-        if chosen is None:
-            session.output.line("It is not sent.")
-            return False
-        choice = chosen[0]
-        if choice == "compact":
-            session.front.present(await session.front.summarise(SummaryRequest()))
-        elif choice == "trim":
-            session.front.present(await trim(session, ""))
+        while not surely_fits(session, prompt):
+            room = await measure_room(session, prompt)
+            if room is None or room.lacking <= 0:
+                return True
+            session.output.line(room.sentence)
+            if not session.reader.is_person:
+                return True  # the daemon decides
+            ways = await ways_out(session, room)
+            choice = session.reader.choose(
+                "The context is full:", ways, lambda way: ": ".join(CHOICES[way])
+            )
+            if choice is None or choice == "edit":
+                session.output.line("It is not sent.")
+                return False
+            if choice == "send":
+                return True
+            await self._take_way(choice, room)
         return True
+
+    async def _take_way(self, choice: Choice, room: PromptRoom) -> None:
+        session = self._session
+        if choice == "compact":
+            done = await session.front.summarise(SummaryRequest())
+        elif choice == "trim":
+            done = await trim(session, "")
+        else:
+            done = await ctx(session, str(extended_context(room)))
+        session.front.present(done)

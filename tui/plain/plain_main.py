@@ -11,6 +11,7 @@ from ..terminal.exit_signals import exit_on_signals
 
 if TYPE_CHECKING:
     from ..settings.chat_folders import ChatFolders
+    from .plain_session import PlainSession
 
 
 def run_plain(
@@ -53,6 +54,8 @@ def run_plain(
         store=store,
         start_daemon=start_daemon,
     )
+    if not temporary:
+        _begin(session)
     status = 1
     try:
         status = session.run()
@@ -61,3 +64,14 @@ def run_plain(
             output.error("The end of the last chat could not be written.")
             status = 1
     return status
+
+
+def _begin(session: PlainSession) -> None:
+    """Give the first chat the persona of new chats."""
+    from ..commands.chat_commands import begin
+    from ..commands.command_runner import PROBLEMS
+
+    try:
+        begin(session)
+    except PROBLEMS as problem:
+        session.output.error(problem.message, problem.hint)

@@ -10,6 +10,8 @@ from ingle.daemon.client.client_errors import ClientError, DaemonUnreachable
 from ingle.daemon.client.engine_types import InstallProgress
 from ingle.daemon.client.model_types import DownloadProgress, ModelEntry
 
+from ..session.model_choice import ModelOffer
+from ..session.model_descriptions import quality_word
 from ..text import number_format
 
 if TYPE_CHECKING:
@@ -30,7 +32,7 @@ class PlainModels:
         except DaemonUnreachable:
             if self._start_daemon is None:
                 raise
-            self._session.output.line("Starting the daemon.")
+            self._session.output.status("Starting the daemon.")
             try:
                 self._start_daemon()
             except Exception as error:  # any exception with a message for the user
@@ -67,15 +69,33 @@ class PlainModels:
 
     async def offer_pull(self) -> bool:
         """Offer to download the model of the chat; return whether it is here afterwards."""
-        model = self._session.state.model
-        if model is None:
+        session, state = self._session, self._session.state
+        if state.model is None:
             return False
-        size = f" ({number_format.size(model.size)})" if model.size else ""
-        self._session.output.line(f"{model.name}{size} is not on this machine yet.")
-        if not self._session.reader.is_person:
-            self._session.output.error(f"{model.name} is missing.", f"`ingle pull {model.name}`.")
+        name = state.model.name
+        if not session.reader.is_person:
+            session.output.error(f"{name} is not on this machine.", f"`ingle pull {name}` gets it.")
             return False
-        return self._session.reader.confirm("Download it?") and await self.pull(model.name)
+        offers = state.offers
+        if len(offers) > 1 and name in (offer.model.name for offer in offers):
+            chosen = session.reader.choose("Models for this machine:", offers, offer_words)
+            if chosen is None:
+                return False
+            state.choose(chosen.model)
+            name = chosen.model.name
+        else:
+            size = f" ({number_format.size(state.model.size)})" if state.model.size else ""
+            session.output.line(f"{name}{size} is not on this machine yet.")
+            if not session.reader.confirm("Download it?"):
+                return False
+        try:
+            return await self.pull(name)
+        except DaemonUnreachable:
+            raise
+        except ClientError as error:
+            session.output.error(error.message, error.hint)
+            state.pull_failed(name, error.message, error.hint)
+        return state.model_name != name and await self.offer_pull()
 
     async def offer_engine(self) -> None:
         """Offer the engine that this machine lacks; a refusal is remembered."""
@@ -125,3 +145,17 @@ class PlainModels:
         if progress.eta is not None:
             parts.append(f"{number_format.remaining(progress.eta)} left")
         self._session.output.news(f"{', '.join(parts)}.")
+
+
+def offer_words(offer: ModelOffer) -> str:
+    """An offered model in words: `qwen3:1.7b, 1.8 GB, 12 tok/s, fair answers, best …`."""
+    model, fit = offer.model, offer.model.fit
+    speed = fit.tokens_per_second if fit is not None else None
+    parts = [
+        model.name,
+        number_format.size(model.size) if model.size else "",
+        number_format.speed(speed) if speed else "",
+        f"{quality_word(model)} answers",
+        offer.reason,
+    ]
+    return ", ".join(part for part in parts if part)

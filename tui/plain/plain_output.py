@@ -41,6 +41,9 @@ class PlainOutput:
         self._held = ""
         self._open = False
         self._gone: set[TextIO] = set()
+        self._answers = 0
+        self.is_script = False
+        """Whether the input is not typed: then the output is answers alone, without names."""
         self.failures = 0
 
     @property
@@ -60,18 +63,29 @@ class PlainOutput:
         text = f"Error: {clean(message)}" + (f" {clean(hint)}" if hint else "")
         self._put(self._errors, f"{text}\n")
 
+    def status(self, text: str) -> None:
+        """Write what the program does; a script does so only to a terminal, as an error."""
+        self.end_answer()
+        stream = self._errors if self.is_script else self._out
+        if not self.is_script or stream.isatty():
+            self._put(stream, f"{clean(text)}\n")
+
     def news(self, text: str) -> None:
         """Write a line of progress, unless the last one is recent."""
         if self._clock() >= self._next_news:
             self._next_news = self._clock() + NEWS_INTERVAL
-            self.line(text)
+            self.status(text)
 
     def begin_answer(self, speaker: str) -> None:
-        """Write the name of the speaker of the following lines."""
+        """Write the name of the speaker of the following lines; a blank line in a script."""
         self.end_answer()
         self._next_news = 0.0
         self._open = True
-        self._write(f"{speaker}: ")
+        self._answers += 1
+        if not self.is_script:
+            self._write(f"{speaker}: ")
+        elif self._answers > 1:
+            self._write("\n")
 
     def answer(self, text: str) -> None:
         """Write complete sentences, since a screen reader would speak partial ones in pieces."""

@@ -15,7 +15,7 @@ from ingle.daemon.client.client_errors import DaemonUnreachable
 
 from ..chats.chat import Chat
 from ..chats.history_protocol import ChatRecorder, NullRecorder
-from ..chats.message import Attachment, Message
+from ..chats.message import Attachment, Message, QueuedPrompt
 from ..chats.turn_request import TurnRequest
 from ..commands.chat_session import FrontEnd
 from ..commands.command_runner import PROBLEMS, run
@@ -77,6 +77,7 @@ class PlainSession:
         self.chat = Chat(temporary=temporary)
         self.state = ChatState(wanted=model)
         self.is_answering = False
+        output.is_script = not reader.is_person
         self.attachments: list[Attachment] = []
         """Attachments of the next prompt."""
         self.front: FrontEnd = LineFront(self)
@@ -125,8 +126,6 @@ class PlainSession:
 
     def _take(self, runner: asyncio.Runner, text: str) -> None:
         """Run a command or send a prompt, then the tasks that it queued."""
-        if not self.reader.is_person:
-            self.output.line(f"{YOU}: {text}")
         try:
             runner.run(self._handle(text))
         except KeyboardInterrupt:
@@ -159,7 +158,8 @@ class PlainSession:
         elif not command.is_shared:
             self.output.error(f"/{name} is there on the full screen only.")
         else:
-            if command.group == "Models":
+            # These may go over to another model.
+            if command.group == "Models" or (argument and command.name in ("again", "persona")):
                 await self.models.refresh()
             result = run(command, self, argument)
             self.front.present(await result if isinstance(result, Awaitable) else result)
@@ -290,12 +290,12 @@ class PlainSession:
             if failed and not self.reader.confirm("Send it all the same?"):
                 return
             attachments += tuple(files)
-        size = len(text) + sum(len(attachment.text) for attachment in attachments)
-        if edits is None and not await self._compaction.make_room(size):
+        prompt = QueuedPrompt(text, attachments, edits)
+        if not await self._compaction.make_room(prompt):
             return
         self.attachments = []
-        prompt = add_prompt(self.chat, self.history, text, attachments, edits)
-        await self._answer(prompt.id)
+        message = add_prompt(self.chat, self.history, text, attachments, edits)
+        await self._answer(message.id)
 
     def read_files(
         self, text: str, promised: Collection[str] = ()

@@ -11,7 +11,7 @@ from textual.content import Content
 from textual.widgets import OptionList
 
 from ..chats.message import Message
-from ..compaction.compaction_planner import CHOICES, Choice, full_sentence
+from ..compaction.compaction_planner import CHOICES, Choice, PromptRoom
 from ..text.terminal_safe_text import clean
 from ..transcript.markdown.markdown_preview import preview
 from .dialog import ChoiceDialog
@@ -75,15 +75,16 @@ def _pin_line(message: Message) -> Content:
 
 
 class CompactChoice(ChoiceDialog[Choice | None]):
-    """Ends with a choice, or None if the prompt is not to be sent; counts are tokens."""
+    """Ends with a choice, or None if the prompt is not to be sent."""
 
-    def __init__(self, used: int, prompt: int, context: int) -> None:
+    def __init__(self, room: PromptRoom, ways: Sequence[Choice]) -> None:
+        width = max(len(CHOICES[way][0]) for way in ways) + 2
         super().__init__(
             "The context is full",
             [
-                (choice, Content.assemble(f"{title:<20}", (what, "$muted")))
-                for choice, title, what in CHOICES
+                (way, Content.assemble(f"{CHOICES[way][0]:<{width}}", (CHOICES[way][1], "$muted")))
+                for way in ways
             ],
             "enter chooses  ·  esc gives the prompt back",
-            note=full_sentence(used, prompt, context),
+            note=room.sentence,
         )

@@ -13,6 +13,7 @@ from textual.binding import Binding, BindingType
 from textual.content import Content
 from textual.widgets import OptionList, Static
 
+from ..settings.personas import persona_names
 from ..settings.preferences import FILE, Preferences
 from .dialog import Dialog
 
@@ -37,6 +38,7 @@ SETTINGS = (
     Setting("gauges", "Gauges", "Memory, cache and speed beside the chat; F4 goes on", ON_OFF),
     Setting("times", "Times", "When a message was sent, beside its name", ON_OFF),
     Setting("fold_thoughts", "Fold thoughts", "One line for what a model thought", ON_OFF),
+    Setting("notify", "Notify", "When a long answer ends while another window is used", ON_OFF),
     Setting("auto_compact", "Compact by itself", "Sum up when a chat grows full", ON_OFF),
     Setting("compact_at", "Compact at", "Percent of the context, at most", range(50, 96, 5)),
 )
@@ -62,7 +64,9 @@ class SettingsScreen(Dialog[None]):
         where = "not kept" if folder is None else f"kept in {folder / FILE}"
         super().__init__("Settings", f"←→ change  ·  esc closes  ·  {where}")
         choice = Setting("theme", "Theme", "The colours; shown at once", themes)
-        self._settings = (choice, *SETTINGS)
+        begin = "What new chats begin with; /persona save NAME keeps one"
+        persona = Setting("persona", "Persona", begin, ("", *persona_names(folder)))
+        self._settings = (choice, *SETTINGS, persona)
         self._preferences = preferences._replace(theme=theme)
         self._change = change
 
@@ -75,7 +79,7 @@ class SettingsScreen(Dialog[None]):
 
     def _line(self, setting: Setting) -> Content:
         value = getattr(self._preferences, setting.name)
-        shown = {True: "on", False: "off"}[value] if isinstance(value, bool) else str(value)
+        shown = {True: "on", False: "off"}[value] if isinstance(value, bool) else value or "none"
         return Content.assemble(
             (f"{setting.title:<{NAME_WIDTH - 6}}", "$foreground"),
             (f"‹ {shown} ›\n", "$primary"),

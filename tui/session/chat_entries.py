@@ -95,9 +95,11 @@ def branch_of(chat: Chat) -> str:
     return ""
 
 
-def answer_failed(error: ClientError) -> NoticeEntry:
-    """The notice for an answer that failed."""
+def answer_failed(error: ClientError, *, is_begun: bool = False) -> NoticeEntry:
+    """The notice for an answer that failed; one that `is_begun` has text, and can be continued."""
     keys = NEXT_KEYS.get(error.code, "F5 asks again; your prompt is kept")
+    if is_begun:
+        keys = "/continue goes on from there · F5 answers again"
     return failure(error.message, error.hint, keys)
 
 

@@ -14,7 +14,7 @@ from ingle.daemon.client.model_types import LoadedModel, ModelEntry
 from ..chats.chat import Chat
 from ..text import number_format
 from ..text.terminal_safe_text import clean
-from .model_choice import choose_model
+from .model_choice import ModelOffer, choose_model, offered_models
 from .turn import Turn
 
 if TYPE_CHECKING:
@@ -54,6 +54,10 @@ class ChatState:
     free_bytes: int | None = None
     """Available RAM, None before the first report."""
     pulling: str | None = None
+    unavailable: tuple[str, ...] = ()
+    """The models whose downloads failed."""
+    pull_failure: str = ""
+    """Why the last download for this chat failed, until another begins."""
     kept_here: dict[tuple[str, str], frozenset[str]] = field(
         default_factory=dict[tuple[str, str], frozenset[str]]
     )
@@ -89,6 +93,20 @@ class ChatState:
         if self.trouble is not None:
             return "enter starts the daemon again"
         return f"enter downloads {self.model_name}" if self.must_pull else "Message"
+
+    @property
+    def offers(self) -> list[ModelOffer]:
+        """The models offered to a user without one."""
+        return offered_models(self.models, self.unavailable)
+
+    def pull_failed(self, name: str, message: str, hint: str | None) -> None:
+        """Offer another model in place of one that cannot be downloaded, best the default one."""
+        self.unavailable = (*self.unavailable, name)
+        parts = (f"✗ {name} was not downloaded.", message, hint)
+        self.pull_failure = " ".join(part for part in parts if part)
+        others = [offer.model for offer in self.offers if offer.model.name not in self.unavailable]
+        if others:
+            self.choose(next((model for model in others if model.default), others[0]))
 
     def loaded_named(self, name: str) -> LoadedModel | None:
         """The process of the model of this name, as last reported."""
@@ -148,12 +166,15 @@ class ChatState:
         )
 
     def context(self, turn: Turn | None) -> int:
-        """The context of the loaded model, else the one it was trained for."""
+        """The context of the loaded model, else the one it would be loaded with, as forecast."""
         if turn is not None and turn.context:
             return turn.context
         if self.loaded is not None and self.loaded.context:
             return self.loaded.context
-        return (self.model.context or 0) if self.model is not None else 0
+        if self.model is None:
+            return 0
+        forecast = self.model.fit.context if self.model.fit is not None else 0
+        return forecast or self.model.context
 
     def _words(self, turn: Turn | None) -> tuple[str, bool, bool]:
         """The state in words, and whether it is good or bad."""
@@ -182,7 +203,7 @@ class ChatState:
         if loaded.state == "starting":
             return f"starting {number_format.percent(loaded.fraction)}", False, False
         if loaded.state == "failed":
-            return "could not start", False, True
+            return "failed", False, True
         return loaded.state, loaded.state == "ready", False
 
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from ingle.daemon.client.model_types import ModelEntry, ModelFit
 
 USABLE_SPEED = 10.0
 """Tokens per second."""
-USABLE_CONTEXT = 4096
+USABLE_CONTEXT = 8192
+CODER_SHARE = 0.5
+"""The strength of a coding model outside code, as a share of its weights."""
 
 
 class ModelOffer(NamedTuple):
@@ -41,12 +43,15 @@ def find_model(models: Sequence[ModelEntry], reference: str) -> ModelEntry | Non
     return min(named or family, key=_distance, default=None)
 
 
-def offered_models(models: Sequence[ModelEntry]) -> list[ModelOffer]:
+def offered_models(
+    models: Sequence[ModelEntry], unavailable: Collection[str] = ()
+) -> list[ModelOffer]:
     """Up to three chat models that fit into this machine's memory, the best first.
 
     A model that would answer slowly, or hardly hold a chat, is not offered; if all would, only the
     smallest is. The others are the smallest, and the best for code; none if the memory needs are
-    unknown. If any fit on a GPU, larger ones for the processor are not offered.
+    unknown. If any fit on a GPU, larger ones for the processor are not offered. Those in
+    `unavailable`, whose downloads failed, are offered only if nothing else fits.
     """
     fits = {
         model.name: model.fit
@@ -59,9 +64,10 @@ def offered_models(models: Sequence[ModelEntry]) -> list[ModelOffer]:
         return []
     usable = [model for model in fitting if _is_usable(fits[model.name])]
     fitting = usable or [min(fitting, key=_strength)]
+    fitting = [model for model in fitting if model.name not in unavailable] or fitting
     best = max(fitting, key=_strength)
     smallest = min(fitting, key=lambda model: model.size or 0)
-    offers = [ModelOffer(best, "best that fits this machine")]
+    offers = [ModelOffer(best, "best at a useful speed")]
     if smallest is not best:
         offers.append(ModelOffer(smallest, "smallest, here soonest"))
     coders = [model for model in fitting if is_coder(model)]
@@ -104,5 +110,5 @@ def _is_usable(fit: ModelFit) -> bool:
     return fast and not 0 < fit.context < USABLE_CONTEXT
 
 
-def _strength(model: ModelEntry) -> int:
-    return model.parameters or model.size or 0
+def _strength(model: ModelEntry) -> float:
+    return (model.parameters or model.size or 0) * (CODER_SHARE if is_coder(model) else 1)

@@ -11,6 +11,10 @@ from ..text import number_format
 
 ASSUMED_RATE = 100e6 / 8
 """Assumed bytes per second of a download before one was measured: 100 Mbit/s, which is shown."""
+ASK_FROM = 2 * 10**9
+"""Bytes from which a download is confirmed first."""
+QUALITIES = ((14e9, "excellent"), (7e9, "very good"), (3e9, "good"), (1e9, "fair"))
+"""Words for the answers of a model, by its least number of weights."""
 WARM = frozenset({"ready", "starting", "draining", "stopping"})
 
 
@@ -43,6 +47,11 @@ def _searchable(model: ModelEntry) -> str:
 
 def _order(model: ModelEntry) -> tuple[bool, bool, bool]:
     return not model.writes, not model.chat, model.state != "downloading"
+
+
+def quality_word(model: ModelEntry) -> str:
+    """How good its answers are to be expected, by its size."""
+    return next((word for least, word in QUALITIES if model.parameters >= least), "basic")
 
 
 def fit_words(fit: ModelFit | None) -> str:

@@ -17,7 +17,8 @@ class Preferences(NamedTuple):
 
     With `enter_sends` False, enter breaks the line and ctrl+j sends. `compact_at` is the share of
     the context, in percent, at which a chat is compacted if `auto_compact` is set. `gauges`,
-    `times` and `fold_thoughts` set what is shown initially.
+    `times` and `fold_thoughts` set what is shown initially. New chats begin with `persona`. With
+    `notify` the end of a long answer is reported while the terminal has no focus.
     """
 
     theme: str = ""
@@ -28,6 +29,8 @@ class Preferences(NamedTuple):
     gauges: bool = True
     times: bool = True
     fold_thoughts: bool = True
+    persona: str = ""
+    notify: bool = True
     trouble: str = ""
 
 

@@ -64,7 +64,9 @@ def notice_text(share: float, seconds: int) -> BarText:
 
 def progress_text(progress: CompactionProgress) -> BarText:
     """The progress of a compaction."""
-    words = progress.words
+    words, part = progress.words, ""
+    if progress.parts > 1:
+        part = f" part {progress.part} of {progress.parts}"
     if progress.written:
         plural = "" if progress.written == 1 else "s"
         words = f"{number_format.tokens(progress.written)} token{plural} written"
@@ -73,4 +75,4 @@ def progress_text(progress: CompactionProgress) -> BarText:
     if progress.seconds >= 1:
         words += f" · {progress.seconds:.0f} s"
     keys, brief = "esc leaves all as it was", "esc stops"
-    return BarText(f"Compacting: {words}", keys, brief, mark="◆", style="$primary")
+    return BarText(f"Compacting{part}: {words}", keys, brief, mark="◆", style="$primary")

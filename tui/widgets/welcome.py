@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from textual.app import RenderResult
 from textual.binding import Binding, BindingType
@@ -16,8 +17,8 @@ from ingle.daemon.client.model_types import ModelEntry
 
 from ..chats.chat import Chat
 from ..session.chat_state import ChatState, ChatView
-from ..session.model_choice import ModelOffer, offered_models
-from ..session.model_descriptions import download_sentence, facts, fit_sentence
+from ..session.model_choice import ModelOffer
+from ..session.model_descriptions import download_sentence, facts, fit_sentence, quality_word
 from ..text import number_format
 from ..text.terminal_safe_text import clean
 
@@ -30,23 +31,38 @@ KEYS = (
 )
 
 
+EXAMPLES = (
+    "Why is the sky blue?",
+    "Write a short, polite e-mail that moves a meeting to Friday.",
+    "Suggest three dinners with rice and eggs.",
+)
+"""Prompts that small models answer well."""
+
+
+class LastChat(NamedTuple):
+    """The chat that was changed last."""
+
+    id: str
+    title: str
+
+
 class Welcome(Widget, can_focus=False):
     """Names the model that will answer, or offers to download one that fits this machine.
 
     `disk_free` is in bytes, 0 if it is not known.
     """
 
-    HELP_TITLE = "Your first model"
+    HELP_TITLE = "The beginning of a chat"
     HELP_KEYS = (
-        ("tab  ↑ ↓", "Another of the models that fit this machine"),
-        ("enter", "Download it, and talk to it once it is here"),
+        ("tab  ↑ ↓", "Another model to download, or another suggestion"),
+        ("enter", "Download the model, or use the suggestion"),
         ("esc", "Back to the draft"),
     )
     FOCUS_ON_CLICK = False  # only tab leads here, and it chooses
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up,shift+tab", "move(-1)", "Up", show=False),
         Binding("down,tab", "move(1)", "Down", show=False),
-        Binding("enter", "choose", "Download", show=False),
+        Binding("enter", "choose", "Use", show=False),
         Binding("escape", "app.focus('composer')", "Back", show=False),
     ]
 
@@ -59,18 +75,37 @@ class Welcome(Widget, can_focus=False):
 
         model: ModelEntry
 
+    @dataclass
+    class Picked(Message):
+        """The user selected an example `prompt`, or with `chat` the id of the last chat."""
+
+        prompt: str = ""
+        chat: str = ""
+
     view: reactive[ChatView] = reactive(lambda: ChatView(ChatState(), Chat()), always_update=True)
     disk_free: reactive[int] = reactive(0)
+    last: reactive[LastChat | None] = reactive[LastChat | None](None)
+    picked: reactive[int] = reactive(0)
+    """The chosen suggestion."""
 
     @property
     def offers(self) -> list[ModelOffer]:
         """The models offered to a user without one."""
-        return offered_models(self.view.state.models)
+        return self.view.state.offers
+
+    @property
+    def suggestions(self) -> list[tuple[str, Picked]]:
+        """What can be begun with an installed model, in words."""
+        examples = [(prompt, self.Picked(prompt=prompt)) for prompt in EXAMPLES]
+        if self.last is None or self.view.chat.temporary:
+            return examples
+        title = shortened(clean(self.last.title) or "Untitled", 40)
+        return [(f"continue: {title}", self.Picked(chat=self.last.id)), *examples]
 
     def watch_view(self, view: ChatView) -> None:
-        """Accept the focus while there are several offers."""
+        """Accept the focus while there is a choice."""
         model = view.state.model
-        self.can_focus = model is not None and not model.installed and len(self.offers) > 1
+        self.can_focus = model is not None and (model.installed or len(self.offers) > 1)
 
     def render(self) -> RenderResult:
         blocks = [Content("ingle").stylize("bold $primary")]
@@ -96,7 +131,9 @@ class Welcome(Widget, can_focus=False):
         lines = [Content.assemble(clean(model.name), (f"  {known}", "$muted"))]
         if self.view.chat.temporary:
             lines.append(Content("temporary: this chat is never written down").stylize("$warning"))
-        if self.size.height >= 12 and self.size.width >= 40:
+        if self.size.height >= 9:
+            lines += [Content(""), *self._suggestion_rows()]
+        if self.size.height >= 16 and self.size.width >= 40:
             lines.append(Content(""))
             lines += [
                 Content.assemble((f"{key:>8}", "$secondary"), (f"  {what:<14}", "$muted"))
@@ -104,9 +141,26 @@ class Welcome(Widget, can_focus=False):
             ]
         return lines
 
+    def _suggestion_rows(self) -> list[Content]:
+        texts = [text for text, _ in self.suggestions]
+        width = min(max(map(len, texts)), self.size.width - 4)
+        keys = "↑↓ choose · enter uses it · esc" if self.has_focus else "tab chooses a suggestion"
+        rows = [
+            Content.assemble(
+                ("› ", "bold $primary") if chosen else "  ",
+                (f"{shortened(text, width):<{width}}", "bold" if chosen else "$muted"),
+            )
+            for number, text in enumerate(texts)
+            for chosen in (self.has_focus and number == self.picked % len(texts),)
+        ]
+        return [*rows, Content(keys).stylize("$muted")]
+
     def _offer(self, model: ModelEntry) -> list[Content]:
         roomy = self.size.height >= 11
         lines = [Content(clean(model.name)).stylize("bold")]
+        if self.view.state.pull_failure:
+            failure = Content(clean(self.view.state.pull_failure)).stylize("$error")
+            lines = [failure, Content(""), *lines]
         about = model.description or ""
         if about and roomy and len(about) <= self.size.width - 2:
             lines.append(Content(clean(about)))
@@ -142,8 +196,7 @@ class Welcome(Widget, can_focus=False):
         if len(offers) < 2 or self.size.height < 16:
             hint = Content.assemble(("ctrl+o", "$secondary"), (" shows others", "$muted"))
             return [Content(""), hint]
-        width = max(len(offer.model.name) for offer in offers)
-        rows = [self._offer_row(offer, width, offer.model.name == model.name) for offer in offers]
+        rows = self._offer_rows(offers, model)
         keys = (
             (("tab ↑↓", "$secondary"), (" choose  ", "$muted"), ("enter", "$secondary"))
             if self.has_focus
@@ -152,23 +205,45 @@ class Welcome(Widget, can_focus=False):
         last = " downloads" if self.has_focus else " all models"
         return [Content(""), *rows, Content(""), Content.assemble(*keys, (last, "$muted"))]
 
-    def _offer_row(self, offer: ModelOffer, width: int, chosen: bool) -> Content:
-        mark = ("› ", "bold $primary") if chosen else ("  ", "")
-        name = (f"{clean(offer.model.name):<{width}}", "bold" if chosen else "$muted")
-        size = number_format.size(offer.model.size) if offer.model.size else ""
-        return Content.assemble(mark, name, (f"  {size:>7}  {offer.reason:<26}", "$muted"))
+    def _offer_rows(self, offers: Sequence[ModelOffer], chosen: ModelEntry) -> list[Content]:
+        """Name, size, speed, quality and reason of each offer, in columns."""
+        names = [clean(offer.model.name) for offer in offers]
+        cells = [_offer_cells(offer) for offer in offers]
+        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+        width = max(map(len, names))
+        room = self.size.width - width - 6
+        while widths and sum(widths) + 2 * len(widths) > room:
+            widths.pop()
+        return [
+            Content.assemble(
+                ("› ", "bold $primary") if offer.model.name == chosen.name else "  ",
+                (f"{name:<{width}}", "bold" if offer.model.name == chosen.name else "$muted"),
+                *((f"  {cell:<{size}}", "$muted") for cell, size in zip(row, widths, strict=False)),
+            )
+            for offer, name, row in zip(offers, names, cells, strict=True)
+        ]
 
     def on_focus(self) -> None:
-        """Show the keys, and move on to the next offer."""
+        """Show the keys; of several offers, move on to the next."""
         self.refresh()
-        self.action_move(1)
+        self.picked = 0
+        if self._is_offering:
+            self.action_move(1)
 
     def on_blur(self) -> None:
         """Hide the keys."""
         self.refresh()
 
+    @property
+    def _is_offering(self) -> bool:
+        model = self.view.state.model
+        return model is not None and not model.installed
+
     def action_move(self, step: int) -> None:
-        """Show another offer."""
+        """Choose another offer or suggestion."""
+        if not self._is_offering:
+            self.picked += step
+            return
         names, model = [offer.model.name for offer in self.offers], self.view.state.model
         if model is None or not names:
             return
@@ -176,6 +251,24 @@ class Welcome(Widget, can_focus=False):
         self.post_message(self.Chosen(self.offers[(place + step) % len(names)].model))
 
     def action_choose(self) -> None:
-        """Download the offered model."""
-        if self.view.state.model is not None:
+        """Download the offered model, or use the suggestion."""
+        if self._is_offering:
             self.post_message(self.Wanted())
+        elif self.view.state.model is not None:
+            self.post_message(self.suggestions[self.picked % len(self.suggestions)][1])
+
+
+def _offer_cells(offer: ModelOffer) -> tuple[str, ...]:
+    model, fit = offer.model, offer.model.fit
+    speed = fit.tokens_per_second if fit is not None else None
+    return (
+        f"{number_format.size(model.size):>7}" if model.size else "",
+        f"{number_format.speed(speed):>9}" if speed else "",
+        quality_word(model),
+        offer.reason,
+    )
+
+
+def shortened(text: str, width: int) -> str:
+    """The text in at most `width` characters."""
+    return text if len(text) <= width else f"{text[: width - 1]}…"

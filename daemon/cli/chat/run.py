@@ -16,7 +16,13 @@ from typing import TYPE_CHECKING, Any
 
 from ...client.client_errors import ClientError, ConnectionLost, DaemonError
 from ...settings.config import Config, load_config
-from ...terminal.terminal_output import format_seconds, print_json, print_status
+from ...terminal.terminal_output import (
+    confirmed,
+    format_bytes,
+    format_seconds,
+    print_json,
+    print_status,
+)
 from ...terminal.unsafe_characters import EscapeFilter
 from ..command_errors import CommandError, UsageError
 from ..command_parser import CommandParser, given
@@ -29,6 +35,7 @@ from ..progress_report import ProgressReport
 
 if TYPE_CHECKING:
     from ...client.generation_types import FinishedEvent, RouteTaken
+    from ...client.model_types import ModelEntry
     from ...client.sync_client import DaemonClient
 
 PURPOSES = {"embed": "embeddings (POST /v1/embeddings)", "rerank": "ranking (POST /v1/rerank)"}
@@ -52,7 +59,10 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def ask(model: str | None, words: str, tools: str | None = None) -> int:
-    """Answer one prompt, with tools that need no consent up to a level; raises `CommandError`."""
+    """Answer one prompt; asks before a download. Raises `CommandError`.
+
+    `tools` is the level up to which tools need no consent, None for an answer without tools.
+    """
     prompt = _read_prompt(words)
     if not prompt:
         raise UsageError("There is no prompt.", 'Write it after -p: `ingle -p "Hi"`.')
@@ -61,7 +71,8 @@ def ask(model: str | None, words: str, tools: str | None = None) -> int:
         return _answer_with_tools(
             config, sendable_reference(model or config.default_model), prompt, tools
         )
-    return _answer(_parser().parse_args([]), config, model, prompt)
+    options = _parser().parse_args([])
+    return _answer(options, config, model, prompt, approve=_ask_to_pull)
 
 
 def _answer_with_tools(config: Config, model: str, prompt: str, level: str) -> int:
@@ -76,7 +87,7 @@ def _answer_with_tools(config: Config, model: str, prompt: str, level: str) -> i
     if model not in _route_names(client):
         entry = find_entry(client, model)
         if not entry.installed:
-            print_status(f"{entry.name} is not on this machine yet.")
+            _ask_to_pull(entry)
             model = pull(client, entry.name).name
     paths = find_paths(os.environ)
     folders = ChatFolders(paths.chats, paths.config)
@@ -90,7 +101,14 @@ def _route_names(client: DaemonClient) -> list[str]:
     return [route.name for route in client.get("/ingle/v1/routing", RoutingState).routes]
 
 
-def _answer(options: Namespace, config: Config, model: str | None, prompt: str) -> int:
+def _answer(
+    options: Namespace,
+    config: Config,
+    model: str | None,
+    prompt: str,
+    *,
+    approve: Callable[[ModelEntry], None] = lambda _: None,
+) -> int:
     _end_on_signals()
     client = ensure_daemon(config)
     offer_engine(client)
@@ -98,7 +116,7 @@ def _answer(options: Namespace, config: Config, model: str | None, prompt: str) 
     load = given(options, *LOAD_OPTIONS)
     writer = OutputWriter(silent=options.json)
     try:
-        answer = _generate_with_pull(client, request, load, writer)
+        answer = _generate_with_pull(client, request, load, writer, approve)
     finally:
         writer.close()
     if options.json:
@@ -265,10 +283,24 @@ class StreamedAnswer:
     route: RouteTaken | None = None
 
 
+def _ask_to_pull(entry: ModelEntry) -> None:
+    """Raise `CommandError` unless the user agrees to download a model."""
+    size = f" ({format_bytes(entry.size)})" if entry.size else ""
+    by_hand = f"`ingle pull {entry.name}` downloads it{size}."
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise CommandError(f"{entry.name} is not on this machine.", by_hand)
+    if not confirmed(f"{entry.name} is not on this machine. Download it{size}?"):
+        raise CommandError("Nothing is downloaded.", by_hand)
+
+
 def _generate_with_pull(
-    client: DaemonClient, request: dict[str, Any], load: dict[str, Any], writer: OutputWriter
+    client: DaemonClient,
+    request: dict[str, Any],
+    load: dict[str, Any],
+    writer: OutputWriter,
+    approve: Callable[[ModelEntry], None],
 ) -> StreamedAnswer:
-    """Generate; a model that is only in the catalog is pulled first."""
+    """Generate; a model that is only in the catalog is pulled first, unless `approve` raises."""
     try:
         return _load_and_generate(client, request, load, writer)
     except DaemonError as error:
@@ -288,6 +320,7 @@ def _generate_with_pull(
                 f"{entry.name} does not generate text: it is for {purpose}.",
                 "Choose a model that chats; `ingle list` shows them.",
             ) from error
+    approve(entry)
     print_status(f"{entry.name} is not on this machine yet.")
     pulled = pull(client, entry.name)
     # A route stays the model of the request.

@@ -108,6 +108,14 @@ def test_regular_files_and_links_are_not_removed(paths: Paths, tmp_path: Path, k
     assert paths.socket.read_text() == "kept"
 
 
+def test_socket_below_a_file_is_refused(paths: Paths, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("kept")
+    for folder in ("file", "file/folder"):
+        with pytest.raises(SocketError, match="cannot be created") as refused:
+            bind_unix(tmp_path / folder / "ingle.sock", paths)
+        assert "INGLE_SOCKET" in (refused.value.hint or "")
+
+
 def test_close_does_not_remove_a_newer_socket(paths: Paths) -> None:
     first = bind_unix(paths.socket, paths)
     paths.socket.unlink()

@@ -191,7 +191,7 @@ async def test_error_during_an_answer_keeps_partial_text(
         await chat.send("go")
         await chat.until_shown("✗ The model's process died.")
         assert "Half an" in chat.screen_text
-        assert "F5 asks again" in chat.screen_text
+        assert "/continue goes on from there · F5 answers again" in chat.screen_text
         await chat.pilot.press("f5")
         await chat.until_shown("Whole answer.")
     assert fake_daemon.prompts[1] == [{"role": "user", "content": "go"}]
@@ -319,13 +319,14 @@ async def test_first_run_downloads_the_model_on_enter(
 
 async def test_failed_download_can_be_retried(open_chat: OpenChat, fake_daemon: FakeDaemon) -> None:
     fake_daemon.add_model("smollm2:135m", installed=False, state="available", path=None)
-    fake_daemon.pull_error = {"code": "disk_full", "message": "The disk is full.", "hint": None}
+    fake_daemon.pull_error = {"code": "disk_full", "message": "The disk is full."}
+    fake_daemon.pull_error["hint"] = "Free some."
     fake_daemon.pull_gate.set()
     async with open_chat() as chat:
         await chat.until_shown("enter downloads")
         await chat.pilot.press("enter")
-        await chat.until_shown("✗ The disk is full.")
-        assert "enter tries again" in chat.screen_text
+        await chat.until_shown("✗ smollm2:135m was not downloaded. The disk is full. Free some.")
+        assert "enter downloads smollm2:135m" in chat.screen_text
         fake_daemon.pull_error = None
         await chat.pilot.press("enter")
         await chat.until_shown("smollm2:135m on disk")

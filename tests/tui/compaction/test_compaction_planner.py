@@ -12,8 +12,9 @@ from ingle.tui.compaction.compaction_planner import (
     INSTRUCTION,
     CompactionStep,
     ContextFill,
+    LastSize,
+    PromptRoom,
     automatic_at,
-    fits,
     last_size,
     next_step,
 )
@@ -58,9 +59,9 @@ def test_no_compaction_if_the_context_size_is_unknown() -> None:
 
 
 def test_prompt_fits_within_the_context() -> None:
-    assert fits(7000, 500, 8000)
-    assert not fits(7500, 500, 8000)
-    assert fits(7500, 500, 0)
+    assert PromptRoom(7000, 500, 8000).lacking <= 0
+    assert PromptRoom(7500, 500, 8000).lacking == 256
+    assert PromptRoom(7500, 500, 0).lacking <= 0
 
 
 def test_automatic_compaction_threshold_is_configurable() -> None:
@@ -72,12 +73,13 @@ def test_size_of_an_opened_chat_comes_from_its_last_answer(
     make_chat: Callable[..., Chat],
 ) -> None:
     chat = make_chat("one?", "two?")
-    assert last_size(chat) == (0, 0)
+    assert last_size(chat) == LastSize()
     answer = chat.path[-1]
+    answer.model = "a"
     answer.facts = MessageFacts(prompt_tokens=700, completion_tokens=80, context=1024)
-    assert last_size(chat) == (780, 1024)
+    assert last_size(chat) == LastSize(780, 1024, "a")
     compaction = CompactionRecord(
-        at=chat.path[1].id, summary="Short.", tokens_after=90, created=answer.created + 1
+        at=chat.path[1].id, summary="Short.", tokens_after=90, created=answer.created + 1, model="b"
     )
     chat.add_compaction(compaction)
-    assert last_size(chat) == (90, 1024)
+    assert last_size(chat) == LastSize(90, 1024, "b")

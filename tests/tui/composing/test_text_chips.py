@@ -9,14 +9,15 @@ from ingle.tui.composing.text_chips import TextChips, span_at
 def test_paste_becomes_a_chip_with_a_label() -> None:
     chips = TextChips()
     label = chips.add_paste("a\nb\nc")
-    assert label == "[pasted 3 lines #1]"
+    assert label == "[pasted 3 lines]"
     text = f"see {label} and [pasted 3 lines #2]"
     assert [(span.start, span.end) for span in chips.spans(text)] == [(4, 4 + len(label))]
-    assert chips.attachments(text) == (Attachment("pasted 3 lines #1", "a\nb\nc"),)
+    assert chips.attachments(text) == (Attachment("pasted 3 lines", "a\nb\nc"),)
 
 
-def test_long_line_is_labelled_by_characters() -> None:
-    assert TextChips().add_paste("x" * 12_345) == "[pasted 12 345 characters #1]"
+def test_label_has_separated_thousands() -> None:
+    assert TextChips().add_paste("x" * 12_345) == "[pasted 12 345 characters]"
+    assert TextChips().add_paste("x\n" * 10_000) == "[pasted 10 001 lines]"
 
 
 def test_chips_of_the_same_size_have_different_labels() -> None:
@@ -33,13 +34,11 @@ def test_packed_draft_restores_its_chips() -> None:
     again = TextChips()
     assert again.unpack(chips.pack(draft)) == draft
     assert [a.text for a in again.attachments(draft)] == ["one\ntwo", "Kyoto"]
-    assert again.add_paste("x\ny") == "[pasted 2 lines #3]"
+    assert again.add_paste("x\ny") == "[pasted 2 lines #2]"
 
 
 def test_draft_without_chips_is_packed_unchanged() -> None:
-    assert (
-        TextChips().pack("[pasted 3 lines #1] is only text") == "[pasted 3 lines #1] is only text"
-    )
+    assert TextChips().pack("[pasted 3 lines] is only text") == "[pasted 3 lines] is only text"
 
 
 def test_span_at_position() -> None:

@@ -426,3 +426,20 @@ async def test_queued_prompts_survive_a_crash(
         assert store.draft(chat.id) == "and then?\n\nmore"
         screen.screen.open_chat(loaded)
         await screen.until(lambda: screen.draft == "and then?\n\nmore")
+
+
+async def test_last_chat_and_examples_are_suggested(
+    open_chat: OpenChat, fake_daemon: FakeDaemon, tmp_path: Path
+) -> None:
+    folders = ChatFolders(tmp_path / "chats", tmp_path / "config")
+    async with open_chat(size=(100, 30), folders=folders) as chat:
+        await chat.until_shown("tab chooses a suggestion")
+        assert "continue:" not in chat.screen_text
+        await chat.pilot.press("tab", "enter")
+        await chat.until_shown("Hello there.")
+        assert fake_daemon.prompts[0][-1]["content"] == "Why is the sky blue?"
+    async with open_chat(size=(100, 30), folders=folders) as chat:
+        await chat.until_shown("continue: Why is the sky blue")
+        await chat.pilot.press("tab", "down", "up", "enter")
+        await chat.until_shown("Hello there.")
+        assert len(chat.screen.chat.path) == 2

@@ -10,6 +10,7 @@ import pytest
 
 from ingle.tui.app.chat_screen import ChatScreen
 from ingle.tui.commands.command_table import COMMANDS
+from ingle.tui.features import program_feature
 from ingle.tui.features.program_feature import ProgramFeature
 from ingle.tui.screens.filtered_table import HelpScreen
 from ingle.tui.settings.chat_folders import ChatFolders
@@ -239,3 +240,30 @@ async def test_settings_changed_in_quick_succession_are_all_saved(
             program._change(name, value)  # pyright: ignore[reportPrivateUsage]
         wanted = Preferences(theme="ingle-light", times=False, gauges=False, motion=False)
         await chat.until(lambda: load_preferences(folders.config) == wanted)
+
+
+@pytest.mark.parametrize(
+    ("focused", "seconds", "told"), [(False, 0, 1), (True, 0, 0), (False, 99, 0)]
+)
+async def test_end_of_a_long_answer_is_reported_to_an_unfocused_terminal(
+    open_chat: OpenChat,
+    fake_daemon: FakeDaemon,
+    monkeypatch: pytest.MonkeyPatch,
+    focused: bool,
+    seconds: float,
+    told: int,
+) -> None:
+    written: list[str] = []
+    monkeypatch.setattr(program_feature, "LONG_ANSWER", seconds)
+    async with open_chat() as chat:
+        driver = chat.app._driver  # pyright: ignore[reportPrivateUsage]
+        assert driver is not None
+        monkeypatch.setattr(driver, "write", written.append)
+        fake_daemon.script("Hello ", "there.", gate_before=1)
+        await chat.send("Hi")
+        await chat.until_shown("Hello")
+        chat.app.app_focus = focused
+        fake_daemon.gate.set()
+        await chat.until_shown("Hello there.")
+        await chat.until(lambda: chat.screen.turn is None)
+    assert sum("The answer is complete." in text for text in written) == told

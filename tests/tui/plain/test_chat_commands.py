@@ -134,3 +134,47 @@ async def test_edit_prefills_the_input_line(
 
     await asyncio.to_thread(drive)
     assert fake_daemon.prompts[1] == [{"role": "user", "content": "Why is it so now?"}]
+
+
+async def test_persona_is_saved_and_used(
+    piped: Piped, fake_daemon: FakeDaemon, tmp_path: Path
+) -> None:
+    fake_daemon.add_model("qwen:1b")
+    lines = ["/model qwen:1b", "/system Be brief.", "/sampling temperature=0.2"]
+    _, out, errors = await piped("\n".join([*lines, "/persona save terse", "/persona"]))
+    assert errors == ""
+    assert "Personas: terse. /persona NAME uses one." in out
+    _, _, errors = await piped("/persona terse\nHi\n/persona none\n")
+    assert errors == "Error: There is no persona none. There are: terse.\n"
+    config = tmp_path / "config" / "chat.toml"
+    config.write_text('persona = "terse"')
+    await piped("Hello\n")
+    await piped("/persona delete terse\n/persona\n")
+    asked = [r.body for r in fake_daemon.requests if r.target == "/ingle/v1/generations"]
+    assert [body["model"] for body in asked] == ["qwen:1b"] * 2
+    assert [body["sampling"] for body in asked] == [{"temperature": 0.2}] * 2
+    assert [body["messages"][0]["content"] for body in asked] == ["Be brief."] * 2
+    assert not list((tmp_path / "config" / "personas").iterdir())
+
+
+async def test_prompt_is_asked_again_of_another_model(
+    piped: Piped, fake_daemon: FakeDaemon
+) -> None:
+    fake_daemon.add_model("qwen:1b")
+    fake_daemon.script("One.")
+    fake_daemon.script("Two.")
+    _, out, errors = await piped("Hi\n/again qwen\n/previous\n")
+    assert errors == ""
+    assert "Branch 1 of 2." in out
+    asked = [r.body for r in fake_daemon.requests if r.target == "/ingle/v1/generations"]
+    assert [body["model"] for body in asked] == ["smollm2:135m", "qwen:1b"]
+    assert asked[0]["messages"] == asked[1]["messages"]
+
+
+async def test_shared_chat_is_one_page(piped: Piped, tmp_path: Path) -> None:
+    _, out, errors = await piped("Why <b>so</b>?\n/share page.html\n")
+    assert errors == ""
+    assert "page.html. It has the system prompt" in out
+    page = (tmp_path / "page.html").read_text()
+    assert "Why &lt;b&gt;so&lt;/b&gt;?" in page
+    assert "Hello there." in page

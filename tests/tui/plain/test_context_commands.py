@@ -62,8 +62,8 @@ async def test_refused_commands_are_reported(piped: Piped, fake_daemon: FakeDaem
     assert errors.splitlines() == [
         "Error: There is no summary in this chat yet. /compact makes one.",
         "Error: There is no compaction here to undo.",
-        "Error: There is nothing to trim: no attachment, no long text and no long result of a tool "
-        "before the last turn.",
+        "Error: There is nothing to trim: no attachment, no long text and no long result of a tool is "
+        "sent.",
         "Error: Nothing is sent yet: the chat is empty.",
         "Error: There are no figures before the first answer.",
         "Error: There is nothing to sum up yet: a chat needs two turns for that.",

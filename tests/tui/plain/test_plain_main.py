@@ -92,10 +92,9 @@ async def test_closed_output_pipe_ends_the_program(fake_daemon: FakeDaemon, tmp_
 
 
 async def test_invalid_utf8_is_replaced(piped: Piped, fake_daemon: FakeDaemon) -> None:
-    status, out, errors = await piped(b"\xef\xbb\xbfcaf\xe9\r\nna\xc3\xafve\n")
+    status, _, errors = await piped(b"\xef\xbb\xbfcaf\xe9\r\nna\xc3\xafve\n")
     assert (status, errors) == (0, "")
     assert [prompt[-1]["content"] for prompt in fake_daemon.prompts] == ["caf\ufffd", "naïve"]
-    assert out.startswith("You: caf\ufffd\n")
 
 
 async def test_too_long_line_is_skipped(piped: Piped, fake_daemon: FakeDaemon) -> None:
@@ -109,7 +108,7 @@ async def test_missing_daemon_is_reported(piped: Piped, fake_daemon: FakeDaemon)
     await fake_daemon.stop()
     status, out, errors = await piped("Hi\nAgain\n")
     assert status == 1
-    assert out == "You: Hi\nYou: Again\n"
+    assert out == ""
     assert errors.count("Error: ") == 2
     assert "Traceback" not in errors
 
@@ -132,7 +131,7 @@ async def test_daemon_crash_during_an_answer_is_reported(
     assert b"Broke off." in await process.stdout.readuntil(b"Broke off.\n")
     await fake_daemon.start()
     out, errors = await process.communicate(b"Once more\n")
-    assert b"Model: Hello there." in out
+    assert b"Hello there." in out
     assert errors.count(b"Error: ") == 1
     assert process.returncode == 1
     asked = [r.body["model"] for r in fake_daemon.requests if r.target.endswith("/generations")]

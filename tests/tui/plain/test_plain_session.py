@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 needs_terminal = pytest.mark.skipif(sys.platform == "win32", reason="needs pseudo-terminals")
 
 
-async def test_prompts_from_a_pipe(piped: Piped, fake_daemon: FakeDaemon) -> None:
+async def test_piped_prompts_give_answers_alone(piped: Piped, fake_daemon: FakeDaemon) -> None:
     fake_daemon.script("One. ", "Two.")
     fake_daemon.script("Three.")
     status, out, errors = await piped("First\nSecond \\\nline\n")
-    assert out == "You: First\nModel: One. Two.\nYou: Second \nline\nModel: Three.\n"
+    assert out == "One. Two.\n\nThree.\n"
     assert (status, errors) == (0, "")
     assert [m["content"] for m in fake_daemon.prompts[1]] == ["First", "One. Two.", "Second \nline"]
 
@@ -33,7 +33,7 @@ async def test_failed_answer_is_reported(piped: Piped, fake_daemon: FakeDaemon) 
     error = {"code": "context_full", "message": "The context is full.", "hint": "Begin anew."}
     fake_daemon.script("It ", "never ends", error=error, error_after=1)
     status, out, errors = await piped("First\n")
-    assert out == "You: First\nModel: It \nBroke off.\n"
+    assert out == "It \nBroke off.\n"
     assert errors == "Error: The context is full. Begin anew.\n"
     assert status == 1
 
@@ -77,7 +77,7 @@ async def test_missing_model_is_not_downloaded_without_asking(
     fake_daemon.add_model("smollm2:135m", installed=False)
     status, _, errors = await piped("Hi\n")
     assert status == 1
-    assert "smollm2:135m is missing." in errors
+    assert "`ingle pull smollm2:135m` gets it." in errors
     assert fake_daemon.pull_done == []
 
 

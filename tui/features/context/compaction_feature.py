@@ -10,16 +10,16 @@ from ingle.daemon.client.daemon_types import GaugesEvent, PagesEvent
 from ...commands.chat_session import SummaryRequest
 from ...commands.command_results import CommandRefused
 from ...commands.context_commands import summarise, trim
+from ...commands.full_context import extended_context, measure_room, surely_fits, ways_out
+from ...commands.models_commands import ctx
 from ...compaction.compaction_planner import (
     CompactionStep,
     ContextFill,
     fill_of,
-    fits,
     is_worth_it,
     last_size,
     next_step,
 )
-from ...compaction.token_sizes import CHARACTERS_A_TOKEN
 from ...widgets.compaction_bar import (
     BarText,
     CompactionBar,
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from ...chats.chat import Chat
     from ...chats.message import CompactionRecord, QueuedPrompt
-    from ...compaction.compaction_planner import Choice
+    from ...compaction.compaction_planner import Choice, PromptRoom
     from ...compaction.compactor import CompactionProgress
     from ...screens.choices import CompactChoice
     from ...session.chat_events import Report
@@ -62,8 +62,10 @@ class CompactionFeature(Feature):
         self._context = 0
         self._refused_at: int | None = None
         self._page_tokens = 0
-        self._send_anyway: QueuedPrompt | None = None
-        self._asked: tuple[QueuedPrompt, CompactChoice] | None = None
+        self._passed: QueuedPrompt | None = None
+        """The prompt that fits, or that is sent anyway."""
+        self._checking: Worker[None] | None = None
+        self._asked: tuple[QueuedPrompt, PromptRoom, CompactChoice] | None = None
         self._leaf = ""
 
     def handlers(self) -> Mapping[str, Handler]:
@@ -91,7 +93,7 @@ class CompactionFeature(Feature):
         self._chain = chat.compaction_chain()
         if chat.leaf is not None and chat.leaf.id != self._leaf:
             self._leaf = chat.leaf.id
-            self._used, context = last_size(chat)
+            self._used, context, _ = last_size(chat)
             self._context = context or self._context
             return
         undone = [step for step in known if step not in self._chain]
@@ -137,6 +139,10 @@ class CompactionFeature(Feature):
             self._refused_at = self._used
             self._say(None)
             return True
+        if self._checking is not None:
+            self._stop_checking()
+            self.host.return_queue()
+            return True
         if self.running:
             waited_for = not self._by_itself
             self._give_up()
@@ -154,28 +160,49 @@ class CompactionFeature(Feature):
         """See `Feature`: a prompt waits for the summary it wants, or for its user's choice."""
         if (self.running and not self._by_itself) or self._is_asking:
             return False
-        size = round(sum(map(len, _texts(prompt))) / CHARACTERS_A_TOKEN)
-        known = self._used and prompt.edits is None
-        agreed = prompt is self._send_anyway
-        if agreed or not known or fits(self._used, size, self._context):
-            self._send_anyway = None
+        if prompt is self._passed or surely_fits(self.host, prompt):
+            self._passed = None
             return True
-        if self.running:
+        if self._checking is None:
+            check = self._check(prompt, self.host.chat)
+            self._checking = self.host.run_worker(check, group="compaction-check")
+        return False
+
+    async def _check(self, prompt: QueuedPrompt, chat: Chat) -> None:
+        """Count a prompt and send it, or ask about one that does not fit."""
+        room = await measure_room(self.host, prompt)
+        ways: list[Choice] = []
+        if room is not None and room.lacking > 0:
+            ways = await ways_out(self.host, room)
+        self._checking = None
+        if self.host.chat is not chat or prompt not in self.host.queue.prompts:
+            self.host.send_next()
+        elif room is None or not ways:
+            self._passed = prompt
+            self.host.send_next()
+        elif self.running:
             self._by_itself = False  # it is needed now, and no longer done in passing
-            return False
+        else:
+            self._ask(prompt, room, ways)
+
+    def _ask(self, prompt: QueuedPrompt, room: PromptRoom, ways: list[Choice]) -> None:
         from ...screens.choices import CompactChoice
 
         self._stop_notice()
         self._say(None)
-        choice = CompactChoice(self._used, size, self._context)
-        self._asked = prompt, choice
-        self.host.chat_app.push_screen(choice, self._chosen)
-        return False
+        dialog = CompactChoice(room, ways)
+        self._asked = prompt, room, dialog
+        self.host.chat_app.push_screen(dialog, self._chosen)
+
+    def _stop_checking(self) -> None:
+        worker, self._checking = self._checking, None
+        if worker is not None:
+            worker.cancel()
 
     @property
     def _is_asking(self) -> bool:
         """Whether the dialog for a prompt that does not fit is open."""
-        return self._asked is not None and self._asked[1] in self.host.chat_app.screen_stack
+        return self._asked is not None and self._asked[2] in self.host.chat_app.screen_stack
 
     def on_closing(self) -> None:
         """See `Feature`."""
@@ -233,7 +260,7 @@ class CompactionFeature(Feature):
 
     def _fail(self, sentence: str, chat: Chat) -> None:
         self._refused_at = self._used
-        self._send_anyway = None
+        self._passed = None
         if self.host.chat is not chat:
             return
         self._worker = None
@@ -244,6 +271,7 @@ class CompactionFeature(Feature):
     def _give_up(self) -> None:
         """Cancel the running summary and discard it."""
         self._stop_notice()
+        self._stop_checking()
         worker, self._worker, self._request = self._worker, None, None
         self._by_itself = False
         if worker is not None:
@@ -261,21 +289,24 @@ class CompactionFeature(Feature):
     def _chosen(self, choice: Choice | None) -> None:
         """Handle the user's choice for a prompt that does not fit."""
         asked, self._asked = self._asked, None
-        if choice is None or asked is None:
+        if choice is None or choice == "edit" or asked is None:
             self.host.return_queue()
-            return
-        self._send_anyway = asked[0]
-        if choice == "compact":
+        elif choice == "compact":
             self.start(SummaryRequest())
             if not self.running:
                 self.host.return_queue()
-        elif choice == "trim":
-            self.host.run_worker(self._trim_and_send(), group="compaction-trim")
-        else:
+        elif choice == "send":
+            self._passed = asked[0]
             self.host.send_next()
+        else:
+            self.host.run_worker(self._make_room(choice, asked[1]), group="compaction-room")
 
-    async def _trim_and_send(self) -> None:
-        await self.host.present(trim(self.host, ""))
+    async def _make_room(self, choice: Choice, room: PromptRoom) -> None:
+        """Trim, or extend the context, and send the prompt if it fits then."""
+        if choice == "trim":
+            await self.host.present(trim(self.host, ""))
+        else:
+            await self.host.present(ctx(self.host, str(extended_context(room))))
         self.host.send_next()
 
     # The bar
@@ -305,8 +336,3 @@ class CompactionFeature(Feature):
     def _show_progress(self, progress: CompactionProgress) -> None:
         if self._request is not None:
             self._say(progress_text(progress))
-
-
-def _texts(prompt: QueuedPrompt) -> list[str]:
-    """All texts of a prompt."""
-    return [prompt.text, *(attachment.text for attachment in prompt.attachments)]

@@ -316,7 +316,10 @@ class GaugesFeature(Feature):
 
     async def count_context(self) -> tuple[ContextCounter, ContextUse]:
         """The tokens of the next prompt by message and role."""
-        await self._look(self.host.chat, self.host.state.model_name or "")
+        host = self.host
+        await self._look(host.chat, host.state.model_name or "")
+        if await self.counter.ask(host.client):
+            await self._look(host.chat, self.counter.model)
         self._collect()
         return self.counter, self.state.use
 

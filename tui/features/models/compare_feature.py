@@ -27,11 +27,13 @@ class CompareFeature(Feature):
         state = self.host.state
         here, other = state.model, find_model(state.models, reference) if reference else None
         if not reference:
-            self.host.tell("/compare NAME puts a second model beside; ctrl+o, tab, c does too.")
+            self.host.tell("/compare NAME compares with another model; so does c in ctrl+o, tab.")
         elif here is None or not state.can_ask:
             self.host.tell("There is no model to compare with; ctrl+o picks one.", "warning")
-        elif other is None or not other.installed:
-            self.host.tell(f"{reference} is not on this machine; /pull fetches it.", "warning")
+        elif other is None:
+            self.host.tell(f"There is no model {reference}; ctrl+o lists all.", "warning")
+        elif not other.installed:
+            self.host.tell(f"{other.name} is not installed; /pull {other.name} gets it.", "warning")
         elif not other.writes or other.name == here.name:
             self.host.tell(f"{other.name} cannot be compared with {here.name}.", "warning")
         elif self.host.turn is not None:

@@ -67,9 +67,8 @@ class EnginesFeature(Feature):
                 await self.host.client.decline_engine(offer.name)
                 self.host.tell(f"`ingle engine install {offer.name}` fetches it later.")
         except ClientError as error:
-            self.host.add_failure(
-                error.message, error.hint, f"`ingle engine install {offer.name}` tries again"
-            )
+            again = f"`ingle engine install {offer.name}` tries again"
+            self.host.add_failure(error.message, error.hint, again, cause="engine")
 
     def on_report(self, report: Report) -> None:
         """See `Feature`."""
@@ -77,4 +76,5 @@ class EnginesFeature(Feature):
             return
         self.host.pull_bar.install = None if report.step in ENDED else report
         if report.step == "done":
+            self.host.mend("engine")
             self.host.tell(f"{report.title} is installed.")

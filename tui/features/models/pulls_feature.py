@@ -41,8 +41,9 @@ class PullsFeature(Feature):
         """Start or join the download of a model; with `use`, talk to the model afterwards."""
         self._hidden.discard(name)
         self._ended.discard(name)
+        self.host.mend(f"pull {name}")
         if use:
-            self.host.state.pulling = name
+            self.host.state.pulling, self.host.state.pull_failure = name, ""
         if name not in self._workers:
             self._running[name] = DownloadProgress(model=name, status="resolving")
             self._workers[name] = self.host.run_worker(self._follow(name), group="pull")
@@ -97,6 +98,7 @@ class PullsFeature(Feature):
         self._forget(name)
         self._ended.add(name)
         state.models = [*(m for m in state.models if m.name not in (name, entry.name)), entry]
+        self.host.mend(f"pull {name}")
         if wanted:
             state.pulled(entry)
             self.host.send_next()
@@ -109,9 +111,12 @@ class PullsFeature(Feature):
         self._ended.add(name)
         if error.code == "pull_cancelled":
             self.host.tell(f"The download of {name} was stopped; what arrived is kept.")
+        elif wanted and not self.host.transcript.entries:
+            self.host.state.pull_failed(name, error.message, error.hint)
         else:
-            keys = "enter tries again" if wanted else f"/pull {name} tries again"
-            self.host.add_failure(error.message, error.hint, keys)
+            keys = "enter tries again · ctrl+o picks another model"
+            keys = keys if wanted else f"/pull {name} tries again"
+            self.host.add_failure(error.message, error.hint, keys, cause=f"pull {name}")
         if wanted:
             self.host.return_queue()
 

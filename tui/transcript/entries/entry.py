@@ -151,7 +151,7 @@ class MessageEntry(Entry):
         head = Text.assemble(("▌ ", style), (name, style), end="")
         room = options.width - head.cell_len
         if room < 8:
-            return [single_line(head, options.width)]
+            return [_layout_line(head, options.width)]
         timed = self._created and options.shows_times
         when = time.strftime("%H:%M", time.localtime(self._created)) if timed else ""
         pin = "◆ pinned" if self.pinned else ""
@@ -166,7 +166,13 @@ class MessageEntry(Entry):
             facts = _cut_note([when, note, place, pin], room)
         if facts:
             head.append("  " + " · ".join(facts), options.styles.muted)
-        return [single_line(head, options.width)]
+        return [_layout_line(head, options.width)]
+
+
+def _layout_line(text: Text, width: int) -> RenderedLine:
+    """Return a line that is not copied with the messages around it."""
+    line = single_line(text, width)
+    return msgspec.structs.replace(line, indent=len(line.text))
 
 
 def _cut_note(facts: list[str], room: int) -> list[str]:

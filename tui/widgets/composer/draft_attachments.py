@@ -52,14 +52,10 @@ class AttachmentLine(Widget):
     def _part(facts: AttachmentPreview) -> Content:
         if facts.problem:
             return Content(f"! {clean(facts.problem)}").stylize("$warning")
-        size = (
-            number_format.size(facts.size)
-            if facts.on_disk
-            else f"{number_format.tokens(facts.size)} characters"
-        )
+        size = number_format.size(facts.size)
         count = f"{facts.files} files, " if facts.files != 1 else ""
         name = Content(f"+ {clean(facts.name)} ").stylize("$secondary")
-        return Content.assemble(name, (count + size, "$muted"))
+        return Content.assemble(name, (f"({count}{size})", "$muted"))
 
 
 class DraftAttachments:
@@ -125,7 +121,7 @@ class DraftAttachments:
                 problem = f"{path} is not there any more"
                 facts.append(AttachmentPreview(path, problem=problem))
         for chip in composer.chips.attachments(text):
-            facts.append(AttachmentPreview(chip.name, len(chip.text), on_disk=False))
+            facts.append(AttachmentPreview(chip.name, len(chip.text.encode())))
         return facts
 
     async def read(self, text: str) -> tuple[tuple[Attachment, ...], Sequence[str]]:

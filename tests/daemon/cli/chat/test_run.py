@@ -278,6 +278,23 @@ def test_catalog_model_is_pulled_before_generating(
     ]
 
 
+def test_prompt_option_downloads_nothing_without_a_question(
+    daemon: Any, ingle: Run, command: list[str], model_entry: Callable[..., Any]
+) -> None:
+    daemon.models = [model_entry(installed=False, state="available", path=None)]
+    daemon.missing = {"smollm2"}
+    daemon.pull = [("done", model_entry())]
+    done = ingle("-p", "Hi")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "`ingle pull smollm2:135m` downloads it (98.4 MB)." in done.stderr
+    assert daemon.requests_to("POST", "/ingle/v1/pull") == []
+    asked = in_terminal([*command, "-p", "Hi"], stdin=True, typed=b"n\n", status=1)
+    assert "Download it (98.4 MB)? [y/N]" in asked
+    assert daemon.requests_to("POST", "/ingle/v1/pull") == []
+    asked = in_terminal([*command, "-p", "Hi"], stdin=True, typed=b"y\n")
+    assert "smollm2:135m is ready" in asked
+
+
 def test_local_model_of_a_route_is_pulled_before_generating(
     daemon: Any, ingle: Run, model_entry: Callable[..., Any]
 ) -> None:
@@ -391,18 +408,21 @@ def test_reasoning_tokens_are_counted_in_a_terminal_but_not_printed(
     assert ingle("run", "m", "x").stdout == "Yes\n"
 
 
-def in_terminal(arguments: list[str], *, stdin: bool = False) -> str:
+def in_terminal(
+    arguments: list[str], *, stdin: bool = False, typed: bytes = b"", status: int = 0
+) -> str:
     """Run a program with stdout and stderr (optionally stdin) on a pty; returns its output."""
     master, slave = pty.openpty()
     given = slave if stdin else subprocess.DEVNULL
     process = subprocess.Popen(arguments, stdin=given, stdout=slave, stderr=slave)
     os.close(slave)
+    os.write(master, typed)
     shown = b""
     try:
         while select.select([master], [], [], 10)[0]:
             shown += os.read(master, 65536)
     except OSError:  # Linux raises EIO once the last writer has closed
-        assert process.wait(10) == 0
+        assert process.wait(10) == status
     finally:
         os.close(master)
         process.kill()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,7 @@ from textual.widgets import Input, OptionList, TextArea
 
 from ingle.tui.chats.chat import Chat as ChatTree
 from ingle.tui.chats.context_view import request_messages
-from ingle.tui.chats.message import Message
+from ingle.tui.chats.message import Message, MessageFacts
 from ingle.tui.commands.chat_session import SummaryRequest
 from ingle.tui.compaction.summary_notes import HEADINGS
 from ingle.tui.features.context import compaction_feature
@@ -177,6 +178,13 @@ def brief_notice(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compaction_feature, "NOTICE_SECONDS", 0)
 
 
+async def overfill_context(chat: Chat, fake_daemon: FakeDaemon) -> None:
+    """Add a turn after which the chat takes most of 600 tokens, so that no prompt fits."""
+    fake_daemon.context, fake_daemon.prompt_tokens = 600, 560
+    await chat.send("And then?")
+    await chat.until_shown("Hello there.")
+
+
 async def fill_context(chat: Chat, fake_daemon: FakeDaemon, share: float) -> None:
     """Add a turn after which this share of the context is used."""
     fake_daemon.context = round(20 / share)
@@ -221,7 +229,7 @@ async def test_prompt_that_does_not_fit_opens_the_compact_choice(
     async with open_chat(size=(100, 30)) as chat:
         made = await open_long_chat(chat)
         fake_daemon.script("Hello there.")
-        await fill_context(chat, fake_daemon, 0.95)
+        await overfill_context(chat, fake_daemon)
         fake_daemon.script(NOTES)
         await chat.send("One more question?")
         await chat.until(lambda: isinstance(chat.app.screen, CompactChoice))
@@ -239,7 +247,7 @@ async def test_reconnection_does_not_open_a_second_compact_choice(
     async with open_chat(size=(100, 30)) as chat:
         await open_long_chat(chat)
         fake_daemon.script("Hello there.")
-        await fill_context(chat, fake_daemon, 0.95)
+        await overfill_context(chat, fake_daemon)
         await chat.send("One more question?")
         await chat.until(lambda: isinstance(chat.app.screen, CompactChoice))
         chat.screen.post_message(DaemonConnected(chat.screen.state.models))
@@ -257,11 +265,62 @@ async def test_escape_in_the_compact_choice_restores_the_draft(
     async with open_chat(size=(100, 30)) as chat:
         await open_long_chat(chat)
         fake_daemon.script("Hello there.")
-        await fill_context(chat, fake_daemon, 0.95)
+        await overfill_context(chat, fake_daemon)
         await chat.send("One more question?")
         await chat.until(lambda: isinstance(chat.app.screen, CompactChoice))
         await chat.pilot.press("escape")
         await chat.until(lambda: chat.draft == "One more question?")
+
+
+@pytest.mark.parametrize("facts", [MessageFacts(), MessageFacts(prompt_tokens=9, context=32768)])
+async def test_chat_that_this_model_has_not_answered_is_counted(
+    fake_daemon: FakeDaemon, open_chat: OpenChat, facts: MessageFacts
+) -> None:
+    """An imported chat, and one after a change to a smaller model."""
+    async with open_chat(size=(100, 30)) as chat:
+        made = await open_long_chat(chat)
+        made.path[-1].model, made.path[-1].facts = "large:7b", facts
+        fake_daemon.context = 500
+        await chat.send("long " * 1800)
+        await chat.until(lambda: isinstance(chat.app.screen, CompactChoice))
+        assert "2 148 of 500 tokens" in chat.screen_text
+        assert "Compact, then send" not in chat.screen_text
+        await chat.pilot.press("enter")  # what works is another prompt, or more context
+        await chat.until(lambda: len(chat.app.screen_stack) == 2)
+        assert len(made.path) == 6
+
+
+async def test_import_of_500_messages_is_compacted_in_windows_and_answered(
+    fake_daemon: FakeDaemon, open_chat: OpenChat, tmp_path: Path
+) -> None:
+    turns = [("user", f"Note {n}: room {n} has {'chairs ' * 28}") for n in range(250)]
+    said = [m for turn in turns for m in (turn, ("assistant", "It is noted. " * 11))]
+    messages = [{"sender": role, "text": content} for role, content in said]
+    export = [{"uuid": "rooms", "name": "Rooms", "chat_messages": messages}]
+    (tmp_path / "rooms.json").write_text(json.dumps(export))
+    folders = ChatFolders(tmp_path / "chats", tmp_path / "config")
+    async with open_chat(size=(100, 30), folders=folders) as chat:
+        await chat.until(lambda: chat.screen.state.connected)
+        await chat.send(f"/import {tmp_path / 'rooms.json'}")
+        await chat.until_notified("500 messages")
+        store = chat.screen.store
+        assert store is not None
+        made = store.load(store.recent()[0].id)
+        assert made is not None
+        assert len(made.path) == 500
+        chat.screen.open_chat(made)
+        for _ in range(3):
+            fake_daemon.script(NOTES)
+        await chat.send("Which room has no chairs?")
+        await chat.until(lambda: isinstance(chat.app.screen, CompactChoice))
+        await chat.pilot.press("enter")
+        await chat.until(lambda: len(made.path) == 502 and made.path[-1].ending == "answered")
+        (step,) = made.compaction_chain()
+        assert step.turns > 200
+        assert "Room 3 has" in step.summary or "room 3 has" in step.summary
+        sizes = [sum(len(m["content"].split()) + 4 for m in p) for p in fake_daemon.prompts]
+        assert max(sizes) <= fake_daemon.context
+        assert len(fake_daemon.prompts) == 5  # three windows, the prefill and the question
 
 
 async def compacted_chat(chat: Chat, fake_daemon: FakeDaemon) -> ChatTree:

@@ -121,14 +121,16 @@ async def test_leaving_the_comparison_without_prompt_changes_nothing(
 @pytest.mark.parametrize(
     ("argument", "message"),
     [
-        ("", "/compare NAME puts a second model beside"),
-        ("nothing", "nothing is not on this machine"),
+        ("", "/compare NAME compares with another model"),
+        ("nosuch", "There is no model nosuch; ctrl+o lists all."),
+        ("other", "other:1b is not installed; /pull other:1b gets it."),
         ("smollm2", "cannot be compared with smollm2:135m"),
     ],
 )
 async def test_invalid_comparison_is_reported(
-    open_chat: OpenChat, argument: str, message: str
+    open_chat: OpenChat, fake_daemon: FakeDaemon, argument: str, message: str
 ) -> None:
+    fake_daemon.add_model("other:1b", installed=False, state="available")
     async with open_chat() as chat:
         await chat.until_shown("smollm2:135m on disk")
         await chat.send(f"/compare {argument}")

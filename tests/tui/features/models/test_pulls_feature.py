@@ -114,19 +114,66 @@ async def test_download_resumes_after_a_daemon_restart(
     assert fake_daemon.pull_done == ["smollm2:135m"]
 
 
+def _offer_models(fake_daemon: FakeDaemon, *, size: int) -> None:
+    """Only models to download: the default one, `mid:3b` of `size` bytes, and one too large."""
+
+    def fit(state: str, speed: float) -> dict[str, Any]:
+        sizes = {"needs_bytes": 10**9, "free_bytes": 8 * 10**9, "context": 8192}
+        return {"device": "cpu", "state": state, "tokens_per_second": speed, **sizes}
+
+    far = {"installed": False, "state": "available", "path": None}
+    fake_daemon.add_model("smollm2:135m", fit=fit("fits", 160), **far)
+    fake_daemon.add_model("mid:3b", fit=fit("fits", 12), parameters=3 * 10**9, size=size, **far)
+    fake_daemon.add_model("huge:70b", fit=fit("no", 1), parameters=70 * 10**9, **far)
+
+
+async def test_large_download_is_confirmed(open_chat: OpenChat, fake_daemon: FakeDaemon) -> None:
+    _offer_models(fake_daemon, size=3 * 10**9)
+    async with open_chat(size=(100, 32)) as chat:
+        await chat.until_shown("best at a useful speed")
+        await chat.send("Hi")
+        await chat.until_shown("Download mid:3b?")
+        chat.screen.send_next()
+        await chat.pilot.pause()
+        assert len(chat.app.screen_stack) == 2  # asked once
+        await chat.pilot.press("escape")
+        await chat.until(lambda: chat.draft == "Hi")
+        await chat.pilot.press("enter")
+        await chat.until_shown("Download mid:3b?")
+        await chat.pilot.press("enter")
+        await chat.until_shown("41 %")
+    assert [r.body["model"] for r in fake_daemon.requests if r.target == "/ingle/v1/pull"] == [
+        "mid:3b"
+    ]
+
+
+async def test_failed_first_download_offers_the_default_model(
+    open_chat: OpenChat, fake_daemon: FakeDaemon
+) -> None:
+    _offer_models(fake_daemon, size=10**9)
+    fake_daemon.pull_error = {"code": "hub", "message": "The hub does not answer.", "hint": None}
+    fake_daemon.pull_gate.set()
+    async with open_chat(size=(100, 32)) as chat:
+        await chat.until_shown("enter downloads mid:3b")
+        await chat.send("Hi")
+        await chat.until_shown("mid:3b was not downloaded. The hub does not answer.")
+        assert chat.draft == "Hi"
+        assert chat.screen.state.model_name == "smollm2:135m"
+        fake_daemon.pull_error = None
+        await chat.pilot.press("enter")
+        await chat.until_shown("Hello there.")
+        assert "was not downloaded" not in chat.screen_text
+    assert fake_daemon.pull_done == ["smollm2:135m"]
+
+
 @pytest.mark.slow
 async def test_first_run_offers_models_that_fit(
     open_chat: OpenChat, fake_daemon: FakeDaemon
 ) -> None:
-    def fit(state: str) -> dict[str, Any]:
-        return {"device": "cpu", "state": state, "needs_bytes": 10**9, "free_bytes": 8 * 10**9}
-
-    far = {"installed": False, "state": "available", "path": None}
-    fake_daemon.add_model("smollm2:135m", fit=fit("fits"), **far)
-    fake_daemon.add_model("mid:3b", fit=fit("fits"), parameters=3 * 10**9, size=2 * 10**9, **far)
-    fake_daemon.add_model("huge:70b", fit=fit("no"), parameters=70 * 10**9, **far)
+    _offer_models(fake_daemon, size=10**9)
     async with open_chat(size=(100, 32)) as chat:
-        await chat.until_shown("best that fits this machine")
+        await chat.until_shown("best at a useful speed")
+        assert "mid:3b         1.0 GB   12 tok/s  good " in chat.screen_text
         await chat.until_shown("52 GB free on the disk")
         assert "enter downloads mid:3b" in chat.screen_text
         assert "smallest, here soonest" in chat.screen_text

@@ -79,7 +79,7 @@ async def test_file_is_found_by_fuzzy_match(open_composer: OpenComposer, files: 
         await harness.until_shown("▌ src/composer.py")
         await harness.press("enter")
         assert harness.text == "explain @src/composer.py "
-        await harness.until_shown("+ src/composer.py 15 B")
+        await harness.until_shown("+ src/composer.py (15 B)")
         await harness.press("enter")
         await harness.until(lambda: harness.app.submitted)
         assert [a.text for a in harness.app.submitted[0].attachments] == ["src/composer.py"]
@@ -156,7 +156,7 @@ async def test_chat_is_attached_only_on_explicit_selection(open_composer: OpenCo
         await harness.type("#kyo")
         await harness.until_shown("Kyoto with parents")
         await harness.press("tab")
-        await harness.until(lambda: harness.text == "[Kyoto #1]")
+        await harness.until(lambda: harness.text == "[Kyoto]")
 
 
 @pytest.mark.parametrize("size", [(60, 20), (80, 24), (160, 45)])
