@@ -21,7 +21,7 @@ from ..session.daemon_link import DaemonLink
 from ..session.turn import LOCAL, Turn, add_answer, add_prompt
 from ..settings.chat_folders import ChatFolders
 from ..settings.preferences import Preferences
-from ..terminal.render_throttle import RenderThrottle
+from ..terminal.render_throttle import RenderThrottle, driver_of
 from ..transcript.entries.answer_entry import AnswerEntry
 from .chat_layout import ChatLayout
 
@@ -54,7 +54,7 @@ class ChatHost(ChatLayout):
         self.link = DaemonLink(client, self.post_message, start_daemon)
         self.folders = folders
         self.store = None if folders is None else open_history(folders.chats, self._cannot_keep)
-        self._throttle = RenderThrottle(self._paint)
+        self._throttle = RenderThrottle(self._paint, lambda: driver_of(self.chat_app))
         self._entry: AnswerEntry | None = None
         self._later: Callable[[], None] | None = None
         self._saved_draft = ""

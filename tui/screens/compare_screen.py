@@ -20,7 +20,7 @@ from ..commands.chat_session import ChatSession
 from ..privacy.chat_route import route_to
 from ..session.chat_entries import answer_failed, entry_of, path_entries
 from ..session.turn import Turn, add_answer, add_prompt
-from ..terminal.render_throttle import RenderThrottle
+from ..terminal.render_throttle import RenderThrottle, driver_of
 from ..text import number_format
 from ..text.terminal_safe_text import clean
 from ..transcript.entries.answer_entry import AnswerEntry
@@ -190,7 +190,7 @@ class CompareScreen(Screen[Message | None]):
         self._chat = session.chat
         self._history = session.history
         self._together = together
-        self._painter = RenderThrottle(self._paint)
+        self._painter = RenderThrottle(self._paint, lambda: driver_of(self.app))  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
         self._asked = False
         self._sides = [
             ComparedModel(number, model, session, self._painter.request)
