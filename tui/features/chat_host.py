@@ -18,7 +18,7 @@ from ..session.chat_entries import answer_failed, entry_of, failure, path_entrie
 from ..session.chat_events import HistoryStatusChanged
 from ..session.chat_state import ChatState, ChatStatus
 from ..session.daemon_link import DaemonLink
-from ..session.turn import LOCAL, Turn, add_answer, add_prompt
+from ..session.turn import Turn, add_answer, add_prompt
 from ..settings.chat_folders import ChatFolders
 from ..settings.preferences import Preferences
 from ..terminal.render_throttle import RenderThrottle, driver_of
@@ -272,11 +272,15 @@ class ChatHost(ChatLayout):
         if drawn is not None:
             self.transcript.drop(drawn)  # as it was before it grows again
         place = place_of(self.chat, answer)
-        entry = AnswerEntry(answer.model, LOCAL, id=answer.id, created=answer.created, place=place)
+        entry = AnswerEntry(answer.model, id=answer.id, created=answer.created, place=place)
         if answer.reasoning:
             entry.append_reasoning(answer.reasoning)
         if answer.content:
             entry.append(answer.content)
+        for earlier in self.transcript.entries:
+            if isinstance(earlier, AnswerEntry) and earlier.set_latest(False):
+                self.transcript.update_entry(earlier)
+        entry.set_latest(True)
         self.transcript.add(entry)
         self.transcript.follow()
         turn = Turn(self.client, history or self.history, answer, entry, self._throttle.request)

@@ -17,7 +17,6 @@ from textual.widgets import Static
 from ..chats.message import Message
 from ..chats.turn_request import TurnRequest
 from ..commands.chat_session import ChatSession
-from ..privacy.chat_route import route_to
 from ..session.chat_entries import answer_failed, entry_of, path_entries
 from ..session.turn import Turn, add_answer, add_prompt
 from ..terminal.render_throttle import RenderThrottle, driver_of
@@ -92,9 +91,7 @@ class ComparedModel(Vertical):
 
     def _begin(self, prompt: Message) -> None:
         answer = self.leaf = add_answer(self._chat, self._history, self.model, prompt.id)
-        route = route_to(self._client.endpoint)
-        words = f"{route.mark} {route.word.lower()}"
-        self._entry = AnswerEntry(answer.model, words, id=answer.id, created=answer.created)
+        self._entry = AnswerEntry(answer.model, id=answer.id, created=answer.created)
         self.transcript.add(self._entry)
         self.transcript.follow()
         self.turn = Turn(self._client, self._history, answer, self._entry, self._changed)

@@ -22,19 +22,26 @@ NAME_WIDTH = 26
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A field of `Preferences` with the values it can have."""
+    """A field of `Preferences` with the values it can have, and their words."""
 
     name: str
     title: str
     help: str
     values: Sequence[Value]
+    words: Sequence[str] = ()
 
 
 ON_OFF = (True, False)
 SETTINGS = (
     Setting("motion", "Motion", "Smooth scrolling and whatever else moves", ON_OFF),
     Setting("enter_sends", "Enter sends", "Off: enter breaks the line, ctrl+j sends", ON_OFF),
-    Setting("gauges", "Gauges", "Memory, cache and speed beside the chat; F4 goes on", ON_OFF),
+    Setting(
+        "gauges",
+        "View",
+        "Full: with memory, cache and speed beside the chat (F4)",
+        (False, True),
+        ("simple", "full"),
+    ),
     Setting("times", "Times", "When a message was sent, beside its name", ON_OFF),
     Setting("fold_thoughts", "Fold thoughts", "One line for what a model thought", ON_OFF),
     Setting("auto_compact", "Compact by itself", "Sum up when a chat grows full", ON_OFF),
@@ -75,7 +82,10 @@ class SettingsScreen(Dialog[None]):
 
     def _line(self, setting: Setting) -> Content:
         value = getattr(self._preferences, setting.name)
-        shown = {True: "on", False: "off"}[value] if isinstance(value, bool) else str(value)
+        if setting.words:
+            shown = setting.words[setting.values.index(value)]
+        else:
+            shown = {True: "on", False: "off"}[value] if isinstance(value, bool) else str(value)
         return Content.assemble(
             (f"{setting.title:<{NAME_WIDTH - 6}}", "$foreground"),
             (f"‹ {shown} ›\n", "$primary"),

@@ -10,7 +10,7 @@ from ..transcript.entries.answer_entry import AnswerEntry
 from ..transcript.entries.entry import Entry
 from ..transcript.entries.program_entries import CompactionEntry, NoticeEntry, SystemEntry
 from ..transcript.entries.prompt_entry import PromptEntry
-from .turn import ending_note, facts_summary
+from .turn import ending_note, facts_summary, route_note
 
 NEXT_KEYS = {
     "daemon_unreachable": "F5 starts it again and asks once more; your prompt is kept",
@@ -38,6 +38,9 @@ def path_entries(chat: Chat, running: AnswerEntry | None = None) -> list[Entry]:
             pins = len(compaction.kept)
             kept = f"{pins} pin{'' if pins == 1 else 's'}" if pins else ""
             entries.append(CompactionEntry(compaction, kept))
+    latest = next((e for e in reversed(entries) if isinstance(e, AnswerEntry)), None)
+    if latest is not None:
+        latest.set_latest(True)
     return entries
 
 
@@ -54,7 +57,8 @@ def entry_of(chat: Chat, message: Message) -> Entry:
         )
     entry = AnswerEntry(
         message.by,
-        facts_summary(message.facts),
+        route_note(message.facts.route),
+        facts=facts_summary(message.facts),
         id=message.id,
         created=message.created,
         place=place_of(chat, message),

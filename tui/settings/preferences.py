@@ -25,7 +25,7 @@ class Preferences(NamedTuple):
     enter_sends: bool = True
     auto_compact: bool = True
     compact_at: int = 90
-    gauges: bool = True
+    gauges: bool = False
     times: bool = True
     fold_thoughts: bool = True
     trouble: str = ""
