@@ -41,6 +41,8 @@ class Command(msgspec.Struct, frozen=True):
     group: Group
     key: str | None = None
     argument: str | None = None
+    within: str = ""
+    """For a part of another command: how it is typed, such as `compact undo`."""
 
     @property
     def slash(self) -> str | None:
@@ -54,12 +56,18 @@ class Command(msgspec.Struct, frozen=True):
         """`/slash ARGUMENT`; "" for a command that has only a key."""
         if self.slash is None:
             return ""
-        return f"/{self.slash} {self.argument}" if self.argument else f"/{self.slash}"
+        typed = self.within or self.slash
+        return f"/{typed} {self.argument}" if self.argument else f"/{typed}"
+
+    @property
+    def is_listed(self) -> bool:
+        """Whether lists of commands have it; parts of others only if they have a key."""
+        return not self.within or self.key is not None
 
     @property
     def palette(self) -> bool:
         """Whether the palette lists it."""
-        return self.name not in _KEY_ONLY
+        return self.is_listed and self.name not in _KEY_ONLY
 
     @property
     def is_shared(self) -> bool:
@@ -107,7 +115,14 @@ COMMANDS: tuple[Command, ...] = (
     Command("unload", "Unload", "Free the model's memory", "Models"),
     Command("ctx", "Context", "Load the model with another context", "Models", None, "TOKENS"),
     Command("compare", "Compare", "Two models side by side", "Models", None, "NAME"),
-    Command("compact", "Compact", "Summarise earlier messages", "Context", "f6", "FOCUS"),
+    Command(
+        "compact",
+        "Compact",
+        "Summarise earlier messages; undo, summary, trim and then QUESTION do the rest",
+        "Context",
+        "f6",
+        "FOCUS",
+    ),
     Command(
         "compact_ask",
         "Compact, then ask",
@@ -115,12 +130,32 @@ COMMANDS: tuple[Command, ...] = (
         "Context",
         None,
         "QUESTION",
+        "compact then",
     ),
-    Command("undo", "Undo compaction", "Send the original messages again", "Context", "f7"),
-    Command("summary", "Summary", "Read, edit or redo the summary", "Context"),
-    Command("trim", "Trim", "Leave out old attachments and long texts, without a model", "Context"),
-    Command("pin", "Pin message", "Keep it word for word when compacting", "Context"),
-    Command("pins", "Pins", "Messages kept word for word", "Context"),
+    Command(
+        "undo",
+        "Undo compaction",
+        "Send the original messages again",
+        "Context",
+        "f7",
+        within="compact undo",
+    ),
+    Command(
+        "summary",
+        "Summary",
+        "Read, edit or redo the summary",
+        "Context",
+        within="compact summary",
+    ),
+    Command(
+        "trim",
+        "Trim",
+        "Leave out old attachments and long texts, without a model",
+        "Context",
+        within="compact trim",
+    ),
+    Command("pin", "Pin message", "Keep a message verbatim when compacting; list", "Context"),
+    Command("pins", "Pinned messages", "Messages kept verbatim", "Context", within="pin list"),
     Command("context", "Context table", "Tokens by role and message", "Context"),
     Command("gauges", "Gauges", "Memory, cache, speed: beside, whole screen, off", "Context", "f4"),
     Command("kv", "Page map", "What each page of the KV cache holds", "Context"),
@@ -165,7 +200,14 @@ COMMANDS: tuple[Command, ...] = (
 def parse_slash(text: str) -> tuple[str, str] | None:
     """Name and argument when `text` has the form of a slash command, else None."""
     match = _SLASH.match(text.strip())
-    return None if match is None else (match[1], (match[2] or "").strip())
+    if match is None:
+        return None
+    name, argument = match[1], (match[2] or "").strip()
+    word, _, rest = argument.partition(" ")
+    part = next((one for one in COMMANDS if one.within and one.within == f"{name} {word}"), None)
+    if part is not None and part.slash is not None and (part.argument or not rest):
+        return part.slash, rest.strip()
+    return name, argument
 
 
 def find_slash(name: str) -> Command | None:
@@ -176,7 +218,7 @@ def find_slash(name: str) -> Command | None:
 def command_table() -> str:
     """All commands as a table in Markdown, for the documentation."""
     rows = ["| key | command | does |", "|---|---|---|"]
-    for command in COMMANDS:
+    for command in filter(lambda each: each.is_listed, COMMANDS):
         key = f"`{command.key}`" if command.key else ""
         usage = f"`{command.usage}`".replace("|", "\\|") if command.usage else ""
         rows.append(f"| {key} | {usage} | {command.help} |")
