@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from ..settings.chat_folders import ChatFolders
 
 
-KEEPS = "keeps all as it is"
+KEEPS = "cancels"
 """The default description of the answer "no"."""
 
 

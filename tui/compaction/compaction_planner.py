@@ -22,9 +22,9 @@ TURNS_BETWEEN = 2
 
 Choice = Literal["compact", "send", "trim"]
 CHOICES: tuple[tuple[Choice, str, str], ...] = (
-    ("compact", "Compact, then send", "sums up what was said earlier"),
-    ("send", "Send anyway", "it may be refused"),
-    ("trim", "Trim, then send", "drops old files and long texts"),
+    ("compact", "Compact, then send", "summarises the earlier messages"),
+    ("send", "Send anyway", "the model may refuse it"),
+    ("trim", "Trim, then send", "leaves out old files and long texts"),
 )
 """Choices for a prompt that does not fit: name, title and effect."""
 

@@ -105,7 +105,7 @@ class Compactor:
         selection = await asyncio.to_thread(self._select, entries, before)
         if selection is None:
             raise CompactionRefused(
-                "There is nothing to sum up yet: a chat needs two turns for that."
+                "There is nothing to compact yet: that takes at least two turns."
             )
         self._tell("prefill")
         text, reason = await self._ask(self._messages(entries, selection, before), selection.notes)
@@ -114,7 +114,7 @@ class Compactor:
         compaction = await self._fit(notes, selection, before)
         if self._chat.compaction_chain() != begun:
             raise CompactionRefused(
-                "Something was undone or trimmed meanwhile, so the summary is not used."
+                "The chat was undone or trimmed meanwhile, so the summary is not used."
             )
         return compaction
 

@@ -235,7 +235,7 @@ class ChatHost(ChatLayout):
             ask()
         elif not state.connected or state.model is None or state.model.writes:
             self._later = ask
-            self.tell("It is asked as soon as a model can answer.")
+            self.tell("The prompt is sent as soon as the model is ready.")
 
     def _add_answer(self, parent: str | None, begun: Message | None = None) -> Message:
         model = self.state.model_name or "model"

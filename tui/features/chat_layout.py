@@ -139,7 +139,7 @@ class ChatLayout(PromptScreen[None]):
 
     def _show_hints(self, width: int) -> None:
         hints = key_hints(self.turn is not None, width, self.preferences.enter_sends)
-        editing = "editing · esc leaves it as it was"
+        editing = "editing · esc cancels"
         self.composer.hints = hints if self.edits is None else editing
 
     @on(Transcript.NewLines)

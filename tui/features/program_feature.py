@@ -96,7 +96,7 @@ class ProgramFeature(Feature):
         except PreferencesBroken as error:
             self.host.tell(str(error), "warning")
         except OSError as error:
-            self.host.tell(f"The setting is not kept: {error.strerror}.", "warning")
+            self.host.tell(f"The setting could not be saved: {error.strerror}.", "warning")
 
     def settings(self) -> None:
         """Show the settings."""

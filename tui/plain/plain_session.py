@@ -149,7 +149,7 @@ class PlainSession:
         elif command.name == "quit":
             self._over = True
         elif not command.is_shared:
-            self.output.error(f"/{name} is there on the full screen only.")
+            self.output.error(f"/{name} works in the full-screen chat only.")
         else:
             if command.group == "Models":
                 await self.models.refresh()

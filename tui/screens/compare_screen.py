@@ -29,10 +29,10 @@ from ..widgets.composer.composer import Composer
 
 SIDE_BY_SIDE = 100
 """Columns from which both models are shown side by side."""
-KEYS = "enter asks both · alt+1 or alt+2 goes on with one · esc keeps both"
+KEYS = "enter asks both · alt+1 or alt+2 continues with one · esc keeps both"
 TOGETHER = "They answer at the same time and share the machine."
-IN_TURN = "No room for both: they answer in turn, loaded anew."
-SHORT_KEYS = "alt+1 alt+2 picks one · esc keeps both"
+IN_TURN = "There is memory for one of them at a time: they answer in turn."
+SHORT_KEYS = "alt+1 alt+2 continues with one · esc keeps both"
 
 NO_ROOM = frozenset({"memory_busy", "insufficient_memory"})
 """Error codes of the daemon if a model does not fit into memory beside those that answer."""
@@ -269,7 +269,7 @@ class CompareScreen(Screen[Message | None]):
         if not all(done):
             self._together = False
             self._show_note()
-            self.notify("There is no room for both at a time: they answer one after the other.")
+            self.notify("There is memory for one of them at a time: they answer in turn.")
         for (side, request), answered in zip(pairs, done, strict=True):
             if not answered:
                 await side.run_again(request)

@@ -136,5 +136,5 @@ class ThemeList(FilteredChoice):
     def __init__(
         self, themes: Sequence[ChoiceLine], current: str, tried: Callable[[str], object]
     ) -> None:
-        legend = "enter keeps it  ·  esc keeps the old one"
+        legend = "enter saves  ·  esc keeps the old one"
         super().__init__("Themes", themes, legend, at=current, highlighted=tried)

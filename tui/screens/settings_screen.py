@@ -33,19 +33,24 @@ class Setting:
 
 ON_OFF = (True, False)
 SETTINGS = (
-    Setting("motion", "Motion", "Smooth scrolling and whatever else moves", ON_OFF),
-    Setting("enter_sends", "Enter sends", "Off: enter breaks the line, ctrl+j sends", ON_OFF),
+    Setting("motion", "Motion", "Smooth scrolling and animation", ON_OFF),
+    Setting("enter_sends", "Enter sends", "Off: enter inserts a line break, ctrl+j sends", ON_OFF),
     Setting(
         "gauges",
         "View",
-        "Full: with memory, cache and speed beside the chat (F4)",
+        "Full adds memory, cache and speed; so does F4",
         (False, True),
         ("simple", "full"),
     ),
     Setting("times", "Times", "When a message was sent, beside its name", ON_OFF),
-    Setting("fold_thoughts", "Fold thoughts", "One line for what a model thought", ON_OFF),
-    Setting("auto_compact", "Compact by itself", "Sum up when a chat grows full", ON_OFF),
-    Setting("compact_at", "Compact at", "Percent of the context, at most", range(50, 96, 5)),
+    Setting("fold_thoughts", "Fold thoughts", "Show reasoning as one line", ON_OFF),
+    Setting(
+        "auto_compact",
+        "Auto-compact",
+        "Summarise earlier messages before it is full",
+        ON_OFF,
+    ),
+    Setting("compact_at", "Compact at", "Percent of the context", range(50, 96, 5)),
 )
 
 
@@ -66,9 +71,9 @@ class SettingsScreen(Dialog[None]):
         folder: Path | None,
         change: Callable[[str, Value], Preferences],
     ) -> None:
-        where = "not kept" if folder is None else f"kept in {folder / FILE}"
+        where = "not saved" if folder is None else f"saved in {folder / FILE}"
         super().__init__("Settings", f"←→ change  ·  esc closes  ·  {where}")
-        choice = Setting("theme", "Theme", "The colours; shown at once", themes)
+        choice = Setting("theme", "Theme", "The colours; shown immediately", themes)
         self._settings = (choice, *SETTINGS)
         self._preferences = preferences._replace(theme=theme)
         self._change = change

@@ -13,12 +13,12 @@ from ..transcript.entries.prompt_entry import PromptEntry
 from .turn import ending_note, facts_summary, route_note
 
 NEXT_KEYS = {
-    "daemon_unreachable": "F5 starts it again and asks once more; your prompt is kept",
-    "context_length_exceeded": "ctrl+n starts a new chat · ctrl+o picks a model with more room",
-    "model_not_found": "ctrl+o picks another model",
-    "wrong_task": "ctrl+o picks another model",
-    "load_failed": "F5 tries again · ctrl+o picks another model",
-    "out_of_memory": "F5 tries again · ctrl+o picks another model",
+    "daemon_unreachable": "F5 starts it and asks again; your prompt is kept",
+    "context_length_exceeded": "F6 compacts · ctrl+n starts a new chat · ctrl+o other models",
+    "model_not_found": "ctrl+o chooses another model",
+    "wrong_task": "ctrl+o chooses another model",
+    "load_failed": "F5 tries again · ctrl+o chooses another model",
+    "out_of_memory": "F5 tries again · ctrl+o chooses another model",
 }
 
 

@@ -316,9 +316,9 @@ def ending_note(message: Message) -> str:
     """The note below an answer that was stopped, cut off or interrupted."""
     notes = {
         "stopped": "■ stopped",
-        "length": "■ cut off: the context or the limit is reached",
-        "failed": "■ broke off" if message.content else "",
-        "interrupted": "■ interrupted: the program or the daemon ended",
+        "length": "■ cut off at the token limit; /continue resumes it",
+        "failed": "■ interrupted; /continue resumes it" if message.content else "",
+        "interrupted": "■ interrupted: the chat or the daemon ended; /continue resumes it",
     }
     return notes.get(message.ending or "", "")
 

@@ -59,7 +59,7 @@ class TitleBar(Widget):
         """Whether the chat is saved, in a word; nothing for a chat without messages."""
         (state, chat, store), style = self.view, "$muted"
         if chat.temporary:
-            word = "temporary, not written"
+            word = "temporary, not saved"
         elif state.not_kept:
             word, style = "NOT SAVED", "bold $error"
         elif store is None or not chat.messages:

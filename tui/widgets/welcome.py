@@ -39,7 +39,7 @@ class Welcome(Widget, can_focus=False):
     HELP_TITLE = "Your first model"
     HELP_KEYS = (
         ("tab  ↑ ↓", "Another of the models that fit this machine"),
-        ("enter", "Download it, and talk to it once it is here"),
+        ("enter", "Download it, and start the chat"),
         ("esc", "Back to the draft"),
     )
     FOCUS_ON_CLICK = False  # only tab leads here, and it chooses
@@ -95,7 +95,9 @@ class Welcome(Widget, can_focus=False):
         known = " · ".join(clean(part) for part in parts if part)
         lines = [Content.assemble(clean(model.name), (f"  {known}", "$muted"))]
         if self.view.chat.temporary:
-            lines.append(Content("temporary: this chat is never written down").stylize("$warning"))
+            lines.append(
+                Content("temporary: this chat is never written to disk").stylize("$warning")
+            )
         if self.size.height >= 12 and self.size.width >= 40:
             lines.append(Content(""))
             lines += [
@@ -116,7 +118,7 @@ class Welcome(Widget, can_focus=False):
             lines.append(Content(fit).stylize("$muted"))
         lines.append(Content(""))
         if self.view.state.pulling is not None:
-            lines.append(Content("on its way; you can type already").stylize("$muted"))
+            lines.append(Content("downloading; you can type already").stylize("$muted"))
             return lines
         lines.append(
             Content.assemble(("enter", "bold $primary"), " downloads it and starts the chat")

@@ -38,7 +38,7 @@ async def test_help_starts_with_the_focused_context(
         await chat.until_shown("Writing")
         assert "Send; while an answer runs" in chat.screen_text
         rows = [line for line in chat.screen_text.split("\n") if "ctrl+j   " in line]
-        indent = rows[0].index("Break the line")
+        indent = rows[0].index("New line; also")
         below = chat.screen_text.split("\n")[chat.screen_text.split("\n").index(rows[0]) + 1]
         assert below[indent - 1] == " "
         assert below[indent] != " " or size[0] == 160
@@ -47,9 +47,9 @@ async def test_help_starts_with_the_focused_context(
         assert "/attach FILE" in chat.screen_text
         assert "Send; while" not in chat.screen_text
         await chat.pilot.press(*"zzz")
-        await chat.until_shown("Nothing here has that.")
+        await chat.until_shown("Nothing matches.")
         await chat.pilot.press("f1")
-        await chat.until(lambda: "Nothing here" not in chat.screen_text)
+        await chat.until(lambda: "Nothing matches" not in chat.screen_text)
         assert chat.draft == ""
 
 
@@ -104,7 +104,7 @@ async def test_key_file_is_not_overwritten(open_chat: OpenChat, folders: ChatFol
         await chat.until(file.exists)
         file.write_text("# mine\n")
         await chat.pilot.press("ctrl+s")
-        await chat.until_shown("is there already")
+        await chat.until_shown("exists already")
         assert file.read_text() == "# mine\n"
 
 
@@ -132,7 +132,7 @@ async def test_settings_fit_every_screen(open_chat: OpenChat, size: tuple[int, i
         await chat.until_shown("on disk")
         await chat.pilot.press("f2")
         await chat.until_shown("Theme")
-        await chat.until_shown("not kept")
+        await chat.until_shown("not saved")
 
 
 @pytest.mark.slow
@@ -265,6 +265,6 @@ async def test_command_list_runs_the_chosen_command(open_chat: OpenChat) -> None
         await chat.pilot.press("ctrl+p")
         await chat.until_shown("enter runs it")
         await chat.pilot.press(*"settings")
-        await chat.until_shown("What can be set")
+        await chat.until_shown("Show and change the settings")
         await chat.pilot.press("enter")
         await chat.until_shown("Compact at")

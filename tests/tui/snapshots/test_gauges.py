@@ -109,7 +109,7 @@ async def test_gauges(
             await chat.pilot.press("escape")
             await chat.until(lambda: chat.app.screen is chat.screen)
         chat.screen.run_command("ctx", "16384")
-        await chat.until_shown("Load smollm2:135m again")
+        await chat.until_shown("Reload smollm2:135m")
         await assert_snapshot(chat, "price")
         await chat.pilot.press("escape")
         await chat.until(lambda: chat.app.screen is chat.screen)

@@ -55,8 +55,8 @@ async def test_temporary_chat_is_marked(open_chat: OpenChat) -> None:
     async with open_chat(size=(100, 30)) as chat:
         await chat.until_shown("smollm2:135m")
         await chat.pilot.press("ctrl+t")
-        await chat.until_shown("temporary, not written")
-        await chat.until_shown("this chat is never written down")
+        await chat.until_shown("temporary, not saved")
+        await chat.until_shown("this chat is never written to disk")
         await chat.pilot.press("ctrl+n")
         await chat.until(lambda: "temporary" not in chat.screen_text)
 

@@ -27,11 +27,15 @@ class CompareFeature(Feature):
         state = self.host.state
         here, other = state.model, find_model(state.models, reference) if reference else None
         if not reference:
-            self.host.tell("/compare NAME puts a second model beside; ctrl+o, tab, c does too.")
+            self.host.tell(
+                "/compare NAME asks a second model the same prompts; so does ctrl+o, tab, c."
+            )
         elif here is None or not state.can_ask:
-            self.host.tell("There is no model to compare with; ctrl+o picks one.", "warning")
+            self.host.tell("No model is in use to compare with; ctrl+o chooses one.", "warning")
         elif other is None or not other.installed:
-            self.host.tell(f"{reference} is not on this machine; /pull fetches it.", "warning")
+            self.host.tell(
+                f"{reference} is not downloaded; ctrl+o lists the models that can be.", "warning"
+            )
         elif not other.writes or other.name == here.name:
             self.host.tell(f"{other.name} cannot be compared with {here.name}.", "warning")
         elif self.host.turn is not None:
@@ -57,4 +61,4 @@ class CompareFeature(Feature):
             model = find_model(self.host.state.models, leaf.model)
             if model is not None:
                 talk_to(self.host, model)
-        self.host.tell("Both answers are in the chat; alt+← and alt+→ go from one to the other.")
+        self.host.tell("Both answers are in the chat; alt+← and alt+→ switch between them.")

@@ -97,7 +97,7 @@ async def test_models_answer_in_turn_without_enough_memory(
         await _open(chat)
         await _ask(chat, "Which?")
         await chat.until_shown("Right one.")
-        await chat.until_notified("one after the other")
+        await chat.until_notified("There is memory for one")
         await chat.until_shown("they answer in turn")
         assert "✗" not in chat.screen_text
         assert [text for _, text in _answers(chat)] == ["Left one.", "Right one."]
@@ -121,8 +121,8 @@ async def test_leaving_the_comparison_without_prompt_changes_nothing(
 @pytest.mark.parametrize(
     ("argument", "message"),
     [
-        ("", "/compare NAME puts a second model beside"),
-        ("nothing", "nothing is not on this machine"),
+        ("", "/compare NAME asks a second model"),
+        ("nothing", "nothing is not downloaded"),
         ("smollm2", "cannot be compared with smollm2:135m"),
     ],
 )
