@@ -102,10 +102,15 @@ class ChatProgram(ABC):
         """Get to the chat that was kept."""
 
     @contextmanager
-    def running(self, command: Sequence[str] = ()) -> Generator[PseudoTerminal]:
-        """It in a terminal of its own."""
+    def running(
+        self, command: Sequence[str] = (), *, rate: int = 0, replies: bool = True
+    ) -> Generator[PseudoTerminal]:
+        """It in a terminal of its own; for `rate` and `replies` see `PseudoTerminal`."""
         started = command or self.command
-        with PseudoTerminal(started, self.environment, folder=self.folder) as terminal:
+        environment = self.environment | ({"SSH_CONNECTION": "bench"} if rate else {})
+        with PseudoTerminal(
+            started, environment, folder=self.folder, rate=rate, replies=replies
+        ) as terminal:
             yield terminal
 
 

@@ -37,6 +37,8 @@ REPLIES: tuple[tuple[re.Pattern[bytes], bytes], ...] = (
 UNKNOWN = re.compile(
     rb"\x1b\[[<>=?][0-9;]*\$?[a-zA-Z]|\x1b\[[0-9;]*:[0-9:;]*m|\x1b[P_^].*?\x1b\\", re.DOTALL
 )
+SLOW_PIECE = 256
+"""Bytes that a slow line delivers at a time."""
 LETTERS = "".join(chr(code) for code in range(0x410, 0x450))
 """64 keys that no answer has in it, so that the first of each on the terminal is the key's own."""
 
@@ -44,7 +46,8 @@ LETTERS = "".join(chr(code) for code in range(0x410, 0x450))
 class PseudoTerminal:
     """Runs `arguments` in a terminal of its own; times are those of `time.perf_counter`.
 
-    `chunks` are its output, each with its arrival time.
+    `chunks` are its output, each with its arrival time. At `rate` bytes a second it displays no
+    faster, as over a slow line; without `replies` it answers no queries.
     """
 
     def __init__(
@@ -54,8 +57,13 @@ class PseudoTerminal:
         *,
         size: tuple[int, int] = SIZE,
         folder: Path | None = None,
+        rate: int = 0,
+        replies: bool = True,
     ) -> None:
         self._size = size
+        self._rate = rate
+        self._free_at = 0.0
+        self._replies = REPLIES if replies else ()
         self.chunks: list[tuple[float, bytes]] = []
         self._emulated = 0
         self._screen = pyte.Screen(*size)
@@ -113,10 +121,14 @@ class PseudoTerminal:
         """Return output within `seconds`, b"" for none; the terminal's own replies are sent at
         once.
         """
+        if (busy := self._free_at - time.perf_counter()) > 0:
+            time.sleep(min(busy, seconds))
+            if busy > seconds:
+                return b""
         if self.ended or not select.select([self._fd], [], [], seconds)[0]:
             return b""
         try:
-            data = os.read(self._fd, 1 << 16)
+            data = os.read(self._fd, SLOW_PIECE if self._rate else 1 << 16)
         except OSError:  # Linux reports a closed other side like this
             data = b""
         if not data:
@@ -127,7 +139,9 @@ class PseudoTerminal:
             self.first_byte = now
         self.chunks.append((now, data))
         self.bytes_read += len(data)
-        for query, reply in REPLIES:
+        if self._rate:
+            self._free_at = now + len(data) / self._rate
+        for query, reply in self._replies:
             for _ in query.finditer(data):
                 os.write(self._fd, reply)
         return data

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import os
+import subprocess
 import sys
 import tempfile
 import time
@@ -39,6 +41,8 @@ GOALS = {
 }
 LONG = 5000
 """Messages of a chat that is long."""
+LINE = 20_000
+"""Bytes a second of a slow line."""
 
 # Starting
 
@@ -151,6 +155,48 @@ def measure_long(ingle: Ingle, _daemon: ScriptedDaemon, arguments: argparse.Name
     }
 
 
+def measure_line(ingle: Ingle, daemon: ScriptedDaemon, _arguments: argparse.Namespace) -> Figures:
+    """Keys in a stream over a slow line: as before, without replies, and paced by them."""
+    figures: Figures = {"bytes_a_second": LINE}
+    for name, replies in (("without_replies", False), ("paced", True)):
+        with ingle.running(rate=LINE, replies=replies) as terminal:
+            wait_for_composer(ingle, terminal)
+            terminal.settle(1.0)
+            figures[name] = measure_stream(
+                ingle, terminal, daemon, tokens=8000, rate=200, letters=LETTERS[:12]
+            )
+    return figures
+
+
+def measure_load(ingle: Ingle, daemon: ScriptedDaemon, _arguments: argparse.Namespace) -> Figures:
+    """Keys in a stream while processes compute on every core, at their priority and at ours."""
+    busy = "while True: pass"
+    figures: Figures = {}
+    for name, first in (
+        ("at_normal_priority", ""),
+        (
+            "at_the_priority_of_workers",
+            "from ingle.backends.base.process_priority import yield_to_interactive\n"
+            "yield_to_interactive()\nyield_to_interactive()\n",
+        ),
+    ):
+        command = [sys.executable, "-c", first + busy]
+        load = [
+            subprocess.Popen(command, start_new_session=True) for _ in range(os.cpu_count() or 1)
+        ]
+        try:
+            with ingle.running() as terminal:
+                wait_for_composer(ingle, terminal)
+                figures[name] = measure_stream(
+                    ingle, terminal, daemon, tokens=4000, rate=200, letters=LETTERS[:40]
+                )
+        finally:
+            for process in load:
+                process.kill()
+                process.wait()
+    return figures
+
+
 def measure_peers(ingle: Ingle, daemon: ScriptedDaemon, arguments: argparse.Namespace) -> Figures:
     """Other chats in rounds with ingle; a new chat each time, which is the easy case."""
     return compare(
@@ -189,7 +235,8 @@ def main() -> None:
             daemon.close()
     show(figures)
     if arguments.save:
-        name = "tui-peers" if arguments.parts == ["peers"] else "tui-ingle"
+        own = {"peers": "tui-peers", "line": "tui-line", "load": "tui-load"}
+        name = own.get(arguments.parts[0], "tui-ingle")
         print(save(name, {"goals": GOALS, **figures}))
 
 
@@ -207,6 +254,8 @@ PARTS: dict[str, Callable[[Ingle, ScriptedDaemon, argparse.Namespace], Figures]]
     "start": lambda ingle, _daemon, arguments: measure_start(ingle, arguments.rounds),
     "chat": measure_chat,
     "long": measure_long,
+    "line": measure_line,
+    "load": measure_load,
     "peers": measure_peers,
 }
 

@@ -49,7 +49,7 @@ def run_chat(
     exit_on_signals()  # until the app has its own way
     app: ChatApp | None = None
     try:
-        with _first_frame(theme) as first_frame:
+        with _first_frame(theme, full=preferences.gauges) as first_frame:
             # Collections while modules are imported would find next to nothing.
             gc.disable()
             from .app.chat_app import ChatApp
@@ -114,9 +114,9 @@ def unusable_terminal() -> str | None:
     return None
 
 
-def _first_frame(theme: str) -> AbstractContextManager[FirstFrame | None]:
+def _first_frame(theme: str, *, full: bool) -> AbstractContextManager[FirstFrame | None]:
     if sys.platform == "win32":
         return nullcontext()
     from .app.first_frame import FirstFrame
 
-    return FirstFrame(theme)
+    return FirstFrame(theme, full=full)

@@ -17,6 +17,7 @@ from ingle.models.errors import ModelError
 
 from ..base.child_process import die_with_parent
 from ..base.errors import BackendError, LoadFailed
+from ..base.process_priority import yield_to_interactive
 from ..confinement.access_policy import AccessPolicy
 from ..confinement.confine import confine
 from ..confinement.denied_call_reporter import DeniedCallReporter
@@ -43,6 +44,7 @@ def run_task(
     status = _BROKEN
     try:
         die_with_parent(int(sys.argv[1]))
+        yield_to_interactive()
         # Reserve fd 1 for messages: anything else that a library prints goes to stderr.
         sink = os.fdopen(os.dup(1), "wb")
         os.dup2(2, 1)

@@ -20,6 +20,7 @@ from ..base.child_process import die_with_parent
 from ..base.errors import LoadFailed
 from ..base.framing import read_body
 from ..base.load_spec import LoadSpec
+from ..base.process_priority import yield_to_interactive
 from ..confinement.confine import confine
 from .worker_access import with_temporary_files, worker_access
 from .worker_protocol import (
@@ -64,6 +65,7 @@ class FrameChannel:
 def main() -> int:
     """Load the model of the first message and serve it until the daemon ends the worker."""
     die_with_parent(int(sys.argv[1]))
+    yield_to_interactive()
     channel = _claim_stdio()
     first = channel.receive()
     if not isinstance(first, Load):

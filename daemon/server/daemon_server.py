@@ -18,6 +18,8 @@ from pathlib import Path
 import uvicorn
 from starlette.routing import WebSocketRoute
 
+from ingle.backends.base.process_priority import yield_to_interactive
+
 from ..http.http_protocol import MAX_CONNECTIONS, GuardedProtocol
 from ..retention.retention_keeper import RetentionKeeper
 from ..service.socket_activation import inherited_sockets
@@ -115,6 +117,7 @@ class Server(uvicorn.Server):
 
 def run(config: Config, *, tcp_optional: bool = False) -> None:
     """Run `serve` on the fastest available event loop; blocks until the daemon ends."""
+    yield_to_interactive()
     if sys.platform == "win32":
         asyncio.run(serve(config, tcp_optional=tcp_optional))
     else:

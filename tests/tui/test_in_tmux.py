@@ -175,7 +175,9 @@ def lose_the_daemon(screen: Keyboard, home: Home) -> None:
     send(screen, LONG)
     screen.until(lambda text: "answering" in text)
     home.kill_daemon()
-    screen.until(lambda text: "daemon stopped" in text and "■ broke off" in text)
+    screen.until(
+        lambda text: "daemon stopped" in text and "■ interrupted; /continue resumes it" in text
+    )
     assert LONG in screen.text
     send(screen, FACTS)
     screen.until(lambda text: "daemon stopped" not in text and "12 May" in text, 60)

@@ -5,18 +5,17 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
 from typing import Any, ClassVar
 
 from rich.console import RenderableType
 from textual import events
-from textual.app import App, SystemCommand
+from textual.app import App
 from textual.binding import Binding, BindingType
 from textual.driver import Driver
 from textual.screen import Screen
 
-from ..commands.command_table import COMMANDS
 from ..settings.themes import EMBER, FALLBACK_VARIABLES, THEMES
 from ..terminal.exit_signals import ending_signals
 from .chat_screen import ChatScreen
@@ -104,17 +103,21 @@ class ChatApp(App[None]):
             self._driver.write(copied.sequence)
         self.notify(copied.sentence, markup=False)
 
-    def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
-        """Every command, for the palette."""
-        # Importing it before the first frame would bring in everything features need.
+    def action_command_palette(self) -> None:
+        """Show every command, unless a dialog is open."""
+        if self.screen is not self._chat or not self._chat.is_complete:
+            return
+        # Importing them before the first frame would bring in everything features need.
         from ..features.program_feature import ProgramFeature
+        from ..screens.filtered_choice import CommandList
 
-        for command in COMMANDS:
-            if command.palette and self._chat.can_run(command.name):
-                keys = " ".join(self._chat.feature(ProgramFeature).keys_of(command))
-                key = f"  ({keys})" if keys else ""
-                run = partial(self.call_later, self._chat.run_command, command.name)
-                yield SystemCommand(command.title, command.help + key, run)
+        def run(name: str | None) -> None:
+            if name is not None:
+                # Once the list is closed: a screen cannot be pushed while another one is popped.
+                self.call_later(self._chat.run_command, name)
+
+        lines = self._chat.feature(ProgramFeature).command_lines()
+        self.push_screen(CommandList(lines), run)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Leave F1 to screens that bind it themselves."""

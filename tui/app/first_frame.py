@@ -20,7 +20,9 @@ RESET = "\x1b[0m"
 SHORT = 16
 COLUMN = 104
 ROOMY, BROAD = 28, 120
-"""The status has a second line from so many lines, below so many columns."""
+"""In the full view the status has a second line from so many lines, below so many columns."""
+PANEL = 36
+"""Columns of the gauges beside the chat, in the full view from `BROAD` columns on."""
 
 
 SHADES = {
@@ -38,8 +40,9 @@ Each with the number of the nearest one of 256 colours.
 class FirstFrame:
     """Paints on entering; restores the terminal on leaving."""
 
-    def __init__(self, theme: str = "ingle") -> None:
+    def __init__(self, theme: str = "ingle", *, full: bool = False) -> None:
         self._palette = colours(theme)
+        self._full = full
         self._restore: Callable[[], None] = lambda: None
         self._on_screen = False
 
@@ -60,7 +63,8 @@ class FirstFrame:
         self._on_screen = True
         try:
             size = os.get_terminal_size(sys.stderr.fileno())
-            _write(ALTERNATE_SCREEN + HIDE_CURSOR + frame(size.columns, size.lines, self._palette))
+            drawn = frame(size.columns, size.lines, self._palette, full=self._full)
+            _write(ALTERNATE_SCREEN + HIDE_CURSOR + drawn)
         except BaseException:
             self.__exit__(None, None, None)
             raise
@@ -98,16 +102,17 @@ def colours(theme: str) -> tuple[str, str, str]:
     return f"\x1b[0;48;{ground};38;{text}m", f"\x1b[1;38;{accent}m", f"\x1b[22;38;{edge}m"
 
 
-def frame(columns: int, lines: int, palette: tuple[str, str, str]) -> str:
+def frame(columns: int, lines: int, palette: tuple[str, str, str], *, full: bool = False) -> str:
     """The sequences that draw the outline, at the same places as the stylesheet."""
     text, accent, edge = palette
     parts = [text, "\x1b[2J"]
     if lines < SHORT:
         parts.append(f"\x1b[{lines - 1};2H{text}Message")
     else:
-        width = min(columns, COLUMN)
-        left = (columns - width) // 2 + 1
-        lines -= 1 if lines >= ROOMY and columns < BROAD else 0
+        beside = PANEL if full and columns >= BROAD else 0
+        width = min(columns - beside, COLUMN)
+        left = (columns - beside - width) // 2 + 1
+        lines -= 1 if full and lines >= ROOMY and columns < BROAD else 0
         parts.append(f"\x1b[1;1H {accent}ingle{text}")
         for row, line in (
             (lines - 3, "╭" + "─" * (width - 2) + "╮"),

@@ -341,9 +341,9 @@ class ScreenFront(Feature):
         name = pulls.shown
         if name is not None and await self.confirm(
             f"Stop the download of {name}?",
-            "What arrived is kept: the next attempt goes on from there.",
+            "What is downloaded is kept; the next attempt resumes there.",
             yes="stops it",
-            no="lets it go on",
+            no="keeps downloading",
         ):
             await pulls.cancel(name)
         return name is not None

@@ -19,7 +19,7 @@ def answer_rows(facts: MessageFacts) -> Rows:
     if facts.completion_tokens:
         rows.append(("answer", f"{number_format.tokens(facts.completion_tokens)} tokens"))
     if facts.reasoning_tokens:
-        rows.append(("of it thoughts", f"{number_format.tokens(facts.reasoning_tokens)} tokens"))
+        rows.append(("of it reasoning", f"{number_format.tokens(facts.reasoning_tokens)} tokens"))
     if facts.first_token is not None:
         rows.append(("first token", number_format.duration(facts.first_token)))
     if facts.seconds is not None:

@@ -56,7 +56,7 @@ def begin(session: ChatSession) -> None:
 def temp(session: ChatSession, _argument: str) -> Done:
     """Open an empty chat that is never written."""
     session.open_chat(Chat(temporary=True))
-    return Done("A new chat begins; it is never written down.", is_visible=True)
+    return Done("A new chat begins; it is never written to disk.", is_visible=True)
 
 
 # Branches; the argument is the id of a message, else the last one that fits is meant
@@ -135,7 +135,7 @@ def branch(session: ChatSession, name: str) -> Done:
         raise CommandRefused("There is nothing to branch from.")
     chat = branch_off(session.chat, last, session.history)
     session.open_chat(chat)
-    return Done(f"From here on this is a chat of its own: {chat.title}.", is_visible=True)
+    return Done(f"A new chat continues from here: {chat.title}.", is_visible=True)
 
 
 def previous(session: ChatSession, name: str) -> Done:
@@ -154,12 +154,12 @@ def _switch(session: ChatSession, name: str, step: int) -> Done:
     forks = (message for message in reversed(chat.path) if len(chat.siblings(message)) > 1)
     message = chat.messages.get(name) or next(forks, None)
     if message is None:
-        raise CommandRefused("This chat has one branch only.", "/again makes another.")
+        raise CommandRefused("No message has a second version.", "/again or /edit makes one.")
     other = chat.neighbour(message, step)
     chat.choose(other)
     session.history.choose(chat.id, other.id)
     siblings = chat.siblings(other)
-    place = f"Branch {siblings.index(other) + 1} of {len(siblings)}."
+    place = f"Version {siblings.index(other) + 1} of {len(siblings)}."
     return Done(place, "path", at=other.id, is_visible=True)
 
 
@@ -204,7 +204,7 @@ async def _accept_system(session: ChatSession, text: str) -> str | None:
     if cost.needs_confirmation and not await session.front.accept_cost(
         "Change the system prompt of this chat?",
         f"With the next prompt {cost.sentence}.",
-        yes="does it",
+        yes="changes it",
     ):
         return None
     return cost.sentence
@@ -271,7 +271,7 @@ async def sampling(session: ChatSession, text: str) -> Done:
         settings.sampling = changed_sampling(settings.sampling, text, options)
     keep_settings(session)
     pairs = ", ".join(f"{name}={value:g}" for name, value in settings.sampling.items())
-    return Done(f"Sampling of this chat: {pairs or 'as the model recommends'}.")
+    return Done(f"Sampling of this chat: {pairs or 'defaults of the model'}.")
 
 
 def think(session: ChatSession, effort: str) -> Done:
@@ -280,7 +280,7 @@ def think(session: ChatSession, effort: str) -> Done:
         raise CommandRefused(f"/think takes one of {', '.join(THINKING)}, or nothing.")
     session.chat.settings.thinking = effort
     keep_settings(session)
-    return Done(f"Thinking in this chat: {effort or 'as the model does by itself'}.")
+    return Done(f"Thinking in this chat: {effort or 'default of the model'}.")
 
 
 # The draft
@@ -315,14 +315,14 @@ async def template(session: ChatSession, name: str) -> Done:
 
     folder = template_folder(session)
     if folder is None:
-        raise CommandRefused("There is no folder of templates here.")
+        raise CommandRefused("There is no folder for templates here.")
     templates = await asyncio.to_thread(load_templates, folder)
     found = next((template for template in templates if template.name == name), None)
     if found is not None:
         session.front.insert_template(found)
         return Done()
     if not templates:
-        return Done(f"Put prompts as .md files into {folder}; {{{{name}}}} is a place.")
+        return Done(f"Put prompts as .md files into {folder}; {{{{name}}}} is a placeholder.")
     known = f"Templates: {', '.join(template.name for template in templates)}."
     if name:
         raise CommandRefused(f"There is no template {name}.", known)

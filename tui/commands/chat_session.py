@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from ..tools.chat_tools import ChatTools
 
 
-KEEPS = "keeps all as it is"
+KEEPS = "cancels"
 """The default description of the answer "no"."""
 
 

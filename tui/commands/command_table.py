@@ -41,6 +41,10 @@ class Command(msgspec.Struct, frozen=True):
     group: Group
     key: str | None = None
     argument: str | None = None
+    within: str = ""
+    """For a part of another command: how it is typed, such as `compact trim`."""
+    also: str = ""
+    """How it can be typed as a part of another command, too."""
 
     @property
     def slash(self) -> str | None:
@@ -54,12 +58,18 @@ class Command(msgspec.Struct, frozen=True):
         """`/slash ARGUMENT`; "" for a command that has only a key."""
         if self.slash is None:
             return ""
-        return f"/{self.slash} {self.argument}" if self.argument else f"/{self.slash}"
+        typed = self.within or self.slash
+        return f"/{typed} {self.argument}" if self.argument else f"/{typed}"
+
+    @property
+    def is_listed(self) -> bool:
+        """Whether lists of commands have it; parts of others only if they have a key."""
+        return not self.within or self.key is not None
 
     @property
     def palette(self) -> bool:
         """Whether the palette lists it."""
-        return self.name not in _KEY_ONLY
+        return self.is_listed and self.name not in _KEY_ONLY
 
     @property
     def is_shared(self) -> bool:
@@ -70,28 +80,43 @@ class Command(msgspec.Struct, frozen=True):
 COMMANDS: tuple[Command, ...] = (
     Command("stop", "Stop", "Stop the answer and keep what is there", "Chat", "escape"),
     Command("new", "New chat", "Start over with an empty chat", "Chat", "ctrl+n"),
-    Command("temp", "Temporary chat", "A chat that is never written to disk", "Chat", "ctrl+t"),
+    Command(
+        "temp", "Temporary chat", "Start a chat that is never written to disk", "Chat", "ctrl+t"
+    ),
     Command("again", "Answer again", "Generate another answer", "Chat", "f5", "MODEL"),
     Command("continue", "Continue", "Continue an interrupted answer", "Chat"),
-    Command("edit", "Edit", "Change the last prompt, as a new branch", "Chat"),
+    Command("edit", "Edit", "Edit the last prompt; the old version stays", "Chat"),
     Command("branch", "Branch", "Continue from here in a new chat", "Chat"),
     Command("rewind", "Rewind", "Choose a prompt to go back to", "Chat"),
-    Command("previous", "Previous answer", "Show the previous branch", "Chat", "alt+left"),
-    Command("next", "Next answer", "Show the next branch", "Chat", "alt+right"),
-    Command("system", "System prompt", "Instructions for the model", "Chat", None, "TEXT"),
+    Command(
+        "previous",
+        "Previous version",
+        "Previous version of a prompt or an answer",
+        "Chat",
+        "alt+left",
+    ),
+    Command("next", "Next version", "Next version of a prompt or an answer", "Chat", "alt+right"),
+    Command("system", "System prompt", "Set the system prompt of this chat", "Chat", None, "TEXT"),
     Command(
         "persona",
         "Personas",
-        "System prompt, model and sampling by name",
+        "Use or save a system prompt, model and sampling",
         "Chat",
         None,
         "NAME|save NAME|delete NAME",
     ),
-    Command("sampling", "Sampling", "Temperature and other options", "Chat", None, "NAME=VALUE"),
+    Command(
+        "sampling",
+        "Sampling",
+        "Temperature and other sampling settings",
+        "Chat",
+        None,
+        "NAME=VALUE",
+    ),
     Command(
         "think",
         "Thinking",
-        "How much to reason before answering",
+        "Set how much to reason before answering",
         "Chat",
         None,
         "off|on|low|medium|high",
@@ -114,28 +139,37 @@ COMMANDS: tuple[Command, ...] = (
     Command(
         "shell",
         "Run a command",
-        "Its output goes into the prompt; also !COMMAND",
+        "Put a command's output into the prompt; also !COMMAND",
         "Tools",
         None,
         "COMMAND",
     ),
-    Command("search", "Search chats", "In all chats, as you type", "History", "ctrl+r", "TEXT"),
-    Command("find", "Find", "In this chat", "History", "ctrl+f", "TEXT"),
-    Command("open", "Open chat", "Chats, newest first", "History", "ctrl+g"),
+    Command("search", "Search chats", "Search all chats as you type", "History", "ctrl+r", "TEXT"),
+    Command("find", "Find", "Search this chat", "History", "ctrl+f", "TEXT"),
+    Command("open", "Open chat", "List the chats, newest first", "History", "ctrl+g"),
     Command("rename", "Rename", "Give the chat a title", "History", None, "TITLE"),
     Command("folder", "Folder", "Put the chat into a folder", "History", None, "NAME"),
     Command("keep", "Pin chat", "Keep the chat at the top of the list", "History"),
     Command("export", "Export", "Write the chat to a file", "History", None, "md|json|html"),
     Command("share", "Share", "Write the chat to one HTML file", "History", None, "FILE"),
     Command("import", "Import", "Import chats of other programs", "History", None, "FILE"),
-    Command("delete", "Delete chat", "Permanently, after asking", "History"),
-    Command("encrypt", "Encrypt history", "Lock the chats with a passphrase", "History"),
+    Command("delete", "Delete chat", "Delete the chat permanently (asks first)", "History"),
+    Command("encrypt", "Encrypt history", "Encrypt the chats with a passphrase", "History"),
     Command("model", "Models", "Choose or download a model", "Models", "ctrl+o", "NAME"),
     Command("pull", "Pull", "Download a model", "Models", None, "NAME"),
     Command("unload", "Unload", "Free the model's memory", "Models"),
     Command("ctx", "Context", "Load the model with another context", "Models", None, "TOKENS"),
-    Command("compare", "Compare", "Two models side by side", "Models", None, "NAME"),
-    Command("compact", "Compact", "Summarise earlier messages", "Context", "f6", "FOCUS"),
+    Command(
+        "compare", "Compare", "Compare with another model, side by side", "Models", None, "NAME"
+    ),
+    Command(
+        "compact",
+        "Compact",
+        "Summarise earlier messages; undo, summary, trim and then QUESTION do the rest",
+        "Context",
+        "f6",
+        "FOCUS",
+    ),
     Command(
         "compact_ask",
         "Compact, then ask",
@@ -143,19 +177,45 @@ COMMANDS: tuple[Command, ...] = (
         "Context",
         None,
         "QUESTION",
+        "compact then",
     ),
-    Command("undo", "Undo", "The last edit of a tool, or compaction", "Context", "f7"),
-    Command("summary", "Summary", "Read, edit or redo the summary", "Context"),
-    Command("trim", "Trim", "Leave out old attachments and long texts, without a model", "Context"),
-    Command("pin", "Pin message", "Keep it word for word when compacting", "Context"),
-    Command("pins", "Pins", "Messages kept word for word", "Context"),
-    Command("context", "Context table", "Tokens by role and message", "Context"),
-    Command("gauges", "Gauges", "Memory, cache, speed: beside, whole screen, off", "Context", "f4"),
-    Command("kv", "Page map", "What each page of the KV cache holds", "Context"),
-    Command("stats", "Statistics", "Figures of the last answer", "Context"),
+    Command(
+        "undo",
+        "Undo",
+        "Undo the last edit of a tool, or compaction",
+        "Context",
+        "f7",
+        also="compact undo",
+    ),
+    Command(
+        "summary",
+        "Summary",
+        "Read, edit or redo the summary",
+        "Context",
+        within="compact summary",
+    ),
+    Command(
+        "trim",
+        "Trim",
+        "Leave out old attachments and long texts, without a model",
+        "Context",
+        within="compact trim",
+    ),
+    Command("pin", "Pin message", "Keep a message verbatim when compacting; list", "Context"),
+    Command("pins", "Pinned messages", "Messages kept verbatim", "Context", within="pin list"),
+    Command("context", "Context table", "Show the tokens by role and message", "Context"),
+    Command(
+        "gauges",
+        "Gauges",
+        "Memory, cache and speed: beside the chat, full screen, off",
+        "Context",
+        "f4",
+    ),
+    Command("kv", "Page map", "Show what each page of the KV cache holds", "Context"),
+    Command("stats", "Statistics", "Show the figures of the last answer", "Context"),
     Command("copy", "Copy answer", "Copy the last answer", "Reading", "ctrl+y"),
-    Command("block_up", "Block up", "Walk the blocks of the chat", "Reading", "alt+up"),
-    Command("block_down", "Block down", "Walk the blocks of the chat", "Reading", "alt+down"),
+    Command("block_up", "Block up", "Go to the previous block of the chat", "Reading", "alt+up"),
+    Command("block_down", "Block down", "Go to the next block of the chat", "Reading", "alt+down"),
     Command("fold", "Fold", "Fold reasoning and long blocks", "Reading"),
     Command("page_up", "Page up", "Scroll up", "Reading", "pageup"),
     Command("page_down", "Page down", "Scroll down", "Reading", "pagedown"),
@@ -163,19 +223,19 @@ COMMANDS: tuple[Command, ...] = (
     Command(
         "route",
         "Route",
-        "Where messages may go: auto, local, ask",
+        "Choose where messages may go",
         "Privacy",
         "shift+tab",
         "auto|local|ask|NAME",
     ),
-    Command("why", "Why this route", "What decided where the message goes", "Privacy"),
-    Command("redact", "Preview redaction", "What would leave, and what would not", "Privacy"),
-    Command("sent", "What was sent", "Everything that left this machine", "Privacy"),
+    Command("why", "Why this route", "Show what decided where the message goes", "Privacy"),
+    Command("redact", "Preview redaction", "Show what would leave, and what would not", "Privacy"),
+    Command("sent", "What was sent", "Show everything that left this machine", "Privacy"),
     Command("theme", "Theme", "Change the colours", "Program", None, "NAME"),
-    Command("settings", "Settings", "What can be set, and where", "Program", "f2"),
-    Command("keys", "Keys", "Which key does what, and how to change it", "Program"),
-    Command("doctor", "Doctor", "The terminal, the machine, the daemon", "Program"),
-    Command("help", "Help", "Keys and commands for where you are", "Program", "f1"),
+    Command("settings", "Settings", "Show and change the settings", "Program", "f2"),
+    Command("keys", "Keys", "Show and change the keys", "Program"),
+    Command("doctor", "Doctor", "Check the terminal, the machine, the daemon", "Program"),
+    Command("help", "Help", "Show the keys and commands for where you are", "Program", "f1"),
     Command(
         "interrupt",
         "Copy, stop or quit",
@@ -183,7 +243,7 @@ COMMANDS: tuple[Command, ...] = (
         "Program",
         "ctrl+c",
     ),
-    Command("suspend", "Suspend", "Back to the shell; fg comes back", "Program", "ctrl+z"),
+    Command("suspend", "Suspend", "Return to the shell; fg resumes the chat", "Program", "ctrl+z"),
     Command(
         "quit", "Quit", "Leave; answers and downloads continue in the daemon", "Program", "ctrl+q"
     ),
@@ -193,7 +253,14 @@ COMMANDS: tuple[Command, ...] = (
 def parse_slash(text: str) -> tuple[str, str] | None:
     """Name and argument when `text` has the form of a slash command, else None."""
     match = _SLASH.match(text.strip())
-    return None if match is None else (match[1], (match[2] or "").strip())
+    if match is None:
+        return None
+    name, argument = match[1], (match[2] or "").strip()
+    word, _, rest = argument.partition(" ")
+    part = next((one for one in COMMANDS if f"{name} {word}" in (one.within, one.also)), None)
+    if part is not None and part.slash is not None and (part.argument or not rest):
+        return part.slash, rest.strip()
+    return name, argument
 
 
 def find_slash(name: str) -> Command | None:
@@ -204,7 +271,7 @@ def find_slash(name: str) -> Command | None:
 def command_table() -> str:
     """All commands as a table in Markdown, for the documentation."""
     rows = ["| key | command | does |", "|---|---|---|"]
-    for command in COMMANDS:
+    for command in filter(lambda each: each.is_listed, COMMANDS):
         key = f"`{command.key}`" if command.key else ""
         usage = f"`{command.usage}`".replace("|", "\\|") if command.usage else ""
         rows.append(f"| {key} | {usage} | {command.help} |")

@@ -19,7 +19,7 @@ from .command_results import CommandRefused, Done, Facts
 if TYPE_CHECKING:
     from ..compaction.compactor import CompactionProgress
 
-NOTHING_CHANGED = "Nothing was changed."
+NOTHING_CHANGED = "Nothing changed."
 
 
 async def compact(session: ChatSession, focus: str) -> Done:
@@ -67,15 +67,15 @@ def compaction_sentence(made: CompactionRecord) -> str:
     """The effect of a compaction or a trim in words."""
     before, after = map(number_format.tokens, (made.tokens_before, made.tokens_after))
     turns = f"{made.turns} turn{'' if made.turns == 1 else 's'}"
-    what = "trimmed" if made.trims else "summed up"
-    read = "" if made.trims else " /summary reads the summary."
-    return f"{turns} {what}: {before} tokens became {after}.{read} /undo takes it back."
+    what = "trimmed" if made.trims else "summarised"
+    read = "" if made.trims else " /compact summary shows it."
+    return f"{turns} {what}: {before} tokens became {after}.{read} /compact undo reverts it."
 
 
 async def compact_ask(session: ChatSession, question: str) -> Done:
     """Summarise, then send the question."""
     if not question:
-        raise CommandRefused("Say what to ask then: /compact+ QUESTION.")
+        raise CommandRefused("Type the question: /compact then QUESTION.")
     try:
         done = await compact(session, "")
     except CommandRefused as refused:
@@ -106,9 +106,9 @@ def undo_compaction(session: ChatSession, name: str) -> Done:
     used, context, _ = last_size(session.chat)
     undone = take_back(session.chat, session.history, name)
     used += sum(step.tokens_before - step.tokens_after for step in undone)
-    sentence = "The originals are sent again, word for word."
+    sentence = "The original messages are sent again."
     if context and used > context:
-        sentence += " They no longer fit into the context, though: /compact sums them up."
+        sentence += " They no longer fit into the context: /compact summarises them."
     return Done(sentence, "path")
 
 
@@ -145,7 +145,7 @@ async def summary(session: ChatSession, name: str) -> Done:
         return undo_compaction(session, shown.id)
     chain = chat.compaction_chain()
     if shown is not chain[-1]:
-        raise CommandRefused("Only the last summary can be changed.", "/undo takes it back.")
+        raise CommandRefused("Only the last summary can be changed.", "/compact undo reverts it.")
     if action.act == "redo":
         request = SummaryRequest(action.text, chain[:-1], shown.id)
         return await session.front.summarise(request)
@@ -162,7 +162,7 @@ async def _edit_summary(session: ChatSession, shown: CompactionRecord, text: str
     try:
         record = await edited(session.client, chat, session.state.model_name, text)
     except ClientError as error:
-        raise CommandRefused(error.message, "The summary is as it was.") from error
+        raise CommandRefused(error.message, "The summary did not change.") from error
     if session.chat is not chat or session.is_answering:
         return Done()
     apply(chat, session.history, record, replaces=shown.id)
@@ -182,7 +182,11 @@ def pin(session: ChatSession, name: str) -> Done:
         raise CommandRefused("There is nothing to pin yet.")
     message.pinned = not message.pinned
     session.history.pin(message.id, message.pinned)
-    return Done("Kept word for word." if message.pinned else "No longer pinned.", "pin", message.id)
+    return Done(
+        "Pinned: every summary keeps it verbatim." if message.pinned else "No longer pinned.",
+        "pin",
+        message.id,
+    )
 
 
 async def pins(session: ChatSession, _argument: str) -> Done:

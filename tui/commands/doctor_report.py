@@ -80,7 +80,7 @@ def terminal_facts(env: Mapping[str, str], size: Fact) -> list[Fact]:
     if clipboard.is_remote(env):
         between.append("SSH")
     return [
-        ("terminal", " ".join(said) or "says nothing"),
+        ("terminal", " ".join(said) or "not reported"),
         size,
         ("between", ", ".join(between) or "nothing"),
         ("glyphs", f"{GLYPHS} (each one cell, the last two)"),

@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from ..history.history_store import HistoryStore
     from ..history.imports.import_chats import ImportReport
 
-FOLDER_LEGEND = "enter keeps it · empty takes it out · → completes · esc"
-LOCKED = "Until then, what you say is held in memory only."
-LATER = "The chats stay locked, and what you say is in memory only; /encrypt asks again."
+FOLDER_LEGEND = "enter saves · empty: no folder · → completes · esc cancels"
+LOCKED = "Until you do, messages are kept in memory only."
+LATER = "The chats stay locked, and messages are kept in memory only; /encrypt asks again."
 ENCRYPTED = (
-    "The chats are encrypted. /encrypt off keeps them in the clear from then on; "
+    "The chats are encrypted. /encrypt off stores them unencrypted; "
     "/encrypt remember puts the passphrase into the system's keyring."
 )
 
@@ -68,7 +68,7 @@ def find(session: ChatSession, text: str) -> Facts:
 
     terms = parse_query(text).terms
     if not terms:
-        raise CommandRefused("Say what to look for: /find TEXT.")
+        raise CommandRefused("Type what to find: /find TEXT.")
     maker = SnippetMaker(terms)
     path = session.chat.path
     rows = [
@@ -76,7 +76,7 @@ def find(session: ChatSession, text: str) -> Facts:
         for place, m in enumerate(path, 1)
         if maker.matches_all(m.text)
     ]
-    return Facts({f"{len(rows)} of {len(path)} messages have it": rows})
+    return Facts({f"{len(rows)} of {len(path)} messages contain it": rows})
 
 
 # One chat
@@ -89,9 +89,9 @@ async def rename(session: ChatSession, title: str) -> Done:
     if new is None:
         if session.front.is_person:
             return Done()
-        raise CommandRefused("Say how: /rename TITLE.")
+        raise CommandRefused("Type the title: /rename TITLE.")
     await change_chat(session, chat.id, title=new)
-    return Done(f"This chat is called {chat.title}.", "state", is_visible=True)
+    return Done(f"The chat is renamed to {chat.title}.", "state", is_visible=True)
 
 
 async def folder(session: ChatSession, name: str) -> Done:
@@ -121,7 +121,7 @@ async def keep(session: ChatSession, _argument: str) -> Done:
     """Keep the open chat at the top of the list, or no longer."""
     chat = session.chat
     if chat.temporary:
-        raise CommandRefused("This chat is temporary: it is not kept, so there is nothing to pin.")
+        raise CommandRefused("This chat is temporary: it is not saved and cannot be pinned.")
     await change_chat(session, chat.id, pinned=not chat.settings.pinned)
     return Done(
         "The chat stays at the top of the list." if chat.settings.pinned else "Unpinned.", "state"
@@ -132,7 +132,7 @@ async def delete(session: ChatSession, _argument: str) -> Done:
     """Delete the open chat for good, after asking."""
     chat = session.chat
     if chat.temporary or not chat.messages or session.store is None:
-        raise CommandRefused("This chat is not kept, so there is nothing to delete.")
+        raise CommandRefused("This chat is not saved, so there is nothing to delete.")
     return await delete_chat(session, chat.id, chat.title, len(chat.messages))
 
 
@@ -145,8 +145,8 @@ async def delete_chat(session: ChatSession, chat: str, title: str, messages: int
     store = session.store
     if store is None or not await session.front.confirm(
         f"Delete “{name}”?",
-        f"It has {what}. Nothing of it is kept, and it cannot be undone.",
-        yes="deletes it for good",
+        f"It has {what}. This cannot be undone.",
+        yes="deletes it permanently",
         no="keeps it",
     ):
         return Done("Nothing is deleted.", is_visible=True)
@@ -157,7 +157,9 @@ async def delete_chat(session: ChatSession, chat: str, title: str, messages: int
         shutil.rmtree(session.folders.edits(chat), ignore_errors=True)
     if await asyncio.to_thread(store.flush):
         return Done("The chat is deleted.")
-    return Done("The chat is deleted as soon as the history can be written.", is_warning=True)
+    return Done(
+        "The history cannot be written now; the chat is deleted as soon as it can.", is_warning=True
+    )
 
 
 async def change_chat(session: ChatSession, chat: str, **changes: str | bool) -> None:
@@ -206,12 +208,12 @@ async def import_(session: ChatSession, argument: str) -> Done:
     from ..history.imports.import_chats import KNOWN
 
     store = await readable_store(session)
-    question = LineQuestion("Import chats", "", KNOWN, "enter imports this file  ·  esc")
+    question = LineQuestion("Import chats", "", KNOWN, "enter imports this file  ·  esc cancels")
     name = argument or await session.front.line(question)
     if not name:
         if session.front.is_person:
             return Done()
-        raise CommandRefused("Say which file: /import FILE.", KNOWN)
+        raise CommandRefused("Name the file: /import FILE.", KNOWN)
     path = Path(name.strip("\"'"))
     is_cancelled = False
 
@@ -236,12 +238,12 @@ async def encrypt(session: ChatSession, argument: str) -> Done:
     """Encrypt the chats with a passphrase, unlock them, or with `off` decrypt them."""
     store = session.store
     if store is None:
-        raise CommandRefused("Chats are not kept here, so there is nothing to encrypt.")
+        raise CommandRefused("Chats are not saved here, so there is nothing to encrypt.")
     if not session.front.is_person:
-        raise CommandRefused("/encrypt needs a terminal in which a passphrase can be typed.")
+        raise CommandRefused("/encrypt needs a terminal to type the passphrase in.")
     if store.database.is_locked:
         await unlock(session)
-        return Done("The chats are open.", "state", is_visible=True)
+        return Done("The chats are unlocked.", "state", is_visible=True)
     if not store.database.is_encrypted:
         return await _encrypt(session, store)
     if argument == "off":
@@ -249,7 +251,7 @@ async def encrypt(session: ChatSession, argument: str) -> Done:
     if argument in ("remember", "forget"):
         remembers = argument == "remember"
         await asyncio.to_thread(store.remember, remembers)
-        done = "opens the chats from now on" if remembers else "has forgotten the passphrase"
+        done = "unlocks the chats from now on" if remembers else "has forgotten the passphrase"
         return Done(f"The system's keyring {done}.")
     return Done(ENCRYPTED)
 
@@ -263,38 +265,40 @@ async def _encrypt(session: ChatSession, store: HistoryStore) -> Done:
 
     await asyncio.to_thread(load_sqlcipher)
     question = LineQuestion(
-        "New passphrase", note=NO_WAY_BACK, legend="enter goes on  ·  esc", is_secret=True
+        "New passphrase", note=NO_WAY_BACK, legend="enter continues  ·  esc cancels", is_secret=True
     )
     first = await session.front.line(question)
     if first is None:
-        return Done("Nothing was changed.", is_visible=True)
+        return Done("Nothing changed.", is_visible=True)
     problem = passphrase_problem(first)
     if problem is None:
-        again = LineQuestion("The same once more", legend="enter encrypts  ·  esc", is_secret=True)
+        again = LineQuestion(
+            "Repeat the passphrase", legend="enter encrypts  ·  esc cancels", is_secret=True
+        )
         second = await session.front.line(again)
         if second is None:
-            return Done("Nothing was changed.", is_visible=True)
-        problem = None if second == first else "The two are not the same."
+            return Done("Nothing changed.", is_visible=True)
+        problem = None if second == first else "The two passphrases differ."
     if problem is not None:
-        raise CommandRefused(problem, "Nothing was changed.")
+        raise CommandRefused(problem, "Nothing changed.")
     session.front.progress("Encrypting the chats…")
     await asyncio.to_thread(store.encrypt, first)
     done = "The chats are encrypted. The next start asks for the passphrase."
     left = await asyncio.to_thread(store.database.unencrypted_leftovers)
     if left:
-        done += f" Set aside earlier, and still in the clear: {', '.join(left)}."
+        done += f" Backups from before, still unencrypted: {', '.join(left)}."
     return Done(done, "state", is_warning=bool(left))
 
 
 async def _decrypt(session: ChatSession, store: HistoryStore) -> Done:
     if not await session.front.confirm(
-        "Keep the chats in the clear?",
-        "Whoever can read your files can read them then.",
+        "Store the chats unencrypted?",
+        "Then every program that can read your files can read them.",
         yes="decrypts them",
     ):
         return Done("The chats stay encrypted.", is_visible=True)
     await asyncio.to_thread(store.decrypt)
-    return Done("The chats are kept in the clear again.", "state")
+    return Done("The chats are stored unencrypted again.", "state")
 
 
 async def unlock(session: ChatSession) -> None:
@@ -321,7 +325,7 @@ async def readable_store(session: ChatSession) -> HistoryStore:
     """The history, unlocked if needed; raises `CommandRefused`."""
     store = session.store
     if store is None:
-        raise CommandRefused("Chats are not kept here, so there are none to show.")
+        raise CommandRefused("Chats are not saved here, so there are none to show.")
     if store.database.is_locked:
         if not session.front.is_person:
             raise CommandRefused("The chats are locked.", "/encrypt asks for the passphrase.")

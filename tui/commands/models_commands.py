@@ -65,16 +65,16 @@ async def use_model(session: ChatSession, model: ModelEntry, disk_free: int | No
     if not model.writes:
         purpose = "embeddings" if model.task == "embed" else "ranking"
         raise CommandRefused(
-            f"{model.name} is there for {purpose} and does not chat.", "/model lists others."
+            f"{model.name} is for {purpose} and cannot chat.", "/model lists the others."
         )
-    done = f"Talking to {model.name} from now on."
+    done = f"Now using {model.name}."
     if model.installed:
         if model.name == session.state.model_name and session.state.model is not None:
             talk_to(session, model)
             return Done(done, is_visible=True)
         cost = switch_cost(session, model)
         if cost.needs_confirmation and not await front.accept_cost(
-            f"Go over to {model.name}?", cost.sentence(), yes="goes over", no="stays"
+            f"Switch to {model.name}?", cost.sentence(), yes="switches", no="cancels"
         ):
             return Done()
         talk_to(session, model)
@@ -86,8 +86,8 @@ async def use_model(session: ChatSession, model: ModelEntry, disk_free: int | No
         doubts.append(f"It {fit_sentence(model.fit)}.")
     if disk_free is not None and lacks_room(model.size, disk_free):
         size, free = number_format.size(model.size or 0), number_format.size(disk_free)
-        doubts.append(f"It is {size}, and the disk has {free} free.")
-    anyway = " all the same" if doubts else ""
+        doubts.append(f"It needs {size}, and the disk has {free} free.")
+    anyway = " anyway" if doubts else ""
     if not doubts and model.size >= ASK_FROM:
         doubts.append(download_sentence(model.size, disk_free or 0))
     if doubts and not await front.confirm(
@@ -128,7 +128,7 @@ async def unload(session: ChatSession, reference: str) -> Done:
     """Unload a model."""
     name = reference or session.state.model_name
     if not name:
-        raise CommandRefused("Say which model: /unload NAME.")
+        raise CommandRefused("Name the model: /unload NAME.")
     if not reference:
         refuse_while_answering(session)
     held = session.state.loaded_named(name)
@@ -137,7 +137,7 @@ async def unload(session: ChatSession, reference: str) -> Done:
     if not await session.client.unload(name):
         return Done(f"{name} is not loaded.")
     size = held.weights_bytes + held.kv_bytes + held.compute_bytes if held else 0
-    freed = f"; about {number_format.size(size)} are free again" if size else ""
+    freed = f"; about {number_format.size(size)} of memory are free" if size else ""
     return Done(f"{name} is unloaded{freed}. The next prompt loads it.")
 
 
@@ -149,17 +149,17 @@ async def ctx(session: ChatSession, argument: str) -> Done:
     if not LEAST_CONTEXT <= context <= MOST_CONTEXT:
         now = ""
         if state.loaded is not None and state.loaded.context:
-            now = f"Now it has {number_format.tokens(state.loaded.context)}."
+            now = f"The current context is {number_format.tokens(state.loaded.context)} tokens."
         raise CommandRefused("/ctx takes a number of tokens, as in /ctx 16384.", now)
     name = state.model_name
     if name is None or not state.can_ask:
-        raise CommandRefused("There is no model to load.", "/model lists all.")
+        raise CommandRefused("There is no model to load.", "/model lists the models.")
     refuse_while_answering(session)
     wanted = number_format.tokens(context)
     if not await session.front.accept_cost(
-        f"Load {name} again with {wanted} tokens of context?",
+        f"Reload {name} with {wanted} tokens of context?",
         _context_cost(session, name, context),
-        yes="loads it again",
+        yes="reloads it",
     ):
         return Done()
     session.front.progress(f"Loading {name} with {wanted} tokens of context.")
@@ -180,7 +180,7 @@ def _context_cost(session: ChatSession, name: str, context: int) -> str:
     if cost is not None and cost.tokens:
         time = f", about {number_format.duration(cost.seconds)}" if cost.seconds else ""
         tokens = number_format.tokens(cost.tokens)
-        lines.append(f"Its cache is lost: {tokens} tokens are prefilled again{time}.")
+        lines.append(f"Its cache is lost: {tokens} tokens must be prefilled again{time}.")
     held = session.state.loaded_named(name)
     if held is not None and held.kv_capacity and held.kv_bytes:
         takes = held.kv_bytes * context // held.kv_capacity
@@ -188,21 +188,21 @@ def _context_cost(session: ChatSession, name: str, context: int) -> str:
         lines.append(f"The KV cache will take about {number_format.size(takes)}, now {now}.")
     if model is not None and model.context and context > model.context:
         trained = number_format.tokens(model.context)
-        lines.append(f"It was trained for {trained} tokens; beyond that answers get worse.")
+        lines.append(f"It was trained for {trained} tokens; beyond them, answers get worse.")
     if session.state.free_bytes:
         lines.append(f"{number_format.size(session.state.free_bytes)} of RAM are available.")
-    return "\n".join(lines) or "It takes the time of a start."
+    return "\n".join(lines) or "It takes as long as loading the model."
 
 
 async def delete(session: ChatSession, model: ModelEntry) -> Done:
     """Delete a model's files, after asking."""
-    freed = f"{number_format.size(model.size)} of the disk are free then. " if model.size else ""
+    freed = f"{number_format.size(model.size)} of disk space is freed. " if model.size else ""
     again = "It can be downloaded again."
     if model.place:
-        freed, again = "", f"Its file stays: {model.place} keeps it."
+        freed, again = "", f"Its file stays: it belongs to {model.place}."
     if not await session.front.confirm(
         f"Delete {model.name}?",
-        f"{freed}Your chats stay; what the daemon has stored of their cache goes. {again}",
+        f"{freed}Your chats stay; their stored cache is deleted. {again}",
         yes="deletes it",
         no="keeps it",
     ):
@@ -215,4 +215,4 @@ async def delete(session: ChatSession, model: ModelEntry) -> Done:
     if state.model_name == model.name:
         state.choose(find_model(listing.models, model.name))
     freed = number_format.size(done.freed)
-    return Done(f"{model.name} is deleted; {freed} are free again.", "state")
+    return Done(f"{model.name} is deleted; {freed} of disk space are free.", "state")

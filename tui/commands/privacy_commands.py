@@ -81,13 +81,13 @@ async def redact(session: ChatSession, text: str) -> Done:
     prompts = [message for message in session.chat.path if message.role == "user"]
     text = text or await session.front.draft() or (prompts[-1].text if prompts else "")
     if not text:
-        raise CommandRefused("There is no text to look at.", "Write something first.")
+        raise CommandRefused("There is no text to inspect.", "Type a draft first.")
     from ..privacy.text_review import TextReview
 
     try:
         review = await TextReview.of_text(session.client, text)
     except DaemonUnreachable as error:
-        hint = "It looks for private data; `ingle serve` starts it."
+        hint = "The daemon finds private data; `ingle serve` starts it."
         raise CommandRefused(error.message, hint) from error
     await session.front.show_redaction(review)
     return Done()

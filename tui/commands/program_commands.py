@@ -13,8 +13,9 @@ from .command_table import COMMANDS
 
 def help_(session: ChatSession, _argument: str) -> CommandHelp:
     """List the commands."""
-    here = [command for command in COMMANDS if session.can_run(command.name)]
-    return CommandHelp(here, [command for command in COMMANDS if command not in here])
+    listed = [command for command in COMMANDS if command.is_listed]
+    here = [command for command in listed if session.can_run(command.name)]
+    return CommandHelp(here, [command for command in listed if command not in here])
 
 
 async def doctor(session: ChatSession, _argument: str) -> Facts:

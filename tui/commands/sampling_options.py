@@ -52,7 +52,7 @@ def changed_sampling(
         name, equals, value = pair.partition("=")
         if name not in options or not equals:
             known = ", ".join(options)
-            raise CommandRefused(f"{pair} is no NAME=VALUE with one of these names: {known}.")
+            raise CommandRefused(f"{pair} is not NAME=VALUE with one of these names: {known}.")
         if value:
             result[name] = _parse(options[name], value)
         else:

@@ -23,11 +23,11 @@ TURNS_BETWEEN = 2
 
 Choice = Literal["compact", "extend", "trim", "edit", "send"]
 CHOICES: dict[Choice, tuple[str, str]] = {
-    "compact": ("Compact, then send", "sums up what was said earlier"),
+    "compact": ("Compact, then send", "summarises the earlier messages"),
     "extend": ("More context, then send", "loads the model again"),
     "trim": ("Trim, then send", "leaves out old files and the middle of long texts"),
-    "edit": ("Shorten the prompt", "gives it back to be edited"),
-    "send": ("Send anyway", "the model will probably refuse it"),
+    "edit": ("Shorten the prompt", "returns it to the draft"),
+    "send": ("Send anyway", "the model may refuse it"),
 }
 """What can be done about a prompt that does not fit: title and effect."""
 

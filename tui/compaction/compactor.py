@@ -111,14 +111,14 @@ class Compactor:
         selection = await asyncio.to_thread(self._select, entries, before)
         if selection is None:
             raise CompactionRefused(
-                "There is nothing to sum up yet: a chat needs two turns for that."
+                "There is nothing to compact yet: that takes at least two turns."
             )
         notes = await self._notes(entries, selection, before)
         self._tell("checking")
         compaction = await self._fit(notes, selection, before)
         if self._chat.compaction_chain() != begun:
             raise CompactionRefused(
-                "Something was undone or trimmed meanwhile, so the summary is not used."
+                "The chat was undone or trimmed meanwhile, so the summary is not used."
             )
         return compaction
 

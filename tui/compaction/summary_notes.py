@@ -205,18 +205,18 @@ def check_answer(text: str, reason: str) -> SummaryNotes:
     Raises `CompactionRefused` if the answer is empty or incomplete.
     """
     if not text.strip():
-        raise CompactionRefused("The model wrote an empty summary, so nothing was changed.")
+        raise CompactionRefused("The model wrote an empty summary, so nothing changed.")
     if reason == "length":
-        raise CompactionRefused("The summary was cut off before its end, so nothing was changed.")
+        raise CompactionRefused("The summary was cut off before its end, so nothing changed.")
     if reason != "stop":
-        raise CompactionRefused("The summary was interrupted, so nothing was changed.")
+        raise CompactionRefused("The summary was interrupted, so nothing changed.")
     notes = SummaryNotes.parse(text)
     lacking = [heading for heading in HEADINGS if heading not in notes.sections]
     if lacking:
-        raise CompactionRefused(f"The summary lacks “{lacking[0]}”, so nothing was changed.")
+        raise CompactionRefused(f"The summary lacks “{lacking[0]}”, so nothing changed.")
     notes.tidy()
     if not any(notes.sections.values()):
-        raise CompactionRefused("The model found nothing to write down, so nothing was changed.")
+        raise CompactionRefused("The model found nothing to write down, so nothing changed.")
     return notes
 
 
@@ -224,11 +224,11 @@ def check_saving(before: int, after: int, *, range_tokens: int, summary_tokens: 
     """Raise `CompactionRefused` if too little is saved; all numbers are tokens."""
     if summary_tokens >= range_tokens:
         raise CompactionRefused(
-            "The summary is longer than the text it replaces, so nothing was changed."
+            "The summary is longer than the text it replaces, so nothing changed."
         )
     saving = 1 - after / before if before else 0.0
     if saving < LEAST_SAVING:
         share = number_format.percent(max(0.0, saving))
         raise CompactionRefused(
-            f"It would save only {share} of {before} tokens, so nothing was changed."
+            f"It would save only {share} of {before} tokens, so nothing changed."
         )

@@ -57,12 +57,14 @@ def read_mentions(text: str, folder: Path, promised: Collection[str] = ()) -> At
                     continue
                 seen.add(path)
                 if len(seen) > MAX_FILES:
-                    raise UnreadableFile(f"More than {MAX_FILES} files are too many for a prompt.")
+                    raise UnreadableFile(f"A prompt can have at most {MAX_FILES} files.")
                 attachment = read_file(path, shown_path(path, folder))
                 total += len(attachment.text)
                 if total > MAX_TOTAL:
                     limit = number_format.size(MAX_TOTAL)
-                    raise UnreadableFile(f"{mention.path} goes beyond {limit} for all files.")
+                    raise UnreadableFile(
+                        f"{mention.path} exceeds the limit of {limit} for all files."
+                    )
                 reading.attachments.append(attachment)
         except UnreadableFile as error:
             reading.problems.append(str(error))
@@ -137,9 +139,9 @@ def read_file(path: Path, name: str) -> Attachment:
             return Attachment(name.rstrip("/") + "/", _listing(path))
         content = _read_bytes(path, name)
     except FileNotFoundError:
-        raise UnreadableFile(f"{name} is not there any more.") from None
+        raise UnreadableFile(f"{name} no longer exists.") from None
     except PermissionError:
-        raise UnreadableFile(f"{name} may not be read.") from None
+        raise UnreadableFile(f"{name} cannot be read: permission denied.") from None
     except OSError as error:
         raise UnreadableFile(f"{name} could not be read: {error.strerror}.") from None
     return Attachment(name, decode(content, name))
@@ -168,7 +170,7 @@ def decode(content: bytes, name: str) -> str:
     if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         encoding = "utf-16"
     elif b"\0" in content[:_SNIFFED]:
-        raise UnreadableFile(f"{name} is binary; only text can be sent along.")
+        raise UnreadableFile(f"{name} is binary; only text files can be attached.")
     try:
         text = content.decode(encoding)
     except UnicodeDecodeError:

@@ -18,10 +18,10 @@ from ..session.chat_entries import answer_failed, entry_of, failure, path_entrie
 from ..session.chat_events import HistoryStatusChanged
 from ..session.chat_state import ChatState, ChatStatus
 from ..session.daemon_link import DaemonLink
-from ..session.turn import LOCAL, Turn, add_answer, add_prompt
+from ..session.turn import Turn, add_answer, add_prompt
 from ..settings.chat_folders import ChatFolders
 from ..settings.preferences import Preferences
-from ..terminal.render_throttle import RenderThrottle
+from ..terminal.render_throttle import RenderThrottle, driver_of
 from ..transcript.entries.answer_entry import AnswerEntry
 from ..transcript.entries.entry import Entry
 from .chat_layout import ChatLayout
@@ -61,7 +61,7 @@ class ChatHost(ChatLayout):
         self.store = None if folders is None else open_history(folders.chats, self._cannot_keep)
         self._tool_host = tool_host
         self._tools: ChatTools | None = None
-        self._throttle = RenderThrottle(self._paint)
+        self._throttle = RenderThrottle(self._paint, lambda: driver_of(self.chat_app))
         self._entry: AnswerEntry | None = None
         self._later: Callable[[], None] | None = None
         self._saved_draft = ""
@@ -271,7 +271,7 @@ class ChatHost(ChatLayout):
             ask()
         elif not state.connected or state.model is None or state.model.writes:
             self._later = ask
-            self.tell("It is asked as soon as a model can answer.")
+            self.tell("The prompt is sent as soon as the model is ready.")
 
     def _add_answer(self, parent: str | None, begun: Message | None = None) -> Message:
         model = self.state.model_name or "model"
@@ -308,11 +308,15 @@ class ChatHost(ChatLayout):
         if drawn is not None:
             self.transcript.drop(drawn)  # as it was before it grows again
         place = place_of(self.chat, answer)
-        entry = AnswerEntry(answer.model, LOCAL, id=answer.id, created=answer.created, place=place)
+        entry = AnswerEntry(answer.model, id=answer.id, created=answer.created, place=place)
         if answer.reasoning:
             entry.append_reasoning(answer.reasoning)
         if answer.content:
             entry.append(answer.content)
+        for earlier in self.transcript.entries:
+            if isinstance(earlier, AnswerEntry) and earlier.set_latest(False):
+                self.transcript.update_entry(earlier)
+        entry.set_latest(True)
         self.transcript.add(entry)
         self.transcript.follow()
         turn = Turn(self.client, history or self.history, answer, entry, self._throttle.request)

@@ -92,16 +92,18 @@ class ChatLayout(PromptScreen[None]):
 
     def compose(self) -> ComposeResult:
         yield TitleBar().data_bind(ChatLayout.view)
-        with Horizontal(id="main"), Container(id="view"):
-            yield Transcript(id="transcript")
-            yield Welcome().data_bind(ChatLayout.view)
-            yield Static(id="pill", markup=False)
-        with Vertical(id="dock"):
-            yield PromptQueue()
-            yield PullBar()
-            yield RouteLine()
-            yield CompactionBar()
-            yield Composer(id="composer")
+        with Horizontal(id="main"), Vertical(id="column"):
+            with Container(id="view"):
+                yield Transcript(id="transcript")
+                yield Welcome().data_bind(ChatLayout.view)
+                yield Static(id="pill", markup=False)
+            with Vertical(id="dock"):
+                yield PromptQueue()
+                yield PullBar()
+                yield CompactionBar()
+                with Container(id="entry"):
+                    yield Composer(id="composer")
+                    yield RouteLine()
         yield StatusLine()
 
     # Drawing
@@ -140,7 +142,7 @@ class ChatLayout(PromptScreen[None]):
     def _show_hints(self, width: int) -> None:
         busy = self.turn is not None or self.runs_tools
         hints = key_hints(busy, width, self.preferences.enter_sends)
-        editing = "editing · esc leaves it as it was"
+        editing = "editing · esc cancels"
         self.composer.hints = hints if self.edits is None else editing
 
     @on(Transcript.NewLines)

@@ -58,7 +58,7 @@ class HistoryFeature(Feature):
         if not self._is_locked:
             return Done()
         if self.host.composer.text or len(self.host.chat_app.screen_stack) > 1:
-            asks = "The chats are locked; /encrypt asks for the passphrase."
+            asks = "The chats are locked; /encrypt unlocks them."
             return Done(asks, is_warning=True)
         await unlock(self.host)
         return Done()
@@ -136,4 +136,4 @@ class HistoryFeature(Feature):
         turn = Turn(self.host.client, store, there or message, AnswerEntry(""), lambda: None)
         worker = self.host.run_worker(turn.resume(given), group=f"resume-{message.id}")
         self._unseen[message.id] = turn, worker
-        self.host.tell(f"An answer in “{chat.title}” goes on; ctrl+g shows the chats.")
+        self.host.tell(f"An answer in “{chat.title}” is still running; ctrl+g lists the chats.")

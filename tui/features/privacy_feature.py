@@ -26,7 +26,6 @@ from ..privacy.chat_route import (
     route_to,
 )
 from ..widgets.route_line import RouteLine
-from ..widgets.title_bar import TitleBar
 from .feature import Feature, Handler
 
 if TYPE_CHECKING:
@@ -88,8 +87,6 @@ class PrivacyFeature(Feature):
         # There are none if the daemon's answer comes while the chat is being closed.
         for line in self.host.query(RouteLine):
             line.route = self.route
-        for bar in self.host.query(TitleBar):
-            bar.route = self.route
 
     async def prepare_request(self, request: TurnRequest) -> TurnRequest:
         """See `Feature`: the daemon inspects the request, and the user consents if needed."""

@@ -12,12 +12,14 @@ from ..commands.command_table import COMMANDS, Command
 from ..commands.key_table import FILE as KEYS_FILE
 from ..commands.key_table import KeyTable, load_keys
 from ..settings.preferences import Preferences, PreferencesBroken, save_preference
+from ..settings.themes import THEMES
 from .feature import Feature, Handler
 
 if TYPE_CHECKING:
     from textual.app import App
     from textual.theme import Theme
 
+    from ..screens.filtered_choice import ChoiceLine
     from ..session.turn import Turn
     from .chat_host import ChatHost
 
@@ -33,6 +35,8 @@ class ProgramFeature(Feature):
         self._remembering = asyncio.Lock()
         self._theme = ""
         self._keys = KeyTable()
+        self._is_trying = False
+        """Whether the list of themes is open, which shows each without keeping it."""
 
     def handlers(self) -> Mapping[str, Handler]:
         return {
@@ -91,7 +95,7 @@ class ProgramFeature(Feature):
     # Themes and settings
 
     def _keep_theme(self, theme: Theme) -> None:
-        if theme.name != self._theme:
+        if theme.name != self._theme and not self._is_trying:
             self._theme = theme.name
             self._keep("theme", theme.name)
 
@@ -107,7 +111,7 @@ class ProgramFeature(Feature):
         except PreferencesBroken as error:
             self.host.tell(str(error), "warning")
         except OSError as error:
-            self.host.tell(f"The setting is not kept: {error.strerror}.", "warning")
+            self.host.tell(f"The setting could not be saved: {error.strerror}.", "warning")
 
     def settings(self) -> None:
         """Show the settings."""
@@ -132,13 +136,47 @@ class ProgramFeature(Feature):
         """Change the theme, or list the themes."""
         app = self.host.chat_app
         if not name:
-            app.action_change_theme()
+            self._choose_theme()
         elif name in app.available_themes:
             app.theme = name
         else:
             self.host.tell(f"There is no theme {name}; /theme shows them.", "warning")
 
+    def _choose_theme(self) -> None:
+        """Show the themes as the user walks through them, and keep the chosen one."""
+        from ..screens.filtered_choice import ChoiceLine, ThemeList
+
+        app = self.host.chat_app
+        themes, own = app.available_themes, [theme.name for theme in THEMES]
+        others = sorted(name for name in themes if name not in own)
+        lines = [
+            ChoiceLine(name, name, "dark" if themes[name].dark else "light")
+            for name in (*own, *others)
+        ]
+        before = app.theme
+        self._is_trying = True
+
+        def chosen(name: str | None) -> None:
+            self._is_trying = False
+            app.theme = before if name is None else name
+            self._keep_theme(app.current_theme)
+
+        app.push_screen(ThemeList(lines, before, self._try_theme), chosen)
+
+    def _try_theme(self, name: str) -> None:
+        self.host.chat_app.theme = name
+
     # Help
+
+    def command_lines(self) -> list[ChoiceLine]:
+        """A line of each command that can be run here, for the list of commands."""
+        from ..screens.filtered_choice import ChoiceLine
+
+        return [
+            ChoiceLine(command.name, command.title, command.help, " ".join(self.keys_of(command)))
+            for command in COMMANDS
+            if command.palette and self.host.can_run(command.name)
+        ]
 
     def show_help(self, commands: Sequence[Command]) -> None:
         """Show the keys of the focused widget, and the commands."""

@@ -100,11 +100,11 @@ class LineFront:
 
     def _write_help(self, commands: CommandHelp) -> None:
         line = self._output.line
-        line("Write a prompt and press enter. A line that ends in \\ goes on in the next.")
+        line("Write a prompt and press enter. A line that ends in \\ continues in the next.")
         for command in commands.commands:
             line(f"{command.usage}: {command.help}.")
         elsewhere = [f"/{command.slash}" for command in commands.elsewhere if command.slash]
-        line(f"On the full screen only: {', '.join(elsewhere)}.")
+        line(f"In the full-screen chat only: {', '.join(elsewhere)}.")
         line("Ctrl+C stops an answer. Ctrl+D leaves.")
 
     # Questions
@@ -278,7 +278,7 @@ class LineFront:
 
         if not await self._session.models.can_ask():
             raise CommandRefused(NOTHING_CHANGED)
-        self._output.line("Summing up what was said earlier. Ctrl+C leaves all as it was.")
+        self._output.line("Summarising the earlier messages. Ctrl+C cancels.")
         return await summarise(self._session, request, self._summary_progress)
 
     def _summary_progress(self, progress: CompactionProgress) -> None:

@@ -50,7 +50,7 @@ class PlainCompaction:
         full = f"{number_format.percent(fill.share)} of the context is full."
         automatic = step is CompactionStep.COMPACT
         does = "The next prompt" if automatic else "/compact"
-        self._session.output.line(f"{full} {does} sums up what was said earlier.")
+        self._session.output.line(f"{full} {does} summarises the earlier messages.")
 
     async def make_room(self, prompt: QueuedPrompt) -> bool:
         """Make room for a prompt; return False if it must not be sent."""

@@ -112,7 +112,7 @@ class PlainModels:
                 session.output.line(f"{entry.title} is installed.")
             else:
                 await session.client.decline_engine(offer.name)
-                session.output.line(f"`ingle engine install {offer.name}` fetches it later.")
+                session.output.line(f"`ingle engine install {offer.name}` installs it later.")
         except ClientError as error:
             session.output.error(error.message, error.hint)
 
@@ -125,7 +125,7 @@ class PlainModels:
         try:
             entry = await self._session.client.pull(name, self._show_pull)
         except asyncio.CancelledError:
-            self._session.output.line(f"{name} goes on downloading in the daemon.")
+            self._session.output.line(f"{name} keeps downloading in the background.")
             raise
         self._session.output.line(f"{entry.name} is here.")
         self._session.output.bell()

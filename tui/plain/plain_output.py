@@ -149,7 +149,7 @@ class SentenceWriter:
     def append_reasoning(self, text: str, tokens: int = 0) -> None:
         """Nothing: reasoning is not read out."""
 
-    def annotate(self, note: str) -> None:
+    def annotate(self, note: str, facts: str = "") -> None:
         """Nothing: /stats writes the figures."""
 
     def answered_by(self, model: str) -> None:

@@ -156,7 +156,7 @@ class PlainSession:
         elif command.name == "quit":
             self._over = True
         elif not command.is_shared:
-            self.output.error(f"/{name} is there on the full screen only.")
+            self.output.error(f"/{name} works in the full-screen chat only.")
         else:
             # These may go over to another model.
             if command.group == "Models" or (argument and command.name in ("again", "persona")):

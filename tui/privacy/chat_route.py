@@ -84,7 +84,7 @@ def route_to(endpoint: str) -> ChatRoute:
             "LOCAL",
             "nothing leaves this machine",
             "The model runs on this machine, and no cloud provider is configured.",
-            "only route",
+            "no provider set up",
         )
     return ChatRoute(
         "remote",
@@ -93,7 +93,7 @@ def route_to(endpoint: str) -> ChatRoute:
         f"goes to the daemon at {endpoint}",
         f"The chat was started with the daemon at {endpoint}, which is not on this machine; "
         "no cloud provider is configured.",
-        "its daemon",
+        "daemon elsewhere",
     )
 
 
@@ -115,7 +115,7 @@ def chosen_route(endpoint: str, routing: RoutingState, choice: str) -> ChatRoute
             "⇄",
             "AUTO",
             "what is sensitive stays here",
-            f"The policy looks at each message: what it lets go may be answered by {clouds}.",
+            f"The policy checks each message: what it allows may be answered by {clouds}.",
             "policy",
         )
     if choice == ASK:
@@ -132,8 +132,8 @@ def chosen_route(endpoint: str, routing: RoutingState, choice: str) -> ChatRoute
         "named",
         "☁",
         choice.upper(),
-        "goes there if the policy lets it",
-        f"You chose {choice}; what the policy keeps here is not sent.",
+        "sent there if the policy allows it",
+        f"You chose {choice}; what the policy keeps local is not sent.",
         "chosen",
     )
 
@@ -218,11 +218,11 @@ def egress_sentence(messages: Iterable[Message], kept: Mapping[str, int] | None 
     away = {route: count for route, count in routes.items() if route != "local"}
     if away:
         elsewhere = ", ".join(f"{count} by {route}" for route, count in sorted(away.items()))
-        return f"Answered elsewhere in this chat: {elsewhere}; here: {routes['local']}."
+        return f"Answers in this chat: {elsewhere}; {routes['local']} by this machine."
     here = f"{len(answers)} answer{'' if len(answers) == 1 else 's'}"
     return (
-        f"Nothing of this chat left this machine: {here}, all made here.{_of_all(kept)} "
-        "Only a download asks the network, for a model's file by its name."
+        f"Nothing of this chat left this machine: {here}, all generated here.{_of_all(kept)} "
+        "Only downloads of models use the network."
     )
 
 

@@ -73,8 +73,8 @@ class TextReview:
         said = await self._client.explain_routing({**self._body, **edits})
         if said.hide is None:
             raise ClientError(
-                "The daemon is older than this chat, so it cannot show what would leave.",
-                "`ingle stop` ends it; the next command starts the present version.",
+                "The running daemon is older than this chat and cannot show what would leave.",
+                "`ingle stop` ends it; the next command starts the current version.",
             )
         self.said = said
 

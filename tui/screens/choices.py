@@ -16,9 +16,12 @@ from ..text.terminal_safe_text import clean
 from ..transcript.markdown.markdown_preview import preview
 from .dialog import ChoiceDialog
 
-REWIND_LEGEND = "enter edits it, as a branch; what came later stays  ·  esc closes"
+REWIND_LEGEND = "enter edits it as a new version; the old one stays  ·  esc closes"
 PINS_LEGEND = "enter goes there  ·  delete unpins  ·  esc closes"
-NO_PINS = "Nothing is pinned. /pin keeps the last message word for word, p the block you are on."
+NO_PINS = (
+    "No message is pinned. /pin pins the last one, p the block you are on. "
+    "Summaries keep pinned messages verbatim."
+)
 SHOWN = 200
 """The most characters of a message that are shown."""
 
@@ -52,7 +55,7 @@ class PinsScreen(ChoiceDialog[tuple[str, str] | None]):
     def __init__(self, pinned: Sequence[Message]) -> None:
         self._ids = [message.id for message in pinned]
         super().__init__(
-            "Kept word for word",
+            "Pinned messages",
             [(("go", message.id), _pin_line(message)) for message in pinned],
             PINS_LEGEND if pinned else "esc closes",
             note="" if pinned else NO_PINS,
@@ -85,6 +88,6 @@ class CompactChoice(ChoiceDialog[Choice | None]):
                 (way, Content.assemble(f"{CHOICES[way][0]:<{width}}", (CHOICES[way][1], "$muted")))
                 for way in ways
             ],
-            "enter chooses  ·  esc gives the prompt back",
+            "enter chooses  ·  esc returns to the draft",
             note=room.sentence,
         )

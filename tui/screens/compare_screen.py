@@ -17,10 +17,9 @@ from textual.widgets import Static
 from ..chats.message import Message
 from ..chats.turn_request import TurnRequest
 from ..commands.chat_session import ChatSession
-from ..privacy.chat_route import route_to
 from ..session.chat_entries import answer_failed, entry_of, path_entries
 from ..session.turn import Turn, add_answer, add_prompt
-from ..terminal.render_throttle import RenderThrottle
+from ..terminal.render_throttle import RenderThrottle, driver_of
 from ..text import number_format
 from ..text.terminal_safe_text import clean
 from ..transcript.entries.answer_entry import AnswerEntry
@@ -30,10 +29,10 @@ from ..widgets.composer.composer import Composer
 
 SIDE_BY_SIDE = 100
 """Columns from which both models are shown side by side."""
-KEYS = "enter asks both · alt+1 or alt+2 goes on with one · esc keeps both"
+KEYS = "enter asks both · alt+1 or alt+2 continues with one · esc keeps both"
 TOGETHER = "They answer at the same time and share the machine."
-IN_TURN = "No room for both: they answer in turn, loaded anew."
-SHORT_KEYS = "alt+1 alt+2 picks one · esc keeps both"
+IN_TURN = "There is memory for one of them at a time: they answer in turn."
+SHORT_KEYS = "alt+1 alt+2 continues with one · esc keeps both"
 
 NO_ROOM = frozenset({"memory_busy", "insufficient_memory"})
 """Error codes of the daemon if a model does not fit into memory beside those that answer."""
@@ -92,9 +91,7 @@ class ComparedModel(Vertical):
 
     def _begin(self, prompt: Message) -> None:
         answer = self.leaf = add_answer(self._chat, self._history, self.model, prompt.id)
-        route = route_to(self._client.endpoint)
-        words = f"{route.mark} {route.word.lower()}"
-        self._entry = AnswerEntry(answer.model, words, id=answer.id, created=answer.created)
+        self._entry = AnswerEntry(answer.model, id=answer.id, created=answer.created)
         self.transcript.add(self._entry)
         self.transcript.follow()
         self.turn = Turn(self._client, self._history, answer, self._entry, self._changed)
@@ -190,7 +187,7 @@ class CompareScreen(Screen[Message | None]):
         self._chat = session.chat
         self._history = session.history
         self._together = together
-        self._painter = RenderThrottle(self._paint)
+        self._painter = RenderThrottle(self._paint, lambda: driver_of(self.app))  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
         self._asked = False
         self._sides = [
             ComparedModel(number, model, session, self._painter.request)
@@ -272,7 +269,7 @@ class CompareScreen(Screen[Message | None]):
         if not all(done):
             self._together = False
             self._show_note()
-            self.notify("There is no room for both at a time: they answer one after the other.")
+            self.notify("There is memory for one of them at a time: they answer in turn.")
         for (side, request), answered in zip(pairs, done, strict=True):
             if not answered:
                 await side.run_again(request)

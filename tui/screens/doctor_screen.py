@@ -37,14 +37,14 @@ class DoctorScreen(Dialog[None]):
     ]
 
     def __init__(self, session: ChatSession) -> None:
-        super().__init__("Doctor", "y copies it all  ·  esc closes")
+        super().__init__("Doctor", "y copies everything  ·  esc closes")
         self._session = session
         self._facts: list[Fact] = []
 
     def body(self) -> ComposeResult:
         """The facts."""
         with VerticalScroll():
-            yield Static("Looking …", id="facts", markup=False)
+            yield Static("Checking …", id="facts", markup=False)
 
     def on_mount(self) -> None:
         """Start collecting the facts."""

@@ -112,7 +112,7 @@ class FilteredTable(Dialog[None]):
                 words = SLASH_WIDTH if width >= NARROW and any(row.word for row in rows) else 0
                 lines += [line for row in fitting for line in row.lines(width, words)]
         if not lines:
-            lines = [Content("Nothing here has that.").stylize("$muted")]
+            lines = [Content("Nothing matches.").stylize("$muted")]
         self.query_one("#table", Static).update(Content("\n").join(lines))
 
 
@@ -173,7 +173,7 @@ class KeysScreen(FilteredTable):
         try:
             await asyncio.to_thread(_write_new, file)
         except FileExistsError:
-            self.notify(f"{file} is there already; it is read when the chat starts.", markup=False)
+            self.notify(f"{file} exists already; it is read when the chat starts.", markup=False)
         except OSError as error:
             self.notify(f"{file}: {error.strerror}.", severity="error", markup=False)
         else:

@@ -107,13 +107,13 @@ class ModelPicker(ModalScreen[ModelPick | None]):
         custom = custom_model(query)
         groups = group_models(self._listing.models, "" if custom is not None else query)
         if custom is not None:
-            groups.insert(0, ModelGroup("as you typed it", [custom]))
+            groups.insert(0, ModelGroup("as typed", [custom]))
         for title, models in groups:
             lines.append(Option(Content(title).stylize("$secondary"), disabled=True))
             lines += map(self._row, models)
             self._rows += [None, *models]
         if not groups:
-            lines.append(Option(Content("nothing of that name").stylize("$muted"), disabled=True))
+            lines.append(Option(Content("no model of that name").stylize("$muted"), disabled=True))
             self._rows.append(None)
         options = self.query_one(OptionList)
         options.set_options(lines)
@@ -133,7 +133,7 @@ class ModelPicker(ModalScreen[ModelPick | None]):
             (f"{number_format.size(model.size) if model.size else '':>7} ", "$muted"),
         ]
         if not model.writes or not model.chat:
-            parts.append(("does not chat", "$muted"))
+            parts.append(("cannot chat", "$muted"))
             return Content.assemble(*parts)
         parts.append((f"{fit_words(model.fit):<15}", fit_style(model.fit)))
         if width >= 80:
@@ -168,7 +168,7 @@ class ModelPicker(ModalScreen[ModelPick | None]):
             f"{number_format.speed(self._speeds[model.name])} measured here"
             if model.name in self._speeds
             else "",
-            f"{clean(model.draft)} drafts with it" if model.draft else "",
+            f"draft model: {clean(model.draft)} (faster answers)" if model.draft else "",
         ]
         if any(extra):
             lines.append(Content(" · ".join(part for part in extra if part)))
@@ -179,11 +179,11 @@ class ModelPicker(ModalScreen[ModelPick | None]):
     def _meaning_of_enter(self, model: ModelEntry) -> Content:
         if not model.writes:
             purpose = "embeddings" if model.task == "embed" else "ranking"
-            return Content(f"for {purpose}; it does not chat")
+            return Content(f"for {purpose}; it cannot chat")
         if model.state == "downloading":
             return Content.assemble(("enter", "bold $primary"), " follows its download")
         if model.installed:
-            words = " goes on with it" if model.state in WARM else " loads it and goes on with it"
+            words = " uses this model" if model.state in WARM else " loads it and uses it"
             return Content.assemble(("enter", "bold $primary"), words)
         free = self._listing.disk_free
         words = f" downloads {download_sentence(model.size, free, self._rate)}"

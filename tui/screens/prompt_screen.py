@@ -6,8 +6,12 @@ for the second tick from there, up to 33 ms. While an answer streams in, that is
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 from textual.screen import Screen, ScreenResultType
 from textual.widget import Widget
+
+from ..terminal.render_throttle import driver_of
 
 
 class PromptScreen(Screen[ScreenResultType]):
@@ -24,11 +28,14 @@ class PromptScreen(Screen[ScreenResultType]):
         if typed_in is None or typed_in not in self._dirty_widgets:
             return
         # The app swallows what is painted in a batch, and a screen that is covered has no terminal.
-        if not self.is_current or self.app._batch_count:  # pyright: ignore[reportPrivateUsage, reportUnknownMemberType]
+        app = self.app  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+        if not self.is_current or app._batch_count:  # pyright: ignore[reportPrivateUsage]
             return
         if any(typed_in in moved for moved in self._layout_widgets.values()):
             return  # it grows or shrinks: where it is now, its lines would be seen shifted
         waiting = self._dirty_widgets - {typed_in}
         self._compositor.update_widgets({typed_in})
-        self._compositor_refresh()  # which takes all that is dirty for painted
+        driver = driver_of(app)  # pyright: ignore[reportUnknownArgumentType]
+        with nullcontext() if driver is None else driver.writes_first():
+            self._compositor_refresh()  # which takes all that is dirty for painted
         self._dirty_widgets.update(waiting)

@@ -39,7 +39,7 @@ class LineInputScreen(Dialog[str | None]):
     """Ends with what was typed, or None."""
 
     def __init__(self, question: LineQuestion) -> None:
-        legend = question.legend or "enter keeps it  ·  esc leaves it as it was"
+        legend = question.legend or "enter saves  ·  esc cancels"
         super().__init__(question.label, legend)
         self._question = question
 
@@ -76,7 +76,7 @@ class TextEditor(Dialog[str | None]):
     ]
 
     def __init__(self, title: str, text: str) -> None:
-        super().__init__(title, "ctrl+s keeps it  ·  esc leaves it as it was")
+        super().__init__(title, "ctrl+s saves  ·  esc cancels")
         self._text = text
 
     def body(self) -> ComposeResult:
@@ -103,7 +103,7 @@ class ProgressScreen(Dialog[None]):
     ]
 
     def __init__(self, title: str) -> None:
-        super().__init__(title, "esc stops it; what is done stays")
+        super().__init__(title, "esc stops; what is imported stays")
         self._line = ""
         self._finished = False
         self.is_cancelled = False

@@ -23,24 +23,36 @@ NAME_WIDTH = 26
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A field of `Preferences` with the values it can have."""
+    """A field of `Preferences` with the values it can have, and their words."""
 
     name: str
     title: str
     help: str
     values: Sequence[Value]
+    words: Sequence[str] = ()
 
 
 ON_OFF = (True, False)
 SETTINGS = (
-    Setting("motion", "Motion", "Smooth scrolling and whatever else moves", ON_OFF),
-    Setting("enter_sends", "Enter sends", "Off: enter breaks the line, ctrl+j sends", ON_OFF),
-    Setting("gauges", "Gauges", "Memory, cache and speed beside the chat; F4 goes on", ON_OFF),
+    Setting("motion", "Motion", "Smooth scrolling and animation", ON_OFF),
+    Setting("enter_sends", "Enter sends", "Off: enter inserts a line break, ctrl+j sends", ON_OFF),
+    Setting(
+        "gauges",
+        "View",
+        "Full adds memory, cache and speed; so does F4",
+        (False, True),
+        ("simple", "full"),
+    ),
     Setting("times", "Times", "When a message was sent, beside its name", ON_OFF),
-    Setting("fold_thoughts", "Fold thoughts", "One line for what a model thought", ON_OFF),
+    Setting("fold_thoughts", "Fold thoughts", "Show reasoning as one line", ON_OFF),
     Setting("notify", "Notify", "When a long answer ends while another window is used", ON_OFF),
-    Setting("auto_compact", "Compact by itself", "Sum up when a chat grows full", ON_OFF),
-    Setting("compact_at", "Compact at", "Percent of the context, at most", range(50, 96, 5)),
+    Setting(
+        "auto_compact",
+        "Auto-compact",
+        "Summarise earlier messages before it is full",
+        ON_OFF,
+    ),
+    Setting("compact_at", "Compact at", "Percent of the context", range(50, 96, 5)),
 )
 
 
@@ -61,9 +73,9 @@ class SettingsScreen(Dialog[None]):
         folder: Path | None,
         change: Callable[[str, Value], Preferences],
     ) -> None:
-        where = "not kept" if folder is None else f"kept in {folder / FILE}"
+        where = "not saved" if folder is None else f"saved in {folder / FILE}"
         super().__init__("Settings", f"←→ change  ·  esc closes  ·  {where}")
-        choice = Setting("theme", "Theme", "The colours; shown at once", themes)
+        choice = Setting("theme", "Theme", "The colours; shown immediately", themes)
         begin = "What new chats begin with; /persona save NAME keeps one"
         persona = Setting("persona", "Persona", begin, ("", *persona_names(folder)))
         self._settings = (choice, *SETTINGS, persona)
@@ -79,7 +91,12 @@ class SettingsScreen(Dialog[None]):
 
     def _line(self, setting: Setting) -> Content:
         value = getattr(self._preferences, setting.name)
-        shown = {True: "on", False: "off"}[value] if isinstance(value, bool) else value or "none"
+        if setting.words:
+            shown = setting.words[setting.values.index(value)]
+        else:
+            shown = (
+                {True: "on", False: "off"}[value] if isinstance(value, bool) else value or "none"
+            )
         return Content.assemble(
             (f"{setting.title:<{NAME_WIDTH - 6}}", "$foreground"),
             (f"‹ {shown} ›\n", "$primary"),

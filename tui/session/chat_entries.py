@@ -12,15 +12,15 @@ from ..transcript.entries.entry import Entry
 from ..transcript.entries.program_entries import CompactionEntry, NoticeEntry, SystemEntry
 from ..transcript.entries.prompt_entry import PromptEntry
 from ..transcript.entries.step_entry import StepEntry
-from .turn import ending_note, facts_summary
+from .turn import ending_note, facts_summary, route_note
 
 NEXT_KEYS = {
-    "daemon_unreachable": "F5 starts it again and asks once more; your prompt is kept",
-    "context_length_exceeded": "ctrl+n starts a new chat · ctrl+o picks a model with more room",
-    "model_not_found": "ctrl+o picks another model",
-    "wrong_task": "ctrl+o picks another model",
-    "load_failed": "F5 tries again · ctrl+o picks another model",
-    "out_of_memory": "F5 tries again · ctrl+o picks another model",
+    "daemon_unreachable": "F5 starts it and asks again; your prompt is kept",
+    "context_length_exceeded": "F6 compacts · ctrl+n starts a new chat · ctrl+o other models",
+    "model_not_found": "ctrl+o chooses another model",
+    "wrong_task": "ctrl+o chooses another model",
+    "load_failed": "F5 tries again · ctrl+o chooses another model",
+    "out_of_memory": "F5 tries again · ctrl+o chooses another model",
 }
 
 
@@ -41,6 +41,9 @@ def path_entries(chat: Chat, running: AnswerEntry | None = None) -> list[Entry]:
             pins = len(compaction.kept)
             kept = f"{pins} pin{'' if pins == 1 else 's'}" if pins else ""
             entries.append(CompactionEntry(compaction, kept))
+    latest = next((e for e in reversed(entries) if isinstance(e, AnswerEntry)), None)
+    if latest is not None:
+        latest.set_latest(True)
     unrun = open_calls(chat) if path and not path[-1].is_open else []
     return entries + [StepEntry(_unrun(call)) for call in unrun]
 
@@ -66,7 +69,8 @@ def entry_of(chat: Chat, message: Message) -> Entry:
         return StepEntry(message)
     entry = AnswerEntry(
         message.by,
-        facts_summary(message.facts),
+        route_note(message.facts.route),
+        facts=facts_summary(message.facts),
         id=message.id,
         created=message.created,
         place=place_of(chat, message),

@@ -193,7 +193,7 @@ class ChatState:
         if self.model is None:
             return ("no such model" if self.wanted else "no model"), False, True
         if not self.model.writes:
-            return "does not chat", False, True
+            return "cannot chat", False, True
         if not self.model.installed:
             return "not downloaded", False, False
         return ("ready" if self.model.state == "ready" else "on disk"), True, False

@@ -88,7 +88,7 @@ def fit_sentence(fit: ModelFit | None, *, loaded: bool = False) -> str:
         return (
             f"partly in VRAM{engine}: takes about {needs}, and the GPU has {free}; slower{context}"
         )
-    return f"does not fit: takes {needs} at least, and models can have {free} of {memory} here"
+    return f"does not fit: it needs at least {needs}, and {free} of {memory} is available"
 
 
 def facts(model: ModelEntry) -> list[str]:
@@ -99,7 +99,7 @@ def facts(model: ModelEntry) -> list[str]:
         f"{number_format.parameters(model.parameters)} weights" if model.parameters else "",
         model.quantization or "",
         f"{number_format.tokens(model.context)} tokens of context" if model.context else "",
-        f"kept by {model.place}" if model.place else "",
+        f"file of {model.place}" if model.place else "",
     ]
     return [part for part in parts if part]
 
@@ -107,7 +107,7 @@ def facts(model: ModelEntry) -> list[str]:
 def download_sentence(size: int | None, disk_free: int, rate: float | None = None) -> str:
     """The size and duration of a download, and the free space on the disk."""
     if not size:
-        return "its size is known once the download begins"
+        return "size unknown until the download begins"
     seconds = number_format.remaining(size / (rate or ASSUMED_RATE))
     pace = f"at {number_format.size(rate)}/s" if rate else "at 100 Mbit/s"
     room = f" · {number_format.size(disk_free)} free on the disk" if disk_free else ""

@@ -33,7 +33,8 @@ from ..text import number_format
 
 SPEED_WINDOW = 2.0
 """Seconds over which the live speed is taken."""
-LOCAL = "⌂ local"
+LOCAL = "local"
+"""The route of an answer of this machine."""
 
 
 class AnswerSink(Protocol):
@@ -46,8 +47,8 @@ class AnswerSink(Protocol):
         """Name the model of another machine that answers."""
         ...
 
-    def annotate(self, note: str) -> None:
-        """Show the figures of the answer."""
+    def annotate(self, note: str, facts: str = "") -> None:
+        """Show a note beside the name, and the figures of a complete answer."""
         ...
 
     def finish(self, ending: str = "") -> None:
@@ -203,18 +204,11 @@ class Turn:
             return error
         return None
 
-    def summary(self) -> str:
-        """A short summary of the answer, shown beside the model's name."""
-        parts = [self._where]
-        if self.ending is None and self._first_at is None:
-            parts.append(self._waiting())
-        elif self.ending is not None:
-            return facts_summary(self._facts())
-        return " · ".join(part for part in parts if part)
-
-    @property
-    def _where(self) -> str:
-        return _mark((self.routed.target if self.routed else "") or "local")
+    def note(self) -> str:
+        """What is shown beside the model's name: that it is elsewhere, and what it waits for."""
+        away = route_note((self.routed.target if self.routed else "") or LOCAL)
+        waiting = self._waiting() if self.ending is None and self._first_at is None else ""
+        return " · ".join(part for part in (away, waiting) if part)
 
     def _waiting(self) -> str:
         if self.loading is not None and self.loading < 1:
@@ -251,7 +245,7 @@ class Turn:
             case FinishedEvent():
                 self._finish(event)
         if self.ending is None:
-            self._writer.annotate(self.summary())
+            self._writer.annotate(self.note())
 
     def _take_thought(self, thought: ReasoningEvent) -> None:
         self.tokens += thought.tokens
@@ -322,14 +316,14 @@ class Turn:
         message.facts = self._facts()
         self.error = error
         self._history.end_message(message.id, ending, message.facts)
-        self._writer.annotate(self.summary())
+        self._writer.annotate(self.note(), facts_summary(message.facts))
         self._writer.finish(ending_note(message))
         self._changed()
 
 
 def facts_summary(facts: MessageFacts) -> str:
-    """The summary of an ended answer, shown beside the model's name."""
-    parts = [_mark(facts.route)]
+    """The figures of a complete answer."""
+    parts: list[str] = []
     if facts.speed is not None:
         parts.append(number_format.speed(facts.speed))
     if facts.first_token is not None:
@@ -337,17 +331,18 @@ def facts_summary(facts: MessageFacts) -> str:
     return " · ".join(parts)
 
 
-def _mark(route: str) -> str:
-    return LOCAL if route == "local" else "☁ elsewhere"
+def route_note(route: str) -> str:
+    """The mark of an answer that another machine gave, "" for one of this machine."""
+    return "" if route == LOCAL else "☁ elsewhere"
 
 
 def ending_note(message: Message) -> str:
     """The note below an answer that was stopped, cut off or interrupted."""
     notes = {
         "stopped": "■ stopped",
-        "length": "■ cut off: the context or the limit is reached",
-        "failed": "■ broke off" if message.content else "",
-        "interrupted": "■ interrupted: the program or the daemon ended",
+        "length": "■ cut off at the token limit; /continue resumes it",
+        "failed": "■ interrupted; /continue resumes it" if message.content else "",
+        "interrupted": "■ interrupted: the chat or the daemon ended; /continue resumes it",
     }
     return notes.get(message.ending or "", "")
 

@@ -26,7 +26,7 @@ class Preferences(NamedTuple):
     enter_sends: bool = True
     auto_compact: bool = True
     compact_at: int = 90
-    gauges: bool = True
+    gauges: bool = False
     times: bool = True
     fold_thoughts: bool = True
     persona: str = ""
@@ -58,7 +58,7 @@ def load_preferences(folder: Path | None) -> Preferences:
             found[name] = said[name]
         else:
             wrong.append(name)
-    trouble = f"{FILE} has a value that cannot be: {', '.join(wrong)}." if wrong else ""
+    trouble = f"{FILE} has an invalid value for: {', '.join(wrong)}." if wrong else ""
     return Preferences(trouble=trouble)._replace(**found)  # pyright: ignore[reportArgumentType]
 
 
@@ -73,7 +73,7 @@ def _read(file: Path) -> dict[str, object]:
     except FileNotFoundError:
         return {}
     except UnicodeDecodeError:
-        raise PreferencesBroken(f"{file} is not UTF-8; it is left as it is.") from None
+        raise PreferencesBroken(f"{file} is not UTF-8; it is not changed.") from None
     if not text.strip():
         return {}
     import tomllib
@@ -81,7 +81,7 @@ def _read(file: Path) -> dict[str, object]:
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise PreferencesBroken(f"{file} is not TOML ({error}); it is left as it is.") from None
+        raise PreferencesBroken(f"{file} is not TOML ({error}); it is not changed.") from None
 
 
 def save_preference(folder: Path, name: str, value: str | bool | int) -> None:

@@ -29,6 +29,7 @@ class TranscriptStyles(msgspec.Struct, frozen=True):
     cursor_mark: Style
     hit: Style
     hit_current: Style
+    title: Style
     heading: Style
     strong: Style
     emphasis: Style

@@ -59,7 +59,7 @@ def suggestion_text(share: float) -> BarText:
 def notice_text(share: float, seconds: int) -> BarText:
     """The notice of an automatic compaction."""
     words = f"{number_format.percent(share)} of the context is full: compacting in {seconds} s"
-    return BarText(words, "esc holds it off", "esc: no", style="$warning")
+    return BarText(words, "esc postpones it", "esc: later", style="$warning")
 
 
 def progress_text(progress: CompactionProgress) -> BarText:
@@ -74,5 +74,5 @@ def progress_text(progress: CompactionProgress) -> BarText:
         words = f"prefill of {number_format.tokens(progress.computed)} tokens"
     if progress.seconds >= 1:
         words += f" · {progress.seconds:.0f} s"
-    keys, brief = "esc leaves all as it was", "esc stops"
+    keys, brief = "esc cancels", "esc stops"
     return BarText(f"Compacting{part}: {words}", keys, brief, mark="◆", style="$primary")

@@ -13,7 +13,7 @@ from ingle.daemon.client.model_types import DownloadProgress
 from ..text import number_format
 from ..text.terminal_safe_text import clean
 
-WORDS = {"resolving": "looking for it", "verifying": "checking that it arrived whole"}
+WORDS = {"resolving": "looking it up", "verifying": "verifying the file"}
 
 
 class PullBar(Widget):
@@ -76,5 +76,5 @@ class PullBar(Widget):
         if progress.eta is not None:
             parts.append(f"{number_format.remaining(progress.eta)} left")
         if self.size.width >= 100:
-            parts.append("esc leaves it running")
+            parts.append("esc hides this")
         return " · ".join(parts)

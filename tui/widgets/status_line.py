@@ -18,10 +18,9 @@ from ..gauges.context_usage import ContextUse, Role, apportion
 from ..gauges.memory_usage import MemoryUse, binary_size
 from ..session.chat_state import ChatStatus
 from ..text import number_format
-from .gauges.context_ribbon import percent, ribbon_line
+from .gauges.context_ribbon import fixed_ribbon
 from .gauges.glyph_text import StyledText, signs
 
-WIDEST_RIBBON = 40
 BAR_WIDTH = 12
 STYLES = ("$primary", "$success", "$edge")
 """Of cache that is used, kept, and free."""
@@ -43,6 +42,10 @@ class StatusLine(Widget):
     """The context by role; if unknown, the numbers of `status` are shown."""
     memory: reactive[MemoryStatus] = reactive(MemoryStatus())
 
+    async def on_click(self) -> None:
+        """A click shows the models."""
+        await self.run_action("screen.command('model')")
+
     def render(self) -> RenderResult:
         width = self.size.width
         first = self._first(width)
@@ -51,23 +54,15 @@ class StatusLine(Widget):
         return Content("\n").join([first, memory_status_line(self.memory, width)])
 
     def _first(self, width: int) -> Content:
-        use = self._use()
+        right = fixed_ribbon(self._use(), width)
+        room = width - right.cell_length - 2
         left = self._state()
         for part in (self._speed(), self._first_token()):
-            room = width - left.cell_length - len(part) - 8
-            if part and ribbon_line(use, room).cell_length >= self._least(use):
-                left = Content.assemble(left, ("  ·  ", "$edge"), part)
-        right = ribbon_line(use, width - left.cell_length - 3, widest=WIDEST_RIBBON)
+            longer = Content.assemble(left, ("  ·  ", "$edge"), part) if part else left
+            left = longer if longer.cell_length <= room else left
+        left = left.truncate(room, ellipsis=True)
         gap = " " * max(1, width - left.cell_length - right.cell_length - 1)
         return Content.assemble(left, gap, right).truncate(width)
-
-    def _least(self, use: ContextUse) -> int:
-        """The minimum width of the context: its numbers, or its percentage in a narrow line."""
-        if not use.context:
-            return 0
-        if self.size.width < 60:
-            return len(percent(use))
-        return len(f"ctx {number_format.tokens(use.used)} / {number_format.tokens(use.context)}")
 
     def _use(self) -> ContextUse:
         """The roles, or the numbers of the last answer if the roles are unknown."""

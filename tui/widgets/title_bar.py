@@ -1,22 +1,20 @@
-"""`TitleBar`: the chat's title and branch, the model, and whether the chat is saved."""
+"""`TitleBar`: the chat's title and branch, and whether the chat is saved."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from textual import events
 from textual.app import RenderResult
 from textual.content import Content
 from textual.reactive import reactive
 from textual.widget import Widget
 
 from ..chats.chat import Chat
-from ..privacy.chat_route import ChatRoute, route_to
 from ..session.chat_entries import branch_of
 from ..session.chat_state import ChatState, ChatView
 from ..text.terminal_safe_text import clean
 
-NARROW, WIDE = 70, 110
+WIDE = 110
 LEAST_TITLE = 12
 
 
@@ -28,12 +26,10 @@ class TitleBar(Widget):
 
     view: reactive[ChatView] = reactive(lambda: ChatView(ChatState(), Chat()), always_update=True)
     pulls: reactive[int] = reactive(0)
-    route: reactive[ChatRoute] = reactive(route_to("127.0.0.1:0"))
 
-    async def on_click(self, event: events.Click) -> None:
-        """A click on the title shows the chats, one on the right side the models."""
-        name = "open" if event.x < self.size.width // 2 else "model"
-        await self.run_action(f"screen.command('{name}')")
+    async def on_click(self) -> None:
+        """A click shows the chats."""
+        await self.run_action("screen.command('open')")
 
     def render(self) -> RenderResult:
         width = self.size.width
@@ -57,38 +53,13 @@ class TitleBar(Widget):
         """The alternatives for the right side, the longest first."""
         pulls = [Content.assemble((self._pulls(width >= WIDE), "$primary"))] if self.pulls else []
         kept = self._kept()
-        route = [Content(f"{self.route.mark} {self.route.word.lower()}").stylize("$muted")]
-        long_model, model = self._model(with_state=True), self._model(with_state=False)
-        if width < NARROW:
-            return [kept + pulls + route, kept + pulls, kept, []]
-        return [
-            long_model + route + kept + pulls,
-            model + route + kept + pulls,
-            route + kept + pulls,
-            kept + pulls,
-            [],
-        ]
-
-    def _model(self, *, with_state: bool) -> list[Content]:
-        """The model's name with a mark if it is ready, and the state of its process."""
-        known = self.view.state
-        if not known.model_name:
-            return []
-        is_ready, words = False, ""
-        if known.loaded is not None and known.loaded.state != "stopped":
-            is_ready, words = known.loaded.state == "ready", known.loaded.state
-        elif known.model is not None:
-            is_ready = known.model.state == "ready"
-            words = "" if known.model.installed else "not here yet"
-        mark = ("●", "$success") if is_ready else ("○", "$muted")
-        shown = f" {words}" if with_state and words else ""
-        return [Content.assemble(mark, f" {clean(known.model_name)}", (shown, "$muted"))]
+        return [kept + pulls, kept, []]
 
     def _kept(self) -> list[Content]:
         """Whether the chat is saved, in a word; nothing for a chat without messages."""
         (state, chat, store), style = self.view, "$muted"
         if chat.temporary:
-            word = "temporary, not written"
+            word = "temporary, not saved"
         elif state.not_kept:
             word, style = "NOT SAVED", "bold $error"
         elif store is None or not chat.messages:

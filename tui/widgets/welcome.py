@@ -130,7 +130,9 @@ class Welcome(Widget, can_focus=False):
         known = " · ".join(clean(part) for part in parts if part)
         lines = [Content.assemble(clean(model.name), (f"  {known}", "$muted"))]
         if self.view.chat.temporary:
-            lines.append(Content("temporary: this chat is never written down").stylize("$warning"))
+            lines.append(
+                Content("temporary: this chat is never written to disk").stylize("$warning")
+            )
         if self.size.height >= 9:
             lines += [Content(""), *self._suggestion_rows()]
         if self.size.height >= 16 and self.size.width >= 40:
@@ -170,7 +172,7 @@ class Welcome(Widget, can_focus=False):
             lines.append(Content(fit).stylize("$muted"))
         lines.append(Content(""))
         if self.view.state.pulling is not None:
-            lines.append(Content("on its way; you can type already").stylize("$muted"))
+            lines.append(Content("downloading; you can type already").stylize("$muted"))
             return lines
         lines.append(
             Content.assemble(("enter", "bold $primary"), " downloads it and starts the chat")

@@ -142,7 +142,7 @@ async def test_rewind_edits_an_earlier_prompt(open_chat: OpenChat, fake_daemon: 
 async def test_missing_branches_and_prompts_are_reported(open_chat: OpenChat) -> None:
     async with open_chat(size=(100, 30)) as chat:
         await chat.pilot.press("alt+left")
-        await chat.until_shown("one branch only")
+        await chat.until_shown("No message has a second version")
         await chat.pilot.press("f5")
         await chat.until_shown("There is no prompt to ask again.")
 

@@ -26,6 +26,12 @@ ALIASED = {"ctrl+h", "ctrl+i", "ctrl+m", "ctrl+left_square_bracket"}
         ("/etc/passwd is what?", None),
         ("/", None),
         ("a /new", None),
+        ("/compact prices", ("compact", "prices")),
+        ("/compact undo", ("undo", "")),
+        ("/compact undo of the lease", ("compact", "undo of the lease")),
+        ("/compact then What next?", ("compact+", "What next?")),
+        ("/compact+ What next?", ("compact+", "What next?")),
+        ("/pin list", ("pins", "")),
     ],
 )
 def test_slash_commands_are_parsed(text: str, parsed: tuple[str, str] | None) -> None:

@@ -191,14 +191,14 @@ async def test_chat_list_renames_pins_moves_and_deletes(
         await chat.pilot.press("ctrl+g")
         await chat.until_shown("Why are there tides?")
         await chat.pilot.press(*"tides", "f2")
-        await chat.until_shown("enter keeps it")
+        await chat.until_shown("enter saves")
         chat.app.screen.query_one(Input).value = "The moon and the tides"
         await chat.pilot.press("enter")
         await chat.until_shown("The moon and the tides")
         await chat.pilot.press("f3")
         await chat.until_shown("Pinned")
         await chat.pilot.press("f4")
-        await chat.until_shown("empty takes it out")
+        await chat.until_shown("empty: no folder")
         await chat.pilot.press(*"sea", "enter")
         await chat.until_shown("sea")
         store = flushed(chat.screen.store)
@@ -270,7 +270,7 @@ async def test_temporary_chat_is_not_written_to_disk(open_chat: OpenChat, tmp_pa
 async def test_chat_list_without_a_store_shows_a_message(open_chat: OpenChat) -> None:
     async with open_chat() as chat:
         await chat.pilot.press("ctrl+g")
-        await chat.until_shown("Chats are not kept here")
+        await chat.until_shown("Chats are not saved here")
 
 
 @pytest.mark.slow

@@ -242,7 +242,7 @@ async def test_daemon_loss_during_compaction_changes_nothing(
 
 
 async def test_single_turn_is_not_compacted(client: AsyncDaemonClient, make_chat: MakeChat) -> None:
-    with pytest.raises(CompactionRefused, match="nothing to sum up"):
+    with pytest.raises(CompactionRefused, match="nothing to compact"):
         await Compactor(client, make_chat("Only this?"), None).run()
 
 
@@ -253,5 +253,5 @@ async def test_compaction_with_too_little_saving_is_refused(
     notes: Callable[..., str],
 ) -> None:
     fake_daemon.script(notes(facts="a word and another word and a third word and more"))
-    with pytest.raises(CompactionRefused, match="nothing was changed"):
+    with pytest.raises(CompactionRefused, match="nothing changed"):
         await Compactor(client, make_chat("One?", "Two?", answer="Yes."), None).run()

@@ -78,7 +78,7 @@ def test_folder_is_attached_as_a_listing(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "problem"),
     [
-        (b"\x7fELF\0\0", "it is binary; only text can be sent along."),
+        (b"\x7fELF\0\0", "it is binary; only text files can be attached."),
         (b"\xff\xfa", "it is not UTF-8 text."),
         (b"x" * (MAX_FILE + 1), "it has 1.0 MB; the limit is 1.0 MB."),
     ],

@@ -43,10 +43,10 @@ async def test_encrypting_asks_twice_and_unlocking_asks_once(
             await chat.send("/encrypt")
             await chat.until_shown("New passphrase")
             await chat.pilot.press(*"open sesame", "enter")
-            await chat.until_shown("The same once more")
+            await chat.until_shown("Repeat the passphrase")
             assert "sesame" not in chat.screen_text
             await chat.pilot.press(*second, "enter")
-            expected = "are encrypted." if second == "open sesame" else "not the same"
+            expected = "are encrypted." if second == "open sesame" else "passphrases differ"
             await chat.until_shown(expected)
         await chat.until(lambda: not chat.app.screen.is_modal)
     assert b"marimba" not in b"".join(path.read_bytes() for path in folders.chats.iterdir())

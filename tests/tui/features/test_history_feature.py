@@ -157,7 +157,7 @@ async def test_temporary_chat_is_not_replaced_by_an_unfinished_one(
     generation.push("delta", {"text": "The first half.", "tokens": 3})
     generation.push("finished", {"reason": "stop", "completion_tokens": 3})
     async with open_chat(folders=folders, temporary=True) as screen:
-        await screen.until_notified("goes on; ctrl+g")
+        await screen.until_notified("is still running; ctrl+g")
         assert screen.screen.chat.temporary
 
 
@@ -203,7 +203,7 @@ async def test_opening_the_chat_of_a_background_answer_saves_it_once(
     generation = fake_daemon.generations["gen-1"] = FakeGeneration(Answer())
     generation.push("delta", {"text": "The first half ", "tokens": 3})
     async with open_chat(folders=folders, temporary=True) as screen:
-        await screen.until_notified("goes on; ctrl+g")
+        await screen.until_notified("is still running; ctrl+g")
         store = screen.screen.store
         assert store is not None
         left = store.load(chat)
@@ -383,7 +383,7 @@ async def test_background_answer_ending_during_load_is_saved_once(
     generation = fake_daemon.generations["gen-1"] = FakeGeneration(Answer())
     generation.push("delta", {"text": "The first half ", "tokens": 3})
     async with open_chat(folders=folders, temporary=True) as screen:
-        await screen.until_notified("goes on; ctrl+g")
+        await screen.until_notified("is still running; ctrl+g")
         store = screen.screen.store
         assert store is not None
         loaded = store.load(chat)  # the answer ends before or while the screen opens it

@@ -131,7 +131,7 @@ async def test_words_are_taught_from_the_preview(
 async def test_redact_in_an_empty_chat_is_reported(open_chat: OpenChat) -> None:
     async with open_chat() as chat:
         await chat.send("/redact")
-        await chat.until_notified("There is no text to look at")
+        await chat.until_notified("There is no text to inspect")
 
 
 async def test_redact_without_findings_is_reported(
@@ -150,7 +150,7 @@ async def test_older_daemon_is_reported(open_chat: OpenChat, fake_daemon: FakeDa
     fake_daemon.explanation = {"verdict": "cloud", "hide": None}
     async with open_chat(size=(100, 40)) as chat:
         await chat.send("/redact Hello")
-        await chat.until_notified("The daemon is older than this chat")
+        await chat.until_notified("The running daemon is older than this chat")
 
 
 async def test_sent_counts_answers_by_route(open_chat: OpenChat) -> None:
@@ -159,13 +159,13 @@ async def test_sent_counts_answers_by_route(open_chat: OpenChat) -> None:
         await chat.until_shown("Hello there.")
         await chat.send("/sent")
         await chat.until_notified(
-            "Nothing of this chat left this machine: 1 answer, all made here."
+            "Nothing of this chat left this machine: 1 answer, all generated here."
         )
         leaf = chat.screen.chat.leaf
         assert leaf is not None
         leaf.facts = MessageFacts(route="remote")
         await chat.send("/sent")
-        await chat.until_notified("Answered elsewhere in this chat: 1 by remote; here: 0.")
+        await chat.until_notified("Answers in this chat: 1 by remote; 0 by this machine.")
 
 
 async def test_attached_files_are_scanned(
@@ -214,4 +214,4 @@ async def test_redact_without_a_daemon_is_reported(
         chat.app.query_one(Composer).replace_text("Hello")
         await fake_daemon.stop()
         chat.screen.run_command("redact")
-        await chat.until_notified("It looks for private data; `ingle serve` starts it.")
+        await chat.until_notified("The daemon finds private data; `ingle serve` starts it.")

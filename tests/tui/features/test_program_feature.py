@@ -39,7 +39,7 @@ async def test_help_starts_with_the_focused_context(
         await chat.until_shown("Writing")
         assert "Send; while an answer runs" in chat.screen_text
         rows = [line for line in chat.screen_text.split("\n") if "ctrl+j   " in line]
-        indent = rows[0].index("Break the line")
+        indent = rows[0].index("New line; also")
         below = chat.screen_text.split("\n")[chat.screen_text.split("\n").index(rows[0]) + 1]
         assert below[indent - 1] == " "
         assert below[indent] != " " or size[0] == 160
@@ -48,9 +48,9 @@ async def test_help_starts_with_the_focused_context(
         assert "/attach FILE" in chat.screen_text
         assert "Send; while" not in chat.screen_text
         await chat.pilot.press(*"zzz")
-        await chat.until_shown("Nothing here has that.")
+        await chat.until_shown("Nothing matches.")
         await chat.pilot.press("f1")
-        await chat.until(lambda: "Nothing here" not in chat.screen_text)
+        await chat.until(lambda: "Nothing matches" not in chat.screen_text)
         assert chat.draft == ""
 
 
@@ -63,8 +63,8 @@ async def test_help_lists_every_runnable_command(open_chat: OpenChat) -> None:
         screen = chat.app.get_default_screen()
         assert isinstance(screen, ChatScreen)
         for command in COMMANDS:
-            if command.slash is not None and screen.can_run(command.name):
-                assert f"/{command.slash}" in chat.screen_text
+            if command.slash is not None and command.is_listed and screen.can_run(command.name):
+                assert command.usage in chat.screen_text
 
 
 @pytest.mark.slow
@@ -81,7 +81,7 @@ async def test_custom_keys_run_commands(open_chat: OpenChat, folders: ChatFolder
         await chat.until_shown("versions")
         await chat.pilot.press("escape", "ctrl+p")
         await chat.pilot.press(*"doctor")
-        await chat.until_shown("(alt+d)")
+        await chat.until_shown("alt+d")
 
 
 async def test_invalid_keys_are_reported(open_chat: OpenChat, folders: ChatFolders) -> None:
@@ -105,7 +105,7 @@ async def test_key_file_is_not_overwritten(open_chat: OpenChat, folders: ChatFol
         await chat.until(file.exists)
         file.write_text("# mine\n")
         await chat.pilot.press("ctrl+s")
-        await chat.until_shown("is there already")
+        await chat.until_shown("exists already")
         assert file.read_text() == "# mine\n"
 
 
@@ -133,7 +133,7 @@ async def test_settings_fit_every_screen(open_chat: OpenChat, size: tuple[int, i
         await chat.until_shown("on disk")
         await chat.pilot.press("f2")
         await chat.until_shown("Theme")
-        await chat.until_shown("not kept")
+        await chat.until_shown("not saved")
 
 
 @pytest.mark.slow
@@ -267,3 +267,32 @@ async def test_end_of_a_long_answer_is_reported_to_an_unfocused_terminal(
         await chat.until_shown("Hello there.")
         await chat.until(lambda: chat.screen.turn is None)
     assert sum("The answer is complete." in text for text in written) == told
+
+
+async def test_theme_list_shows_each_theme_and_keeps_the_chosen_one(
+    open_chat: OpenChat, folders: ChatFolders
+) -> None:
+    async with open_chat(size=(100, 40), folders=folders) as chat:
+        await chat.until_shown("on disk")
+        chat.screen.run_command("theme")
+        await chat.until_shown("Themes")
+        await chat.pilot.press(*"contrast-l")
+        await chat.until(lambda: chat.app.theme == "ingle-contrast-light")
+        await chat.pilot.press("escape")
+        await chat.until(lambda: chat.app.theme == "ingle")
+        assert load_preferences(folders.config).theme == ""
+        chat.screen.run_command("theme")
+        await chat.until_shown("Themes")
+        await chat.pilot.press("down", "enter")
+        await chat.until(lambda: load_preferences(folders.config).theme == "ingle-light")
+
+
+async def test_command_list_runs_the_chosen_command(open_chat: OpenChat) -> None:
+    async with open_chat(size=(100, 40)) as chat:
+        await chat.until_shown("on disk")
+        await chat.pilot.press("ctrl+p")
+        await chat.until_shown("enter runs it")
+        await chat.pilot.press(*"settings")
+        await chat.until_shown("Show and change the settings")
+        await chat.pilot.press("enter")
+        await chat.until_shown("Compact at")

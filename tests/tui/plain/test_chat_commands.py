@@ -21,8 +21,8 @@ async def test_edited_prompt_starts_a_branch(piped: Piped, fake_daemon: FakeDaem
     lines = ["One?", "/edit Two?", "/previous", "/next", "And?"]
     status, out, errors = await piped("\n".join(lines))
     assert (status, errors) == (0, "")
-    assert "Branch 1 of 2.\nYou: One?\nModel: First.\n" in out
-    assert "Branch 2 of 2.\nYou: Two?\nModel: Second.\n" in out
+    assert "Version 1 of 2.\nYou: One?\nModel: First.\n" in out
+    assert "Version 2 of 2.\nYou: Two?\nModel: Second.\n" in out
     assert [m["content"] for m in fake_daemon.prompts[-1]] == ["Two?", "Second.", "And?"]
 
 
@@ -87,10 +87,10 @@ async def test_model_is_saved_with_the_chat(piped: Piped, fake_daemon: FakeDaemo
 async def test_help_lists_every_command(piped: Piped) -> None:
     _, out, errors = await piped("/help\n/kv\n")
     for command in COMMANDS:
-        if command.slash is not None:
-            assert f"/{command.slash}" in out
-    assert "On the full screen only: " in out
-    assert errors == "Error: /kv is there on the full screen only.\n"
+        if command.slash is not None and command.is_listed:
+            assert command.usage.partition(" ")[0] in out
+    assert "In the full-screen chat only: " in out
+    assert errors == "Error: /kv works in the full-screen chat only.\n"
 
 
 async def test_doctor_why_sent_and_redact_commands(piped: Piped, fake_daemon: FakeDaemon) -> None:
@@ -100,7 +100,7 @@ async def test_doctor_why_sent_and_redact_commands(piped: Piped, fake_daemon: Fa
     _, out, errors = await piped("\n".join(["Hi", *lines]))
     assert "process 4242" in out
     assert "The model runs on this machine" in out
-    assert "Nothing of this chat left this machine: 1 answer, all made here." in out
+    assert "Nothing of this chat left this machine: 1 answer, all generated here." in out
     assert "My card is [CARD_1]" in out
     assert errors == ""
 

@@ -31,7 +31,7 @@ async def test_compact_and_undo(piped: Piped, fake_daemon: FakeDaemon) -> None:
     fake_daemon.script("")  # the request that prefills the new context
     status, out, errors = await piped("\n".join(lines))
     assert (status, errors) == (0, "")
-    assert "2 turns summed up: " in out
+    assert "2 turns summarised: " in out
     assert "the gate has a code" in out
     asked = {prompt[-1]["content"]: prompt for prompt in fake_daemon.prompts}
     instruction = next(text for text in asked if "the gate" in text and "headings" in text)
@@ -48,7 +48,7 @@ async def test_question_of_compact_is_sent_after_the_summary(
 ) -> None:
     script_turns(fake_daemon)
     fake_daemon.script(NOTES)
-    status, _, errors = await piped("\n".join([*TURNS, "/compact+ What is the code?"]))
+    status, _, errors = await piped("\n".join([*TURNS, "/compact then What is the code?"]))
     assert (status, errors) == (0, "")
     assert fake_daemon.prompts[-1][-1]["content"] == "What is the code?"
     assert "4417" in fake_daemon.prompts[-1][0]["content"]
@@ -57,17 +57,17 @@ async def test_question_of_compact_is_sent_after_the_summary(
 async def test_refused_commands_are_reported(piped: Piped, fake_daemon: FakeDaemon) -> None:
     fake_daemon.script("Yes.")
     lines = ["/summary", "/undo", "/trim", "/context", "/stats", "/pins", "Hi", "/compact"]
-    status, out, errors = await piped("\n".join([*lines, "/compact+"]))
+    status, out, errors = await piped("\n".join([*lines, "/compact then"]))
     assert status == 1
     assert errors.splitlines() == [
         "Error: There is no summary in this chat yet. /compact makes one.",
         "Error: There is no compaction here to undo.",
-        "Error: There is nothing to trim: no attachment, no long text and no long result of a tool is "
-        "sent.",
+        "Error: There is nothing to trim: no attachment, no long text and no long result of a tool "
+        "is sent.",
         "Error: Nothing is sent yet: the chat is empty.",
         "Error: There are no figures before the first answer.",
-        "Error: There is nothing to sum up yet: a chat needs two turns for that.",
-        "Error: Say what to ask then: /compact+ QUESTION.",
+        "Error: There is nothing to compact yet: that takes at least two turns.",
+        "Error: Type the question: /compact then QUESTION.",
     ]
     assert "Nothing is pinned." in out
 
@@ -89,7 +89,7 @@ async def test_pins(piped: Piped, fake_daemon: FakeDaemon) -> None:
     lines = [TURNS[0], "/pin", "/pins", *TURNS[1:], *"ABC", "/compact", "And?"]
     _, out, errors = await piped("\n".join(lines))
     assert errors == ""
-    assert "Kept word for word." in out
+    assert "Pinned: every summary keeps it verbatim." in out
     assert FILLER.strip() in fake_daemon.prompts[-1][0]["content"]
 
 
@@ -101,8 +101,8 @@ async def test_full_context_is_compacted_before_the_next_prompt(
         fake_daemon.script(text)
     _, out, errors = await piped("\n".join(TURNS))
     assert errors == ""
-    assert "100 % of the context is full. The next prompt sums up" in out
-    assert "1 turn summed up: " in out
+    assert "100 % of the context is full. The next prompt summarises" in out
+    assert "1 turn summarised: " in out
     assert "4417" in fake_daemon.prompts[-1][0]["content"]
 
 
@@ -113,4 +113,4 @@ async def test_nearly_full_context_is_reported(
     (tmp_path / "config" / "chat.toml").write_text("auto_compact = false")
     fake_daemon.context = 27
     _, out, _ = await piped("\n".join(TURNS[:2]))
-    assert "81 % of the context is full. /compact sums up" in out
+    assert "81 % of the context is full. /compact summarises" in out

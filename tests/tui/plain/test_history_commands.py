@@ -40,8 +40,8 @@ async def test_search_hit_selects_its_branch(piped: Piped, fake_daemon: FakeDaem
 
 async def test_find_in_the_open_chat(piped: Piped) -> None:
     _, out, _ = await piped("Tides?\n/find HELLO\n/find nowhere\n")
-    assert "1 of 2 messages have it:\nMessage 2, Model: Hello there.\n" in out
-    assert "0 of 2 messages have it:\n" in out
+    assert "1 of 2 messages contain it:\nMessage 2, Model: Hello there.\n" in out
+    assert "0 of 2 messages contain it:\n" in out
 
 
 async def test_chat_is_organized_exported_deleted_and_imported(
@@ -63,8 +63,8 @@ async def test_chat_is_organized_exported_deleted_and_imported(
 
 async def test_temporary_chat_is_not_saved(piped: Piped, tmp_path: Path) -> None:
     _, _, errors = await piped("/temp\nHi\n/keep\n/delete\n")
-    assert "This chat is temporary: it is not kept, so there is nothing to pin." in errors
-    assert "This chat is not kept, so there is nothing to delete." in errors
+    assert "This chat is temporary: it is not saved and cannot be pinned." in errors
+    assert "This chat is not saved, so there is nothing to delete." in errors
     store = open_history(tmp_path / "chats", pytest.fail)
     assert store.recent() == []
     store.close()
@@ -86,7 +86,7 @@ async def test_chats_are_encrypted_unlocked_and_decrypted(
             terminal.type("/encrypt\n")
             terminal.until(lambda screen: "New passphrase" in screen)
             terminal.type("open sesame\n")
-            terminal.until(lambda screen: "The same once more (empty: not now):" in screen)
+            terminal.until(lambda screen: "Repeat the passphrase (empty: not now):" in screen)
             terminal.type("open sesame\n")
             terminal.until(lambda screen: "The chats are encrypted." in screen)
             terminal.until(lambda screen: screen.rstrip().endswith("You:"))
@@ -97,9 +97,9 @@ async def test_chats_are_encrypted_unlocked_and_decrypted(
             terminal.type("open sesame\n")
             terminal.until(lambda screen: screen.rstrip().endswith("You:"))
             terminal.type("/encrypt off\n")
-            terminal.until(lambda screen: "Keep the chats in the clear? Yes or no:" in screen)
+            terminal.until(lambda screen: "Store the chats unencrypted? Yes or no:" in screen)
             terminal.type("yes\n")
-            terminal.until(lambda screen: "in the clear again." in screen)
+            terminal.until(lambda screen: "stored unencrypted again." in screen)
             terminal.type("/open\n")
             terminal.until(lambda screen: "1. Hi, 2 messages" in screen)
             terminal.type("\n")

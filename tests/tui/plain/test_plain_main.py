@@ -128,7 +128,8 @@ async def test_daemon_crash_during_an_answer_is_reported(
     while b"Some words." not in await process.stdout.readline():
         pass
     await fake_daemon.stop()
-    assert b"Broke off." in await process.stdout.readuntil(b"Broke off.\n")
+    ending = b"Interrupted; /continue resumes it.\n"
+    assert ending in await process.stdout.readuntil(ending)
     await fake_daemon.start()
     out, errors = await process.communicate(b"Once more\n")
     assert b"Hello there." in out

@@ -33,7 +33,7 @@ async def test_failed_answer_is_reported(piped: Piped, fake_daemon: FakeDaemon) 
     error = {"code": "context_full", "message": "The context is full.", "hint": "Begin anew."}
     fake_daemon.script("It ", "never ends", error=error, error_after=1)
     status, out, errors = await piped("First\n")
-    assert out == "It \nBroke off.\n"
+    assert out == "It \nInterrupted; /continue resumes it.\n"
     assert errors == "Error: The context is full. Begin anew.\n"
     assert status == 1
 
@@ -42,10 +42,10 @@ async def test_settings_and_statistics_commands(piped: Piped, fake_daemon: FakeD
     fake_daemon.add_model("qwen:1b", size=10**9)
     commands = ["/system Be brief.", "/sampling temperature=0.5", "/model qwen", "Hi", "/again"]
     status, out, errors = await piped("\n".join([*commands, "/stats", "/bogus", "/help"]))
-    assert "Talking to qwen:1b from now on." in out
+    assert "Now using qwen:1b." in out
     assert "Sampling of this chat: temperature=0.5." in out
     assert "answer: 2 tokens\n" in out
-    assert "/open: Chats, newest first." in out
+    assert "/open: List the chats, newest first." in out
     assert errors == "Error: There is no command /bogus here. /help lists them.\n"
     assert status == 1
     assert fake_daemon.prompts[0] == fake_daemon.prompts[1]

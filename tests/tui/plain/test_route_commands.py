@@ -47,7 +47,7 @@ async def test_answering_provider_is_shown(piped: Piped, cloud: FakeDaemon) -> N
     status, out, errors = await piped("/route auto\nWhat is 2 + 2?\n/sent")
     assert (status, errors) == (0, "")
     assert "Answered by acme/big, not on this machine." in out
-    assert "Answered elsewhere in this chat: 1 by acme/big; here: 0." in out
+    assert "Answers in this chat: 1 by acme/big; 0 by this machine." in out
 
 
 async def test_unknown_route_lists_the_available_ones(piped: Piped, cloud: FakeDaemon) -> None:

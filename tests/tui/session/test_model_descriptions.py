@@ -48,7 +48,7 @@ def test_all_words_of_the_filter_must_match() -> None:
         ("cuda", "fits", "fits in VRAM", "takes about 1.5 GB of 8.0 GB, with 4 096 tokens"),
         ("cpu", "fits", "fits in RAM", "takes about 1.5 GB of 8.0 GB, with 4 096 tokens"),
         ("cuda", "spills", "partly in VRAM", "the GPU has 8.0 GB; slower"),
-        ("cpu", "no", "does not fit", "takes 1.5 GB at least, and models can have 8.0 GB of RAM"),
+        ("cpu", "no", "does not fit", "needs at least 1.5 GB, and 8.0 GB of RAM is available"),
     ],
 )
 def test_fit_is_described(device: Any, state: Any, words: str, sentence: str) -> None:
@@ -72,7 +72,7 @@ def test_download_sentence_has_size_time_and_disk_space() -> None:
         "1.1 GB · about 1 min 29 s at 100 Mbit/s · 52 GB free on the disk"
     )
     assert download_sentence(98_000_000, 0, 9.8e6) == "98 MB · about 10 s at 9.8 MB/s"
-    assert "known once" in download_sentence(None, 1)
+    assert "unknown until" in download_sentence(None, 1)
     assert lacks_room(10, 5)
     assert not lacks_room(10, 0)
     assert not lacks_room(None, 5)
@@ -84,5 +84,5 @@ def test_unknown_facts_are_omitted() -> None:
 
 def test_model_of_another_program_is_marked() -> None:
     theirs = ModelEntry(name="m", installed=True, state="stopped", place="Ollama")
-    assert facts(theirs) == ["kept by Ollama"]
+    assert facts(theirs) == ["file of Ollama"]
     assert [group.models for group in group_models([theirs, REMOTE], "ollama")] == [[theirs]]

@@ -22,7 +22,7 @@ async def test_reasoning_is_counted_and_separate_from_the_text(
     seen: list[str] = []
 
     def changed() -> None:
-        seen.append(turn.summary())
+        seen.append(turn.note())
         if len(seen) == 3:
             fake_daemon.gate.set()
 

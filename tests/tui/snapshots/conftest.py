@@ -76,7 +76,7 @@ SHOWN = {
     "models_doubt": "ConfirmScreen",
     "models_keys": "ModelPicker",
     "no_pins": "PinsScreen",
-    "palette": "CommandPalette",
+    "palette": "CommandList",
     "pins": "PinsScreen",
     "price": "ConfirmScreen",
     "pull_stop": "ConfirmScreen",

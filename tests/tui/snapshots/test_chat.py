@@ -184,7 +184,7 @@ async def pins(chat: Chat, daemon: FakeDaemon, tree: ChatTree) -> None:
     tree.messages["a"].pinned = tree.messages["c"].pinned = True
     await conversation(chat, daemon, tree)
     chat.screen.run_command("pins")
-    await chat.until_shown("Kept word for word")
+    await chat.until_shown("Pinned messages")
 
 
 async def no_pins(chat: Chat, daemon: FakeDaemon, tree: ChatTree) -> None:

@@ -10,6 +10,7 @@ import pytest
 from ingle.tui.chats.chat import Chat as ChatTree
 from ingle.tui.features.context.gauges_feature import GaugesFeature
 from ingle.tui.settings.chat_folders import ChatFolders
+from ingle.tui.settings.preferences import Preferences
 
 if TYPE_CHECKING:
     from ..conftest import Chat, FakeDaemon, OpenChat
@@ -93,7 +94,8 @@ async def test_gauges(
     assert_snapshot: AssertSnapshot,
     clock: Clock,
 ) -> None:
-    async with open_chat(size=(160, 45), folders=folders) as chat:
+    full = Preferences(gauges=True)
+    async with open_chat(size=(160, 45), folders=folders, preferences=full) as chat:
         feature = await wait_for_gauges(chat, fake_daemon, tree, clock)
         await chat.until(lambda: feature.state.pages is not None)
         await assert_snapshot(chat, "gauges_beside")
@@ -107,7 +109,7 @@ async def test_gauges(
             await chat.pilot.press("escape")
             await chat.until(lambda: chat.app.screen is chat.screen)
         chat.screen.run_command("ctx", "16384")
-        await chat.until_shown("Load smollm2:135m again")
+        await chat.until_shown("Reload smollm2:135m")
         await assert_snapshot(chat, "price")
         await chat.pilot.press("escape")
         await chat.until(lambda: chat.app.screen is chat.screen)

@@ -188,7 +188,7 @@ async def test_locked_chats(
         await chat.until(lambda: chat.app.screen is chat.screen)
         await chat.until(lambda: not store_of(chat).database.is_locked)
         chat.screen.run_command("encrypt", "off")
-        await chat.until_shown("Keep the chats in the clear?")
+        await chat.until_shown("Store the chats unencrypted?")
         await assert_snapshot(chat, "encrypt_off")
 
 

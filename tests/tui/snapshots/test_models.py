@@ -62,7 +62,7 @@ async def test_models(
         await chat.pilot.press("ctrl+o")
         await chat.until(lambda: chat.app.screen.is_modal)
         await chat.pilot.press(*"big", "enter")
-        await chat.until_shown("Download big:70b all the same?")
+        await chat.until_shown("Download big:70b anyway?")
         await assert_snapshot(chat, "models_doubt")
 
 

@@ -75,7 +75,7 @@ class BlocksFeature(Feature):
         if at is None and entry is not None:
             at = BlockStop(entry, None, 0, 0)
         if at is None or not transcript.fold_at(at):
-            self.host.tell("There is nothing to fold here.", "warning")
+            self.host.tell("This block cannot be folded.", "warning")
 
     def on_transcript(self, event: TranscriptEvent) -> None:
         """See `Feature`."""
@@ -108,7 +108,7 @@ class BlocksFeature(Feature):
         shown = sys.platform in ("win32", "darwin") or any(map(os.environ.get, DISPLAYS))
         if not shown:
             self.host.copy(address)
-            self.host.tell(f"There is no browser on this screen. Copied: {address}")
+            self.host.tell(f"No browser is available here. Copied: {address}")
             return
         self.host.tell(f"Opening {address}")
         self.host.run_worker(self._open(address), group="browser")
@@ -117,7 +117,7 @@ class BlocksFeature(Feature):
         import webbrowser
 
         if not await asyncio.to_thread(webbrowser.open, address):
-            self.host.tell(f"No browser could be started for {address}", "warning")
+            self.host.tell(f"No browser could be started. The address: {address}", "warning")
 
     def _show_menu(self, at: BlockStop) -> None:
         if is_compaction(at):
@@ -133,7 +133,7 @@ class BlocksFeature(Feature):
 
     def _do(self, action: Action, at: BlockStop) -> None:
         if action not in actions(at):
-            self.host.tell("That does not apply to this block.", "warning")
+            self.host.tell("This block does not have that action.", "warning")
         elif action == "copy":
             if at.block is None and at.entry.id:
                 self.host.run_command("copy", at.entry.id)

@@ -147,7 +147,7 @@ class CompactionFeature(Feature):
             waited_for = not self._by_itself
             self._give_up()
             self._say(None)
-            self.host.tell("Broken off: nothing was changed.")
+            self.host.tell("Cancelled. Nothing changed.")
             if waited_for:
                 self.host.return_queue()  # its prompts are not sent without the summary
             self.host.send_next()
@@ -215,9 +215,9 @@ class CompactionFeature(Feature):
         self._stop_notice()
         state = self.host.state
         if self.running or self.host.turn is not None:
-            self.host.tell("Something is being written already; esc stops it.", "warning")
+            self.host.tell("An answer is still running; esc stops it.", "warning")
         elif not state.connected or not state.can_ask:
-            self.host.tell("There is no model at hand that could write a summary.", "warning")
+            self.host.tell("No model is ready to write a summary; ctrl+o chooses one.", "warning")
         else:
             self._request = request
             self._by_itself = request.batch
@@ -227,7 +227,7 @@ class CompactionFeature(Feature):
     def compact_and_ask(self, question: str) -> None:
         """Summarise, then send the question."""
         if not question:
-            self.host.tell("Say what to ask then: /compact+ QUESTION.", "warning")
+            self.host.tell("Type the question: /compact then QUESTION.", "warning")
             return
         if self.running:
             self._by_itself = False  # it is needed now

@@ -27,13 +27,17 @@ class CompareFeature(Feature):
         state = self.host.state
         here, other = state.model, find_model(state.models, reference) if reference else None
         if not reference:
-            self.host.tell("/compare NAME compares with another model; so does c in ctrl+o, tab.")
+            self.host.tell(
+                "/compare NAME asks a second model the same prompts; so does ctrl+o, tab, c."
+            )
         elif here is None or not state.can_ask:
-            self.host.tell("There is no model to compare with; ctrl+o picks one.", "warning")
+            self.host.tell("No model is in use to compare with; ctrl+o chooses one.", "warning")
         elif other is None:
             self.host.tell(f"There is no model {reference}; ctrl+o lists all.", "warning")
         elif not other.installed:
-            self.host.tell(f"{other.name} is not installed; /pull {other.name} gets it.", "warning")
+            self.host.tell(
+                f"{other.name} is not downloaded; /pull {other.name} downloads it.", "warning"
+            )
         elif not other.writes or other.name == here.name:
             self.host.tell(f"{other.name} cannot be compared with {here.name}.", "warning")
         elif self.host.turn is not None:
@@ -59,4 +63,4 @@ class CompareFeature(Feature):
             model = find_model(self.host.state.models, leaf.model)
             if model is not None:
                 talk_to(self.host, model)
-        self.host.tell("Both answers are in the chat; alt+← and alt+→ go from one to the other.")
+        self.host.tell("Both answers are in the chat; alt+← and alt+→ switch between them.")

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from ..chat_host import ChatHost
 
 DETAILS = (
-    "It computes on the GPU what the processor computes now. It lies in a folder of its own, which "
-    "`ingle engine remove` deletes."
+    "Answers are then computed on the GPU and not on the processor. "
+    "`ingle engine remove` removes it."
 )
 
 
@@ -58,14 +58,14 @@ class EnginesFeature(Feature):
     async def _ask(self, offer: EngineOffer) -> None:
         from ...screens.questions import ConfirmScreen
 
-        screen = ConfirmScreen(offer.question, DETAILS, yes="fetches it", no="does not ask again")
+        screen = ConfirmScreen(offer.question, DETAILS, yes="installs it", no="does not ask again")
         accepted = await self.host.chat_app.push_screen_wait(screen)
         try:
             if accepted:
                 await self.host.client.install_engine(offer.name, self.on_report)
             else:
                 await self.host.client.decline_engine(offer.name)
-                self.host.tell(f"`ingle engine install {offer.name}` fetches it later.")
+                self.host.tell(f"`ingle engine install {offer.name}` installs it later.")
         except ClientError as error:
             again = f"`ingle engine install {offer.name}` tries again"
             self.host.add_failure(error.message, error.hint, again, cause="engine")

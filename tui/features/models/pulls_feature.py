@@ -60,7 +60,7 @@ class PullsFeature(Feature):
         self._forget(name)
         self._ended.add(name)
         self.host.return_queue()
-        self.host.tell(f"The download of {name} is stopped; what arrived is kept.")
+        self.host.tell(f"The download of {name} is stopped; /pull {name} resumes it.")
 
     async def _follow(self, name: str) -> None:
         def moved(progress: DownloadProgress) -> None:
@@ -103,14 +103,14 @@ class PullsFeature(Feature):
             state.pulled(entry)
             self.host.send_next()
         else:
-            self.host.tell(f"{entry.name} is here; ctrl+o goes over to it.")
+            self.host.tell(f"{entry.name} is downloaded; ctrl+o switches to it.")
 
     def _break(self, name: str, error: ClientError) -> None:
         wanted = self.host.state.pulling == name
         self._forget(name)
         self._ended.add(name)
         if error.code == "pull_cancelled":
-            self.host.tell(f"The download of {name} was stopped; what arrived is kept.")
+            self.host.tell(f"The download of {name} was stopped; /pull {name} resumes it.")
         elif wanted and not self.host.transcript.entries:
             self.host.state.pull_failed(name, error.message, error.hint)
         else:
@@ -127,7 +127,7 @@ class PullsFeature(Feature):
         state = self.host.state
         if self._interrupted is not None:
             name, self._interrupted = self._interrupted, None
-            self.host.tell(f"The download of {name} goes on where it stopped.")
+            self.host.tell(f"The download of {name} resumes.")
             self.fetch(name, use=state.model_name == name)
         elif state.model is not None and state.model.state == "downloading":
             self.fetch(state.model.name, use=True)
@@ -167,13 +167,13 @@ class PullsFeature(Feature):
         """Report the end of a download that another client follows."""
         if progress.status == "failed":
             name = progress.model
-            self.host.tell(f"The download of {name} ended without it; /pull {name} goes on.")
+            self.host.tell(f"The download of {name} failed; /pull {name} resumes it.")
             return
         try:
             self.host.state.models = (await self.host.client.models()).models
         except ClientError:
             return
-        self.host.tell(f"{progress.model} is here; ctrl+o goes over to it.")
+        self.host.tell(f"{progress.model} is downloaded; ctrl+o switches to it.")
 
     def on_escape(self) -> bool:
         """Leave a download to the daemon."""
@@ -184,7 +184,7 @@ class PullsFeature(Feature):
         if self.host.state.pulling == name:
             self.host.state.pulling = None
             self.host.return_queue()
-        self.host.tell(f"{name} goes on downloading in the daemon; /pull {name} shows it again.")
+        self.host.tell(f"{name} keeps downloading in the background; /pull {name} shows it again.")
         self._show()
         return True
 

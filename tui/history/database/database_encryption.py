@@ -151,7 +151,7 @@ def _copy(source: Path, source_key: str, target: Path, target_key: str) -> None:
         connection.execute("DETACH DATABASE copy")
     if counts[0::2] != counts[1::2] or checked != "ok":
         wipe_file(target)
-        raise HistoryError("The converted chats failed their check, so nothing was changed.")
+        raise HistoryError("The converted chats failed their check, so nothing changed.")
 
 
 def _put_in_place(part: Path, target: Path) -> None:

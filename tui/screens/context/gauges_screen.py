@@ -100,12 +100,12 @@ class GaugesScreen(_MapScreen):
     GaugesScreen {
         & #body { height: 1fr; }
         & #facts { width: 46; padding: 1 2 0 2; scrollbar-size-vertical: 0; }
-        & #cache { width: 1fr; padding: 1 2 0 1; }
+        & #cache { width: 1fr; padding: 1 1 0 2; }
         & #facts > LinesWidget { margin-bottom: 1; }
         & ContextRibbon { margin: 0 2; }
         &.-thin #body { layout: vertical; overflow-y: auto; scrollbar-size-vertical: 1; }
         &.-thin #facts { width: 100%; height: auto; padding: 1 1 0 1; }
-        &.-thin #cache { width: 100%; height: 14; padding: 0 1; }
+        &.-thin #cache { width: 100%; height: 13; padding: 1 1 0 1; }
         &.-thin ContextRibbon { margin: 0 1; }
     }
     """
@@ -114,17 +114,17 @@ class GaugesScreen(_MapScreen):
         tall = self.size.height >= TALL
         yield Static(Content.styled("Gauges", "bold $primary"), id="head")
         with Horizontal(id="body"):
+            with Vertical(id="cache"):
+                yield PageTitle()
+                yield PageMapView()
+                yield PageLegend()
+                yield Static(Content.styled(MAP_HINT, "$muted"), id="cell")
             with VerticalScroll(id="facts", can_focus=False):
                 yield MemoryBar(full=tall)
                 yield ContextFacts()
                 yield SpeedChart(rows=4 if tall else 2)
                 yield RouteLines()
                 yield ModelLines()
-            with Vertical(id="cache"):
-                yield PageTitle()
-                yield PageMapView()
-                yield PageLegend()
-                yield Static(Content.styled(MAP_HINT, "$muted"), id="cell")
         yield ContextRibbon()
         yield Static(id="foot", markup=False)
 

@@ -19,7 +19,7 @@ from ...text.terminal_safe_text import clean
 from ..dialog import Dialog
 
 LEGEND = "ctrl+s keep · ctrl+x $EDITOR · ctrl+r redo · F7 undo · esc close"
-FOCUS = "Take special care of … (enter sums up again)"
+FOCUS = "Take special care of … (enter summarises again)"
 
 
 def _facts(made: CompactionRecord) -> str:

@@ -10,7 +10,7 @@ from rich.style import Style
 from rich.text import Text
 
 from ...text.terminal_safe_text import StreamCleaner, clean, clean_line
-from ..lines import BLANK, EntryBlock, RenderedLine, wrap
+from ..lines import BLANK, EntryBlock, RenderedLine, single_line, wrap
 from .entry import INDENT, MessageEntry, MessageFields, RenderOptions
 from .reasoning_block import KEY as THOUGHT
 from .reasoning_block import ReasoningBlock
@@ -22,10 +22,14 @@ CARET = "▍"
 
 
 class AnswerEntry(MessageEntry):
-    """A model's answer; it grows until `finish`."""
+    """A model's answer; it grows until `finish`. The latest one shows its `facts` below it."""
 
-    def __init__(self, model: str, note: str = "", **fields: Unpack[MessageFields]) -> None:
+    def __init__(
+        self, model: str, note: str = "", *, facts: str = "", **fields: Unpack[MessageFields]
+    ) -> None:
         super().__init__(note, fields)
+        self._facts = facts
+        self._is_latest = False
         self.model = clean_line(model)
         self._ending = ""
         self._cleaner: StreamCleaner | None = None
@@ -52,6 +56,20 @@ class AnswerEntry(MessageEntry):
         """Set the model that answers, if it differs from the one requested."""
         self.model = clean_line(model)
         self._changed()
+
+    def annotate(self, note: str, facts: str = "") -> None:
+        super().annotate(note)
+        if facts != self._facts:
+            self._facts = facts
+            self._changed()
+
+    def set_latest(self, is_latest: bool) -> bool:
+        """Mark it as the last answer or not; return whether that changed it."""
+        changed = is_latest != self._is_latest
+        if changed:
+            self._is_latest = is_latest
+            self._changed()
+        return changed
 
     @property
     def text(self) -> str:
@@ -134,6 +152,10 @@ class AnswerEntry(MessageEntry):
         if self._ending:
             ending = wrap(Text(self._ending, options.styles.muted, end=""), options.width - 2)
             lines += [line.prefixed(INDENT) for line in ending]
+        if self._facts and self._is_latest and self._finished:
+            facts = Text(clean_line(self._facts), options.styles.muted, end="")
+            facts.truncate(options.width - 2, overflow="ellipsis")
+            lines.append(single_line(facts, options.width - 2).prefixed(INDENT))
         return [*lines, BLANK]
 
     def _body(self, options: RenderOptions) -> list[RenderedLine]:

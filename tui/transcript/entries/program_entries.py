@@ -119,5 +119,5 @@ def compaction_facts(made: CompactionRecord, kept: str = "") -> list[str]:
     if kept:
         facts.append(f"kept: {kept}")
     if made.kv_pages:
-        facts.append(f"KV −{number_format.tokens(made.kv_pages)} pages")
+        facts.append(f"{number_format.tokens(made.kv_pages)} cache pages freed")
     return facts

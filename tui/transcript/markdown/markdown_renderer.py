@@ -124,7 +124,8 @@ class MarkdownRenderer:
 
     def _heading(self, node: SyntaxTreeNode, width: int) -> list[RenderedLine]:
         text = self._inline(node).copy()
-        text.stylize(self._styles.heading if node.tag in ("h1", "h2") else self._styles.strong)
+        styles = {"h1": self._styles.title, "h2": self._styles.heading}
+        text.stylize(styles.get(node.tag, self._styles.strong))
         return wrap(text, width)
 
     def _list(self, node: SyntaxTreeNode, width: int, depth: int, live: bool) -> list[RenderedLine]:

@@ -21,7 +21,7 @@ KEY_ACTIONS: tuple[tuple[str, Action, str], ...] = (
     ("b", "branch", "Go on from here in a new chat"),
     ("p", "pin", "Pin it: kept word for word when compacting"),
     ("z", "fold", "Fold or unfold it"),
-    ("o", "open", "Open what was summed up"),
+    ("o", "open", "Open the original messages"),
     ("u", "undo", "Undo the compaction, or the edit of a tool"),
 )
 """Single keys, and their actions on the block under the cursor."""

@@ -151,7 +151,8 @@ class LineView(ScrollView):
     @property
     def margin(self) -> int:
         """Return the cells left of the text, which is centred on a wide screen."""
-        return max(1, (self.size.width - self.text_width) // 2)
+        # With the scroll bar's cell: the text stays in line with the composer.
+        return max(1, (self.outer_size.width - self.text_width) // 2)
 
     def _rendered(self, entry: Entry, options: RenderOptions) -> list[RenderedLine]:
         lines = entry.lines(options)

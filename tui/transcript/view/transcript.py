@@ -32,7 +32,7 @@ class Transcript(TranscriptView, can_focus=False):
     HELP_KEYS = (
         ("up  down", "The previous block, the next block"),
         *((key, words) for key, _, words in KEY_ACTIONS),
-        ("esc", "Back to writing; so does any other letter"),
+        ("esc", "Return to the draft; so does any other letter"),
     )
 
     @dataclass

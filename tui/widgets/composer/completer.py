@@ -58,7 +58,7 @@ class Completer:
         known = {
             command.slash: command
             for command in COMMANDS
-            if command.slash is not None and self._can_run(command.name)
+            if command.slash is not None and not command.within and self._can_run(command.name)
         }
         templates = {t.name: t for t in self.templates if t.name not in known}
         names = (*known, *templates)

@@ -14,6 +14,10 @@ from .glyph_text import StyledText, signs
 
 WIDEST = 72
 NARROWEST = 8
+WIDEST_BESIDE = 40
+"""Cells at most beside other figures in a line."""
+FEW_COLUMNS = 70
+"""Columns below which there are only numbers."""
 
 
 def percent(use: ContextUse) -> str:
@@ -51,6 +55,31 @@ def ribbon_line(use: ContextUse, room: int, *, widest: int = WIDEST) -> Content:
         if words.cell_length <= room:
             return words
     return Content("")
+
+
+def fixed_ribbon(use: ContextUse, columns: int) -> Content:
+    """The ribbon and its numbers in a line of `columns` cells, as wide however full it is."""
+    if not use.context:
+        return Content("")
+    about = "" if use.exact else "≈ "
+    style = number_style(use)
+    part = percent(use).rjust(len("100 %"))
+    whole = number_format.tokens(use.context)
+    if columns < FEW_COLUMNS:
+        used, whole = f"{about}{_short(use.used)}", _short(use.context)
+    else:
+        used = f"{about}{number_format.tokens(use.used)}"
+    numbers = used.rjust(len(f"≈ {whole}"))
+    cells = max(NARROWEST, min(WIDEST_BESIDE, (columns - 56) // 2))
+    return signs(
+        [
+            ("ctx ", "$muted"),
+            *(ribbon(use, cells) if columns >= FEW_COLUMNS else ()),
+            (numbers, style),
+            f" / {whole}",
+            (f" {part}", style),
+        ]
+    )
 
 
 def _short(count: int) -> str:

@@ -57,7 +57,7 @@ class RouteLines(LinesWidget):
         pieces: list[StyledText] = [
             (f"{at} ", "$muted"),
             ("⌂ local", "$success") if place == "local" else (f"☁ {place}", "$warning"),
-            (f"  {clean(answer.facts.route_reason) or 'default'}", "$muted"),
+            (f"  {clean(answer.facts.route_reason) or 'no provider set up'}", "$muted"),
         ]
         return signs(pieces).truncate(width, ellipsis=True)
 

@@ -17,36 +17,40 @@ LEGEND = (PageState.SHARED, PageState.MINE, PageState.UNDO, PageState.REUSABLE, 
 
 
 class PageTitle(LinesWidget):
-    """The line over a map: `KV PAGES    32 tok each · cell = 6`."""
+    """The line over a map: `KV CACHE    1 cell = 6 pages of 32 tokens`."""
 
     def draw(self, state: GaugeState, width: int) -> list[Content]:
-        """One line."""
-        title, event = signs([("KV PAGES", "bold")]), state.pages
+        """One line; narrow, `1 cell = 192 tokens`."""
+        title, event = signs([("KV CACHE", "bold")]), state.pages
         if event is None:
             return [title]
         assert self.parent is not None
         per_cell = pages_per_cell(event.pages, self.parent.query_one(PageMapView).room)
-        cell = f" · cell = {per_cell}" if per_cell > 1 else ""
-        facts = signs([(f"{event.page_tokens} tok each{cell}", "$muted")])
-        return [columns(title, facts, width)]
+        pages = "1 page" if per_cell == 1 else f"{per_cell} pages"
+        facts = f"1 cell = {pages} of {event.page_tokens} tokens"
+        if len(facts) + 10 > width:
+            facts = f"1 cell = {number_format.tokens(per_cell * event.page_tokens)} tokens"
+        return [columns(title, signs([(facts, "$muted")]), width)]
 
 
 class PageLegend(LinesWidget):
     """The legend under a map."""
 
     def draw(self, state: GaugeState, width: int) -> list[Content]:
-        """The meaning and number of each kind of page; then the tokens stored beyond the cache."""
+        """The tokens of each kind of page; then those that are stored beyond the cache."""
         event = state.pages
         if event is None:
             return []
         counts = page_counts(event, state.label)
-        numbers = {page: number_format.tokens(counts[page]) for page in LEGEND}
+        size = event.page_tokens
+        numbers = {page: number_format.tokens(counts[page] * size) for page in LEGEND}
+        numbers[LEGEND[-1]] += " tok"  # the unit of all
         parts = [
             signs([(page.glyph, STYLES[page]), f" {page.word} ", (numbers[page], "$muted")])
             for page in LEGEND
         ]
         if state.evicted:
-            evicted = number_format.tokens(state.evicted)
+            evicted = number_format.tokens(state.evicted * size)
             parts.append(signs([EVICTED, " evicted ", (evicted, "$muted")]))
         return in_columns(parts, width) + _tier_lines(event, width)
 

@@ -84,7 +84,7 @@ async def test_escape_cancels_compaction_without_changes(
         await chat.pilot.press("f6")
         await chat.until_shown("Compacting: 1 token written")
         await chat.pilot.press("escape")
-        await chat.until_shown("Broken off: nothing was changed.")
+        await chat.until_shown("Cancelled. Nothing changed.")
         await chat.until(lambda: fake_daemon.cancelled)
         assert made.compactions == {}
         assert "Compacting" not in chat.screen_text
@@ -214,9 +214,9 @@ async def test_automatic_compaction_is_announced_and_can_be_cancelled(
         made = await open_long_chat(chat)
         fake_daemon.script("Hello there.")
         await fill_context(chat, fake_daemon, 0.95)
-        await chat.until_shown("esc holds it off")
+        await chat.until_shown("esc postpones it")
         await chat.pilot.press("escape")
-        await chat.until(lambda: "esc holds it off" not in chat.screen_text)
+        await chat.until(lambda: "esc postpones it" not in chat.screen_text)
         feature = chat.screen.feature(CompactionFeature)
         assert not feature.running
         assert made.compactions == {}

@@ -13,6 +13,7 @@ from ingle.tui.features.context.gauges_feature import GaugesFeature
 from ingle.tui.screens.context.context_table import ContextTable
 from ingle.tui.screens.context.gauges_screen import GaugesScreen, PageMapScreen
 from ingle.tui.screens.context.statistics_screen import StatisticsScreen
+from ingle.tui.settings.preferences import Preferences
 from ingle.tui.widgets.gauges.gauge_panel import GaugePanel
 from ingle.tui.widgets.gauges.lines_widget import LinesWidget
 from ingle.tui.widgets.gauges.page_map import PageMapView
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 MODEL = "smollm2:135m"
 GIB = 2**30
+
+FULL = Preferences(gauges=True)
 
 
 def gauges(**changes: object) -> dict[str, Any]:
@@ -73,14 +76,14 @@ async def feature_with_gauges(chat: Chat, daemon: FakeDaemon, **changes: object)
 async def test_panel_shows_memory_pages_and_models(
     open_chat: OpenChat, fake_daemon: FakeDaemon
 ) -> None:
-    async with open_chat(size=(140, 45)) as chat:
+    async with open_chat(size=(140, 45), preferences=FULL) as chat:
         await feature_with_gauges(chat, fake_daemon)
         await chat.until_shown("RTX 4070 · 12.0 GiB")
         assert "█ weights 5.0" in chat.screen_text
         assert "▒ other 1.0" in chat.screen_text
         assert "14.0 GiB of 32.0 GiB used" in chat.screen_text
-        await chat.until_shown("◆ shared 4")
-        assert "▒ reusable 32" in chat.screen_text  # the test's map has no pages of this chat
+        await chat.until_shown("◆ shared 128")
+        assert "▒ reusable 1 024" in chat.screen_text  # the test's map has no pages of this chat
         assert "on disk 2 048 tok" in chat.screen_text
         assert "142 W" in chat.screen_text
         assert "● smollm2:135m" in chat.screen_text
@@ -92,20 +95,20 @@ async def test_panel_shows_memory_pages_and_models(
 async def test_pages_with_the_chats_label_are_this_chats(
     open_chat: OpenChat, fake_daemon: FakeDaemon
 ) -> None:
-    async with open_chat(size=(140, 45)) as chat:
+    async with open_chat(size=(140, 45), preferences=FULL) as chat:
         name = chat.screen.chat.id
         groups = fake_daemon.pages["groups"]
         groups[0]["conversations"] = [name, "other"]
         groups[1]["conversations"] = [name]
         await feature_with_gauges(chat, fake_daemon)
         await chat.until_shown("█ this chat 22")
-        assert "◆ shared 4" in chat.screen_text
+        assert "◆ shared 128" in chat.screen_text
 
 
 async def test_small_screen_has_no_panel_and_no_page_stream(
     open_chat: OpenChat, fake_daemon: FakeDaemon
 ) -> None:
-    async with open_chat(size=(80, 24)) as chat:
+    async with open_chat(size=(80, 24), preferences=FULL) as chat:
         await feature_with_gauges(chat, fake_daemon)
         await chat.until_shown("0 / 8 192")
         assert "VRAM" not in chat.screen_text
@@ -117,7 +120,7 @@ async def test_small_screen_has_no_panel_and_no_page_stream(
 async def test_tall_narrow_screen_has_a_second_status_line(
     open_chat: OpenChat, fake_daemon: FakeDaemon
 ) -> None:
-    async with open_chat(size=(80, 30)) as chat:
+    async with open_chat(size=(80, 30), preferences=FULL) as chat:
         await feature_with_gauges(chat, fake_daemon)
         await chat.until_shown("8.0/12.0 GiB")
         assert "kv █▒" in chat.screen_text
@@ -133,9 +136,9 @@ async def test_tall_narrow_screen_has_a_second_status_line(
 async def test_f4_cycles_gauges_side_full_screen_off(
     open_chat: OpenChat, fake_daemon: FakeDaemon
 ) -> None:
-    async with open_chat(size=(140, 45)) as chat:
+    async with open_chat(size=(140, 45), preferences=FULL) as chat:
         feature = await feature_with_gauges(chat, fake_daemon)
-        await chat.until_shown("◆ shared 4")
+        await chat.until_shown("◆ shared 128")
         await chat.pilot.press("f4")
         await chat.until(lambda: isinstance(chat.app.screen, GaugesScreen))
         await chat.until_shown("F4: gauges off")
@@ -158,9 +161,9 @@ async def test_f4_cycles_gauges_side_full_screen_off(
 async def test_unchanged_gauges_are_not_repainted(
     open_chat: OpenChat, fake_daemon: FakeDaemon
 ) -> None:
-    async with open_chat(size=(140, 45)) as chat:
+    async with open_chat(size=(140, 45), preferences=FULL) as chat:
         feature = await feature_with_gauges(chat, fake_daemon)
-        await chat.until_shown("◆ shared 4")
+        await chat.until_shown("◆ shared 128")
         feature.draw()
         await chat.pilot.pause()
         lines = list(chat.screen.query(LinesWidget))
@@ -180,7 +183,7 @@ async def test_unchanged_gauges_are_not_repainted(
 async def test_frequent_events_are_coalesced_into_one_draw(
     open_chat: OpenChat, fake_daemon: FakeDaemon
 ) -> None:
-    async with open_chat(size=(140, 45)) as chat:
+    async with open_chat(size=(140, 45), preferences=FULL) as chat:
         feature = await feature_with_gauges(chat, fake_daemon)
         await chat.until_shown("VRAM")
         feature.draw()  # nothing is left to be drawn
@@ -202,13 +205,13 @@ async def test_frequent_events_are_coalesced_into_one_draw(
 
 @pytest.mark.slow
 async def test_page_map_explains_its_cells(open_chat: OpenChat, fake_daemon: FakeDaemon) -> None:
-    async with open_chat(size=(100, 30)) as chat:
+    async with open_chat(size=(100, 30), preferences=FULL) as chat:
         name = chat.screen.chat.id
         fake_daemon.pages["groups"][1]["conversations"] = [name]
         await feature_with_gauges(chat, fake_daemon)
         await chat.send("/kv")
         await chat.until(lambda: isinstance(chat.app.screen, PageMapScreen))
-        await chat.until_shown("KV PAGES")
+        await chat.until_shown("KV CACHE")
         await chat.until_shown("█ this chat 22")
         await chat.pilot.press("home")
         await chat.until_shown("page 0: the beginning of 2 other chats, tokens 0–31, in use now")
@@ -228,9 +231,9 @@ async def test_page_map_explains_its_cells(open_chat: OpenChat, fake_daemon: Fak
 async def test_evicted_pages_flash_once_and_are_counted(
     open_chat: OpenChat, fake_daemon: FakeDaemon
 ) -> None:
-    async with open_chat(size=(140, 45)) as chat:
+    async with open_chat(size=(140, 45), preferences=FULL) as chat:
         feature = await feature_with_gauges(chat, fake_daemon)
-        await chat.until_shown("◆ shared 4")
+        await chat.until_shown("◆ shared 128")
         runs = [[0, 4], [1, 22], [-1, 4], [2, 6], [-1, 220]]
         fake_daemon.broadcast("pages", fake_daemon.pages | {"runs": runs, "evicted_pages_total": 4})
         await chat.until_shown("× evicted 4")
@@ -259,7 +262,7 @@ def add_turn(chat: Chat, prompt: str, answer: str, **facts: Any) -> None:
 async def test_token_counts_become_exact_when_idle(
     open_chat: OpenChat, fake_daemon: FakeDaemon
 ) -> None:
-    async with open_chat(size=(100, 30)) as chat:
+    async with open_chat(size=(100, 30), preferences=FULL) as chat:
         await feature_with_gauges(chat, fake_daemon)
         add_turn(chat, "one two three", "four five")
         chat.screen.show_path()
@@ -278,7 +281,7 @@ async def test_token_counts_become_exact_when_idle(
 async def test_exact_token_counts_wait_for_the_model(
     open_chat: OpenChat, fake_daemon: FakeDaemon
 ) -> None:
-    async with open_chat(size=(100, 30)) as chat:
+    async with open_chat(size=(100, 30), preferences=FULL) as chat:
         await feature_with_gauges(chat, fake_daemon, state="starting")
         add_turn(chat, "one two three", "four five")
         chat.screen.show_path()
@@ -293,7 +296,7 @@ async def test_exact_token_counts_wait_for_the_model(
 async def test_token_count_of_the_engine_is_shown_immediately(
     open_chat: OpenChat, fake_daemon: FakeDaemon
 ) -> None:
-    async with open_chat(size=(100, 30)) as chat:
+    async with open_chat(size=(100, 30), preferences=FULL) as chat:
         await feature_with_gauges(chat, fake_daemon)
         fake_daemon.script("The ", "answer.")
         await chat.send("A question?")
@@ -304,7 +307,7 @@ async def test_token_count_of_the_engine_is_shown_immediately(
 async def test_context_table_lists_every_message(
     open_chat: OpenChat, fake_daemon: FakeDaemon
 ) -> None:
-    async with open_chat(size=(110, 34)) as chat:
+    async with open_chat(size=(110, 34), preferences=FULL) as chat:
         await feature_with_gauges(chat, fake_daemon)
         chat.screen.chat.settings.system = "Be brief."
         add_turn(chat, "short", "a long answer " * 50)
@@ -325,7 +328,7 @@ async def test_context_table_lists_every_message(
 
 
 async def test_stats_show_the_last_answer(open_chat: OpenChat, fake_daemon: FakeDaemon) -> None:
-    async with open_chat(size=(100, 34)) as chat:
+    async with open_chat(size=(100, 34), preferences=FULL) as chat:
         await feature_with_gauges(chat, fake_daemon)
         await chat.send("/stats")
         await chat.until_shown("There are no figures before the first answer.")
@@ -340,7 +343,7 @@ async def test_stats_show_the_last_answer(open_chat: OpenChat, fake_daemon: Fake
 async def test_prefill_cost_of_a_changed_system_prompt(
     open_chat: OpenChat, fake_daemon: FakeDaemon
 ) -> None:
-    async with open_chat(size=(100, 34)) as chat:
+    async with open_chat(size=(100, 34), preferences=FULL) as chat:
         feature = await feature_with_gauges(chat, fake_daemon, prompt_rate=100.0)
         await chat.send("word " * 40)
         await chat.until(lambda: chat.screen.turn is None and chat.screen.chat.messages)
@@ -364,7 +367,7 @@ async def test_prefill_cost_of_a_changed_system_prompt(
 async def test_expensive_system_prompt_change_is_confirmed(
     open_chat: OpenChat, fake_daemon: FakeDaemon
 ) -> None:
-    async with open_chat(size=(100, 34)) as chat:
+    async with open_chat(size=(100, 34), preferences=FULL) as chat:
         await feature_with_gauges(chat, fake_daemon, prompt_rate=50.0)
         await chat.send("word " * 400)
         await chat.until(lambda: chat.screen.turn is None and chat.screen.chat.messages)
@@ -384,13 +387,13 @@ async def test_expensive_system_prompt_change_is_confirmed(
 async def test_all_gauges_can_be_scrolled_to_on_a_small_screen(
     open_chat: OpenChat, fake_daemon: FakeDaemon
 ) -> None:
-    async with open_chat(size=(60, 20)) as chat:
+    async with open_chat(size=(60, 20), preferences=FULL) as chat:
         await feature_with_gauges(chat, fake_daemon)
         await chat.pilot.press("f4")
-        await chat.until_shown("VRAM")
-        assert "shared 4" not in chat.screen_text
+        await chat.until_shown("◆ shared 128")
+        assert "sent to cloud" not in chat.screen_text
         await chat.pilot.press("pagedown", "pagedown", "pagedown")
-        await chat.until_shown("◆ shared 4")
+        await chat.until_shown("sent to cloud")
         await chat.pilot.press("escape")
         await chat.until(lambda: isinstance(chat.app.screen, ChatScreen))
 
@@ -399,9 +402,9 @@ async def test_all_gauges_can_be_scrolled_to_on_a_small_screen(
 async def test_page_map_in_the_panel_has_a_tooltip_for_each_cell(
     open_chat: OpenChat, fake_daemon: FakeDaemon
 ) -> None:
-    async with open_chat(size=(140, 45)) as chat:
+    async with open_chat(size=(140, 45), preferences=FULL) as chat:
         await feature_with_gauges(chat, fake_daemon)
-        await chat.until_shown("◆ shared 4")
+        await chat.until_shown("◆ shared 128")
         await chat.pilot.hover("GaugePanel PageMapView", offset=(1, 0))
         side = chat.screen.query_one("GaugePanel PageMapView")
         await chat.until(lambda: "pages 2–3: the beginning of 2 other chats" in str(side.tooltip))
@@ -411,23 +414,23 @@ async def test_page_map_in_the_panel_has_a_tooltip_for_each_cell(
 async def test_gauges_disappear_with_the_daemon_and_return(
     open_chat: OpenChat, fake_daemon: FakeDaemon
 ) -> None:
-    async with open_chat(size=(140, 45)) as chat:
+    async with open_chat(size=(140, 45), preferences=FULL) as chat:
         feature = await feature_with_gauges(chat, fake_daemon)
-        await chat.until_shown("◆ shared 4")
+        await chat.until_shown("◆ shared 128")
         await fake_daemon.stop()
         await chat.until(lambda: not chat.screen.state.connected)
-        await chat.until(lambda: "◆ shared 4" not in chat.screen_text)
+        await chat.until(lambda: "◆ shared 128" not in chat.screen_text)
         assert feature.state.gauges is None
         await fake_daemon.start()
         chat.screen.link.wake()
         await feature_with_gauges(chat, fake_daemon)
-        await chat.until_shown("◆ shared 4")
+        await chat.until_shown("◆ shared 128")
 
 
 async def test_panel_lists_downloads_until_they_end(
     open_chat: OpenChat, fake_daemon: FakeDaemon
 ) -> None:
-    async with open_chat(size=(140, 45)) as chat:
+    async with open_chat(size=(140, 45), preferences=FULL) as chat:
         await feature_with_gauges(chat, fake_daemon)
         pull = {"model": "gemma3:1b", "received": 41, "total": 100}
         fake_daemon.broadcast("pull", pull | {"status": "downloading"})

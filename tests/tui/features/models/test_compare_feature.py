@@ -97,7 +97,7 @@ async def test_models_answer_in_turn_without_enough_memory(
         await _open(chat)
         await _ask(chat, "Which?")
         await chat.until_shown("Right one.")
-        await chat.until_notified("one after the other")
+        await chat.until_notified("There is memory for one")
         await chat.until_shown("they answer in turn")
         assert "✗" not in chat.screen_text
         assert [text for _, text in _answers(chat)] == ["Left one.", "Right one."]
@@ -121,9 +121,9 @@ async def test_leaving_the_comparison_without_prompt_changes_nothing(
 @pytest.mark.parametrize(
     ("argument", "message"),
     [
-        ("", "/compare NAME compares with another model"),
+        ("", "/compare NAME asks a second model"),
         ("nosuch", "There is no model nosuch; ctrl+o lists all."),
-        ("other", "other:1b is not installed; /pull other:1b gets it."),
+        ("other", "other:1b is not downloaded; /pull other:1b downloads it."),
         ("smollm2", "cannot be compared with smollm2:135m"),
     ],
 )

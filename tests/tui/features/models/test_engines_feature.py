@@ -66,7 +66,7 @@ async def test_declined_offer_is_reported_to_the_daemon(
     async with open_chat(size=(100, 30)) as chat:
         await chat.until_shown("Fetch the engine for it")
         await chat.pilot.press("escape")
-        await chat.until_notified("`ingle engine install cuda` fetches it later.")
+        await chat.until_notified("`ingle engine install cuda` installs it later.")
         assert _asked(fake_daemon) == [("/ingle/v1/engines/decline", {"engine": "cuda"})]
 
 

@@ -54,7 +54,7 @@ async def test_picker_groups_and_describes_models(
             assert text in chat.screen_text
         for text in ("fits in RAM", "does not fit", "partly in VRAM", "esc closes"):
             assert text in chat.screen_text
-        assert "enter goes on with it" in chat.screen_text
+        assert "enter uses this model" in chat.screen_text
         await chat.pilot.press("down", "down")
         await chat.until_shown("enter downloads 98 MB")
         await chat.pilot.press("escape")
@@ -73,7 +73,7 @@ async def test_picker_filters_while_typing(open_chat: OpenChat, fake_daemon: Fak
             fake_daemon.models
         )  # letters typed into the filter are not commands: nothing was deleted
         await chat.pilot.press(*"xyz")
-        await chat.until_shown("nothing of that name")
+        await chat.until_shown("no model of that name")
         await chat.pilot.press("enter", *(["backspace"] * 3), "enter")
         await chat.until_shown("duck:1b on disk")
 
@@ -89,7 +89,7 @@ async def test_picker_accepts_a_repository_name(
         from textual.widgets import Input
 
         chat.app.screen.query_one(Input).value = "hf.co/owner/repo"
-        await chat.until_shown("as you typed it")
+        await chat.until_shown("as typed")
         await chat.pilot.press("enter")
         fake_daemon.pull_gate.set()
         await chat.until(lambda: fake_daemon.pull_done == ["hf.co/owner/repo"])
@@ -108,12 +108,12 @@ async def test_letters_are_commands_in_the_picker_list(
         await chat.until_notified("duck:1b is unloaded")
         await _pick(chat, *"duck", "tab", "d")
         await chat.until_shown("Delete duck:1b?")
-        assert "98 MB of the disk are free then" in chat.screen_text
+        assert "98 MB of disk space is freed" in chat.screen_text
         await chat.pilot.press("escape")
         await _pick(chat, *"duck", "tab", "d")
         await chat.until_shown("Delete duck:1b?")
         await chat.pilot.press("enter")
-        await chat.until_notified("duck:1b is deleted; 98 MB are free again.")
+        await chat.until_notified("duck:1b is deleted; 98 MB of disk space are free.")
     assert len(_requests(fake_daemon, "POST", "/ingle/v1/unload")) == 1
     assert len(_requests(fake_daemon, "DELETE", "/ingle/v1/models/duck%3A1b")) == 1
 
@@ -126,11 +126,11 @@ async def test_download_of_a_model_that_does_not_fit_is_confirmed(
     async with open_chat() as chat:
         await chat.until_shown("smollm2:135m")
         await _pick(chat, *"big", "enter")
-        await chat.until_shown("Download big:70b all the same?")
+        await chat.until_shown("Download big:70b anyway?")
         await chat.pilot.press("escape")
         assert not _requests(fake_daemon, "POST", "/ingle/v1/pull")
         await _pick(chat, *"big", "enter")
-        await chat.until_shown("Download big:70b all the same?")
+        await chat.until_shown("Download big:70b anyway?")
         await chat.pilot.press("enter")
         await chat.until_shown("↓ big:70b")
 
@@ -164,12 +164,12 @@ async def test_switch_that_evicts_a_model_is_confirmed(
         _gauges(fake_daemon, held, available=2 * GB)
         await chat.until_shown("smollm2:135m ready")
         await chat.send("/model other")
-        await chat.until_shown("Go over to other:1b?")
+        await chat.until_shown("Switch to other:1b?")
         assert "other:1b needs 3.0 GB; smollm2:135m is unloaded." in chat.screen_text
         await chat.pilot.press("escape")
         assert chat.screen.state.model_name == "smollm2:135m"
         await chat.send("/model other")
-        await chat.until_shown("Go over to other:1b?")
+        await chat.until_shown("Switch to other:1b?")
         await chat.pilot.press("enter")
         await chat.until(lambda: chat.screen.state.model_name == "other:1b")
 

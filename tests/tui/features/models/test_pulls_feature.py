@@ -28,9 +28,9 @@ async def test_running_download_is_shown_after_start(
         fake_daemon.broadcast("pull", _progress("far:2b", received=75))
         await chat.until_shown("75 %")
         fake_daemon.broadcast("pull", _progress("far:2b", "verifying", 100))
-        await chat.until_shown("checking that it arrived whole")
+        await chat.until_shown("verifying the file")
         fake_daemon.broadcast("pull", _progress("far:2b", "done", 100))
-        await chat.until_notified("far:2b is here")
+        await chat.until_notified("far:2b is downloaded")
         assert chat.app.query_one(TitleBar).pulls == 0
     # The chat only follows the download and does not start it again.
     assert not [r for r in fake_daemon.requests if r.target == "/ingle/v1/pull"]
@@ -43,7 +43,7 @@ async def test_failure_of_another_clients_download_is_reported(
     async with open_chat(size=(100, 30)) as chat:
         await chat.until_shown("↓ far:2b")
         fake_daemon.broadcast("pull", _progress("far:2b", "failed"))
-        await chat.until_notified("ended without it")
+        await chat.until_notified("failed; /pull")
         assert "↓ far:2b" not in chat.screen_text
 
 
@@ -57,7 +57,7 @@ async def test_download_runs_while_chatting(open_chat: OpenChat, fake_daemon: Fa
         await chat.until_shown("Hello there.")
         assert chat.screen.state.model_name == "smollm2:135m"
         fake_daemon.pull_gate.set()
-        await chat.until_notified("far:2b is here; ctrl+o goes over to it.")
+        await chat.until_notified("far:2b is downloaded; ctrl+o switches to it.")
         await chat.until(lambda: "41 %" not in chat.screen_text)
 
 
@@ -79,7 +79,7 @@ async def test_pull_confirms_before_it_stops_a_download(
         await chat.send("/pull")
         await chat.until_shown("Stop the download of far:2b?")
         await chat.pilot.press("enter")
-        await chat.until_notified("what arrived is kept")
+        await chat.until_notified("resumes it")
         await chat.until(lambda: "41 %" not in chat.screen_text)
     assert [r for r in fake_daemon.requests if r.target == "/ingle/v1/pull/cancel"]
 
@@ -108,7 +108,7 @@ async def test_download_resumes_after_a_daemon_restart(
         await chat.until_shown("41 %")
         await fake_daemon.stop()
         await fake_daemon.start()
-        await chat.until_notified("goes on where it stopped")
+        await chat.until_notified("resumes.")
         fake_daemon.pull_gate.set()
         await chat.until_shown("smollm2:135m on disk")
     assert fake_daemon.pull_done == ["smollm2:135m"]

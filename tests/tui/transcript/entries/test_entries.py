@@ -43,6 +43,13 @@ def test_header_shows_branch_and_pin(show: ShowLines) -> None:
     assert show(entry)[0] == "▌ qwen3  09:12 · 2/3 ‹alt+←→›"
 
 
+def test_only_the_latest_answer_shows_its_facts(show: ShowLines) -> None:
+    entry = AnswerEntry("qwen3", facts="61 tok/s").complete("Yes.")
+    assert show(entry) == ["▌ qwen3", "  Yes.", ""]
+    entry.set_latest(True)
+    assert show(entry) == ["▌ qwen3", "  Yes.", "  61 tok/s", ""]
+
+
 @pytest.mark.parametrize("width", range(10, 80))
 def test_narrow_header_drops_the_hint_then_the_note(show: ShowLines, width: int) -> None:
     note = "⌂ local · 61 tok/s · first token 0.21 s"
