@@ -69,7 +69,7 @@ def compaction_sentence(made: CompactionRecord) -> str:
     turns = f"{made.turns} turn{'' if made.turns == 1 else 's'}"
     what = "trimmed" if made.trims else "summarised"
     read = "" if made.trims else " /compact summary shows it."
-    return f"{turns} {what}: {before} tokens became {after}.{read} /compact undo reverts it."
+    return f"{turns} {what}: {before} tokens became {after}.{read} /undo reverts it."
 
 
 async def compact_ask(session: ChatSession, question: str) -> Done:
@@ -145,7 +145,7 @@ async def summary(session: ChatSession, name: str) -> Done:
         return undo_compaction(session, shown.id)
     chain = chat.compaction_chain()
     if shown is not chain[-1]:
-        raise CommandRefused("Only the last summary can be changed.", "/compact undo reverts it.")
+        raise CommandRefused("Only the last summary can be changed.", "/undo reverts it.")
     if action.act == "redo":
         request = SummaryRequest(action.text, chain[:-1], shown.id)
         return await session.front.summarise(request)

@@ -169,7 +169,7 @@ class AnswerWriter:
     def append_reasoning(self, text: str, tokens: int = 0) -> None:
         """Nothing: reasoning is no part of the answer."""
 
-    def annotate(self, note: str) -> None:
+    def annotate(self, note: str, facts: str = "") -> None:
         """Nothing."""
 
     def answered_by(self, model: str) -> None:

@@ -94,9 +94,8 @@ class SettingsScreen(Dialog[None]):
         if setting.words:
             shown = setting.words[setting.values.index(value)]
         else:
-            shown = (
-                {True: "on", False: "off"}[value] if isinstance(value, bool) else value or "none"
-            )
+            on_off = {True: "on", False: "off"}
+            shown = on_off[value] if isinstance(value, bool) else value or "none"
         return Content.assemble(
             (f"{setting.title:<{NAME_WIDTH - 6}}", "$foreground"),
             (f"‹ {shown} ›\n", "$primary"),

@@ -16,7 +16,7 @@ from ..chats.history_protocol import ChatRecorder
 from ..chats.message import Message, MessageFacts, ToolStep
 from ..chats.tool_steps import open_calls
 from ..compaction.apply_compaction import apply, trim
-from ..compaction.compaction_planner import fits, last_size
+from ..compaction.compaction_planner import PromptRoom, last_size
 from ..compaction.summary_notes import CompactionRefused
 from ..compaction.token_sizes import CHARACTERS_A_TOKEN
 from .chat_tools import ChatTools
@@ -65,10 +65,10 @@ async def run_calls(tools: ChatTools, chat: Chat, history: ChatRecorder, view: S
 
 def _make_room(chat: Chat, history: ChatRecorder) -> None:
     """Trim earlier results when the next answer would not fit."""
-    used, context = last_size(chat)
+    last = last_size(chat)
     results = takewhile(lambda message: message.role == "tool", reversed(chat.path))
     new = sum(len(message.content) for message in results) / CHARACTERS_A_TOKEN
-    if not fits(used, round(new), context):
+    if PromptRoom(last.used, round(new), last.context).lacking > 0:
         with suppress(CompactionRefused):  # nothing is left to trim: the daemon says by how much
             apply(chat, history, trim(chat))
 
@@ -100,7 +100,7 @@ def _add(
         declined=result.declined,
         undoable=result.undoable,
     )
-    message.content = _fitting(result.text, last_size(chat)[1])
+    message.content = _fitting(result.text, last_size(chat).context)
     message.facts = MessageFacts(step=step)
     message.ending = "answered"
     chat.add(message)

@@ -68,37 +68,16 @@ def ask(model: str | None, words: str, tools: str | None = None) -> int:
         raise UsageError("There is no prompt.", 'Write it after -p: `ingle -p "Hi"`.')
     config = load_config(os.environ)
     if tools is not None:
-        return _answer_with_tools(
-            config, sendable_reference(model or config.default_model), prompt, tools
-        )
+        from .tool_answer import answer_with_tools
+
+        _end_on_signals()
+        client = ensure_daemon(config)
+        offer_engine(client)
+        wanted = sendable_reference(model or config.default_model)
+        answer_with_tools(client, config, wanted, prompt, tools, approve=_ask_to_pull)
+        return 0
     options = _parser().parse_args([])
     return _answer(options, config, model, prompt, approve=_ask_to_pull)
-
-
-def _answer_with_tools(config: Config, model: str, prompt: str, level: str) -> int:
-    from ingle.tui.plain.tool_prompt import answer_with_tools
-    from ingle.tui.settings.chat_folders import ChatFolders
-
-    from ...settings.paths import find_paths
-
-    _end_on_signals()
-    client = ensure_daemon(config)
-    offer_engine(client)
-    if model not in _route_names(client):
-        entry = find_entry(client, model)
-        if not entry.installed:
-            _ask_to_pull(entry)
-            model = pull(client, entry.name).name
-    paths = find_paths(os.environ)
-    folders = ChatFolders(paths.chats, paths.config)
-    answer_with_tools(str(config.socket), folders, model, prompt, level)
-    return 0
-
-
-def _route_names(client: DaemonClient) -> list[str]:
-    from ...client.routing_types import RoutingState
-
-    return [route.name for route in client.get("/ingle/v1/routing", RoutingState).routes]
 
 
 def _answer(

@@ -13,7 +13,7 @@ from ingle.kernels.elementwise.gated_activation import (
 )
 from ingle.kernels.formats.dequantize import dequantize
 from ingle.kernels.formats.nf4 import quantize_nf4
-from ingle.kernels.formats.weight import QuantizedTensor, Weight
+from ingle.kernels.formats.weight import QuantizedTensor, RepackedTensor, Weight
 from ingle.kernels.matmul import expert_layers
 from ingle.kernels.matmul.expert_layers import (
     ExpertLayer,
@@ -39,6 +39,7 @@ def expected(
     out = torch.zeros(len(x), HIDDEN, dtype=torch.float64)
 
     def multiply(layer: ExpertLayer, expert: int, row: torch.Tensor) -> torch.Tensor:
+        assert not isinstance(layer.weight, RepackedTensor)
         found = plain(layer.weight).double().view(EXPERTS, layer.outputs, -1)[expert] @ row
         return found if layer.bias is None else found + layer.bias[expert]
 

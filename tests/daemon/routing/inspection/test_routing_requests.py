@@ -274,7 +274,7 @@ async def test_agents_paths_leave_masked_without_a_question(
         "/v1/chat/completions",
         json={
             "model": "auto",
-            "tools": [{"type": "function", "function": {"name": "ls", "parameters": {}}}],
+            "tools": [{"type": "function", "function": {"name": "ls"}}],
             "messages": [
                 {"role": "system", "content": "Work in /home/marie/shop only."},
                 {"role": "user", "content": "Why does the test of the cart fail?"},
