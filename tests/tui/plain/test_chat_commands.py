@@ -165,7 +165,7 @@ async def test_prompt_is_asked_again_of_another_model(
     fake_daemon.script("Two.")
     _, out, errors = await piped("Hi\n/again qwen\n/previous\n")
     assert errors == ""
-    assert "Branch 1 of 2." in out
+    assert "Version 1 of 2." in out
     asked = [r.body for r in fake_daemon.requests if r.target == "/ingle/v1/generations"]
     assert [body["model"] for body in asked] == ["smollm2:135m", "qwen:1b"]
     assert asked[0]["messages"] == asked[1]["messages"]
