@@ -101,7 +101,7 @@ def test_batch_ahead_has_no_drafts(runner: Any, log: Log) -> None:
 
     class Hasty:
         def propose(self, decoding: list[Sequence], room: int) -> dict[Sequence, tuple[int, ...]]:
-            return {sequence: (7,) for sequence in decoding}
+            return dict.fromkeys(decoding, (7,))
 
         def waits(self, decoding: list[Sequence], room: int) -> bool:
             return False
