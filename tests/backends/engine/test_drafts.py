@@ -211,6 +211,18 @@ def test_draft_model_reuses_its_cache_for_the_next_turn() -> None:
     assert drafter.lag(stranger) == 60
 
 
+def test_slot_of_the_draft_model_goes_to_the_next_running_sequence() -> None:
+    drafter = ModelDrafter(DraftRunner(spec_of(slots=1), 0, 0.0))
+    first, second = (Sequence(name, 0, list(range(8)), SamplingParams()) for name in "ab")
+    assert drafter.catch_up(first)
+    first.slot = 0
+    assert not drafter.catch_up(second), "the only slot is used"
+    assert drafter.draft([first], 2)
+    first.slot = -1
+    assert drafter.catch_up(second)
+    assert drafter.draft([second], 2)
+
+
 def test_drafts_of_preempted_sequences_are_not_cached() -> None:
     """Four drafting sequences need more cells than exist."""
     engine = run_load(

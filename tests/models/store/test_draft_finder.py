@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -8,11 +9,12 @@ import msgspec
 import pytest
 
 from ingle.models.catalog import Catalog
+from ingle.models.errors import InvalidModel
 from ingle.models.metadata.stored_model import StoredModel
 from ingle.models.model_task import ModelTask
 from ingle.models.places.found_model import Place
 from ingle.models.places.model_folders import find_in_plain_folder
-from ingle.models.store.draft_finder import DraftFinder
+from ingle.models.store.draft_finder import DraftFinder, read_vocabulary
 from ingle.models.store.model_store import ModelStore
 
 if TYPE_CHECKING:
@@ -64,6 +66,20 @@ def test_damaged_and_missing_files_are_skipped(sized: Sized) -> None:
     assert finder.find(big, [small, gone]) == []
     mended = sized("small", 1_000)
     assert finder.find(big, [mended]) == [mended]
+
+
+@pytest.mark.parametrize(("size", "readable"), [(1000 << 10, True), ((64 << 20) + 1, False)])
+def test_tokenizer_of_a_folder_is_read_up_to_64_mib(
+    tmp_path: Path, size: int, readable: bool
+) -> None:
+    vocabulary = {f"token{number}": number for number in range(100)}
+    text = json.dumps({"model": {"vocab": vocabulary}}).encode()
+    (tmp_path / "tokenizer.json").write_bytes(text.ljust(size))
+    if readable:
+        assert read_vocabulary(tmp_path).size == 100
+    else:
+        with pytest.raises(InvalidModel):
+            read_vocabulary(tmp_path)
 
 
 def test_store_finds_a_draft_model_among_all_models(sized: Sized, tmp_path: Path) -> None:

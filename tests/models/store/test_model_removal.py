@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 from ingle.models.catalog import Catalog
-from ingle.models.errors import NotInStore
+from ingle.models.errors import DiskUnusable, NotInStore
 from ingle.models.places.found_model import Place
 from ingle.models.places.model_folders import find_in_hugging_face_cache, find_in_plain_folder
 from ingle.models.places.ollama import find_in_ollama
+from ingle.models.store.model_removal import delete_files
 from ingle.models.store.model_store import ModelStore
 
 Put = Callable[..., Path]
@@ -18,6 +19,12 @@ Put = Callable[..., Path]
 
 def store_with(tmp_path: Path, place: Place) -> ModelStore:
     return ModelStore(tmp_path / "store", Catalog.load(), [place])
+
+
+def test_file_that_cannot_be_deleted_is_not_said_to_belong_to_others(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(DiskUnusable, match="cannot be deleted"):
+        delete_files([tmp_path / "file" / "within"])
 
 
 def test_files_of_other_programs_are_removed_only_on_request(

@@ -96,6 +96,26 @@ def test_next_batch_is_launched_before_the_previous_is_collected(runner: Any, lo
     assert engine.gauges().steps_total == 5
 
 
+def test_batch_ahead_has_no_drafts(runner: Any, log: Log) -> None:
+    """Also where the speculator has some: they would continue tokens that are not known."""
+
+    class Hasty:
+        def propose(self, decoding: list[Sequence], room: int) -> dict[Sequence, tuple[int, ...]]:
+            return dict.fromkeys(decoding, (7,))
+
+        def waits(self, decoding: list[Sequence], room: int) -> bool:
+            return False
+
+        def observe(self, batch: Batch, seconds: float) -> None: ...
+
+        def forget(self, sequence: Sequence) -> None: ...
+
+    engine = Engine(runner, Hasty())
+    engine.add(ask(runner))
+    run(engine)
+    assert log.text == "+40 +1 - +1 - +1 - +1 - -"
+
+
 def test_no_batch_is_launched_beyond_a_full_context(number_runner: MakeRunner) -> None:
     runner = number_runner(block_size=16, num_blocks=4, context=64, ahead=True)
     log, engine = Log(runner), Engine(runner)
