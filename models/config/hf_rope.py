@@ -6,6 +6,7 @@ in `rope_parameters`, nested by the kind of layer if kinds differ.
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 from .config_fields import MAX_CONTEXT, ConfigFields
@@ -94,7 +95,10 @@ def _stretched_base(settings: ConfigFields, rope: RopeConfig) -> RopeConfig:
     alpha = settings.number("alpha", low=1e-6, high=1e6)
     if rope.size < 4:
         settings.fail(f"stretches the base of {rope.size} rotated elements")
-    return replace(rope, theta=rope.theta * alpha ** (rope.size / (rope.size - 2)))
+    theta = rope.theta * alpha ** (rope.size / (rope.size - 2))
+    if not 1.0 < theta < math.inf:
+        settings.fail(f"stretches the base to {theta:g}")
+    return replace(rope, theta=theta)
 
 
 def _llama3(settings: ConfigFields, rope: RopeConfig, original: int) -> tuple[float, ...]:

@@ -16,7 +16,7 @@ from ..families.family_registry import find_family
 from .tensor_part import SplitWeights, TensorPart, interleaved_rows, split_tensor
 from .weights import Weight
 
-_OF_A_LAYER = re.compile(r"(blk\.(\d+)\.)([\w.]+)(\.(?:weight|bias))")
+_OF_A_LAYER = re.compile(r"(blk\.(\d{1,9})\.)([\w.]+)(\.(?:weight|bias))")
 _FUSED_ATTENTION = re.compile(r"(blk\.\d+\.attn_)qkv(\.(?:weight|bias))")
 _FUSED_GATE = re.compile(r"(blk\.\d+\.ffn_)up(\.weight)")
 # Read with the configuration.

@@ -25,9 +25,9 @@ _PREFIX = r"(?:model\.language_model\.|language_model\.model\.|language_model\.|
 _NAME = re.compile(
     _PREFIX + r"(?:layers\.(?P<layer>\d+)\.)?(?P<part>[\w.]+)\.(?P<kind>weight|bias)"
 )
-_OF_A_LAYER = re.compile(_PREFIX + r"layers\.(\d+)\.(.+)")
+_OF_A_LAYER = re.compile(_PREFIX + r"layers\.(\d{1,9})\.(.+)")
 _SEPARATE_EXPERT = re.compile(
-    r"(?:mlp|block_sparse_moe)\.experts\.(\d+)\.(gate_proj|up_proj|down_proj|w[123])\.weight"
+    r"(?:mlp|block_sparse_moe)\.experts\.(\d{1,9})\.(gate_proj|up_proj|down_proj|w[123])\.weight"
 )
 _EXPERT_NAMES: Mapping[str, str] = {
     "gate_proj": "gate",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from ...config.config_fields import ConfigFields
@@ -16,11 +17,11 @@ from ...config.sliding_window import hf_window, with_hf_local_layers
 from ..family import HF_EXPERT_NAMES, Family, HFModelType
 
 
-def is_sparse(fields: ConfigFields, index: int) -> bool:
-    """Whether a layer of Qwen 2 or 3 has experts, by its config.json."""
-    step = fields.integer("decoder_sparse_step", 1, 1024, 1)
-    dense = fields.integers("mlp_only_layers", 0, 1024) if fields.is_list("mlp_only_layers") else ()
-    return index not in dense and (index + 1) % step == 0
+def sparse_layers(fields: ConfigFields) -> Callable[[int], bool]:
+    """Whether the layer with an index has experts, by the config.json of a Qwen 2 or 3."""
+    step, key = fields.integer("decoder_sparse_step", 1, 1024, 1), "mlp_only_layers"
+    dense = frozenset(fields.integers(key, 0, 1024)) if fields.is_list(key) else frozenset[int]()
+    return lambda index: index not in dense and (index + 1) % step == 0
 
 
 def _read_gguf(fields: ConfigFields, config: ModelConfig) -> ModelConfig:
@@ -40,7 +41,7 @@ def _read_hf(fields: ConfigFields, config: ModelConfig) -> ModelConfig:
     experts = experts_from_hf(fields, width=width, used=4, count=60, normalized=False)
     shared = expert_width(fields, "shared_expert_intermediate_size", 5632)
     experts = replace(experts, shared_width=shared, shared_gate=True)
-    return with_experts(config, experts, lambda index: is_sparse(fields, index))
+    return with_experts(config, experts, sparse_layers(fields))
 
 
 FAMILY = Family(

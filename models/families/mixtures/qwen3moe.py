@@ -12,7 +12,7 @@ from ...config.expert_fields import (
 from ...config.model_config import ModelConfig
 from ...config.sliding_window import hf_window, with_window
 from ..family import HF_EXPERT_NAMES, Family, HFModelType, QueryKeyNorm
-from .qwen2moe import is_sparse
+from .qwen2moe import sparse_layers
 
 
 def _read_gguf(fields: ConfigFields, config: ModelConfig) -> ModelConfig:
@@ -24,7 +24,7 @@ def _read_hf(fields: ConfigFields, config: ModelConfig) -> ModelConfig:
         config = with_window(config, hf_window(fields, 4096))
     width = expert_width(fields, "moe_intermediate_size", 768)
     experts = experts_from_hf(fields, width=width, used=8, count=128, normalized=False)
-    return with_experts(config, experts, lambda index: is_sparse(fields, index))
+    return with_experts(config, experts, sparse_layers(fields))
 
 
 FAMILY = Family(
