@@ -69,6 +69,7 @@ def route_table(services: Services) -> list[RouteSpec]:
         ModelsApi(services),
         RouterApi(services),
         openai,
+        LlamaCppCompletionsApi(services),  # `…/input_tokens` is no id of a stored chat
         StoredCompletionsApi(services),
         messages,
         MessageBatchesApi(services),
@@ -78,7 +79,6 @@ def route_table(services: Services) -> list[RouteSpec]:
         RerankApi(services),
         responses,
         ConversationsApi(responses.state),
-        LlamaCppCompletionsApi(services),
         TokenizeApi(services),
         PropsApi(services),
         LlamaCppEmbeddingsApi(services),
