@@ -39,6 +39,6 @@ def warn_of_context(client: ClientProgram, model: str, context: int) -> str | No
         return None
     return (
         f"{client.title} sends about {client.tokens} tokens before your first word, and {model} "
-        f"has a context of {context} here: too little. Choose a model with more, or raise "
-        "`context` in the configuration."
+        f"can have a context of {context} here: too little. Choose a model with more, or free "
+        f"memory for it; `ingle show {model}` says how much it takes."
     )

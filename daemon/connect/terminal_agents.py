@@ -33,7 +33,7 @@ COPILOT = ClientProgram(
         "or start it with `ingle connect copilot-cli --launch`."
     ],
     probes=("models", "chat", "chat_tools"),
-    tokens=12_000,
+    tokens=11_000,
 )
 
 
@@ -75,7 +75,7 @@ QWEN_CODE = ClientProgram(
     files=_qwen_files,
     notes=lambda target: ["`/model` in Qwen Code switches between this model and others."],
     probes=("models", "chat", "chat_tools"),
-    tokens=17_000,
+    tokens=15_000,
 )
 
 
@@ -123,7 +123,7 @@ PI = ClientProgram(
         f"{target.model}` selects this one."
     ],
     probes=("models", "chat", "chat_tools"),
-    tokens=2_000,
+    tokens=1_400,
 )
 
 
@@ -241,7 +241,6 @@ GOOSE = ClientProgram(
         "select this one."
     ],
     probes=("models", "chat", "chat_tools"),
-    tokens=6_000,
 )
 
 
@@ -292,5 +291,4 @@ CRUSH = ClientProgram(
     files=_crush_files,
     notes=lambda target: ["Models that you have chosen stay; Ctrl+L selects this one."],
     probes=("models", "chat", "chat_tools"),
-    tokens=12_000,
 )

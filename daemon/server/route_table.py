@@ -71,6 +71,7 @@ def route_table(services: Services) -> list[RouteSpec]:
         ModelsApi(services),
         RouterApi(services),
         openai,
+        LlamaCppCompletionsApi(services),  # `…/input_tokens` is no id of a stored chat
         StoredCompletionsApi(services),
         messages,
         MessageBatchesApi(services),
@@ -80,7 +81,6 @@ def route_table(services: Services) -> list[RouteSpec]:
         RerankApi(services),
         responses,
         ConversationsApi(responses.state),
-        LlamaCppCompletionsApi(services),
         TokenizeApi(services),
         PropsApi(services),
         LlamaCppEmbeddingsApi(services),

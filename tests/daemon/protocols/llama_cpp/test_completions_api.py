@@ -146,7 +146,8 @@ async def test_a_bias_of_a_text_applies_to_its_tokens(daemon: RunningDaemon) -> 
 
 async def test_tokens_of_a_chat_are_counted(daemon: RunningDaemon) -> None:
     chat: dict[str, Any] = {"messages": [{"role": "user", "content": "Hi"}]}
-    counted = await post(daemon, "/chat/completions/input_tokens", **chat)
+    counted = await post(daemon, "/v1/chat/completions/input_tokens", **chat)
+    assert counted == await post(daemon, "/chat/completions/input_tokens", **chat)
     answered = await post(daemon, "/v1/chat/completions", **chat, max_tokens=1)
     assert counted["input_tokens"] == answered["usage"]["prompt_tokens"]
 
