@@ -32,6 +32,7 @@ from ..protocols.native.generations_api import GenerationsApi
 from ..protocols.native.models_api import NativeModelsApi
 from ..protocols.native.routing_api import RoutingApi
 from ..protocols.native.sampling_api import SamplingApi
+from ..protocols.native.watch_api import WatchApi
 from ..protocols.ollama.create_api import OllamaCreateApi
 from ..protocols.ollama.generate_api import OllamaEmbedApi, OllamaGenerateApi
 from ..protocols.ollama.library_api import OllamaLibraryApi
@@ -91,6 +92,7 @@ def route_table(services: Services) -> list[RouteSpec]:
         SamplingApi(),
         RoutingApi(services),
         GuardApi(services),
+        WatchApi(services),
         OllamaLibraryApi(services),
         OllamaGenerateApi(services),
         OllamaEmbedApi(services),
