@@ -12,7 +12,7 @@ import msgspec
 
 QUEUE_LIMIT = 512
 
-EventName = Literal["gauges", "model", "pull", "engine", "pages"]
+EventName = Literal["gauges", "model", "pull", "engine", "pages", "request"]
 
 
 class Broadcast(msgspec.Struct, frozen=True):

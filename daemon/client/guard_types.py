@@ -16,12 +16,14 @@ class GuardRequest(msgspec.Struct, frozen=True, kw_only=True):
     """The servers of a program's own provider by name, such as `anthropic`.
 
     `strict`: what the policy never lets out is not masked either, but stays here. `local` is the
-    model that answers what stays here; without one it is refused.
+    model that answers what stays here; without one it is refused. The guard ends with the process
+    `pid`, if one is named.
     """
 
     upstreams: Annotated[dict[UpstreamName, str], Meta(min_length=1, max_length=8)]
     strict: bool = False
     local: Annotated[str, Meta(max_length=4096)] = ""
+    pid: Annotated[int, Meta(ge=0, le=2**31 - 1)] = 0
 
 
 class GuardStarted(Answer, frozen=True, kw_only=True):

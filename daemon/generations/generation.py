@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from ..lifecycle.model_manager import ModelManager
     from ..routing.route_header import RouteRecord
     from ..routing.routed_backend import OpenLocal
+    from .request_watch import RequestWatch
 
 GenerationState = Literal["running", "finished", "failed"]
 
@@ -79,6 +80,8 @@ class GenerationRun:
         request: GenerateRequest,
         place: ExitStack | None = None,
         route: GenerationRoute | None = None,
+        *,
+        watch: RequestWatch,
     ) -> None:
         self.id = request.id
         self.model = name
@@ -98,6 +101,7 @@ class GenerationRun:
         self._first_at: float | None = None
         self._cancelled = False
         self._route = route
+        self._watch = watch
         self.task = asyncio.create_task(self._run(manager, reference, request, place))
         if place is not None:  # a task cancelled before its first step would not release it
             self.task.add_done_callback(lambda _: place.close())
@@ -149,7 +153,7 @@ class GenerationRun:
 
             leasing = self._route.open(open_local) if self._route else open_local(reference)
             async with leasing as lease:
-                await lease.backend.run(request, partial(self._take, lease))
+                await self._watch.run(lease, request, partial(self._take, lease))
         except asyncio.CancelledError:
             if not self._cancelled:  # the daemon is shutting down
                 raise

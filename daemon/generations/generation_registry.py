@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import Conflict, NotFound
 from .generation import GenerationRun
+from .request_watch import RequestWatch
 from .run_registry import RunRegistry
 
 if TYPE_CHECKING:
@@ -27,6 +28,8 @@ class GenerationRegistry(RunRegistry[GenerationRun]):
     def __init__(self, manager: ModelManager, **limits: Any) -> None:
         super().__init__(**limits)
         self._manager = manager
+        self.watch = RequestWatch()
+        """Shows what clients send, those of other protocols included."""
 
     def start(
         self,
@@ -48,7 +51,9 @@ class GenerationRegistry(RunRegistry[GenerationRun]):
             )
         self.check_room()
         place = enter() if enter is not None else None
-        generation = GenerationRun(self._manager, reference, name, request, place, route)
+        generation = GenerationRun(
+            self._manager, reference, name, request, place, route, watch=self.watch
+        )
         self.add(generation)
         return generation
 
@@ -81,6 +86,7 @@ class GenerationRegistry(RunRegistry[GenerationRun]):
 
     async def close(self) -> None:
         """Cancel all running generations."""
+        self.watch.close()
         self.stop_sweeping()
         await asyncio.gather(*(run.cancel() for run in self.runs.values()))
 

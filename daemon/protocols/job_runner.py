@@ -159,10 +159,11 @@ class JobRunner:
         if job.fit is not None and lease.info.engine != REMOTE:
             job = await job.fit(job, lease)
         requests = job.requests(lease.model.sampling)
+        watch = self._services.generations.watch
         try:
             async with asyncio.TaskGroup() as group:
                 for prompt, request in enumerate(requests):
-                    group.create_task(lease.backend.run(request, partial(take, prompt)))
+                    group.create_task(watch.run(lease, request, partial(take, prompt)))
         except ExceptionGroup as failures:
             error = failures.exceptions[0]
             raise _renamed(error, job) from None

@@ -11,13 +11,18 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 HEADER = b"ingle-route"
+_LONGEST_AGENT = 200
 
 
 class RouteRecord:
-    """The route of one request, as long as it can still change."""
+    """The route of one request, as long as it can still change.
 
-    def __init__(self) -> None:
+    `path` is the request's own, `agent` what its client calls itself.
+    """
+
+    def __init__(self, path: str = "", agent: str = "") -> None:
         self.taken: RouteTaken | None = None
+        self.path, self.agent = path, agent
 
 
 current_route_record: ContextVar[RouteRecord | None] = ContextVar(
@@ -34,7 +39,8 @@ class RouteHeader:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Add the header to the message that starts the response; the body is untouched."""
-        record = RouteRecord()
+        agent = dict(scope.get("headers", ())).get(b"user-agent", b"")
+        record = RouteRecord(scope.get("path", ""), agent.decode("latin-1")[:_LONGEST_AGENT])
 
         async def send_with_header(message: Message) -> None:
             if message["type"] == "http.response.start" and record.taken is not None:

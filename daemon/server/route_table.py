@@ -33,6 +33,7 @@ from ..protocols.native.models_api import NativeModelsApi
 from ..protocols.native.routing_api import RoutingApi
 from ..protocols.native.sampling_api import SamplingApi
 from ..protocols.native.tool_egress_api import ToolEgressApi
+from ..protocols.native.watch_api import WatchApi
 from ..protocols.ollama.create_api import OllamaCreateApi
 from ..protocols.ollama.generate_api import OllamaEmbedApi, OllamaGenerateApi
 from ..protocols.ollama.library_api import OllamaLibraryApi
@@ -93,6 +94,7 @@ def route_table(services: Services) -> list[RouteSpec]:
         RoutingApi(services),
         GuardApi(services),
         ToolEgressApi(services),
+        WatchApi(services),
         OllamaLibraryApi(services),
         OllamaGenerateApi(services),
         OllamaEmbedApi(services),

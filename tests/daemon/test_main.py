@@ -56,6 +56,7 @@ daemon:
   ps        loaded models, and where the daemon listens
   load      load a model before it is needed, and set how long it stays
   unload    free the memory of a model
+  watch     show what clients send, as it is answered
   serve     run the daemon in the foreground; commands start it by themselves
   stop      end the daemon
   service   install the daemon as a service of the system, or remove it

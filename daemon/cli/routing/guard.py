@@ -56,7 +56,10 @@ def main(arguments: Sequence[str]) -> int:
     daemon = ensure_daemon(load_config(os.environ))
     address = _address(daemon)
     wanted = GuardRequest(
-        upstreams=upstreams(os.environ), strict=options.strict, local=options.local or ""
+        upstreams=upstreams(os.environ),
+        strict=options.strict,
+        local=options.local or "",
+        pid=os.getpid(),
     )
     path = daemon.post("/ingle/v1/guard", wanted, GuardStarted).path
     try:

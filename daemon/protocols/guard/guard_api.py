@@ -70,7 +70,9 @@ class GuardApi(ServicesApi):
     @native_route("POST", "/ingle/v1/guard", access=ADMIN, errors=(409, 413, 422))
     async def start(self, body: GuardRequest) -> GuardStarted:
         """Begin to guard a program; the answer has the secret path for its requests."""
-        secret = self._runs.start(body.upstreams, strict=body.strict, local=body.local)
+        secret = self._runs.start(
+            body.upstreams, strict=body.strict, local=body.local, pid=body.pid
+        )
         return GuardStarted(path=f"/guard/{secret}")
 
     @native_route("DELETE", "/ingle/v1/guard/{secret}", access=ADMIN, errors=(404,))

@@ -44,13 +44,15 @@ class ReceivedTexts:
 class GuardRun:
     """One guarded program: its servers by name, and what left; `name` is of no use to others.
 
-    Kept in memory only. `local` is the model that answers what stays here; empty refuses it.
+    Kept in memory only. `local` is the model that answers what stays here; empty refuses it. It
+    ends with the process `pid`, unless that is 0.
     """
 
     name: str
     upstreams: Mapping[str, Provider]
     strict: bool
     local: str
+    pid: int = 0
     received: ReceivedTexts = field(default_factory=ReceivedTexts)
     sent: int = 0
     redacted: int = 0
@@ -59,6 +61,13 @@ class GuardRun:
     bytes_out: int = 0
     masked: Counter[str] = field(default_factory=Counter[str])
     reasons: deque[str] = field(default_factory=lambda: deque[str](maxlen=8))
+
+    @property
+    def ended(self) -> bool:
+        """Whether its process is gone."""
+        import psutil
+
+        return self.pid > 0 and not psutil.pid_exists(self.pid)
 
     def summary(self) -> GuardSummary:
         """Return what left so far."""
@@ -79,21 +88,22 @@ class GuardRuns:
     def __init__(self) -> None:
         self._runs: dict[str, GuardRun] = {}
 
-    def start(self, upstreams: Mapping[str, str], *, strict: bool, local: str) -> str:
+    def start(self, upstreams: Mapping[str, str], *, strict: bool, local: str, pid: int = 0) -> str:
         """Return the secret of a new run; raises `InvalidBody` for an address that is not one of a
         server, and `Conflict` if too many run.
         """
+        self._runs = {secret: run for secret, run in self._runs.items() if not run.ended}
         if len(self._runs) >= MOST_RUNS:
             raise Conflict("Too many guarded programs run.", hint="End some of them.")
         providers = {name: _provider(url) for name, url in upstreams.items()}
         secret = secrets.token_urlsafe(24)
-        self._runs[secret] = GuardRun(secrets.token_hex(8), providers, strict, local)
+        self._runs[secret] = GuardRun(secrets.token_hex(8), providers, strict, local, pid)
         return secret
 
     def find(self, secret: str) -> GuardRun:
         """Return the run of a secret; raises `NotFound`."""
         for known, run in self._runs.items():
-            if secrets.compare_digest(known.encode(), secret.encode()):
+            if secrets.compare_digest(known.encode(), secret.encode()) and not run.ended:
                 return run
         raise NotFound(
             "No guarded program runs at this address.",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
+import sys
 from typing import Any
 
 import httpx
@@ -426,10 +427,15 @@ async def test_only_the_program_with_the_secret_passes(
         bad = await daemon.unix.post(
             "/ingle/v1/guard", json={"upstreams": {"anthropic": "http://example.com"}}
         )
+        gone = await asyncio.create_subprocess_exec(sys.executable, "-c", "")
+        await gone.wait()
+        named = {"upstreams": {"anthropic": upstream.url}, "pid": gone.pid}
+        orphan = (await daemon.unix.post("/ingle/v1/guard", json=named)).json()["path"]
+        dead = await post(daemon, orphan + PATHS["messages"], anthropic_body(HARMLESS))
         await daemon.unix.delete(f"/ingle/v1{base}")
         ended = await post(daemon, base + PATHS["messages"], anthropic_body(HARMLESS))
-    statuses = [one.status_code for one in (wrong, page, other, socket, bad, ended)]
-    assert statuses == [404, 403, 404, 426, 400, 404]
+    statuses = [one.status_code for one in (wrong, page, other, socket, bad, dead, ended)]
+    assert statuses == [404, 403, 404, 426, 400, 404, 404]
     assert "use HTTP" in socket.json()["error"]["message"]
     assert upstream.requests == []
 
