@@ -155,7 +155,8 @@ class McpServer:
             for tool in page.tools:
                 schema = _plain(tool.input_schema)
                 text = tool.description or tool.title or ""
-                fits = len(msgspec.json.encode(schema)) <= _MOST_SCHEMA
+                takes_object = schema.setdefault("type", "object") == "object"
+                fits = takes_object and len(msgspec.json.encode(schema)) <= _MOST_SCHEMA
                 found.setdefault(tool.name, ServerTool(tool.name, text, schema) if fits else None)
             cursor = page.next_cursor
             if cursor is None or len(found) >= MOST_TOOLS:

@@ -297,6 +297,13 @@ async def _(lab: Lab) -> None:
     assert len(result.text) < 40_000
 
 
+@attempt(OF_COMMANDS, "plant a hook for git")
+async def _(lab: Lab) -> None:
+    result = await lab.run("git init -q --template= . && mkdir .git/hooks && echo x > .git/hooks/a")
+    assert "it changed .git/config, .git/hooks/a" in result.summary
+    assert "changed" not in (await lab.run("git status -s")).summary
+
+
 @attempt(OF_COMMANDS, "control the terminal by its output")
 async def _(lab: Lab) -> None:
     result = await lab.run("printf '\\033]0;owned\\007\\033[2J\\377\\302\\233 text\\n'")
