@@ -83,7 +83,7 @@ class HostSession:
             case AddServer(name=name, entry=entry):
                 self._servers.add(name, entry)
             case StartHost():
-                log.warning("The host was started twice.")
+                log.error("The host was started twice.")
 
     async def close(self) -> None:
         """End all calls and servers."""
@@ -93,9 +93,11 @@ class HostSession:
         await asyncio.to_thread(shutil.rmtree, self._temporary, ignore_errors=True)
 
     def _begin(self, call_id: str, run: Callable[[], Coroutine[None, None, CallResult]]) -> None:
-        if call_id in self._calls or len(self._calls) >= _MOST_CALLS:
-            # No result: the id belongs to the call that runs.
-            log.warning("A call was refused: its id is in use, or too many calls run.")
+        if call_id in self._calls:  # no result: it would seem to be that of the call that runs
+            log.error("A call was refused, since its id is in use.")
+            return
+        if len(self._calls) >= _MOST_CALLS:
+            self._send(_failure(call_id, f"{_MOST_CALLS} calls run already. Call it again later."))
             return
         task = asyncio.create_task(self._finish(call_id, run))
         self._calls[call_id] = task

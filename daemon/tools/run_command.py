@@ -16,7 +16,7 @@ from msgspec import Meta
 from ingle.backends.confinement.command_sandbox import can_confine_commands
 
 from ..client.tool_types import ToolInfo
-from ..terminal.unsafe_characters import EscapeFilter, escaped_in_json
+from ..terminal.unsafe_characters import UNSAFE, EscapeFilter
 from .guarded_process import end_guarded, plain_environment, start_guarded
 from .project_folder import ProjectFolder
 from .tool import (
@@ -72,25 +72,29 @@ class RunCommand:
         """Return the command."""
         asked = read_arguments(arguments, RunArguments)
         command = asked.command.strip()
-        if not command or "\0" in command or len(command) > _MOST_OF_COMMAND:
+        if not command or len(command) > _MOST_OF_COMMAND:
             raise ToolFailed("This is no command for a shell.")
-        shown = escaped_in_json(command)
+        if UNSAFE.search(command):  # two commands that look alike would have one scope
+            raise ToolFailed("The command has control characters. Write them as escapes.")
+        confined = self._confined and not self._folder.holds_home
         return PlannedCall(
             lambda: self._run(command, asked.seconds, output),
             ConsentTerms(
                 effect="run",
-                title=f"Run {one_line(shown)}",
-                scope=f"run {shown} in {self._folder.root}",
-                preview=shown,
+                title=f"Run {one_line(command)}",
+                scope=f"run {command} in {self._folder.root}",
+                preview=command,
                 preview_format="command",
                 leaves="" if self._confined else "The command can use the network.",
-                confined=self._confined,
+                confined=confined,
             ),
         )
 
     async def _run(self, command: str, seconds: int, output: Callable[[str], None]) -> ToolOutcome:
         shell = ["cmd", "/c"] if sys.platform == "win32" else ["/bin/sh", "-c"]
         writes = [self._folder.root, self._temporary] if self._confined else None
+        git = self._folder.root / ".git"
+        before = await asyncio.to_thread(_run_by_git, git)
         try:
             process = await start_guarded(
                 [*shell, command],
@@ -100,8 +104,6 @@ class RunCommand:
             )
         except OSError as error:
             raise ToolFailed(f"The command could not be started: {error.strerror}.") from error
-        git = self._folder.root / ".git"
-        before = await asyncio.to_thread(_run_by_git, git)
         reading = _OutputReader(output)
         try:
             end = await reading.read(process, seconds)
