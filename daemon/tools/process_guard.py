@@ -95,16 +95,13 @@ def _confine(program: GuardedProgram, writes: list[Path]) -> list[str]:
     return program.arguments
 
 
-def _end(status: int, group: int | None = None) -> NoReturn:
+def _end(status: int, group: int) -> NoReturn:
     """Kill what is left, and exit."""
     import psutil
 
-    if group is not None:  # only Linux gives the guard the orphans
-        with suppress(OSError):
-            os.killpg(group, signal.SIGKILL)
-
+    with suppress(OSError):  # only Linux gives the guard the orphans
+        os.killpg(group, signal.SIGKILL)
     own = psutil.Process()
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     for _ in range(_ROUNDS):
         left = own.children(recursive=True)
         if not left:

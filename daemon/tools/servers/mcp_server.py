@@ -98,11 +98,14 @@ class McpServer:
         client = self._client
         if client is None:
             raise ToolFailed(f"The server {self.name} is not running. {self._message}".strip())
+        known = self.tools
         try:
             async with asyncio.timeout(_LIST_SECONDS):
                 await self._list_tools(client)
         except Exception as error:
             raise ToolFailed(f"The server {self.name} failed: {self._reason(error)}") from error
+        if self.tools != known:
+            self._changed()
         return self.tools
 
     async def call(self, tool: str, arguments: dict[str, Any]) -> ServerAnswer:
@@ -155,7 +158,8 @@ class McpServer:
             for tool in page.tools:
                 schema = _plain(tool.input_schema)
                 text = tool.description or tool.title or ""
-                fits = len(msgspec.json.encode(schema)) <= _MOST_SCHEMA
+                takes_object = schema.setdefault("type", "object") == "object"
+                fits = takes_object and len(msgspec.json.encode(schema)) <= _MOST_SCHEMA
                 found.setdefault(tool.name, ServerTool(tool.name, text, schema) if fits else None)
             cursor = page.next_cursor
             if cursor is None or len(found) >= MOST_TOOLS:
@@ -171,7 +175,6 @@ class McpServer:
                 raise ToolFailed("It has ended.")
             await asyncio.sleep(_RELIST_SECONDS)
             await self.refresh()
-            self._changed()
 
     async def _on_message(self, message: object) -> None:
         if isinstance(message, mcp_types.ToolListChangedNotification):

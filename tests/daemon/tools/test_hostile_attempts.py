@@ -185,6 +185,13 @@ async def _(lab: Lab) -> None:
     assert not set("\x1b\u202e\r") & set(preview)
 
 
+@attempt(OF_MODELS, "a command that looks like one with consent")
+async def _(lab: Lab) -> None:
+    for command in ("echo a\x1b[2K\recho b", "echo \u202edlrow", "echo \0", " "):
+        await lab.fails("run_command", command=command)
+    assert not lab.client.asked
+
+
 @attempt(OF_MODELS, "overwrite by an undo what has changed since")
 async def _(lab: Lab) -> None:
     await lab.client.call("edit_file", path="notes.txt", old_text="one", new_text="1")
@@ -295,6 +302,13 @@ async def _(lab: Lab) -> None:
     result = await lab.client.call("run_command", command="yes", seconds=60)
     assert "KiB of output" in result.text
     assert len(result.text) < 40_000
+
+
+@attempt(OF_COMMANDS, "plant a hook for git")
+async def _(lab: Lab) -> None:
+    result = await lab.run("git init -q --template= . && mkdir .git/hooks && echo x > .git/hooks/a")
+    assert "it changed .git/config, .git/hooks/a" in result.summary
+    assert "changed" not in (await lab.run("git status -s")).summary
 
 
 @attempt(OF_COMMANDS, "control the terminal by its output")

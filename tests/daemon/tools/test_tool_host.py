@@ -93,6 +93,14 @@ async def test_edit_shows_a_diff_and_can_be_undone_by_a_later_host(folder: Path)
     assert not (folder / "a/b.txt").exists()
 
 
+async def test_private_chat_leaves_no_copy_behind(folder: Path) -> None:
+    async with tool_client(folder, private=True) as client:
+        await client.call("edit_file", path="notes.txt", old_text="line 9\n", new_text="")
+        assert not (await client.undo("call-1")).failed
+        assert "fetch_page" not in [tool.name for tool in client.tools.tools]
+    assert not (folder.parent / "state").exists()
+
+
 async def test_file_that_changes_while_the_user_decides_is_not_edited(folder: Path) -> None:
     async with tool_client(folder) as client:
         client.choice = None
