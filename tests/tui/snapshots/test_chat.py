@@ -255,6 +255,7 @@ async def steps(chat: Chat, daemon: FakeDaemon, tree: ChatTree) -> None:
         message = Message(role="tool", content="text", parent=last, facts=facts, id=step.call.id)
         last = tree.add(message).id
     await conversation(chat, daemon, tree)
+    await chat.until(lambda: "≈" not in chat.screen_text)  # its tokens are counted
     await chat.pilot.press("alt+up", "up", "z")
 
 
