@@ -40,7 +40,10 @@ from tests.harness.shared_scanner import SharedScanners
 
 # Read before any fixture empties the environment.
 _MODELS = os.environ.get("INGLE_TEST_MODELS")
-_LONGEST = ("test_batch_sampler.py", "test_kernel_backend.py", "test_end_to_end.py")
+_LONGEST = (
+    *("test_batch_sampler.py", "test_kernel_backend.py", "test_end_to_end.py"),
+    "test_hostile_attempts.py",
+)
 _IN_CI = bool(os.environ.get("CI"))
 
 Unavailable = Callable[[str], None]

@@ -20,6 +20,7 @@ from .tool import (
     PlannedCall,
     ToolFailed,
     ToolOutcome,
+    one_line,
     parameters_of,
     read_arguments,
 )
@@ -71,7 +72,7 @@ class EditFile:
             lambda: asyncio.to_thread(self._apply, call_id, place, change),
             ConsentTerms(
                 effect="edit",
-                title=f"{verb} {place}",
+                title=one_line(f"{verb} {place}"),
                 scope=f"edit files in {self._folder.root}",
                 preview=diff,
                 preview_format="diff",

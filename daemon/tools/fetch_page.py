@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import ssl
 from collections.abc import Callable
 from functools import partial
 from typing import Annotated
 from urllib.parse import quote, urljoin, urlsplit, urlunsplit
 
-import httpcore
-import httpx
 import msgspec
 from msgspec import Meta
 
 from ..client.tool_types import ToolInfo
-from .departures import Departure, Departures
-from .page_text import page_text
-from .public_network import PublicNetwork, is_public
+from .departures import Departures
+from .public_addresses import is_public
 from .tool import (
     ConsentTerms,
     PlannedCall,
@@ -29,12 +25,9 @@ from .tool import (
     read_arguments,
 )
 
-_MOST_BYTES = 2 * 2**20
 _MOST_REDIRECTS = 5
 _SECONDS = 30.0
-_TIMEOUTS = dict.fromkeys(("connect", "read", "write", "pool"), 15.0)
 _MOST_OF_URL = 2_000
-_REDIRECTS = (301, 302, 303, 307, 308)
 _SAFE = "!#$%&'()*+,/:;=?@[]~"
 
 
@@ -89,15 +82,15 @@ class FetchPage:
                     raise ToolFailed("The page redirects too often.")
         except TimeoutError as error:
             raise ToolFailed(f"{origin} took longer than {_SECONDS:.0f} s.") from error
-        except (httpcore.NetworkError, httpcore.TimeoutException, httpcore.ProtocolError) as error:
-            raise ToolFailed(f"{origin} cannot be reached: {one_line(str(error))}") from error
         return ToolOutcome(bounded(page), f"{origin} ({len(page)} characters)")
 
     async def _get(self, url: str) -> tuple[str, str]:
+        from .web_client import get  # its imports take long
+
         departure = await self._departures.begin("fetch_page", host_of(url))
         outcome = "failed"
         try:
-            found = await _get(url, departure)
+            found = await get(url, departure)
             outcome = "complete"
         except asyncio.CancelledError:
             outcome = "cancelled"
@@ -105,51 +98,6 @@ class FetchPage:
         finally:
             await asyncio.shield(departure.settle(outcome))
         return found
-
-
-async def _get(url: str, departure: Departure) -> tuple[str, str]:
-    """Return the text of the page, or the address that it redirects to."""
-    context: ssl.SSLContext = await asyncio.to_thread(httpx.create_ssl_context)
-    headers = [
-        ("Host", urlsplit(url).netloc),
-        ("User-Agent", "ingle"),
-        ("Accept", "text/html, text/plain, application/json"),
-        ("Accept-Encoding", "identity"),
-        ("Connection", "close"),
-    ]
-    async with httpcore.AsyncConnectionPool(context, network_backend=PublicNetwork()) as pool:
-        departure.sent = len(url) + sum(len(name) + len(value) + 4 for name, value in headers)
-        extensions = {"timeout": _TIMEOUTS}
-        async with pool.stream("GET", url, headers=headers, extensions=extensions) as answer:
-            found = {
-                name.lower().decode(): value.decode("latin-1") for name, value in answer.headers
-            }
-            if answer.status in _REDIRECTS and found.get("location"):
-                return "", found["location"]
-            if answer.status >= 400:
-                raise ToolFailed(f"{host_of(url)} answered with status {answer.status}.")
-            content = bytearray()
-            async for chunk in answer.aiter_stream():
-                content += chunk
-                departure.received = len(content)
-                if len(content) > _MOST_BYTES:
-                    break
-    return await asyncio.to_thread(_text, bytes(content[:_MOST_BYTES]), found), ""
-
-
-def _text(content: bytes, headers: dict[str, str]) -> str:
-    kind, _, parameters = headers.get("content-type", "text/html").lower().partition(";")
-    kind = kind.strip()
-    if not (kind.startswith("text/") or "json" in kind or "xml" in kind):
-        raise ToolFailed(f"The page is {one_line(kind, 60)}, not text.")
-    if headers.get("content-encoding", "identity") != "identity":
-        raise ToolFailed("The page is compressed, though that was not asked for.")
-    charset = parameters.partition("charset=")[2].strip(" \"';") or "utf-8"
-    try:
-        text = content.decode(charset, "replace")
-    except LookupError:
-        text = content.decode("utf-8", "replace")
-    return page_text(text) if "html" in kind else text
 
 
 def checked_url(url: str) -> str:

@@ -33,7 +33,7 @@ from .tool import (
 
 _MOST_LINES = 800
 _MOST_NAMES = 500
-_SEARCH_SECONDS = 20.0
+_SEARCH_SECONDS = 10.0
 _SEARCH = "ingle.daemon.tools.text_search"
 
 

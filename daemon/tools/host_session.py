@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import shutil
+import tempfile
 import time
 from collections.abc import Callable, Coroutine
 from functools import partial
@@ -44,16 +46,19 @@ class HostSession:
         """`config` has the user's own mcp.json; raises OSError if the folder cannot be used."""
         self._folder = ProjectFolder(Path(start.folder))
         self._send = send
-        self._copies = EditCopies(Path(start.state_folder))
+        self._temporary = Path(tempfile.mkdtemp(prefix="ingle-tools-")).resolve()
+        # A private chat leaves nothing on the disk but its edits.
+        self._copies = EditCopies(self._temporary if start.private else Path(start.state_folder))
         self._gate = ConsentGate(send, start.consents)
         departures = Departures(start.socket, private=start.private)
-        self._command = RunCommand(self._folder)
+        commands = self._temporary / "commands"
+        commands.mkdir()
         self._own: list[HostedTool] = [
             ReadFile(self._folder),
             ListFiles(self._folder),
             SearchFiles(self._folder),
             EditFile(self._folder, self._copies),
-            self._command,
+            RunCommand(self._folder, commands),
         ]
         if not departures.obstacle:
             self._own.append(FetchPage(departures))
@@ -78,19 +83,21 @@ class HostSession:
             case AddServer(name=name, entry=entry):
                 self._servers.add(name, entry)
             case StartHost():
-                log.warning("The host was started twice.")
+                log.error("The host was started twice.")
 
     async def close(self) -> None:
         """End all calls and servers."""
         for task in self._calls.values():
             task.cancel()
         await asyncio.gather(*self._calls.values(), self._servers.close(), return_exceptions=True)
-        self._command.close()
+        await asyncio.to_thread(shutil.rmtree, self._temporary, ignore_errors=True)
 
     def _begin(self, call_id: str, run: Callable[[], Coroutine[None, None, CallResult]]) -> None:
-        if call_id in self._calls or len(self._calls) >= _MOST_CALLS:
-            # No result: the id belongs to the call that runs.
-            log.warning("A call was refused: its id is in use, or too many calls run.")
+        if call_id in self._calls:  # no result: it would seem to be that of the call that runs
+            log.error("A call was refused, since its id is in use.")
+            return
+        if len(self._calls) >= _MOST_CALLS:
+            self._send(_failure(call_id, f"{_MOST_CALLS} calls run already. Call it again later."))
             return
         task = asyncio.create_task(self._finish(call_id, run))
         self._calls[call_id] = task

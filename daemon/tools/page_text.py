@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import re
 
-_HIDDEN = ("script", "style", "noscript", "template", "svg", "head")
+_HIDDEN = ("script", "style", "noscript", "template", "svg", "head", "title")
 _BREAKS = (
     *("p", "br", "div", "li", "ul", "ol", "tr", "table", "h1", "h2", "h3", "h4", "h5", "h6"),
     *("section", "article", "header", "footer", "pre", "blockquote", "dt", "dd", "hr", "main"),

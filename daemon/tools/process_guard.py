@@ -10,6 +10,7 @@ import ctypes
 import os
 import signal
 import sys
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
@@ -19,6 +20,7 @@ import msgspec
 VARIABLE = "INGLE_GUARDED_PROGRAM"
 """The environment variable with the program as JSON: arguments could be read by other users."""
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
+_AWAITED = {signal.SIGTERM, getattr(signal, "SIGCHLD", signal.SIGTERM)}
 _ROUNDS = 200
 NOT_STARTED = 127
 
@@ -37,29 +39,37 @@ def main() -> NoReturn:
     if sys.platform == "win32":
         raise SystemExit("not on this system")
     program = msgspec.json.decode(os.environ.pop(VARIABLE), type=GuardedProgram)
-    guard = os.getpid()
-    parent = os.getppid()
+    guard, parent = os.getpid(), os.getppid()
+    # Waited for, not handled: a second one must not interrupt the work of the first.
+    signal.pthread_sigmask(signal.SIG_BLOCK, _AWAITED)
+    signal.signal(signal.SIGCHLD, lambda _number, _frame: None)  # else macOS discards it
     _control(_PR_SET_CHILD_SUBREAPER, 1)
     _control(_PR_SET_PDEATHSIG, signal.SIGTERM)
-    signal.signal(signal.SIGTERM, lambda _number, _frame: _end(128 + signal.SIGTERM))
     if os.getppid() != parent:
         os._exit(NOT_STARTED)
     pid = os.fork()
     if pid == 0:
         _become(program, guard)
-    signal.signal(signal.SIGTERM, lambda _number, _frame: _end(128 + signal.SIGTERM, pid))
-    while True:
-        ended, status = os.wait()
-        if ended == pid:
-            code = os.waitstatus_to_exitcode(status)
-            _end(code if code >= 0 else 128 - code, pid)
+    while signal.sigwait(_AWAITED) == signal.SIGCHLD:
+        for ended, status in _ended_children():
+            if ended == pid:
+                code = os.waitstatus_to_exitcode(status)
+                _end(code if code >= 0 else 128 - code, pid)
+    _end(128 + signal.SIGTERM, pid)
+
+
+def _ended_children() -> Iterator[tuple[int, int]]:
+    with suppress(ChildProcessError):
+        while (found := os.waitpid(-1, os.WNOHANG))[0]:
+            yield found
 
 
 def _become(program: GuardedProgram, guard: int) -> NoReturn:
     """Confine this process and execute the program."""
     try:
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGPIPE):
+        for number in (signal.SIGCHLD, signal.SIGINT, signal.SIGPIPE):
             signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _AWAITED)
         os.setpgid(0, 0)  # what it sends to its group does not reach the guard
         os.chdir(program.folder)
         arguments = program.arguments
@@ -85,16 +95,13 @@ def _confine(program: GuardedProgram, writes: list[Path]) -> list[str]:
     return program.arguments
 
 
-def _end(status: int, group: int | None = None) -> NoReturn:
+def _end(status: int, group: int) -> NoReturn:
     """Kill what is left, and exit."""
     import psutil
 
-    if group is not None:  # only Linux gives the guard the orphans
-        with suppress(OSError):
-            os.killpg(group, signal.SIGKILL)
-
+    with suppress(OSError):  # only Linux gives the guard the orphans
+        os.killpg(group, signal.SIGKILL)
     own = psutil.Process()
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     for _ in range(_ROUNDS):
         left = own.children(recursive=True)
         if not left:

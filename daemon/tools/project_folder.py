@@ -11,6 +11,8 @@ from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path, PurePath
 
+from ingle.models.failpoints import failpoint
+
 from .tool import ToolFailed
 
 MOST_BYTES = 4 * 2**20
@@ -117,11 +119,13 @@ class ProjectFolder:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NOT_FOLLOWED | getattr(os, "O_BINARY", 0)
         fd = os.open(temporary, flags, 0o600, dir_fd=parent)
         with os.fdopen(fd, "wb") as file:
+            failpoint("atomic.write")
             file.write(content)
             file.flush()
             if _BY_DESCRIPTOR:
                 os.fchmod(fd, mode)
             os.fsync(fd)
+        failpoint("atomic.rename")
         os.replace(temporary, name, src_dir_fd=parent, dst_dir_fd=parent)
         if parent is not None:
             os.fsync(parent)

@@ -5,9 +5,7 @@ from __future__ import annotations
 import asyncio
 import codecs
 import os
-import shutil
 import sys
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
@@ -18,7 +16,7 @@ from msgspec import Meta
 from ingle.backends.confinement.command_sandbox import can_confine_commands
 
 from ..client.tool_types import ToolInfo
-from ..terminal.unsafe_characters import EscapeFilter, escaped_in_json
+from ..terminal.unsafe_characters import UNSAFE, EscapeFilter
 from .guarded_process import end_guarded, plain_environment, start_guarded
 from .project_folder import ProjectFolder
 from .tool import (
@@ -49,10 +47,11 @@ class RunArguments(msgspec.Struct, frozen=True):
 class RunCommand:
     """Runs a command of the shell in the folder."""
 
-    def __init__(self, folder: ProjectFolder) -> None:
+    def __init__(self, folder: ProjectFolder, temporary: Path) -> None:
+        """`temporary` is an existing folder for what commands write elsewhere."""
         self._folder = folder
+        self._temporary = temporary
         self._confined = can_confine_commands()
-        self._temporary: Path | None = None
 
     @property
     def info(self) -> ToolInfo:
@@ -73,35 +72,33 @@ class RunCommand:
         """Return the command."""
         asked = read_arguments(arguments, RunArguments)
         command = asked.command.strip()
-        if not command or "\0" in command or len(command) > _MOST_OF_COMMAND:
+        if not command or len(command) > _MOST_OF_COMMAND:
             raise ToolFailed("This is no command for a shell.")
-        shown = escaped_in_json(command)
+        if UNSAFE.search(command):  # two commands that look alike would have one scope
+            raise ToolFailed("The command has control characters. Write them as escapes.")
+        confined = self._confined and not self._folder.holds_home
         return PlannedCall(
             lambda: self._run(command, asked.seconds, output),
             ConsentTerms(
                 effect="run",
-                title=f"Run {one_line(shown)}",
-                scope=f"run {shown} in {self._folder.root}",
-                preview=shown,
+                title=f"Run {one_line(command)}",
+                scope=f"run {command} in {self._folder.root}",
+                preview=command,
                 preview_format="command",
                 leaves="" if self._confined else "The command can use the network.",
-                confined=self._confined,
+                confined=confined,
             ),
         )
 
-    def close(self) -> None:
-        """Remove the commands' temporary folder."""
-        if self._temporary is not None:
-            shutil.rmtree(self._temporary, ignore_errors=True)
-
     async def _run(self, command: str, seconds: int, output: Callable[[str], None]) -> ToolOutcome:
-        temporary = await asyncio.to_thread(self._temporary_folder)
         shell = ["cmd", "/c"] if sys.platform == "win32" else ["/bin/sh", "-c"]
-        writes = [self._folder.root, temporary] if self._confined else None
+        writes = [self._folder.root, self._temporary] if self._confined else None
+        git = self._folder.root / ".git"
+        before = await asyncio.to_thread(_run_by_git, git)
         try:
             process = await start_guarded(
                 [*shell, command],
-                self._environment(temporary),
+                self._environment(),
                 self._folder.root,
                 writes=writes,
             )
@@ -112,24 +109,31 @@ class RunCommand:
             end = await reading.read(process, seconds)
         finally:
             await end_guarded(process)
-        text = bounded(reading.text) or "[no output]"
-        status = process.returncode
-        if end:
-            return ToolOutcome(f"{text}\n[{end}]", f"{end}: {one_line(command, 60)}", failed=True)
-        summary = f"exit status {status}: {one_line(command, 60)}"
-        return ToolOutcome(f"{text}\n[exit status {status}]", summary, failed=status != 0)
+        end = end or f"exit status {process.returncode}"
+        after = await asyncio.to_thread(_run_by_git, git)
+        if changed := sorted(name for name, _ in before ^ after):
+            end += f", it changed {one_line(', '.join(dict.fromkeys(changed)), 80)}"
+        text = f"{bounded(reading.text) or '[no output]'}\n[{end}]"
+        failed = end != "exit status 0"
+        return ToolOutcome(text, f"{end}: {one_line(command, 60)}", failed=failed)
 
-    def _temporary_folder(self) -> Path:
-        if self._temporary is None:
-            self._temporary = Path(tempfile.mkdtemp(prefix="ingle-command-")).resolve()
-        return self._temporary
-
-    def _environment(self, temporary: Path) -> dict[str, str]:
+    def _environment(self) -> dict[str, str]:
         """Return the variables of a command; its home folder is the temporary one."""
         folders = {name: Path.home() / part for name, part in _TOOLCHAINS.items()}
         tools = {name: str(folder) for name, folder in folders.items() if folder.is_dir()}
-        own = {"HOME": str(temporary), "TMPDIR": str(temporary), "TERM": "dumb", "NO_COLOR": "1"}
+        temporary = str(self._temporary)
+        own = {"HOME": temporary, "TMPDIR": temporary, "TERM": "dumb", "NO_COLOR": "1"}
         return plain_environment(os.environ) | tools | own
+
+
+def _run_by_git(folder: Path) -> set[tuple[str, int]]:
+    """Return the files of a repository that name or are programs, with their times of change."""
+    found = [folder / "config", *folder.glob("hooks/*")]
+    return {
+        (f".git/{path.relative_to(folder)}", path.stat().st_ctime_ns)
+        for path in found
+        if path.is_file()
+    }
 
 
 class _OutputReader:

@@ -8,7 +8,7 @@ from typing import Any, Protocol, TypeVar, cast
 import msgspec
 
 from ..client.tool_types import PreviewFormat, ToolEffect, ToolInfo
-from ..terminal.unsafe_characters import without_unsafe
+from ..terminal.unsafe_characters import EscapeFilter
 
 MOST_CHARACTERS = 32_000
 """Of a result that the model reads."""
@@ -87,8 +87,8 @@ def read_arguments(text: str, arguments: type[T]) -> T:
 
 
 def bounded(text: str, limit: int = MOST_CHARACTERS) -> str:
-    """Return valid Unicode without control characters; of a long text the beginning and end."""
-    text = without_unsafe(text)
+    """Return valid Unicode without escape sequences; of a long text the beginning and end."""
+    text = EscapeFilter().feed(text)
     if len(text) <= limit:
         return text
     head, tail = limit * 2 // 3, limit // 3
@@ -98,5 +98,5 @@ def bounded(text: str, limit: int = MOST_CHARACTERS) -> str:
 
 def one_line(text: str, limit: int = _MOST_OF_LINE) -> str:
     """Return a text for one line of the screen."""
-    line = " ".join(without_unsafe(text).split())
+    line = " ".join(EscapeFilter().feed(text[: 8 * limit]).split())
     return line if len(line) <= limit else f"{line[: limit - 1]}…"

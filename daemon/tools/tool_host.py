@@ -30,7 +30,9 @@ _Put = Callable[[ToHost | None], None]
 
 def main() -> int:
     """Serve the client until it ends."""
-    logging.basicConfig(level=logging.ERROR, stream=sys.stderr)
+    # Libraries would log what servers send.
+    logging.basicConfig(level=logging.CRITICAL, stream=sys.stderr)
+    logging.getLogger("ingle.tools").setLevel(logging.ERROR)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C is for the client
     sink = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what libraries print must not be among the frames

@@ -65,6 +65,7 @@ class McpServer:
         self._client: Client | None = None
         self._state: ServerState = "starting"
         self._message = ""
+        self._left_out = 0
         self._wake = asyncio.Event()
         self._ended = False
         self._flooded = False
@@ -73,7 +74,12 @@ class McpServer:
     @property
     def status(self) -> ServerStatus:
         """Return its state, in a sentence if it failed."""
-        return ServerStatus(self.name, self._state, len(self.tools), self._message)
+        message = self._message
+        if self._left_out:
+            message = (
+                f"{self._left_out} tools are left out: too many, or described at great length."
+            )
+        return ServerStatus(self.name, self._state, len(self.tools), message)
 
     async def run(self) -> None:
         """Connect, and stay until the connection ends or the task is cancelled."""
@@ -92,11 +98,14 @@ class McpServer:
         client = self._client
         if client is None:
             raise ToolFailed(f"The server {self.name} is not running. {self._message}".strip())
+        known = self.tools
         try:
             async with asyncio.timeout(_LIST_SECONDS):
-                self.tools = await _list_tools(client)
+                await self._list_tools(client)
         except Exception as error:
             raise ToolFailed(f"The server {self.name} failed: {self._reason(error)}") from error
+        if self.tools != known:
+            self._changed()
         return self.tools
 
     async def call(self, tool: str, arguments: dict[str, Any]) -> ServerAnswer:
@@ -130,7 +139,7 @@ class McpServer:
         )
         start = asyncio.timeout(_START_SECONDS)
         async with start, client:
-            self.tools = await _list_tools(client)
+            await self._list_tools(client)
             start.reschedule(None)
             self._client = client
             self._set("ready", "")
@@ -138,6 +147,25 @@ class McpServer:
                 await self._stay()
             finally:
                 self._client = None
+
+    async def _list_tools(self, client: Client) -> None:
+        """Read its tools, and keep those that are fit to be offered, at most `MOST_TOOLS`."""
+        found: dict[str, ServerTool | None] = {}
+        cursor: str | None = None
+        for _ in range(_MOST_PAGES):
+            params = mcp_types.PaginatedRequestParams(cursor=cursor)
+            page = await client.session.list_tools(params=params)
+            for tool in page.tools:
+                schema = _plain(tool.input_schema)
+                text = tool.description or tool.title or ""
+                takes_object = schema.setdefault("type", "object") == "object"
+                fits = takes_object and len(msgspec.json.encode(schema)) <= _MOST_SCHEMA
+                found.setdefault(tool.name, ServerTool(tool.name, text, schema) if fits else None)
+            cursor = page.next_cursor
+            if cursor is None or len(found) >= MOST_TOOLS:
+                break
+        self.tools = [tool for tool in found.values() if tool is not None][:MOST_TOOLS]
+        self._left_out = len(found) - len(self.tools)
 
     async def _stay(self) -> None:
         while True:
@@ -147,7 +175,6 @@ class McpServer:
                 raise ToolFailed("It has ended.")
             await asyncio.sleep(_RELIST_SECONDS)
             await self.refresh()
-            self._changed()
 
     async def _on_message(self, message: object) -> None:
         if isinstance(message, mcp_types.ToolListChangedNotification):
@@ -164,7 +191,7 @@ class McpServer:
     def _set(self, state: ServerState, message: str) -> None:
         self._state, self._message = state, message
         if state != "ready":
-            self.tools = []
+            self.tools, self._left_out = [], 0
         self._changed()
 
     def _reason(self, error: BaseException) -> str:
@@ -188,24 +215,6 @@ class McpServer:
             text = one_line(f"{type(error).__name__}: {error}")
         complaint = self._program.complaint if self._program is not None else ""
         return f"{text} Its last words: {complaint}" if complaint and self._ended else text
-
-
-async def _list_tools(client: Client) -> list[ServerTool]:
-    """Return the tools that are fit to be offered, at most `MOST_TOOLS`."""
-    found: list[ServerTool] = []
-    cursor: str | None = None
-    for _ in range(_MOST_PAGES):
-        params = mcp_types.PaginatedRequestParams(cursor=cursor)
-        page = await client.session.list_tools(params=params)
-        for tool in page.tools:
-            schema = _plain(tool.input_schema)
-            text = tool.description or tool.title or ""
-            if len(msgspec.json.encode(schema)) <= _MOST_SCHEMA:
-                found.append(ServerTool(tool.name, text, schema))
-        cursor = page.next_cursor
-        if cursor is None or len(found) >= MOST_TOOLS:
-            break
-    return found[:MOST_TOOLS]
 
 
 def _plain(value: Any) -> Any:

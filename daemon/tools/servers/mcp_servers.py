@@ -7,7 +7,7 @@ import hashlib
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -16,7 +16,9 @@ from ..consent_gate import ConsentGate
 from ..departures import Departures
 from ..tool import ConsentTerms, HostedTool, PlannedCall, ToolFailed, ToolOutcome, bounded, one_line
 from .mcp_config import InvalidMcpConfig, ServerEntry, read_entry, read_mcp_file
-from .mcp_server import McpServer, ServerTool
+
+if TYPE_CHECKING:
+    from .mcp_server import McpServer, ServerTool
 
 _MOST_SERVERS = 16
 _MOST_DESCRIPTION = 1_000
@@ -112,6 +114,9 @@ class McpServers:
             self._note(name, "It was not started, as you decided.", state_stopped=True)
 
     async def _run(self, name: str, entry: ServerEntry) -> None:
+        # Its imports take longer than all others of the host.
+        from .mcp_server import McpServer
+
         server = McpServer(name, entry, self._folder, self._departures, self._changed)
         self._servers[name] = server
         self._notes.pop(name, None)

@@ -1,0 +1,120 @@
+"""One request for a page, to a public address."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Iterable
+from typing import Any, cast
+from urllib.parse import urlsplit
+
+import httpcore
+import httpx
+
+from .departures import Departure
+from .page_text import page_text
+from .public_addresses import public_addresses
+from .tool import ToolFailed, one_line
+
+_MOST_BYTES = 2 * 2**20
+_MOST_ADDRESSES = 4
+_TIMEOUTS = dict.fromkeys(("connect", "read", "write", "pool"), 15.0)
+_CHARSETS = (
+    *("utf-8", "utf8", "utf-16", "us-ascii", "iso-8859-", "latin", "windows-", "shift_jis"),
+    *("euc-", "gb", "big5", "koi8-"),
+)
+_REDIRECTS = (301, 302, 303, 307, 308)
+
+
+class PublicNetwork(httpcore.AsyncNetworkBackend):
+    """Resolves a name once and connects to what it was checked for."""
+
+    def __init__(self) -> None:
+        self._inner = cast("httpcore.AsyncNetworkBackend", httpcore.AnyIOBackend())
+
+    async def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,  # noqa: ASYNC109 - httpcore's interface
+        local_address: str | None = None,
+        socket_options: Iterable[Any] | None = None,
+    ) -> httpcore.AsyncNetworkStream:
+        """Connect to the first address that answers; raises `ToolFailed` if one is not public."""
+        addresses = await public_addresses(host, port)
+        failure: Exception | None = None
+        for address in addresses[:_MOST_ADDRESSES]:
+            try:
+                return await self._inner.connect_tcp(
+                    address, port, timeout, local_address, socket_options
+                )
+            except (httpcore.ConnectError, httpcore.ConnectTimeout) as error:
+                failure = error
+        raise failure or httpcore.ConnectError("no address")
+
+    async def connect_unix_socket(
+        self,
+        path: str,
+        timeout: float | None = None,  # noqa: ASYNC109
+        socket_options: Iterable[Any] | None = None,
+    ) -> httpcore.AsyncNetworkStream:
+        """Refuse."""
+        raise ToolFailed("Only pages of the web can be fetched.")
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait."""
+        await asyncio.sleep(seconds)
+
+
+async def get(url: str, departure: Departure) -> tuple[str, str]:
+    """Return the text of the page, or the address that it redirects to; raises `ToolFailed`."""
+    try:
+        return await _get(url, departure)
+    except (httpcore.NetworkError, httpcore.TimeoutException, httpcore.ProtocolError) as error:
+        host = urlsplit(url).hostname
+        raise ToolFailed(f"{host} cannot be reached: {one_line(str(error))}") from error
+
+
+async def _get(url: str, departure: Departure) -> tuple[str, str]:
+    context: ssl.SSLContext = await asyncio.to_thread(httpx.create_ssl_context)
+    headers = [
+        ("Host", urlsplit(url).netloc),
+        ("User-Agent", "ingle"),
+        ("Accept", "text/html, text/plain, application/json"),
+        ("Accept-Encoding", "identity"),
+        ("Connection", "close"),
+    ]
+    async with httpcore.AsyncConnectionPool(context, network_backend=PublicNetwork()) as pool:
+        departure.sent = len(url) + sum(len(name) + len(value) + 4 for name, value in headers)
+        extensions = {"timeout": _TIMEOUTS}
+        async with pool.stream("GET", url, headers=headers, extensions=extensions) as answer:
+            found = {
+                name.lower().decode(): value.decode("latin-1") for name, value in answer.headers
+            }
+            if answer.status in _REDIRECTS and found.get("location"):
+                return "", found["location"]
+            if answer.status >= 400:
+                raise ToolFailed(f"{urlsplit(url).hostname} answered with status {answer.status}.")
+            content = bytearray()
+            async for chunk in answer.aiter_stream():
+                content += chunk
+                departure.received = len(content)
+                if len(content) > _MOST_BYTES:
+                    break
+    return await asyncio.to_thread(_text, bytes(content[:_MOST_BYTES]), found), ""
+
+
+def _text(content: bytes, headers: dict[str, str]) -> str:
+    kind, _, parameters = headers.get("content-type", "text/html").lower().partition(";")
+    kind = kind.strip()
+    if not (kind.startswith("text/") or "json" in kind or "xml" in kind):
+        raise ToolFailed(f"The page is {one_line(kind, 60)}, not text.")
+    if headers.get("content-encoding", "identity") != "identity":
+        raise ToolFailed("The page is compressed, though that was not asked for.")
+    charset = parameters.partition("charset=")[2].strip(" \"';")
+    try:
+        known = charset.startswith(_CHARSETS)
+        text = content.decode(charset if known else "utf-8", "replace")
+    except LookupError:
+        text = content.decode("utf-8", "replace")
+    return page_text(text) if "html" in kind else text
