@@ -134,7 +134,12 @@ COMMANDS: tuple[Command, ...] = (
         "on|off|list",
     ),
     Command(
-        "mcp", "MCP servers", "List tool servers, or add one", "Tools", None, "add NAME COMMAND|URL"
+        "mcp",
+        "MCP servers",
+        "List tool servers, or add one by a command or URL",
+        "Tools",
+        None,
+        "add NAME COMMAND",
     ),
     Command(
         "shell",

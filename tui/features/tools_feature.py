@@ -55,7 +55,7 @@ class ToolsFeature(Feature):
             if not folder:
                 return
             self._line = ToolLine()
-            self.host.composer.mount_above(self._line)
+            self.host.query_one("#dock").mount(self._line, before="#entry")
         count = len(self.host.tools.tools)
         self._line.display = bool(folder)
         self._line.folder = folder

@@ -177,7 +177,7 @@ class ChatTools:
 def _mcp_files(folder: str, folders: ChatFolders | None) -> list[str]:
     """Return the user's own file of MCP servers and the folder's, whose servers ask first."""
     own = [] if folders is None else [str(folders.config / "mcp.json")]
-    return [*own, str(Path(folder) / ".mcp.json")]
+    return [*own, str(Path(folder) / "mcp.json")]
 
 
 def _function(tool: ToolInfo) -> dict[str, Any]:

@@ -296,7 +296,7 @@ async def test_the_output_of_a_typed_command_goes_into_the_prompt(
 ) -> None:
     async with open_tools(on=False) as chat:
         await chat.send("!make test")
-        await chat.until(lambda: "[$ make test #1]" in chat.draft)
+        await chat.until(lambda: "[$ make test]" in chat.draft)
         await chat.send(f"{chat.draft}What is wrong?")
         await until_answered(chat, "Hello there.")
     (prompt,) = fake_daemon.prompts[-1]

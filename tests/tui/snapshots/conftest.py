@@ -60,6 +60,7 @@ SHOWN = {
     "compact_choice": "CompactChoice",
     "compare": "CompareScreen",
     "compare_empty": "CompareScreen",
+    "consent": "ConsentScreen",
     "context": "ContextTable",
     "delete": "ConfirmScreen",
     "doctor": "DoctorScreen",

@@ -7,9 +7,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from ingle.daemon.client.tool_types import ConsentRequest
 from ingle.tui.chats.chat import Chat as ChatTree
-from ingle.tui.chats.message import CompactionRecord
+from ingle.tui.chats.message import (
+    CompactionRecord,
+    Message,
+    MessageFacts,
+    RequestedCall,
+    ToolStep,
+)
 from ingle.tui.features.privacy_feature import PrivacyFeature
+from ingle.tui.screens.consent_screen import ConsentScreen
 from ingle.tui.settings.chat_folders import ChatFolders
 
 from ..widgets.composer.test_routes import CLOUD, PRIVATE
@@ -226,6 +234,40 @@ async def answering(chat: Chat, daemon: FakeDaemon, tree: ChatTree) -> None:
     await chat.until_shown("And in winter?")
 
 
+DIFF = "--- a/cost.py\n+++ b/cost.py\n@@ -1 +1 @@\n-taxi = 1\n+taxi = 2\n"
+
+
+async def steps(chat: Chat, daemon: FakeDaemon, tree: ChatTree) -> None:
+    found = (
+        ToolStep(RequestedCall("1", "read_file", '{"path": "cost.py"}'), "1 line of cost.py"),
+        ToolStep(
+            RequestedCall("2", "edit_file", '{"path": "cost.py"}'),
+            "changed cost.py",
+            DIFF,
+            seconds=0.4,
+            undoable=True,
+        ),
+        ToolStep(RequestedCall("3", "run_command", "{}"), "exit status 1", seconds=12, failed=True),
+    )
+    last = "e"
+    for step in found:
+        facts = MessageFacts(step=step)
+        message = Message(role="tool", content="text", parent=last, facts=facts, id=step.call.id)
+        last = tree.add(message).id
+    await conversation(chat, daemon, tree)
+    await chat.until(lambda: "≈" not in chat.screen_text)  # its tokens are counted
+    await chat.pilot.press("alt+up", "up", "z")
+
+
+async def consent(chat: Chat, daemon: FakeDaemon, tree: ChatTree) -> None:
+    await conversation(chat, daemon, tree)
+    asked = ConsentRequest(
+        "1", "edit", "Edit cost.py", "edits in this folder", preview=DIFF, preview_format="diff"
+    )
+    chat.app.push_screen(ConsentScreen(asked))
+    await chat.until_shown("+taxi = 2")
+
+
 async def failure(chat: Chat, daemon: FakeDaemon, tree: ChatTree) -> None:
     error = {"code": "memory_busy", "message": "There is no room.", "hint": "Close something."}
     daemon.script(refuse=(503, error))
@@ -267,6 +309,8 @@ SCENES: dict[str, Scene] = {name: screen_of_command(name) for name in ("settings
         compact_suggested,
         compacting,
         answering,
+        steps,
+        consent,
         failure,
     )
 }
