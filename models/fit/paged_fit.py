@@ -33,7 +33,10 @@ def estimate_own_on_cpu(
     context, slots = load.context, load.slots
     width = config.num_kv_heads * config.head_size
     group = config.num_heads // config.num_kv_heads
-    scores = (1 + _FLOAT) if config.attention_soft_cap is None else 3 * _FLOAT * config.num_kv_heads
+    scores = 1 + _FLOAT
+    if config.attention_soft_cap is not None or config.attention_sinks:
+        copies = 4 if config.attention_sinks else 3  # of the scores of all heads
+        scores = copies * _FLOAT * config.num_kv_heads
     tokens = min(load.batch, context)
     attention = tokens * context * group * scores + 4 * context * width * _FLOAT
     layer = tokens * (6 * config.hidden_size + config.mlp_elements) * _FLOAT

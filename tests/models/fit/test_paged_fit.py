@@ -6,12 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from ingle.models.config.model_config import LayerConfig, ModelConfig
+from ingle.models.config.model_config import ExpertConfig, LayerConfig, ModelConfig
 from ingle.models.errors import UnsupportedModel
 from ingle.models.fit.llama_cpp_fit import LoadParameters, MemoryEstimate
 from ingle.models.fit.paged_fit import (
     check_paged_kv_type,
     estimate_own_on_cpu,
+    estimate_own_on_gpu,
     nf4_bytes,
     weights_on_cpu,
 )
@@ -54,6 +55,22 @@ def test_step_memory_includes_masks_and_logits() -> None:
     assert found.compute >= 512 * 8192 * 4 + 8 * 128_256 * 4
     capped = estimate(replace(CONFIG, attention_soft_cap=50.0))
     assert capped.compute >= 512 * 8192 * 32 * 4
+
+
+def test_step_memory_of_experts_and_sinks() -> None:
+    """A token's outputs of all its experts, weighted, and the scores beside the sinks."""
+    layer = LayerConfig(experts=ExpertConfig(count=128, used=8, width=768, shared_width=512))
+    load = LoadParameters(context=512, slots=8, batch=512, kv_type=KVType.F16)
+    mixture = replace(CONFIG, layers=(layer,) * 4)
+    assert mixture.is_mixture
+    found = estimate_own_on_cpu(mixture, load, weights=GIB, mapped=0, vocabulary=0).host
+    held = 6 * 4096 + 2 * 8 * 4096 + 3 * (768 + 512)
+    assert found.compute == 512 * held * 4 + 4 * 8 * 128_256 * 4
+    assert found.weights == GIB
+    gpu = estimate_own_on_gpu(mixture, load, weights=GIB, vocabulary=0).gpu
+    assert gpu.compute >= 512 * held * 2 + 3 * 2**24 * 2, "matrices of picked experts are copied"
+    capped = estimate(replace(CONFIG, attention_soft_cap=50.0)).compute
+    assert estimate(replace(CONFIG, attention_sinks=True)).compute > capped
 
 
 def test_weights_become_floats_if_memory_allows() -> None:
