@@ -127,7 +127,7 @@ class GuardApi(ServicesApi):
             content = body.encode()
             headers = [(name, value) for name, value in headers if name != "content-encoding"]
         redaction = outbound.redaction
-        clearance = guard_clearance(outbound.clearance, run, guarded.target, headers, content)
+        clearance = guard_clearance(outbound.clearance, run, guarded.target, content)
         call = GuardedCall(self._services.egress, run, provider, clearance, redaction)
         sending = call.send(request.method, guarded.target, headers, content)
         status, returned = await run_until_disconnect(request.receive, sending)
@@ -184,7 +184,7 @@ class GuardApi(ServicesApi):
     ) -> Response:
         """Answer a request here, or raise `Refused`."""
         path = _HERE.get(upstream, {}).get(guarded.target.partition("?")[0])
-        if run.local and path is not None and request.method == "POST":
+        if run.local and path is not None and guarded.model and request.method == "POST":
             run.answered_here += 1
             return AnsweredHere(path, guarded.for_model(run.local).encode())
         run.refused += 1

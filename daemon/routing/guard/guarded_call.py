@@ -31,7 +31,7 @@ LARGEST_ANSWER = 64 * 2**20
 """Bytes of an answer in one piece."""
 
 _CONNECTION = frozenset(
-    [
+    {
         "connection",
         "keep-alive",
         "proxy-connection",
@@ -43,7 +43,7 @@ _CONNECTION = frozenset(
         "content-length",
         "accept-encoding",
         "expect",
-    ]
+    }
 )
 """Headers of the connection itself; answers are asked for without compression."""
 
@@ -148,12 +148,9 @@ class GuardedCall:
             self._first = time.monotonic() - self._began
 
 
-def guard_clearance(
-    clearance: Clearance, run: GuardRun, path: str, headers: Headers, body: bytes
-) -> Clearance:
-    """Return the clearance for exactly these bytes."""
-    lines = "\n".join([path, *(f"{name}: {value}" for name, value in headers)])
-    digest = hashlib.sha256(lines.encode("utf-8", "surrogatepass") + b"\n\n" + body).hexdigest()
+def guard_clearance(clearance: Clearance, run: GuardRun, path: str, body: bytes) -> Clearance:
+    """Return the clearance for exactly this body at this path."""
+    digest = hashlib.sha256(path.encode("utf-8", "surrogatepass") + b"\n" + body).hexdigest()
     return structs.replace(clearance, digest=digest, conversation=f"guard {run.name}")
 
 

@@ -26,7 +26,7 @@ from .request_texts import Form, RequestText, request_texts, without_random_ids
 Headers = list[tuple[str, str]]
 
 CREDENTIALS = frozenset(
-    [
+    {
         "authorization",
         "proxy-authorization",
         "x-api-key",
@@ -34,7 +34,7 @@ CREDENTIALS = frozenset(
         "x-goog-api-key",
         "cookie",
         "chatgpt-account-id",
-    ]
+    }
 )
 """Headers of a program's own login, which are neither judged nor changed."""
 

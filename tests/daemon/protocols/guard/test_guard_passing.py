@@ -89,6 +89,26 @@ async def test_other_paths_are_passed_on(run_daemon: DaemonFactory, upstream: Up
     assert upstream.requests[1].startswith(b"POST /v1/messages/count_tokens HTTP/1.1\r\n")
 
 
+async def test_accounts_of_chatgpt_have_a_server_of_their_own(
+    run_daemon: DaemonFactory, upstream: Upstream
+) -> None:
+    servers = {
+        "openai": f"{upstream.url}/v1",
+        "chatgpt": f"{upstream.url}/backend-api/codex",
+    }
+    async with run_daemon() as daemon:
+        started = await daemon.unix.post("/ingle/v1/guard", json={"upstreams": servers})
+        path = started.json()["path"] + PATHS["responses"]
+        await post(daemon, path, responses_body(HARMLESS))
+        await post(daemon, path, responses_body(HARMLESS), **{"chatgpt-account-id": "acc-1"})
+    lines = [request.partition(b"\r\n")[0] for request in upstream.requests]
+    assert lines == [
+        b"POST /v1/responses HTTP/1.1",
+        b"POST /backend-api/codex/responses HTTP/1.1",
+    ]
+    assert b"\r\nchatgpt-account-id: acc-1\r\n" in upstream.requests[1]
+
+
 ANTHROPIC_ANSWER = [
     event({"type": "message_start", "message": {"usage": {"input_tokens": 9}}}, "message_start"),
     event({"type": "ping"}, "ping"),
