@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -32,6 +33,10 @@ from ..detectors.secrets.tokens_and_keys import find_private_keys, find_tokens
 from ..views.text_views import views
 
 __all__ = ["OwnWords", "Scanner", "make_scanner", "structured_detectors"]
+
+_JSON = re.compile(r"\.(?:parameters|arguments)$")
+_SPACES = re.compile(r"\\(?:[\\nrtbf]|u00(?:0[9aAdD]|20|[aA]0))")
+"""Escapes of white space in JSON; a letter of theirs must not be taken for the start of a word."""
 
 _CHUNK, _OVERLAP = 32_768, 4_096
 _KEPT_PARTS = 4_096
@@ -92,7 +97,8 @@ class Scanner:
             if room < 0:
                 found.append(_uninspectable(part.text, "limit", number))
             elif part.text:
-                texts = self._text(part.text, deadline, part.prose)
+                text = _SPACES.sub(_spaces, part.text) if _JSON.search(part.where) else part.text
+                texts = self._text(text, deadline, part.prose)
                 found += (replace(f, part=number) for f in texts)
         return sorted(found, key=_place)
 
@@ -224,6 +230,11 @@ def _resolved(found: Iterable[SensitiveFinding]) -> list[SensitiveFinding]:
         if not hidden:
             kept.append(new)
     return sorted(kept, key=_place)
+
+
+def _spaces(match: re.Match[str]) -> str:
+    """Return as many characters, with the white space that JSON escapes as spaces."""
+    return match[0] if match[0] == "\\\\" else " " * len(match[0])
 
 
 def _place(finding: SensitiveFinding) -> tuple[int, int, int]:

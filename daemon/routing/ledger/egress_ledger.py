@@ -26,6 +26,7 @@ from ingle.backends.remote.receipt import Receipt
 from ingle.models.durable_folder import make_durable_folder, sync_folder
 from ingle.models.failpoints import failpoint
 from ingle.models.file_lock import FileLock
+from ingle.models.struct_preparation import prepared
 
 from ...stores.atomic_file import write_atomically
 from ..providers.provider_errors import LedgerUnwritable
@@ -311,7 +312,7 @@ class Ledger:
 def read_head(path: Path) -> LedgerHead | None:
     """Return the stored head; None if it is missing or unreadable."""
     try:
-        return msgspec.json.decode(path.read_bytes(), type=LedgerHead)
+        return msgspec.json.decode(path.read_bytes(), type=prepared(LedgerHead))
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
         return None
 

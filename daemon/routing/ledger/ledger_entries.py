@@ -6,6 +6,8 @@ import hashlib
 
 import msgspec
 
+from ingle.models.struct_preparation import prepared
+
 GENESIS = "0" * 64
 """Stands for the digest before the first line."""
 
@@ -124,7 +126,7 @@ class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True):
     def of(cls, intent: LedgerIntent, settled: LedgerSettlement | None) -> LedgerEntry:
         """Combine the two lines."""
         outcome = msgspec.structs.asdict(settled) if settled is not None else {}
-        return msgspec.convert({**outcome, **msgspec.structs.asdict(intent)}, cls)
+        return msgspec.convert({**outcome, **msgspec.structs.asdict(intent)}, prepared(cls))
 
     @property
     def tokens_at_most(self) -> int:

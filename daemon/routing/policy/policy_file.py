@@ -13,6 +13,8 @@ from typing import Any, TypeVar, cast
 
 import msgspec
 
+from ingle.models.struct_preparation import prepared
+
 from ...client.client_errors import UserError
 from ..detectors.finding import FindingKind, Sensitivity
 from .policy import Policy
@@ -168,7 +170,8 @@ class _Reader:
         try:
             # The routes are validated one by one, so that errors can name them.
             return msgspec.convert(
-                {**data, "routes": _only_tables(data["routes"])} if "routes" in data else data, kind
+                {**data, "routes": _only_tables(data["routes"])} if "routes" in data else data,
+                prepared(kind),
             )
         except msgspec.ValidationError as error:
             raise self._invalid(error, path, data) from None

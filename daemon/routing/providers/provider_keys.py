@@ -13,6 +13,7 @@ from typing import Literal, TypeVar
 import msgspec
 
 from ingle.models.durable_folder import make_durable_folder
+from ingle.models.struct_preparation import prepared
 
 from ...stores.atomic_file import write_atomically
 from .provider_errors import ProviderError
@@ -107,7 +108,7 @@ class ProviderKeys:
                     f"Other users can read {self.path}.",
                     hint=f"`chmod 600 {self.path}`, and get new keys from the providers.",
                 )
-            return msgspec.json.decode(self.path.read_bytes(), type=_File)
+            return msgspec.json.decode(self.path.read_bytes(), type=prepared(_File))
         except FileNotFoundError:
             return _File()
         except OSError as error:

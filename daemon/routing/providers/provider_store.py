@@ -12,6 +12,7 @@ import msgspec
 
 from ingle.backends.remote.providers import NAME, RESERVED_NAMES, Provider
 from ingle.models.file_stamp import FileStamp
+from ingle.models.struct_preparation import prepared
 
 from ...stores.atomic_file import write_atomically
 from .provider_errors import ProviderError, UnknownProvider
@@ -140,7 +141,7 @@ def read_provider(name: str, table: object, origin: Path | str) -> Provider:
             hint=f"API keys are not settings: remove it, and run `ingle provider key {name}`.",
         )
     try:
-        return msgspec.convert({**values, "name": name}, Provider)
+        return msgspec.convert({**values, "name": name}, prepared(Provider))
     except msgspec.ValidationError as error:
         message, _, place = str(error).partition(" - at `$.")
         where = f"'{place.rstrip('`')}' of " if place else ""

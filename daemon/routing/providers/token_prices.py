@@ -14,6 +14,7 @@ from msgspec import Meta
 
 from ingle.backends.remote.providers import Provider
 from ingle.backends.remote.receipt import TokenUsage
+from ingle.models.struct_preparation import prepared
 
 from .provider_errors import ProviderError
 
@@ -77,7 +78,7 @@ def load_prices(path: Path | None) -> PriceList:
         dated, currency = values.pop("dated", None), values.pop("currency", None)
         if type(dated) is not datetime.date or not isinstance(currency, str):
             raise ValueError('it needs `dated` (a day) and `currency` (such as "USD")')
-        hosts = msgspec.convert(cast("object", values), dict[str, dict[str, Price]])
+        hosts = msgspec.convert(cast("object", values), prepared(dict[str, dict[str, Price]]))
         return PriceList(dated=dated, currency=currency, hosts=hosts)
     except OSError as error:
         raise ProviderError(

@@ -88,5 +88,10 @@ def _private_keys(text: str) -> Iterator[Span]:
 
 
 def _begins(text: str, start: int) -> bool:
-    """Whether a token can begin here: after `=`, a quote or a space, but not inside a word."""
-    return start == 0 or not (text[start - 1].isalnum() or text[start - 1] in "_-.")
+    """Whether a token can begin here: after `=`, a quote or a space, also one that is escaped, but
+    not inside a word.
+    """
+    before = text[start - 1 : start]
+    if before in ("n", "r", "t") and text[start - 2 : start - 1] == "\\":
+        return True
+    return not (before.isalnum() or before in ("_", "-", "."))

@@ -202,3 +202,19 @@ def test_what_no_person_wrote_is_read_for_structured_values_only() -> None:
     assert kinds == {FindingKind.CARD, FindingKind.OWN_WORD}
     kinds = {f.kind for f in scanner.scan([TextPart("messages[1].content", text)])}
     assert kinds > {FindingKind.CARD, FindingKind.HEALTH, FindingKind.MARKED_PRIVATE}
+
+
+@pytest.mark.parametrize("space", ["\\t", "\\n", "\\u0009", "\\\\\\n"])
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [
+        ("sk-ant-api03-" + "Vq7Rk2Lw9Xz4" * 7 + "QAA", FindingKind.API_KEY),
+        ("4539 5787 6362 1486", FindingKind.CARD),
+    ],
+)
+def test_values_behind_escaped_white_space_are_found(
+    space: str, value: str, kind: FindingKind
+) -> None:
+    text = f'{{"content": "{space}{value}"}}'
+    found = make_scanner(OwnWords()).scan([TextPart("messages[1].tool_calls[0].arguments", text)])
+    assert [(one.kind, text[one.start : one.end]) for one in found] == [(kind, value)]
