@@ -18,7 +18,7 @@ from ingle.backends.base.child_process import child_environment
 from ..client.tool_types import ToolInfo
 from .folder_files import list_files
 from .project_folder import ProjectFolder
-from .text_search import MOST_MATCHES, FoundLines, SearchTask
+from .text_search import MOST_MATCHES, FoundLines, SearchTask, text_lines
 from .tool import (
     MOST_CHARACTERS,
     ConsentTerms,
@@ -26,6 +26,7 @@ from .tool import (
     ToolFailed,
     ToolOutcome,
     bounded,
+    counted,
     one_line,
     parameters_of,
     read_arguments,
@@ -72,7 +73,7 @@ class ReadFile:
             content = await asyncio.to_thread(self._folder.read, place)
             if b"\0" in content[:8192]:
                 raise ToolFailed(f"{place} is not a text file.")
-            lines = content.decode("utf-8", "replace").splitlines()
+            lines = text_lines(content)
             last = min(
                 asked.last_line or len(lines), asked.first_line + _MOST_LINES - 1, len(lines)
             )
@@ -81,7 +82,7 @@ class ReadFile:
             last = asked.first_line + shown - 1
             if asked.first_line > 1 or last < len(lines):
                 text += f"\n[lines {asked.first_line} to {last} of {len(lines)}]"
-            return ToolOutcome(text or "[empty]", f"{place} ({shown} lines)")
+            return ToolOutcome(text or "[empty]", f"{place} ({counted(shown, 'line')})")
 
         return _reading(self._folder, run, f"Read {place}")
 
@@ -121,7 +122,9 @@ class ListFiles:
             lines = [one_line(name, 400) for name in names[:_MOST_NAMES]]
             if len(names) > _MOST_NAMES:
                 lines.append(f"[{len(names) - _MOST_NAMES} more; give a pattern]")
-            return ToolOutcome(bounded("\n".join(lines) or "[no file]"), f"{len(names)} files")
+            return ToolOutcome(
+                bounded("\n".join(lines) or "[no file]"), counted(len(names), "file")
+            )
 
         return _reading(self._folder, run, f"List files {asked.pattern}".strip())
 
@@ -163,7 +166,7 @@ class SearchFiles:
             text = "\n".join(found.lines)
             if len(found.lines) == MOST_MATCHES:
                 text += "\n[there may be more; search for something rarer]"
-            summary = f"{len(found.lines)} lines for {one_line(asked.pattern, 60)}"
+            summary = f"{counted(len(found.lines), 'line')} for {one_line(asked.pattern, 60)}"
             return ToolOutcome(bounded(text or "[nothing found]"), summary)
 
         return _reading(self._folder, run, f"Search for {one_line(asked.pattern, 80)}")

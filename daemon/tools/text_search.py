@@ -63,7 +63,13 @@ def _lines(path: Path) -> Iterator[str]:
             return
         content = file.read(_MOST_BYTES)
     if b"\0" not in content[:8192]:
-        yield from content.decode("utf-8", "replace").splitlines()
+        yield from text_lines(content)
+
+
+def text_lines(content: bytes) -> list[str]:
+    """Return the lines of a text, which only line feeds end, as editors count them."""
+    lines = content.decode("utf-8", "replace").replace("\r\n", "\n").split("\n")
+    return lines if lines[-1] else lines[:-1]
 
 
 def main() -> None:

@@ -96,6 +96,11 @@ def bounded(text: str, limit: int = MOST_CHARACTERS) -> str:
     return f"{text[:head]}\n[{left_out} characters left out]\n{text[-tail:]}"
 
 
+def counted(count: int, noun: str) -> str:
+    """Return a number with its noun, such as "2 lines"."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
 def one_line(text: str, limit: int = _MOST_OF_LINE) -> str:
     """Return a text for one line of the screen."""
     line = " ".join(EscapeFilter().feed(text[: 8 * limit]).split())

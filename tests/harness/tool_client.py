@@ -140,7 +140,7 @@ async def tool_client(
         *(sys.executable, "-P", "-m", "ingle.daemon.tools.tool_host"),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
-        env={**os.environ, "INGLE_HOME": str(home), **(environ or {})},
+        env={**os.environ, "INGLE_HOME": str(home), "TMPDIR": str(home), **(environ or {})},
         limit=1 << 20,
     )
     client = ToolClient(process)

@@ -28,7 +28,7 @@ class ToolEgressApi(ServicesApi):
 
     def __init__(self, services: Services) -> None:
         super().__init__(services)
-        self._open: dict[int, LedgerIntent] = {}
+        self._open: dict[str, LedgerIntent] = {}
 
     @native_route("POST", "/ingle/v1/ledger", access=ADMIN, errors=(403, 413, 422))
     async def depart(self, body: ToolDeparture) -> RecordedDeparture:
@@ -50,14 +50,13 @@ class ToolEgressApi(ServicesApi):
         intent = await asyncio.to_thread(egress.ledger.intend, clearance, nothing)
         if len(self._open) >= _MOST_OPEN:
             self._open.pop(next(iter(self._open)))
-        self._open[intent.seq] = intent
+        self._open[str(intent.seq)] = intent
         return RecordedDeparture(entry=intent.seq)
 
     @native_route("POST", "/ingle/v1/ledger/{entry}", access=ADMIN, errors=(404, 413, 422))
     async def settle(self, request: Request, body: ToolReceipt) -> RecordedDeparture:
         """Record the outcome of such a request."""
-        number = request.path_params["entry"]
-        intent = self._open.pop(int(number), None) if number.isdecimal() else None
+        intent = self._open.pop(request.path_params["entry"], None)
         if intent is None:
             raise NotFound("No open entry of a tool has this number.", param="entry")
         receipt = Receipt(

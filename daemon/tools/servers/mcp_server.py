@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from ...client.tool_types import ServerState, ServerStatus
 from ...terminal.unsafe_characters import without_unsafe
 from ..departures import Departures
-from ..tool import ToolFailed, one_line
+from ..tool import ToolFailed, counted, one_line
 from .mcp_config import InvalidMcpConfig, ServerEntry
 from .mcp_transport import Inflow, ServerProgram, connect_by_http
 
@@ -76,9 +76,8 @@ class McpServer:
         """Return its state, in a sentence if it failed."""
         message = self._message
         if self._left_out:
-            message = (
-                f"{self._left_out} tools are left out: too many, or described at great length."
-            )
+            left_out = counted(self._left_out, "tool")
+            message = f"Left out: {left_out}, since they are too many or their parameters too long."
         return ServerStatus(self.name, self._state, len(self.tools), message)
 
     async def run(self) -> None:

@@ -388,7 +388,7 @@ async def test_servers_that_cannot_be_used_say_why(tmp_path: Path) -> None:
         status = await lab.client.server("dies-at-once", "failed")
         assert status.message == "It has ended. Its last words: no such database: test"
         status = await lab.client.server("huge-schema", "ready")
-        assert (status.tools, status.message[:16]) == (0, "1 tools are left")
+        assert (status.tools, status.message[:17]) == (0, "Left out: 1 tool,")
 
 
 async def test_call_that_never_ends_can_be_cancelled(tmp_path: Path) -> None:

@@ -51,6 +51,9 @@ async def test_files_are_read_listed_and_searched_without_a_question(folder: Pat
         found = await client.call("search_files", pattern="line", files="*.txt")
         assert found.text.count("\n") == 200
         assert (await client.call("search_files", pattern="(")).failed
+        (folder / "odd.txt").write_bytes("a\x0cb\u2028c\r\nd".encode())
+        odd = await client.call("read_file", path="odd.txt")
+        assert (odd.text, odd.summary) == ("abc\nd", "odd.txt (2 lines)")
         assert client.asked == []
 
 
