@@ -67,18 +67,22 @@ def _entries_before(entries: Sequence[ViewEntry], edited: Message | None) -> lis
 
 
 async def ways_out(session: ChatSession, room: PromptRoom) -> list[Choice]:
-    """Return what can be done about a prompt that does not fit, what works by itself first."""
+    """Return what can be done about a prompt that does not fit.
+
+    What makes enough room by itself comes first, and what only helps after giving the prompt back.
+    """
     counter, _ = await session.front.count_context()
     saved = savings(session.chat, counter.parts, counter.estimate, room.context)
-    ways: list[Choice] = []
-    if saved.compact >= room.lacking:
-        ways.append("compact")
     model = session.state.model
-    if model is not None and extended_context(room) <= (model.context or 0):
-        ways.append("extend")
-    if saved.trim >= room.lacking:
-        ways.append("trim")
-    return [*ways, "edit", "send"]
+    trained = model.context if model is not None else 0
+    gains: dict[Choice, int] = {
+        "compact": saved.compact,
+        "extend": room.lacking if extended_context(room) <= trained else 0,
+        "trim": saved.trim,
+    }
+    enough: list[Choice] = [way for way, gain in gains.items() if gain >= room.lacking]
+    helping: list[Choice] = [way for way, gain in gains.items() if 0 < gain < room.lacking]
+    return [*enough, "edit", *helping, "send"]
 
 
 def extended_context(room: PromptRoom) -> int:

@@ -99,7 +99,7 @@ class Welcome(Widget, can_focus=False):
         examples = [(prompt, self.Picked(prompt=prompt)) for prompt in EXAMPLES]
         if self.last is None or self.view.chat.temporary:
             return examples
-        title = shortened(clean(self.last.title) or "Untitled", 40)
+        title = _shortened(clean(self.last.title) or "Untitled", 40)
         return [(f"continue: {title}", self.Picked(chat=self.last.id)), *examples]
 
     def watch_view(self, view: ChatView) -> None:
@@ -150,7 +150,7 @@ class Welcome(Widget, can_focus=False):
         rows = [
             Content.assemble(
                 ("› ", "bold $primary") if chosen else "  ",
-                (f"{shortened(text, width):<{width}}", "bold" if chosen else "$muted"),
+                (f"{_shortened(text, width):<{width}}", "bold" if chosen else "$muted"),
             )
             for number, text in enumerate(texts)
             for chosen in (self.has_focus and number == self.picked % len(texts),)
@@ -271,6 +271,6 @@ def _offer_cells(offer: ModelOffer) -> tuple[str, ...]:
     )
 
 
-def shortened(text: str, width: int) -> str:
+def _shortened(text: str, width: int) -> str:
     """The text in at most `width` characters."""
     return text if len(text) <= width else f"{text[: width - 1]}…"

@@ -13,10 +13,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from textual.widgets import Input
 
 from ingle.daemon.client.generation_stream import GenerationFollower
 from ingle.tui.chats.chat import Chat as ChatTree
 from ingle.tui.chats.message import QueuedPrompt
+from ingle.tui.screens.chat_list_screen import ChatListScreen
 from ingle.tui.settings.chat_folders import ChatFolders
 from tests.harness.fake_daemon import Answer, FakeGeneration
 
@@ -443,3 +445,10 @@ async def test_last_chat_and_examples_are_suggested(
         await chat.pilot.press("tab", "down", "up", "enter")
         await chat.until_shown("Hello there.")
         assert len(chat.screen.chat.path) == 2
+
+
+async def test_open_filters_by_its_argument(open_chat: OpenChat, folders: ChatFolders) -> None:
+    async with open_chat(size=(100, 30), folders=folders) as chat:
+        await chat.send("/open Five hundred")
+        await chat.until(lambda: isinstance(chat.app.screen, ChatListScreen))
+        assert chat.app.screen.query_one(Input).value == "Five hundred"
