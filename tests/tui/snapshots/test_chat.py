@@ -89,6 +89,12 @@ async def palette(chat: Chat, daemon: FakeDaemon, tree: ChatTree) -> None:
     await chat.pilot.press("t", "h", "e", "m", "e")
 
 
+async def themes(chat: Chat, daemon: FakeDaemon, tree: ChatTree) -> None:
+    await conversation(chat, daemon, tree)
+    chat.screen.run_command("theme")
+    await chat.until_shown("ingle-contrast-light")
+
+
 async def rewind(chat: Chat, daemon: FakeDaemon, tree: ChatTree) -> None:
     await conversation(chat, daemon, tree)
     chat.screen.run_command("rewind")
@@ -190,7 +196,7 @@ async def pins(chat: Chat, daemon: FakeDaemon, tree: ChatTree) -> None:
 async def no_pins(chat: Chat, daemon: FakeDaemon, tree: ChatTree) -> None:
     await conversation(chat, daemon, tree)
     chat.screen.run_command("pins")
-    await chat.until_shown("Nothing is pinned.")
+    await chat.until_shown("No message is pinned.")
 
 
 async def compact_choice(chat: Chat, daemon: FakeDaemon, tree: ChatTree) -> None:
@@ -252,6 +258,7 @@ SCENES: dict[str, Scene] = {name: screen_of_command(name) for name in ("settings
         draft,
         help_screen,
         palette,
+        themes,
         rewind,
         system_prompt,
         redaction,
