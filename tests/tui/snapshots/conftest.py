@@ -78,6 +78,7 @@ SHOWN = {
     "models_keys": "ModelPicker",
     "no_pins": "PinsScreen",
     "palette": "CommandList",
+    "themes": "ThemeList",
     "pins": "PinsScreen",
     "price": "ConfirmScreen",
     "pull_stop": "ConfirmScreen",

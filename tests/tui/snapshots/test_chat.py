@@ -97,6 +97,12 @@ async def palette(chat: Chat, daemon: FakeDaemon, tree: ChatTree) -> None:
     await chat.pilot.press("t", "h", "e", "m", "e")
 
 
+async def themes(chat: Chat, daemon: FakeDaemon, tree: ChatTree) -> None:
+    await conversation(chat, daemon, tree)
+    chat.screen.run_command("theme")
+    await chat.until_shown("ingle-contrast-light")
+
+
 async def rewind(chat: Chat, daemon: FakeDaemon, tree: ChatTree) -> None:
     await conversation(chat, daemon, tree)
     chat.screen.run_command("rewind")
@@ -198,7 +204,7 @@ async def pins(chat: Chat, daemon: FakeDaemon, tree: ChatTree) -> None:
 async def no_pins(chat: Chat, daemon: FakeDaemon, tree: ChatTree) -> None:
     await conversation(chat, daemon, tree)
     chat.screen.run_command("pins")
-    await chat.until_shown("Nothing is pinned.")
+    await chat.until_shown("No message is pinned.")
 
 
 async def compact_choice(chat: Chat, daemon: FakeDaemon, tree: ChatTree) -> None:
@@ -294,6 +300,7 @@ SCENES: dict[str, Scene] = {name: screen_of_command(name) for name in ("settings
         draft,
         help_screen,
         palette,
+        themes,
         rewind,
         system_prompt,
         redaction,

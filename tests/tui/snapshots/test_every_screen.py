@@ -10,7 +10,7 @@ from textual.screen import Screen
 
 from ingle.tui import screens
 
-BASES = {"ChoiceDialog", "Dialog", "FilteredTable", "PromptScreen"}
+BASES = {"ChoiceDialog", "Dialog", "FilteredChoice", "FilteredTable", "PromptScreen"}
 """Base classes, which are never shown themselves."""
 
 

@@ -95,7 +95,7 @@ async def test_chats(
         await chat.pilot.press("escape")
         await chat.until_shown("Soups & stews")
         await chat.pilot.press("f8")
-        await chat.until_shown("for good")
+        await chat.until_shown("permanently")
         await assert_snapshot(chat, "delete")
 
 
