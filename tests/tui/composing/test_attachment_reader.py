@@ -45,7 +45,7 @@ def test_mentions_of_missing_files_are_plain_text(tmp_path: Path) -> None:
 
 def test_vanished_promised_file_is_reported(tmp_path: Path) -> None:
     reading = read_mentions("see @gone.py", tmp_path, promised={"gone.py"})
-    assert reading.problems == ["gone.py is not there any more."]
+    assert reading.problems == ["gone.py no longer exists."]
 
 
 def test_glob_pattern_skips_gitignored_files(tmp_path: Path) -> None:

@@ -118,7 +118,7 @@ class DraftAttachments:
             if seen is not None:
                 facts.append(seen)
             elif path in composer.mentioned:
-                problem = f"{path} is not there any more"
+                problem = f"{path} no longer exists"
                 facts.append(AttachmentPreview(path, problem=problem))
         for chip in composer.chips.attachments(text):
             facts.append(AttachmentPreview(chip.name, len(chip.text.encode())))

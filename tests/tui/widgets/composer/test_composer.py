@@ -185,7 +185,7 @@ async def test_vanished_file_is_confirmed_before_sending(
         await harness.until_shown("+ notes.md")
         file.unlink()
         await harness.press("enter")
-        await harness.until_shown("notes.md is not there any more.")
+        await harness.until_shown("notes.md no longer exists.")
         assert harness.text == "sum up @notes.md"
         await harness.press("enter")
         await harness.until(lambda: harness.app.submitted)
