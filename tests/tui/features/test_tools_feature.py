@@ -276,7 +276,7 @@ async def test_a_chat_that_was_left_resumes_with_its_steps(
         assert kept is not None
         chat.screen.open_chat(kept)
         await chat.until_shown("4 tools")
-        assert "✓ read  read notes.txt" in chat.screen_text
+        await chat.until_shown("✓ read  read notes.txt")
         assert [
             (hit.role, hit.snippet.text, hit.message) for hit in chat.screen.store.search("old", 5)
         ] == [("tool", "old", chat.screen.chat.path[2].id)]
