@@ -91,5 +91,12 @@ def test_remote_backends_are_created_in_one_place() -> None:
     assert callers.pop("daemon/routing/guard/guarded_call.py") == "exchange"
     assert set(callers.values()) <= {"Clearance"}
     assert all(
-        name.startswith(("daemon/routing/", "daemon/cli/routing/provider.py")) for name in callers
+        name.startswith(
+            (
+                "daemon/routing/",
+                "daemon/cli/routing/provider.py",
+                "daemon/protocols/native/tool_egress_api.py",
+            )
+        )
+        for name in callers
     )

@@ -14,7 +14,6 @@ from ingle.backends.base.requests import GenerateRequest
 from ingle.backends.remote.clearance import Clearance, request_digest
 
 from ..detectors.finding import FindingKind, SensitiveFinding, Sensitivity, TextPart
-from ..detectors.identifiers.file_paths import home_of
 from ..inspection.request_inspector import InspectedRequest, RequestInspector
 from ..inspection.request_parts import parts_digest, parts_of
 from ..policy.mask_edits import without_public
@@ -24,6 +23,9 @@ from ..policy.sensitivity_classes import TOPICS
 from .placeholders import LOOKALIKE, PlaceholderMemories
 from .redaction import Redaction
 
+_HOME = re.compile(
+    r"[^\n]{0,40}?[/\\](?:home\d?|users|benutzer)[/\\]{1,2}[\w. -]+?(?=[/\\])", re.IGNORECASE
+)
 _MESSAGE = re.compile(r"messages\[(\d+)\]")
 _SHOWABLE = REPLACED | {Sensitivity.ASK}
 """Classes of findings whose masks the user may lift."""
@@ -96,8 +98,10 @@ def _replaced(finding: SensitiveFinding, inspected: InspectedRequest) -> Sensiti
     by_user = number is None or messages[int(number[1])].role == "user"
     if finding.kind is not FindingKind.FILE_PATH or by_user:
         return finding
-    home = home_of(part.text[finding.start : finding.end])
-    return replace(finding, end=finding.start + len(home), value=home)
+    home = _HOME.match(part.text[finding.start : finding.end])
+    if home is None:
+        return finding
+    return replace(finding, end=finding.start + home.end(), value=home[0])
 
 
 def inspection_of(plan: RoutingPlan, request: GenerateRequest) -> InspectedRequest | None:

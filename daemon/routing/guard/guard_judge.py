@@ -13,7 +13,7 @@ from ..detectors.finding import FindingKind, SensitiveFinding, Sensitivity
 from ..egress.outbound_request import OutboundRequest
 from ..inspection.request_inspector import InspectedRequest
 from ..plan_maker import plan_for_decision
-from ..policy.policy import Verdict
+from ..policy.policy import REPLACED, Verdict
 from ..policy.policy_tables import RedactMode
 from ..policy.route_resolver import RouteTarget
 from ..policy.routing_plan import InspectedDecision, RoutingPlan
@@ -22,7 +22,7 @@ from ..policy.sensitivity_classes import TOPICS
 from ..router import Router
 
 _SEPARATOR = re.compile(r"[/\\]")
-_MASKED = (Sensitivity.REDACT, Sensitivity.ALLOW)
+_MASKED = REPLACED | {Sensitivity.ALLOW}
 
 
 async def judge(
@@ -78,6 +78,6 @@ def _may_be_its_values(considered: InspectedDecision) -> bool:
     return (
         considered.target.route.redact is RedactMode.ALWAYS
         and not considered.decision.tainted
-        and any(c.sensitivity is Sensitivity.REDACT for c in kept)
+        and any(c.sensitivity in REPLACED for c in kept)
         and all(c.sensitivity in _MASKED for c in kept)
     )

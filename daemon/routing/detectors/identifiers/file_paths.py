@@ -14,9 +14,6 @@ _SPACED = (
     r"(?![\w.])|(?<=\.\w\w\w\w)(?![\w.])|(?<=\.\w\w)(?![\w.]))){0,4}"
 )
 _HOMES = KeywordPatterns("home_paths.txt", _SPACED)
-_HOME = re.compile(
-    r"[^\n]{0,40}?[/\\](?:home\d?|users|benutzer)[/\\]{1,2}[\w. -]+?(?=[/\\])", re.IGNORECASE
-)
 _SECRET_NAMES = KeywordPatterns("secret_files.txt")
 _SECRET_ENDINGS = re.compile(
     r"\.(?:(?P<key>key(?![\w(.]))|(?:pem|p12|pfx|jks|kdbx?|ppk|p8|keystore|tfvars|ovpn|asc\.key)\b)"
@@ -48,12 +45,6 @@ def find_file_paths(text: str) -> Iterator[SensitiveFinding]:
         in_folder = text[max(0, start - 1) : start] in ("/", "\\")
         if match["key"] is None or in_folder or _KEY_STEM.match(stem[0]):
             yield from _in_folder(text, start, match.end())
-
-
-def home_of(path: str) -> str:
-    """Return the front of a path that names its user; all of it, if that is not plain."""
-    match = _HOME.match(path)
-    return match[0] if match is not None else path
 
 
 def _in_folder(text: str, start: int, end: int) -> Iterator[SensitiveFinding]:

@@ -320,8 +320,10 @@ async def test_paths_below_a_masked_folder_stay_readable(
         answer = await post(daemon, base + PATHS["messages"], json.dumps(turn).encode())
         assert answer.status_code == 200, answer.text
     sent = json.loads(upstream.bodies[0])
-    assert sent["system"][0]["text"] == "Working directory: [FILE_PATH_1]"
-    assert sent["messages"][1]["content"][0]["input"] == {"file_path": "[FILE_PATH_1]/src/a.py"}
+    assert sent["system"][0]["text"] == "Working directory: [FILE_PATH_1]/shop"
+    assert sent["messages"][1]["content"][0]["input"] == {
+        "file_path": "[FILE_PATH_1]/shop/src/a.py"
+    }
 
 
 async def test_ids_of_the_program_are_its_own(

@@ -34,7 +34,7 @@ async def test_models_report_the_effective_context(daemon: RunningDaemon) -> Non
     assert (loaded["context_length"], loaded["state"]) == (256, "ready")
     assert loaded["meta"]["n_vocab"] > 256
     assert (await daemon.tcp.get("/v1/models/none")).status_code == 404
-    assert (await daemon.tcp.get("/v1/models/")).status_code == 404
+    assert (await daemon.tcp.get("/v1/models/")).json()["data"][0]["id"] == "echo:1"
 
 
 async def test_aliases_are_listed(run_daemon: DaemonFactory) -> None:
