@@ -271,15 +271,17 @@ async def test_a_chat_that_was_left_resumes_with_its_steps(
         await until_answered(chat, "Read it.")
         name = chat.screen.chat.id
     async with open_tools(on=False) as chat:
-        assert chat.screen.store is not None
-        kept = chat.screen.store.load(name)
+        store = chat.screen.store
+        assert store is not None
+        await chat.until(lambda: store.load(name) is not None)  # it is written in a thread
+        kept = store.load(name)
         assert kept is not None
         chat.screen.open_chat(kept)
         await chat.until_shown("4 tools")
         await chat.until_shown("✓ read  read notes.txt")
-        assert [
-            (hit.role, hit.snippet.text, hit.message) for hit in chat.screen.store.search("old", 5)
-        ] == [("tool", "old", chat.screen.chat.path[2].id)]
+        assert [(hit.role, hit.snippet.text, hit.message) for hit in store.search("old", 5)] == [
+            ("tool", "old", chat.screen.chat.path[2].id)
+        ]
         await chat.send("Again?")
         await until_answered(chat, "Hello there.")
     assert [m["role"] for m in fake_daemon.prompts[-1]] == [
