@@ -10,6 +10,7 @@ import pytest
 from ingle.tui.chats.chat import Chat as ChatTree
 from ingle.tui.chats.message import Message
 from ingle.tui.settings.chat_folders import ChatFolders
+from ingle.tui.settings.preferences import Preferences
 from ingle.tui.settings.themes import EMBER
 from ingle.tui.widgets.status_line import StatusLine
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from ..conftest import Chat, FakeDaemon, OpenChat
     from .conftest import Draw, Resize
 
+FULL = Preferences(gauges=True)
 DRAFT = "A draft of\ntwo lines: 京都 🙂"
 BIGGEST, SMALLEST, STEPS = (300, 90), (20, 5), 12
 PIECES = [f"Sentence {number} with `code`, **bold** and 京都.\n\n" for number in range(60)]
@@ -94,7 +96,7 @@ async def test_final_frame_equals_a_fresh_start_at_this_size(
     size: tuple[int, int],
 ) -> None:
     tree = long_chat()
-    async with open_chat(size=BIGGEST, folders=folders) as chat:
+    async with open_chat(size=BIGGEST, folders=folders, preferences=FULL) as chat:
         await start_answering(chat, fake_daemon, tree)
         await resize_rapidly(chat, fake_daemon, give_size, size)
         assert chat.draft == DRAFT
@@ -104,7 +106,7 @@ async def test_final_frame_equals_a_fresh_start_at_this_size(
             await chat.until_shown("now idle · first token")
         await chat.pilot.pause()
         resized = draw(chat, EMBER.name)
-    async with open_chat(size=size, folders=folders) as fresh:
+    async with open_chat(size=size, folders=folders, preferences=FULL) as fresh:
         await fresh.until_shown("smollm2:135m on disk")
         fresh.screen.open_chat(tree)
         fresh.screen.composer.replace_text(DRAFT)
