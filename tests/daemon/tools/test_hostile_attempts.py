@@ -7,9 +7,10 @@ import json
 import os
 import socket
 import sys
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -329,14 +330,21 @@ def _arguments(process: psutil.Process) -> list[str]:
         return []
 
 
-@pytest.mark.parametrize("name", OF_MODELS)
+def _named(names: Iterable[str]) -> list[Any]:
+    """The names, those of attempts that last as long as they may as slow tests."""
+    return [
+        pytest.param(name, marks=[pytest.mark.slow] if "for ever" in name else []) for name in names
+    ]
+
+
+@pytest.mark.parametrize("name", _named(OF_MODELS))
 async def test_attempts_of_models(name: str, lab: Lab) -> None:
     await OF_MODELS[name](lab)
     assert (lab.outside / "secret.txt").read_text() == SECRET
 
 
 @linux
-@pytest.mark.parametrize("name", OF_COMMANDS)
+@pytest.mark.parametrize("name", _named(OF_COMMANDS))
 async def test_attempts_of_commands(name: str, lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(lab.folder)
     await OF_COMMANDS[name](lab)

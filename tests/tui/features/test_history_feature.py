@@ -440,6 +440,9 @@ async def test_last_chat_and_examples_are_suggested(
         await chat.pilot.press("tab", "enter")
         await chat.until_shown("Hello there.")
         assert fake_daemon.prompts[0][-1]["content"] == "Why is the sky blue?"
+        store = chat.screen.store
+        assert store is not None
+        await chat.until(lambda: store.recent(1))  # it is written in a thread
     async with open_chat(size=(100, 30), folders=folders) as chat:
         await chat.until_shown("continue: Why is the sky blue")
         await chat.pilot.press("tab", "down", "up", "enter")

@@ -140,7 +140,7 @@ async def test_each_hostile_line_has_one_result(
     tries(len(lines))
 
 
-@pytest.mark.parametrize("count", [20, pytest.param(400, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [5, pytest.param(400, marks=pytest.mark.slow)])
 async def test_damaged_files_end_and_name_no_line_twice(
     daemon: RunningDaemon, count: int, tries: Callable[[int], None]
 ) -> None:
