@@ -404,6 +404,16 @@ def loop_watchdog() -> Iterator[LoopWatchdog]:
     assert not watchdog.held, "\n".join(map(str, watchdog.held))
 
 
+async def _close(services: Services, gauges: GaugePublisher) -> None:
+    await services.batches.close()
+    await services.manager.close(0.0)
+    await services.generations.close()
+    await services.pulls.close()
+    services.router.close()
+    gauges.close()
+    services.hub.close()
+
+
 @pytest.fixture
 def run_daemon(ingle_home: Path, loop_watchdog: LoopWatchdog) -> DaemonFactory:
     """Start a daemon whose installed model `echo:1` gives scripted answers.
@@ -451,13 +461,7 @@ def run_daemon(ingle_home: Path, loop_watchdog: LoopWatchdog) -> DaemonFactory:
                 clients = (over_tcp, over_unix)
                 yield RunningDaemon(services, server, config.socket, port, *clients, shutdowns)
         finally:
-            await services.batches.close()
-            await services.manager.close(0.0)
-            await services.generations.close()
-            await services.pulls.close()
-            services.router.close()
-            gauges.close()
-            services.hub.close()
+            await _close(services, gauges)
             for _ in range(3):  # until the connections know that their clients are gone
                 await asyncio.sleep(0)
             server.should_exit = True
