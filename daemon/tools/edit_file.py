@@ -69,7 +69,7 @@ class EditFile:
         diff = await asyncio.to_thread(_diff, place, change)
         verb = "Create" if before is None else "Edit"
         return PlannedCall(
-            lambda: asyncio.to_thread(self._apply, call_id, place, change),
+            lambda: asyncio.to_thread(self._apply, call_id, place, change, _counts(diff)),
             ConsentTerms(
                 effect="edit",
                 title=one_line(f"{verb} {place}"),
@@ -79,16 +79,13 @@ class EditFile:
             ),
         )
 
-    def _apply(self, call_id: str, place: PurePath, change: FileChange) -> ToolOutcome:
+    def _apply(self, call_id: str, place: PurePath, change: FileChange, counts: str) -> ToolOutcome:
         if self._folder.read_if_exists(place) != change.before:
             raise ToolFailed(f"{place} has changed meanwhile. Read it, and edit it again.")
         self._copies.keep(call_id, self._folder, place, change)
         self._folder.write(place, change.after)
-        lines = change.after.count(b"\n") - (change.before or b"").count(b"\n")
         done = "created" if change.before is None else "edited"
-        return ToolOutcome(
-            f"{place} was {done}.", f"{done} {place} ({lines:+d} lines)", undoable=True
-        )
+        return ToolOutcome(f"{place} was {done}.", f"{done} {place} ({counts})", undoable=True)
 
 
 def _edited(place: PurePath, before: bytes | None, asked: EditArguments) -> bytes:
@@ -127,6 +124,12 @@ def _diff(place: PurePath, change: FileChange) -> str:
     if len(text) > _MOST_OF_DIFF:
         raise ToolFailed("The edit is too large to be shown. Make smaller edits.")
     return text
+
+
+def _counts(diff: str) -> str:
+    """Return how many lines a diff adds and removes, such as `+2 -1 lines`."""
+    changes = [line[:1] for line in diff.split("\n")[2:]]  # behind the names of the files
+    return f"+{changes.count('+')} -{changes.count('-')} lines"
 
 
 def _lines(content: bytes) -> list[str]:

@@ -77,6 +77,8 @@ async def test_edit_shows_a_diff_and_can_be_undone_by_a_later_host(folder: Path)
         )
         new = await client.call("edit_file", path="a/b.txt", new_text="new")
         assert (edit.undoable, new.undoable) == (True, True)
+        assert edit.summary == "edited sub/code.py (+1 -1 lines)"
+        assert new.summary == "created a/b.txt (+1 -0 lines)"
         question = client.asked[0]
         assert (question.effect, question.preview_format) == ("edit", "diff")
         assert "-    return 1\n+    return 2" in question.preview
