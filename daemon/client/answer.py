@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from enum import Enum
 from functools import cache
+from threading import Lock
 from types import UnionType
 from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin
 
@@ -11,6 +12,8 @@ import msgspec
 from msgspec.structs import FieldInfo
 
 T = TypeVar("T")
+
+_PREPARING = Lock()
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -22,7 +25,22 @@ class Answer(msgspec.Struct, frozen=True):
 
 def tolerant(kind: type[T]) -> type[T]:
     """Return `kind` with text in place of fixed choices, to which a newer daemon may have added."""
-    return _tolerant(kind)
+    return prepared(_tolerant(kind))
+
+
+def prepared(kind: type[T]) -> type[T]:
+    """Return the type, once the fields of its classes are known: several threads may decode it.
+
+    The reason is in `ingle.models.struct_preparation`, which the client may not import.
+    """
+    _prepare(kind)
+    return kind
+
+
+@cache
+def _prepare(kind: Any) -> None:
+    with _PREPARING:
+        msgspec.json.Decoder(kind)
 
 
 @cache

@@ -5,10 +5,12 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 RACE = """
 import sys, threading, types
 import msgspec
-from ingle.models.struct_preparation import prepared
+from {module} import prepared
 
 sys.setswitchinterval(1e-6)
 fields = lambda kind: "".join(f"    f{i}: {kind} = None\\n" for i in range(20))
@@ -33,7 +35,14 @@ for n in range(10):
 """
 
 
-def test_first_use_of_a_type_by_several_threads_does_not_end_the_process() -> None:
+@pytest.mark.parametrize(
+    "module", ["ingle.models.struct_preparation", "ingle.daemon.client.answer"]
+)
+def test_first_use_of_a_type_by_several_threads_does_not_end_the_process(module: str) -> None:
     """Without `prepared` it ends by a signal, nearly always."""
-    done = subprocess.run([sys.executable, "-P", "-c", RACE], capture_output=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", RACE.replace("{module}", module)],
+        capture_output=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr.decode()

@@ -9,6 +9,8 @@ from typing import TypeVar
 
 import msgspec
 
+from ingle.daemon.client.answer import prepared
+
 T = TypeVar("T")
 
 _noted: ContextVar[set[str] | None] = ContextVar("noted", default=None)
@@ -35,7 +37,7 @@ def note_damage(what: str) -> None:
 def decode_value(body: str, as_type: type[T], what: str) -> T | None:
     """Return the value in a row, None if it is damaged; `what` names it in the report."""
     try:
-        return msgspec.json.decode(body, type=as_type)
+        return msgspec.json.decode(body, type=prepared(as_type))
     except (msgspec.MsgspecError, UnicodeError, TypeError):
         note_damage(what)
         return None
