@@ -93,6 +93,7 @@ def probe():
     found["core"] = limits(resource.RLIMIT_CORE)
     found["files"] = limits(resource.RLIMIT_NOFILE)
     found["memory"] = limits(resource.RLIMIT_AS)
+    found["undump"] = [libc.prctl(4, wanted, 0, 0, 0) for wanted in (0, 1)]
     found["dumpable"] = libc.prctl(3)
     found["privileges"] = libc.prctl(39, 0, 0, 0, 0)
     found["oom"] = int(Path("/proc/self/oom_score_adj").read_text())
@@ -172,6 +173,7 @@ def test_worker_has_resource_limits_and_a_raised_oom_score(
         0,
         1,
     )
+    assert probe_results["undump"] == [0, -1], "it stays undumpable"
     assert probe_results["oom"] == 500
     assert probe_results["files"] == 4096
     assert (probe_results["largest"], probe_results["larger"]) == ("None", "OSError 27")

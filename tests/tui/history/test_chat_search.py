@@ -114,6 +114,17 @@ def test_titles_rank_first_and_hits_per_chat_are_limited(
     assert quiet.chat.path[0].id in [hit.message for hit in hits]
 
 
+def test_latest_of_several_titles_is_first(
+    store: HistoryStore, new_saved_chat: NewSavedChat
+) -> None:
+    chats = [new_saved_chat(store) for _ in range(3)]
+    for number, saved in enumerate((chats[1], chats[2], chats[0])):
+        saved.add_prompt(f"prompt {number}")
+        saved.chat.settings.title = f"Tides {number}"
+        store.set_settings(saved.chat.id, saved.chat.settings)
+    assert [hit.title for hit in store.search("tides")] == ["Tides 2", "Tides 1", "Tides 0"]
+
+
 def test_attachments_are_searched(store: HistoryStore) -> None:
     chat = Chat()
     store.add_chat(chat)

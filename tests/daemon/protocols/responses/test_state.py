@@ -211,6 +211,10 @@ async def test_store_evicts_beyond_its_limits(one_response: Response, tmp_path: 
     await store.flush()
     kept = {path.stem for path in (tmp_path / "kept").iterdir()}
     assert kept == {ids[0], ids[3], ids[4]}
+    for path in (tmp_path / "kept").iterdir():
+        path.unlink()
+    in_memory = [await store.get(response_id) is not None for response_id in ids]
+    assert in_memory == [False] * 4 + [True], "one response that is larger than the limit"
     small = ResponseStore(tmp_path / "kept", max_bytes=1, memory_bytes=1)
     put(small, structs.replace(one_response, id=ids[1]), items)
     await small.flush()
