@@ -26,6 +26,7 @@ from .formats.weight import (
 from .kv_cache.kv_pages import KVPages, QuantizedKVPages
 from .launch.kernel_library import KernelLibrary, TritonLibrary
 from .matmul.dequantize_rows import DequantizeRows
+from .matmul.expert_gemm import ExpertGemm, block_width, expert_blocks, expert_gemm_failures
 from .matmul.expert_gemv import MOST_PICKS, ExpertGemv, expert_failures, has_expert_kernel
 from .matmul.expert_layers import ExpertLayers
 from .matmul.linear import LinearLayer, embedding_reference
@@ -66,6 +67,7 @@ class KernelOperations(Operations):
         self._rows = DequantizeRows(library)
         self._gemv = QuantizedGemv(library)
         self._experts = ExpertGemv(library)
+        self._expert_gemm = ExpertGemm(self._products.gemm)
         self._attention = TritonAttention(compiled, device)
         self._kinds: set[str] = set()
         self._needs_dense = False
@@ -104,7 +106,9 @@ class KernelOperations(Operations):
         """
         check = SelfCheck(self, self._device)
         failures = check.failures(list(self._examples.values()), heads, keys, values)
-        failures += expert_failures(self._experts, self._of_experts.values(), self._device)
+        of_experts = self._of_experts.values()
+        failures += expert_failures(self._experts, of_experts, self._device)
+        failures += expert_gemm_failures(self._expert_gemm, of_experts, self._device)
         if vocab <= MAX_VOCAB:
             failures += sampling_failures(self._library, self._device, vocab)
         if failures:
@@ -170,13 +174,18 @@ class KernelOperations(Operations):
     def experts(
         self, x: Activations, layers: ExpertLayers, picked: torch.Tensor, weights: torch.Tensor
     ) -> torch.Tensor:
-        """See `Operations`; every expert computes all of many tokens."""
+        """See `Operations`.
+
+        If a matrix has no kernels for experts, every expert computes all of many tokens.
+        """
         each = layers.gate.weight, layers.up.weight, layers.down.weight
         repacked = [isinstance(weight, RepackedTensor) for weight in each]
         if not any(repacked):
             return super().experts(x, layers, picked, weights)
-        if all(repacked) and x.tiles is not None and picked.numel() <= MOST_PICKS:
-            return self._few_experts(x.tiles, layers, picked, weights)
+        if all(repacked) and x.tiles is not None:
+            few = picked.numel() <= MOST_PICKS
+            compute = self._few_experts if few else self._sorted_experts
+            return compute(x.tiles, layers, picked, weights)
         out = torch.zeros(x.tokens, layers.down.outputs, dtype=torch.float32, device=self._device)
         wanted = self._wanted(x.tokens)
         for expert in range(layers.gate.count):
@@ -200,6 +209,27 @@ class KernelOperations(Operations):
         assert active is not None
         rows = self._experts.multiply(layers.down, active, picked.view(-1, 1))
         return (rows.view(*picked.shape, -1) * weights[..., None]).sum(1)
+
+    def _sorted_experts(
+        self,
+        tiles: torch.Tensor,
+        layers: ExpertLayers,
+        picked: torch.Tensor,
+        weights: torch.Tensor,
+    ) -> torch.Tensor:
+        count = layers.gate.count
+        blocks = expert_blocks(picked, count, block_width(picked.numel(), count))
+        own = tiles.index_select(1, blocks.tokens)
+        gates = self._expert_gemm.multiply(layers.gate, own, blocks)
+        ups = self._expert_gemm.multiply(layers.up, own, blocks)
+        wanted = ActivationForms(tiles=True)
+        active = launch_gated_activation(self._library, gates, ups, layers.activation, wanted).tiles
+        assert active is not None
+        rows = self._expert_gemm.multiply(layers.down, active, blocks)
+        out = torch.zeros(len(picked), rows.shape[1], dtype=torch.float32, device=self._device)
+        for mine, weight in zip(blocks.rows.unbind(1), weights.unbind(1), strict=True):
+            out += rows.index_select(0, mine) * weight[:, None]
+        return out
 
     def rotary_tables(
         self, positions: torch.Tensor, frequencies: torch.Tensor, scale: float
@@ -245,4 +275,5 @@ class KernelOperations(Operations):
         """The forms in which the model's layers read so many rows."""
         ways = [self._products.uses_int8_activations(kind, tokens) for kind in self._kinds]
         needs_dense = self._needs_dense or not all(ways)
-        return ActivationForms(self.dtype if needs_dense else None, any(ways))
+        needs_tiles = any(ways) or bool(self._of_experts)
+        return ActivationForms(self.dtype if needs_dense else None, needs_tiles)

@@ -27,8 +27,8 @@ from .graphs.step_graphs import GraphRecorder, Record
 from .kernel_coverage import OLDEST_GPU, attention_kernels, why_no_kernels
 
 _SLOW_EXPERTS = (
-    "ingle's kernels compute experts for few tokens only: prompts take far longer than with "
-    "llama.cpp."
+    "ingle's kernels know experts in quantised GGUF files only: PyTorch computes those of this "
+    "model, which takes far longer."
 )
 
 
@@ -100,7 +100,7 @@ def _with_kernels(
     operations = KernelOperations(
         library, library, dtype=where.dtype, device=where.device, table=table
     )
-    warning = _SLOW_EXPERTS if config.is_mixture else None
+    warning = _SLOW_EXPERTS if config.is_mixture and Path(spec.path).is_dir() else None
     return ComputeBackend(operations, GraphRecorder(library.recording), library, warning)
 
 

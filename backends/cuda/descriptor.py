@@ -41,6 +41,8 @@ TENSOR_TYPES = GGML_FORMATS.keys()
 _FLOAT_TYPES = frozenset(form.name for form in GGML_FORMATS.values() if form.block_elements == 1)
 """Types that are fast on any GPU; the others need kernels, or are dequantised in every step."""
 _KERNEL_TYPES = frozenset(form.name for form in GGML_FORMATS.values() if form.has_kernels)
+_EXPERT_TYPES = frozenset(form.name for form in GGML_FORMATS.values() if form.has_expert_kernel)
+"""Types of which kernels multiply by the matrices of picked experts."""
 _OTHER = "Let llama.cpp run it."
 
 
@@ -109,10 +111,10 @@ class CudaEngine(EngineDescriptor):
         unknown = _unknown_type(query.model)
         if unknown is not None:
             return f"{self.title} cannot compute with the tensor type {unknown.type}"
-        refused = super().why_not(query)
-        if not refused and config_from_gguf(query.model).is_mixture:
-            return f"{self.title} has no kernels for the prompts of mixtures of experts"
-        return refused
+        for tensor in query.model.tensors:
+            if "_exps." in tensor.name and tensor.type not in _EXPERT_TYPES:
+                return f"{self.title} has no kernels for experts in {tensor.type}"
+        return super().why_not(query)
 
     def suits(self, query: LoadQuery, machine: CudaAvailability) -> bool:
         """Whether all of a GGUF file may lie on the GPU, and there are fast kernels for it."""
@@ -133,8 +135,9 @@ class CudaEngine(EngineDescriptor):
     def runs_types(
         self, architecture: str, tensor_types: Collection[str], *, mixture: bool
     ) -> bool:
-        """Whether it has code for the architecture and for all of the types, and no experts."""
-        return not mixture and architecture in FAMILIES and set(tensor_types) <= TENSOR_TYPES
+        """Whether it has code for the architecture and for all of the types, also as experts'."""
+        fast = _EXPERT_TYPES | _FLOAT_TYPES if mixture else TENSOR_TYPES
+        return architecture in FAMILIES and set(tensor_types) <= fast
 
     def knows(self, costs: ModelCosts) -> bool:
         """Whether it has code for the architecture."""

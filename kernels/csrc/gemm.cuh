@@ -22,6 +22,9 @@
 //   void load(u32 (&a)[2][4], const u8* rows, int pair)   16 rows' fragments of groups 2 pair and 2 pair + 1
 //   float2 scale(const u8* row, const GemmSlab&, int group, int number)
 //                                                    of row `number`: scale and minus the minimum, or two scales
+//
+// With EXPERTS the matrices of several experts lie one after the other, and each block of columns has
+// one of them: see expert_gemm.cuh.
 #pragma once
 #include "epilogue.cuh"
 #include "q8_tile.cuh"
@@ -40,6 +43,7 @@ struct GemmArguments {
   u32* arrivals;    // (blocks,), zeros before and after
   int rows, inputs, row_bytes, columns;
   Epilogue epilogue;
+  const int* experts = nullptr;  // how many blocks of columns there are, and the expert of each
 };
 
 template <int COLUMN_TILES_, int COLUMN_WARPS_, int STAGES_>
@@ -90,7 +94,7 @@ DEVICE void load_words(u32 (&words)[4], const u8* rows, int pair) {
   load_matrix_x4(words, rows + lane % 16 * ROW_BYTES + (2 * pair + lane / 16) * 16);
 }
 
-template <class Format, class Shape>
+template <class Format, class Shape, bool EXPERTS>
 struct Gemm {
   static constexpr int TILES = Shape::COLUMN_TILES, STAGES = Shape::STAGES, COLUMNS = Shape::COLUMNS;
   static constexpr int WEIGHT_BYTES = GEMM_ROWS * Format::ROW_BYTES, STAGE_BYTES = WEIGHT_BYTES + Shape::ACTIVATIONS;
@@ -105,10 +109,21 @@ struct Gemm {
 
   DEVICE Gemm(const Format& format, const GemmArguments& a, u8* shared)
       : format(format), a(a), shared(shared), lane(threadIdx.x % 32), warp(threadIdx.x / 32), groups(a.inputs / 32),
-        slabs((groups + GEMM_GROUPS - 1) / GEMM_GROUPS), column_blocks((a.columns + COLUMNS - 1) / COLUMNS) {}
+        slabs((groups + GEMM_GROUPS - 1) / GEMM_GROUPS), column_blocks(count_column_blocks(a)) {}
+
+  DEVICE static int count_column_blocks(const GemmArguments& a) {
+    if constexpr (!EXPERTS) return (a.columns + COLUMNS - 1) / COLUMNS;
+    wait_for_previous_kernel();  // which may have dealt out the blocks
+    return a.experts[0];
+  }
 
   DEVICE int row_of(int tile) const { return tile / column_blocks * GEMM_ROWS; }
   DEVICE int column_of(int tile) const { return tile % column_blocks * COLUMNS; }
+  // The row of all matrices with which the tile's own one begins.
+  DEVICE int matrix_of(int tile) const {
+    if constexpr (EXPERTS) return a.experts[1 + tile % column_blocks] * a.rows;
+    return 0;
+  }
 
   DEVICE GemmSlab slab_of(int slab) const {
     GemmSlab at;
@@ -119,12 +134,12 @@ struct Gemm {
     return at;
   }
 
-  // `first` is the block's first row.
-  DEVICE void copy_weights(const GemmSlab& at, int stage, int first) const {
+  // `first` is the block's first row, in the matrix that begins with row `matrix` of all.
+  DEVICE void copy_weights(const GemmSlab& at, int stage, int first, int matrix) const {
     const int row = first + warp * COPIED_ROWS;
     // Asked anew where registers are few, so that nothing that follows from it is kept over the loop.
     const int own_lane = COLUMNS == 64 ? thread_index() % 32 : lane;
-    const GemmRows<COPIED_ROWS> rows = {a.weights + size_t(row) * a.row_bytes, a.row_bytes, a.rows - row, own_lane};
+    const GemmRows<COPIED_ROWS> rows = {a.weights + size_t(matrix + row) * a.row_bytes, a.row_bytes, a.rows - row, own_lane};
     format.copy(rows, at, shared + stage * STAGE_BYTES + warp * COPIED_ROWS * Format::ROW_BYTES);
   }
 
@@ -224,11 +239,12 @@ struct Gemm {
 
   DEVICE void sum_slabs(int tile, int begin, int end) {
     const int row = row_of(tile), column = column_of(tile);
+    const int matrix = matrix_of(tile);
 #pragma unroll
     for (int i = 0; i < 2 * TILES * 4; ++i) sums[i / (TILES * 4)][i / 4 % TILES][i % 4] = 0.f;
     __syncthreads();  // shared memory is free from here on
     // Weights depend on nobody: the first of them may come while the previous kernel still runs.
-    for (int i = 0; i < STAGES - 1 && begin + i < end; ++i) copy_weights(slab_of(begin + i), i, row);
+    for (int i = 0; i < STAGES - 1 && begin + i < end; ++i) copy_weights(slab_of(begin + i), i, row, matrix);
     wait_for_previous_kernel();
     for (int i = 0; i < STAGES - 1; ++i) {
       if (begin + i < end) copy_activations(slab_of(begin + i), i, column);
@@ -241,7 +257,7 @@ struct Gemm {
       if (slab + STAGES - 1 < end) {
         const int next = (slab - begin + STAGES - 1) % STAGES;
         const GemmSlab at = slab_of(slab + STAGES - 1);
-        copy_weights(at, next, row);
+        copy_weights(at, next, row, matrix);
         copy_activations(at, next, column);
       }
       commit_copies();
@@ -265,9 +281,11 @@ struct Gemm {
     const int place = threadIdx.x % GEMM_ROWS, row = row_of(tile) + place, first = column_of(tile);
     const int columns = min(COLUMNS, a.columns - first);
     if (row >= a.rows) return;
+    Epilogue epilogue = a.epilogue;
+    if (EXPERTS && epilogue.bias) epilogue.bias += matrix_of(tile);
 #pragma unroll 1
     for (int c = threadIdx.x / GEMM_ROWS; c < columns; c += Shape::THREADS / GEMM_ROWS)
-      store_product(a.epilogue, first + c, row, results[c * RESULT_STRIDE + place]);
+      store_product(epilogue, first + c, row, results[c * RESULT_STRIDE + place]);
   }
 
   DEVICE float* partial(int block, int part) const {
@@ -344,10 +362,10 @@ struct Gemm {
   }
 };
 
-template <class Format, class Shape>
+template <class Format, class Shape, bool EXPERTS = false>
 DEVICE void gemm(const Format& format, const GemmArguments& a) {
   DYNAMIC_SHARED(u8, shared);
-  Gemm<Format, Shape>(format, a, shared).run();
+  Gemm<Format, Shape, EXPERTS>(format, a, shared).run();
 }
 
 #define GEMM_PARAMETERS                                                                           \

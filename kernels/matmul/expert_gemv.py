@@ -19,8 +19,8 @@ from .expert_layers import ExpertLayer
 MOST_PICKS = 64
 """Products beyond which reading an expert's weights for each of them is slower than other ways."""
 _ROWS, _WARPS = 2, 4
-# Relative and squared; a wrong kernel is off by about 1.
-_LARGEST_ERROR = 1e-8
+LARGEST_ERROR = 1e-8
+"""Relative and squared; a wrong kernel is off by about 1."""
 # With fewer warps on an SM, loads do not saturate memory.
 _WARPS_WANTED = 16
 
@@ -97,7 +97,7 @@ def expert_failures(
         right = expert_gemv_reference(part, 2, tiles, picked)
         result = gemv.multiply(ExpertLayer(repack(part), 2), tiles, picked).double()
         error = float((result - right).square().sum() / right.square().sum())
-        if not error <= _LARGEST_ERROR:
+        if not error <= LARGEST_ERROR:
             found.append(f"{weight.type} by picked experts is off by {error:.1e}")
     return found
 

@@ -34,7 +34,7 @@ class MatmulDispatch:
         self._device = device
         self._table = table
         self._gemv = QuantizedGemv(library)
-        self._gemm = QuantizedGemm(library, device)
+        self.gemm = QuantizedGemm(library, device)
         self._dense = DenseGemv(library)
         self._gated = GatedGemv(library, device)
         self._large = DequantizedGemm(library, dtype, device)
@@ -118,7 +118,7 @@ class MatmulDispatch:
         if isinstance(weight, RepackedTensor):
             if not self.uses_int8_activations(weight.type, x.tokens):
                 return False
-            product = self._gemv if self._suits_gemv(x, weight) else self._gemm
+            product = self._gemv if self._suits_gemv(x, weight) else self.gemm
             product.multiply(weight, _tiles(x), out, bias=bias, add=add)
             return True
         if x.dense is None or not can_multiply_dense(weight, x.dense):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from ctypes import c_int
 from typing import NamedTuple
 
@@ -10,6 +10,7 @@ import torch
 
 from ..formats.weight import RepackedTensor
 from ..formats.weight_format import WEIGHT_FORMATS
+from ..launch.cuda_driver import Argument
 from ..launch.kernel_arguments import pointer
 from ..launch.kernel_library import KernelLibrary
 from .epilogue import epilogue_arguments
@@ -129,29 +130,53 @@ class QuantizedGemm:
         epilogue = epilogue_arguments(out, columns, rows, bias, add)
         if len(tiles) != -(-inputs // 1024) or not tiles.is_contiguous():
             raise ValueError(f"{tuple(tiles.shape)} tiles do not fit {inputs} inputs.")
-        wide, blocks = plan or self.plan(weight, columns)
-        shape, source = GEMM_SHAPES[wide], weight.format.kernel
+        plan = plan or self.plan(weight, columns)
+        kernel = f"{weight.format.kernel}_gemm"
+        self.launch(
+            kernel, kernel, weight, rows, tiles, plan, [*epilogue, *map(pointer, weight.tables)]
+        )
+        return out
+
+    def launch(
+        self,
+        source: str,
+        kernel: str,
+        weight: RepackedTensor,
+        rows: int,
+        tiles: torch.Tensor,
+        plan: GemmPlan,
+        arguments: Sequence[Argument],
+    ) -> None:
+        """Launch a kernel of a source for matrices of so many rows, one or more in `weight`.
+
+        `arguments` follow those that all of them have. Raises `ValueError` if there is no room for
+        the sums of so many blocks.
+        """
+        wide, blocks = plan
+        shape, columns = GEMM_SHAPES[wide], tiles.shape[1]
         if blocks > len(self._arrivals) or blocks * wide * 2 * ROWS > len(self._partials):
             raise ValueError(f"There is no room for the sums of {blocks} blocks.")
         self._library.launch(
-            f"{source}_gemm.cuh",
-            f"{source}_gemm_c{wide}",
+            f"{source}.cuh",
+            f"{kernel}_c{wide}",
             (blocks, 1, 1),
             (shape.threads, 1, 1),
             [
                 *map(pointer, (weight.data, tiles, self._partials, self._arrivals)),
-                *map(c_int, (rows, inputs, weight.data.shape[1], columns)),
-                *epilogue,
-                *map(pointer, weight.tables),
+                *map(c_int, (rows, weight.shape[1], weight.data.shape[1], columns)),
+                *arguments,
             ],
-            shared_bytes=shape.shared_bytes(source),
+            shared_bytes=shape.shared_bytes(weight.format.kernel),
         )
-        return out
 
     def plan(self, weight: RepackedTensor, columns: int) -> GemmPlan:
         """The cheapest shape for so many batch rows, with enough blocks to fill the GPU."""
-        rows, inputs = weight.shape
         wide = min(self._costs, key=lambda each: (-(-columns // each) * self._costs[each], each))
+        return self.plan_blocks(weight, weight.shape[0], columns, wide)
+
+    def plan_blocks(self, weight: RepackedTensor, rows: int, columns: int, wide: int) -> GemmPlan:
+        """Enough blocks of `wide` batch rows to fill the GPU, for matrices of so many rows."""
+        inputs = weight.shape[1]
         slabs = -(-rows // ROWS) * -(-columns // wide) * -(-inputs // SLAB)
         blocks = GEMM_SHAPES[wide].resident_blocks(weight.format.kernel, self._library.architecture)
         return GemmPlan(wide, max(1, min(self._library.num_sms * blocks, slabs // _LEAST_SLABS)))

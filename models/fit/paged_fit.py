@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..config.model_config import ModelConfig
+from ..config.model_config import LayerConfig, ModelConfig
 from ..errors import UnsupportedModel
 from ..kv_type import KVType
 from .llama_cpp_fit import LoadParameters, MemoryEstimate, SplitEstimate
@@ -13,6 +13,10 @@ _SPARE = 2**30
 _FLOAT = 4
 _COPIED_EXPERTS = 3 << 24
 """Weights of experts that are copied at once, as `expert_layers` does."""
+_EXPERT_BLOCK = 32
+"""The most rows of a block of one expert, as `expert_gemm` chooses them."""
+_TILE = 1.5
+"""Bytes of an activation in an int8 tile."""
 _RECORDED = 64
 """Tokens of the largest step that is recorded."""
 RECORDING_BYTES = 128 * 2**20
@@ -61,19 +65,31 @@ def estimate_own_on_gpu(
     """
     tokens = min(load.batch, load.context)
     width = 6 * config.hidden_size + config.mlp_elements
-    unpacked = config.hidden_size * config.intermediate_size
-    if config.is_mixture:
-        unpacked = max(unpacked, _COPIED_EXPERTS)
+    experts = max((_expert_bytes(config, layer, tokens) for layer in config.layers), default=0)
+    unpacked = max(2 * config.hidden_size * config.intermediate_size, experts)
     logits = config.vocab_size * _FLOAT * (4 * load.slots + 3 * _RECORDED)
     process = load.own_process
     gpu = MemoryEstimate(
         weights=weights,
         kv=_kv_bytes(config, load),
-        compute=(tokens * width + unpacked) * 2 + logits + RECORDING_BYTES,
+        compute=2 * tokens * width + unpacked + logits + RECORDING_BYTES,
         runtime=GPU_PROCESS + _GPU_RESERVE if process else 0,
     )
     host = MemoryEstimate(runtime=vocabulary + (TORCH_GPU_PROCESS if process else 0))
     return SplitEstimate(host, gpu)
+
+
+def _expert_bytes(config: ModelConfig, layer: LayerConfig, tokens: int) -> int:
+    """What the experts of a layer take for a prompt's tokens: rows of blocks, or copied weights.
+
+    A row has its inputs and the activations between as int8 tiles and its products as floats.
+    """
+    if layer.experts is None:
+        return 0
+    picks = tokens * layer.experts.used
+    rows = picks + min(layer.experts.count, picks) * _EXPERT_BLOCK
+    row = config.hidden_size * (_TILE + _FLOAT) + layer.experts.width * (_TILE + 2 * _FLOAT)
+    return max(int(rows * row), 2 * _COPIED_EXPERTS)
 
 
 def _kv_bytes(config: ModelConfig, load: LoadParameters) -> int:

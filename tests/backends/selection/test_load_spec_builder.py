@@ -137,19 +137,22 @@ def test_formats_without_kernels_use_llama_cpp_by_default(
     assert select_engine(quantised, own=ampere, wanted="cuda") == "cuda"
 
 
-def test_mixtures_of_experts_use_llama_cpp_by_default(header: GGUFHeader) -> None:
-    """Ours has no kernels for many tokens by experts, and says so."""
-    experts = {"llama.expert_count": 8, "llama.expert_used_count": 2}
-    mixture = replace(header, metadata={**header.metadata, **experts})
-    assert select_engine(mixture, own=GPU) == "llama.cpp"
-    assert "no kernels for the prompts of mixtures" in why_not_preferred(LoadQuery(mixture), GPU)
-    assert select_engine(mixture, own=GPU, wanted="cuda") == "cuda"
-    for wanted, mixes, chosen in (
-        ("auto", True, "llama.cpp"),
-        ("cuda", True, "cuda"),
-        ("auto", False, "cuda"),
-    ):
-        assert choose_for_types("llama", ["F32"], wanted, GPU, mixture=mixes) == chosen
+@pytest.mark.parametrize(("kind", "chosen"), [("Q4_K", "cuda"), ("MXFP4", "llama.cpp")])
+def test_mixtures_use_the_own_engine_where_it_has_kernels_for_their_experts(
+    header: GGUFHeader, kind: str, chosen: str
+) -> None:
+    ampere = CudaAvailability(has_torch=True, gpu_memory=2**33, capability=(8, 6))
+    metadata = {"llama.expert_count": 8, "llama.expert_used_count": 2}
+    experts = replace(header.tensors[0], name="blk.0.ffn_up_exps.weight", type=kind)
+    mixture = replace(
+        header, metadata={**header.metadata, **metadata}, tensors=(*header.tensors, experts)
+    )
+    assert select_engine(mixture, own=ampere) == chosen
+    reason = why_not_preferred(LoadQuery(mixture), ampere)
+    assert ("no kernels for experts in MXFP4" in reason) is (chosen != "cuda")
+    assert select_engine(mixture, own=ampere, wanted="cuda") == "cuda"
+    assert choose_for_types("llama", ["F32", kind], "auto", GPU, mixture=True) == chosen
+    assert choose_for_types("llama", ["F32", kind], "cuda", GPU, mixture=True) == "cuda"
 
 
 @pytest.mark.model

@@ -20,7 +20,7 @@ from .attention_cases import ATTENTION_CASES
 from .dense_gemv_cases import dense_gated_cases, dense_gemv_cases
 from .dequantize_rows_cases import dequantize_rows_cases
 from .fusion_cases import FUSION_CASES
-from .gemm_cases import GEMM_CASES, GEMM_VARIANTS
+from .gemm_cases import GEMM_CASES, GEMM_DEFINES
 from .replay import Case
 from .sampling_cases import SAMPLING_CASES
 
@@ -92,7 +92,7 @@ def kernel_cases(
     else:
         cases = gemv_cases(name, make_quantized)
     if name in GEMM_CASES:
-        defines = {"GEMM_VARIANTS": GEMM_VARIANTS}
+        defines = GEMM_DEFINES
     elif "GEMV_VARIANTS" not in kernel_source(f"{name}.cuh"):
         defines = NO_DEFINES
     return cases, defines

@@ -1,4 +1,4 @@
-"""csrc/expert_gemv.cuh on the CPU against exact arithmetic, and mixtures of experts on kernels."""
+"""csrc/expert_gemv.cuh and expert_gemm.cuh on the CPU against exact arithmetic, and mixtures."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from kernel_harness.host_library import CPUKernelLibrary
 from kernel_harness.interpreted_library import InterpretedTritonLibrary
 
@@ -14,7 +16,13 @@ from ingle.kernels.formats.repack import repack
 from ingle.kernels.formats.weight import PreparedWeight, QuantizedTensor, RepackedTensor
 from ingle.kernels.formats.weight_format import GGML_FORMATS
 from ingle.kernels.kernel_operations import KernelOperations
-from ingle.kernels.matmul import expert_gemv, expert_layers
+from ingle.kernels.matmul import expert_gemm, expert_gemv, expert_layers
+from ingle.kernels.matmul.expert_gemm import (
+    ExpertGemm,
+    block_width,
+    expert_blocks,
+    expert_gemm_failures,
+)
 from ingle.kernels.matmul.expert_gemv import (
     MOST_PICKS,
     ExpertGemv,
@@ -22,6 +30,7 @@ from ingle.kernels.matmul.expert_gemv import (
     expert_gemv_reference,
 )
 from ingle.kernels.matmul.expert_layers import ExpertLayer, ExpertLayers
+from ingle.kernels.matmul.quantized_gemm import QuantizedGemm
 
 MakeLibrary = Callable[..., CPUKernelLibrary]
 MakeQuantized = Callable[..., QuantizedTensor]
@@ -63,6 +72,56 @@ def test_each_pick_is_multiplied_by_its_expert(
     assert error(found, expected) < 1e-6
 
 
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("rows", "inputs", "tokens", "wide", "sms"),
+    [(1, 256, 1, 8, 132), (37, 1280, 30, 8, 3), (130, 768, 40, 32, 5), (140, 512, 150, 32, 132)],
+)
+def test_sorted_picks_are_multiplied_by_their_experts(
+    make_library: MakeLibrary, make_quantized: MakeQuantized, kind: str, rows: int, inputs: int,
+    tokens: int, wide: int, sms: int,
+) -> None:  # fmt: skip
+    """Blocks that share tiles, and experts with more picks than a block has rows, or with none."""
+    weight = make_quantized(kind, EXPERTS * rows, inputs, tame=True)
+    tiles, picked = quantize_q8_reference(torch.randn(tokens, inputs)), pick(tokens)
+    picked[:, 0] = 2
+    bias = torch.randn(EXPERTS, rows) if tokens > 1 else None
+    gemm = ExpertGemm(QuantizedGemm(make_library(seed=tokens, num_sms=sms)))
+    blocks = expert_blocks(picked, EXPERTS, wide)
+    layer = ExpertLayer(repack(weight), EXPERTS, bias)
+    found = gemm.multiply(layer, tiles.index_select(1, blocks.tokens), blocks)
+    expected = expert_gemv_reference(weight, EXPERTS, tiles, picked)
+    if bias is not None:
+        expected = expected + bias[picked.flatten()]
+    assert error(found[blocks.rows.flatten()], expected) < 1e-6
+
+
+def numbers(values: torch.Tensor) -> list[int]:
+    return [int(value) for value in values.flatten()]
+
+
+@given(
+    picks=st.lists(st.integers(0, 4), min_size=2, max_size=60).filter(lambda x: len(x) % 2 == 0),
+    wide=st.sampled_from([8, 32]),
+)
+def test_each_block_has_the_picks_of_one_expert(picks: list[int], wide: int) -> None:
+    picked = torch.tensor(picks).view(-1, 2)
+    blocks = expert_blocks(picked, 5, wide)
+    used, *experts = numbers(blocks.experts)
+    assert used == sum(-(-picks.count(expert) // wide) for expert in range(5)) <= len(experts)
+    assert len(blocks.tokens) == wide * len(experts)
+    rows = numbers(blocks.rows)
+    assert len(set(rows)) == len(rows)
+    assert [experts[row // wide] for row in rows] == picks
+    assert numbers(blocks.tokens[rows]) == [pick // 2 for pick in range(len(picks))]
+    assert experts[:used] == sorted(experts[:used])
+
+
+def test_blocks_are_wider_where_experts_have_more_picks() -> None:
+    assert [block_width(picks, 128) for picks in (80, 512, 4096)] == [8, 8, 32]
+    assert block_width(80, 2) == 32
+
+
 def test_what_does_not_fit_is_refused(
     make_library: MakeLibrary, make_quantized: MakeQuantized
 ) -> None:
@@ -76,6 +135,11 @@ def test_what_does_not_fit_is_refused(
     other = ExpertLayer(repack(make_quantized("Q4_0", EXPERTS * 4, 256, tame=True)), EXPERTS)
     with pytest.raises(ValueError, match="no kernels"):
         gemv.multiply(other, tiles, picked)
+    gemm, blocks = ExpertGemm(QuantizedGemm(make_library())), expert_blocks(picked, EXPERTS, 8)
+    with pytest.raises(ValueError, match="do not fit"):
+        gemm.multiply(layer, tiles, blocks)
+    with pytest.raises(ValueError, match="no kernels"):
+        gemm.multiply(other, tiles, blocks)
 
 
 def test_check_finds_a_wrong_product(
@@ -91,6 +155,13 @@ def test_check_finds_a_wrong_product(
     monkeypatch.setattr(expert_gemv, "repack", first_expert)
     (failure,) = expert_failures(gemv, weights[:1], device)
     assert failure.startswith("Q4_K by picked experts is off by")
+    gemm = ExpertGemm(QuantizedGemm(make_library()))
+    assert not expert_gemm_failures(gemm, weights, device)
+    monkeypatch.setattr(expert_gemm, "repack", first_expert)
+    failures = expert_gemm_failures(gemm, weights[:1], device)
+    assert [failure.split(" of picked")[0] for failure in failures] == [
+        f"Q4_K by blocks of {wide}" for wide in (8, 32)
+    ]
 
 
 @pytest.mark.parametrize("kinds", [("Q4_K", "Q6_K"), ("Q8_0", "Q8_0"), ("Q4_K", "Q5_0")])
