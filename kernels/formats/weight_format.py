@@ -2,7 +2,8 @@
 
 Imports no torch, so that the daemon can ask which formats there are. What a format computes is its
 codec (`codecs.py`); its kernels are `csrc/{kernel}.cuh`, `csrc/{kernel}_gemm.cuh` and, with
-`has_gated_kernel`, `csrc/gated_{kernel}.cuh`, with `has_expert_kernel` `csrc/experts_{kernel}.cuh`.
+`has_gated_kernel`, `csrc/gated_{kernel}.cuh`, with `has_expert_kernel` `csrc/experts_{kernel}.cuh`
+and `csrc/expert_gemm_{kernel}.cuh`.
 """
 
 from __future__ import annotations
