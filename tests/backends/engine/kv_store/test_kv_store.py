@@ -19,6 +19,7 @@ from ingle.backends.base.events import FinishReason
 from ingle.backends.base.requests import Priority
 from ingle.backends.base.sampling_params import SamplingParams
 from ingle.backends.engine.kv_store.disk_tier import KVDisk
+from ingle.backends.engine.scheduling.kv_fetches import Fetches
 from ingle.backends.engine.sequence import Sequence
 
 Chat = Callable[[int, int], list[int]]
@@ -384,6 +385,24 @@ def test_request_cancelled_during_its_fetch_frees_its_cells(
     engine.run()
     assert cancelled.num_generated == 0
     assert engine.engine.gauges().kv_used == 0
+
+
+def test_sequence_waits_for_at_most_three_fetches(storing: MakeEngine, chat: Chat) -> None:
+    """Others may take the cells of what was read again and again."""
+    engine = storing()
+    first = engine.ask(chat(1, 700))
+    engine.ask(chat(2, 900))
+    ended = threading.Event()
+    fetches = Fetches(engine.store, ended.set)
+    again = Sequence("r", 0, list(first.token_ids), SamplingParams(), max_tokens=3)
+    begun = 0
+    while fetches.begin(again, 0):
+        begun += 1
+        assert ended.wait(20)
+        ended.clear()
+        assert fetches.take_ended() == [again]
+        again.stored = []
+    assert begun == 3
 
 
 def test_choices_of_one_prompt_wait_for_one_fetch(storing: MakeEngine, chat: Chat) -> None:
