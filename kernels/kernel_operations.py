@@ -248,9 +248,7 @@ class KernelOperations(Operations):
         window: int | None = None,
         soft_cap: float | None = None,
     ) -> Activations:
-        """See `Operations`; raises `ValueError` for sinks, which no kernel knows."""
-        if x.sinks is not None:
-            raise ValueError("There are no kernels for attention with sinks.")
+        """See `Operations`."""
         wanted = self._wanted(len(x.query))
         bias_query = launch_rope_append(self._library, x, key_pages, value_pages, step.slot_mapping)
         partials = self._attention.attend(
@@ -262,6 +260,7 @@ class KernelOperations(Operations):
             scale=scale,
             window=window,
             soft_cap=soft_cap,
+            sinks=x.sinks,
         )
         return launch_attention_combine(
             self._library,

@@ -47,8 +47,8 @@ HIGH_NIBBLES = _unpacking("high nibbles", "shr.u32 u, $2, 4; and.b32 u, u, 0x0f0
 @triton.jit
 def attend_split(
     query, bias_query, keys, key_scales, values, value_scales, cosine, sine,
-    block_tables, context_lengths, query_starts, outputs, log_sums, dense,
-    query_heads, table_width, tokens, sequences, group, kv_heads, window, limit, parts,
+    block_tables, context_lengths, query_starts, sinks, outputs, log_sums, dense,
+    query_heads, table_width, tokens, sequences, group, kv_heads, window, limit, parts, has_sinks,
     scale, soft_cap,
     HEAD: tl.constexpr, PADDED: tl.constexpr, BITS: tl.constexpr, BLOCK: tl.constexpr,
     PAIRS: tl.constexpr, ROWS: tl.constexpr, TILE: tl.constexpr, OVERLAP: tl.constexpr,
@@ -87,7 +87,8 @@ def attend_split(
     if (begin >= end) & (tl.maximum(parts, tl.num_programs(2)) > 1):
         tl.store(log_sums + split * part + out, nothing, mask=owned)
         return
-    low, high, total, most = _start(ROWS, PADDED, BITS)
+    sunk = owned & (has_sinks > 0) & (split == 0)
+    low, high, total, most = _start(sinks + out % (kv_heads * group), sunk, ROWS, PADDED, BITS)
     factor = _score_factor(scale, soft_cap)
     q_low, q_high = _load_query(query, rows, owned, HEAD, PADDED, BITS, keys.dtype.element_ty)
     table = block_tables + sequence.to(tl.int64) * table_width
@@ -110,8 +111,9 @@ def attend_split(
 @triton.jit
 def attend_chunk(
     query, bias_query, keys, key_scales, values, value_scales, cosine, sine,
-    block_tables, context_lengths, query_starts, outputs, log_sums, dense,
-    query_heads, table_width, tokens, sequences, group, kv_heads, window, limit, scale, soft_cap,
+    block_tables, context_lengths, query_starts, sinks, outputs, log_sums, dense,
+    query_heads, table_width, tokens, sequences, group, kv_heads, window, limit, has_sinks,
+    scale, soft_cap,
     HEAD: tl.constexpr, PADDED: tl.constexpr, BITS: tl.constexpr, BLOCK: tl.constexpr,
     PAIRS: tl.constexpr, ROWS: tl.constexpr, TILE: tl.constexpr, OVERLAP: tl.constexpr,
 ):  # fmt: skip
@@ -143,7 +145,8 @@ def attend_chunk(
     if PAIRS > 0:  # there are no registers for two loops
         outer = inner
 
-    low, high, total, most = _start(ROWS, PADDED, BITS)
+    sunk = owned & (has_sinks > 0)
+    low, high, total, most = _start(sinks + out % (kv_heads * group), sunk, ROWS, PADDED, BITS)
     factor = _score_factor(scale, soft_cap)
     q_low, q_high = _load_query(query, rows, owned, HEAD, PADDED, BITS, keys.dtype.element_ty)
     table = block_tables + sequence.to(tl.int64) * table_width
@@ -212,12 +215,15 @@ def _score_factor(scale, soft_cap):
 
 
 @triton.jit
-def _start(ROWS: tl.constexpr, PADDED: tl.constexpr, BITS: tl.constexpr):
-    """Outputs (of codes of 4 bits in two halves), sums and maxima of no key at all."""
+def _start(sinks, sunk, ROWS: tl.constexpr, PADDED: tl.constexpr, BITS: tl.constexpr):
+    """Outputs (of codes of 4 bits in two halves), sums and maxima before any key.
+
+    A row that is `sunk` begins with the score at its place in `sinks`, whose value is zero.
+    """
     WIDTH: tl.constexpr = PADDED // 2 if BITS == 4 else PADDED
     low = tl.zeros([ROWS, WIDTH], tl.float32)
-    total = tl.zeros([ROWS], tl.float32)
-    return low, low, total, tl.full([ROWS], float("-inf"), tl.float32)
+    most = tl.load(sinks, mask=sunk, other=float("-inf")) * LOG2E
+    return low, low, tl.where(sunk, 1.0, 0.0), most
 
 
 @triton.jit

@@ -119,6 +119,7 @@ class AttentionVariant:
             "block_tables": "*i32",
             "context_lengths": "*i32",
             "query_starts": "*i32",
+            "sinks": "*fp32",
             "outputs": "*fp32",
             "log_sums": "*fp32",
             "dense": rows,
@@ -133,6 +134,7 @@ class AttentionVariant:
             "window",
             "limit",
             *(("parts",) if self.kernel == "attend_split" else ()),
+            "has_sinks",
         )
         return pointers | dict.fromkeys(numbers, "i32") | {"scale": "fp32", "soft_cap": "fp32"}
 

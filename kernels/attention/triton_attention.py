@@ -67,6 +67,7 @@ class TritonAttention:
         scale: float,
         window: int | None = None,
         soft_cap: float | None = None,
+        sinks: torch.Tensor | None = None,
         out: torch.Tensor | None = None,
     ) -> AttentionPartials:
         """Outputs of `query` (tokens, heads, head_size) fp16 or bf16, split or whole.
@@ -76,7 +77,8 @@ class TritonAttention:
         (tokens, heads, 2 * pairs) fp32 is needed if keys have a bias, which excludes `soft_cap`:
         `[q1 b1 + q2 b2 | q2 b1 - q1 b2]` of a query's and the bias's first and second halves of
         pairs, before `hadamard`. The bias's tables begin at position 0, and their angles are
-        proportional to it. `out` becomes `dense` of the result.
+        proportional to it. `sinks` (heads,) fp32 are as in `AttentionInput`. `out` becomes `dense`
+        of the result.
         """
         assert bias_query is None or soft_cap is None
         tokens, heads, head_size = query.shape
@@ -89,9 +91,11 @@ class TritonAttention:
         assert dense.shape == query.shape
         group = heads // key_pages.shape[2]
         assert group <= MOST_SPLIT_QUERIES
+        assert sinks is None or (sinks.shape == (heads,) and sinks.dtype == torch.float32)
         arguments = _Arguments(query, bias_query, key_pages, value_pages, step, dense)
         arguments.scalars = [c_float(scale), c_float(soft_cap or 0.0)]
         arguments.window = window or _NO_WINDOW
+        arguments.sinks = sinks
         sequences = step.context_lengths.shape[0]
         if tokens == 0 or sequences == 0:
             return AttentionPartials(dense)
@@ -176,6 +180,7 @@ class _Arguments:
         self.group = query.shape[1] // self.kv_heads
         self.sequences = step.context_lengths.shape[0]
         self.window = _NO_WINDOW
+        self.sinks: torch.Tensor | None = None
         self.scalars: list[Argument] = []
         self._bias_query = bias_query
         self._key_pages, self._value_pages = key_pages, value_pages
@@ -215,6 +220,7 @@ class _Arguments:
             step.block_tables,
             step.context_lengths,
             step.query_starts,
+            self.sinks,
             partials.outputs,
             partials.log_sums,
             partials.dense,
@@ -228,6 +234,7 @@ class _Arguments:
             self.kv_heads,
             self.window,
             *limits,
+            self.sinks is not None,
         )
         return [*map(pointer, tensors), *map(c_int, numbers), *self.scalars]
 

@@ -71,6 +71,7 @@ class Problem:
         num_sms: int = 16,
         window: int | None = None,
         soft_cap: float | None = None,
+        sinks: torch.Tensor | None = None,
         workspace_bytes: int = 4 << 20,
         balance: bool = True,
     ) -> tuple[torch.Tensor, AttentionPartials, Recorder]:
@@ -93,11 +94,18 @@ class Problem:
             scale=self.scale,
             window=window,
             soft_cap=soft_cap,
+            sinks=sinks,
             out=dense,
         )
         return combine_partials_reference(partials), partials, library
 
-    def expected(self, *, window: int | None = None, soft_cap: float | None = None) -> torch.Tensor:
+    def expected(
+        self,
+        *,
+        window: int | None = None,
+        soft_cap: float | None = None,
+        sinks: torch.Tensor | None = None,
+    ) -> torch.Tensor:
         query = self.query.float()
         output = paged_attention_reference(
             hadamard_reference(query) if self.is_rotated else query,
@@ -109,10 +117,11 @@ class Problem:
             scale=self.scale,
             window=window,
             soft_cap=soft_cap,
+            sinks=sinks,
         )
         return hadamard_reference(output) if self.is_rotated else output
 
-    def check(self, *, num_sms: int = 16, **options: float | None) -> Recorder:
+    def check(self, *, num_sms: int = 16, **options: float | torch.Tensor | None) -> Recorder:
         found, _, library = self.attend(num_sms=num_sms, **options)  # pyright: ignore[reportArgumentType]
         expected = self.expected(**options)  # pyright: ignore[reportArgumentType]
         pages = self.key_pages

@@ -54,6 +54,16 @@ def test_soft_cap() -> None:
     make([(40, 70)], pages="q8_0").check(soft_cap=0.7, window=20)
 
 
+@pytest.mark.parametrize("pages", ["f16", "q8_0", "q4_0"])
+@pytest.mark.parametrize("window", [None, 33])
+def test_sinks_take_their_share_of_each_softmax_once(pages: str, window: int | None) -> None:
+    """Also of the smallest scores and the largest, and where keys are split."""
+    sinks = torch.tensor([0.5, -30.0, 9.0, 2.0])
+    make([(1, 300), (7, 64), (1, 1)], pages=pages).check(window=window, sinks=sinks)
+    make([(40, 70), (1, 1200)], pages=pages).check(window=window, sinks=sinks)
+    make([(1, 1200), (2, 40)], pages=pages).check(num_sms=200, sinks=sinks)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("pages", ["q8_0", "q4_0"])
 @pytest.mark.parametrize("head_size", [64, 128])
