@@ -13,7 +13,7 @@ from ingle.kernels.formats.weight import NestedAbsmax, NF4Tensor, QuantizedTenso
 from ingle.kernels.formats.weight_format import GGML_FORMATS
 
 COMMON_KINDS = ("Q4_K", "Q6_K", "NF4")
-KINDS = (*COMMON_KINDS, "Q5_K", "Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1")
+KINDS = (*COMMON_KINDS, "Q5_K", "Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "MXFP4")
 # Where blocks have 16-bit floats, of which random bytes would be infinite, and their size.
 _SCALES = {
     "Q4_0": ((0,), 1e-3),
@@ -63,6 +63,9 @@ def random_weight(
     block = GGML_FORMATS[kind]
     data = _bytes(rows, inputs // block.block_elements * block.block_bytes, device, generator)
     blocks = data.view(-1, block.block_bytes)
+    if kind == "MXFP4":  # its scale is an exponent
+        blocks[:, 0] = 119
+        return QuantizedTensor(kind, data, inputs)
     places, size = _SCALES[kind]
     for place in places:
         scales = torch.randn(len(blocks), 1, device=device, generator=generator) * size

@@ -55,9 +55,8 @@ def attend_split(
 ):  # fmt: skip
     """Sequences of at most `limit` queries: blocks of queries, with parts of the keys they see.
 
-    A program has a part (`find_part`) of a sequence's block of queries with all heads that share a
-    key: ROWS rows. Where there is one part alone it is written to `dense`, otherwise each to its
-    place in `outputs` and `log_sums`.
+    A program has a part (`find_part`) of a block of queries with all heads that share a key. One
+    part alone is written to `dense`, others to their places in `outputs` and `log_sums`.
     """
     if OVERLAP:
         gdc_wait()
@@ -112,15 +111,13 @@ def attend_split(
 def attend_chunk(
     query, bias_query, keys, key_scales, values, value_scales, cosine, sine,
     block_tables, context_lengths, query_starts, sinks, outputs, log_sums, dense,
-    query_heads, table_width, tokens, sequences, group, kv_heads, window, limit, has_sinks,
-    scale, soft_cap,
-    HEAD: tl.constexpr, PADDED: tl.constexpr, BITS: tl.constexpr, BLOCK: tl.constexpr,
+    query_heads, table_width, tokens, sequences, group, kv_heads, window, limit, has_sinks, scale,
+    soft_cap, HEAD: tl.constexpr, PADDED: tl.constexpr, BITS: tl.constexpr, BLOCK: tl.constexpr,
     PAIRS: tl.constexpr, ROWS: tl.constexpr, TILE: tl.constexpr, OVERLAP: tl.constexpr,
 ):  # fmt: skip
     """Sequences of more than `limit` queries, to all their keys; rows go to `dense`.
 
-    Where `limit` is not 0 they are marked as whole in `log_sums`. Blocks with the most keys begin
-    first, so that the last ones to end are short.
+    Unless `limit` is 0, `log_sums` marks them as whole. Blocks with the most keys begin first.
     """
     if OVERLAP:
         gdc_wait()
@@ -145,8 +142,8 @@ def attend_chunk(
     if PAIRS > 0:  # there are no registers for two loops
         outer = inner
 
-    sunk = owned & (has_sinks > 0)
-    low, high, total, most = _start(sinks + out % (kv_heads * group), sunk, ROWS, PADDED, BITS)
+    place, sunk = sinks + out % (kv_heads * group), owned & (has_sinks > 0)
+    low, high, total, most = _start(place, sunk, ROWS, PADDED, BITS)
     factor = _score_factor(scale, soft_cap)
     q_low, q_high = _load_query(query, rows, owned, HEAD, PADDED, BITS, keys.dtype.element_ty)
     table = block_tables + sequence.to(tl.int64) * table_width

@@ -11,7 +11,9 @@
 //   void read(const u8* row, size_t number, u32 half, float (&values)[16])
 //   int RUN   how far its second eight values are behind its first eight; HALF how far its halves
 #pragma once
+#include "code_table.cuh"
 #include "elements.cuh"
+#include "mxfp4_scale.cuh"
 
 struct RowsArguments {
   const u8* weights;
@@ -174,6 +176,28 @@ struct NF4Rows {
   }
 };
 
+// MXFP4: codes as NF4's.
+struct MXFP4Rows {
+  static constexpr int RUN = 8, HALF = 16;
+  u32 inputs;
+
+  DEVICE void read(const u8* row, size_t, u32 number, float (&out)[16]) const {
+    const HalfPlace at(inputs, number);
+    const u8* const tile = row + at.tile * MXFP4_TILE_BYTES;
+    const uint2 raw = load_streaming_8(tile + at.group * 16 + at.half * 8);
+    const float scale = mxfp4_scale(tile[at.groups * 16 + at.group]);
+    const CodeTable table = {E2M1_BYTES};
+    const u32 codes[2] = {raw.x, raw.y};
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const u32 four = codes[i / 2] >> i % 2 * 16, select = (four >> 1 & 0x4444u) | 0x3210u;
+      const u32 bytes = table.look_up(four & 0x7777u, select);
+#pragma unroll
+      for (int j = 0; j < 4; ++j) out[4 * i + j] = rounded_product(float(int(s8(bytes >> 8 * j & 0xff))), scale);
+    }
+  }
+};
+
 // Numbers already, of the type `type`.
 struct DenseRows {
   static constexpr int RUN = 8, HALF = 16;
@@ -277,6 +301,7 @@ ROWS_KERNELS(q8_0, Q80Rows)
 ROWS_KERNELS(q4_k, Q4KRows)
 ROWS_KERNELS(q5_k, Q5KRows)
 ROWS_KERNELS(q6_k, Q6KRows)
+ROWS_KERNELS(mxfp4, MXFP4Rows)
 
 __constant__ float NF4_VALUES[16] = {
     -1.f, -0.6961928009986877f, -0.5250730514526367f, -0.39491748809814453f, -0.28444138169288635f,

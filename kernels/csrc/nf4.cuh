@@ -7,7 +7,7 @@
 // (nf4_exact.cuh) takes two bytes, off by 0.002 %, and one and a half times the instructions.
 #pragma once
 #include "gemv.cuh"
-#include "nf4_table.cuh"
+#include "code_table.cuh"
 
 #define NF4_TILE_BYTES 528
 
@@ -26,7 +26,7 @@ struct NF4 {
     u32 high[8], low[EXACT ? 8 : 1];
     float scale;
   };
-  NF4Table high, low;
+  CodeTable high, low;
   const float *values, *group_absmax;  // what bytes of scales stand for, and of which group
   float offset;
   int lane, row_blocks;
@@ -47,17 +47,8 @@ struct NF4 {
 
   DEVICE Group decode(const Raw& raw) const {
     Group group;
-    const u32 codes[4] = {raw.codes.x, raw.codes.y, raw.codes.z, raw.codes.w};
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const u32 index = codes[i] & 0x77777777u, select = (codes[i] >> 1 & 0x44444444u) | 0x32103210u;
-      group.high[2 * i] = high.look_up(index, select);
-      group.high[2 * i + 1] = high.look_up(index >> 16, select >> 16);
-      if constexpr (EXACT) {
-        group.low[2 * i] = low.look_up(index, select);
-        group.low[2 * i + 1] = low.look_up(index >> 16, select >> 16);
-      }
-    }
+    high.look_up_all(raw.codes, group.high);
+    if constexpr (EXACT) low.look_up_all(raw.codes, group.low);
     group.scale = (values[raw.absmax] * group_absmax[raw.block / 256] + offset) *
                   (EXACT ? 1.f / NF4_EXACT_SCALE : 1.f / NF4_BYTE_SCALE);
     return group;
@@ -80,7 +71,7 @@ struct NF4 {
 
 template <bool EXACT>
 DEVICE NF4<EXACT> nf4_format(const float* values, const float* group_absmax, const float* offset, int inputs) {
-  NF4Table high = {NF4_BYTES}, low = {NF4_EXACT_LOW_BYTES};
+  CodeTable high = {NF4_BYTES}, low = {NF4_EXACT_LOW_BYTES};
   if (EXACT) high = {NF4_EXACT_HIGH_BYTES};
   high.keep_apart(u32(inputs) >> 31);
   if (EXACT) low.keep_apart(u32(inputs) >> 31);

@@ -1,14 +1,13 @@
 // Products of NF4 weights (nf4.cuh says how they lie in memory) on tensor cores, with a byte for each of
 // the sixteen values.
 #pragma once
-#include "gemm.cuh"
-#include "nf4_table.cuh"
+#include "code_gemm.cuh"
 
 // A row of a slab: 16 bytes of codes for each of its groups, the 4 bytes in which their two scales are.
 struct NF4Gemm {
   static constexpr bool SIGNED = true, MINIMA = false, HALVES = false;
   static constexpr int ROW_BYTES = 80, TILE_BYTES = 528;
-  NF4Table table;
+  CodeTable table;
   const float *values, *group_absmax;
   float offset;
   u32 row_blocks;
@@ -20,20 +19,7 @@ struct NF4Gemm {
     rows.template copy<4, 1, ROW_BYTES>(shared + 64, tile + at.groups * 16 + at.group / 8 * 4);
   }
 
-  // Codes follow one another: a lane's eight are in the halves of two words.
-  DEVICE void load(u32 (&a)[2][4], const u8* rows, int pair) const {
-    const int lane = threadIdx.x % 32;
-    const u32 halves = lane % 2 ? 0x7632u : 0x5410u;
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const u8* const row = rows + (lane / 4 + i % 2 * 8) * ROW_BYTES;
-      const u32* const words = reinterpret_cast<const u32*>(row + (2 * pair + i / 2) * 16 + lane % 4 / 2 * 4);
-      const u32 codes = permute_bytes(words[0], words[2], halves);
-      const u32 index = codes & 0x77777777u, select = (codes >> 1 & 0x44444444u) | 0x32103210u;
-      a[i / 2][i % 2] = table.look_up(index, select);
-      a[i / 2][i % 2 + 2] = table.look_up(index >> 16, select >> 16);
-    }
-  }
+  DEVICE void load(u32 (&a)[2][4], const u8* rows, int pair) const { load_codes<ROW_BYTES>(table, a, rows, pair); }
 
   DEVICE float2 scale(const u8* row, const GemmSlab& at, int group, int number) const {
     if (group >= at.valid) return make_float2(0.f, 0.f);
@@ -44,7 +30,7 @@ struct NF4Gemm {
 };
 
 DEVICE NF4Gemm nf4_gemm_format(const float* values, const float* group_absmax, const float* offset, int inputs) {
-  NF4Table table = {NF4_BYTES};
+  CodeTable table = {NF4_BYTES};
   table.keep_apart(u32(inputs) >> 31);
   return {table, values, group_absmax, *offset, u32(inputs) / 64};
 }

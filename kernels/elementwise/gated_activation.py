@@ -14,7 +14,7 @@ from ..launch.kernel_library import KernelLibrary
 from .activations import GROUP, ActivationForms, Activations, q8_tiles
 
 GateActivation = Literal["silu", "gelu_tanh", "clamped_silu"]
-"""The third is gpt-oss's, which only experts have: no kernel computes it."""
+"""The third is gpt-oss's."""
 _STEEPNESS, _LIMIT = 1.702, 7.0
 
 
@@ -34,7 +34,7 @@ def gated_activation_reference(
     return (active * up.float()).to(gate.dtype)
 
 
-GATES: Mapping[GateActivation, int] = {"silu": 0, "gelu_tanh": 1}
+GATES: Mapping[GateActivation, int] = {"silu": 0, "gelu_tanh": 1, "clamped_silu": 2}
 """The numbers of the activations in csrc/gate.cuh."""
 
 

@@ -214,6 +214,12 @@ def _dequantize_mxfp4(blocks: torch.Tensor) -> torch.Tensor:
     return values[_nibbles(blocks[:, 1:]).int()].mul_(bits.view(torch.float32))
 
 
+def _pack_mxfp4(blocks: torch.Tensor) -> torch.Tensor:
+    """Pack MXFP4: codes one after the other, the first in the low nibbles, then the exponents."""
+    even, odd = torch.unflatten(_nibbles(blocks[..., 1:]), -1, (16, 2)).unbind(-1)
+    return tile_blocks((even | odd << 4, blocks[..., :1]), _TILE_BLOCKS)
+
+
 DEQUANTIZERS: Mapping[str, Convert] = {
     "F32": partial(_floats, dtype=torch.float32),
     "F16": _floats,
@@ -239,5 +245,6 @@ PACKERS: Mapping[str, Convert] = {
     "Q4_K": _pack_q4_k,
     "Q5_K": _pack_q5_k,
     "Q6_K": _pack_q6_k,
+    "MXFP4": _pack_mxfp4,
 }
 """By format: from rows of blocks (rows, blocks, bytes) uint8 to rows of the kernels' bytes."""

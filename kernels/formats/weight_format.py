@@ -100,7 +100,14 @@ _FORMATS = (
         has_expert_kernel=True,
         has_gated_kernel=True,
     ),
-    WeightFormat(name="MXFP4", ggml_type=39, block_elements=32, block_bytes=17),
+    WeightFormat(
+        name="MXFP4",
+        ggml_type=39,
+        block_elements=32,
+        block_bytes=17,
+        gemm_row_bytes=80,
+        has_expert_kernel=True,
+    ),
     WeightFormat(
         name="NF4",
         ggml_type=None,

@@ -24,7 +24,7 @@ from ingle.backends.engine.sequence import Sequence
 from ingle.kernels.attention.attention_variant import attention_variants
 from ingle.kernels.formats.weight import Weight
 from ingle.kernels.kernel_operations import KernelOperations
-from ingle.models.config.model_config import ExpertConfig, LayerConfig, ModelConfig
+from ingle.models.config.model_config import Activation, ExpertConfig, LayerConfig, ModelConfig
 from ingle.models.kv_type import KVType
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed")
@@ -34,22 +34,27 @@ HIDDEN, WIDTH, SHARED, EXPERTS = 256, 256, 512, 6
 PROMPT = list(range(3, 46))
 
 
-def config() -> ModelConfig:
-    """Qwen 2 with experts: a shared MLP has a gate of its own."""
+def config(architecture: str) -> ModelConfig:
+    """Qwen 2 with experts, whose shared MLP has a gate of its own, or gpt-oss."""
     dense = llama_config(
         layers=2, hidden=HIDDEN, heads=4, kv_heads=2, intermediate=512, vocabulary=300
     )
-    experts = ExpertConfig(
-        count=EXPERTS, used=2, width=WIDTH, shared_width=SHARED, shared_gate=True
+    experts = ExpertConfig(count=EXPERTS, used=2, width=WIDTH)
+    if architecture == "qwen2moe":
+        experts = replace(experts, shared_width=SHARED, shared_gate=True)
+    else:
+        dense = replace(dense, activation=Activation.CLAMPED_SILU, attention_sinks=True)
+    layers = tuple(
+        LayerConfig(rope=layer.rope, experts=experts, window=20 * (index % 2) or None)
+        for index, layer in enumerate(dense.layers)
     )
-    layers = tuple(LayerConfig(rope=layer.rope, experts=experts) for layer in dense.layers)
-    return replace(dense, architecture="qwen2moe", layers=layers)
+    return replace(dense, architecture=architecture, layers=layers)
 
 
 class ExpertWeights:
     """Random weights, matrices of experts in the type that `kind` names, others in Q4_K."""
 
-    def __init__(self, kind: str) -> None:
+    def __init__(self, kind: str, architecture: str) -> None:
         self._kind = kind
         self._shapes: dict[str, tuple[int, ...]] = {
             "token_embd": (300, HIDDEN),
@@ -64,20 +69,29 @@ class ExpertWeights:
                 **{f"{start}attn_{name}": (HIDDEN // 2, HIDDEN) for name in ("k", "v")},
                 **{f"{start}ffn_{name}_exps": (EXPERTS * WIDTH, HIDDEN) for name in ("gate", "up")},
                 f"{start}ffn_down_exps": (EXPERTS * HIDDEN, WIDTH),
-                **{f"{start}ffn_{name}_shexp": (SHARED, HIDDEN) for name in ("gate", "up")},
-                f"{start}ffn_down_shexp": (HIDDEN, SHARED),
                 f"{start}ffn_gate_inp": (EXPERTS, HIDDEN),
-                f"{start}ffn_gate_inp_shexp": (HIDDEN,),
+            }
+            if architecture == "qwen2moe":
+                self._shapes |= {
+                    **{f"{start}ffn_{name}_shexp": (SHARED, HIDDEN) for name in ("gate", "up")},
+                    f"{start}ffn_down_shexp": (HIDDEN, SHARED),
+                    f"{start}ffn_gate_inp_shexp": (HIDDEN,),
+                }
+                continue
+            self._shapes |= {
+                f"{start}attn_sinks": (4,),
+                **{f"{start}ffn_{name}_exps.bias": (EXPERTS, WIDTH) for name in ("gate", "up")},
+                f"{start}ffn_down_exps.bias": (EXPERTS, HIDDEN),
             }
 
     @property
     def names(self) -> Iterable[str]:
-        return [f"{name}.weight" for name in self._shapes]
+        return [name if name.endswith(".bias") else f"{name}.weight" for name in self._shapes]
 
     def get(self, name: str) -> Weight:
         shape = self._shapes[name.removesuffix(".weight")]
         seed = sum(name.encode())
-        if len(shape) == 1 or "ffn_gate_inp" in name:
+        if len(shape) == 1 or "ffn_gate_inp" in name or name.endswith(".bias"):
             offset = 1.0 if "norm" in name else 0.0
             return offset + torch.randn(shape, generator=torch.Generator().manual_seed(seed)) / 8
         kind = self._kind if "_exps" in name else "Q4_K"
@@ -104,11 +118,19 @@ def logits(runner: CudaModelRunner, parts: list[tuple[int, int]]) -> torch.Tenso
 
 
 @pytest.mark.parametrize(
-    "kind", ["Q6_K", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("Q5_0", "NF4"))]
+    ("architecture", "kind"),
+    [
+        ("qwen2moe", "Q6_K"),
+        ("gpt-oss", "MXFP4"),
+        *(pytest.param("qwen2moe", kind, marks=pytest.mark.slow) for kind in ("Q5_0", "NF4")),
+    ],
 )
-def test_logits_equal_those_of_plain_torch(backend: ComputeBackend, kind: str) -> None:
-    """A prompt of more picks than the kernel takes, decoding, and verification of drafts."""
-    files = ModelFiles(config(), ExpertWeights(kind), parameters=1 << 20, stored_bytes=1 << 20)
+def test_logits_equal_those_of_plain_torch(
+    backend: ComputeBackend, architecture: str, kind: str
+) -> None:
+    """A prompt whose picks are sorted, decoding, and verification of drafts."""
+    weights = ExpertWeights(kind, architecture)
+    files = ModelFiles(config(architecture), weights, parameters=1 << 20, stored_bytes=1 << 20)
     source = ModelSource(files, NumberedTokens(300))
 
     def load(kv_type: KVType, backend: ComputeBackend | None = None) -> CudaModelRunner:

@@ -137,7 +137,7 @@ def test_formats_without_kernels_use_llama_cpp_by_default(
     assert select_engine(quantised, own=ampere, wanted="cuda") == "cuda"
 
 
-@pytest.mark.parametrize(("kind", "chosen"), [("Q4_K", "cuda"), ("MXFP4", "llama.cpp")])
+@pytest.mark.parametrize(("kind", "chosen"), [("Q4_K", "cuda"), ("Q5_0", "llama.cpp")])
 def test_mixtures_use_the_own_engine_where_it_has_kernels_for_their_experts(
     header: GGUFHeader, kind: str, chosen: str
 ) -> None:
@@ -149,7 +149,7 @@ def test_mixtures_use_the_own_engine_where_it_has_kernels_for_their_experts(
     )
     assert select_engine(mixture, own=ampere) == chosen
     reason = why_not_preferred(LoadQuery(mixture), ampere)
-    assert ("no kernels for experts in MXFP4" in reason) is (chosen != "cuda")
+    assert ("no kernels for experts in Q5_0" in reason) is (chosen != "cuda")
     assert select_engine(mixture, own=ampere, wanted="cuda") == "cuda"
     assert choose_for_types("llama", ["F32", kind], "auto", GPU, mixture=True) == chosen
     assert choose_for_types("llama", ["F32", kind], "cuda", GPU, mixture=True) == "cuda"

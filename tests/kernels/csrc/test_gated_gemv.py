@@ -12,7 +12,11 @@ from ingle.kernels.elementwise.activations import (
     q8_groups,
     quantize_q8_reference,
 )
-from ingle.kernels.elementwise.gated_activation import GateActivation, gated_activation_reference
+from ingle.kernels.elementwise.gated_activation import (
+    GATES,
+    GateActivation,
+    gated_activation_reference,
+)
 from ingle.kernels.formats.nf4 import dequantize_nf4_blocks, quantize_nf4
 from ingle.kernels.formats.repack import repack
 from ingle.kernels.formats.weight import NF4Tensor, QuantizedTensor
@@ -50,7 +54,7 @@ def error(found: torch.Tensor, wanted: torch.Tensor) -> float:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("activation", ["silu", "gelu_tanh"])
+@pytest.mark.parametrize("activation", sorted(GATES))
 @pytest.mark.parametrize("kind", ["Q4_K", "Q6_K"])
 @pytest.mark.parametrize(("rows", "inputs"), [(32, 256), (96, 1280), (1056, 512)])
 @pytest.mark.parametrize(("columns", "split"), [(1, 1), (1, 4), (3, 4), (8, 1), (8, 4)])
