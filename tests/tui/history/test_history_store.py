@@ -85,6 +85,19 @@ def test_reasoning_and_attachments_are_saved(store: HistoryStore, state_of: Stat
     assert state_of(store.load(chat.id)) == state_of(chat)
 
 
+def test_lengths_with_which_a_message_was_added_are_known(saved_chat: SavedChat) -> None:
+    """An answer that another program goes on with has text and thoughts, and pieces behind them."""
+    store = saved_chat.store
+    saved_chat.add_prompt("four")
+    begun = Message(role="assistant", content="begun", reasoning="thinking")
+    store.add_message(saved_chat.chat.id, begun)
+    store.append(begun.id, " and continued", " more")
+    assert store.flush(20)
+    assert store.given(begun.id) == (5, 8)
+    assert store.given(saved_chat.chat.path[0].id) == (4, 0)
+    assert store.given("none") == (0, 0)
+
+
 def test_lone_surrogates_are_replaced(saved_chat: SavedChat, problems: Problems) -> None:
     saved_chat.chat.settings.system = "half \ud83d"
     saved_chat.add_prompt("broken \ud83d half")

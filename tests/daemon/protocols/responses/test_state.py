@@ -253,6 +253,7 @@ async def test_response_that_cannot_be_written_is_not_stored(
     (tmp_path / "file").unlink()
     (tmp_path / "file").mkdir(0o700)
     await store.check_room()
+    assert list((tmp_path / "file").iterdir()) == [], "what was tried is gone"
     put(store, one_response, [])
     await store.flush(one_response.id)
     assert await store.get(one_response.id) is not None
