@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import torch
 from gpu.attention import wrong_attention
+from gpu.experts import wrong_experts
 from gpu.fusions import wrong_fusions
 from gpu.heads import wrong_heads
 from gpu.many_columns import wrong_products
@@ -61,6 +62,7 @@ def run(session: Session, family: str) -> dict[str, object]:
         "rows": wrong_rows,
         "attention": wrong_attention,
         "many_columns": wrong_products,
+        "experts": wrong_experts,
         "heads": wrong_heads,
         "fusions": wrong_fusions,
         "sampling": wrong_draws,
