@@ -81,7 +81,9 @@ class KernelOperations(Operations):
             self._examples[name] = first_rows(weight)
         if can_repack(weight):
             self._kinds.add(name)
-            return repack(weight)
+            packed = repack(weight)
+            self._needs_dense |= packed.order is not None
+            return packed
         self._needs_dense = True
         return weight
 
@@ -121,7 +123,10 @@ class KernelOperations(Operations):
     def embed(self, token_ids: torch.Tensor, table: PreparedWeight, scale: float) -> torch.Tensor:
         """See `Operations`."""
         if isinstance(table, RepackedTensor | torch.Tensor):
-            return self._rows.gather(table, token_ids, scale=scale)
+            rows = self._rows.gather(table, token_ids, scale=scale)
+            if isinstance(table, RepackedTensor) and table.order is not None:
+                return torch.empty_like(rows).index_copy_(1, table.order, rows)
+            return rows
         return embedding_reference(token_ids, table, torch.float32) * scale
 
     def activations(self, rows: torch.Tensor) -> Activations:

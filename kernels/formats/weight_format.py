@@ -32,11 +32,13 @@ class WeightFormat:
     """The formats of a second matrix that one kernel multiplies with this one."""
     gemv_rows: Mapping[str, int] = field(default_factory=dict[str, int])
     """The most batch rows for which GEMV is fastest, by architecture; elsewhere the usual 8."""
+    shared_kernel: str = ""
+    """The kernels of several formats, whose last argument is `block_elements`."""
 
     @property
     def kernel(self) -> str:
         """What the names of its kernels begin with."""
-        return self.name.lower()
+        return self.shared_kernel or self.name.lower()
 
     @property
     def has_kernels(self) -> bool:
@@ -108,6 +110,19 @@ _FORMATS = (
         gemm_row_bytes=80,
         has_gated_kernel=True,
         gemv_rows={"sm_90": 4},
+    ),
+    # Of safetensors: codes of four bits that share a scale and a code of zero.
+    *(
+        WeightFormat(
+            name=f"G4_{group}",
+            ggml_type=None,
+            block_elements=group,
+            block_bytes=group // 2 + 4,
+            gemm_row_bytes=80,
+            has_gated_kernel=True,
+            shared_kernel="g4",
+        )
+        for group in (32, 64, 128)
     ),
 )
 WEIGHT_FORMATS: Mapping[str, WeightFormat] = {each.name: each for each in _FORMATS}

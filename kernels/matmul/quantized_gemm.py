@@ -143,6 +143,7 @@ class QuantizedGemm:
                 *map(c_int, (rows, inputs, weight.data.shape[1], columns)),
                 *epilogue,
                 *map(pointer, weight.tables),
+                *map(c_int, weight.numbers),
             ],
             shared_bytes=shape.shared_bytes(source),
         )

@@ -37,7 +37,7 @@ def _kind(weight: PreparedWeight) -> tuple[object, ...] | None:
     """A key that is equal for weights which fit into one tensor; None if they cannot be joined."""
     if isinstance(weight, torch.Tensor):
         return weight.dtype, weight.shape[1]
-    if isinstance(weight, RepackedTensor) and weight.nested is None:
+    if isinstance(weight, RepackedTensor) and weight.nested is None and weight.order is None:
         return weight.type, weight.columns
     return None
 
