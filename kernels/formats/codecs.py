@@ -201,7 +201,7 @@ def _pack_q6_k(blocks: torch.Tensor) -> torch.Tensor:
 
 Convert = Callable[[torch.Tensor], torch.Tensor]
 
-_E2M1 = (0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12)
+DOUBLED_E2M1 = (0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12)
 """Twice the values of four-bit floats, by their bits."""
 
 
@@ -210,7 +210,7 @@ def _dequantize_mxfp4(blocks: torch.Tensor) -> torch.Tensor:
     exponent = blocks[:, :1].int()
     # Half the scale, since values are doubled; the two smallest halves are subnormal.
     bits = torch.where(exponent < 2, 0x00200000 << exponent, (exponent - 1) << 23)
-    values = torch.tensor(_E2M1, dtype=torch.float32, device=blocks.device)
+    values = torch.tensor(DOUBLED_E2M1, dtype=torch.float32, device=blocks.device)
     return values[_nibbles(blocks[:, 1:]).int()].mul_(bits.view(torch.float32))
 
 

@@ -130,3 +130,16 @@ GGML_FORMATS: Mapping[str, WeightFormat] = {
     each.name: each for each in _FORMATS if each.ggml_type is not None
 }
 """The formats of tensors in GGUF files."""
+
+
+def format_of_codes(bits: int, columns: int, groups: int) -> WeightFormat | None:
+    """The format that holds integer codes with a scale for each of a row's `groups`, if one does.
+
+    Codes of eight bits then need a zero point of 128, and scales that a float16 represents.
+    """
+    size, rest = divmod(columns, groups)
+    if rest or bits > 4:
+        fits = not rest and bits == 8 and size % 32 == 0
+        return WEIGHT_FORMATS["Q8_0"] if fits else None
+    group = next((each for each in (128, 64, 32) if size % each == 0), None)
+    return None if group is None else WEIGHT_FORMATS[f"G4_{group}"]

@@ -11,7 +11,16 @@ from ..errors import InvalidModel, UnsupportedModel
 from ..safetensors.safetensors_index import find_tensors
 from .mapped_file import FLOAT_DTYPES, map_file
 
-_ALL: Mapping[str, torch.dtype] = {**FLOAT_DTYPES, "U8": torch.uint8}
+_ALL: Mapping[str, torch.dtype] = {
+    **FLOAT_DTYPES,
+    "U8": torch.uint8,
+    "I8": torch.int8,
+    "I32": torch.int32,
+    "I64": torch.int64,
+    "F8_E4M3": torch.float8_e4m3fn,
+    "F8_E5M2": torch.float8_e5m2,
+    "F8_E8M0": torch.float8_e8m0fnu,
+}
 
 
 class SafetensorsWeights:
@@ -41,8 +50,8 @@ class SafetensorsWeights:
         """
         return self._view(name, FLOAT_DTYPES)
 
-    def get_bytes(self, name: str) -> torch.Tensor:
-        """The same, but for tensors of bytes, which quantised checkpoints have."""
+    def get_raw(self, name: str) -> torch.Tensor:
+        """The same, but also for the integers and short floats that quantised checkpoints have."""
         return self._view(name, _ALL)
 
     def _view(self, name: str, dtypes: Mapping[str, torch.dtype]) -> torch.Tensor:
@@ -56,7 +65,7 @@ class SafetensorsWeights:
         if dtype is None:
             raise UnsupportedModel(
                 f"{self.folder} stores {name!r} as {tensor.dtype}, which no kernel here reads.",
-                hint="Choose an edition in BF16, F16 or F32, or one in NF4 by bitsandbytes.",
+                hint="Choose an edition in BF16, F16 or F32, or one quantised as AWQ or GPTQ.",
             )
         raw = self._files[path][tensor.offset : tensor.offset + tensor.bytes]
         if tensor.offset % dtype.itemsize:  # allowed, and no view can begin there
