@@ -75,7 +75,7 @@ class Parameters:
         self.operations = operations
         self._progress = on_progress
         self.bytes = 0
-        """Bytes of the loaded tensors, as `weights` returned them."""
+        """Bytes of the loaded tensors on the device."""
 
     def linear(self, name: str, outputs: int, inputs: int) -> LinearLayer:
         """The matrix `name`, with its bias if the file has one."""
@@ -128,7 +128,8 @@ class Parameters:
     def _on_device(self, name: str, rows: int, columns: int) -> Weight:
         weight = self._take(name, (rows, columns))
         if isinstance(weight, torch.Tensor):
-            return weight.to(self._device, self.operations.dtype)
+            weight = weight.to(self._device, self.operations.dtype)
+        self.bytes += weight.nbytes
         return weight.to(self._device)
 
     def _floats(self, name: str, shape: tuple[int, ...]) -> torch.Tensor:
@@ -138,6 +139,7 @@ class Parameters:
                 f"The model quantises {name!r}, which is a vector.",
                 hint="Use another conversion.",
             )
+        self.bytes += weight.numel() * torch.float32.itemsize
         return weight.to(self._device, torch.float32)
 
     def _take(self, name: str, shape: tuple[int, ...]) -> Weight:
@@ -148,7 +150,6 @@ class Parameters:
                 f"settings ask for {shape}.",
                 hint="Download it again, or use another conversion.",
             )
-        self.bytes += weight.nbytes
         self._left.discard(name)
         if self._progress is not None:
             self._progress(1 - len(self._left) / self._count)

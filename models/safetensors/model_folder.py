@@ -30,7 +30,7 @@ NF4 = "NF4"
 _TOKEN_IDS = ("bos_token_id", "eos_token_id", "pad_token_id")
 _PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl", "*.pickle")
 _FLOATS = ("F32", "F16", "BF16")
-_CODES = (".qweight", ".weight_packed", "_blocks")
+_CODES = (".qweight", ".qzeros", ".g_idx", ".weight_packed", "_blocks")
 _NF4_STATE = ".quant_state.bitsandbytes__nf4"
 # Tensors that belong to a matrix of 4-bit weights.
 _BESIDE = (_NF4_STATE, ".absmax", ".quant_map", ".nested_absmax", ".nested_quant_map")

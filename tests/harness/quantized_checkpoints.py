@@ -6,8 +6,11 @@ of their names, and its weights by the formula of the format.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -264,3 +267,31 @@ QUANTIZERS: Mapping[str, Quantizer] = {
     "nvfp4, modelopt": nvfp4(modelopt=True),
     "mxfp4": mxfp4(),
 }
+
+
+def quantize_folder(folder: Path, quantizer: Quantizer) -> None:
+    """Give the linear layers of a folder's model, but its LM head, quantised random weights."""
+    safetensors: Any = import_module("safetensors.torch")
+    random = torch.Generator().manual_seed(3)
+    for path in folder.glob("*.safetensors"):
+        plain: dict[str, torch.Tensor] = safetensors.load_file(path)
+        tensors: dict[str, torch.Tensor] = {}
+        for name, tensor in plain.items():
+            stem = name.removesuffix(".weight")
+            if not stem.endswith("_proj"):
+                tensors[name] = tensor
+                continue
+            rows, columns = tensor.shape
+            example = quantizer.store(rows, columns, random)
+            tensors |= {stem + end: part.contiguous() for end, part in example.tensors.items()}
+        safetensors.save_file(tensors, path)
+    index = {
+        name: path.name
+        for path in folder.glob("*.safetensors")
+        for name in safetensors.load_file(path)
+    }
+    text = json.dumps({"metadata": {}, "weight_map": index})
+    (folder / "model.safetensors.index.json").write_text(text)
+    config = json.loads((folder / "config.json").read_text())
+    config["quantization_config"] = quantizer.settings
+    (folder / "config.json").write_text(json.dumps(config))
