@@ -20,10 +20,17 @@ def unpack_bits(words: torch.Tensor, bits: int, count: int) -> torch.Tensor:
         return raw[:, :count]
     if bits == 4:
         return torch.stack((raw & 15, raw >> 4), dim=-1).flatten(1)[:, :count]
-    ones = raw[..., None] >> torch.arange(8, dtype=torch.uint8, device=raw.device) & 1
-    each = ones.flatten(1)[:, : bits * count].reshape(len(raw), count, bits)
-    places = 2 ** torch.arange(bits, device=raw.device)
-    return torch.sum(each * places, -1).to(torch.uint8)
+    # 32 codes fill as many words as they have bits.
+    padded = torch.nn.functional.pad(words, (0, -words.shape[1] % bits))
+    groups = padded.view(len(words), -1, bits)
+    codes = words.new_empty(*groups.shape[:2], 32, dtype=torch.uint8)
+    for place in range(32):
+        word, shift = divmod(place * bits, 32)
+        code = groups[..., word] >> shift
+        if shift + bits > 32:
+            code = code & (1 << 32 - shift) - 1 | groups[..., word + 1] << 32 - shift
+        codes[..., place] = code & (1 << bits) - 1
+    return codes.flatten(1)[:, :count]
 
 
 def from_codes(
