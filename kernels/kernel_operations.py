@@ -33,7 +33,7 @@ from .matmul.matmul_dispatch import MatmulDispatch
 from .matmul.matmul_tuning import MatmulTuning
 from .matmul.quantized_gemv import QuantizedGemv
 from .matmul.stacked_layers import join_layers, stack_layers
-from .operations import Operations
+from .operations import Operations, dense
 from .sampling_check import sampling_failures
 from .self_check import HeadShape, SelfCheck, first_rows
 from .token_sampling import MAX_VOCAB
@@ -158,19 +158,29 @@ class KernelOperations(Operations):
         kind = dtype or self.dtype
         together = torch.empty(x.tokens, ends[-1], dtype=kind, device=self._device)
         self._products.multiply_all(x, join_layers(layers), together)
-        return tuple(together[:, first:end] for first, end in pairwise(ends))
+        found = tuple(together[:, first:end] for first, end in pairwise(ends))
+        for out, layer in zip(found, layers, strict=True):
+            if layer.adapters is not None and layer.adapters.apply:
+                layer.adapters.add_to(out, dense(x))
+        return found
 
     def linear_add(
         self, residual: torch.Tensor, x: Activations, layer: LinearLayer, scale: float = 1.0
     ) -> None:
         """See `Operations`."""
         self._products.multiply_add(residual, x, layer, scale)
+        if layer.adapters is not None and layer.adapters.apply:
+            layer.adapters.add_to(residual, dense(x), scale)
 
     def gated_linear(
         self, x: Activations, gate: LinearLayer, up: LinearLayer, activation: GateActivation
     ) -> Activations:
         """See `Operations`."""
-        return self._products.gated(x, gate, up, activation, self._wanted(x.tokens))
+        wanted = self._wanted(x.tokens)
+        if any(each.adapters is not None and each.adapters.apply for each in (gate, up)):
+            gates, ups = self.linear(x, gate, up)
+            return launch_gated_activation(self._library, gates, ups, activation, wanted)
+        return self._products.gated(x, gate, up, activation, wanted)
 
     def experts(
         self, x: Activations, layers: ExpertLayers, picked: torch.Tensor, weights: torch.Tensor
@@ -249,5 +259,5 @@ class KernelOperations(Operations):
     def _wanted(self, tokens: int) -> ActivationForms:
         """The forms in which the model's layers read so many rows."""
         ways = [self._products.uses_int8_activations(kind, tokens) for kind in self._kinds]
-        needs_dense = self._needs_dense or not all(ways)
+        needs_dense = self._needs_dense or bool(self.adapters.rows) or not all(ways)
         return ActivationForms(self.dtype if needs_dense else None, any(ways))

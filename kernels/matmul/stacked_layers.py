@@ -56,9 +56,10 @@ def _together(layers: Sequence[LinearLayer]) -> list[LinearLayer]:
         )
     ends = [0, *accumulate(layer.outputs for layer in layers)]
     return [
-        LinearLayer(
-            _with_data(layer.weight, data[first:end]),
-            None if biases is None else biases[first:end],
+        replace(
+            layer,
+            weight=_with_data(layer.weight, data[first:end]),
+            bias=None if biases is None else biases[first:end],
         )
         for layer, (first, end) in zip(layers, pairwise(ends), strict=True)
     ]

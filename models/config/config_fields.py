@@ -36,6 +36,10 @@ class ConfigFields:
         """True if the value is None rather than left out."""
         return key in self._values and self._values[key] is None
 
+    def says_something(self, key: str) -> bool:
+        """True if the value is neither missing nor false nor empty."""
+        return bool(self._values.get(key))
+
     def is_list(self, key: str) -> bool:
         """True if the value is a list."""
         return isinstance(self._values.get(key), list | tuple)

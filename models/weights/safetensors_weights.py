@@ -8,6 +8,7 @@ from pathlib import Path
 import torch
 
 from ..errors import InvalidModel, UnsupportedModel
+from ..safetensors.safetensors_header import StoredTensor
 from ..safetensors.safetensors_index import find_tensors
 from .mapped_file import FLOAT_DTYPES, map_file
 
@@ -29,10 +30,15 @@ class SafetensorsWeights:
     Nothing is read before it is used.
     """
 
-    def __init__(self, folder: Path) -> None:
-        """Check all files; raises `ModelNotFound`, `InvalidModel` or `UnsupportedModel`."""
+    def __init__(
+        self, folder: Path, tensors: Mapping[str, tuple[Path, StoredTensor]] | None = None
+    ) -> None:
+        """Check all files; raises `ModelNotFound`, `InvalidModel` or `UnsupportedModel`.
+
+        `tensors` are those of the model in the folder, unless others are given with their files.
+        """
         self.folder = folder
-        self._tensors = find_tensors(folder)
+        self._tensors = find_tensors(folder) if tensors is None else tensors
         self.names = self._tensors.keys()
         """Every tensor there is."""
         self._files = {

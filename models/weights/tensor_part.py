@@ -77,6 +77,11 @@ class SplitWeights(ABC):
             self._parts.update(self._named_parts(name))
         self._parts.update(self._joined_parts(raw.names))
 
+    def source_of(self, name: str) -> str | None:
+        """The stored tensor that one of the layers is, or is a part of; None if it is joined."""
+        part = self._parts.get(name)
+        return part.source if isinstance(part, TensorPart) else None
+
     @abstractmethod
     def _named_parts(self, name: str) -> Mapping[str, TensorPart]:
         """What a stored tensor becomes, by the names of GGUF files."""
