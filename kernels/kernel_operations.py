@@ -34,7 +34,7 @@ from .matmul.matmul_dispatch import MatmulDispatch
 from .matmul.matmul_tuning import MatmulTuning
 from .matmul.quantized_gemv import QuantizedGemv
 from .matmul.stacked_layers import join_layers, stack_layers
-from .operations import Operations
+from .operations import Operations, dense
 from .sampling_check import sampling_failures
 from .self_check import HeadShape, SelfCheck, first_rows
 from .token_sampling import MAX_VOCAB
@@ -83,7 +83,9 @@ class KernelOperations(Operations):
             self._examples[name] = first_rows(weight)
         if can_repack(weight):
             self._kinds.add(name)
-            return repack(weight)
+            packed = repack(weight)
+            self._needs_dense |= packed.order is not None
+            return packed
         self._needs_dense = True
         return weight
 
@@ -125,7 +127,10 @@ class KernelOperations(Operations):
     def embed(self, token_ids: torch.Tensor, table: PreparedWeight, scale: float) -> torch.Tensor:
         """See `Operations`."""
         if isinstance(table, RepackedTensor | torch.Tensor):
-            return self._rows.gather(table, token_ids, scale=scale)
+            rows = self._rows.gather(table, token_ids, scale=scale)
+            if isinstance(table, RepackedTensor) and table.order is not None:
+                return torch.empty_like(rows).index_copy_(1, table.order, rows)
+            return rows
         return embedding_reference(token_ids, table, torch.float32) * scale
 
     def activations(self, rows: torch.Tensor) -> Activations:
@@ -157,19 +162,29 @@ class KernelOperations(Operations):
         kind = dtype or self.dtype
         together = torch.empty(x.tokens, ends[-1], dtype=kind, device=self._device)
         self._products.multiply_all(x, join_layers(layers), together)
-        return tuple(together[:, first:end] for first, end in pairwise(ends))
+        found = tuple(together[:, first:end] for first, end in pairwise(ends))
+        for out, layer in zip(found, layers, strict=True):
+            if layer.adapters is not None and layer.adapters.apply:
+                layer.adapters.add_to(out, dense(x))
+        return found
 
     def linear_add(
         self, residual: torch.Tensor, x: Activations, layer: LinearLayer, scale: float = 1.0
     ) -> None:
         """See `Operations`."""
         self._products.multiply_add(residual, x, layer, scale)
+        if layer.adapters is not None and layer.adapters.apply:
+            layer.adapters.add_to(residual, dense(x), scale)
 
     def gated_linear(
         self, x: Activations, gate: LinearLayer, up: LinearLayer, activation: GateActivation
     ) -> Activations:
         """See `Operations`."""
-        return self._products.gated(x, gate, up, activation, self._wanted(x.tokens))
+        wanted = self._wanted(x.tokens)
+        if any(each.adapters is not None and each.adapters.apply for each in (gate, up)):
+            gates, ups = self.linear(x, gate, up)
+            return launch_gated_activation(self._library, gates, ups, activation, wanted)
+        return self._products.gated(x, gate, up, activation, wanted)
 
     def experts(
         self, x: Activations, layers: ExpertLayers, picked: torch.Tensor, weights: torch.Tensor
@@ -273,6 +288,6 @@ class KernelOperations(Operations):
     def _wanted(self, tokens: int) -> ActivationForms:
         """The forms in which the model's layers read so many rows."""
         ways = [self._products.uses_int8_activations(kind, tokens) for kind in self._kinds]
-        needs_dense = self._needs_dense or not all(ways)
+        needs_dense = self._needs_dense or bool(self.adapters.rows) or not all(ways)
         needs_tiles = any(ways) or bool(self._of_experts)
         return ActivationForms(self.dtype if needs_dense else None, needs_tiles)

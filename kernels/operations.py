@@ -15,6 +15,7 @@ from .kv_cache.kv_append import kv_append_reference
 from .kv_cache.kv_pages import KVPages
 from .matmul.expert_layers import ExpertLayers, experts_reference
 from .matmul.linear import LinearLayer, embedding_reference, linear_reference
+from .matmul.low_rank import ActiveAdapters
 
 
 class Operations:
@@ -32,6 +33,8 @@ class Operations:
     def __init__(self, dtype: torch.dtype) -> None:
         """`dtype` is that of dense activations."""
         self.dtype = dtype
+        self.adapters = ActiveAdapters()
+        """Set before a step, for the layers that refer to it."""
 
     def prepare(self, weight: Weight) -> PreparedWeight:
         """A matrix on the device in the form that the other operations need; once, at load."""
@@ -74,7 +77,10 @@ class Operations:
     ) -> tuple[torch.Tensor, ...]:
         """Outputs (tokens, outputs) of each layer; they may be slices of one tensor."""
         rows = dense(x)
-        found = (linear_reference(rows, plain_weight(layer.weight), layer.bias) for layer in layers)
+        found = [linear_reference(rows, plain_weight(layer.weight), layer.bias) for layer in layers]
+        for out, layer in zip(found, layers, strict=True):
+            if layer.adapters is not None:
+                layer.adapters.add_to(out, rows)
         return tuple(each.to(dtype or self.dtype) for each in found)
 
     def linear_add(
@@ -84,6 +90,8 @@ class Operations:
         residual.add_(
             linear_reference(dense(x), plain_weight(layer.weight), layer.bias), alpha=scale
         )
+        if layer.adapters is not None:
+            layer.adapters.add_to(residual, dense(x), scale)
 
     def gated_linear(
         self, x: Activations, gate: LinearLayer, up: LinearLayer, activation: GateActivation

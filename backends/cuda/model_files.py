@@ -15,12 +15,11 @@ from ingle.models.families.gguf_config import config_from_gguf
 from ingle.models.fit.paged_fit import weights_on_cpu
 from ingle.models.layers.transformer import Transformer
 from ingle.models.safetensors.model_folder import read_folder
-from ingle.models.weights.bitsandbytes_weights import BitsandbytesWeights
 from ingle.models.weights.converted_weights import DequantizedWeights, NF4Weights
 from ingle.models.weights.gguf_tensor_names import GGUFTensorNames
 from ingle.models.weights.gguf_weights import GGUFWeights
 from ingle.models.weights.hf_tensor_names import HFTensorNames
-from ingle.models.weights.safetensors_weights import SafetensorsWeights
+from ingle.models.weights.quantized_weights import open_folder_weights
 from ingle.models.weights.weights import Weights
 
 from ..base.load_spec import Quantize
@@ -35,6 +34,7 @@ class ModelFiles:
     weights: Weights
     parameters: int
     stored_bytes: int
+    """Bytes of the weights as the engine holds them."""
 
     def load(
         self,
@@ -71,8 +71,8 @@ def open_model(path: Path) -> ModelFiles:
     """
     if path.is_dir():
         folder = read_folder(path)
-        weights = HFTensorNames(BitsandbytesWeights(SafetensorsWeights(path)), folder.config)
-        return ModelFiles(folder.config, weights, folder.parameters, folder.tensor_bytes)
+        weights = HFTensorNames(open_folder_weights(folder), folder.config)
+        return ModelFiles(folder.config, weights, folder.parameters, folder.held_bytes)
     raw = GGUFWeights(path)
     config = config_from_gguf(raw.header)
     weights, header = GGUFTensorNames(raw, config), raw.header

@@ -36,6 +36,7 @@ from .graphs.step_graphs import StepGraphs
 from .graphs.step_inputs import StepInputs
 from .graphs.step_shape import StepShapes, rounded_up
 from .kv_pool import KVPool, PagedContext
+from .loaded_adapters import LoadedAdapters
 from .model_files import ModelSource, open_source
 from .page_budget import PageBudget
 from .sampling.batch_sampler import BatchSampler, PendingSamples
@@ -134,7 +135,9 @@ class CudaModelRunner:
         except ValueError as error:
             raise KVCacheFull from error
         rows = inputs.num_rows
-        shape = None if self._graphs is None else self._graphs.fit()
+        # Recorded steps know of no adapters.
+        recorded = not self.adapters.choose(batch) and self._graphs is not None
+        shape = self._graphs.fit() if recorded and self._graphs is not None else None
         inputs.upload()
         if self._graphs is None or shape is None:
             return self._forward()
@@ -261,6 +264,15 @@ class CudaModelRunner:
             quantize=self._spec.quantize,
         )
         self._weights_bytes = self._model.weights_bytes
+        operations = self._backend.operations
+        self.adapters = LoadedAdapters(
+            files.config,
+            self._model.adapted,
+            operations.adapters,
+            device=self._where.device,
+            dtype=operations.dtype,
+        )
+        """Adapters of the model, loaded on demand."""
 
     def _make_room(self) -> None:
         """Inputs, sampler, and pages: as many as the largest step leaves room for."""

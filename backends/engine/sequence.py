@@ -5,11 +5,18 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ..base.events import FinishReason
 from ..base.requests import Priority
 from ..base.sampling_params import SamplingParams
 from .constraint import Constraint
 from .kv_store.kv_chunk_file import CHUNK_TOKENS, StoredPart
+
+_TOKENS_OF_AN_ADAPTER = 1 << 22  # no vocabulary has more
+MOST_ADAPTERS = (1 << 31) // _TOKENS_OF_AN_ADAPTER - 1
+"""The largest number of an adapter."""
 
 
 @dataclass(eq=False)
@@ -28,6 +35,8 @@ class Sequence:
     Once `pauses_at` tokens are generated, nothing is computed until the caller has seen the last.
     The tokens of a `scored` prompt are sampled as the constraint prescribes them, after the first
     one; until they are there, `num_generated` is negative.
+    `adapter` is the number of the adapter that computes it, 0 for none: what is cached of it is
+    found by no sequence of another one.
     `stored` is what was fetched from the KV store for it, in `fetches` attempts.
     """
 
@@ -39,6 +48,7 @@ class Sequence:
     ignore_eos: bool = False
     stop_token_ids: frozenset[int] = frozenset()
     private: bool = False
+    adapter: int = 0
     speculates: bool = True
     priority: Priority = Priority.INTERACTIVE
     client: str = ""
@@ -69,6 +79,11 @@ class Sequence:
 
     def __post_init__(self) -> None:
         self.prompt_length = len(self.scored or self.token_ids)
+
+    def key_tokens(self, start: int = 0, end: int | None = None) -> NDArray[np.int32]:
+        """The tokens as the cache knows them: those of an adapter have ids of their own."""
+        tokens = np.asarray(self.token_ids[start:end], np.int32)
+        return tokens + np.int32(self.adapter * _TOKENS_OF_AN_ADAPTER) if self.adapter else tokens
 
     @property
     def num_generated(self) -> int:

@@ -21,6 +21,7 @@ from ingle.models.safetensors.model_folder import ModelFolder
 class ModelCosts:
     """Sizes of a model; `shape` is None for a folder, `config` for an unknown architecture.
 
+    `stored` are the bytes of its weights as engines hold them unless they convert them.
     llama.cpp's costs follow from the `shape`, those of ingle's own engine from the `config`.
     """
 
@@ -36,8 +37,10 @@ class ModelCosts:
         shape = config = None
         if isinstance(model, ModelFolder):
             config, context = model.config, model.config.context
+            stored = model.held_bytes
         else:
             shape, context = shape_of(model), model.context
+            stored = model.tensor_bytes
             if pooling not in (None, Pooling.RANK) and shape.task is ModelTask.GENERATE:
                 whole = pooling in (Pooling.MEAN, Pooling.CLS)
                 shape = replace(shape, task=ModelTask.EMBED, one_piece=shape.one_piece or whole)
@@ -46,7 +49,7 @@ class ModelCosts:
         return cls(
             shape=shape,
             config=config,
-            stored=model.tensor_bytes,
+            stored=stored,
             parameters=model.parameters,
             context=context,
         )

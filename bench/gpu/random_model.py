@@ -48,6 +48,11 @@ def all_nf4(name: str) -> str:
     return "BF16" if name in ("token_embd.weight", "output.weight") else "NF4"
 
 
+def all_g4(name: str) -> str:
+    """As AWQ and GPTQ leave a model."""
+    return "BF16" if name in ("token_embd.weight", "output.weight") else "G4_128"
+
+
 def q4_k_m(name: str) -> str:
     """Return the type of a tensor as in Q4_K_M files: finer where it matters most."""
     layer = int(name.split(".")[1]) if name.startswith("blk.") else 0

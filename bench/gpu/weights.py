@@ -10,10 +10,10 @@ import torch
 from ingle.kernels.formats.nf4 import dynamic_values
 from ingle.kernels.formats.repack import repack
 from ingle.kernels.formats.weight import NestedAbsmax, NF4Tensor, QuantizedTensor, RepackedTensor
-from ingle.kernels.formats.weight_format import GGML_FORMATS
+from ingle.kernels.formats.weight_format import WEIGHT_FORMATS
 
 COMMON_KINDS = ("Q4_K", "Q6_K", "NF4")
-KINDS = (*COMMON_KINDS, "Q5_K", "Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "MXFP4")
+KINDS = (*COMMON_KINDS, "Q5_K", "Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "MXFP4", "G4_128")
 # Where blocks have 16-bit floats, of which random bytes would be infinite, and their size.
 _SCALES = {
     "Q4_0": ((0,), 1e-3),
@@ -60,11 +60,16 @@ def random_weight(
     generator = torch.Generator(device).manual_seed(seed)
     if kind == "NF4":
         return _random_nf4(rows, inputs, device, generator)
-    block = GGML_FORMATS[kind]
+    block = WEIGHT_FORMATS[kind]
     data = _bytes(rows, inputs // block.block_elements * block.block_bytes, device, generator)
     blocks = data.view(-1, block.block_bytes)
     if kind == "MXFP4":  # its scale is an exponent
         blocks[:, 0] = 119
+        return QuantizedTensor(kind, data, inputs)
+    if block.shared_kernel:  # a float, whose last byte is the code of zero
+        scales = torch.randn(len(blocks), 1, device=device, generator=generator) * 1e-3
+        blocks[:, -3:] = scales.view(torch.uint8)[:, 1:]
+        blocks[:, -4] &= 15
         return QuantizedTensor(kind, data, inputs)
     places, size = _SCALES[kind]
     for place in places:

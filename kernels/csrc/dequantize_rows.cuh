@@ -13,6 +13,7 @@
 #pragma once
 #include "code_table.cuh"
 #include "elements.cuh"
+#include "g4_word.cuh"
 #include "mxfp4_scale.cuh"
 
 struct RowsArguments {
@@ -198,6 +199,21 @@ struct MXFP4Rows {
   }
 };
 
+// Four bits in groups of `group`.
+struct G4Rows {
+  static constexpr int RUN = 16, HALF = 8;
+  u32 inputs, group;
+
+  DEVICE void read(const u8* row, size_t, u32 number, float (&values)[16]) const {
+    const HalfPlace at(inputs, number);
+    const u8* const tile = row + at.tile * g4_tile_bytes(group);
+    const HalfGroup weights = nibbles_of(load_streaming_8(tile + at.group * 16 + at.half * 8));
+    const u32 word = load_streaming_4(tile + at.groups * 16 + at.group / (group / 32) * 4);
+    scale_bytes(weights.first, g4_zero(word), g4_scale(word), values);
+    scale_bytes(weights.last, g4_zero(word), g4_scale(word), values + 8);
+  }
+};
+
 // Numbers already, of the type `type`.
 struct DenseRows {
   static constexpr int RUN = 8, HALF = 16;
@@ -333,6 +349,18 @@ extern "C" __global__ void __launch_bounds__(ROWS_THREADS)
   gather_rows<NF4Rows>({u32(inputs), table, values, group_absmax, offset}, ROWS_ARGUMENTS, ids, scale);
 }
 EXPORT_KERNEL(gather_rows_nf4)
+
+extern "C" __global__ void __launch_bounds__(ROWS_THREADS)
+    dequantize_rows_g4(ROWS_PARAMETERS, int first, int group) {
+  follow_rows<G4Rows>({u32(inputs), u32(group)}, ROWS_ARGUMENTS, first);
+}
+EXPORT_KERNEL(dequantize_rows_g4)
+
+extern "C" __global__ void __launch_bounds__(ROWS_THREADS)
+    gather_rows_g4(ROWS_PARAMETERS, const long long* ids, float scale, int group) {
+  gather_rows<G4Rows>({u32(inputs), u32(group)}, ROWS_ARGUMENTS, ids, scale);
+}
+EXPORT_KERNEL(gather_rows_g4)
 
 extern "C" __global__ void __launch_bounds__(ROWS_THREADS)
     gather_rows_dense(ROWS_PARAMETERS, const long long* ids, float scale, int weight_type) {

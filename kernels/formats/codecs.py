@@ -1,4 +1,4 @@
-"""Codecs of the GGUF weight formats: dequantise blocks, and repack them for the kernels.
+"""Codecs of the weight formats that are blocks: dequantise blocks, and repack them for the kernels.
 
 Dequantising has the roundings of gguf-py: products and differences are rounded one after the
 other, without fused multiply-add. File layouts: the block structs of ggml-common.h; the layouts of
@@ -201,7 +201,7 @@ def _pack_q6_k(blocks: torch.Tensor) -> torch.Tensor:
 
 Convert = Callable[[torch.Tensor], torch.Tensor]
 
-_E2M1 = (0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12)
+DOUBLED_E2M1 = (0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12)
 """Twice the values of four-bit floats, by their bits."""
 
 
@@ -210,7 +210,7 @@ def _dequantize_mxfp4(blocks: torch.Tensor) -> torch.Tensor:
     exponent = blocks[:, :1].int()
     # Half the scale, since values are doubled; the two smallest halves are subnormal.
     bits = torch.where(exponent < 2, 0x00200000 << exponent, (exponent - 1) << 23)
-    values = torch.tensor(_E2M1, dtype=torch.float32, device=blocks.device)
+    values = torch.tensor(DOUBLED_E2M1, dtype=torch.float32, device=blocks.device)
     return values[_nibbles(blocks[:, 1:]).int()].mul_(bits.view(torch.float32))
 
 
@@ -218,6 +218,21 @@ def _pack_mxfp4(blocks: torch.Tensor) -> torch.Tensor:
     """Pack MXFP4: codes one after the other, the first in the low nibbles, then the exponents."""
     even, odd = torch.unflatten(_nibbles(blocks[..., 1:]), -1, (16, 2)).unbind(-1)
     return tile_blocks((even | odd << 4, blocks[..., :1]), _TILE_BLOCKS)
+
+
+def _dequantize_g4(blocks: torch.Tensor) -> torch.Tensor:
+    """Nibbles as in Q4_0 for each 32 weights, then a scale whose last byte is the code of zero."""
+    words = blocks[:, -4:].clone(memory_format=torch.contiguous_format)
+    zero = words[:, :1].float()
+    words[:, 0] = 0
+    codes = _nibbles(torch.unflatten(blocks[:, :-4], 1, (-1, 16))).flatten(1)
+    return codes.float().sub_(zero).mul_(words.view(torch.float32))
+
+
+def _pack_g4(blocks: torch.Tensor) -> torch.Tensor:
+    """Pack groups of 32, 64 or 128: nibbles, then the words with their scales."""
+    tile = 32 * 32 // (2 * (blocks.shape[-1] - 4))
+    return tile_blocks((blocks[..., :-4], blocks[..., -4:]), tile)
 
 
 DEQUANTIZERS: Mapping[str, Convert] = {
@@ -233,6 +248,9 @@ DEQUANTIZERS: Mapping[str, Convert] = {
     "Q5_K": _dequantize_q5_k,
     "Q6_K": _dequantize_q6_k,
     "MXFP4": _dequantize_mxfp4,
+    "G4_32": _dequantize_g4,
+    "G4_64": _dequantize_g4,
+    "G4_128": _dequantize_g4,
 }
 """By format: from blocks (blocks, bytes) uint8 to weights (blocks, elements) float32."""
 
@@ -246,5 +264,8 @@ PACKERS: Mapping[str, Convert] = {
     "Q5_K": _pack_q5_k,
     "Q6_K": _pack_q6_k,
     "MXFP4": _pack_mxfp4,
+    "G4_32": _pack_g4,
+    "G4_64": _pack_g4,
+    "G4_128": _pack_g4,
 }
 """By format: from rows of blocks (rows, blocks, bytes) uint8 to rows of the kernels' bytes."""

@@ -9,7 +9,7 @@ import torch
 from .codecs import DEQUANTIZERS
 from .nf4 import dequantize_nf4
 from .weight import NF4Tensor, QuantizedTensor
-from .weight_format import GGML_FORMATS, WeightFormat
+from .weight_format import WEIGHT_FORMATS, WeightFormat
 
 # Elements dequantised at once: few enough for the cache of a CPU; on a GPU, so many that launches
 # are few.
@@ -22,16 +22,17 @@ def dequantize(
 ) -> torch.Tensor:
     """The weights (rows, columns) in `dtype`: their float32 values, rounded once.
 
-    Raises `ValueError` for a format that is not in `GGML_FORMATS`.
+    Raises `ValueError` for a format that is not in `DEQUANTIZERS`.
     """
     if isinstance(weight, NF4Tensor):
         return dequantize_nf4(weight, dtype)
     form, convert = _format_of(weight), DEQUANTIZERS[weight.type]
     rows, columns = weight.shape
     out = torch.empty(rows, columns, dtype=dtype, device=weight.data.device)
+    places = slice(None) if weight.order is None else torch.argsort(weight.order)
     for part in row_chunks(rows, columns, weight.data.device):
         blocks = weight.data[part].reshape(-1, form.block_bytes)
-        out[part] = convert(blocks).view(-1, columns)
+        out[part] = convert(blocks).view(-1, columns)[:, places]
     return out
 
 
@@ -44,8 +45,8 @@ def row_chunks(rows: int, columns: int, device: torch.device) -> Iterator[slice]
 
 
 def _format_of(weight: QuantizedTensor) -> WeightFormat:
-    form = GGML_FORMATS.get(weight.type)
-    if form is None:
+    form = WEIGHT_FORMATS.get(weight.type)
+    if form is None or weight.type not in DEQUANTIZERS:
         raise ValueError(f"Weights of type {weight.type} cannot be dequantised.")
     if weight.data.shape[1] * form.block_elements != weight.columns * form.block_bytes:
         raise ValueError(

@@ -9,7 +9,7 @@ import torch
 from .codecs import PACKERS, tile_blocks
 from .dequantize import row_chunks
 from .weight import NF4Tensor, QuantizedTensor, RepackedTensor, Weight, format_name
-from .weight_format import GGML_FORMATS
+from .weight_format import WEIGHT_FORMATS
 
 # Bytes; rows begin at the alignment of the widest loads.
 _ALIGNMENT = 16
@@ -39,11 +39,11 @@ def repack(weight: QuantizedTensor | NF4Tensor) -> RepackedTensor:
     size = weight.data.shape[1]
     data = weight.data.new_empty(rows, size + -size % _ALIGNMENT)
     data[:, size:] = 0
-    form, pack = GGML_FORMATS[weight.type], PACKERS[weight.type]
+    form, pack = WEIGHT_FORMATS[weight.type], PACKERS[weight.type]
     count = columns // form.block_elements
     for part in row_chunks(rows, columns, data.device):
         data[part, :size] = pack(weight.data[part].reshape(-1, count, form.block_bytes))
-    return RepackedTensor(weight.type, data, columns)
+    return RepackedTensor(weight.type, data, columns, order=weight.order)
 
 
 def _repack_nf4(weight: NF4Tensor) -> RepackedTensor:

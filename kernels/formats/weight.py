@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -14,12 +14,14 @@ class QuantizedTensor:
     """Weights in blocks of the format `type`, as their file stores them.
 
     `type` is ggml's name (`Q4_K`); `data` (rows, bytes a row) uint8 holds the consecutive blocks of
-    each row, `columns` weights in all.
+    each row, `columns` weights in all. With `order` (columns,) int64, place i of a row has the
+    weight of column `order[i]`.
     """
 
     type: str
     data: torch.Tensor
     columns: int
+    order: torch.Tensor | None = None
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -33,11 +35,12 @@ class QuantizedTensor:
 
     def rows(self, index: slice | torch.Tensor) -> QuantizedTensor:
         """The rows at `index`; blocks never span two rows."""
-        return QuantizedTensor(self.type, self.data[index], self.columns)
+        return replace(self, data=self.data[index])
 
     def to(self, device: torch.device) -> QuantizedTensor:
         """The same on another device."""
-        return QuantizedTensor(self.type, self.data.to(device), self.columns)
+        order = None if self.order is None else self.order.to(device)
+        return replace(self, data=self.data.to(device), order=order)
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,13 +119,15 @@ class RepackedTensor:
     """The weights of a `QuantizedTensor` or `NF4Tensor`, bit for bit, in the kernels' layout.
 
     `type` is the name of the format. `data` is (rows, bytes a row) uint8, with a multiple of 16
-    bytes a row; docs/kernels.md draws the layouts. `nested` belongs to NF4.
+    bytes a row; docs/kernels.md draws the layouts. `nested` belongs to NF4. With `order` (columns,)
+    int64, kernels need the inputs in this order.
     """
 
     type: str
     data: torch.Tensor
     columns: int
     nested: NestedAbsmax | None = None
+    order: torch.Tensor | None = None
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -138,7 +143,7 @@ class RepackedTensor:
         """The rows at `index`; raises `ValueError` for NF4, whose groups of scales span rows."""
         if self.nested is not None:
             raise ValueError("Rows of nested NF4 cannot be sliced.")
-        return RepackedTensor(self.type, self.data[index], self.columns)
+        return replace(self, data=self.data[index])
 
     @property
     def format(self) -> WeightFormat:
@@ -150,6 +155,11 @@ class RepackedTensor:
         """The tensors that kernels of the format read beside `data`."""
         nested = self.nested
         return () if nested is None else (nested.values, nested.absmax, nested.offset)
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """The numbers that kernels of the format take behind `tables`."""
+        return (self.format.block_elements,) if self.format.shared_kernel else ()
 
 
 Weight = torch.Tensor | QuantizedTensor | NF4Tensor

@@ -33,11 +33,13 @@ class WeightFormat:
     """The formats of a second matrix that one kernel multiplies with this one."""
     gemv_rows: Mapping[str, int] = field(default_factory=dict[str, int])
     """The most batch rows for which GEMV is fastest, by architecture; elsewhere the usual 8."""
+    shared_kernel: str = ""
+    """The kernels of several formats, whose last argument is `block_elements`."""
 
     @property
     def kernel(self) -> str:
         """What the names of its kernels begin with."""
-        return self.name.lower()
+        return self.shared_kernel or self.name.lower()
 
     @property
     def has_kernels(self) -> bool:
@@ -117,9 +119,35 @@ _FORMATS = (
         has_gated_kernel=True,
         gemv_rows={"sm_90": 4},
     ),
+    # Of safetensors: codes of four bits that share a scale and a code of zero.
+    *(
+        WeightFormat(
+            name=f"G4_{group}",
+            ggml_type=None,
+            block_elements=group,
+            block_bytes=group // 2 + 4,
+            gemm_row_bytes=80,
+            has_gated_kernel=True,
+            shared_kernel="g4",
+        )
+        for group in (32, 64, 128)
+    ),
 )
 WEIGHT_FORMATS: Mapping[str, WeightFormat] = {each.name: each for each in _FORMATS}
 GGML_FORMATS: Mapping[str, WeightFormat] = {
     each.name: each for each in _FORMATS if each.ggml_type is not None
 }
 """The formats of tensors in GGUF files."""
+
+
+def format_of_codes(bits: int, columns: int, groups: int) -> WeightFormat | None:
+    """The format that holds integer codes with a scale for each of a row's `groups`, if one does.
+
+    Codes of eight bits then need a zero point of 128, and scales that a float16 represents.
+    """
+    size, rest = divmod(columns, groups)
+    if rest or bits > 4:
+        fits = not rest and bits == 8 and size % 32 == 0
+        return WEIGHT_FORMATS["Q8_0"] if fits else None
+    group = next((each for each in (128, 64, 32) if size % each == 0), None)
+    return None if group is None else WEIGHT_FORMATS[f"G4_{group}"]

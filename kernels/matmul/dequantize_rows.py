@@ -69,6 +69,7 @@ class DequantizeRows:
         arguments: list[Argument],
     ) -> None:
         arguments += map(pointer, weight.tables)
+        arguments += map(c_int, weight.numbers)
         self._launch(f"{operation}_{weight.format.kernel}", rows, weight.columns, arguments)
 
     def _launch(self, kernel: str, rows: int, columns: int, arguments: list[Argument]) -> None:

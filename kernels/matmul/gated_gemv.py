@@ -57,7 +57,12 @@ class GatedGemv:
         dense_type = 0 if dense is None else ELEMENT_TYPES[dense.dtype]
         numbers = rows, inputs, gate.data.shape[1], dense_type, GATES[layer.activation]
         tables = *gate.tables, *up.tables
-        arguments = *map(pointer, tensors), *map(c_int, numbers), *map(pointer, tables)
+        arguments = (
+            *map(pointer, tensors),
+            *map(c_int, numbers),
+            *map(pointer, tables),
+            *map(c_int, gate.numbers),
+        )
         name = gate.format.kernel
         kernel, grid = f"{name}_gated_c{columns}_s{split}", (-(-rows * split // _WARPS), 1, 1)
         block = (32 * _WARPS, 1, 1)
@@ -67,4 +72,5 @@ class GatedGemv:
 
 def can_fuse(gate: RepackedTensor, up: RepackedTensor) -> bool:
     """Whether one kernel multiplies by both."""
-    return gate.type == up.type and gate.format.has_gated_kernel
+    in_order = gate.order is None and up.order is None
+    return gate.type == up.type and in_order and gate.format.has_gated_kernel

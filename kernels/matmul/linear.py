@@ -11,16 +11,21 @@ from torch.nn.functional import linear as dense_linear
 from ..elementwise.gated_activation import GateActivation
 from ..formats.dequantize import dequantize, row_chunks
 from ..formats.weight import NF4Tensor, PreparedWeight, RepackedTensor, Weight
+from .low_rank import LayerAdapters
 
 W = TypeVar("W", torch.Tensor, RepackedTensor)
 
 
 @dataclass(frozen=True, eq=False)
 class LinearLayer:
-    """`weight` (outputs, inputs) from `Operations.prepare`, and `bias` (outputs,) fp32 or None."""
+    """`weight` (outputs, inputs) from `Operations.prepare`, and `bias` (outputs,) fp32 or None.
+
+    `adapters` are added to the outputs.
+    """
 
     weight: PreparedWeight
     bias: torch.Tensor | None = None
+    adapters: LayerAdapters | None = None
 
     @property
     def outputs(self) -> int:

@@ -45,6 +45,9 @@ class MatmulDispatch:
 
     def multiply(self, x: Activations, layer: LinearLayer, out: torch.Tensor) -> None:
         """Write the layer's outputs to `out` (tokens, outputs), maybe a slice of wider rows."""
+        self._multiply(self._in_order(x, layer), layer, out)
+
+    def _multiply(self, x: Activations, layer: LinearLayer, out: torch.Tensor) -> None:
         weight = layer.weight
         if self._multiply_in_place(x, layer, out):
             return
@@ -71,9 +74,10 @@ class MatmulDispatch:
         self, residual: torch.Tensor, x: Activations, layer: LinearLayer, scale: float
     ) -> None:
         """Add `scale` times the layer's outputs to `residual` (tokens, outputs) float32."""
+        x = self._in_order(x, layer)
         if not self._multiply_in_place(x, layer, residual, add=scale):
             out = residual.new_empty(x.tokens, layer.outputs, dtype=self.dtype)
-            self.multiply(x, layer, out)
+            self._multiply(x, layer, out)
             residual.add_(out, alpha=scale)
 
     def gated(
@@ -109,6 +113,15 @@ class MatmulDispatch:
         return launch_gated_activation(
             self._library, both[:, :width], both[:, width:], activation, wanted
         )
+
+    def _in_order(self, x: Activations, layer: LinearLayer) -> Activations:
+        """The inputs in the order of the layer's weights."""
+        weight = layer.weight
+        if not isinstance(weight, RepackedTensor) or weight.order is None:
+            return x
+        rows = _dense(x).index_select(1, weight.order)
+        few = self.uses_int8_activations(weight.type, x.tokens)
+        return Activations(x.size, rows, self._gemv.quantize(rows) if few else None)
 
     def _multiply_in_place(
         self, x: Activations, layer: LinearLayer, out: torch.Tensor, add: float | None = None

@@ -133,7 +133,13 @@ class QuantizedGemm:
         plan = plan or self.plan(weight, columns)
         kernel = f"{weight.format.kernel}_gemm"
         self.launch(
-            kernel, kernel, weight, rows, tiles, plan, [*epilogue, *map(pointer, weight.tables)]
+            kernel,
+            kernel,
+            weight,
+            rows,
+            tiles,
+            plan,
+            [*epilogue, *map(pointer, weight.tables), *map(c_int, weight.numbers)],
         )
         return out
 

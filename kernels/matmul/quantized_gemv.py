@@ -86,6 +86,7 @@ class QuantizedGemv:
             *map(c_int, (rows, inputs, weight.data.shape[1])),
             *epilogue,
             *map(pointer, weight.tables),
+            *map(c_int, weight.numbers),
         ]
         kernel = f"{name}_gemv_r{chosen.rows}_c{columns}_s{chosen.split}"
         grid = (-(-rows // chosen.block_rows), 1, 1)

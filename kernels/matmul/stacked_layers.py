@@ -37,7 +37,7 @@ def _kind(weight: PreparedWeight) -> tuple[object, ...] | None:
     """A key that is equal for weights which fit into one tensor; None if they cannot be joined."""
     if isinstance(weight, torch.Tensor):
         return weight.dtype, weight.shape[1]
-    if isinstance(weight, RepackedTensor) and weight.nested is None:
+    if isinstance(weight, RepackedTensor) and weight.nested is None and weight.order is None:
         return weight.type, weight.columns
     return None
 
@@ -56,9 +56,10 @@ def _together(layers: Sequence[LinearLayer]) -> list[LinearLayer]:
         )
     ends = [0, *accumulate(layer.outputs for layer in layers)]
     return [
-        LinearLayer(
-            _with_data(layer.weight, data[first:end]),
-            None if biases is None else biases[first:end],
+        replace(
+            layer,
+            weight=_with_data(layer.weight, data[first:end]),
+            bias=None if biases is None else biases[first:end],
         )
         for layer, (first, end) in zip(layers, pairwise(ends), strict=True)
     ]

@@ -27,9 +27,18 @@ class ConfigFields:
     def __contains__(self, key: str) -> bool:
         return self._values.get(key) is not None
 
+    @property
+    def names(self) -> Sequence[str]:
+        """The keys that there are."""
+        return tuple(self._values)
+
     def says_none(self, key: str) -> bool:
         """True if the value is None rather than left out."""
         return key in self._values and self._values[key] is None
+
+    def says_something(self, key: str) -> bool:
+        """True if the value is neither missing nor false nor empty."""
+        return bool(self._values.get(key))
 
     def is_list(self, key: str) -> bool:
         """True if the value is a list."""

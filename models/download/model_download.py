@@ -16,6 +16,7 @@ from ..metadata.description_cache import describe_model
 from ..metadata.manifest import Manifest, ManifestFile
 from ..safetensors.folder_files import CONFIG
 from ..safetensors.model_folder import check_settings
+from ..safetensors.quantized.quantization_config import read_quantization
 from ..safetensors.safetensors_header import read_safetensors_header
 from ..sources.download_source import RemoteFile, Source
 from .file_download import Fetched, FileDownload, check_room
@@ -103,6 +104,7 @@ def _check_config(path: Path) -> None:
     settings = read_json_object(path)
     if settings is not None:
         check_settings(path.parent, settings)
+        read_quantization(path.parent, settings)
 
 
 def _check_json(path: Path) -> None:

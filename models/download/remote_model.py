@@ -14,6 +14,7 @@ from ..gguf.gguf_shards import join_shards
 from ..gguf.gguf_support import check_supported
 from ..safetensors.folder_files import CONFIG, is_weights
 from ..safetensors.model_folder import ModelFolder, check_settings
+from ..safetensors.quantized.quantization_config import SETTINGS_BESIDE, read_quantization
 from ..safetensors.safetensors_header import (
     StoredTensor,
     parse_json_object,
@@ -77,19 +78,25 @@ class _Remote:
 
     def _folder(self) -> ModelFolder:
         path = Path(self._wanted.name.rpartition("/")[2])
-        with self._open(CONFIG) as file:
-            if file.size > _LONGEST_JSON:
-                raise InvalidModel(f"{CONFIG} of {self._wanted.name} is far too large.")
-            settings = parse_json_object(file.read(file.size), Path(CONFIG), "text")
+        settings = self._json(CONFIG)
         tensors: dict[str, tuple[Path, StoredTensor]] = {}
         for name in filter(is_weights, self._files):
             with self._open(name) as file:
                 found = parse_safetensors_header(file, Path(name), file.size)
             tensors |= {tensor.name: (Path(name), tensor) for tensor in found}
         config = check_settings(path, settings)
-        folder = ModelFolder(path, config, tensors, bool(_TEMPLATES & self._files.keys()))
+        beside = {name: self._json(name) for name in SETTINGS_BESIDE if name in self._files}
+        declared = read_quantization(path, settings, beside)
+        has_template = bool(_TEMPLATES & self._files.keys())
+        folder = ModelFolder(path, config, tensors, has_template, declared)
         folder.check_types()
         return folder
+
+    def _json(self, name: str) -> dict[str, object]:
+        with self._open(name) as file:
+            if file.size > _LONGEST_JSON:
+                raise InvalidModel(f"{name} of {self._wanted.name} is far too large.")
+            return parse_json_object(file.read(file.size), Path(name), "text")
 
     @contextmanager
     def _open(self, name: str) -> Generator[RangedFile]:

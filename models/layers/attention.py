@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Protocol
 
 import torch
@@ -9,7 +10,6 @@ import torch
 from ingle.kernels.attention.attention_input import AttentionInput
 from ingle.kernels.elementwise.activations import Activations
 from ingle.kernels.elementwise.rope import rope_reference
-from ingle.kernels.matmul.linear import LinearLayer
 
 from ..config.model_config import ModelConfig
 from ..families.family import QueryKeyNorm
@@ -61,7 +61,7 @@ class Attention:
         """
         if key.bias is not None and norm is QueryKeyNorm.NOTHING:
             self.key_bias = key.bias.float().view(-1, config.head_size)
-            key = LinearLayer(key.weight)
+            key = replace(key, bias=None)
         self._query, self._key, self._value = parameters.operations.stack(
             parameters.linear(f"{prefix}_q", width, hidden),
             key,

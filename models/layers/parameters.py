@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import torch
 
@@ -10,6 +11,7 @@ from ingle.kernels.elementwise.activations import Activations
 from ingle.kernels.formats.weight import PreparedWeight
 from ingle.kernels.matmul.expert_layers import ExpertLayer
 from ingle.kernels.matmul.linear import LinearLayer
+from ingle.kernels.matmul.low_rank import LayerAdapters
 from ingle.kernels.operations import Operations
 
 from ..errors import InvalidModel, UnsupportedModel
@@ -52,6 +54,14 @@ class TokenEmbedding:
         return self._operations.embed(token_ids, self.weight, self._scale)
 
 
+class AdaptedLayer(NamedTuple):
+    """The adapters of a linear layer, and its size."""
+
+    adapters: LayerAdapters
+    outputs: int
+    inputs: int
+
+
 class Parameters:
     """Loads each tensor once, checks its shape and moves it to the device.
 
@@ -74,14 +84,20 @@ class Parameters:
         self._device = device
         self.operations = operations
         self._progress = on_progress
+        self.adapted: dict[str, AdaptedLayer] = {}
+        """The linear layers that adapters can change, by their names."""
         self.bytes = 0
-        """Bytes of the loaded tensors, as `weights` returned them."""
+        """Bytes of the loaded tensors on the device."""
 
     def linear(self, name: str, outputs: int, inputs: int) -> LinearLayer:
         """The matrix `name`, with its bias if the file has one."""
         weight = self._matrix(f"{name}.weight", outputs, inputs)
         bias = f"{name}.bias"
-        return LinearLayer(weight, self.optional_vector(bias, outputs))
+        adapters = None
+        if name.startswith("blk."):
+            adapters = LayerAdapters(self.operations.adapters)
+            self.adapted[name] = AdaptedLayer(adapters, outputs, inputs)
+        return LinearLayer(weight, self.optional_vector(bias, outputs), adapters)
 
     def experts(self, name: str, count: int, outputs: int, inputs: int) -> ExpertLayer:
         """The matrices `name` of all experts, with their biases if the file has them."""
@@ -128,7 +144,8 @@ class Parameters:
     def _on_device(self, name: str, rows: int, columns: int) -> Weight:
         weight = self._take(name, (rows, columns))
         if isinstance(weight, torch.Tensor):
-            return weight.to(self._device, self.operations.dtype)
+            weight = weight.to(self._device, self.operations.dtype)
+        self.bytes += weight.nbytes
         return weight.to(self._device)
 
     def _floats(self, name: str, shape: tuple[int, ...]) -> torch.Tensor:
@@ -138,6 +155,7 @@ class Parameters:
                 f"The model quantises {name!r}, which is a vector.",
                 hint="Use another conversion.",
             )
+        self.bytes += weight.numel() * torch.float32.itemsize
         return weight.to(self._device, torch.float32)
 
     def _take(self, name: str, shape: tuple[int, ...]) -> Weight:
@@ -148,7 +166,6 @@ class Parameters:
                 f"settings ask for {shape}.",
                 hint="Download it again, or use another conversion.",
             )
-        self.bytes += weight.nbytes
         self._left.discard(name)
         if self._progress is not None:
             self._progress(1 - len(self._left) / self._count)

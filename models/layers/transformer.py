@@ -55,6 +55,8 @@ class Transformer:
             else parameters.linear("output", vocab, size)
         )
         parameters.check_all_taken()
+        self.adapted = parameters.adapted
+        """The linear layers that adapters can change, by their names."""
         self.weights_bytes = parameters.bytes
         """Bytes of the weights, before `operations` prepared them."""
         ropes = [layer.rope for layer in config.layers]

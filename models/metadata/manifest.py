@@ -105,7 +105,18 @@ def describe_folder(folder: ModelFolder) -> StoredModel:
         context=folder.config.context,
         chat=folder.has_chat_template,
         source="folder",
+        notes=_notes(folder),
     )
+
+
+def _notes(folder: ModelFolder) -> list[str]:
+    """What a user would not expect of a folder's weights."""
+    if folder.held_bytes <= 1.1 * folder.tensor_bytes:
+        return []
+    return [
+        f"No kernel computes with weights in {folder.quantization}: they are held in 16 bits, "
+        f"which takes {folder.held_bytes / 1e9:.2f} GB."
+    ]
 
 
 def read_manifest(folder: Path) -> StoredModel:

@@ -12,10 +12,14 @@ BESIDE = frozenset(
         *(CONFIG, TOKENIZER, "generation_config.json", "tokenizer_config.json"),
         *("special_tokens_map.json", "added_tokens.json", "chat_template.json"),
         *("chat_template.jinja", "vocab.json", "merges.txt", "tokenizer.model"),
-        "model.safetensors.index.json",
+        *("model.safetensors.index.json", "quantize_config.json", "quant_config.json"),
+        "hf_quant_config.json",
     }
 )
-_WEIGHTS = re.compile(r"model(-\d{5}-of-\d{5})?\.safetensors")
+# GPTQ's tools name the bits and the size of groups.
+_WEIGHTS = re.compile(
+    r"(?:model|gptq_model-\d{1,2}bit-(?:-1|\d{1,4})g)(?:-\d{5}-of-\d{5})?\.safetensors"
+)
 
 
 def is_weights(name: str) -> bool:

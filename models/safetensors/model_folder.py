@@ -16,6 +16,13 @@ from ..families.hf_config import config_from_hf
 from ..json_object import read_json_object
 from .chat_template_file import read_chat_template
 from .folder_files import CONFIG, TOKENIZER
+from .quantized.quantization_config import (
+    SETTINGS_BESIDE,
+    CheckpointQuantization,
+    read_quantization,
+    read_settings_beside,
+)
+from .quantized.stored_matrices import StoredMatrices, StoredMatrix, find_matrices
 from .safetensors_header import StoredTensor
 from .safetensors_index import find_tensors
 
@@ -23,6 +30,7 @@ NF4 = "NF4"
 _TOKEN_IDS = ("bos_token_id", "eos_token_id", "pad_token_id")
 _PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl", "*.pickle")
 _FLOATS = ("F32", "F16", "BF16")
+_CODES = (".qweight", ".qzeros", ".g_idx", ".weight_packed", "_blocks")
 _NF4_STATE = ".quant_state.bitsandbytes__nf4"
 # Tensors that belong to a matrix of 4-bit weights.
 _BESIDE = (_NF4_STATE, ".absmax", ".quant_map", ".nested_absmax", ".nested_quant_map")
@@ -36,6 +44,8 @@ class ModelFolder:
     config: ModelConfig
     tensors: Mapping[str, tuple[Path, StoredTensor]]
     has_chat_template: bool
+    declared: CheckpointQuantization | None = None
+    """What its settings say of how it is quantised, but for bitsandbytes."""
 
     @property
     def name(self) -> str:
@@ -48,23 +58,49 @@ class ModelFolder:
         return sum(tensor.bytes for _, tensor in self.tensors.values())
 
     @cached_property
+    def held_bytes(self) -> int:
+        """Bytes of all weights as the engine holds them: what no kernel reads is dequantised."""
+        matrices, taken = self._by_name, self._taken
+        rest = sum(tensor.bytes for name, (_, tensor) in self.tensors.items() if name not in taken)
+        return rest + sum(matrix.held_bytes for matrix in matrices.values())
+
+    @cached_property
+    def matrices(self) -> StoredMatrices | None:
+        """The quantised matrices, but for those of bitsandbytes; raises `InvalidModel`."""
+        if self.declared is None:
+            return None
+        tensors = {name: tensor for name, (_, tensor) in self.tensors.items()}
+        return find_matrices(self.path.as_posix(), self.declared, tensors)
+
+    @cached_property
     def parameters(self) -> int:
         """Number of weights."""
-        return sum(
+        plain = sum(
             prod(tensor.shape) * (2 if name in self._packed else 1)
             for name, (_, tensor) in self.tensors.items()
-            if not name.endswith(_BESIDE)
+            if not name.endswith(_BESIDE) and name not in self._taken
         )
+        return plain + sum(matrix.parameters for matrix in self._by_name.values())
 
     @cached_property
     def quantization(self) -> str:
-        """`NF4`, else the type that most bytes have."""
+        """`NF4`, the format of its settings, else the type that most bytes have."""
         if self._packed:
             return NF4
+        if self.declared is not None:
+            return self.declared.title
         sizes: Counter[str] = Counter()
         for _, tensor in self.tensors.values():
             sizes[tensor.dtype] += tensor.bytes
         return max(sizes, key=sizes.__getitem__)
+
+    @property
+    def _by_name(self) -> Mapping[str, StoredMatrix]:
+        return {} if self.matrices is None else self.matrices.by_name
+
+    @property
+    def _taken(self) -> frozenset[str]:
+        return frozenset() if self.matrices is None else self.matrices.taken
 
     @cached_property
     def _packed(self) -> frozenset[str]:
@@ -73,14 +109,27 @@ class ModelFolder:
         return frozenset(name.removesuffix(_NF4_STATE) for name in states)
 
     def check_types(self) -> None:
-        """Raise `UnsupportedModel` for weights that need a formula which nothing here has."""
+        """Raise `UnsupportedModel` for weights that need a formula which nothing here has.
+
+        Raises `InvalidModel` for quantised ones that contradict the settings.
+        """
+        taken = self._taken
         for name, (_, tensor) in self.tensors.items():
             known = tensor.dtype in _FLOATS or name in self._packed or name.endswith(_BESIDE)
-            if not known:
-                raise UnsupportedModel(
-                    f"{self.path} stores {name!r} as {tensor.dtype}, which no engine here reads.",
-                    hint="Choose an edition in BF16, F16 or F32, or one in GGUF.",
-                )
+            if not known and name not in taken:
+                self._refuse_type(name, tensor)
+
+    def _refuse_type(self, name: str, tensor: StoredTensor) -> NoReturn:
+        if self.declared is None and name.endswith(_CODES):
+            raise InvalidModel(
+                f"{self.path} stores {name!r} quantised, but neither {CONFIG} nor "
+                f"{SETTINGS_BESIDE[0]} says how.",
+                hint="Download the whole repository.",
+            )
+        raise UnsupportedModel(
+            f"{self.path} stores {name!r} as {tensor.dtype}, which no engine here reads.",
+            hint="Choose an edition in BF16, F16 or F32, or one in GGUF.",
+        )
 
 
 def is_model_folder(path: Path) -> bool:
@@ -100,20 +149,21 @@ def read_folder(path: Path) -> ModelFolder:
     if settings is None:
         _refuse_without_config(path)
     config = check_settings(path, settings)
+    declared = read_quantization(path, settings, read_settings_beside(path))
     tensors = _find_tensors(path)
     if not (path / TOKENIZER).is_file():
         raise UnsupportedModel(
             f"{path} has no {TOKENIZER}.",
             hint="Load its tokenizer with transformers' AutoTokenizer, and save it there.",
         )
-    folder = ModelFolder(path, config, tensors, read_chat_template(path) is not None)
+    has_template = read_chat_template(path) is not None
+    folder = ModelFolder(path, config, tensors, has_template, declared)
     folder.check_types()
     return folder
 
 
 def check_settings(path: Path, settings: Mapping[str, object]) -> ModelConfig:
     """The shape that a folder's `config.json` describes; raises as `read_folder`."""
-    _check_quantization(path, settings)
     _check_token_ids(path, settings)
     return _read_config(path, settings)
 
@@ -137,18 +187,6 @@ def _refuse_without_config(path: Path) -> NoReturn:
             hint="Merge it into its model, and save that.",
         )
     raise InvalidModel(f"{path} has no {CONFIG}.", hint="Download the whole repository.")
-
-
-def _check_quantization(path: Path, settings: Mapping[str, object]) -> None:
-    declared = settings.get("quantization_config")
-    if not isinstance(declared, dict):
-        return
-    method = str(cast("dict[str, object]", declared).get("quant_method", "unknown"))
-    if method != "bitsandbytes":
-        raise UnsupportedModel(
-            f"{path} is quantised by {method[:40]!r}, which no engine here reads.",
-            hint="Choose the edition in BF16, or one in GGUF.",
-        )
 
 
 def _read_config(path: Path, settings: Mapping[str, object]) -> ModelConfig:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NoReturn, cast
 
 from ..errors import InvalidModel, ModelNotFound
+from .folder_files import is_weights
 from .safetensors_header import StoredTensor, parse_json_object, read_safetensors_header
 
 _SINGLE = "model.safetensors"
@@ -19,11 +20,15 @@ _LONGEST_NAME = 512
 def find_tensors(folder: Path) -> Mapping[str, tuple[Path, StoredTensor]]:
     """Each tensor of the model in `folder` with the file it is in.
 
-    That is `model.safetensors`, or what `model.safetensors.index.json` lists. Raises
-    `ModelNotFound`, `InvalidModel` or `UnsupportedModel`.
+    That is `model.safetensors`, or what `model.safetensors.index.json` lists, or without both the
+    only file that is named like weights. Raises `ModelNotFound`, `InvalidModel` or
+    `UnsupportedModel`.
     """
     try:
         path = folder / _SINGLE
+        if not path.exists() and not (folder / _INDEX).exists():
+            named = [each for each in folder.glob("*.safetensors") if is_weights(each.name)]
+            path = named[0] if len(named) == 1 else path
         if path.exists():
             return {tensor.name: (path, tensor) for tensor in read_safetensors_header(path)}
         if not (folder / _INDEX).exists():

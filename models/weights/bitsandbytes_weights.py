@@ -56,7 +56,7 @@ class _Matrix:
     def __init__(self, source: SafetensorsWeights, name: str, state: str) -> None:
         self._source = source
         self._name = name
-        raw = source.get_bytes(state)
+        raw = source.get_raw(state)
         if raw.dtype != torch.uint8 or raw.numel() > _LONGEST_STATE:
             self._fail("a description that is not text")
         text = raw.flatten().numpy().tobytes()
@@ -74,7 +74,7 @@ class _Matrix:
             _unsupported(self._source, self._name, "sixteen values that are not NF4's")
         count = self._rows * self._columns
         blocks = -(-count // self._block_size)
-        codes = self._source.get_bytes(self._name).flatten().view(torch.uint8)
+        codes = self._source.get_raw(self._name).flatten().view(torch.uint8)
         if len(codes) != -(-count // 2):
             self._fail(f"{len(codes)} bytes for {self._rows} by {self._columns} weights")
         absmax, nested = self._absmax(blocks)
@@ -104,7 +104,7 @@ class _Matrix:
         )
 
     def _beside(self, end: str, dtype: torch.dtype, count: int) -> torch.Tensor:
-        tensor = self._source.get_bytes(self._name + end).flatten()
+        tensor = self._source.get_raw(self._name + end).flatten()
         if tensor.dtype != dtype or len(tensor) != count:
             self._fail(f"{len(tensor)} {end[1:]} of {tensor.dtype}, not {count} of {dtype}")
         return tensor

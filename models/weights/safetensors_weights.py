@@ -8,10 +8,20 @@ from pathlib import Path
 import torch
 
 from ..errors import InvalidModel, UnsupportedModel
+from ..safetensors.safetensors_header import StoredTensor
 from ..safetensors.safetensors_index import find_tensors
 from .mapped_file import FLOAT_DTYPES, map_file
 
-_ALL: Mapping[str, torch.dtype] = {**FLOAT_DTYPES, "U8": torch.uint8}
+_ALL: Mapping[str, torch.dtype] = {
+    **FLOAT_DTYPES,
+    "U8": torch.uint8,
+    "I8": torch.int8,
+    "I32": torch.int32,
+    "I64": torch.int64,
+    "F8_E4M3": torch.float8_e4m3fn,
+    "F8_E5M2": torch.float8_e5m2,
+    "F8_E8M0": torch.float8_e8m0fnu,
+}
 
 
 class SafetensorsWeights:
@@ -20,10 +30,15 @@ class SafetensorsWeights:
     Nothing is read before it is used.
     """
 
-    def __init__(self, folder: Path) -> None:
-        """Check all files; raises `ModelNotFound`, `InvalidModel` or `UnsupportedModel`."""
+    def __init__(
+        self, folder: Path, tensors: Mapping[str, tuple[Path, StoredTensor]] | None = None
+    ) -> None:
+        """Check all files; raises `ModelNotFound`, `InvalidModel` or `UnsupportedModel`.
+
+        `tensors` are those of the model in the folder, unless others are given with their files.
+        """
         self.folder = folder
-        self._tensors = find_tensors(folder)
+        self._tensors = find_tensors(folder) if tensors is None else tensors
         self.names = self._tensors.keys()
         """Every tensor there is."""
         self._files = {
@@ -41,8 +56,8 @@ class SafetensorsWeights:
         """
         return self._view(name, FLOAT_DTYPES)
 
-    def get_bytes(self, name: str) -> torch.Tensor:
-        """The same, but for tensors of bytes, which quantised checkpoints have."""
+    def get_raw(self, name: str) -> torch.Tensor:
+        """The same, but also for the integers and short floats that quantised checkpoints have."""
         return self._view(name, _ALL)
 
     def _view(self, name: str, dtypes: Mapping[str, torch.dtype]) -> torch.Tensor:
@@ -56,7 +71,7 @@ class SafetensorsWeights:
         if dtype is None:
             raise UnsupportedModel(
                 f"{self.folder} stores {name!r} as {tensor.dtype}, which no kernel here reads.",
-                hint="Choose an edition in BF16, F16 or F32, or one in NF4 by bitsandbytes.",
+                hint="Choose an edition in BF16, F16 or F32, or one quantised as AWQ or GPTQ.",
             )
         raw = self._files[path][tensor.offset : tensor.offset + tensor.bytes]
         if tensor.offset % dtype.itemsize:  # allowed, and no view can begin there

@@ -10,7 +10,8 @@ from itertools import accumulate
 
 import torch
 
-from ingle.kernels.formats.weight import NF4Tensor, Weight
+from ingle.kernels.formats.dequantize import dequantize
+from ingle.kernels.formats.weight import NF4Tensor, QuantizedTensor, Weight
 
 from ..config.model_config import ModelConfig
 from ..errors import InvalidModel
@@ -76,6 +77,11 @@ class SplitWeights(ABC):
             self._parts.update(self._named_parts(name))
         self._parts.update(self._joined_parts(raw.names))
 
+    def source_of(self, name: str) -> str | None:
+        """The stored tensor that one of the layers is, or is a part of; None if it is joined."""
+        part = self._parts.get(name)
+        return part.source if isinstance(part, TensorPart) else None
+
     @abstractmethod
     def _named_parts(self, name: str) -> Mapping[str, TensorPart]:
         """What a stored tensor becomes, by the names of GGUF files."""
@@ -124,13 +130,25 @@ def _joined(weights: Sequence[Weight]) -> Weight:
     if isinstance(first, torch.Tensor):
         plain = [each for each in weights if isinstance(each, torch.Tensor)]
         return torch.cat(plain) if len(plain) == len(weights) else first
-    if not isinstance(first, NF4Tensor):  # GGUF files join their experts themselves
-        return first
+    if isinstance(first, QuantizedTensor):
+        return _joined_blocks(first, weights)
     codes = [each.unnested() for each in weights if isinstance(each, NF4Tensor)]
     if len({each.block_size for each in codes}) > 1 or len(codes) < len(weights):
         return first
     together = torch.cat([each.codes for each in codes])
     return NF4Tensor(together, torch.cat([each.absmax for each in codes]), first.block_size)
+
+
+def _joined_blocks(first: QuantizedTensor, weights: Sequence[Weight]) -> Weight:
+    """The rows of all, dequantised if not all are of one type with columns in the same order."""
+    blocks = [each for each in weights if isinstance(each, QuantizedTensor)]
+    same = {(each.type, each.order is None) for each in blocks} == {(first.type, True)}
+    if same and len(blocks) == len(weights):
+        return QuantizedTensor(first.type, torch.cat([each.data for each in blocks]), first.columns)
+    dense = [
+        each.float() if isinstance(each, torch.Tensor) else dequantize(each) for each in weights
+    ]
+    return torch.cat(dense)
 
 
 def rows_of(weight: Weight, index: slice | torch.Tensor) -> Weight:

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from ingle.kernels.formats.weight import QuantizedTensor
-from ingle.kernels.formats.weight_format import GGML_FORMATS
+from ingle.kernels.formats.weight_format import WEIGHT_FORMATS
 
 from .csrc.limits_record import SOURCES, changed
 
@@ -31,6 +31,9 @@ _SCALES = {
     "Q5_K": (0, 2),
     "Q6_K": (208,),
     "MXFP4": (),
+    "G4_32": (),
+    "G4_64": (),
+    "G4_128": (),
 }
 
 
@@ -47,7 +50,7 @@ def make_quantized() -> MakeQuantized:
     def make(
         kind: str, rows: int, columns: int, seed: int = 0, *, tame: bool = False
     ) -> QuantizedTensor:
-        block = GGML_FORMATS[kind]
+        block = WEIGHT_FORMATS[kind]
         random = np.random.default_rng(seed)
         blocks = random.integers(
             0, 256, (rows * columns // block.block_elements, block.block_bytes), dtype=np.uint8
@@ -57,6 +60,10 @@ def make_quantized() -> MakeQuantized:
             blocks[:, place : place + 2] = scales.view(np.uint8)
         if kind == "MXFP4" and tame:  # its scale is an exponent
             blocks[:, 0] = random.integers(115, 120, len(blocks))
+        if kind.startswith("G4") and tame:  # 24 bits of a float, and a code
+            words = random.normal(0, 1e-3, (len(blocks), 1)).astype("<f4").view(np.uint8)
+            blocks[:, -4:] = words
+            blocks[:, -4] = random.integers(0, 17, len(blocks))
         data = torch.as_tensor(blocks).view(rows, -1)
         return QuantizedTensor(kind, data, columns)
 
@@ -92,6 +99,7 @@ def _compiles_another_format(item: pytest.Function) -> bool:
     if item.path.parent.name != "csrc" or not hasattr(item, "callspec"):
         return False
     values = [value for value in item.callspec.params.values() if isinstance(value, str)]
-    formats = set(GGML_FORMATS).intersection(values) - {"Q4_K", "Q4_0"}
-    sources = [source for source in SOURCES for name in formats if name.lower() in source]
+    formats = set(WEIGHT_FORMATS).intersection(values) - {"Q4_K", "Q4_0"}
+    kernels = {WEIGHT_FORMATS[name].kernel for name in formats}
+    sources = [source for source in SOURCES for kernel in kernels if kernel in source]
     return bool(formats) and not any(changed(source) for source in sources)

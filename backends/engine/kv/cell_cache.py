@@ -173,7 +173,7 @@ class CellCache(KVCache):
             self._free_cells(part.size)
             if not self._runner.restore(sequence.slot, part.start, part.end, part.data):
                 assert self._store is not None
-                self._store.reject(np.asarray(sequence.token_ids, np.int32), part.start)
+                self._store.reject(sequence.key_tokens(), part.start)
                 break
             self.grow(sequence, part.end - part.start)
             self.restored += part.end - part.start
@@ -192,7 +192,7 @@ class CellCache(KVCache):
         start, end = slot.length, slot.length + count
         self._num_free -= count
         cells = self._free[self._num_free : self._num_free + count][::-1]
-        slot.tokens[start:end] = sequence.token_ids[start:end]
+        slot.tokens[start:end] = sequence.key_tokens(start, end)
         slot.cells[start:end] = cells
         slot.length = end
         sequence.num_computed = end

@@ -172,7 +172,7 @@ class PagedCache(KVCache):
             pages = sequence.block_table[part.start // self._size :]
             if not self._runner.write_pages(pages, count, part.data):
                 assert self._store is not None
-                self._store.reject(np.asarray(sequence.token_ids, np.int32), part.start)
+                self._store.reject(sequence.key_tokens(), part.start)
                 self.trim(sequence)
                 break
             self.grow(sequence, count)
@@ -307,6 +307,8 @@ class PagedCache(KVCache):
 
 
 def _packed(sequence: Sequence, start: int, end: int) -> bytes:
+    if sequence.adapter:
+        return sequence.key_tokens(start, end).tobytes()
     return array("i", sequence.token_ids[start:end]).tobytes()
 
 

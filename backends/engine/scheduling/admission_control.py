@@ -5,8 +5,6 @@ from __future__ import annotations
 import time
 from itertools import chain
 
-import numpy as np
-
 from ...base.requests import Priority
 from ..kv_cache import MIN_SHARED, KVCache, Prefix
 from ..model_runner import ModelRunner
@@ -80,7 +78,7 @@ class AdmissionControl:
 
     def _find_prefix(self, sequence: Sequence, *, in_flight: bool) -> Prefix | None:
         """Return the cached prefix of the sequence; None if slots or blocks are missing."""
-        tokens = np.asarray(sequence.token_ids, np.int32)
+        tokens = sequence.key_tokens()
         while True:
             prefix = self._kv.match(tokens, minimum=1 if sequence.parent else MIN_SHARED)
             missing = self._claimed + self._kv.room(len(tokens)) - prefix.active

@@ -5,8 +5,6 @@ from __future__ import annotations
 import queue
 from collections.abc import Callable, Iterator
 
-import numpy as np
-
 from ..kv_store.kv_chunk_file import CHUNK_TOKENS, StoredPart
 from ..kv_store.kv_store import KVStore
 from ..sequence import Sequence
@@ -50,7 +48,7 @@ class Fetches:
             return False
         at_hand = max(cached, sequence.stored_length(cached))
         # The last token has to be computed in any case.
-        tokens = np.asarray(sequence.token_ids[:-1], np.int32)
+        tokens = sequence.key_tokens(0, -1)
         if self._store.match(tokens) - at_hand < MIN_RESTORED:
             return False
         sequence.fetches += 1

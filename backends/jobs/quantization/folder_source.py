@@ -39,9 +39,9 @@ class FolderSource(TensorSource):
     def __init__(self, path: Path) -> None:
         """Raises what `read_folder` raises, and `UnsupportedModel`."""
         folder = read_folder(path)
-        if folder.quantization == NF4:
+        if folder.quantization == NF4 or folder.matrices is not None:
             raise UnsupportedModel(
-                f"{path} is quantised to NF4 already.",
+                f"{path} is quantised to {folder.quantization} already.",
                 hint="Use the edition in BF16, F16 or F32.",
             )
         self.path = path

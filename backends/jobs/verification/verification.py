@@ -200,8 +200,9 @@ def open_verified_model(path: Path) -> VerifiedModel:
     Native code reads only files that passed the checks.
     """
     if path.is_dir():
-        quantization = read_folder(path).quantization
-        is_quantized = quantization == NF4
+        folder = read_folder(path)
+        quantization = folder.quantization
+        is_quantized = quantization == NF4 or folder.matrices is not None
     else:
         header = read_header(path)
         check_supported(header)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import torch
-from gpu.random_model import all_bf16, all_nf4, llama_config, q4_k_m
+from gpu.random_model import all_bf16, all_g4, all_nf4, llama_config, q4_k_m
 from gpu.synthetic import source
 from gpu.weights import random_weight
 from kernel_harness.host_library import CPUKernelLibrary
@@ -97,7 +97,13 @@ def logits(runner: CudaModelRunner, parts: list[tuple[int, int]]) -> torch.Tenso
 
 @pytest.mark.parametrize(
     "kind",
-    [q4_k_m, *(pytest.param(kind, marks=pytest.mark.slow) for kind in (all_nf4, all_bf16, mixed))],
+    [
+        q4_k_m,
+        *(
+            pytest.param(kind, marks=pytest.mark.slow)
+            for kind in (all_g4, all_nf4, all_bf16, mixed)
+        ),
+    ],
 )
 def test_logits_equal_those_of_plain_torch(
     load: Callable[..., CudaModelRunner], kind: Callable[[str], str]

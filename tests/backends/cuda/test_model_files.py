@@ -52,7 +52,7 @@ def test_weights_are_quantised_while_loading(folder: Path, monkeypatch: pytest.M
     assert floats.weights_bytes == plain.weights_bytes
     monkeypatch.setattr(ModelFiles, "_becomes_floats", never)
     packed = files.load(CPU, EXACT, quantize="nf4")
-    assert packed.weights_bytes < 2 * OTHERS + 0.6 * LINEAR_WEIGHTS
+    assert packed.weights_bytes < 4 * OTHERS + 0.6 * LINEAR_WEIGHTS
     expected, found = logits(floats), logits(packed)
     assert torch.allclose(found, expected, rtol=1e-4, atol=1e-4)
     assert not torch.allclose(logits(plain), expected, rtol=1e-2, atol=1e-2)

@@ -210,7 +210,7 @@ def test_model_folders_use_the_own_engine(smollm2_folder: Path) -> None:
 
 
 def test_supported_tensor_types_match_the_dequantizers() -> None:
-    assert DEQUANTIZERS.keys() == TENSOR_TYPES
+    assert TENSOR_TYPES <= DEQUANTIZERS.keys()
 
 
 def test_pytorch_is_detected_without_importing_it() -> None:

@@ -18,6 +18,7 @@ ROW_BYTES = {
     "q5_k": 880,
     "q6_k": 1056,
     "nf4": 672,
+    "g4": 720,
 }
 
 
@@ -29,7 +30,7 @@ def dequantize_rows_cases() -> list[Case]:
     for name, size in ROW_BYTES.items():
         # Bytes below 0x40 are never part of an infinite scale.
         data = random.integers(0, 64, (ROWS, size), dtype=np.uint8)
-        extra: tuple[NDArray[np.float32], ...] = ()
+        extra: tuple[NDArray[np.float32] | int, ...] = (64,) if name == "g4" else ()
         if name == "nf4":
             sizes = 256, -(-ROWS * INPUTS // 64 // 256), 1
             extra = tuple(random.normal(size=each).astype(np.float32) for each in sizes)

@@ -15,6 +15,7 @@ from ingle.kernels.formats.codecs import PACKERS
 from ingle.kernels.formats.nf4 import quantize_nf4
 from ingle.kernels.formats.repack import repack
 from ingle.kernels.formats.weight import QuantizedTensor
+from ingle.kernels.formats.weight_format import WEIGHT_FORMATS
 
 from .attention_cases import ATTENTION_CASES
 from .dense_gemv_cases import dense_gated_cases, dense_gemv_cases
@@ -39,22 +40,25 @@ CASES = {
     "dense_gemv": dense_gemv_cases,
     "dense_gated": dense_gated_cases,
 }
-PRODUCTS = [*(kind.lower() for kind in sorted(PACKERS)), "nf4"]
+PRODUCTS = [*sorted({WEIGHT_FORMATS[kind].kernel for kind in PACKERS}), "nf4"]
 NAMES = [*PRODUCTS, "quantize_q8", "conformance", *CASES]
 
 
 def gemv_cases(name: str, make_quantized: MakeQuantized) -> list[Case]:
     """Return cases with arrays that end at their last byte, so that accesses past it are seen."""
-    inputs = INPUTS if name[-1] == "k" or name == "nf4" else INPUTS + 32
+    inputs = INPUTS if name[-1] == "k" or name in ("nf4", "g4") else INPUTS + 32
     x = torch.randn(COLUMNS, inputs, generator=torch.Generator().manual_seed(0))
     tiles = quantize_q8_reference(x).numpy()
-    extra: tuple[NDArray[np.generic], ...] = ()
+    extra: tuple[NDArray[np.generic] | int, ...] = ()
     if name == "nf4":
         packed = repack(quantize_nf4(torch.randn(ROWS, inputs)))
         nested = packed.nested
         assert nested is not None
         extra = nested.values.numpy(), nested.absmax.numpy(), nested.offset.numpy().reshape(1)
         data = packed.data
+    elif name == "g4":
+        extra = (64,)
+        data = repack(make_quantized("G4_64", ROWS, inputs, tame=True)).data
     else:
         data = repack(make_quantized(name.upper(), ROWS, inputs, tame=True)).data
     out = np.full((COLUMNS, ROWS), np.nan, np.float32)

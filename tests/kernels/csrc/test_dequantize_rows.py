@@ -21,7 +21,10 @@ MakeWeight = Callable[..., tuple[torch.Tensor, RepackedTensor]]
 
 KINDS = [*sorted(PACKERS), "NF4"]
 # A part of a tile; whole tiles; whole tiles and a part; more than one thread block.
-WIDTHS = {"NF4": (64, 1024, 1216, 4160)}
+WIDTHS = {
+    "NF4": (64, 1024, 1216, 4160),
+    **dict.fromkeys(("G4_64", "G4_128"), (128, 1024, 1152, 4224)),
+}
 SUPER, SMALL = (256, 1024, 1280, 4352), (32, 1024, 1184, 4128)
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 

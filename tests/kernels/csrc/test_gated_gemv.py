@@ -75,7 +75,7 @@ def test_fused_gate_and_quantisation_in_one_launch(
         assert torch.equal(q8_groups(found.tiles, rows), q8_groups(quantised, rows))
 
 
-@pytest.mark.parametrize("kind", ["Q5_K", "Q8_0", "Q4_0"])
+@pytest.mark.parametrize("kind", ["Q5_K", "Q8_0", "Q4_0", "G4_32", "G4_128"])
 @pytest.mark.parametrize(("columns", "split"), [(1, 1), (3, 4), (8, 1)])
 def test_other_types(
     make_library: MakeLibrary, make_quantized: MakeQuantized, kind: str, columns: int, split: int

@@ -103,7 +103,10 @@ def test_products_of_any_shape(
 
 @pytest.mark.parametrize(
     ("kind", "inputs"),
-    [("Q5_K", 1280), ("Q8_0", 1376), ("Q4_0", 160), ("Q4_1", 1120), ("Q5_0", 1248), ("Q5_1", 2080)],
+    [
+        *(("Q5_K", 1280), ("Q8_0", 1376), ("Q4_0", 160), ("Q4_1", 1120), ("Q5_0", 1248)),
+        *(("Q5_1", 2080), ("G4_32", 1120), ("G4_64", 1216), ("G4_128", 1152)),
+    ],
 )
 def test_other_types(
     make_library: MakeLibrary, make_quantized: MakeQuantized, kind: str, inputs: int

@@ -15,7 +15,7 @@ from ingle.kernels.formats.dequantize import dequantize
 from ingle.kernels.formats.nf4 import NF4_VALUES, dequantize_nf4_blocks, quantize_nf4
 from ingle.kernels.formats.repack import repack
 from ingle.kernels.formats.weight import NF4Tensor, QuantizedTensor, RepackedTensor
-from ingle.kernels.formats.weight_format import GGML_FORMATS
+from ingle.kernels.formats.weight_format import WEIGHT_FORMATS
 from ingle.kernels.matmul.quantized_gemv import GemvVariant, QuantizedGemv, quantized_gemv_reference
 
 MakeGemv = Callable[..., QuantizedGemv]
@@ -23,12 +23,15 @@ MakeQuantized = Callable[..., QuantizedTensor]
 
 KINDS = sorted(PACKERS)
 SUPER_BLOCKS = [kind for kind in KINDS if kind.endswith("K")]
-SMALL_BLOCKS = [kind for kind in KINDS if kind not in SUPER_BLOCKS]
+GROUPED = [kind for kind in KINDS if kind.startswith("G4")]
+SMALL_BLOCKS = [kind for kind in KINDS if kind not in (*SUPER_BLOCKS, *GROUPED)]
 # Numbers of rows that are no multiple of a block's; blocks that fill tiles, and that do not.
 SHAPES = [(1, 256), (37, 1280), (5, 4096), (130, 2816), (9, 768)]
 SMALL_SHAPES = [(1, 32), (37, 896), (5, 4096), (18, 1568), (9, 1056)]
-CASES = [(kind, *shape) for kind in SUPER_BLOCKS for shape in SHAPES] + [
-    (kind, *shape) for kind in SMALL_BLOCKS for shape in SMALL_SHAPES
+CASES = [
+    *((kind, *shape) for kind in SUPER_BLOCKS for shape in SHAPES),
+    *((kind, *shape) for kind in SMALL_BLOCKS for shape in SMALL_SHAPES),
+    *((kind, *shape) for kind in GROUPED for shape in [(37, 1280), (9, 1152)]),
 ]
 
 
@@ -96,7 +99,7 @@ def test_every_number_of_columns(
     assert error(found, quantized_gemv_reference(weight, tiles)) < 1e-6
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in GROUPED])
 def test_reference_agrees_with_gguf(
     make_gemv: MakeGemv, make_quantized: MakeQuantized, kind: str
 ) -> None:
@@ -111,14 +114,16 @@ def test_reference_agrees_with_gguf(
 @pytest.mark.parametrize("kind", KINDS)
 def test_extreme_blocks(make_gemv: MakeGemv, kind: str) -> None:
     """The largest quants, scales and activations at once: no integer sum overflows."""
-    block = GGML_FORMATS[kind]
+    block = WEIGHT_FORMATS[kind]
     places = (208,) if kind == "Q6_K" else (0,) if kind.endswith("_0") else (0, 2)
     for byte in (0xFF, 0x80, 0x7F, 0x00):
         blocks = torch.full(
             (4, 1024 // block.block_elements, block.block_bytes), byte, dtype=torch.uint8
         )
-        for place in places:
+        for place in places if kind not in GROUPED else ():
             blocks[..., place : place + 2] = torch.tensor([0x00, 0x3C], dtype=torch.uint8)
+        if kind in GROUPED:  # the code of zero is the last byte of the scale
+            blocks[..., -3:] = torch.tensor([0x00, 0x80, 0x3F], dtype=torch.uint8)
         weight, gemv = QuantizedTensor(kind, blocks.view(4, -1), 1024), make_gemv()
         tiles = gemv.quantize(torch.full((1, 1024), -3.0))
         found = multiply(gemv, repack(weight), tiles)

@@ -23,7 +23,7 @@ SMALL_SIZES = [32, 96, 896, 1024, 1056, 1568, 4096]
     [
         (kind, columns)
         for kind in sorted(PACKERS)
-        for columns in (SIZES if kind.endswith("K") else SMALL_SIZES)
+        for columns in (SIZES if kind.endswith("K") or kind in ("G4_64", "G4_128") else SMALL_SIZES)
     ],
 )
 def test_repacked_rows_keep_their_size_and_are_aligned(

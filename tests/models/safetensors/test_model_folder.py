@@ -220,7 +220,9 @@ DAMAGES: list[tuple[Damage, type[Exception], str]] = [
     (has_a_pickle, UnsupportedModel, "pickle"),
     (has_integers, UnsupportedModel, "as I8"),
     (is_an_adapter, UnsupportedModel, "an adapter"),
-    (with_quantization("gptq"), UnsupportedModel, "'gptq'"),
+    (with_quantization("aqlm"), UnsupportedModel, "'aqlm'"),
+    (with_quantization("gptq"), InvalidModel, "does not say its 'bits'"),
+    (with_quantization("awq"), InvalidModel, "weights are AWQ, but no tensor is stored so"),
 ]
 
 

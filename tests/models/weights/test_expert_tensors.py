@@ -9,8 +9,9 @@ import pytest
 import torch
 
 from ingle.kernels.formats.dequantize import dequantize
+from ingle.kernels.formats.integer_codes import from_codes
 from ingle.kernels.formats.nf4 import quantize_nf4
-from ingle.kernels.formats.weight import NF4Tensor, Weight
+from ingle.kernels.formats.weight import NF4Tensor, QuantizedTensor, Weight
 from ingle.models.config.model_config import ExpertConfig, LayerConfig, ModelConfig
 from ingle.models.weights.converted_weights import NF4Weights
 from ingle.models.weights.hf_tensor_names import HFTensorNames
@@ -49,6 +50,26 @@ def matrices() -> dict[str, torch.Tensor]:
     random = torch.Generator().manual_seed(1)
     shapes = {"gate": (WIDTH, HIDDEN), "up": (WIDTH, HIDDEN), "down": (HIDDEN, WIDTH)}
     return {name: torch.randn(EXPERTS, *shape, generator=random) for name, shape in shapes.items()}
+
+
+@pytest.mark.parametrize("in_order", [True, False])
+def test_blocks_of_separate_experts_are_joined(in_order: bool) -> None:
+    """In one format, unless each expert has an order of its columns: then as floats."""
+    experts: list[QuantizedTensor] = []
+    for expert in range(EXPERTS):
+        codes = torch.randint(0, 16, (WIDTH, HIDDEN), dtype=torch.uint8)
+        scales, zeros = torch.rand(WIDTH, 2).half(), torch.full((WIDTH, 2), 7)
+        group_of = None if in_order else torch.arange(HIDDEN).roll(expert + 1) // 32
+        made = from_codes(codes, scales, zeros, 4, group_of)
+        assert isinstance(made, QuantizedTensor)
+        experts.append(made)
+    names = (f"model.layers.0.mlp.experts.{expert}.up_proj.weight" for expert in range(EXPERTS))
+    weights = HFTensorNames(Raw(dict(zip(names, experts, strict=True))), CONFIG)
+    found = weights.get("blk.0.ffn_up_exps.weight")
+    assert isinstance(found, QuantizedTensor) == in_order
+    plain = dequantize(found) if isinstance(found, QuantizedTensor) else found
+    assert isinstance(plain, torch.Tensor)
+    assert torch.equal(plain, torch.cat([dequantize(each) for each in experts]))
 
 
 def separate(block: str, *names: str) -> dict[str, torch.Tensor]:

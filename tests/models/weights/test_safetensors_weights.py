@@ -86,7 +86,7 @@ def test_unaligned_tensors(tmp_path: Path) -> None:
     write_raw(tmp_path, header, b"\x07" + struct.pack("<2f", 1.5, -2))
     weights = SafetensorsWeights(tmp_path)
     assert torch.equal(weights.get("b"), torch.tensor([1.5, -2]))
-    assert weights.get_bytes("a").item() == 7
+    assert weights.get_raw("a").item() == 7
 
 
 def test_folder_without_a_model_is_an_error(tmp_path: Path) -> None:

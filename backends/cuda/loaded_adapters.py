@@ -1,0 +1,98 @@
+"""The adapters of a loaded model: on the device, chosen by number for each row of a step."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from threading import Lock
+
+import torch
+
+from ingle.kernels.matmul.low_rank import ActiveAdapters
+from ingle.models.adapters.peft_adapter import PeftAdapter
+from ingle.models.config.model_config import ModelConfig
+from ingle.models.errors import ModelError
+from ingle.models.layers.parameters import AdaptedLayer
+
+from ..base.errors import RequestRejected
+from ..engine.batch import Batch
+from ..engine.sequence import MOST_ADAPTERS
+
+
+class LoadedAdapters:
+    """Loads adapters when they are first asked for, and chooses them for the rows of a batch.
+
+    A number is never given twice, since keys and values that one adapter computed stay cached under
+    it. Requests are prepared in another thread than steps.
+    """
+
+    def __init__(
+        self,
+        config: ModelConfig,
+        layers: Mapping[str, AdaptedLayer],
+        active: ActiveAdapters,
+        *,
+        device: torch.device,
+        dtype: torch.dtype,
+    ) -> None:
+        self._config = config
+        self._layers = layers
+        self._active = active
+        self._device = device
+        self._dtype = dtype
+        self._numbers: dict[Path, int] = {}
+        self._last = 0
+        self._lock = Lock()
+        self.nbytes = 0
+        """Bytes of all that are loaded."""
+
+    def number_of(self, folder: Path) -> int:
+        """The number of the adapter in a folder, which is loaded if it is not yet.
+
+        Raises `RequestRejected` for one that is damaged, or does not fit the model.
+        """
+        with self._lock:
+            if folder not in self._numbers:
+                self._numbers[folder] = self._load(folder)
+            return self._numbers[folder]
+
+    def drop(self, folder: Path) -> bool:
+        """Free an adapter that no running sequence uses; False if it is not loaded."""
+        with self._lock:
+            number = self._numbers.pop(folder, None)
+            if number is None:
+                return False
+            for layer in self._layers.values():
+                dropped = layer.adapters.matrices.pop(number, None)
+                self.nbytes -= 0 if dropped is None else dropped.nbytes
+            return True
+
+    def choose(self, batch: Batch) -> bool:
+        """Let the next step compute each row with its sequence's adapter; False if none has one."""
+        rows: dict[int, list[int]] = {}
+        first = 0
+        for chunk in batch.chunks:
+            last = first + chunk.num_tokens
+            if chunk.sequence.adapter:
+                rows.setdefault(chunk.sequence.adapter, []).extend(range(first, last))
+            first = last
+        self._active.rows = {
+            number: torch.tensor(places, device=self._device) for number, places in rows.items()
+        }
+        return bool(rows)
+
+    def _load(self, folder: Path) -> int:
+        if self._last == MOST_ADAPTERS:
+            raise RequestRejected(
+                f"The model has loaded {MOST_ADAPTERS} adapters, the most it can: unload it first."
+            )
+        try:
+            adapter = PeftAdapter(folder)
+            matrices = adapter.matrices(self._config, self._layers, self._device, self._dtype)
+        except ModelError as error:
+            raise RequestRejected(f"{error.message} {error.hint or ''}".rstrip()) from error
+        self._last += 1
+        for name, each in matrices.items():
+            self._layers[name].adapters.matrices[self._last] = each
+            self.nbytes += each.nbytes
+        return self._last

@@ -1,0 +1,1 @@
+"""Quantised checkpoints: what their settings say, and how each format stores a matrix."""
