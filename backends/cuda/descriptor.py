@@ -110,9 +110,14 @@ class CudaEngine(EngineDescriptor):
         if unknown is not None:
             return f"{self.title} cannot compute with the tensor type {unknown.type}"
         refused = super().why_not(query)
-        if not refused and config_from_gguf(query.model).is_mixture:
+        if refused:
+            return refused
+        config = config_from_gguf(query.model)
+        if config.state_bytes:
+            return f"{self.title} has no kernels for recurrent layers"
+        if config.is_mixture:
             return f"{self.title} has no kernels for the prompts of mixtures of experts"
-        return refused
+        return ""
 
     def suits(self, query: LoadQuery, machine: CudaAvailability) -> bool:
         """Whether all of a GGUF file may lie on the GPU, and there are fast kernels for it."""
@@ -131,10 +136,13 @@ class CudaEngine(EngineDescriptor):
         return known and machine.capability >= OLDEST_GPU
 
     def runs_types(
-        self, architecture: str, tensor_types: Collection[str], *, mixture: bool
+        self, architecture: str, tensor_types: Collection[str], *, mixture: bool, asked: bool
     ) -> bool:
-        """Whether it has code for the architecture and for all of the types, and no experts."""
-        return not mixture and architecture in FAMILIES and set(tensor_types) <= TENSOR_TYPES
+        """Whether it has code for the types and the architecture, and by itself kernels, too."""
+        family = FAMILIES.get(architecture)
+        if family is None or not set(tensor_types) <= TENSOR_TYPES:
+            return False
+        return asked or not (mixture or family.has_states)
 
     def knows(self, costs: ModelCosts) -> bool:
         """Whether it has code for the architecture."""
@@ -168,14 +176,14 @@ class CudaEngine(EngineDescriptor):
     def open_runner(self, spec: LoadSpec, on_progress: Progress) -> CudaModelRunner:
         """Load a model that generates."""
         try:
-            from .model_runner import CudaModelRunner
+            from .state_model_runner import open_model_runner
         except ImportError as error:
             raise LoadFailed(
                 f"{self.title} needs packages that are not installed: {error.name} is missing.",
                 hint="Install them with `ingle engine install cuda`, or choose the engine "
                 "llama.cpp.",
             ) from error
-        return CudaModelRunner(spec, on_progress)
+        return open_model_runner(spec, on_progress)
 
     def open_drafter(self, spec: LoadSpec, runner: LocalRunner, costs: StepCosts) -> ModelDrafter:
         """Load a draft model into the process of the model that it drafts for."""

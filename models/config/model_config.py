@@ -5,6 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from .recurrent_config import RecurrentConfig, state_elements
+
+_FLOAT = 4
+
 
 class Activation(StrEnum):
     """The activation of the gated MLP."""
@@ -67,12 +71,13 @@ class LayerConfig:
     """The settings that may differ between layers.
 
     A query sees the `window` last tokens, itself included (None: all); `rope` is None for a layer
-    without RoPE, `experts` for one with a single MLP.
+    without RoPE, `experts` for one with a single MLP, `recurrent` for one with attention.
     """
 
     window: int | None = None
     rope: RopeConfig | None = None
     experts: ExpertConfig | None = None
+    recurrent: RecurrentConfig | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,6 +118,17 @@ class ModelConfig:
     def is_mixture(self) -> bool:
         """Whether any layer has experts."""
         return any(layer.experts is not None for layer in self.layers)
+
+    @property
+    def attention_layers(self) -> tuple[int, ...]:
+        """The indices of the layers that have keys and values."""
+        return tuple(i for i, layer in enumerate(self.layers) if layer.recurrent is None)
+
+    @property
+    def state_bytes(self) -> int:
+        """Bytes of the states that the recurrent layers keep of a sequence; 0 if there are none."""
+        states = (layer.recurrent for layer in self.layers)
+        return _FLOAT * sum(state_elements(state) for state in states if state is not None)
 
     @property
     def mlp_elements(self) -> int:

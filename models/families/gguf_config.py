@@ -39,7 +39,8 @@ def config_from_gguf(header: GGUFHeader) -> ModelConfig:
     drafting = 0
     if family.has_draft_layers:
         drafting = fields.integer("nextn_predict_layers", 0, header.block_count - 1, 0)
-    return family.read_gguf(fields, _common(header, fields, header.block_count - drafting))
+    config = _common(header, fields, header.block_count - drafting, mixed=family.has_states)
+    return family.read_gguf(fields, config)
 
 
 def _fields(header: GGUFHeader) -> ConfigFields:
@@ -51,14 +52,17 @@ def _fields(header: GGUFHeader) -> ConfigFields:
     )
 
 
-def _common(header: GGUFHeader, fields: ConfigFields, layers: int) -> ModelConfig:
-    """The settings that all families have, with RoPE in every layer."""
+def _common(header: GGUFHeader, fields: ConfigFields, layers: int, *, mixed: bool) -> ModelConfig:
+    """The settings that all families have, with RoPE in every layer.
+
+    Where kinds of layers are `mixed`, those without heads are of another kind.
+    """
     if not fields.flag("attention.causal", default=True):
         fields.refuse("reads in both directions, which ingle's own engine cannot", _OTHER_ENGINE)
-    heads = _uniform(fields, "attention.head_count", 1024)
+    heads = _uniform(fields, "attention.head_count", 1024, mixed=mixed)
     kv_heads = heads
     if "attention.head_count_kv" in fields:
-        kv_heads = _uniform(fields, "attention.head_count_kv", 1024)
+        kv_heads = _uniform(fields, "attention.head_count_kv", 1024, mixed=mixed)
     size = header.key_length
     if header.value_length != size:
         fields.refuse(f"has keys of {size} and values of {header.value_length}", _OTHER_ENGINE)
@@ -81,9 +85,14 @@ def _common(header: GGUFHeader, fields: ConfigFields, layers: int) -> ModelConfi
     )
 
 
-def _uniform(fields: ConfigFields, key: str, high: int) -> int:
-    """The value that all layers have; raises `UnsupportedModel` if they differ."""
+def _uniform(fields: ConfigFields, key: str, high: int, *, mixed: bool = False) -> int:
+    """The value that all layers have, or all that are not zero if they are `mixed`.
+
+    Raises `UnsupportedModel` if they differ.
+    """
     values = set(fields.integers(key, 0, high))
+    if mixed and len(values) > 1:
+        values.discard(0)
     if len(values) != 1 or values == {0}:
         fields.refuse(f"has layers that differ in their {key!r}", _OTHER_ENGINE)
     return values.pop()

@@ -69,7 +69,7 @@ def _common(fields: ConfigFields, architecture: str, kind: HFModelType) -> Model
         num_kv_heads=kv_heads,
         head_size=size,
         context=context,
-        norm_epsilon=fields.number("rms_norm_eps", kind.epsilon, high=1.0),
+        norm_epsilon=fields.number(kind.epsilon_key, kind.epsilon, high=1.0),
         layers=(LayerConfig(rope=rope),) * fields.integer("num_hidden_layers", 1, 512),
         activation=_activation(fields, kind),
         attention_scale=size**-0.5,

@@ -1,4 +1,4 @@
-"""One decoder block: attention and an MLP around the residual stream, with RMS norms."""
+"""One decoder block: attention or a recurrent layer, and an MLP, with RMS norms."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ from .expert_mlp import ExpertMLP
 from .gated_mlp import GatedMLP
 from .parameters import Parameters, RMSNorm
 from .rotary_embedding import RotaryTables
+from .short_convolution import ShortConvolution
 
 
 class DecoderBlock:
-    """`x += post_norm(attention(norm(x))); x += post_norm(mlp(norm(x)))`.
+    """`x += post_norm(mixer(norm(x))); x += post_norm(mlp(norm(x)))`.
 
-    The family's `norm_placement` says which of the norms there are. Without post norms each addend
-    is scaled by `residual_scale`.
+    The mixer is attention, or a layer with a state. The family's `norm_placement` says which of the
+    norms there are. Without post norms each addend is scaled by `residual_scale`.
     """
 
     def __init__(
@@ -41,7 +42,12 @@ class DecoderBlock:
         self._post_attention_norm = norm("post_attention_norm", after, both)
         self._mlp_norm = norm("ffn_norm", before, both)
         self._post_mlp_norm = norm("post_ffw_norm", after, both)
-        self.attention = Attention(layer, config, parameters, family.query_key_norm)
+        recurrent = config.layers[layer].recurrent
+        self.mixer: Attention | ShortConvolution
+        if recurrent is None:
+            self.mixer = Attention(layer, config, parameters, family.query_key_norm)
+        else:
+            self.mixer = ShortConvolution(layer, config.hidden_size, recurrent, parameters)
         experts = config.layers[layer].experts
         self._mlp: GatedMLP | ExpertMLP
         if experts is None:
@@ -53,9 +59,9 @@ class DecoderBlock:
     def __call__(
         self, residual: torch.Tensor, tables: RotaryTables | None, context: AttentionContext
     ) -> None:
-        """Add attention and the MLP to the residual stream (tokens, hidden) fp32, in place."""
-        x = self.attention(self._normalized(residual, self._attention_norm), tables, context)
-        self._add(residual, x, self.attention.output, self._post_attention_norm)
+        """Add the mixer and the MLP to the residual stream (tokens, hidden) fp32, in place."""
+        x = self.mixer(self._normalized(residual, self._attention_norm), tables, context)
+        self._add(residual, x, self.mixer.output, self._post_attention_norm)
         x = self._normalized(residual, self._mlp_norm)
         if isinstance(self._mlp, ExpertMLP):
             self._add_rows(residual, self._mlp(x), self._post_mlp_norm)

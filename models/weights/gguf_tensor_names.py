@@ -19,6 +19,7 @@ from .weights import Weight
 _OF_A_LAYER = re.compile(r"(blk\.(\d{1,9})\.)([\w.]+)(\.(?:weight|bias))")
 _FUSED_ATTENTION = re.compile(r"(blk\.\d+\.attn_)qkv(\.(?:weight|bias))")
 _FUSED_GATE = re.compile(r"(blk\.\d+\.ffn_)up(\.weight)")
+_OUTPUT_NORM = "output_norm.weight"
 # Read with the configuration.
 _FACTORS = frozenset({"rope_freqs.weight", "rope_factors_short.weight", "rope_factors_long.weight"})
 
@@ -34,6 +35,8 @@ class GGUFTensorNames(SplitWeights):
     def _named_parts(self, name: str) -> Mapping[str, TensorPart]:
         if name in _FACTORS:
             return {}
+        if name == f"{self._family.gguf_output_norm}.weight":
+            return {_OUTPUT_NORM: TensorPart(name)}
         if match := _FUSED_ATTENTION.fullmatch(name):
             rows = self._attention_rows()
             sizes = {f"{match[1]}{letter}{match[2]}": rows[letter] for letter in rows}
@@ -51,9 +54,12 @@ class GGUFTensorNames(SplitWeights):
 
 
 def name_in_gguf(name: str, config: ModelConfig) -> str:
-    """What GGUF files of the family call a tensor of the layers."""
+    """What GGUF files of the family call a tensor."""
+    family = find_family(config.architecture)
+    if name == _OUTPUT_NORM:
+        return f"{family.gguf_output_norm}.weight"
     match = _OF_A_LAYER.fullmatch(name)
-    names = find_family(config.architecture).gguf_layer_names
+    names = family.gguf_layer_names
     theirs = {ours: their for their, ours in names.items()}
     if match is None or match[3] not in theirs:
         return name

@@ -18,6 +18,7 @@ from .weights import Weight, Weights
 _WHOLE_MODEL: Mapping[str, str] = {
     "embed_tokens": "token_embd",
     "norm": "output_norm",
+    "embedding_norm": "output_norm",
     "lm_head": "output",
 }
 _FUSED_ATTENTION, _FUSED_GATE = "self_attn.qkv_proj", "mlp.gate_up_proj"

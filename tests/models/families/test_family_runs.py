@@ -16,6 +16,7 @@ from ingle.backends.base.load_spec import KVStoreSpec, LoadSpec
 from ingle.backends.base.sampling_params import SamplingParams
 from ingle.backends.cuda.model_files import ModelFiles, ModelSource
 from ingle.backends.cuda.model_runner import CudaModelRunner
+from ingle.backends.cuda.state_model_runner import open_model_runner
 from ingle.backends.engine.batch import Batch
 from ingle.backends.engine.engine import Engine
 from ingle.backends.engine.kv_store.kv_store import KVStore
@@ -37,6 +38,7 @@ FAMILIES: dict[str, dict[str, Any]] = {
     "glm4": {"attention_bias": True},
     "ministral3": {"rope_parameters": _MINISTRAL},
     "hunyuan_v1_dense": {},
+    "lfm2": {"layer_types": ["conv", "full_attention", "conv"]},
     "mixtral": {"num_local_experts": 4},
     "qwen2_moe": {**_EXPERTS, "shared_expert_intermediate_size": 40},
     "qwen3_moe": _EXPERTS,
@@ -86,7 +88,7 @@ class FamilyRunners:
     def load(self, **fields: Any) -> CudaModelRunner:
         values: dict[str, Any] = {"context": 512, "slots": 6, "threads": 1, **fields}
         spec = LoadSpec(engine="cuda", path="random", device="cpu", kv_type=KVType.F32, **values)
-        self._made.append(CudaModelRunner(spec, source=self._source))
+        self._made.append(open_model_runner(spec, source=self._source))
         return self._made[-1]
 
     def close(self) -> None:

@@ -17,7 +17,7 @@ import torch
 from ingle.models.config.model_config import Activation
 from ingle.models.families.family_registry import FAMILIES, HF_MODEL_TYPES
 from ingle.models.families.gguf_config import config_from_gguf
-from ingle.models.weights.gguf_tensor_names import GGUFTensorNames
+from ingle.models.weights.gguf_tensor_names import GGUFTensorNames, name_in_gguf
 from ingle.models.weights.gguf_weights import GGUFWeights
 
 _INTERLEAVED = ("llama", "granite", "granitemoe", "smollm3", "glm4", "mistral3", "ernie4_5")
@@ -156,6 +156,11 @@ _CASES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
         {},
     ),
     "seed_oss": ("seed_oss", {"head_dim": 16}, {}),
+    "lfm2": (
+        "lfm2",
+        {"layer_types": ["conv", "full_attention", "conv"]},
+        {"attention.head_count_kv": [0, 2, 0], "shortconv.l_cache": 3},
+    ),
     "mixtral": (
         "mixtral",
         {"num_local_experts": 4, "rope_parameters": {"rope_theta": 1e6}},
@@ -258,11 +263,8 @@ def _write(path: Path, model: Any, header: dict[str, Any]) -> None:
         _fuse(tensors, "attn_qkv", "attn_q", "attn_k", "attn_v")
     if config.architecture in ("phi3", "glm4"):
         _fuse(tensors, "ffn_up", "ffn_gate", "ffn_up")
-    if config.architecture in ("seed_oss", "glm4moe", "gpt-oss"):
-        tensors = {
-            name.replace("ffn_norm", "post_attention_norm"): each for name, each in tensors.items()
-        }
-    rope = config.layers[0].rope
+    tensors = {name_in_gguf(name, config): each for name, each in tensors.items()}
+    rope = next(layer.rope for layer in config.layers if layer.rope is not None)
     if rope.long_factors:
         tensors["rope_factors_short.weight"] = torch.tensor(rope.factors)
         tensors["rope_factors_long.weight"] = torch.tensor(rope.long_factors)

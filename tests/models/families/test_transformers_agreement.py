@@ -166,6 +166,11 @@ _CASES: dict[str, tuple[str, dict[str, Any]]] = {
             "rope_parameters": {**_YARN, "truncate": False},
         },
     ),
+    "lfm2": ("lfm2", {"layer_types": ["conv", "full_attention", "conv"]}),
+    "lfm2 with biases": (
+        "lfm2",
+        {"full_attn_idxs": [2], "conv_bias": True, "conv_L_cache": 4, "block_multiple_of": 8},
+    ),
     "seed_oss": ("seed_oss", {"head_dim": 16}),
     "seed_oss with biases": (
         "seed_oss",
@@ -186,10 +191,10 @@ def test_defaults_equal_those_of_transformers(name: str) -> None:
     rope = config["rope_parameters"]
     kind = HF_MODEL_TYPES[name][1]
     assert kind.context == config["max_position_embeddings"]
-    assert kind.epsilon == config["rms_norm_eps"]
+    assert kind.epsilon == config[kind.epsilon_key]
     assert kind.theta == rope.get("full_attention", rope)["rope_theta"]
     assert kind.rotated_share == rope.get("partial_rotary_factor", 1.0)
-    assert kind.activation == config.get("hidden_activation", config.get("hidden_act"))
+    assert kind.activation == config.get("hidden_activation", config.get("hidden_act", "silu"))
     assert kind.tied == config["tie_word_embeddings"]
 
 

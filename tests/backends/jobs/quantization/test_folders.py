@@ -64,6 +64,7 @@ FAMILIES: list[tuple[str, dict[str, Any]]] = [
     ("ernie4_5", {"head_dim": 32}),
     ("hunyuan_v1_dense", {"head_dim": 32}),
     ("seed_oss", {"head_dim": 32}),
+    ("lfm2", {"layer_types": ["conv", "conv", "full_attention"], "num_hidden_layers": 3}),
     (
         "glm4_moe",
         {
