@@ -85,8 +85,9 @@ class ModelConfig:
     """The hyper-parameters of a model; `architecture` is GGUF's name of its family.
 
     `context` is the number of positions that the model is used for: as many as it was trained for,
-    unless fewer are requested. Scales multiply what their name says; soft caps bound values by `cap
-    * tanh(x / cap)`.
+    unless fewer are requested. With `gated_attention` the projection of queries has a gate for each
+    of them, behind the elements of its head. Scales multiply what their name says; soft caps bound
+    values by `cap * tanh(x / cap)`.
     """
 
     architecture: str
@@ -103,6 +104,7 @@ class ModelConfig:
     attention_scale: float
     attention_soft_cap: float | None = None
     attention_sinks: bool = False
+    gated_attention: bool = False
     final_soft_cap: float | None = None
     embedding_scale: float = 1.0
     residual_scale: float = 1.0

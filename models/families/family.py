@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import NamedTuple
 
 from ..config.config_fields import ConfigFields
 from ..config.model_config import ModelConfig
@@ -68,6 +69,26 @@ class QueryKeyNorm(Enum):
 ConfigReader = Callable[[ConfigFields, ModelConfig], ModelConfig]
 """Returns the configuration with what the family's own settings change in it."""
 
+
+class StoredRows(NamedTuple):
+    """Rows of a stored tensor with `total` of them, in their order; of these, maybe some columns.
+
+    None stands for all, as they are stored.
+    """
+
+    rows: Sequence[int] | None = None
+    total: int = 0
+    columns: Sequence[int] | None = None
+
+
+HFParts = Callable[[str, ModelConfig], Mapping[str, StoredRows] | None]
+"""What a tensor of a layer becomes, both without the layer's name; None for the usual rules."""
+
+
+def no_parts(_part: str, _config: ModelConfig) -> None:
+    """The `hf_parts` of a family whose files have no tensors of their own kind."""
+
+
 GGUFValue = float | Sequence[int]
 """A value in the header of a GGUF file."""
 
@@ -125,6 +146,7 @@ class Family:
     """Layers may be mixtures of experts: a header with a number of experts is none of another."""
     has_draft_layers: bool = False
     """Files may hold layers behind the last one that predict later tokens; they are left out."""
+    hf_parts: HFParts = no_parts
     hf_alternates_gates: bool = False
     """Safetensors files hold the matrices of experts transposed, with gates and ups alternating."""
     gguf_layer_names: Mapping[str, str] = field(default_factory=dict[str, str])

@@ -66,6 +66,9 @@ def _common(header: GGUFHeader, fields: ConfigFields, layers: int, *, mixed: boo
     size = header.key_length
     if header.value_length != size:
         fields.refuse(f"has keys of {size} and values of {header.value_length}", _OTHER_ENGINE)
+    mlp = "feed_forward_length"
+    if mlp not in fields and f"expert_{mlp}" in fields:
+        mlp = f"expert_{mlp}"
     if not header.vocab_size:
         fields.fail("does not say how many tokens it knows")
     rope = rope_from_gguf(header, fields, size)
@@ -73,7 +76,7 @@ def _common(header: GGUFHeader, fields: ConfigFields, layers: int, *, mixed: boo
         architecture=header.architecture,
         vocab_size=header.vocab_size,
         hidden_size=header.embedding_length,
-        intermediate_size=_uniform(fields, "feed_forward_length", _MAX_WIDTH),
+        intermediate_size=_uniform(fields, mlp, _MAX_WIDTH),
         num_heads=heads,
         num_kv_heads=kv_heads,
         head_size=size,

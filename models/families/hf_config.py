@@ -64,7 +64,7 @@ def _common(fields: ConfigFields, architecture: str, kind: HFModelType) -> Model
         architecture=architecture,
         vocab_size=fields.integer("vocab_size", 1, 1 << 22, kind.vocab_size),
         hidden_size=hidden,
-        intermediate_size=fields.integer("intermediate_size", 1, 1 << 20),
+        intermediate_size=_mlp_width(fields),
         num_heads=heads,
         num_kv_heads=kv_heads,
         head_size=size,
@@ -75,6 +75,13 @@ def _common(fields: ConfigFields, architecture: str, kind: HFModelType) -> Model
         attention_scale=size**-0.5,
         tied_embeddings=fields.flag("tie_word_embeddings", kind.tied),
     )
+
+
+def _mlp_width(fields: ConfigFields) -> int:
+    key = "intermediate_size"
+    if key not in fields and f"moe_{key}" in fields:
+        key = f"moe_{key}"
+    return fields.integer(key, 1, 1 << 20)
 
 
 def _activation(fields: ConfigFields, kind: HFModelType) -> Activation:

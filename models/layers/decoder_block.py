@@ -8,13 +8,18 @@ from ingle.kernels.elementwise.activations import Activations
 from ingle.kernels.matmul.linear import LinearLayer
 
 from ..config.model_config import ModelConfig
+from ..config.recurrent_config import DeltaNetConfig, ShortConvConfig
 from ..families.family import Family, NormPlacement
 from .attention import Attention, AttentionContext
 from .expert_mlp import ExpertMLP
+from .gated_delta_net import GatedDeltaNet
 from .gated_mlp import GatedMLP
 from .parameters import Parameters, RMSNorm
 from .rotary_embedding import RotaryTables
 from .short_convolution import ShortConvolution
+
+Mixer = Attention | ShortConvolution | GatedDeltaNet
+"""What mixes a token with those before it; it has an input, and the layer `output`."""
 
 
 class DecoderBlock:
@@ -42,12 +47,7 @@ class DecoderBlock:
         self._post_attention_norm = norm("post_attention_norm", after, both)
         self._mlp_norm = norm("ffn_norm", before, both)
         self._post_mlp_norm = norm("post_ffw_norm", after, both)
-        recurrent = config.layers[layer].recurrent
-        self.mixer: Attention | ShortConvolution
-        if recurrent is None:
-            self.mixer = Attention(layer, config, parameters, family.query_key_norm)
-        else:
-            self.mixer = ShortConvolution(layer, config.hidden_size, recurrent, parameters)
+        self.mixer = _mixer(layer, config, family, parameters)
         experts = config.layers[layer].experts
         self._mlp: GatedMLP | ExpertMLP
         if experts is None:
@@ -85,3 +85,12 @@ class DecoderBlock:
             residual.add_(rows, alpha=self._scale)
         else:
             norm.add_to(residual, rows)
+
+
+def _mixer(layer: int, config: ModelConfig, family: Family, parameters: Parameters) -> Mixer:
+    recurrent = config.layers[layer].recurrent
+    if isinstance(recurrent, ShortConvConfig):
+        return ShortConvolution(layer, config.hidden_size, recurrent, parameters)
+    if isinstance(recurrent, DeltaNetConfig):
+        return GatedDeltaNet(layer, config, recurrent, parameters)
+    return Attention(layer, config, parameters, family.query_key_norm)

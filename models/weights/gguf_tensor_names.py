@@ -17,7 +17,7 @@ from .tensor_part import SplitWeights, TensorPart, interleaved_rows, split_tenso
 from .weights import Weight
 
 _OF_A_LAYER = re.compile(r"(blk\.(\d{1,9})\.)([\w.]+)(\.(?:weight|bias))")
-_FUSED_ATTENTION = re.compile(r"(blk\.\d+\.attn_)qkv(\.(?:weight|bias))")
+_FUSED_ATTENTION = re.compile(r"(blk\.(\d{1,9})\.attn_)qkv(\.(?:weight|bias))")
 _FUSED_GATE = re.compile(r"(blk\.\d+\.ffn_)up(\.weight)")
 _OUTPUT_NORM = "output_norm.weight"
 # Read with the configuration.
@@ -37,9 +37,10 @@ class GGUFTensorNames(SplitWeights):
             return {}
         if name == f"{self._family.gguf_output_norm}.weight":
             return {_OUTPUT_NORM: TensorPart(name)}
-        if match := _FUSED_ATTENTION.fullmatch(name):
+        match = _FUSED_ATTENTION.fullmatch(name)
+        if match and int(match[2]) in self._config.attention_layers:
             rows = self._attention_rows()
-            sizes = {f"{match[1]}{letter}{match[2]}": rows[letter] for letter in rows}
+            sizes = {f"{match[1]}{letter}{match[3]}": rows[letter] for letter in rows}
             return split_tensor(name, sizes)
         match = _OF_A_LAYER.fullmatch(name)
         if match and self._family.has_draft_layers and int(match[2]) >= self._config.num_layers:

@@ -13,7 +13,7 @@ import torch
 from ingle.kernels.formats.weight import NF4Tensor, Weight
 
 from ..config.model_config import ModelConfig
-from ..errors import InvalidModel
+from ..errors import InvalidModel, UnsupportedModel
 from ..families.family_registry import find_family
 from .weights import Weights
 
@@ -29,25 +29,38 @@ class TensorPart:
     """
 
     source: str
-    rows: slice | None = None
+    rows: slice | Sequence[int] | None = None
     total: int = 0
     experts: int = 1
     transposed: bool = False
-    columns: slice | None = None
+    columns: slice | Sequence[int] | None = None
 
     def read(self, weights: Weights) -> Weight:
-        """The rows; all of them if their number is not `total`, so that the shape check fails."""
+        """The rows; all of them if their number is not `total`, so that the shape check fails.
+
+        Raises `UnsupportedModel` if columns of a quantised matrix would have to be moved.
+        """
         weight = weights.get(self.source)
         if isinstance(weight, torch.Tensor) and weight.ndim > 2:  # matrices of experts
             weight = (weight.transpose(-2, -1) if self.transposed else weight).flatten(0, -2)
-        if isinstance(weight, torch.Tensor) and self.columns is not None:
-            return weight[..., self.columns]
+        if self.columns is not None:
+            return self._columns_of(weight, self.columns)
         if self.rows is None or weight.shape[:1] != (self.total * self.experts,):
             return weight
         if self.experts == 1:
-            return rows_of(weight, self.rows)
+            return rows_of(weight, _index(self.rows))
         every = torch.arange(self.total * self.experts).view(self.experts, self.total)
-        return rows_of(weight, every[:, self.rows].flatten())
+        return rows_of(weight, every[:, _index(self.rows)].flatten())
+
+    def _columns_of(self, weight: Weight, columns: slice | Sequence[int]) -> Weight:
+        if not isinstance(weight, torch.Tensor):
+            raise UnsupportedModel(
+                f"The model stores {self.source!r} quantised, in another order than ingle's.",
+                hint="Use an edition in BF16, F16 or F32, or a GGUF file.",
+            )
+        if not isinstance(columns, slice) and weight.shape[-1] != len(columns):
+            return weight
+        return weight[..., _index(columns)]
 
 
 @dataclass(frozen=True)
@@ -131,6 +144,10 @@ def _joined(weights: Sequence[Weight]) -> Weight:
         return first
     together = torch.cat([each.codes for each in codes])
     return NF4Tensor(together, torch.cat([each.absmax for each in codes]), first.block_size)
+
+
+def _index(places: slice | Sequence[int]) -> slice | torch.Tensor:
+    return places if isinstance(places, slice) else torch.tensor(places)
 
 
 def rows_of(weight: Weight, index: slice | torch.Tensor) -> Weight:

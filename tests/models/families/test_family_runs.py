@@ -25,6 +25,14 @@ from ingle.backends.testing.byte_tokenizer import ByteTokenizer
 from ingle.models.kv_type import KVType
 
 _EXPERTS = {"num_experts": 8, "num_experts_per_tok": 3, "moe_intermediate_size": 24}
+_DELTA = {
+    "num_hidden_layers": 4,
+    "full_attention_interval": 2,
+    "linear_key_head_dim": 16,
+    "linear_value_head_dim": 16,
+    "linear_num_key_heads": 2,
+    "linear_num_value_heads": 4,
+}
 _MINISTRAL = {
     "rope_type": "yarn",
     "rope_theta": 1e6,
@@ -39,6 +47,8 @@ FAMILIES: dict[str, dict[str, Any]] = {
     "ministral3": {"rope_parameters": _MINISTRAL},
     "hunyuan_v1_dense": {},
     "lfm2": {"layer_types": ["conv", "full_attention", "conv"]},
+    "qwen3_5_text": _DELTA,
+    "qwen3_next": {**_DELTA, **_EXPERTS, "shared_expert_intermediate_size": 40},
     "mixtral": {"num_local_experts": 4},
     "qwen2_moe": {**_EXPERTS, "shared_expert_intermediate_size": 40},
     "qwen3_moe": _EXPERTS,

@@ -54,6 +54,27 @@ _MINISTRAL = {
 _WIDE = {"num_attention_heads": 3, "num_key_value_heads": 1}  # heads of 16
 _EXPERTS = {"num_experts": 6, "num_experts_per_tok": 3, "moe_intermediate_size": 20}
 _EXPERT_KEYS = {"expert_count": 6, "expert_used_count": 3, "expert_feed_forward_length": 20}
+_SHARED = {**_EXPERTS, "shared_expert_intermediate_size": 40}
+_SHARED_KEYS = {**_EXPERT_KEYS, "expert_shared_feed_forward_length": 40}
+_DELTA = {
+    "num_hidden_layers": 4,
+    "head_dim": 16,
+    "full_attention_interval": 2,
+    "linear_key_head_dim": 16,
+    "linear_value_head_dim": 16,
+    "linear_num_key_heads": 2,
+    "linear_num_value_heads": 6,
+}
+_DELTA_KEYS = {
+    "ssm.conv_kernel": 4,
+    "ssm.state_size": 16,
+    "ssm.group_count": 2,
+    "ssm.time_step_rank": 6,
+    "ssm.inner_size": 96,
+    "full_attention_interval": 2,
+    "rope.dimension_count": 4,
+}
+_SECTIONS = {"rope.dimension_sections": [1, 1, 0, 0]}
 # A model type of transformers, its settings, and the matching metadata of the file's header.
 _CASES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "llama": ("llama", {}, {}),
@@ -156,6 +177,18 @@ _CASES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
         {},
     ),
     "seed_oss": ("seed_oss", {"head_dim": 16}, {}),
+    "qwen35": ("qwen3_5_text", _DELTA, {**_DELTA_KEYS, **_SECTIONS}),
+    "qwen35, listed layers": (
+        "qwen3_5_text",
+        {**_DELTA, "layer_types": [*["linear_attention"] * 3, "full_attention"]},
+        {**_DELTA_KEYS, **_SECTIONS, "attention.recurrent_layers": [True, True, True, False]},
+    ),
+    "qwen35moe": (
+        "qwen3_5_moe_text",
+        {**_DELTA, **_SHARED},
+        {**_DELTA_KEYS, **_SECTIONS, **_SHARED_KEYS},
+    ),
+    "qwen3next": ("qwen3_next", {**_DELTA, **_SHARED}, {**_DELTA_KEYS, **_SHARED_KEYS}),
     "lfm2": (
         "lfm2",
         {"layer_types": ["conv", "full_attention", "conv"]},

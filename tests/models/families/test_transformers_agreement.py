@@ -47,6 +47,16 @@ _SIGMOID = {
     "moe_intermediate_size": 20,
     "first_k_dense_replace": 1,
 }
+_DELTA = {
+    "num_hidden_layers": 4,
+    "head_dim": 16,
+    "full_attention_interval": 2,
+    "linear_key_head_dim": 16,
+    "linear_value_head_dim": 12,
+    "linear_num_key_heads": 2,
+    "linear_num_value_heads": 6,
+}
+_SHARED = {**_EXPERTS, "shared_expert_intermediate_size": 40}
 _CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "llama2": ("llama", {"num_key_value_heads": 6}),
     "llama3": ("llama", {"rope_parameters": _LLAMA3, "tie_word_embeddings": True}),
@@ -171,6 +181,14 @@ _CASES: dict[str, tuple[str, dict[str, Any]]] = {
         "lfm2",
         {"full_attn_idxs": [2], "conv_bias": True, "conv_L_cache": 4, "block_multiple_of": 8},
     ),
+    "qwen3_5": ("qwen3_5_text", _DELTA),
+    "qwen3_5, as many keys as values": (
+        "qwen3_5_text",
+        {**_DELTA, "linear_num_key_heads": 6, "attention_bias": True, "tie_word_embeddings": True},
+    ),
+    "qwen3_5_moe": ("qwen3_5_moe_text", {**_DELTA, **_SHARED}),
+    "qwen3_next": ("qwen3_next", {**_DELTA, **_SHARED, "norm_topk_prob": False}),
+    "qwen3_next, mixed layers": ("qwen3_next", {**_DELTA, **_SHARED, "mlp_only_layers": [1]}),
     "seed_oss": ("seed_oss", {"head_dim": 16}),
     "seed_oss with biases": (
         "seed_oss",

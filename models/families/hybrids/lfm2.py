@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from ..config.config_fields import ConfigFields
-from ..config.model_config import ModelConfig
-from ..config.recurrent_config import ShortConvConfig
-from .family import Family, GGUFValue, HFModelType, QueryKeyNorm
+from ...config.config_fields import ConfigFields
+from ...config.model_config import ModelConfig
+from ...config.recurrent_config import ShortConvConfig
+from ..family import Family, GGUFValue, HFModelType, QueryKeyNorm
 
 _LAYER_NAMES = {
     "operator_norm": "attn_norm",
