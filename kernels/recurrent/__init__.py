@@ -1,1 +1,1 @@
-"""Layers with a state of fixed size, in plain torch: convolutions, the gated delta rule."""
+"""Layers with a state of fixed size, in plain torch: convolutions, delta rule, state spaces."""

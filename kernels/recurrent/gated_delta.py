@@ -7,7 +7,8 @@ from typing import cast
 
 import torch
 
-_CHUNK = 64
+from .decayed_sum import CHUNK, decays_between, read_and_write
+
 _Solve = Callable[..., torch.Tensor]
 _EPSILON = 1e-6
 
@@ -30,8 +31,8 @@ def gated_delta_reference(
     query = _normalized(query) * query.shape[-1] ** -0.5
     key = _normalized(key)
     parts: list[torch.Tensor] = []
-    for start in range(0, query.shape[1], _CHUNK):
-        some = slice(start, start + _CHUNK)
+    for start in range(0, query.shape[1], CHUNK):
+        some = slice(start, start + CHUNK)
         output, state = _advance(
             query[:, some].transpose(1, 2),
             key[:, some].transpose(1, 2),
@@ -61,21 +62,14 @@ def _advance(
     A token corrects what the state before it would answer, the tokens of the chunk before it
     included: a triangular system, solved at once for the values and for the keys of the old state.
     """
-    tokens = query.shape[2]
     total = decay.cumsum(-1)
-    since = total[..., :, None] - total[..., None, :]
-    future = torch.ones(tokens, tokens, dtype=torch.bool, device=query.device).triu(1)
-    since = since.masked_fill(future, -torch.inf).exp()
+    since = decays_between(total)
     written = key * rate[..., None]
     wanted = torch.cat((value * rate[..., None], written * total.exp()[..., None]), -1)
-    if tokens > 1:
+    if query.shape[2] > 1:
         system = (written @ key.transpose(-1, -2)) * since
         solve = cast("_Solve", torch.linalg.solve_triangular)  # pyright: ignore[reportUnknownMemberType]
         wanted = solve(system, wanted, upper=False, unitriangular=True)
     width = value.shape[-1]
     new = wanted[..., :width] - wanted[..., width:] @ state
-    output = (query * total.exp()[..., None]) @ state
-    output = output + ((query @ key.transpose(-1, -2)) * since) @ new
-    left = total[..., -1:]
-    key = key * (left - total).exp()[..., None]
-    return output, state * left.exp()[..., None] + key.transpose(-1, -2) @ new
+    return read_and_write(query, key, new, total, since, state)

@@ -8,6 +8,7 @@ from dataclasses import replace
 from .config_fields import ConfigFields
 from .model_config import ModelConfig
 from .recurrent_config import DeltaNetConfig
+from .recurrent_fields import with_recurrent_layers
 
 _MOST_HEADS = 1 << 10
 _WIDEST_HEAD = 1 << 10
@@ -86,8 +87,4 @@ def _with_delta_nets(
 ) -> ModelConfig:
     if found.value_heads % found.key_heads:
         fields.fail(f"shares {found.key_heads} key heads among {found.value_heads} of values")
-    layers = tuple(
-        replace(layer, rope=None, recurrent=found) if here else layer
-        for layer, here in zip(config.layers, where, strict=True)
-    )
-    return replace(config, layers=layers, gated_attention=True)
+    return replace(with_recurrent_layers(config, found, where), gated_attention=True)

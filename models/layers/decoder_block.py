@@ -8,7 +8,7 @@ from ingle.kernels.elementwise.activations import Activations
 from ingle.kernels.matmul.linear import LinearLayer
 
 from ..config.model_config import ModelConfig
-from ..config.recurrent_config import DeltaNetConfig, ShortConvConfig
+from ..config.recurrent_config import DeltaNetConfig, ShortConvConfig, StateSpaceConfig
 from ..families.family import Family, NormPlacement
 from .attention import Attention, AttentionContext
 from .expert_mlp import ExpertMLP
@@ -17,8 +17,9 @@ from .gated_mlp import GatedMLP
 from .parameters import Parameters, RMSNorm
 from .rotary_embedding import RotaryTables
 from .short_convolution import ShortConvolution
+from .state_space import StateSpace
 
-Mixer = Attention | ShortConvolution | GatedDeltaNet
+Mixer = Attention | ShortConvolution | GatedDeltaNet | StateSpace
 """What mixes a token with those before it; it has an input, and the layer `output`."""
 
 
@@ -93,4 +94,6 @@ def _mixer(layer: int, config: ModelConfig, family: Family, parameters: Paramete
         return ShortConvolution(layer, config.hidden_size, recurrent, parameters)
     if isinstance(recurrent, DeltaNetConfig):
         return GatedDeltaNet(layer, config, recurrent, parameters)
+    if isinstance(recurrent, StateSpaceConfig):
+        return StateSpace(layer, config, recurrent, parameters)
     return Attention(layer, config, parameters, family.query_key_norm)

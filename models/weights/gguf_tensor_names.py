@@ -12,6 +12,7 @@ from collections.abc import Mapping
 import torch
 
 from ..config.model_config import ModelConfig
+from ..config.state_space_fields import state_space_of
 from ..families.family_registry import find_family
 from .tensor_part import SplitWeights, TensorPart, interleaved_rows, split_tensor
 from .weights import Weight
@@ -20,6 +21,8 @@ _OF_A_LAYER = re.compile(r"(blk\.(\d{1,9})\.)([\w.]+)(\.(?:weight|bias))")
 _FUSED_ATTENTION = re.compile(r"(blk\.(\d{1,9})\.attn_)qkv(\.(?:weight|bias))")
 _FUSED_GATE = re.compile(r"(blk\.\d+\.ffn_)up(\.weight)")
 _OUTPUT_NORM = "output_norm.weight"
+_NORM = ".ssm_norm.weight"
+_FLAT = (".ssm_a", ".ssm_d", _NORM)
 # Read with the configuration.
 _FACTORS = frozenset({"rope_freqs.weight", "rope_factors_short.weight", "rope_factors_long.weight"})
 
@@ -30,7 +33,10 @@ class GGUFTensorNames(SplitWeights):
     def get(self, name: str) -> Weight:
         """The tensor; raises `InvalidModel` if there is none of this name."""
         hint = "Download it again, or use another conversion."
-        return self._read(name, hint, interleaved=self._family.gguf_interleaves_heads)
+        weight = self._read(name, hint, interleaved=self._family.gguf_interleaves_heads)
+        if isinstance(weight, torch.Tensor) and name.endswith(_FLAT):
+            return weight.flatten()
+        return weight
 
     def _named_parts(self, name: str) -> Mapping[str, TensorPart]:
         if name in _FACTORS:
@@ -68,7 +74,9 @@ def name_in_gguf(name: str, config: ModelConfig) -> str:
 
 
 def permute_for_gguf(name: str, weight: torch.Tensor, config: ModelConfig) -> torch.Tensor:
-    """A tensor of the layers, with its rows in the order that the family's GGUF files have."""
+    """A tensor of the layers, in the shape and order of rows that the family's GGUF files have."""
+    if name.endswith(_FLAT) and (space := state_space_of(config)) is not None:
+        return weight.view(space.groups if name.endswith(_NORM) else space.heads, -1)
     if not find_family(config.architecture).gguf_interleaves_heads:
         return weight
     order = interleaved_rows(name, config)

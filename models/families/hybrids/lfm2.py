@@ -8,6 +8,11 @@ from dataclasses import replace
 from ...config.config_fields import ConfigFields
 from ...config.model_config import ModelConfig
 from ...config.recurrent_config import ShortConvConfig
+from ...config.recurrent_fields import (
+    kv_head_counts,
+    layers_without_heads,
+    with_recurrent_layers,
+)
 from ..family import Family, GGUFValue, HFModelType, QueryKeyNorm
 
 _LAYER_NAMES = {
@@ -28,39 +33,30 @@ _LAYER_NAMES = {
 _MOST_INPUTS = 64
 
 
-def _with_convolutions(config: ModelConfig, kernel: int, attends: Iterable[bool]) -> ModelConfig:
+def _with_convolutions(config: ModelConfig, kernel: int, where: Iterable[bool]) -> ModelConfig:
     convolution = ShortConvConfig(channels=config.hidden_size, kernel=kernel)
-    layers = tuple(
-        layer if here else replace(layer, rope=None, recurrent=convolution)
-        for layer, here in zip(config.layers, attends, strict=True)
-    )
-    return replace(config, layers=layers)
+    return with_recurrent_layers(config, convolution, where)
 
 
 def _read_gguf(fields: ConfigFields, config: ModelConfig) -> ModelConfig:
-    heads = fields.integers("attention.head_count_kv", 0, 1024)
-    if not fields.is_list("attention.head_count_kv"):
-        heads *= config.num_layers
-    if len(heads) != config.num_layers:
-        fields.fail("does not say which of its layers have attention")
     kernel = fields.integer("shortconv.l_cache", 2, _MOST_INPUTS, 3)
-    return _with_convolutions(config, kernel, (count > 0 for count in heads))
+    return _with_convolutions(config, kernel, layers_without_heads(fields, config.num_layers))
 
 
 def _read_hf(fields: ConfigFields, config: ModelConfig) -> ModelConfig:
-    attends = _attending_layers(fields, config.num_layers)
+    where = _recurrent_layers(fields, config.num_layers)
     config = replace(config, intermediate_size=_mlp_width(fields, config.intermediate_size))
     kernel = fields.integer("conv_L_cache", 2, _MOST_INPUTS, 3)
-    return _with_convolutions(config, kernel, attends)
+    return _with_convolutions(config, kernel, where)
 
 
-def _attending_layers(fields: ConfigFields, count: int) -> Iterable[bool]:
+def _recurrent_layers(fields: ConfigFields, count: int) -> Iterable[bool]:
     if "layer_types" in fields:
-        return [kind != "conv" for kind in fields.texts("layer_types", count)]
+        return [kind == "conv" for kind in fields.texts("layer_types", count)]
     if "full_attn_idxs" not in fields:
-        return [True] * count
+        return [False] * count
     attending = fields.integers("full_attn_idxs", 0, count - 1)
-    return [index in attending for index in range(count)]
+    return [index not in attending for index in range(count)]
 
 
 def _mlp_width(fields: ConfigFields, width: int) -> int:
@@ -76,9 +72,11 @@ def _mlp_width(fields: ConfigFields, width: int) -> int:
 
 
 def _gguf_keys(config: ModelConfig) -> Mapping[str, GGUFValue]:
-    heads = [0 if layer.recurrent else config.num_kv_heads for layer in config.layers]
     kernels = {layer.recurrent.kernel for layer in config.layers if layer.recurrent}
-    return {"attention.head_count_kv": heads, "shortconv.l_cache": max(kernels, default=3)}
+    return {
+        "attention.head_count_kv": kv_head_counts(config),
+        "shortconv.l_cache": max(kernels, default=3),
+    }
 
 
 FAMILY = Family(

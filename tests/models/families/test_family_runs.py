@@ -49,6 +49,13 @@ FAMILIES: dict[str, dict[str, Any]] = {
     "lfm2": {"layer_types": ["conv", "full_attention", "conv"]},
     "qwen3_5_text": _DELTA,
     "qwen3_next": {**_DELTA, **_EXPERTS, "shared_expert_intermediate_size": 40},
+    "granitemoehybrid": {
+        "layer_types": ["mamba", "attention", "mamba"],
+        "mamba_n_heads": 8,
+        "mamba_d_state": 16,
+        "num_local_experts": 0,
+        "shared_intermediate_size": 72,
+    },
     "mixtral": {"num_local_experts": 4},
     "qwen2_moe": {**_EXPERTS, "shared_expert_intermediate_size": 40},
     "qwen3_moe": _EXPERTS,

@@ -57,6 +57,14 @@ _DELTA = {
     "linear_num_value_heads": 6,
 }
 _SHARED = {**_EXPERTS, "shared_expert_intermediate_size": 40}
+_MAMBA = {
+    "layer_types": ["linear_attention", "attention", "linear_attention"],
+    "mamba_n_heads": 6,
+    "mamba_n_groups": 2,
+    "mamba_d_state": 8,
+    "shared_intermediate_size": 40,
+    "attention_multiplier": 0.11,
+}
 _CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "llama2": ("llama", {"num_key_value_heads": 6}),
     "llama3": ("llama", {"rope_parameters": _LLAMA3, "tie_word_embeddings": True}),
@@ -189,6 +197,27 @@ _CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "qwen3_5_moe": ("qwen3_5_moe_text", {**_DELTA, **_SHARED}),
     "qwen3_next": ("qwen3_next", {**_DELTA, **_SHARED, "norm_topk_prob": False}),
     "qwen3_next, mixed layers": ("qwen3_next", {**_DELTA, **_SHARED, "mlp_only_layers": [1]}),
+    "granitemoehybrid": (
+        "granitemoehybrid",
+        {
+            **_MAMBA,
+            "num_local_experts": 0,
+            "embedding_multiplier": 12.0,
+            "residual_multiplier": 0.22,
+            "logits_scaling": 8.0,
+            "mamba_proj_bias": True,
+        },
+    ),
+    "granitemoehybrid with experts": (
+        "granitemoehybrid",
+        {
+            **_MAMBA,
+            "num_local_experts": 6,
+            "num_experts_per_tok": 3,
+            "position_embedding_type": "rope",
+            "mamba_conv_bias": False,
+        },
+    ),
     "seed_oss": ("seed_oss", {"head_dim": 16}),
     "seed_oss with biases": (
         "seed_oss",

@@ -75,6 +75,19 @@ FAMILIES: list[tuple[str, dict[str, Any]]] = [
     ("qwen3_5_text", DELTA),
     ("qwen3_5_moe_text", {**DELTA, **EXPERTS, "shared_expert_intermediate_size": 64}),
     ("qwen3_next", {**DELTA, **EXPERTS, "shared_expert_intermediate_size": 64}),
+    (
+        "granitemoehybrid",
+        {
+            "layer_types": ["linear_attention", "attention", "linear_attention"],
+            "num_hidden_layers": 3,
+            "mamba_n_heads": 4,
+            "mamba_n_groups": 2,
+            "mamba_d_state": 16,
+            "num_local_experts": 0,
+            "shared_intermediate_size": 64,
+            "logits_scaling": 8.0,
+        },
+    ),
     ("lfm2", {"layer_types": ["conv", "conv", "full_attention"], "num_hidden_layers": 3}),
     (
         "glm4_moe",
