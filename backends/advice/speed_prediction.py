@@ -171,7 +171,7 @@ def _layers_of(costs: ModelCosts) -> list[tuple[int, int, int, int]]:
     assert config is not None
     kept = config.num_kv_heads * config.head_size
     rest = max(0, costs.stored - _table_bytes(costs) * (1 if config.tied_embeddings else 2))
-    elements = [kept if layer.recurrent is None else 0 for layer in config.layers]
+    elements = [kept if layer.has_attention else 0 for layer in config.layers]
     return [(rest // config.num_layers, 0, count, count) for count in elements]
 
 

@@ -38,6 +38,10 @@ class ConfigFields:
         """True if the value is a list."""
         return isinstance(self._values.get(key), list | tuple)
 
+    def length(self, key: str) -> int:
+        """The number of items in a list."""
+        return len(self._items(key))
+
     def is_text(self, key: str) -> bool:
         """True if the value is a string."""
         return isinstance(self._values.get(key), str)

@@ -11,11 +11,12 @@ _FLOAT = 4
 
 
 class Activation(StrEnum):
-    """The activation of the gated MLP."""
+    """The activation of the MLP, which has gates unless it is `RELU_SQUARED`."""
 
     SILU = "silu"
     GELU_TANH = "gelu_tanh"
     CLAMPED_SILU = "clamped_silu"
+    RELU_SQUARED = "relu_squared"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,13 +72,21 @@ class LayerConfig:
     """The settings that may differ between layers.
 
     A query sees the `window` last tokens, itself included (None: all); `rope` is None for a layer
-    without RoPE, `experts` for one with a single MLP, `recurrent` for one with attention.
+    without RoPE, `experts` for one with a single MLP, `recurrent` for one with attention. Some
+    layers have nothing but an MLP, or none.
     """
 
     window: int | None = None
     rope: RopeConfig | None = None
     experts: ExpertConfig | None = None
     recurrent: RecurrentConfig | None = None
+    has_mixer: bool = True
+    has_mlp: bool = True
+
+    @property
+    def has_attention(self) -> bool:
+        """Whether the layer has keys and values."""
+        return self.has_mixer and self.recurrent is None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,7 +133,7 @@ class ModelConfig:
     @property
     def attention_layers(self) -> tuple[int, ...]:
         """The indices of the layers that have keys and values."""
-        return tuple(i for i, layer in enumerate(self.layers) if layer.recurrent is None)
+        return tuple(i for i, layer in enumerate(self.layers) if layer.has_attention)
 
     @property
     def state_bytes(self) -> int:

@@ -69,6 +69,9 @@ def _common(header: GGUFHeader, fields: ConfigFields, layers: int, *, mixed: boo
     mlp = "feed_forward_length"
     if mlp not in fields and f"expert_{mlp}" in fields:
         mlp = f"expert_{mlp}"
+    epsilon = "attention.layer_norm_rms_epsilon"
+    if epsilon not in fields and "attention.layer_norm_epsilon" in fields:
+        epsilon = "attention.layer_norm_epsilon"
     if not header.vocab_size:
         fields.fail("does not say how many tokens it knows")
     rope = rope_from_gguf(header, fields, size)
@@ -76,12 +79,12 @@ def _common(header: GGUFHeader, fields: ConfigFields, layers: int, *, mixed: boo
         architecture=header.architecture,
         vocab_size=header.vocab_size,
         hidden_size=header.embedding_length,
-        intermediate_size=_uniform(fields, mlp, _MAX_WIDTH),
+        intermediate_size=_uniform(fields, mlp, _MAX_WIDTH, mixed=mixed),
         num_heads=heads,
         num_kv_heads=kv_heads,
         head_size=size,
         context=fields.integer("context_length", 1, MAX_CONTEXT),
-        norm_epsilon=fields.number("attention.layer_norm_rms_epsilon", high=1.0),
+        norm_epsilon=fields.number(epsilon, high=1.0),
         layers=(LayerConfig(rope=rope),) * layers,
         attention_scale=size**-0.5,
         tied_embeddings=all(tensor.name != "output.weight" for tensor in header.tensors),

@@ -70,11 +70,17 @@ def _common(fields: ConfigFields, architecture: str, kind: HFModelType) -> Model
         head_size=size,
         context=context,
         norm_epsilon=fields.number(kind.epsilon_key, kind.epsilon, high=1.0),
-        layers=(LayerConfig(rope=rope),) * fields.integer("num_hidden_layers", 1, 512),
+        layers=(LayerConfig(rope=rope),) * _layer_count(fields),
         activation=_activation(fields, kind),
         attention_scale=size**-0.5,
         tied_embeddings=fields.flag("tie_word_embeddings", kind.tied),
     )
+
+
+def _layer_count(fields: ConfigFields) -> int:
+    kinds = "layers_block_type"
+    listed = fields.length(kinds) if fields.is_list(kinds) else None
+    return fields.integer("num_hidden_layers", 1, 512, listed)
 
 
 def _mlp_width(fields: ConfigFields) -> int:

@@ -17,12 +17,16 @@ from .weights import Weight, Weights
 
 _WHOLE_MODEL: Mapping[str, str] = {
     "embed_tokens": "token_embd",
+    "embeddings": "token_embd",
     "norm": "output_norm",
+    "norm_f": "output_norm",
     "embedding_norm": "output_norm",
     "lm_head": "output",
 }
 _FUSED_ATTENTION, _FUSED_GATE = "self_attn.qkv_proj", "mlp.gate_up_proj"
-_PREFIX = r"(?:model\.language_model\.|language_model\.model\.|language_model\.|model\.)?"
+_PREFIX = (
+    r"(?:model\.language_model\.|language_model\.model\.|language_model\.|model\.|backbone\.)?"
+)
 _NAME = re.compile(
     _PREFIX + r"(?:layers\.(?P<layer>\d+)\.)?(?P<part>[\w.]+)\.(?P<kind>weight|bias)"
 )

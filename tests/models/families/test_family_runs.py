@@ -56,6 +56,13 @@ FAMILIES: dict[str, dict[str, Any]] = {
         "num_local_experts": 0,
         "shared_intermediate_size": 72,
     },
+    "nemotron_h": {
+        "layers_block_type": ["linear_attention", "mlp", "full_attention", "mlp"],
+        "mamba_num_heads": 4,
+        "mamba_head_dim": 16,
+        "n_groups": 2,
+        "ssm_state_size": 16,
+    },
     "mixtral": {"num_local_experts": 4},
     "qwen2_moe": {**_EXPERTS, "shared_expert_intermediate_size": 40},
     "qwen3_moe": _EXPERTS,

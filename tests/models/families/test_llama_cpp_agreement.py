@@ -223,6 +223,27 @@ _CASES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
             "expert_shared_feed_forward_length": 40,
         },
     ),
+    "nemotron_h": (
+        "nemotron_h",
+        {
+            "layers_block_type": ["linear_attention", "mlp", "full_attention", "mlp"],
+            "head_dim": 16,
+            "mamba_num_heads": 6,
+            "mamba_head_dim": 16,
+            "n_groups": 2,
+            "ssm_state_size": 16,
+        },
+        {
+            "attention.head_count_kv": [0, 0, 2, 0],
+            "feed_forward_length": [0, 72, 0, 72],
+            "attention.layer_norm_epsilon": 1e-5,
+            "ssm.conv_kernel": 4,
+            "ssm.state_size": 16,
+            "ssm.group_count": 2,
+            "ssm.time_step_rank": 6,
+            "ssm.inner_size": 96,
+        },
+    ),
     "lfm2": (
         "lfm2",
         {"layer_types": ["conv", "full_attention", "conv"]},

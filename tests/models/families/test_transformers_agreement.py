@@ -65,6 +65,14 @@ _MAMBA = {
     "shared_intermediate_size": 40,
     "attention_multiplier": 0.11,
 }
+_NEMOTRON = {
+    "layers_block_type": ["linear_attention", "mlp", "full_attention", "mlp", "linear_attention"],
+    "head_dim": 16,
+    "mamba_num_heads": 6,
+    "mamba_head_dim": 8,
+    "n_groups": 2,
+    "ssm_state_size": 16,
+}
 _CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "llama2": ("llama", {"num_key_value_heads": 6}),
     "llama3": ("llama", {"rope_parameters": _LLAMA3, "tie_word_embeddings": True}),
@@ -218,6 +226,8 @@ _CASES: dict[str, tuple[str, dict[str, Any]]] = {
             "mamba_conv_bias": False,
         },
     ),
+    "nemotron_h": ("nemotron_h", _NEMOTRON),
+    "nemotron_h with biases": ("nemotron_h", {**_NEMOTRON, "mlp_bias": True, "use_bias": True}),
     "seed_oss": ("seed_oss", {"head_dim": 16}),
     "seed_oss with biases": (
         "seed_oss",
@@ -235,11 +245,11 @@ def test_defaults_equal_those_of_transformers(name: str) -> None:
     """The models above state all their settings; a file may leave some out."""
     transformers: Any = import_module("transformers")
     config = transformers.AutoConfig.for_model(name).to_dict()
-    rope = config["rope_parameters"]
+    rope = config.get("rope_parameters", {})
     kind = HF_MODEL_TYPES[name][1]
     assert kind.context == config["max_position_embeddings"]
     assert kind.epsilon == config[kind.epsilon_key]
-    assert kind.theta == rope.get("full_attention", rope)["rope_theta"]
+    assert kind.theta == rope.get("full_attention", rope).get("rope_theta", 10000.0)
     assert kind.rotated_share == rope.get("partial_rotary_factor", 1.0)
     assert kind.activation == config.get("hidden_activation", config.get("hidden_act", "silu"))
     assert kind.tied == config["tie_word_embeddings"]

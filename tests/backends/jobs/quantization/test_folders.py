@@ -88,6 +88,17 @@ FAMILIES: list[tuple[str, dict[str, Any]]] = [
             "logits_scaling": 8.0,
         },
     ),
+    (
+        "nemotron_h",
+        {
+            "layers_block_type": ["linear_attention", "mlp", "full_attention", "mlp"],
+            "head_dim": 32,
+            "mamba_num_heads": 4,
+            "mamba_head_dim": 32,
+            "n_groups": 2,
+            "ssm_state_size": 16,
+        },
+    ),
     ("lfm2", {"layer_types": ["conv", "conv", "full_attention"], "num_hidden_layers": 3}),
     (
         "glm4_moe",
