@@ -169,9 +169,10 @@ def _layers_of(costs: ModelCosts) -> list[tuple[int, int, int, int]]:
             for layer in shape.layers
         ]
     assert config is not None
-    elements = config.num_kv_heads * config.head_size
+    kept = config.num_kv_heads * config.head_size
     rest = max(0, costs.stored - _table_bytes(costs) * (1 if config.tied_embeddings else 2))
-    return [(rest // config.num_layers, 0, elements, elements)] * config.num_layers
+    elements = [kept if layer.has_attention else 0 for layer in config.layers]
+    return [(rest // config.num_layers, 0, count, count) for count in elements]
 
 
 def _output_bytes(costs: ModelCosts) -> int:

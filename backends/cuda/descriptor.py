@@ -114,7 +114,10 @@ class CudaEngine(EngineDescriptor):
         for tensor in query.model.tensors:
             if "_exps." in tensor.name and tensor.type not in _EXPERT_TYPES:
                 return f"{self.title} has no kernels for experts in {tensor.type}"
-        return super().why_not(query)
+        refused = super().why_not(query)
+        if not refused and config_from_gguf(query.model).state_bytes:
+            return f"{self.title} has no kernels for recurrent layers"
+        return refused
 
     def suits(self, query: LoadQuery, machine: CudaAvailability) -> bool:
         """Whether all of a GGUF file may lie on the GPU, and there are fast kernels for it."""
@@ -133,11 +136,14 @@ class CudaEngine(EngineDescriptor):
         return known and machine.capability >= OLDEST_GPU
 
     def runs_types(
-        self, architecture: str, tensor_types: Collection[str], *, mixture: bool
+        self, architecture: str, tensor_types: Collection[str], *, mixture: bool, asked: bool
     ) -> bool:
-        """Whether it has code for the architecture and for all of the types, also as experts'."""
-        fast = _EXPERT_TYPES | _FLOAT_TYPES if mixture else TENSOR_TYPES
-        return architecture in FAMILIES and set(tensor_types) <= fast
+        """Whether it has code for the types and the architecture, and by itself kernels, too."""
+        family = FAMILIES.get(architecture)
+        if family is None or not set(tensor_types) <= TENSOR_TYPES:
+            return False
+        fast = not mixture or set(tensor_types) <= _EXPERT_TYPES | _FLOAT_TYPES
+        return asked or (fast and not family.has_states)
 
     def knows(self, costs: ModelCosts) -> bool:
         """Whether it has code for the architecture."""
@@ -171,14 +177,14 @@ class CudaEngine(EngineDescriptor):
     def open_runner(self, spec: LoadSpec, on_progress: Progress) -> CudaModelRunner:
         """Load a model that generates."""
         try:
-            from .model_runner import CudaModelRunner
+            from .state_model_runner import open_model_runner
         except ImportError as error:
             raise LoadFailed(
                 f"{self.title} needs packages that are not installed: {error.name} is missing.",
                 hint="Install them with `ingle engine install cuda`, or choose the engine "
                 "llama.cpp.",
             ) from error
-        return CudaModelRunner(spec, on_progress)
+        return open_model_runner(spec, on_progress)
 
     def open_drafter(self, spec: LoadSpec, runner: LocalRunner, costs: StepCosts) -> ModelDrafter:
         """Load a draft model into the process of the model that it drafts for."""

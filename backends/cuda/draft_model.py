@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
 from typing import cast
 
 import torch
 
+from ..base.errors import LoadFailed
 from ..base.load_spec import LoadSpec
 from ..engine.batch import Batch
 from ..engine.speculation.draft_pairing import pair_drafter
 from ..engine.speculation.model_drafter import ModelDrafter
 from ..engine.speculation.step_costs import StepCosts
+from .compute_backend import ComputeBackend
 from .model_files import ModelSource
 from .model_runner import CudaModelRunner
 
@@ -22,6 +26,17 @@ class CudaDraftRunner(CudaModelRunner):
         """Tokens from `vocab_size` on are unknown to the other model, and never drafted."""
         super().__init__(spec, source=source)
         self._common = min(vocab_size, self.tokenizer.vocab_size)
+
+    def _load(
+        self,
+        source: ModelSource,
+        backend: ComputeBackend | None,
+        on_progress: Callable[[float], None] | None,
+    ) -> None:
+        if source.files.config.state_bytes:
+            name = Path(self._spec.path).name
+            raise LoadFailed(f"{name} cannot draft: its states cannot be cut at a token.")
+        super()._load(source, backend, on_progress)
 
     def launch(self, batch: Batch) -> None:
         """See `ModelRunner.launch`; uncollected samples are dropped."""

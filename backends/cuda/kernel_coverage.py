@@ -30,6 +30,8 @@ def why_no_kernels(config: ModelConfig, kv_type: KVType) -> str | None:
     """What of a model the kernels do not support, as a clause; None if they support it."""
     if config.hidden_size > _WIDEST or config.hidden_size % 32:
         return f"its width is {config.hidden_size}"
+    if config.state_bytes:
+        return "it has recurrent layers"
     if not attention_kernels(config, kv_type, "bf16"):
         heads = f"{config.num_heads} heads of {config.head_size} elements"
         return f"it has {heads}, and a {kv_type} KV cache"

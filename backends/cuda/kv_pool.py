@@ -25,7 +25,7 @@ _FLOATS = {
 
 
 class KVPool:
-    """Keys and values of all layers in pages of `PAGE_SIZE` tokens, which a `PagedCache` allocates.
+    """Keys and values of layers in pages of `PAGE_SIZE` tokens, which a `PagedCache` allocates.
 
     One tensor (layers, 2, pages, page, kv_heads, head_size) holds all of it, or two of that kind
     hold codes and scales. There is one page more than `num_blocks`: padding tokens are written
@@ -35,7 +35,7 @@ class KVPool:
     def __init__(
         self,
         *,
-        layers: int,
+        layers: Numbers[int],
         kv_heads: int,
         head_size: int,
         num_blocks: int,
@@ -43,18 +43,22 @@ class KVPool:
         device: torch.device,
         key_biases: Numbers[KeyBias | None] = (),
     ) -> None:
-        """Quantised keys are stored without `key_biases`: one for each layer, or none at all."""
+        """For these of the model's layers.
+
+        Quantised keys are stored without `key_biases`: one for each layer, or none at all.
+        """
         self.num_blocks = num_blocks
         self._device = device
-        shape = (layers, 2, num_blocks + 1, PAGE_SIZE, kv_heads)
+        shape = (len(layers), 2, num_blocks + 1, PAGE_SIZE, kv_heads)
         self._planes = [
             torch.empty((*shape, width), dtype=dtype, device=device)
             for dtype, width in _planes(kv_type, head_size)
         ]
-        biases = key_biases or [None] * layers
-        self._layers = [
-            (self._pages(layer, 0, biases[layer]), self._pages(layer, 1)) for layer in range(layers)
-        ]
+        biases = key_biases or [None] * len(layers)
+        self._layers = {
+            layer: (self._pages(place, 0, biases[place]), self._pages(place, 1))
+            for place, layer in enumerate(layers)
+        }
 
     @property
     def padding_slot(self) -> int:

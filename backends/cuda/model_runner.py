@@ -17,7 +17,7 @@ from ingle.kernels.kernel_operations import KernelOperations
 from ingle.kernels.kv_cache.kv_pages import KeyBias
 from ingle.kernels.self_check import CHECKED_PAGES, HeadShape
 from ingle.models.errors import ModelError
-from ingle.models.fit.paged_fit import PAGE_SIZE, RECORDING_BYTES, check_paged_kv_type
+from ingle.models.fit.paged_fit import MAX_DRAFTS, PAGE_SIZE, RECORDING_BYTES, check_paged_kv_type
 
 from ..base.errors import EngineFault, LoadFailed, OutOfMemory
 from ..base.load_spec import LoadSpec
@@ -41,7 +41,6 @@ from .model_files import ModelSource, open_source
 from .page_budget import PageBudget
 from .sampling.batch_sampler import BatchSampler, PendingSamples
 
-_MAX_DRAFTS = 15
 _GRAPH_TOKENS = 64
 """Larger steps take long enough for their launches to be ready in time."""
 _COMPILING = 0.05
@@ -59,7 +58,7 @@ class CudaModelRunner:
     """
 
     block_size = PAGE_SIZE
-    max_drafts = _MAX_DRAFTS
+    max_drafts = MAX_DRAFTS
     can_fork = True
 
     def __init__(
@@ -341,7 +340,7 @@ class CudaModelRunner:
         shapes = StepShapes(
             max_tokens=self._graph_tokens,
             max_sequences=rounded_up(self.slots),
-            max_query=1 + _MAX_DRAFTS,
+            max_query=1 + MAX_DRAFTS,
             max_context=self.context,
         )
         self._graphs = StepGraphs(
@@ -366,7 +365,7 @@ class CudaModelRunner:
         config = self._config
         self.num_blocks = pages
         self._pool = KVPool(
-            layers=config.num_layers,
+            layers=config.attention_layers,
             kv_heads=config.num_kv_heads,
             head_size=config.head_size,
             num_blocks=pages,

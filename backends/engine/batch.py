@@ -45,6 +45,18 @@ def sampling_rows(chunks: Iterable[ScheduledChunk]) -> Iterator[tuple[range, Sch
         first += chunk.num_rows
 
 
+@dataclass(frozen=True, slots=True)
+class StateStep:
+    """Where the states of a chunk's recurrent layers are, as rows of the runner's pool.
+
+    The chunk begins with those of row `read`, or with empty ones. After so many of its tokens, in
+    ascending order, they are written to each row of `writes`; the last tokens are among them.
+    """
+
+    read: int | None
+    writes: tuple[tuple[int, int], ...]
+
+
 @dataclass
 class Batch:
     """The chunks of one step, decoding sequences first."""
@@ -55,6 +67,8 @@ class Batch:
     """Prefill tokens."""
     began: float = 0.0
     """When its scheduling began (monotonic seconds)."""
+    states: list[StateStep] = field(default_factory=list[StateStep])
+    """The states of each chunk, if the model has any and its cache manager reserved them."""
 
     def add(self, sequence: Sequence, count: int, drafts: tuple[int, ...] = ()) -> None:
         """Append the sequence's next `count` tokens, and draft tokens if they are its last."""

@@ -37,7 +37,7 @@ class ModelRunner(Protocol):
     """Whether a sequence can be cut and shared at any token.
 
     Else, since a recurrent layer has one state for all tokens, only at its end, or where a
-    checkpoint was taken.
+    checkpoint was taken. A `StateRunner` can, as far as its sequences have snapshots.
     """
     can_run_ahead: bool
     """Whether a second batch may be launched before the first is collected.
@@ -169,4 +169,37 @@ class PagedRunner(ModelRunner, Protocol):
         It may have been read for more tokens. False, with nothing of use in the pages, where
         `data` cannot be that.
         """
+        ...
+
+
+class StateRunner(PagedRunner, Protocol):
+    """Keeps the states of recurrent layers in rows of a pool, beside the pages of the others.
+
+    A state cannot be cut at a token. Each step reads and writes the rows of `Batch.states`, in the
+    order of batches and of what is copied, read and written. `StateCache` manages the rows.
+    """
+
+    num_states: int
+    """Rows of the pool: at least one for each slot and for each draft token of a step."""
+
+    @property
+    def state_bytes(self) -> int:
+        """Bytes of one row."""
+        ...
+
+    @property
+    def state_tokens(self) -> int:
+        """Tokens whose keys and values take as much memory as one row."""
+        ...
+
+    def copy_state(self, source: int, target: int) -> None:
+        """Copy a row to another, after all batches launched so far."""
+        ...
+
+    def read_state(self, row: int) -> bytes:
+        """A copy of a row."""
+        ...
+
+    def write_state(self, row: int, data: bytes | memoryview) -> bool:
+        """Put what `read_state` returned into a row; False where `data` cannot be that."""
         ...

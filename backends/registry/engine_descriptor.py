@@ -114,11 +114,11 @@ class EngineDescriptor(ABC):
         return False
 
     def runs_types(
-        self, architecture: str, tensor_types: Collection[str], *, mixture: bool
+        self, architecture: str, tensor_types: Collection[str], *, mixture: bool, asked: bool
     ) -> bool:
-        """Whether "auto" may choose it for a GGUF file with tensors of these types.
+        """Whether it may be chosen for a GGUF file with tensors of these types.
 
-        The model is a `mixture` of experts or not.
+        By "auto", unless it was `asked` for. The model is a `mixture` of experts or not.
         """
         return True
 

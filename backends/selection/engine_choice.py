@@ -48,7 +48,7 @@ def choose_for_types(
     """Return the engine for a GGUF file of which only what the arguments say is known."""
     for engine in all_engines():
         fits = "gguf" in engine.formats and engine.runs_types(
-            architecture, tensor_types, mixture=mixture and wanted == "auto"
+            architecture, tensor_types, mixture=mixture, asked=wanted == engine.name
         )
         if fits and wanted in ("auto", engine.name) and engine.is_ready(own):
             return engine.name

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Mapping, Sequence
 from typing import NoReturn, cast
@@ -10,6 +11,8 @@ from ..errors import InvalidModel, UnsupportedModel
 
 MAX_CONTEXT = 1 << 26
 """The most positions that a model file may claim."""
+_INFINITE = (math.inf, {"__float__": "Infinity"})
+"""Infinity in JSON: as Python writes it, and as transformers does."""
 _LARGEST = sys.float_info.max
 
 
@@ -43,6 +46,19 @@ class ConfigFields:
     def is_list(self, key: str) -> bool:
         """True if the value is a list."""
         return isinstance(self._values.get(key), list | tuple)
+
+    def length(self, key: str) -> int:
+        """The number of items in a list."""
+        return len(self._items(key))
+
+    def is_text(self, key: str) -> bool:
+        """True if the value is a string."""
+        return isinstance(self._values.get(key), str)
+
+    def is_unlimited(self, key: str) -> bool:
+        """True if the value is the range from zero to infinity."""
+        value = self._values.get(key)
+        return any(value == [0.0, end] for end in _INFINITE)
 
     def integer(self, key: str, low: int, high: int, default: int | None = None) -> int:
         """An integer from `low` to `high`."""

@@ -5,13 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from .recurrent_config import RecurrentConfig, state_elements
+
+_FLOAT = 4
+
 
 class Activation(StrEnum):
-    """The activation of the gated MLP."""
+    """The activation of the MLP, which has gates unless it is `RELU_SQUARED`."""
 
     SILU = "silu"
     GELU_TANH = "gelu_tanh"
     CLAMPED_SILU = "clamped_silu"
+    RELU_SQUARED = "relu_squared"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,12 +72,21 @@ class LayerConfig:
     """The settings that may differ between layers.
 
     A query sees the `window` last tokens, itself included (None: all); `rope` is None for a layer
-    without RoPE, `experts` for one with a single MLP.
+    without RoPE, `experts` for one with a single MLP, `recurrent` for one with attention. Some
+    layers have nothing but an MLP, or none.
     """
 
     window: int | None = None
     rope: RopeConfig | None = None
     experts: ExpertConfig | None = None
+    recurrent: RecurrentConfig | None = None
+    has_mixer: bool = True
+    has_mlp: bool = True
+
+    @property
+    def has_attention(self) -> bool:
+        """Whether the layer has keys and values."""
+        return self.has_mixer and self.recurrent is None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,8 +94,9 @@ class ModelConfig:
     """The hyper-parameters of a model; `architecture` is GGUF's name of its family.
 
     `context` is the number of positions that the model is used for: as many as it was trained for,
-    unless fewer are requested. Scales multiply what their name says; soft caps bound values by `cap
-    * tanh(x / cap)`.
+    unless fewer are requested. With `gated_attention` the projection of queries has a gate for each
+    of them, behind the elements of its head. Scales multiply what their name says; soft caps bound
+    values by `cap * tanh(x / cap)`.
     """
 
     architecture: str
@@ -98,6 +113,7 @@ class ModelConfig:
     attention_scale: float
     attention_soft_cap: float | None = None
     attention_sinks: bool = False
+    gated_attention: bool = False
     final_soft_cap: float | None = None
     embedding_scale: float = 1.0
     residual_scale: float = 1.0
@@ -113,6 +129,17 @@ class ModelConfig:
     def is_mixture(self) -> bool:
         """Whether any layer has experts."""
         return any(layer.experts is not None for layer in self.layers)
+
+    @property
+    def attention_layers(self) -> tuple[int, ...]:
+        """The indices of the layers that have keys and values."""
+        return tuple(i for i, layer in enumerate(self.layers) if layer.has_attention)
+
+    @property
+    def state_bytes(self) -> int:
+        """Bytes of the states that the recurrent layers keep of a sequence; 0 if there are none."""
+        states = (layer.recurrent for layer in self.layers)
+        return _FLOAT * sum(state_elements(state) for state in states if state is not None)
 
     @property
     def mlp_elements(self) -> int:

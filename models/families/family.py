@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import NamedTuple
 
 from ..config.config_fields import ConfigFields
 from ..config.model_config import ModelConfig
@@ -69,13 +70,36 @@ ConfigReader = Callable[[ConfigFields, ModelConfig], ModelConfig]
 """Returns the configuration with what the family's own settings change in it."""
 
 
+class StoredRows(NamedTuple):
+    """Rows of a stored tensor with `total` of them, in their order; of these, maybe some columns.
+
+    None stands for all, as they are stored.
+    """
+
+    rows: Sequence[int] | None = None
+    total: int = 0
+    columns: Sequence[int] | None = None
+
+
+HFParts = Callable[[str, ModelConfig], Mapping[str, StoredRows] | None]
+"""What a tensor of a layer becomes, both without the layer's name; None for the usual rules."""
+
+
+def no_parts(_part: str, _config: ModelConfig) -> None:
+    """The `hf_parts` of a family whose files have no tensors of their own kind."""
+
+
+GGUFValue = float | Sequence[int]
+"""A value in the header of a GGUF file."""
+
+
 def unchanged(_fields: ConfigFields, config: ModelConfig) -> ModelConfig:
     """The `ConfigReader` of a family without settings of its own."""
     return config
 
 
-def no_scales(_config: ModelConfig) -> Mapping[str, float]:
-    """The `gguf_scales` of a family whose header states none."""
+def no_keys(_config: ModelConfig) -> Mapping[str, GGUFValue]:
+    """The `gguf_keys` of a family with the keys that all have."""
     return {}
 
 
@@ -91,6 +115,7 @@ class HFModelType:
     multimodal_type: str | None = None
     context: int = 2048
     epsilon: float = 1e-6
+    epsilon_key: str = "rms_norm_eps"
     theta: float = 10000.0
     activation: str = "silu"
     tied: bool = False
@@ -115,16 +140,21 @@ class Family:
     """What is added to the norm weights of safetensors files; GGUF files have it added."""
     hf_interleaves_heads: bool = False
     """Safetensors files alternate the rows of the two halves that RoPE rotates, in each head."""
+    has_states: bool = False
+    """Layers may be recurrent: files list zero key heads for these."""
     has_experts: bool = False
     """Layers may be mixtures of experts: a header with a number of experts is none of another."""
     has_draft_layers: bool = False
     """Files may hold layers behind the last one that predict later tokens; they are left out."""
+    hf_parts: HFParts = no_parts
     hf_alternates_gates: bool = False
     """Safetensors files hold the matrices of experts transposed, with gates and ups alternating."""
     gguf_layer_names: Mapping[str, str] = field(default_factory=dict[str, str])
     """Our name of each part of a layer that GGUF files of the family call otherwise."""
-    gguf_scales: Callable[[ModelConfig], Mapping[str, float]] = no_scales
-    """The scales that GGUF headers of the family state, for a file to be written."""
+    gguf_output_norm: str = "output_norm"
+    """What GGUF files of the family call the norm behind the last layer."""
+    gguf_keys: Callable[[ModelConfig], Mapping[str, GGUFValue]] = no_keys
+    """Further keys of the family's GGUF headers, for a file to be written."""
     gguf_interleaves_heads: bool = False
     """GGUF files alternate the rows of the two halves that RoPE rotates, in each Q and K head."""
     gguf_fuses_attention: bool = False

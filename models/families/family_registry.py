@@ -22,6 +22,7 @@ from . import (
     smollm3,
 )
 from .family import Family, HFModelType
+from .hybrids import granitehybrid, lfm2, nemotron_h, qwen3next, qwen35, qwen35moe
 from .mixtures import glm4moe, gpt_oss, granitemoe, olmoe, qwen2moe, qwen3moe
 
 _FAMILIES = (
@@ -35,6 +36,14 @@ _FAMILIES = (
         mistral3.FAMILY,
     ),
     *(olmo2.FAMILY, olmoe.FAMILY, phi3.FAMILY, qwen2.FAMILY, qwen2moe.FAMILY),
+    *(
+        granitehybrid.FAMILY,
+        lfm2.FAMILY,
+        nemotron_h.FAMILY,
+        qwen3next.FAMILY,
+        qwen35.FAMILY,
+        qwen35moe.FAMILY,
+    ),
     *(qwen3.FAMILY, qwen3moe.FAMILY, seed_oss.FAMILY, smollm3.FAMILY),
 )
 FAMILIES: Mapping[str, Family] = {family.name: family for family in _FAMILIES}

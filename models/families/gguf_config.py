@@ -39,7 +39,8 @@ def config_from_gguf(header: GGUFHeader) -> ModelConfig:
     drafting = 0
     if family.has_draft_layers:
         drafting = fields.integer("nextn_predict_layers", 0, header.block_count - 1, 0)
-    return family.read_gguf(fields, _common(header, fields, header.block_count - drafting))
+    config = _common(header, fields, header.block_count - drafting, mixed=family.has_states)
+    return family.read_gguf(fields, config)
 
 
 def _fields(header: GGUFHeader) -> ConfigFields:
@@ -51,17 +52,26 @@ def _fields(header: GGUFHeader) -> ConfigFields:
     )
 
 
-def _common(header: GGUFHeader, fields: ConfigFields, layers: int) -> ModelConfig:
-    """The settings that all families have, with RoPE in every layer."""
+def _common(header: GGUFHeader, fields: ConfigFields, layers: int, *, mixed: bool) -> ModelConfig:
+    """The settings that all families have, with RoPE in every layer.
+
+    Where kinds of layers are `mixed`, those without heads are of another kind.
+    """
     if not fields.flag("attention.causal", default=True):
         fields.refuse("reads in both directions, which ingle's own engine cannot", _OTHER_ENGINE)
-    heads = _uniform(fields, "attention.head_count", 1024)
+    heads = _uniform(fields, "attention.head_count", 1024, mixed=mixed)
     kv_heads = heads
     if "attention.head_count_kv" in fields:
-        kv_heads = _uniform(fields, "attention.head_count_kv", 1024)
+        kv_heads = _uniform(fields, "attention.head_count_kv", 1024, mixed=mixed)
     size = header.key_length
     if header.value_length != size:
         fields.refuse(f"has keys of {size} and values of {header.value_length}", _OTHER_ENGINE)
+    mlp = "feed_forward_length"
+    if mlp not in fields and f"expert_{mlp}" in fields:
+        mlp = f"expert_{mlp}"
+    epsilon = "attention.layer_norm_rms_epsilon"
+    if epsilon not in fields and "attention.layer_norm_epsilon" in fields:
+        epsilon = "attention.layer_norm_epsilon"
     if not header.vocab_size:
         fields.fail("does not say how many tokens it knows")
     rope = rope_from_gguf(header, fields, size)
@@ -69,21 +79,26 @@ def _common(header: GGUFHeader, fields: ConfigFields, layers: int) -> ModelConfi
         architecture=header.architecture,
         vocab_size=header.vocab_size,
         hidden_size=header.embedding_length,
-        intermediate_size=_uniform(fields, "feed_forward_length", _MAX_WIDTH),
+        intermediate_size=_uniform(fields, mlp, _MAX_WIDTH, mixed=mixed),
         num_heads=heads,
         num_kv_heads=kv_heads,
         head_size=size,
         context=fields.integer("context_length", 1, MAX_CONTEXT),
-        norm_epsilon=fields.number("attention.layer_norm_rms_epsilon", high=1.0),
+        norm_epsilon=fields.number(epsilon, high=1.0),
         layers=(LayerConfig(rope=rope),) * layers,
         attention_scale=size**-0.5,
         tied_embeddings=all(tensor.name != "output.weight" for tensor in header.tensors),
     )
 
 
-def _uniform(fields: ConfigFields, key: str, high: int) -> int:
-    """The value that all layers have; raises `UnsupportedModel` if they differ."""
+def _uniform(fields: ConfigFields, key: str, high: int, *, mixed: bool = False) -> int:
+    """The value that all layers have, or all that are not zero if they are `mixed`.
+
+    Raises `UnsupportedModel` if they differ.
+    """
     values = set(fields.integers(key, 0, high))
+    if mixed and len(values) > 1:
+        values.discard(0)
     if len(values) != 1 or values == {0}:
         fields.refuse(f"has layers that differ in their {key!r}", _OTHER_ENGINE)
     return values.pop()

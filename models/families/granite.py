@@ -35,7 +35,7 @@ def read_scales_from_hf(fields: ConfigFields, config: ModelConfig) -> ModelConfi
     )
 
 
-def gguf_scales(config: ModelConfig) -> Mapping[str, float]:
+def gguf_keys(config: ModelConfig) -> Mapping[str, float]:
     """The keys of Granite's scales in a header."""
     return {
         "attention.scale": config.attention_scale,
@@ -48,7 +48,7 @@ def gguf_scales(config: ModelConfig) -> Mapping[str, float]:
 FAMILY = Family(
     name="granite",
     read_gguf=read_scales_from_gguf,
-    gguf_scales=gguf_scales,
+    gguf_keys=gguf_keys,
     gguf_interleaves_heads=True,
     hf_types=(HFModelType(name="granite", read=read_scales_from_hf),),
 )

@@ -64,17 +64,30 @@ def _common(fields: ConfigFields, architecture: str, kind: HFModelType) -> Model
         architecture=architecture,
         vocab_size=fields.integer("vocab_size", 1, 1 << 22, kind.vocab_size),
         hidden_size=hidden,
-        intermediate_size=fields.integer("intermediate_size", 1, 1 << 20),
+        intermediate_size=_mlp_width(fields),
         num_heads=heads,
         num_kv_heads=kv_heads,
         head_size=size,
         context=context,
-        norm_epsilon=fields.number("rms_norm_eps", kind.epsilon, high=1.0),
-        layers=(LayerConfig(rope=rope),) * fields.integer("num_hidden_layers", 1, 512),
+        norm_epsilon=fields.number(kind.epsilon_key, kind.epsilon, high=1.0),
+        layers=(LayerConfig(rope=rope),) * _layer_count(fields),
         activation=_activation(fields, kind),
         attention_scale=size**-0.5,
         tied_embeddings=fields.flag("tie_word_embeddings", kind.tied),
     )
+
+
+def _layer_count(fields: ConfigFields) -> int:
+    kinds = "layers_block_type"
+    listed = fields.length(kinds) if fields.is_list(kinds) else None
+    return fields.integer("num_hidden_layers", 1, 512, listed)
+
+
+def _mlp_width(fields: ConfigFields) -> int:
+    key = "intermediate_size"
+    if key not in fields and f"moe_{key}" in fields:
+        key = f"moe_{key}"
+    return fields.integer(key, 1, 1 << 20)
 
 
 def _activation(fields: ConfigFields, kind: HFModelType) -> Activation:

@@ -9,6 +9,8 @@ from .llama_cpp_fit import LoadParameters, MemoryEstimate, SplitEstimate
 from .process_overhead import GPU_PROCESS, TORCH_GPU_PROCESS, TORCH_PROCESS
 
 PAGE_SIZE = 32
+MAX_DRAFTS = 15
+"""Draft tokens that one step may verify, over all sequences."""
 _SPARE = 2**30
 _FLOAT = 4
 _COPIED_EXPERTS = 3 << 24
@@ -21,6 +23,10 @@ _RECORDED = 64
 """Tokens of the largest step that is recorded."""
 RECORDING_BYTES = 128 * 2**20
 """Of a GPU's memory that the driver may take for recorded steps: what they take is measured."""
+_SNAPSHOT_SHARE = 4
+_FEWEST_SNAPSHOTS, _MOST_SNAPSHOTS = 2, 128
+_FEWEST_DRAFTS = 3
+_DRAFT_STATES = 256 * 2**20
 _GPU_RESERVE = 256 * 2**20
 """Left to the driver and to fragments, without which `PageBudget` gives no page away."""
 
@@ -93,10 +99,35 @@ def _expert_bytes(config: ModelConfig, layer: LayerConfig, tokens: int) -> int:
 
 
 def _kv_bytes(config: ModelConfig, load: LoadParameters) -> int:
-    """The blocks of one whole context, one more for each slot, and one for padding."""
+    """The blocks of one whole context, one more for each slot, one for padding, and the states."""
     blocks = -(-load.context // PAGE_SIZE) + load.slots + 1
-    heads = 2 * config.num_layers * config.num_kv_heads
-    return blocks * PAGE_SIZE * heads * load.kv_type.paged_bytes(config.head_size)
+    rows = state_rows(config, context=load.context, slots=load.slots, kv_type=load.kv_type)
+    states = (rows + 1) * config.state_bytes if rows else 0  # one more for steps without a cache
+    return blocks * PAGE_SIZE * token_kv_bytes(config, load.kv_type) + states
+
+
+def state_rows(config: ModelConfig, *, context: int, slots: int, kv_type: KVType) -> int:
+    """Rows for recurrent states; 0 if the model has none.
+
+    One for each slot and each draft token of a step, and for snapshots, which take a quarter of the
+    memory that the keys and values of one context do, within bounds.
+    """
+    if not config.state_bytes:
+        return 0
+    keys = context * token_kv_bytes(config, kv_type)
+    snapshots = min(keys // _SNAPSHOT_SHARE // config.state_bytes, _MOST_SNAPSHOTS)
+    return slots + state_drafts(config) + max(slots + _FEWEST_SNAPSHOTS, snapshots)
+
+
+def state_drafts(config: ModelConfig) -> int:
+    """Draft tokens that one step of a model with states may verify: each takes a row."""
+    return max(_FEWEST_DRAFTS, min(MAX_DRAFTS, _DRAFT_STATES // config.state_bytes))
+
+
+def token_kv_bytes(config: ModelConfig, kv_type: KVType) -> int:
+    """Bytes of the keys and values of one token."""
+    heads = 2 * len(config.attention_layers) * config.num_kv_heads
+    return heads * kv_type.paged_bytes(config.head_size)
 
 
 def weights_on_cpu(parameters: int, stored: int, available: int) -> int:

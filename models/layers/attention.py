@@ -10,6 +10,7 @@ import torch
 from ingle.kernels.attention.attention_input import AttentionInput
 from ingle.kernels.elementwise.activations import Activations
 from ingle.kernels.elementwise.rope import rope_reference
+from ingle.kernels.operations import dense
 
 from ..config.model_config import ModelConfig
 from ..families.family import QueryKeyNorm
@@ -47,6 +48,7 @@ class Attention:
         self._operations = parameters.operations
         self._epsilon = config.norm_epsilon
         self._head_size = config.head_size
+        self._is_gated = config.gated_attention
         self._norms_each_head = norm in (QueryKeyNorm.EACH_HEAD, QueryKeyNorm.EACH_HEAD_ROTATED)
         self._norms_rotated = norm is QueryKeyNorm.EACH_HEAD_ROTATED
         width, kv_width = (
@@ -63,7 +65,7 @@ class Attention:
             self.key_bias = key.bias.float().view(-1, config.head_size)
             key = replace(key, bias=None)
         self._query, self._key, self._value = parameters.operations.stack(
-            parameters.linear(f"{prefix}_q", width, hidden),
+            parameters.linear(f"{prefix}_q", width * (2 if config.gated_attention else 1), hidden),
             key,
             parameters.linear(f"{prefix}_v", kv_width, hidden),
         )
@@ -88,6 +90,10 @@ class Attention:
         Without `tables` no RoPE is applied.
         """
         query, key, value = self._operations.linear(x, self._query, self._key, self._value)
+        gate: torch.Tensor | None = None
+        if self._is_gated:
+            both = query.view(len(query), -1, 2, self._head_size)
+            query, gate = both[:, :, 0].flatten(1), both[:, :, 1].flatten(1)
         query_norm, key_norm = self._query_norm, self._key_norm
         cosine, sine, query_scale = tables or (None, None, None)
         if query_scale is not None:
@@ -111,7 +117,10 @@ class Attention:
             self.key_bias,
             self._sinks,
         )
-        return context.attend(self._layer, heads)
+        output = context.attend(self._layer, heads)
+        if gate is None:
+            return output
+        return self._operations.activations(dense(output).float() * gate.float().sigmoid())
 
     def _heads(self, rows: torch.Tensor) -> torch.Tensor:
         """(tokens, heads, head_size)."""

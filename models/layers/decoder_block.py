@@ -1,4 +1,4 @@
-"""One decoder block: attention and an MLP around the residual stream, with RMS norms."""
+"""One decoder block: attention or a recurrent layer, and an MLP, with RMS norms."""
 
 from __future__ import annotations
 
@@ -7,20 +7,29 @@ import torch
 from ingle.kernels.elementwise.activations import Activations
 from ingle.kernels.matmul.linear import LinearLayer
 
-from ..config.model_config import ModelConfig
+from ..config.model_config import Activation, ModelConfig
+from ..config.recurrent_config import DeltaNetConfig, ShortConvConfig, StateSpaceConfig
 from ..families.family import Family, NormPlacement
 from .attention import Attention, AttentionContext
 from .expert_mlp import ExpertMLP
+from .gated_delta_net import GatedDeltaNet
 from .gated_mlp import GatedMLP
 from .parameters import Parameters, RMSNorm
+from .plain_mlp import PlainMLP
 from .rotary_embedding import RotaryTables
+from .short_convolution import ShortConvolution
+from .state_space import StateSpace
+
+Mixer = Attention | ShortConvolution | GatedDeltaNet | StateSpace
+"""What mixes a token with those before it; it has an input, and the layer `output`."""
 
 
 class DecoderBlock:
-    """`x += post_norm(attention(norm(x))); x += post_norm(mlp(norm(x)))`.
+    """`x += post_norm(mixer(norm(x))); x += post_norm(mlp(norm(x)))`.
 
-    The family's `norm_placement` says which of the norms there are. Without post norms each addend
-    is scaled by `residual_scale`.
+    The mixer is attention, or a layer with a state. The family's `norm_placement` says which of the
+    norms there are; a layer of one part has one of its own. Without post norms each addend is
+    scaled by `residual_scale`.
     """
 
     def __init__(
@@ -37,25 +46,27 @@ class DecoderBlock:
 
         before, after = NormPlacement.BEFORE, NormPlacement.AFTER
         both = NormPlacement.BOTH
-        self._attention_norm = norm("attn_norm", before, both)
-        self._post_attention_norm = norm("post_attention_norm", after, both)
-        self._mlp_norm = norm("ffn_norm", before, both)
-        self._post_mlp_norm = norm("post_ffw_norm", after, both)
-        self.attention = Attention(layer, config, parameters, family.query_key_norm)
-        experts = config.layers[layer].experts
-        self._mlp: GatedMLP | ExpertMLP
-        if experts is None:
-            name = f"blk.{layer}.ffn_{{}}"
-            self._mlp = GatedMLP(name, config.intermediate_size, config, parameters)
-        else:
-            self._mlp = ExpertMLP(layer, config, experts, parameters)
+        kinds = config.layers[layer]
+        self.mixer: Mixer | None = None
+        self._mlp: GatedMLP | PlainMLP | ExpertMLP | None = None
+        if kinds.has_mixer:
+            self._attention_norm = norm("attn_norm", before, both)
+            self._post_attention_norm = norm("post_attention_norm", after, both)
+            self.mixer = _mixer(layer, config, family, parameters)
+        if kinds.has_mlp:
+            self._mlp_norm = norm("ffn_norm" if kinds.has_mixer else "attn_norm", before, both)
+            self._post_mlp_norm = norm("post_ffw_norm", after, both)
+            self._mlp = _mlp(layer, config, parameters)
 
     def __call__(
         self, residual: torch.Tensor, tables: RotaryTables | None, context: AttentionContext
     ) -> None:
-        """Add attention and the MLP to the residual stream (tokens, hidden) fp32, in place."""
-        x = self.attention(self._normalized(residual, self._attention_norm), tables, context)
-        self._add(residual, x, self.attention.output, self._post_attention_norm)
+        """Add the mixer and the MLP to the residual stream (tokens, hidden) fp32, in place."""
+        if self.mixer is not None:
+            x = self.mixer(self._normalized(residual, self._attention_norm), tables, context)
+            self._add(residual, x, self.mixer.output, self._post_attention_norm)
+        if self._mlp is None:
+            return
         x = self._normalized(residual, self._mlp_norm)
         if isinstance(self._mlp, ExpertMLP):
             self._add_rows(residual, self._mlp(x), self._post_mlp_norm)
@@ -79,3 +90,24 @@ class DecoderBlock:
             residual.add_(rows, alpha=self._scale)
         else:
             norm.add_to(residual, rows)
+
+
+def _mixer(layer: int, config: ModelConfig, family: Family, parameters: Parameters) -> Mixer:
+    recurrent = config.layers[layer].recurrent
+    if isinstance(recurrent, ShortConvConfig):
+        return ShortConvolution(layer, config.hidden_size, recurrent, parameters)
+    if isinstance(recurrent, DeltaNetConfig):
+        return GatedDeltaNet(layer, config, recurrent, parameters)
+    if isinstance(recurrent, StateSpaceConfig):
+        return StateSpace(layer, config, recurrent, parameters)
+    return Attention(layer, config, parameters, family.query_key_norm)
+
+
+def _mlp(
+    layer: int, config: ModelConfig, parameters: Parameters
+) -> GatedMLP | PlainMLP | ExpertMLP:
+    experts = config.layers[layer].experts
+    if experts is not None:
+        return ExpertMLP(layer, config, experts, parameters)
+    kind = PlainMLP if config.activation is Activation.RELU_SQUARED else GatedMLP
+    return kind(f"blk.{layer}.ffn_{{}}", config.intermediate_size, config, parameters)

@@ -104,7 +104,7 @@ class Parameters:
         weight = self._on_device(f"{name}.weight", count * outputs, inputs)
         bias = None
         if self.has(f"{name}.bias"):
-            bias = self._floats(f"{name}.bias", (count, outputs))
+            bias = self.floats(f"{name}.bias", (count, outputs))
         return ExpertLayer(self.operations.prepare_experts(weight), count, bias)
 
     def has(self, name: str) -> bool:
@@ -113,7 +113,7 @@ class Parameters:
 
     def vector(self, name: str, size: int) -> torch.Tensor:
         """The vector `name` (size,) in fp32."""
-        return self._floats(name, (size,))
+        return self.floats(name, (size,))
 
     def optional_vector(self, name: str, size: int) -> torch.Tensor | None:
         """The vector `name` (size,) in fp32; None if the file has none."""
@@ -148,11 +148,12 @@ class Parameters:
         self.bytes += weight.nbytes
         return weight.to(self._device)
 
-    def _floats(self, name: str, shape: tuple[int, ...]) -> torch.Tensor:
+    def floats(self, name: str, shape: tuple[int, ...]) -> torch.Tensor:
+        """The tensor `name` in fp32; raises `InvalidModel` if it is quantised."""
         weight = self._take(name, shape)
         if not isinstance(weight, torch.Tensor):
             raise InvalidModel(
-                f"The model quantises {name!r}, which is a vector.",
+                f"The model quantises {name!r}, which must not be.",
                 hint="Use another conversion.",
             )
         self.bytes += weight.numel() * torch.float32.itemsize

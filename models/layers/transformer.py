@@ -13,7 +13,7 @@ from ingle.kernels.operations import Operations
 from ..config.model_config import ModelConfig
 from ..families.family_registry import find_family
 from ..weights.weights import Weights
-from .attention import AttentionContext
+from .attention import Attention, AttentionContext
 from .decoder_block import DecoderBlock
 from .parameters import Parameters
 from .rotary_embedding import RotaryEmbedding
@@ -84,11 +84,13 @@ class Transformer:
         return self._logits(residual[output_rows])
 
     def key_biases(self, count: int) -> list[KeyBias | None]:
-        """Each layer's key bias, or None, rotated for the first `count` positions."""
+        """The key bias of each layer with keys, or None, rotated for the first positions."""
         tables = [rotary.first(count) for rotary in self._rotary]
         biases: list[KeyBias | None] = []
         for block, kind in zip(self._blocks, self._rotary_of, strict=True):
-            bias = block.attention.key_bias
+            if not isinstance(block.mixer, Attention):
+                continue
+            bias = block.mixer.key_bias
             if bias is not None:
                 unmoved = bias.new_empty(count, 0)
                 cosine, sine = (unmoved, unmoved) if kind is None else tables[kind][:2]

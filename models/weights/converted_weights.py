@@ -21,6 +21,7 @@ _BLOCK_SIZE = 64
 _LM_HEADS = ("output.weight", "lm_head.weight")
 _OF_A_LAYER = re.compile(r"(?:^blk|\blayers)\.\d+\..*\bweight$")
 _ROUTER = re.compile(r"\.ffn_gate_inp\.|\.(?:mlp|block_sparse_moe)\.(?:gate|router)\.")
+_CONVOLUTION = re.compile(r"\.(?:ssm_conv1d|shortconv\.conv)\.")
 
 
 class DequantizedWeights:
@@ -46,9 +47,9 @@ class DequantizedWeights:
 class NF4Weights:
     """The tensors of `source`, those of its linear layers in NF4 with double quantisation.
 
-    Embeddings, norms, biases and routers stay as they are, quantised tensors too, and the LM head
-    unless `lm_head`. Names may be those of GGUF files or of checkpoints; values are those that
-    bitsandbytes gives to the same matrices on a CPU.
+    Embeddings, norms, biases, routers and convolutions stay as they are, quantised tensors too, and
+    the LM head unless `lm_head`. Names may be those of GGUF files or of checkpoints; values are
+    those that bitsandbytes gives to the same matrices on a CPU.
     """
 
     def __init__(
@@ -77,7 +78,9 @@ class NF4Weights:
     def _quantizes(self, name: str) -> bool:
         if name in _LM_HEADS:
             return self._lm_head
-        return _OF_A_LAYER.search(name) is not None and _ROUTER.search(name) is None
+        if _ROUTER.search(name) or _CONVOLUTION.search(name):
+            return False
+        return _OF_A_LAYER.search(name) is not None
 
 
 def _round_to_nf4(weight: torch.Tensor) -> torch.Tensor:

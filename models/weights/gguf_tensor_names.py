@@ -12,13 +12,17 @@ from collections.abc import Mapping
 import torch
 
 from ..config.model_config import ModelConfig
+from ..config.state_space_fields import state_space_of
 from ..families.family_registry import find_family
 from .tensor_part import SplitWeights, TensorPart, interleaved_rows, split_tensor
 from .weights import Weight
 
 _OF_A_LAYER = re.compile(r"(blk\.(\d{1,9})\.)([\w.]+)(\.(?:weight|bias))")
-_FUSED_ATTENTION = re.compile(r"(blk\.\d+\.attn_)qkv(\.(?:weight|bias))")
+_FUSED_ATTENTION = re.compile(r"(blk\.(\d{1,9})\.attn_)qkv(\.(?:weight|bias))")
 _FUSED_GATE = re.compile(r"(blk\.\d+\.ffn_)up(\.weight)")
+_OUTPUT_NORM = "output_norm.weight"
+_NORM = ".ssm_norm.weight"
+_FLAT = (".ssm_a", ".ssm_d", _NORM)
 # Read with the configuration.
 _FACTORS = frozenset({"rope_freqs.weight", "rope_factors_short.weight", "rope_factors_long.weight"})
 
@@ -29,14 +33,20 @@ class GGUFTensorNames(SplitWeights):
     def get(self, name: str) -> Weight:
         """The tensor; raises `InvalidModel` if there is none of this name."""
         hint = "Download it again, or use another conversion."
-        return self._read(name, hint, interleaved=self._family.gguf_interleaves_heads)
+        weight = self._read(name, hint, interleaved=self._family.gguf_interleaves_heads)
+        if isinstance(weight, torch.Tensor) and name.endswith(_FLAT):
+            return weight.flatten()
+        return weight
 
     def _named_parts(self, name: str) -> Mapping[str, TensorPart]:
         if name in _FACTORS:
             return {}
-        if match := _FUSED_ATTENTION.fullmatch(name):
+        if name == f"{self._family.gguf_output_norm}.weight":
+            return {_OUTPUT_NORM: TensorPart(name)}
+        match = _FUSED_ATTENTION.fullmatch(name)
+        if match and int(match[2]) in self._config.attention_layers:
             rows = self._attention_rows()
-            sizes = {f"{match[1]}{letter}{match[2]}": rows[letter] for letter in rows}
+            sizes = {f"{match[1]}{letter}{match[3]}": rows[letter] for letter in rows}
             return split_tensor(name, sizes)
         match = _OF_A_LAYER.fullmatch(name)
         if match and self._family.has_draft_layers and int(match[2]) >= self._config.num_layers:
@@ -51,9 +61,12 @@ class GGUFTensorNames(SplitWeights):
 
 
 def name_in_gguf(name: str, config: ModelConfig) -> str:
-    """What GGUF files of the family call a tensor of the layers."""
+    """What GGUF files of the family call a tensor."""
+    family = find_family(config.architecture)
+    if name == _OUTPUT_NORM:
+        return f"{family.gguf_output_norm}.weight"
     match = _OF_A_LAYER.fullmatch(name)
-    names = find_family(config.architecture).gguf_layer_names
+    names = family.gguf_layer_names
     theirs = {ours: their for their, ours in names.items()}
     if match is None or match[3] not in theirs:
         return name
@@ -61,7 +74,9 @@ def name_in_gguf(name: str, config: ModelConfig) -> str:
 
 
 def permute_for_gguf(name: str, weight: torch.Tensor, config: ModelConfig) -> torch.Tensor:
-    """A tensor of the layers, with its rows in the order that the family's GGUF files have."""
+    """A tensor of the layers, in the shape and order of rows that the family's GGUF files have."""
+    if name.endswith(_FLAT) and (space := state_space_of(config)) is not None:
+        return weight.view(space.groups if name.endswith(_NORM) else space.heads, -1)
     if not find_family(config.architecture).gguf_interleaves_heads:
         return weight
     order = interleaved_rows(name, config)

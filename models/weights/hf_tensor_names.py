@@ -17,11 +17,16 @@ from .weights import Weight, Weights
 
 _WHOLE_MODEL: Mapping[str, str] = {
     "embed_tokens": "token_embd",
+    "embeddings": "token_embd",
     "norm": "output_norm",
+    "norm_f": "output_norm",
+    "embedding_norm": "output_norm",
     "lm_head": "output",
 }
 _FUSED_ATTENTION, _FUSED_GATE = "self_attn.qkv_proj", "mlp.gate_up_proj"
-_PREFIX = r"(?:model\.language_model\.|language_model\.model\.|language_model\.|model\.)?"
+_PREFIX = (
+    r"(?:model\.language_model\.|language_model\.model\.|language_model\.|model\.|backbone\.)?"
+)
 _NAME = re.compile(
     _PREFIX + r"(?:layers\.(?P<layer>\d+)\.)?(?P<part>[\w.]+)\.(?P<kind>weight|bias)"
 )
@@ -55,7 +60,7 @@ _OTHER_NAMES: Mapping[str, str] = {
 }
 # Not needed for text: the image half, and tables that follow from the settings.
 _IGNORED = re.compile(
-    r"(?:model\.)?(?:vision_tower|multi_modal_projector)\..*|.*\.rotary_emb\.inv_freq"
+    r"(?:model\.)?(?:visual|vision_tower|multi_modal_projector)\..*|.*\.rotary_emb\.inv_freq"
 )
 
 
@@ -72,16 +77,30 @@ class HFTensorNames(SplitWeights):
         hint = "Download it again: a file may be missing."
         weight = self._read(name, hint, interleaved=self._family.hf_interleaves_heads)
         offset = self._family.hf_norm_offset
-        if offset and name.endswith("norm.weight") and isinstance(weight, torch.Tensor):
+        if not isinstance(weight, torch.Tensor):
+            return weight
+        if offset and name.endswith("norm.weight") and not name.endswith("ssm_norm.weight"):
             return weight.float() + offset
-        if name.endswith("inp_shexp.weight") and isinstance(weight, torch.Tensor):
+        if name.endswith(".ssm_a"):
+            return -weight.float().exp()
+        if name.endswith("inp_shexp.weight"):
             return weight.flatten()  # of a linear layer with one output
         return weight
 
     def _named_parts(self, name: str) -> Mapping[str, TensorPart]:
         if _IGNORED.fullmatch(name):
             return {}
+        if self._family.has_draft_layers and name.startswith("mtp."):
+            return {}
         if match := _OF_A_LAYER.fullmatch(name):
+            layer, own = int(match[1]), self._family.hf_parts(match[2], self._config)
+            if own is not None and layer < self._config.num_layers:
+                return {
+                    f"blk.{layer}.{ours}": TensorPart(
+                        name, stored.rows, stored.total, columns=stored.columns
+                    )
+                    for ours, stored in own.items()
+                }
             parts = self._expert_parts(name, int(match[1]), match[2])
             if parts is not None:
                 return parts

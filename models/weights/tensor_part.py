@@ -14,7 +14,7 @@ from ingle.kernels.formats.dequantize import dequantize
 from ingle.kernels.formats.weight import NF4Tensor, QuantizedTensor, Weight
 
 from ..config.model_config import ModelConfig
-from ..errors import InvalidModel
+from ..errors import InvalidModel, UnsupportedModel
 from ..families.family_registry import find_family
 from .weights import Weights
 
@@ -30,25 +30,38 @@ class TensorPart:
     """
 
     source: str
-    rows: slice | None = None
+    rows: slice | Sequence[int] | None = None
     total: int = 0
     experts: int = 1
     transposed: bool = False
-    columns: slice | None = None
+    columns: slice | Sequence[int] | None = None
 
     def read(self, weights: Weights) -> Weight:
-        """The rows; all of them if their number is not `total`, so that the shape check fails."""
+        """The rows; all of them if their number is not `total`, so that the shape check fails.
+
+        Raises `UnsupportedModel` if columns of a quantised matrix would have to be moved.
+        """
         weight = weights.get(self.source)
         if isinstance(weight, torch.Tensor) and weight.ndim > 2:  # matrices of experts
             weight = (weight.transpose(-2, -1) if self.transposed else weight).flatten(0, -2)
-        if isinstance(weight, torch.Tensor) and self.columns is not None:
-            return weight[..., self.columns]
+        if self.columns is not None:
+            return self._columns_of(weight, self.columns)
         if self.rows is None or weight.shape[:1] != (self.total * self.experts,):
             return weight
         if self.experts == 1:
-            return rows_of(weight, self.rows)
+            return rows_of(weight, _index(self.rows))
         every = torch.arange(self.total * self.experts).view(self.experts, self.total)
-        return rows_of(weight, every[:, self.rows].flatten())
+        return rows_of(weight, every[:, _index(self.rows)].flatten())
+
+    def _columns_of(self, weight: Weight, columns: slice | Sequence[int]) -> Weight:
+        if not isinstance(weight, torch.Tensor):
+            raise UnsupportedModel(
+                f"The model stores {self.source!r} quantised, in another order than ingle's.",
+                hint="Use an edition in BF16, F16 or F32, or a GGUF file.",
+            )
+        if not isinstance(columns, slice) and weight.shape[-1] != len(columns):
+            return weight
+        return weight[..., _index(columns)]
 
 
 @dataclass(frozen=True)
@@ -149,6 +162,10 @@ def _joined_blocks(first: QuantizedTensor, weights: Sequence[Weight]) -> Weight:
         each.float() if isinstance(each, torch.Tensor) else dequantize(each) for each in weights
     ]
     return torch.cat(dense)
+
+
+def _index(places: slice | Sequence[int]) -> slice | torch.Tensor:
+    return places if isinstance(places, slice) else torch.tensor(places)
 
 
 def rows_of(weight: Weight, index: slice | torch.Tensor) -> Weight:

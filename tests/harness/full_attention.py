@@ -8,6 +8,7 @@ from ingle.kernels.attention.attention_input import AttentionInput
 from ingle.kernels.attention.paged_attention_reference import norm_rope_reference
 from ingle.kernels.elementwise.activations import Activations
 from ingle.models.config.model_config import ModelConfig
+from ingle.models.layers.state_context import Advance, States
 
 # Queries scored at a time, so that memory grows linearly with the sequence.
 _QUERIES = 256
@@ -33,6 +34,13 @@ class FullAttention:
             sinks=x.sinks,
         )
         return Activations(output.shape[1] * output.shape[2], output.flatten(1))
+
+    def scan(self, layer: int, inputs: States, advance: Advance) -> torch.Tensor:
+        """Advance empty states by the whole sequence."""
+        recurrent = self._config.layers[layer].recurrent
+        assert recurrent is not None
+        empty = tuple(torch.zeros(1, *shape) for shape in recurrent.state_shapes)
+        return advance(tuple(part[None] for part in inputs), empty)[0][0]
 
 
 def full_attention(

@@ -33,7 +33,7 @@ class PagedPrefix(Prefix):
 
 
 @dataclass(eq=False, slots=True)
-class _Running:
+class RunningPages:
     """The pages of a running sequence: full ones up to `last`, and `length` tokens in all.
 
     Of the page it writes to, the first `public` tokens may be stored although it is private; those
@@ -72,7 +72,7 @@ class PagedCache(KVCache):
         self._runner = runner
         self.pages = BlockManager(runner.num_blocks, self._size, self._spill)
         """The prefix cache of the pool."""
-        self._running: dict[Sequence, _Running] = {}
+        self._running: dict[Sequence, RunningPages] = {}
         self._rows = list(reversed(range(runner.slots)))
         self._unsaved: dict[Block, None] = {}  # where sequences ended, the newest last
 
@@ -108,7 +108,7 @@ class PagedCache(KVCache):
         found: Block | Sequence | None = source
         for sequence, state in self._running.items():
             if state.last is page:
-                own = _packed(sequence, page.end, state.length)
+                own = packed_tokens(sequence, page.end, state.length)
                 length = common_tokens(own, rest, count)
                 if length > count:
                     found, count = sequence, length
@@ -127,14 +127,14 @@ class PagedCache(KVCache):
             page = page.parent
         sequence.block_table = self.pages.acquire(page, sequence.conversation)
         label = sequence.conversation
-        state = self._running[sequence] = _Running(page, page.end, (label,), label)
+        state = self._running[sequence] = RunningPages(page, page.end, (label,), label)
         if length > page.end:
             self._begin_partly(sequence, state, prefix)
         sequence.slot = self._rows.pop()
         sequence.num_computed = state.length
         self._restore(sequence)
 
-    def _begin_partly(self, sequence: Sequence, state: _Running, prefix: PagedPrefix) -> None:
+    def _begin_partly(self, sequence: Sequence, state: RunningPages, prefix: PagedPrefix) -> None:
         """Give the sequence a page of its own that begins as the prefix's source does."""
         source = prefix.source
         if isinstance(source, Block):
@@ -199,7 +199,7 @@ class PagedCache(KVCache):
         table = sequence.block_table
         while (end := state.last.end + self._size) <= state.length:
             number = state.last.end // self._size
-            tokens = _packed(sequence, state.last.end, end)
+            tokens = packed_tokens(sequence, state.last.end, end)
             index = table[number]
             state.turn_page(self.pages.add(state.last, tokens, index, state.public, state.trace))
             table[number] = state.last.index
@@ -215,15 +215,7 @@ class PagedCache(KVCache):
         """See `KVCache`."""
         self.trim(sequence)
         state = self._running.pop(sequence)
-        end = state.last
-        if state.length > end.end:
-            index = sequence.block_table[-1]
-            if state.length < MIN_SHARED:
-                self.pages.free(index)
-            else:
-                tokens = _packed(sequence, end.end, state.length)
-                public = state.public if sequence.private else len(tokens) // _TOKEN_BYTES
-                end = self.pages.add_partial(end, tokens, index, public, state.trace)
+        end = self._add_rest(sequence, state)
         self.pages.release(state.last, public=not sequence.private)
         if self._store is not None and end is not self.pages.root:
             self._unsaved.pop(end, None)
@@ -232,6 +224,19 @@ class PagedCache(KVCache):
         sequence.slot = -1
         sequence.num_computed = 0
         sequence.block_table = []
+
+    def _add_rest(self, sequence: Sequence, state: RunningPages) -> Block:
+        """Cache the last page, which is not full; returns the sequence's last cached one."""
+        end = state.last
+        if state.length == end.end:
+            return end
+        index = sequence.block_table[-1]
+        if state.length < MIN_SHARED:
+            self.pages.free(index)
+            return end
+        tokens = packed_tokens(sequence, end.end, state.length)
+        public = state.public if sequence.private else len(tokens) // _TOKEN_BYTES
+        return self.pages.add_partial(end, tokens, index, public, state.trace)
 
     def evict_oldest(self) -> bool:
         """See `KVCache`."""
@@ -299,14 +304,18 @@ class PagedCache(KVCache):
 
     def _store_path(self, path: list[Block], deadline: float, *, to_disk: bool) -> bool:
         def read(start: int, end: int) -> bytes:
-            pages = path[start // self._size : -(-end // self._size)]
-            return self._runner.read_pages([page.index for page in pages], end - start)
+            return self._read(path[start // self._size : -(-end // self._size)], end - start)
 
         tokens = _public_tokens(path)
         return self._store_missing(tokens, read, deadline, to_disk=to_disk)
 
+    def _read(self, pages: list[Block], count: int) -> bytes:
+        """What is stored of the first `count` tokens of these pages."""
+        return self._runner.read_pages([page.index for page in pages], count)
 
-def _packed(sequence: Sequence, start: int, end: int) -> bytes:
+
+def packed_tokens(sequence: Sequence, start: int, end: int) -> bytes:
+    """Tokens of a sequence as the blocks of the tree have them."""
     if sequence.adapter:
         return sequence.key_tokens(start, end).tobytes()
     return array("i", sequence.token_ids[start:end]).tobytes()

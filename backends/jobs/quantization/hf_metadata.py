@@ -88,7 +88,7 @@ def _scales(config: ModelConfig) -> Pairs:
         pairs["attn_logit_softcapping"] = config.attention_soft_cap
     if config.final_soft_cap is not None:
         pairs["final_logit_softcapping"] = config.final_soft_cap
-    pairs.update(find_family(config.architecture).gguf_scales(config))
+    pairs.update(find_family(config.architecture).gguf_keys(config))
     return pairs
 
 

@@ -6,7 +6,7 @@ from ...config.config_fields import ConfigFields
 from ...config.expert_fields import experts_from_gguf, experts_from_hf, with_experts
 from ...config.model_config import ModelConfig
 from ..family import HF_EXPERT_NAMES, Family, HFModelType
-from ..granite import gguf_scales, read_scales_from_gguf, read_scales_from_hf
+from ..granite import gguf_keys, read_scales_from_gguf, read_scales_from_hf
 
 
 def _read_gguf(fields: ConfigFields, config: ModelConfig) -> ModelConfig:
@@ -26,7 +26,7 @@ FAMILY = Family(
     read_gguf=_read_gguf,
     hf_layer_names=HF_EXPERT_NAMES,
     has_experts=True,
-    gguf_scales=gguf_scales,
+    gguf_keys=gguf_keys,
     gguf_interleaves_heads=True,
     hf_types=(HFModelType(name="granitemoe", read=_read_hf),),
 )

@@ -18,7 +18,7 @@ LAYERS, KV_HEADS, PAGES = 3, 2, 7
 def make_pool(kv_type: KVType, head_size: int = 64, seed: int | None = None) -> KVPool:
     """Make a pool with random bytes in all its pages, or zeros."""
     pool = KVPool(
-        layers=LAYERS,
+        layers=range(LAYERS),
         kv_heads=KV_HEADS,
         head_size=head_size,
         num_blocks=PAGES,

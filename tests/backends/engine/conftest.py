@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,9 +16,10 @@ from numpy.typing import NDArray
 
 from ingle.backends.base.load_spec import KVStoreSpec, LoadSpec
 from ingle.backends.base.sampling_params import SamplingParams
-from ingle.backends.engine.batch import Batch, Sampled, ScheduledChunk
+from ingle.backends.engine.batch import Batch, Sampled, ScheduledChunk, StateStep
 from ingle.backends.engine.engine import Engine
 from ingle.backends.engine.kv.paged_cache import PagedCache
+from ingle.backends.engine.kv.state_cache import StateCache
 from ingle.backends.engine.kv_store.kv_store import KVStore
 from ingle.backends.engine.sequence import Sequence
 from ingle.backends.testing.scripted_model_runner import ScriptedModelRunner
@@ -321,7 +323,75 @@ class NumberRunner:
     def close(self) -> None: ...
 
 
+class StatefulNumberRunner(NumberRunner):
+    """A `NumberRunner` that also keeps the sum over a sequence's tokens in rows of a pool.
+
+    A step that begins with a row which has another sum than the tokens' fails.
+    """
+
+    max_drafts = 9
+    state_bytes = 8
+    state_tokens = 1
+
+    def __init__(self, *, snapshots: int = 6, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.num_states = self.slots + self.max_drafts + snapshots
+        self.states = np.full(self.num_states, _POISON, np.uint64)
+        self._steps: dict[int, StateStep] = {}
+
+    def open_cache(self, store: KVStore | None = None) -> StateCache:
+        return StateCache(self, store)
+
+    def launch(self, batch: Batch) -> None:
+        assert len(batch.states) == len(batch.chunks)
+        self._steps |= {id(c): s for c, s in zip(batch.chunks, batch.states, strict=True)}
+        super().launch(batch)
+
+    def _compute(self, work: ChunkWork) -> list[Sampled]:
+        found = super()._compute(work)
+        step, numbers = self._steps.pop(id(work.chunk)), self._all_numbers(work.table)
+        if step.read is None:
+            assert work.start == 0
+        else:
+            assert int(self.states[step.read]) == _sum(numbers[: work.start])
+        assert [tokens for tokens, _ in step.writes] == sorted(t for t, _ in step.writes)
+        assert step.writes[-1][0] == work.chunk.num_tokens
+        for tokens, row in step.writes:
+            self.states[row] = _sum(numbers[: work.start + tokens])
+        return found
+
+    def _all_numbers(self, table: list[int]) -> NDArray[np.uint64]:
+        return self.numbers[np.array(table)].reshape(-1)
+
+    def copy_state(self, source: int, target: int) -> None:
+        self._catch_up()
+        assert source != target
+        self.states[target] = self.states[source]
+
+    def read_state(self, row: int) -> bytes:
+        self._catch_up()
+        return self.states[row].tobytes()
+
+    def write_state(self, row: int, data: bytes | memoryview) -> bool:
+        self._catch_up()
+        if len(data) != 8:
+            return False
+        self.states[row] = np.frombuffer(data, np.uint64)[0]
+        return True
+
+
+def _sum(numbers: NDArray[np.uint64]) -> int:
+    weights = 2 * np.arange(len(numbers), dtype=np.uint64) + np.uint64(1)
+    return int((numbers * weights).sum())
+
+
 @pytest.fixture(scope="session")
 def number_runner() -> Callable[..., NumberRunner]:
     """Return a factory of scripted paged models (`NumberRunner`)."""
     return NumberRunner
+
+
+@pytest.fixture(scope="session")
+def stateful_number_runner() -> Callable[..., StatefulNumberRunner]:
+    """Return a factory of scripted paged models with states (`StatefulNumberRunner`)."""
+    return StatefulNumberRunner

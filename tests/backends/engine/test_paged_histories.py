@@ -145,7 +145,7 @@ class Histories(RuleBasedStateMachine):
     def launch(self, seed: int) -> None:
         """Launch some of the running sequences, as far as there is room."""
         chance = random.Random(seed)
-        batch, room = Batch(), self.cache.available
+        batch, room, drafts = Batch(), self.cache.available, self.runner.max_drafts
         for sequence in filter(self._may_continue, self.running):
             most = self.cache.most([sequence], room)
             count = min(chance.choice([0, 1, 30, 300, 300]), sequence.num_pending, most)
@@ -153,7 +153,8 @@ class Histories(RuleBasedStateMachine):
                 continue
             draft: tuple[int, ...] = ()
             if count == sequence.num_pending and not self.flights:
-                draft = self._draft(chance, sequence, most - count)
+                draft = self._draft(chance, sequence, min(most - count, drafts))
+            drafts -= len(draft)
             room -= self.cache.growth(sequence, count + len(draft))
             batch.add(sequence, count, draft)
         assert room >= 0

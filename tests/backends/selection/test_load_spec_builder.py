@@ -155,6 +155,19 @@ def test_mixtures_use_the_own_engine_where_it_has_kernels_for_their_experts(
     assert choose_for_types("llama", ["F32", kind], "cuda", GPU, mixture=True) == "cuda"
 
 
+def test_recurrent_layers_use_llama_cpp_by_default(header: GGUFHeader) -> None:
+    """Ours computes them in PyTorch, and says so."""
+    keys = {key.replace("llama.", "lfm2."): value for key, value in header.metadata.items()}
+    keys |= {"general.architecture": "lfm2", "lfm2.block_count": 2}
+    heads = {"lfm2.attention.head_count_kv": (0, 1)}
+    hybrid = replace(header, metadata=keys, per_layer=heads)
+    assert select_engine(hybrid, own=GPU) == "llama.cpp"
+    assert "no kernels for recurrent layers" in why_not_preferred(LoadQuery(hybrid), GPU)
+    assert select_engine(hybrid, own=GPU, wanted="cuda") == "cuda"
+    for wanted, chosen in (("auto", "llama.cpp"), ("cuda", "cuda")):
+        assert choose_for_types("lfm2", ["F32"], wanted, GPU, mixture=False) == chosen
+
+
 @pytest.mark.model
 def test_quantized_weights_use_the_own_engine_on_supported_gpus(smollm2_path: Path) -> None:
     header = read_header(smollm2_path)
@@ -210,7 +223,7 @@ def test_model_folders_use_the_own_engine(smollm2_folder: Path) -> None:
 
 
 def test_supported_tensor_types_match_the_dequantizers() -> None:
-    assert TENSOR_TYPES <= DEQUANTIZERS.keys()
+    assert DEQUANTIZERS.keys() >= TENSOR_TYPES
 
 
 def test_pytorch_is_detected_without_importing_it() -> None:

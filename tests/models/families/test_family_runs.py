@@ -16,6 +16,7 @@ from ingle.backends.base.load_spec import KVStoreSpec, LoadSpec
 from ingle.backends.base.sampling_params import SamplingParams
 from ingle.backends.cuda.model_files import ModelFiles, ModelSource
 from ingle.backends.cuda.model_runner import CudaModelRunner
+from ingle.backends.cuda.state_model_runner import open_model_runner
 from ingle.backends.engine.batch import Batch
 from ingle.backends.engine.engine import Engine
 from ingle.backends.engine.kv_store.kv_store import KVStore
@@ -24,6 +25,14 @@ from ingle.backends.testing.byte_tokenizer import ByteTokenizer
 from ingle.models.kv_type import KVType
 
 _EXPERTS = {"num_experts": 8, "num_experts_per_tok": 3, "moe_intermediate_size": 24}
+_DELTA = {
+    "num_hidden_layers": 4,
+    "full_attention_interval": 2,
+    "linear_key_head_dim": 16,
+    "linear_value_head_dim": 16,
+    "linear_num_key_heads": 2,
+    "linear_num_value_heads": 4,
+}
 _MINISTRAL = {
     "rope_type": "yarn",
     "rope_theta": 1e6,
@@ -37,6 +46,23 @@ FAMILIES: dict[str, dict[str, Any]] = {
     "glm4": {"attention_bias": True},
     "ministral3": {"rope_parameters": _MINISTRAL},
     "hunyuan_v1_dense": {},
+    "lfm2": {"layer_types": ["conv", "full_attention", "conv"]},
+    "qwen3_5_text": _DELTA,
+    "qwen3_next": {**_DELTA, **_EXPERTS, "shared_expert_intermediate_size": 40},
+    "granitemoehybrid": {
+        "layer_types": ["mamba", "attention", "mamba"],
+        "mamba_n_heads": 8,
+        "mamba_d_state": 16,
+        "num_local_experts": 0,
+        "shared_intermediate_size": 72,
+    },
+    "nemotron_h": {
+        "layers_block_type": ["linear_attention", "mlp", "full_attention", "mlp"],
+        "mamba_num_heads": 4,
+        "mamba_head_dim": 16,
+        "n_groups": 2,
+        "ssm_state_size": 16,
+    },
     "mixtral": {"num_local_experts": 4},
     "qwen2_moe": {**_EXPERTS, "shared_expert_intermediate_size": 40},
     "qwen3_moe": _EXPERTS,
@@ -86,7 +112,7 @@ class FamilyRunners:
     def load(self, **fields: Any) -> CudaModelRunner:
         values: dict[str, Any] = {"context": 512, "slots": 6, "threads": 1, **fields}
         spec = LoadSpec(engine="cuda", path="random", device="cpu", kv_type=KVType.F32, **values)
-        self._made.append(CudaModelRunner(spec, source=self._source))
+        self._made.append(open_model_runner(spec, source=self._source))
         return self._made[-1]
 
     def close(self) -> None:

@@ -53,6 +53,11 @@ def test_every_architecture_can_be_read(tiny: GGUFBuilder, tmp_path: Path) -> No
         "logit_scale": (FLOAT32, 8.0),
         "expert_count": (UINT32, 8),
         "expert_used_count": (UINT32, 2),
+        "ssm.conv_kernel": (UINT32, 4),
+        "ssm.state_size": (UINT32, 16),
+        "ssm.group_count": (UINT32, 2),
+        "ssm.time_step_rank": (UINT32, 4),
+        "ssm.inner_size": (UINT32, 64),
     }
     names: set[str] = set()
     before = "llama"

@@ -86,6 +86,24 @@ def test_text_config_of_multimodal_gemma3() -> None:
     assert (global_.theta, set(global_.factors)) == (1000000.0, {8.0})
 
 
+def test_text_config_of_multimodal_qwen35() -> None:
+    text = {
+        "model_type": "qwen3_5_moe_text",
+        "hidden_size": 2048,
+        "num_hidden_layers": 40,
+        "moe_intermediate_size": 512,
+    }
+    config = config_from_hf({"model_type": "qwen3_5_moe", "text_config": text})
+    assert config.architecture == "qwen35moe"
+    assert config.attention_layers == tuple(range(3, 40, 4))
+    # Of each recurrent layer three inputs of a convolution, and a matrix a head.
+    assert config.state_bytes == 30 * 4 * (3 * (2 * 16 + 32) * 128 + 32 * 128 * 128)
+    rope, experts = config.layers[3].rope, config.layers[0].experts
+    assert rope is not None
+    assert experts is not None
+    assert (rope.size, experts.count, experts.used, experts.shared_width) == (64, 256, 8, 512)
+
+
 @pytest.mark.parametrize(
     ("half", "architecture", "temperature"),
     [("mistral", "llama", 0.0), ("ministral3", "mistral3", 0.1), (None, "llama", 0.0)],
@@ -121,6 +139,9 @@ UNSUPPORTED: list[dict[str, Any]] = [
     {"hidden_act": "relu2"},
     {"rope_scaling": {"type": "dynamic", "factor": 2.0}},
     {"model_type": "gemma2", "use_bidirectional_attention": True},
+    {"model_type": "nemotron_h", "hybrid_override_pattern": "ME*E"},
+    {"model_type": "nemotron_h", "hybrid_override_pattern": "M-*-", "mlp_hidden_act": "gelu"},
+    {"model_type": "granitemoehybrid", "time_step_limit": [0.01, 0.1]},
 ]
 
 

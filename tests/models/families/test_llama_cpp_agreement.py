@@ -14,13 +14,16 @@ import numpy as np
 import pytest
 import torch
 
-from ingle.models.config.model_config import Activation
+from ingle.models.config.model_config import Activation, RopeConfig
 from ingle.models.families.family_registry import FAMILIES, HF_MODEL_TYPES
 from ingle.models.families.gguf_config import config_from_gguf
-from ingle.models.weights.gguf_tensor_names import GGUFTensorNames
+from ingle.models.weights.gguf_tensor_names import GGUFTensorNames, name_in_gguf, permute_for_gguf
 from ingle.models.weights.gguf_weights import GGUFWeights
 
-_INTERLEAVED = ("llama", "granite", "granitemoe", "smollm3", "glm4", "mistral3", "ernie4_5")
+_INTERLEAVED = (
+    *("llama", "granite", "granitehybrid", "granitemoe", "smollm3", "glm4", "mistral3"),
+    "ernie4_5",
+)
 _LLAMA3 = {
     "rope_type": "llama3",
     "rope_theta": 50000.0,
@@ -54,6 +57,57 @@ _MINISTRAL = {
 _WIDE = {"num_attention_heads": 3, "num_key_value_heads": 1}  # heads of 16
 _EXPERTS = {"num_experts": 6, "num_experts_per_tok": 3, "moe_intermediate_size": 20}
 _EXPERT_KEYS = {"expert_count": 6, "expert_used_count": 3, "expert_feed_forward_length": 20}
+_SHARED = {**_EXPERTS, "shared_expert_intermediate_size": 40}
+_SHARED_KEYS = {**_EXPERT_KEYS, "expert_shared_feed_forward_length": 40}
+_DELTA = {
+    "num_hidden_layers": 4,
+    "head_dim": 16,
+    "full_attention_interval": 2,
+    "linear_key_head_dim": 16,
+    "linear_value_head_dim": 16,
+    "linear_num_key_heads": 2,
+    "linear_num_value_heads": 6,
+}
+_DELTA_KEYS = {
+    "ssm.conv_kernel": 4,
+    "ssm.state_size": 16,
+    "ssm.group_count": 2,
+    "ssm.time_step_rank": 6,
+    "ssm.inner_size": 96,
+    "full_attention_interval": 2,
+    "rope.dimension_count": 4,
+}
+_SECTIONS = {"rope.dimension_sections": [1, 1, 0, 0]}
+_GRANITE = {
+    "embedding_multiplier": 12.0,
+    "attention_multiplier": 0.11,
+    "residual_multiplier": 0.22,
+    "logits_scaling": 8.0,
+}
+_GRANITE_KEYS = {
+    "attention.scale": 0.11,
+    "embedding_scale": 12.0,
+    "residual_scale": 0.22,
+    "logit_scale": 8.0,
+}
+_MAMBA = {
+    **_GRANITE,
+    "layer_types": ["linear_attention", "attention", "linear_attention"],
+    "mamba_n_heads": 6,
+    "mamba_n_groups": 2,
+    "mamba_d_state": 16,
+    "shared_intermediate_size": 40,
+}
+_MAMBA_KEYS = {
+    **_GRANITE_KEYS,
+    "attention.head_count_kv": [0, 2, 0],
+    "rope.scaling.finetuned": False,
+    "ssm.conv_kernel": 4,
+    "ssm.state_size": 16,
+    "ssm.group_count": 2,
+    "ssm.time_step_rank": 6,
+    "ssm.inner_size": 96,
+}
 # A model type of transformers, its settings, and the matching metadata of the file's header.
 _CASES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "llama": ("llama", {}, {}),
@@ -112,18 +166,8 @@ _CASES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "smollm3": ("smollm3", {"num_hidden_layers": 5}, {}),
     "granite": (
         "granite",
-        {
-            "embedding_multiplier": 12.0,
-            "attention_multiplier": 0.11,
-            "residual_multiplier": 0.22,
-            "logits_scaling": 8.0,
-        },
-        {
-            "attention.scale": 0.11,
-            "embedding_scale": 12.0,
-            "residual_scale": 0.22,
-            "logit_scale": 8.0,
-        },
+        _GRANITE,
+        _GRANITE_KEYS,
     ),
     "olmo2": ("olmo2", {}, {}),
     "olmo3": (
@@ -156,6 +200,55 @@ _CASES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
         {},
     ),
     "seed_oss": ("seed_oss", {"head_dim": 16}, {}),
+    "qwen35": ("qwen3_5_text", _DELTA, {**_DELTA_KEYS, **_SECTIONS}),
+    "qwen35, listed layers": (
+        "qwen3_5_text",
+        {**_DELTA, "layer_types": [*["linear_attention"] * 3, "full_attention"]},
+        {**_DELTA_KEYS, **_SECTIONS, "attention.recurrent_layers": [True, True, True, False]},
+    ),
+    "qwen35moe": (
+        "qwen3_5_moe_text",
+        {**_DELTA, **_SHARED},
+        {**_DELTA_KEYS, **_SECTIONS, **_SHARED_KEYS},
+    ),
+    "qwen3next": ("qwen3_next", {**_DELTA, **_SHARED}, {**_DELTA_KEYS, **_SHARED_KEYS}),
+    "granitehybrid": ("granitemoehybrid", {**_MAMBA, "num_local_experts": 0}, _MAMBA_KEYS),
+    "granitehybrid with experts": (
+        "granitemoehybrid",
+        {**_MAMBA, "num_local_experts": 6, "num_experts_per_tok": 3},
+        {
+            **_MAMBA_KEYS,
+            "expert_count": 6,
+            "expert_used_count": 3,
+            "expert_shared_feed_forward_length": 40,
+        },
+    ),
+    "nemotron_h": (
+        "nemotron_h",
+        {
+            "layers_block_type": ["linear_attention", "mlp", "full_attention", "mlp"],
+            "head_dim": 16,
+            "mamba_num_heads": 6,
+            "mamba_head_dim": 16,
+            "n_groups": 2,
+            "ssm_state_size": 16,
+        },
+        {
+            "attention.head_count_kv": [0, 0, 2, 0],
+            "feed_forward_length": [0, 72, 0, 72],
+            "attention.layer_norm_epsilon": 1e-5,
+            "ssm.conv_kernel": 4,
+            "ssm.state_size": 16,
+            "ssm.group_count": 2,
+            "ssm.time_step_rank": 6,
+            "ssm.inner_size": 96,
+        },
+    ),
+    "lfm2": (
+        "lfm2",
+        {"layer_types": ["conv", "full_attention", "conv"]},
+        {"attention.head_count_kv": [0, 2, 0], "shortconv.l_cache": 3},
+    ),
     "mixtral": (
         "mixtral",
         {"num_local_experts": 4, "rope_parameters": {"rope_theta": 1e6}},
@@ -216,22 +309,8 @@ _CASES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     ),
     "granitemoe": (
         "granitemoe",
-        {
-            "num_local_experts": 6,
-            "num_experts_per_tok": 3,
-            "embedding_multiplier": 12.0,
-            "attention_multiplier": 0.11,
-            "residual_multiplier": 0.22,
-            "logits_scaling": 8.0,
-        },
-        {
-            "attention.scale": 0.11,
-            "embedding_scale": 12.0,
-            "residual_scale": 0.22,
-            "logit_scale": 8.0,
-            "expert_count": 6,
-            "expert_used_count": 3,
-        },
+        {**_GRANITE, "num_local_experts": 6, "num_experts_per_tok": 3},
+        {**_GRANITE_KEYS, "expert_count": 6, "expert_used_count": 3},
     ),
     "olmoe": (
         "olmoe",
@@ -258,11 +337,11 @@ def _write(path: Path, model: Any, header: dict[str, Any]) -> None:
         _fuse(tensors, "attn_qkv", "attn_q", "attn_k", "attn_v")
     if config.architecture in ("phi3", "glm4"):
         _fuse(tensors, "ffn_up", "ffn_gate", "ffn_up")
-    if config.architecture in ("seed_oss", "glm4moe", "gpt-oss"):
-        tensors = {
-            name.replace("ffn_norm", "post_attention_norm"): each for name, each in tensors.items()
-        }
-    rope = config.layers[0].rope
+    for name in [name for name in tensors if ".ssm_" in name]:
+        tensors[name] = permute_for_gguf(name, tensors[name], config)
+    tensors = {name_in_gguf(name, config): each for name, each in tensors.items()}
+    ropes = [layer.rope for layer in config.layers if layer.rope is not None]
+    rope = ropes[0] if ropes else RopeConfig(theta=1e4, size=config.head_size)
     if rope.long_factors:
         tensors["rope_factors_short.weight"] = torch.tensor(rope.factors)
         tensors["rope_factors_long.weight"] = torch.tensor(rope.long_factors)
@@ -281,7 +360,8 @@ def _write(path: Path, model: Any, header: dict[str, Any]) -> None:
 
 
 def _header(config: Any) -> dict[str, Any]:
-    rope = next(layer.rope for layer in reversed(config.layers) if layer.rope is not None)
+    ropes = [layer.rope for layer in config.layers if layer.rope is not None]
+    rope = ropes[-1] if ropes else RopeConfig(theta=1e4, size=config.head_size)
     keys: dict[str, Any] = {
         "vocab_size": config.vocab_size,
         "context_length": config.context,

@@ -47,6 +47,32 @@ _SIGMOID = {
     "moe_intermediate_size": 20,
     "first_k_dense_replace": 1,
 }
+_DELTA = {
+    "num_hidden_layers": 4,
+    "head_dim": 16,
+    "full_attention_interval": 2,
+    "linear_key_head_dim": 16,
+    "linear_value_head_dim": 12,
+    "linear_num_key_heads": 2,
+    "linear_num_value_heads": 6,
+}
+_SHARED = {**_EXPERTS, "shared_expert_intermediate_size": 40}
+_MAMBA = {
+    "layer_types": ["linear_attention", "attention", "linear_attention"],
+    "mamba_n_heads": 6,
+    "mamba_n_groups": 2,
+    "mamba_d_state": 8,
+    "shared_intermediate_size": 40,
+    "attention_multiplier": 0.11,
+}
+_NEMOTRON = {
+    "layers_block_type": ["linear_attention", "mlp", "full_attention", "mlp", "linear_attention"],
+    "head_dim": 16,
+    "mamba_num_heads": 6,
+    "mamba_head_dim": 8,
+    "n_groups": 2,
+    "ssm_state_size": 16,
+}
 _CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "llama2": ("llama", {"num_key_value_heads": 6}),
     "llama3": ("llama", {"rope_parameters": _LLAMA3, "tie_word_embeddings": True}),
@@ -166,6 +192,42 @@ _CASES: dict[str, tuple[str, dict[str, Any]]] = {
             "rope_parameters": {**_YARN, "truncate": False},
         },
     ),
+    "lfm2": ("lfm2", {"layer_types": ["conv", "full_attention", "conv"]}),
+    "lfm2 with biases": (
+        "lfm2",
+        {"full_attn_idxs": [2], "conv_bias": True, "conv_L_cache": 4, "block_multiple_of": 8},
+    ),
+    "qwen3_5": ("qwen3_5_text", _DELTA),
+    "qwen3_5, as many keys as values": (
+        "qwen3_5_text",
+        {**_DELTA, "linear_num_key_heads": 6, "attention_bias": True, "tie_word_embeddings": True},
+    ),
+    "qwen3_5_moe": ("qwen3_5_moe_text", {**_DELTA, **_SHARED}),
+    "qwen3_next": ("qwen3_next", {**_DELTA, **_SHARED, "norm_topk_prob": False}),
+    "qwen3_next, mixed layers": ("qwen3_next", {**_DELTA, **_SHARED, "mlp_only_layers": [1]}),
+    "granitemoehybrid": (
+        "granitemoehybrid",
+        {
+            **_MAMBA,
+            "num_local_experts": 0,
+            "embedding_multiplier": 12.0,
+            "residual_multiplier": 0.22,
+            "logits_scaling": 8.0,
+            "mamba_proj_bias": True,
+        },
+    ),
+    "granitemoehybrid with experts": (
+        "granitemoehybrid",
+        {
+            **_MAMBA,
+            "num_local_experts": 6,
+            "num_experts_per_tok": 3,
+            "position_embedding_type": "rope",
+            "mamba_conv_bias": False,
+        },
+    ),
+    "nemotron_h": ("nemotron_h", _NEMOTRON),
+    "nemotron_h with biases": ("nemotron_h", {**_NEMOTRON, "mlp_bias": True, "use_bias": True}),
     "seed_oss": ("seed_oss", {"head_dim": 16}),
     "seed_oss with biases": (
         "seed_oss",
@@ -183,13 +245,13 @@ def test_defaults_equal_those_of_transformers(name: str) -> None:
     """The models above state all their settings; a file may leave some out."""
     transformers: Any = import_module("transformers")
     config = transformers.AutoConfig.for_model(name).to_dict()
-    rope = config["rope_parameters"]
+    rope = config.get("rope_parameters", {})
     kind = HF_MODEL_TYPES[name][1]
     assert kind.context == config["max_position_embeddings"]
-    assert kind.epsilon == config["rms_norm_eps"]
-    assert kind.theta == rope.get("full_attention", rope)["rope_theta"]
+    assert kind.epsilon == config[kind.epsilon_key]
+    assert kind.theta == rope.get("full_attention", rope).get("rope_theta", 10000.0)
     assert kind.rotated_share == rope.get("partial_rotary_factor", 1.0)
-    assert kind.activation == config.get("hidden_activation", config.get("hidden_act"))
+    assert kind.activation == config.get("hidden_activation", config.get("hidden_act", "silu"))
     assert kind.tied == config["tie_word_embeddings"]
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from ingle.models.config.model_config import ExpertConfig, LayerConfig, ModelConfig
+from ingle.models.config.recurrent_config import ShortConvConfig
 from ingle.models.errors import UnsupportedModel
 from ingle.models.fit.llama_cpp_fit import LoadParameters, MemoryEstimate
 from ingle.models.fit.paged_fit import (
@@ -14,6 +15,8 @@ from ingle.models.fit.paged_fit import (
     estimate_own_on_cpu,
     estimate_own_on_gpu,
     nf4_bytes,
+    state_drafts,
+    state_rows,
     weights_on_cpu,
 )
 from ingle.models.kv_type import KVType
@@ -48,6 +51,23 @@ def test_page_count_is_exact() -> None:
     for kv_type, share in ((KVType.F32, 64), (KVType.Q8_0, 17), (KVType.Q4_0, 9)):
         other = estimate(CONFIG, kv_type=kv_type)
         assert other.kv == found.kv * share // 32
+
+
+def test_states_of_recurrent_layers_count() -> None:
+    """Rows for slots, drafts and snapshots, and one for steps without a cache."""
+    convolution = ShortConvConfig(channels=4096, kernel=3)
+    layers = (LayerConfig(recurrent=convolution),) * 24 + (LayerConfig(),) * 8
+    config = replace(CONFIG, layers=layers)
+    assert config.state_bytes == 24 * 4096 * 2 * 4
+    keys = 8 * 2 * 8 * 128 * 2
+    found = estimate(config)
+    snapshots = 8192 * keys // 4 // config.state_bytes
+    rows = 8 + 15 + snapshots + 1
+    assert found.kv == (8192 + 9 * 32) * keys + rows * config.state_bytes
+    large = replace(config, layers=layers * 40, context=512)
+    assert state_drafts(large) == 8
+    few = state_rows(large, context=64, slots=2, kv_type=KVType.F16)
+    assert few == 2 + 8 + 4, "at least a snapshot for each slot, and two more"
 
 
 def test_step_memory_includes_masks_and_logits() -> None:

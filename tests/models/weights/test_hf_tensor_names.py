@@ -89,6 +89,19 @@ def test_only_vision_tensors_and_tables_are_ignored() -> None:
     assert names == ["blk.0.mlp.adapter.weight", "some.scale"]
 
 
+def test_draft_layers_and_pictures_of_qwen35_are_ignored() -> None:
+    raw = Raw(
+        {
+            "mtp.layers.0.self_attn.q_proj.weight": torch.ones(1),
+            "mtp.fc.weight": torch.ones(1),
+            "model.visual.blocks.0.attn.qkv.weight": torch.ones(1),
+            "model.language_model.norm.weight": torch.ones(16),
+        }
+    )
+    assert list(HFTensorNames(raw, config("qwen35")).names) == ["output_norm.weight"]
+    assert list(HFTensorNames(Raw({"mtp.fc.weight": torch.ones(1)}), config("llama")).names)
+
+
 def test_missing_tensor_is_named() -> None:
     with pytest.raises(InvalidModel, match=r"output\.weight"):
         HFTensorNames(Raw({}), config("llama")).get("output.weight")

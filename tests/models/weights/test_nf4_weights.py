@@ -23,6 +23,7 @@ class Checkpoint:
             "blk.0.attn_norm.weight": torch.randn(columns),
             "blk.0.attn_q.weight": torch.randn(64, columns).bfloat16(),
             "blk.0.attn_q.bias": torch.randn(64),
+            "blk.0.ssm_conv1d.weight": torch.randn(96, 4),
             "blk.0.ffn_up.weight": torch.randn(256, columns),
             "blk.0.ffn_down.weight": QuantizedTensor(
                 "Q8_0", torch.zeros(columns, 272, dtype=torch.uint8), 256

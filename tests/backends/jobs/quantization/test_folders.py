@@ -45,6 +45,14 @@ LONGROPE = {
 }
 GEMMA = {"head_dim": 32, "query_pre_attn_scalar": 32, "num_hidden_layers": 7}
 EXPERTS = {"num_experts": 6, "num_experts_per_tok": 3, "moe_intermediate_size": 32}
+DELTA = {
+    "num_hidden_layers": 4,
+    "head_dim": 32,
+    "linear_key_head_dim": 32,
+    "linear_value_head_dim": 32,
+    "linear_num_key_heads": 2,
+    "linear_num_value_heads": 4,
+}
 FAMILIES: list[tuple[str, dict[str, Any]]] = [
     ("llama", {}),
     ("llama", {"tie_word_embeddings": True, "rope_parameters": LLAMA3}),
@@ -64,6 +72,34 @@ FAMILIES: list[tuple[str, dict[str, Any]]] = [
     ("ernie4_5", {"head_dim": 32}),
     ("hunyuan_v1_dense", {"head_dim": 32}),
     ("seed_oss", {"head_dim": 32}),
+    ("qwen3_5_text", DELTA),
+    ("qwen3_5_moe_text", {**DELTA, **EXPERTS, "shared_expert_intermediate_size": 64}),
+    ("qwen3_next", {**DELTA, **EXPERTS, "shared_expert_intermediate_size": 64}),
+    (
+        "granitemoehybrid",
+        {
+            "layer_types": ["linear_attention", "attention", "linear_attention"],
+            "num_hidden_layers": 3,
+            "mamba_n_heads": 4,
+            "mamba_n_groups": 2,
+            "mamba_d_state": 16,
+            "num_local_experts": 0,
+            "shared_intermediate_size": 64,
+            "logits_scaling": 8.0,
+        },
+    ),
+    (
+        "nemotron_h",
+        {
+            "layers_block_type": ["linear_attention", "mlp", "full_attention", "mlp"],
+            "head_dim": 32,
+            "mamba_num_heads": 4,
+            "mamba_head_dim": 32,
+            "n_groups": 2,
+            "ssm_state_size": 16,
+        },
+    ),
+    ("lfm2", {"layer_types": ["conv", "conv", "full_attention"], "num_hidden_layers": 3}),
     (
         "glm4_moe",
         {

@@ -1,0 +1,115 @@
+"""The `StateRunner` of our own engine: a transformer with recurrent layers among others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import torch
+
+from ingle.models.errors import ModelError
+from ingle.models.fit.paged_fit import state_drafts, state_rows, token_kv_bytes
+
+from ..base.errors import LoadFailed
+from ..base.load_spec import LoadSpec
+from ..base.model_info import ModelInfo
+from ..engine.batch import Batch
+from ..engine.kv.state_cache import StateCache
+from ..engine.kv_store.kv_store import KVStore
+from .compute_backend import ComputeBackend
+from .model_files import ModelSource, open_source
+from .model_runner import CudaModelRunner
+from .state_pool import PagedStateContext, StatePool, StepStates
+
+_LAYOUT = "states 1"
+"""Changes whenever stored states become incompatible."""
+
+
+class StateModelRunner(CudaModelRunner):
+    """One model with recurrent layers on one device; its steps are not recorded."""
+
+    @property
+    def state_key(self) -> str:
+        """See `ModelRunner`."""
+        return f"{super().state_key}, {_LAYOUT}"
+
+    @property
+    def state_bytes(self) -> int:
+        """See `StateRunner`."""
+        return self._config.state_bytes
+
+    @property
+    def state_tokens(self) -> int:
+        """See `StateRunner`."""
+        return -(-self.state_bytes // token_kv_bytes(self._config, self._spec.kv_type))
+
+    def open_cache(self, store: KVStore | None = None) -> StateCache:
+        """The cache manager of pages and states; in-flight batches belong to none any more."""
+        self._launched.clear()
+        return StateCache(self, store)
+
+    @torch.inference_mode()
+    def compute(self, batch: Batch) -> torch.Tensor:
+        """Logits of all positions that sample; see `CudaModelRunner`."""
+        self._steps.lay_out(batch)
+        return super().compute(batch)
+
+    @torch.inference_mode()
+    def copy_state(self, source: int, target: int) -> None:
+        """See `StateRunner`."""
+        self._pool_of_states.copy(source, target)
+
+    @torch.inference_mode()
+    def read_state(self, row: int) -> bytes:
+        """See `StateRunner`."""
+        return self._pool_of_states.read(row)
+
+    @torch.inference_mode()
+    def write_state(self, row: int, data: bytes | memoryview) -> bool:
+        """See `StateRunner`."""
+        return self._pool_of_states.write(row, data)
+
+    def info(self) -> ModelInfo:
+        """See `LocalRunner`; states count as a part of the KV cache."""
+        info = super().info()
+        states = self._pool_of_states.nbytes
+        return msgspec.structs.replace(info, kv_bytes=info.kv_bytes + states)
+
+    def close(self) -> None:
+        """Free weights, pages, states and buffers."""
+        del self._pool_of_states, self._steps
+        super().close()
+
+    def _make_room(self) -> None:
+        spec, config = self._spec, self._config
+        context = min(spec.context, config.context)
+        self.num_states = state_rows(
+            config, context=context, slots=spec.slots, kv_type=spec.kv_type
+        )
+        self.max_drafts = state_drafts(config)
+        self._pool_of_states = StatePool(config, self.num_states, self._where.device)
+        self._steps = StepStates(self._pool_of_states)
+        super()._make_room()
+
+    def _make_pool(self, pages: int) -> None:
+        super()._make_pool(pages)
+        paged = self._context
+        self._context = PagedStateContext(
+            paged.config, paged.operations, paged.pool, paged.inputs, self._steps
+        )
+
+
+def open_model_runner(
+    spec: LoadSpec,
+    on_progress: Callable[[float], None] | None = None,
+    backend: ComputeBackend | None = None,
+    source: ModelSource | None = None,
+) -> CudaModelRunner:
+    """The runner that the layers of `spec.path` need; see `CudaModelRunner`."""
+    try:
+        source = source or open_source(Path(spec.path))
+    except ModelError as error:
+        raise LoadFailed(error.message, hint=error.hint) from error
+    kind = StateModelRunner if source.files.config.state_bytes else CudaModelRunner
+    return kind(spec, on_progress, backend, source)

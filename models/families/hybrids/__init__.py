@@ -1,0 +1,1 @@
+"""Families some of whose layers have a recurrent state, one a module. Plug-in point."""

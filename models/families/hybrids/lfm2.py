@@ -1,0 +1,104 @@
+"""LFM2: gated short convolutions in most layers, attention with norms on heads in the others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from ...config.config_fields import ConfigFields
+from ...config.model_config import ModelConfig
+from ...config.recurrent_config import ShortConvConfig
+from ...config.recurrent_fields import (
+    kv_head_counts,
+    layers_without_heads,
+    with_recurrent_layers,
+)
+from ..family import Family, GGUFValue, HFModelType, QueryKeyNorm
+
+_LAYER_NAMES = {
+    "operator_norm": "attn_norm",
+    "self_attn.q_proj": "attn_q",
+    "self_attn.k_proj": "attn_k",
+    "self_attn.v_proj": "attn_v",
+    "self_attn.out_proj": "attn_output",
+    "self_attn.q_layernorm": "attn_q_norm",
+    "self_attn.k_layernorm": "attn_k_norm",
+    "conv.in_proj": "shortconv.in_proj",
+    "conv.conv": "shortconv.conv",
+    "conv.out_proj": "shortconv.out_proj",
+    "feed_forward.w1": "ffn_gate",
+    "feed_forward.w3": "ffn_up",
+    "feed_forward.w2": "ffn_down",
+}
+_MOST_INPUTS = 64
+
+
+def _with_convolutions(config: ModelConfig, kernel: int, where: Iterable[bool]) -> ModelConfig:
+    convolution = ShortConvConfig(channels=config.hidden_size, kernel=kernel)
+    return with_recurrent_layers(config, convolution, where)
+
+
+def _read_gguf(fields: ConfigFields, config: ModelConfig) -> ModelConfig:
+    kernel = fields.integer("shortconv.l_cache", 2, _MOST_INPUTS, 3)
+    return _with_convolutions(config, kernel, layers_without_heads(fields, config.num_layers))
+
+
+def _read_hf(fields: ConfigFields, config: ModelConfig) -> ModelConfig:
+    where = _recurrent_layers(fields, config.num_layers)
+    config = replace(config, intermediate_size=_mlp_width(fields, config.intermediate_size))
+    kernel = fields.integer("conv_L_cache", 2, _MOST_INPUTS, 3)
+    return _with_convolutions(config, kernel, where)
+
+
+def _recurrent_layers(fields: ConfigFields, count: int) -> Iterable[bool]:
+    if "layer_types" in fields:
+        return [kind == "conv" for kind in fields.texts("layer_types", count)]
+    if "full_attn_idxs" not in fields:
+        return [False] * count
+    attending = fields.integers("full_attn_idxs", 0, count - 1)
+    return [index not in attending for index in range(count)]
+
+
+def _mlp_width(fields: ConfigFields, width: int) -> int:
+    """The width of the MLPs, which files state as that of an MLP without gates."""
+    width = fields.integer("block_ff_dim", 1, 1 << 20, width)
+    if not fields.flag("block_auto_adjust_ff_dim", default=True):
+        return width
+    width = 2 * width // 3
+    if fields.says_none(multiplier := "block_ffn_dim_multiplier"):
+        return width
+    step = fields.integer("block_multiple_of", 1, 1 << 20, 256)
+    return -(-int(fields.number(multiplier, 1.0) * width) // step) * step
+
+
+def _gguf_keys(config: ModelConfig) -> Mapping[str, GGUFValue]:
+    kernels = {layer.recurrent.kernel for layer in config.layers if layer.recurrent}
+    return {
+        "attention.head_count_kv": kv_head_counts(config),
+        "shortconv.l_cache": max(kernels, default=3),
+    }
+
+
+FAMILY = Family(
+    name="lfm2",
+    query_key_norm=QueryKeyNorm.EACH_HEAD,
+    read_gguf=_read_gguf,
+    hf_layer_names=_LAYER_NAMES,
+    has_states=True,
+    gguf_keys=_gguf_keys,
+    gguf_output_norm="token_embd_norm",
+    hf_types=(
+        HFModelType(
+            name="lfm2",
+            read=_read_hf,
+            context=128000,
+            epsilon=1e-5,
+            epsilon_key="norm_eps",
+            theta=1000000.0,
+            tied=True,
+            vocab_size=65536,
+            heads=32,
+            kv_heads=8,
+        ),
+    ),
+)
