@@ -57,9 +57,11 @@ class LlamaModelRunner(LlamaContext):
         if spec.projector_path is not None:
             try:
                 self._open_projector(spec, Path(spec.projector_path))
-            except LoadFailed:
-                self.close()
-                raise
+            except LoadFailed as error:
+                # It may only lie beside the file: the model itself is as good without.
+                blind = f"{error.message[:-1]}: the model does not see pictures."
+                warnings = [*self._info.warnings, blind]
+                self._info = msgspec.structs.replace(self._info, warnings=warnings)
 
     def _measure(self, spec: LoadSpec) -> None:
         memory = llama_cpp.llama_get_memory(self._ctx)

@@ -15,7 +15,7 @@ from msgspec import structs
 from numpy.typing import NDArray
 
 from ingle.backends.base.conversation import Picture
-from ingle.backends.base.errors import FileRejected, RequestRejected
+from ingle.backends.base.errors import RequestRejected
 from ingle.backends.base.events import FinishReason
 from ingle.backends.base.load_spec import KVStoreSpec, LoadSpec
 from ingle.backends.base.picture_span import PictureSpan
@@ -240,8 +240,10 @@ def test_stored_pictures_are_restored(spec: LoadSpec, tmp_path: Path) -> None:
 
 def test_projector_of_another_model(spec: LoadSpec, tmp_path: Path) -> None:
     other = write_small_projector(tmp_path / "mmproj.gguf", "gemma3", width=96)
-    with pytest.raises(FileRejected, match="projector"):
-        LlamaModelRunner(structs.replace(spec, projector_path=str(other)))
+    runner = LlamaModelRunner(structs.replace(spec, projector_path=str(other)))
+    assert runner.pictures is None
+    assert "does not see pictures" in runner.info().warnings[0]
+    runner.close()
 
 
 def test_picture_that_no_step_holds(spec: LoadSpec) -> None:
