@@ -32,6 +32,9 @@ class PictureEncoder(Protocol):
         ...
 
 
+_UNSEEN = "[A picture, which this model cannot see.]"
+
+
 class PictureMarks:
     """Messages with a mark in the place of each picture, which no other text contains."""
 
@@ -42,14 +45,11 @@ class PictureMarks:
         self.messages = [self._mark(message) for message in messages]
 
     def _mark(self, message: ChatMessage) -> ChatMessage:
-        pieces: list[str] = []
-        read = 0
-        for picture in sorted(message.pictures, key=lambda picture: picture.at):
-            pieces += message.content[read : picture.at], f"x{self._nonce}p{len(self._pictures)}x"
-            read = max(read, picture.at)
-            self._pictures.append(picture)
-        pieces.append(message.content[read:])
-        return msgspec.structs.replace(message, content="".join(pieces), pictures=[])
+        known = len(self._pictures)
+        pictures = sorted(message.pictures, key=_place)
+        self._pictures += pictures
+        marks = [f"x{self._nonce}p{known + number}x" for number in range(len(pictures))]
+        return _with_texts(message, marks)
 
     def without(self, text: str) -> str:
         """Return a text without the marks."""
@@ -84,3 +84,23 @@ class PictureMarks:
 def pictures_of(messages: Sequence[ChatMessage] | None) -> list[Picture]:
     """Return the pictures of a conversation."""
     return [picture for message in messages or () for picture in message.pictures]
+
+
+def without_pictures(message: ChatMessage) -> ChatMessage:
+    """Return the message with a note in the place of each picture."""
+    return _with_texts(message, [_UNSEEN] * len(message.pictures))
+
+
+def _with_texts(message: ChatMessage, texts: list[str]) -> ChatMessage:
+    """Return the message with texts in the places of its pictures, in their order."""
+    pieces: list[str] = []
+    read = 0
+    for picture, text in zip(sorted(message.pictures, key=_place), texts, strict=True):
+        pieces += message.content[read : picture.at], text
+        read = max(read, picture.at)
+    pieces.append(message.content[read:])
+    return msgspec.structs.replace(message, content="".join(pieces), pictures=[])
+
+
+def _place(picture: Picture) -> int:
+    return picture.at

@@ -11,14 +11,14 @@ import msgspec
 from ...base.conversation import ChatMessage
 from ...base.errors import ContextExceeded, RequestRejected
 from ...base.picture_span import PictureSpan
-from ...base.requests import GenerateRequest
+from ...base.requests import GenerateRequest, shows_pictures
 from ..templates.chat_template import ChatTemplate, reject_reserved
 from ..templates.reasoning_switches import ReasoningSwitches, reasoning_requested
 from ..templates.reasoning_tags import detect_reasoning_tags
 from ..templates.template_errors import TemplateError, TemplateRefused
 from ..tokenization.tokenizer import Tokenizer, encode_prompt
 from .infill import InfillPrompts
-from .picture_prompt import PictureEncoder, PictureMarks, pictures_of
+from .picture_prompt import PictureEncoder, PictureMarks, pictures_of, without_pictures
 
 _LONG_TEXT = 2**20
 _ANSWER = 512
@@ -99,6 +99,9 @@ class PromptBuilder:
                 self._pictures.encode(picture)
 
     def _with_pictures(self, request: GenerateRequest, messages: list[ChatMessage]) -> Prompt:
+        if self._pictures is None and not shows_pictures(request):
+            blind = [without_pictures(message) for message in messages]
+            return self.build(msgspec.structs.replace(request, messages=blind))
         if self._pictures is None:
             raise RequestRejected(
                 "The loaded model reads text only, and the conversation has a picture.",
