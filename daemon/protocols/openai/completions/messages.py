@@ -10,7 +10,7 @@ from msgspec import Meta
 from ingle.backends.base.conversation import ChatMessage, ToolCall
 
 from ....errors import InvalidBody, UnsupportedField
-from ...picture_parts import MessageContent, image_url_bytes
+from ...picture_parts import MessageContent, data_uri_bytes, image_url_bytes
 
 ROLES = {
     "system": "system",
@@ -59,7 +59,10 @@ class InputToolCall(msgspec.Struct):
 
 
 class InputMessage(msgspec.Struct):
-    """One message; `content` is text, or a list of parts, which are joined by line breaks."""
+    """One message; `content` is text, or a list of parts, which are joined by line breaks.
+
+    `images` are pictures before the content, as data URIs; only ingle has this field.
+    """
 
     role: str
     content: str | list[ContentPart] | None = None
@@ -70,6 +73,7 @@ class InputMessage(msgspec.Struct):
     refusal: str | None = None
     reasoning_content: str | None = None
     reasoning: Any = None
+    images: list[str] | None = None
 
 
 Conversation = Annotated[list[InputMessage], Meta(min_length=1)]
@@ -149,6 +153,8 @@ def _arguments(raw: msgspec.Raw) -> str:
 
 def _content(message: InputMessage, place: str, role: str) -> MessageContent:
     found, content = MessageContent(), message.content
+    for number, uri in enumerate(message.images or ()):
+        found.add_picture(data_uri_bytes(uri, f"{place}.images[{number}]"))
     if isinstance(content, str):
         found.add_text(content)
         return found
