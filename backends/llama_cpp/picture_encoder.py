@@ -128,7 +128,8 @@ class LlamaPictureEncoder:
                 else:
                     count = ctypes.c_size_t()
                     ids = lib.mtmd_input_chunk_get_tokens_text(chunk, ctypes.byref(count))
-                    tokens.ids += ids[: count.value]
+                    # Marks that the vocabulary lacks are negative, too.
+                    tokens.ids += [token for token in ids[: count.value] if token >= 0]
         return EncodedPicture(tokens.ids, tokens.spans)
 
     def _span(self, chunk: int, picture: Picture) -> PictureSpan:

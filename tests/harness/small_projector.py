@@ -17,12 +17,17 @@ _POOL = 4
 
 
 def write_small_projector(
-    path: Path, kind: Literal["gemma3", "qwen2vl_merger"], *, width: int = 64, seed: int = 1
+    path: Path,
+    kind: Literal["gemma3", "qwen2vl_merger", "idefics3"],
+    *,
+    width: int = 64,
+    seed: int = 1,
 ) -> Path:
     """Write a projector for a text model whose embeddings have `width` numbers.
 
     Pictures of `gemma3` have no order among their tokens (non-causal attention), those of
-    `qwen2vl_merger` as many tokens as their size demands, on two axes (M-RoPE).
+    `qwen2vl_merger` as many tokens as their size demands, on two axes (M-RoPE), and `idefics3` cuts
+    them into tiles, with text between.
     """
     writer: Any = gguf.GGUFWriter(path, "clip")
     writer.add_bool("clip.has_vision_encoder", True)
@@ -38,8 +43,11 @@ def write_small_projector(
     writer.add_array("clip.vision.image_mean", [0.5, 0.5, 0.5])
     writer.add_array("clip.vision.image_std", [0.5, 0.5, 0.5])
     writer.add_bool("clip.use_gelu", True)
+    if kind == "idefics3":
+        writer.add_uint32("clip.vision.projector.scale_factor", _POOL)
+        writer.add_uint32("clip.vision.preproc_image_size", 2 * _SIDE)
     random = np.random.default_rng(seed)
-    shapes = _encoder() | (_gemma3(width) if kind == "gemma3" else _qwen2vl(width))
+    shapes = _encoder() | _PROJECTIONS[kind](width)
     for name, shape in shapes.items():
         scale = 1.0 if "ln" in name or "norm" in name else 0.0
         values = random.normal(scale, 0.1 if scale else shape[-1] ** -0.5, shape)
@@ -88,3 +96,14 @@ def _qwen2vl(width: int) -> dict[str, tuple[int, ...]]:
         "mm.2.weight": (width, merged),
         "mm.2.bias": (width,),
     }
+
+
+def _idefics3(width: int) -> dict[str, tuple[int, ...]]:
+    return {
+        "v.patch_embd.bias": (_WIDTH,),
+        "v.position_embd.weight": ((_SIDE // _PATCH) ** 2, _WIDTH),
+        "mm.model.fc.weight": (width, _WIDTH * _POOL**2),
+    }
+
+
+_PROJECTIONS = {"gemma3": _gemma3, "qwen2vl_merger": _qwen2vl, "idefics3": _idefics3}
