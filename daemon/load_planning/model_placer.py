@@ -89,11 +89,13 @@ class ModelPlacer:
     ) -> tuple[LoadOptions, MemoryNeeds]:
         """Return the options and the memory of a model itself, without its projector's.
 
-        Only llama.cpp has projectors; it computes them where it computes layers.
+        Only llama.cpp has projectors; it computes them where it computes layers. Where ingle's own
+        engine has the GPU for itself, the model is fast rather than seeing.
         """
         chosen = options.engine or self._config.engine
+        fast = chosen == "auto" and self.facts.uses_gpu and not self.facts.llama_offloads
         size = projector_bytes(model.projector) if chosen in ("auto", "llama.cpp") else 0
-        if not size:
+        if fast or not size:
             return options, available
         on_gpu = available.gpu > 0 and self.facts.llama_offloads
         taken = MemoryNeeds(size, size if on_gpu else 0)

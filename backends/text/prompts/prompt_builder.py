@@ -105,7 +105,8 @@ class PromptBuilder:
         if self._pictures is None:
             raise RequestRejected(
                 "The loaded model reads text only, and the conversation has a picture.",
-                hint="Choose a model that sees: `ingle list` marks it with 'vision'.",
+                hint="Choose a model that `ingle list` marks with 'vision', and load it with "
+                "`ingle load MODEL --engine llama.cpp`.",
                 code="no_vision",
                 param="messages",
             )
