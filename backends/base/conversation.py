@@ -17,6 +17,20 @@ class ToolCall(msgspec.Struct, frozen=True, omit_defaults=True):
     arguments: str
 
 
+class Picture(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A picture in a message, before the character `at` of its text.
+
+    `data` is the file as it was sent. Decoded, it is `rgb` instead: 3 bytes for each of `width` ×
+    `height` pixels, row by row.
+    """
+
+    at: int = 0
+    data: bytes = b""
+    width: int = 0
+    height: int = 0
+    rgb: bytes = b""
+
+
 class ChatMessage(msgspec.Struct, frozen=True, omit_defaults=True):
     """One message, as chat templates see it: `role` is system, user, assistant or tool.
 
@@ -30,6 +44,7 @@ class ChatMessage(msgspec.Struct, frozen=True, omit_defaults=True):
     reasoning: str = ""
     tool_calls: list[ToolCall] = []
     tool_call_id: str | None = None
+    pictures: list[Picture] = []
 
 
 class Tool(msgspec.Struct, frozen=True, omit_defaults=True):

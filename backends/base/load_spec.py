@@ -43,6 +43,7 @@ class LoadSpec(msgspec.Struct, frozen=True, kw_only=True):
     without efficiency cores; `gpu_layers` -1 means as many as llama.cpp can place, and the experts
     of the first `cpu_experts` blocks stay on the CPU. A quantised `kv_type` needs flash attention.
     `mmap` maps weights from the file if possible, `mlock` keeps them from being swapped out.
+    `projector_path` is the file that turns pictures into tokens of the model.
     `chat_template` replaces the one in the file. `speculation` chooses the source of draft tokens:
     n-grams of the text (`ngram`), the smaller model at `draft_path` (`draft`), or whichever is
     faster (`auto`).
@@ -78,6 +79,7 @@ class LoadSpec(msgspec.Struct, frozen=True, kw_only=True):
     chat_template: str | None = None
     speculation: SpeculationKind = "auto"
     draft_path: str | None = None
+    projector_path: str | None = None
     compute_lease: str | None = None
     script: str | None = None
     kv_store: KVStoreSpec | None = None

@@ -51,6 +51,9 @@ class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):
     infills: bool = False
     """Whether it was trained for infill (FIM)."""
 
+    sees: bool = False
+    """Whether it reads pictures."""
+
     reasons: bool = False
     """Whether it can reason before it answers."""
 

@@ -78,6 +78,14 @@ class GenerateRequest(
         return self.parallel_tool_calls and not is_named
 
 
+def shows_pictures(request: GenerateRequest) -> bool:
+    """Return whether a model must see to answer.
+
+    In results of tools, which an agent cannot take back, a note replaces a picture otherwise.
+    """
+    return any(message.pictures and message.role != "tool" for message in request.messages or ())
+
+
 class EmbedRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="embed"):
     """Texts to embed, one vector each; token ids are used unchanged.
 

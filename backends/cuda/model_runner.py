@@ -58,6 +58,7 @@ class CudaModelRunner:
     """
 
     block_size = PAGE_SIZE
+    pictures = None
     max_drafts = MAX_DRAFTS
     can_fork = True
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from ..base.model_info import ModelInfo
+from ..text.prompts.picture_prompt import PictureEncoder
 from ..text.tokenization.tokenizer import Tokenizer
 from .model_runner import ModelRunner
 from .speculation.model_drafter import DraftRunner
@@ -16,6 +17,11 @@ class LocalRunner(ModelRunner, Protocol):
     @property
     def tokenizer(self) -> Tokenizer:
         """The model's tokenizer."""
+        ...
+
+    @property
+    def pictures(self) -> PictureEncoder | None:
+        """The encoder of pictures, None for a model that reads text only."""
         ...
 
     def info(self) -> ModelInfo:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..base.events import FinishReason
+from ..base.picture_span import PictureSpan
 from ..base.requests import Priority
 from ..base.sampling_params import SamplingParams
 from .constraint import Constraint
@@ -38,6 +39,7 @@ class Sequence:
     `adapter` is the number of the adapter that computes it, 0 for none: what is cached of it is
     found by no sequence of another one.
     `stored` is what was fetched from the KV store for it, in `fetches` attempts.
+    Tokens of `pictures` are negative numbers, equal for equal pictures only.
     """
 
     request_id: str
@@ -58,6 +60,7 @@ class Sequence:
     pauses_at: int | None = None
     scored: list[int] | None = None
     parent: Sequence | None = None
+    pictures: tuple[PictureSpan, ...] = ()
     prompt_length: int = field(init=False)
     num_computed: int = 0
     num_in_flight: int = 0
@@ -121,9 +124,30 @@ class Sequence:
 
         All of them, or those before the stored chunk that continues them.
         """
+        cached = self.whole_pictures(cached)
         if self.stored_length(cached) <= cached:
             return cached
         return cached - cached % CHUNK_TOKENS
+
+    def whole_pictures(self, length: int) -> int:
+        """Return the length without the picture that it would end within."""
+        return next((p.start for p in self.pictures if p.start < length < p.end), length)
+
+    def storable(self, length: int) -> int:
+        """Return how many of the first tokens have a position of their own, the index."""
+        return next((min(p.start, length) for p in self.pictures if p.axes is not None), length)
+
+    def fit_chunk(self, count: int, most: int) -> int:
+        """Return how many tokens to launch, about `count` and at most `most`.
+
+        They do not end within a picture that is to be computed whole.
+        """
+        begin = self.num_launched
+        for picture in self.pictures:
+            if picture.whole and picture.start < begin + count < picture.end:
+                through = picture.end - begin
+                return through if through <= most else max(0, picture.start - begin)
+        return count
 
     @property
     def is_decoding(self) -> bool:

@@ -118,7 +118,7 @@ class LlamaBatchSampler:
                 sequence.sampling,
                 vocab=self._vocab,
                 index=sequence.index,
-                prompt=sequence.token_ids[: sequence.prompt_length],
+                prompt=[t for t in sequence.token_ids[: sequence.prompt_length] if t >= 0],
                 context=self._window,
                 dry_samplers=self._dry_samplers,
             )

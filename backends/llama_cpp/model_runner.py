@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -17,6 +17,7 @@ from ingle.models.kv_type import KVType
 from ..base.errors import LoadFailed
 from ..base.load_spec import LoadSpec
 from ..base.model_info import ModelInfo
+from ..base.picture_span import PictureSpan, first_position, text_runs
 from ..base.sampling_params import SamplingParams
 from ..engine.batch import Batch, Sampled, ScheduledChunk
 from ..engine.kv.cell_cache import CellCache
@@ -29,7 +30,8 @@ from ..engine.speculation.step_costs import StepCosts
 from .batch_sampler import LlamaBatchSampler
 from .llama_context import LlamaContext
 from .native_log import load_warnings
-from .token_batch import TokenBatch
+from .picture_encoder import LlamaPictureEncoder
+from .token_batch import PictureBatch, TokenBatch
 
 _NO_ROOM = 1
 _MAX_DRAFTS = 16
@@ -52,6 +54,14 @@ class LlamaModelRunner(LlamaContext):
                 hint="Set flash_attention to auto, or kv_type to f16.",
             )
         super().__init__(spec, on_progress)
+        if spec.projector_path is not None:
+            try:
+                self._open_projector(spec, Path(spec.projector_path))
+            except LoadFailed as error:
+                # It may only lie beside the file: the model itself is as good without.
+                blind = f"{error.message[:-1]}: the model does not see pictures."
+                warnings = [*self._info.warnings, blind]
+                self._info = msgspec.structs.replace(self._info, warnings=warnings)
 
     def _measure(self, spec: LoadSpec) -> None:
         memory = llama_cpp.llama_get_memory(self._ctx)
@@ -68,6 +78,10 @@ class LlamaModelRunner(LlamaContext):
         self.can_fork = not self.model.is_recurrent
         self.can_run_ahead = False
         self._batch = TokenBatch(spec.batch)
+        self.pictures: LlamaPictureEncoder | None = None
+        self._runs: PictureBatch | None = None
+        self._spans: dict[int, tuple[PictureSpan, ...]] = {}
+        """The pictures in slots whose positions are not the tokens' numbers."""
         self._sampler = LlamaBatchSampler(self._ctx, self.model.vocab, window=self.context)
         self._sampling: list[ScheduledChunk] = []
         self._rows: list[int] = []
@@ -93,13 +107,57 @@ class LlamaModelRunner(LlamaContext):
 
     def launch(self, batch: Batch) -> None:
         """Compute the batch; raises `KVCacheFull`, leaving the cache as it was."""
-        self._rows = self._batch.fill(batch)
+        done = self._compute_pictures(batch)
+        self._rows = self._batch.fill(batch, done)
         self._sampling = batch.sampling
-        status = llama_cpp.llama_decode(self._ctx, self._batch.native)
+        if not done or self._batch.native.n_tokens:
+            self._decode(self._batch, done)
+
+    def _decode(self, batch: TokenBatch, done: Mapping[Sequence, int]) -> None:
+        status = llama_cpp.llama_decode(self._ctx, batch.native)
         if status == _NO_ROOM:
+            for sequence in done:
+                self.trim(sequence.slot, sequence.num_computed)
             raise KVCacheFull
         if status:
             raise RuntimeError(f"llama_decode failed with {status}: {self._log.last_error}")
+
+    def _compute_pictures(self, batch: Batch) -> dict[Sequence, int]:
+        """Compute each chunk up to the last picture in it; return how many tokens that were."""
+        done: dict[Sequence, int] = {}
+        for chunk in batch.chunks:
+            sequence = chunk.sequence
+            if not sequence.pictures:
+                continue
+            begin = sequence.num_computed
+            if any(picture.axes is not None for picture in sequence.pictures):
+                self._spans[sequence.slot] = sequence.pictures
+            runs = text_runs(sequence.pictures, begin, begin + chunk.count)
+            while runs and runs[-1][2] is None:
+                runs.pop()
+            for start, end, picture in runs:
+                self._compute_run(sequence, start, end, picture, done)
+                done[sequence] = end - begin
+        return done
+
+    def _compute_run(
+        self,
+        sequence: Sequence,
+        start: int,
+        end: int,
+        picture: PictureSpan | None,
+        done: Mapping[Sequence, int],
+    ) -> None:
+        assert self._runs is not None, "there are pictures only with a projector"
+        self._runs.fill_run(sequence, start, end, picture)
+        whole = picture is not None and picture.whole
+        if whole:
+            llama_cpp.llama_set_causal_attn(self._ctx, False)
+        try:
+            self._decode(self._runs, done)
+        finally:
+            if whole:
+                llama_cpp.llama_set_causal_attn(self._ctx, True)
 
     def collect(self) -> list[Sampled]:
         """Return the sampled tokens of the launched batch's sampling chunks, in batch order."""
@@ -128,7 +186,10 @@ class LlamaModelRunner(LlamaContext):
 
     def fork(self, source: int, target: int, length: int, checkpoint: bytes | None = None) -> None:
         """Share cells between slots: metadata only; just a checkpoint is copied."""
-        llama_cpp.llama_memory_seq_cp(self._memory, source, target, 0, length)
+        end = self._position(source, length)
+        llama_cpp.llama_memory_seq_cp(self._memory, source, target, 0, end)
+        if source in self._spans:
+            self._spans[target] = self._spans[source]
         if checkpoint is not None and not self._write_state(target, checkpoint, _PARTIAL_ONLY):
             raise RuntimeError("llama.cpp did not restore the state it returned")
 
@@ -138,7 +199,7 @@ class LlamaModelRunner(LlamaContext):
 
     def trim(self, slot: int, length: int) -> None:
         """Remove the keys and values of the slot after its first `length` tokens."""
-        llama_cpp.llama_memory_seq_rm(self._memory, slot, length, -1)
+        llama_cpp.llama_memory_seq_rm(self._memory, slot, self._position(slot, length), -1)
 
     def snapshot(self, slot: int, start: int, end: int) -> bytes:
         """Return a copy of the keys and values of the slot's tokens `start` to `end`."""
@@ -160,6 +221,7 @@ class LlamaModelRunner(LlamaContext):
 
     def release(self, slot: int) -> None:
         """Empty the slot; cells shared with other slots stay."""
+        self._spans.pop(slot, None)
         llama_cpp.llama_memory_seq_rm(self._memory, slot, -1, -1)
 
     def prepare(self, params: SamplingParams) -> None:
@@ -185,7 +247,27 @@ class LlamaModelRunner(LlamaContext):
     def close(self) -> None:
         """Free everything in the order llama.cpp demands: samplers first."""
         self._sampler.close()
+        if self.pictures is not None:
+            self.pictures.close()
         super().close()
+
+    def _position(self, slot: int, length: int) -> int:
+        """Return the position of the token that would follow the first `length` of a slot."""
+        spans = self._spans.get(slot)
+        return first_position(spans, length) if spans else length
+
+    def _open_projector(self, spec: LoadSpec, projector: Path) -> None:
+        self.pictures = LlamaPictureEncoder(
+            projector,
+            self.model,
+            gpu=spec.gpu_layers != 0,
+            threads=self._threads.threads,
+            most_tokens=spec.batch,
+        )
+        self._runs = PictureBatch(spec.batch)
+        stat = projector.stat()
+        # Embeddings are no tokens: with another projector, the same picture has other keys.
+        self._layout += f" projector {stat.st_size} {stat.st_mtime_ns}"
 
     def _read_state(self, slot: int, flags: int) -> bytes:
         size: int = _api.llama_state_seq_get_size_ext(self._ctx, slot, flags)

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import llama_cpp
 import numpy as np
 
+from ..base.picture_span import PictureSpan, first_position
 from ..engine.batch import Batch
+from ..engine.sequence import Sequence
+
+_AXES = 4
 
 
 class TokenBatch:
@@ -36,29 +40,73 @@ class TokenBatch:
             _pointer(self._logits, ctypes.c_int8),
         )
 
-    def fill(self, batch: Batch) -> list[int]:
-        """Fill in the batch; return the first sampled position of each sampling chunk."""
+    def fill(self, batch: Batch, done: Mapping[Sequence, int]) -> list[int]:
+        """Fill in the batch; return the first sampled position of each sampling chunk.
+
+        Of the chunks of some sequences, so many tokens are `done`.
+        """
         rows: list[int] = []
         end = 0
         for chunk in batch.chunks:
-            start, end = end, end + chunk.num_tokens
             sequence = chunk.sequence
-            first = sequence.num_computed
-            if chunk.num_tokens == 1:  # decode, for which slices take three times as long
+            before = done.get(sequence, 0) if done else 0
+            start, end = end, end + chunk.num_tokens - before
+            first = sequence.num_computed + before
+            position = first_position(sequence.pictures, first) if sequence.pictures else first
+            if end - start == 1 and not chunk.drafts:  # slices take three times as long
                 self._token[start] = sequence.token_ids[first]
-                self._pos[start] = first
+                self._pos[start] = position
             else:
-                known = start + chunk.count
-                self._token[start:known] = sequence.token_ids[first : first + chunk.count]
+                count = chunk.count - before
+                known = start + count
+                self._token[start:known] = sequence.token_ids[first : first + count]
                 self._token[known:end] = chunk.drafts
-                self._pos[start:end] = np.arange(first, first + chunk.num_tokens)
+                self._pos[start:end] = np.arange(position, position + end - start)
             self._seq_id[start:end] = sequence.slot
             self._logits[start:end] = 0
             if chunk.samples:
-                rows.append(start + chunk.count - 1)
+                rows.append(start + chunk.count - before - 1)
                 self._logits[rows[-1] : end] = 1
         self.native.n_tokens = end
         return rows
+
+
+class PictureBatch(TokenBatch):
+    """A batch of consecutive tokens of one sequence, all of text or all of one picture."""
+
+    def __init__(self, capacity: int) -> None:
+        super().__init__(capacity)
+        self._axes = np.zeros(_AXES * capacity, np.int32)
+        # What a field of a structure returns follows the field.
+        self._text = _pointer(self._token, llama_cpp.llama_token)
+        self._text_pos = _pointer(self._pos, llama_cpp.llama_pos)
+        self._picture_pos = _pointer(self._axes, llama_cpp.llama_pos)
+        self._embeddings: np.ndarray[Any, np.dtype[np.float32]] | None = None
+
+    def fill_run(
+        self, sequence: Sequence, begin: int, end: int, picture: PictureSpan | None
+    ) -> None:
+        """Fill in the tokens `begin` to `end`, which are of the `picture` if there is one."""
+        count, position = end - begin, first_position(sequence.pictures, begin)
+        self._seq_id[:count] = sequence.slot
+        self._logits[:count] = 0
+        native: Any = self.native
+        native.n_tokens = count
+        native.token = self._text if picture is None else None
+        native.pos = self._text_pos if picture is None else self._picture_pos
+        native.embd = None
+        steps = np.arange(position, position + count)
+        if picture is None:
+            self._token[:count] = sequence.token_ids[begin:end]
+            self._pos[:count] = steps
+            return
+        rows = slice(begin - picture.start, end - picture.start)
+        if picture.axes is None:
+            self._axes[:count] = steps
+        else:
+            self._axes[: _AXES * count] = (picture.axes[rows] + position).T.ravel()
+        self._embeddings = np.ascontiguousarray(picture.embeddings[rows])
+        native.embd = _pointer(self._embeddings, ctypes.c_float)
 
 
 def _pointer(array: np.ndarray[tuple[int], np.dtype[np.generic]], kind: Any) -> object:

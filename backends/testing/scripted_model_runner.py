@@ -97,6 +97,7 @@ class ScriptedModelRunner:
     can_run_ahead = False
     max_drafts = 64
     state_key = "scripted"
+    pictures = None
 
     def __init__(self, spec: LoadSpec, on_progress: Callable[[float], None] | None = None) -> None:
         """Read the script in `spec.script`; raises `LoadFailed` if the script has a load error."""

@@ -65,7 +65,9 @@ def _generating(
     template = _make_template(spec, runner.tokenizer)
     if template is not None:
         resources.callback(template.close)
-    prompts = PromptBuilder(runner.tokenizer, template, context=runner.context)
+    prompts = PromptBuilder(
+        runner.tokenizer, template, context=runner.context, pictures=runner.pictures
+    )
     speculation, info = _make_speculation(spec, runner)
     if speculation is not None:
         resources.callback(speculation.close)
@@ -87,6 +89,7 @@ def _generating(
         bos_token=runner.tokenizer.bos_text,
         eos_token=runner.tokenizer.eos_text,
         infills=prompts.infills,
+        sees=runner.pictures is not None,
         calls_tools=template is not None and template.calls_tools,
         reasons=template is not None and template.reasons,
     )

@@ -7,15 +7,18 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
+from ..base.conversation import ChatMessage
 from ..base.errors import BackendError, ContextExceeded, RequestRejected
 from ..base.events import Tokenized
+from ..base.picture_span import PictureSpan
 from ..base.requests import GenerateRequest, TokenizeRequest
 from ..base.sampling_params import Grammar
 from ..engine.constraint import Constraint
 from ..engine.model_runner import ModelRunner
 from ..text.answers.answer_format import AnswerFormat, AnswerFormats
 from ..text.prompts.message_token_counts import MessageCounter
-from ..text.prompts.prompt_builder import PromptBuilder
+from ..text.prompts.picture_prompt import pictures_of
+from ..text.prompts.prompt_builder import Prompt, PromptBuilder
 from ..text.structured_output.answer_grammar import AnswerGrammar
 from ..text.structured_output.grammar_compiler import GrammarCompiler
 from ..text.tokenization.token_list import check_known, pieces, token_list
@@ -37,6 +40,7 @@ class Prepared:
     token_ids: list[int]
     constraint: Constraint | None
     form: AnswerFormat
+    pictures: tuple[PictureSpan, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -73,6 +77,7 @@ class RequestPreparer:
         self._is_wanted = is_wanted
         self._done = done
         self._executor = ThreadPoolExecutor(1, "admission")
+        self._encoding = ThreadPoolExecutor(1, "pictures")
 
     def start(self) -> None:
         """Start the thread, which first prepares the chat template."""
@@ -80,11 +85,27 @@ class RequestPreparer:
 
     def put(self, arrival: Arrival) -> None:
         """Queue a request to be prepared."""
-        self._executor.submit(self._run, arrival)
+        if pictures_of(_messages(arrival.request)):
+            self._encoding.submit(self._encode, arrival)
+        else:
+            self._executor.submit(self._run, arrival)
 
     def close(self) -> None:
-        """End the thread after its current request."""
+        """End the threads after their current requests."""
+        self._encoding.shutdown(cancel_futures=True)
         self._executor.shutdown(cancel_futures=True)
+
+    def _encode(self, arrival: Arrival) -> None:
+        """Encode pictures, which takes seconds, beside the preparation of other requests."""
+        request = arrival.request
+        if isinstance(request, TokenizeRequest):
+            request = request.generate
+        if self._is_wanted(arrival) and request is not None:
+            try:
+                self._prompts.encode_pictures(request)
+            except Exception:
+                traceback.print_exc()  # the preparation meets it again, and answers with it
+        self._executor.submit(self._run, arrival)
 
     def _prepare_template(self) -> None:
         try:
@@ -104,9 +125,9 @@ class RequestPreparer:
             if isinstance(request, TokenizeRequest):
                 return self._tokenize(request)
             _check_fields(request)
-            token_ids, text = self._prompts.build(request)
-            self._check_tokens(request, token_ids)
-            form = self._forms.of(request, text)
+            prompt = self._prompts.build(request)
+            self._check_tokens(request, prompt)
+            form = self._forms.of(request, prompt.text)
             constraint = None if form.grammar is None else self._constraint(form.grammar)
             self._runner.prepare(request.sampling)
         except RequestRejected as error:
@@ -114,7 +135,7 @@ class RequestPreparer:
         except Exception as error:
             traceback.print_exc()
             return BackendError(f"The prompt could not be prepared: {error!r}.")
-        return Prepared(token_ids, constraint, form)
+        return Prepared(prompt.token_ids, constraint, form, prompt.pictures)
 
     def _constraint(self, grammar: Grammar | AnswerGrammar) -> Constraint | None:
         """Return the constraint of an answer; None if an optional grammar cannot be used."""
@@ -134,18 +155,32 @@ class RequestPreparer:
             return Tokenized(
                 request.id, [], [], message_tokens=counts.messages, rest_tokens=counts.rest
             )
-        token_ids, text = self._prompts.build(request.generate)
-        check_known(self._tokenizer, "prompt", token_ids)
-        return Tokenized(request.id, token_ids, pieces(self._tokenizer, token_ids), text)
+        prompt = self._prompts.build(request.generate)
+        token_ids = prompt.token_ids
+        check_known(self._tokenizer, "prompt", _text_tokens(prompt))
+        return Tokenized(request.id, token_ids, pieces(self._tokenizer, token_ids), prompt.text)
 
-    def _check_tokens(self, request: GenerateRequest, token_ids: list[int]) -> None:
+    def _check_tokens(self, request: GenerateRequest, prompt: Prompt) -> None:
+        token_ids = prompt.token_ids
         context = min(self._runner.context, request.max_context or self._runner.context)
         if len(token_ids) + max(1, request.answer_space) > context:
             raise ContextExceeded(len(token_ids), context)
         if not token_ids:
             raise RequestRejected("The prompt is empty.", param="prompt")
-        check_known(self._tokenizer, "prompt", token_ids)
+        check_known(self._tokenizer, "prompt", _text_tokens(prompt))
+        if prompt.pictures and request.prompt_logprobs is not None:
+            raise RequestRejected("The tokens of a picture have no log-probabilities.")
         check_known(self._tokenizer, "logit_bias", request.sampling.logit_bias)
+
+
+def _messages(request: GenerateRequest | TokenizeRequest) -> list[ChatMessage] | None:
+    asked = request.generate if isinstance(request, TokenizeRequest) else request
+    return None if asked is None else asked.messages
+
+
+def _text_tokens(prompt: Prompt) -> list[int]:
+    """Return the tokens of a prompt without those of its pictures."""
+    return [t for t in prompt.token_ids if t >= 0] if prompt.pictures else prompt.token_ids
 
 
 def _check_fields(request: GenerateRequest) -> None:

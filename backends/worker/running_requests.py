@@ -48,7 +48,9 @@ class RunningRequests:
                 ignore_eos=request.ignore_eos or request.max_tokens == 0,
                 stop_token_ids=frozenset(request.stop_token_ids),
                 private=request.private,
-                speculates=request.speculation,
+                # Drafts would have to continue tokens that are not in the vocabulary.
+                speculates=request.speculation and not prepared.pictures,
+                pictures=prepared.pictures,
                 priority=request.priority,
                 client=request.client,
                 conversation=request.conversation,

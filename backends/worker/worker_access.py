@@ -28,6 +28,8 @@ def worker_access(spec: LoadSpec) -> AccessPolicy:
     writes: list[Path] = []
     if spec.draft_path is not None:
         reads += model_files(Path(spec.draft_path))
+    if spec.projector_path is not None:
+        reads.append(Path(spec.projector_path).resolve())
     if spec.kv_store is not None:
         folder = Path(spec.kv_store.folder)
         for each in (folder, folder / spec.kv_store.model):

@@ -25,15 +25,16 @@ def write_small_llama(
     context: int = 512,
     width: int = 64,
     layers: int = 2,
+    architecture: str = "llama",
     change: Callable[[str, NDArray[np.float32]], NDArray[np.float32]] = lambda _, values: values,
 ) -> Path:
     """Write a Llama of random weights, whose vocabulary is bytes and letters.
 
     `kind` is the type of its matrices, `seed` determines the weights, `change` may alter a tensor
     before it is written, and `context` is the trained context; its feed-forward width is one and a
-    half times the embedding width.
+    half times the embedding width. Of the `architecture` qwen2vl, its positions have three axes.
     """
-    writer: Any = gguf.GGUFWriter(path, "llama")
+    writer: Any = gguf.GGUFWriter(path, architecture)
     writer.add_block_count(layers)
     writer.add_context_length(context)
     writer.add_embedding_length(width)
@@ -42,6 +43,9 @@ def write_small_llama(
     writer.add_head_count_kv(_KV_HEADS)
     writer.add_layer_norm_rms_eps(1e-5)
     writer.add_rope_dimension_count(width // _HEADS)
+    if architecture == "qwen2vl":
+        third = width // _HEADS // 6
+        writer.add_rope_dimension_sections([width // _HEADS // 2 - 2 * third, third, third, 0])
     tokens = _add_vocabulary(writer)
     random = np.random.default_rng(seed)
     for name, shape in _tensors(tokens, width, layers).items():

@@ -142,7 +142,7 @@ class ModelEntry(Answer, frozen=True, kw_only=True):
     `place` names the program or folder that keeps it and is empty for ingle's own; `same_as` is a
     model with the same weights. `error` is why its process failed, and `quarantined_for` the
     seconds until it may start again after too many crashes. `kept` are versions that an update
-    replaced; only the answer about a single model has them.
+    replaced; only the answer about a single model has them. With `vision` it sees pictures.
     """
 
     name: str
@@ -158,6 +158,7 @@ class ModelEntry(Answer, frozen=True, kw_only=True):
     description: str = ""
     path: str | None = None
     chat: bool = True
+    vision: bool = False
     task: TaskName = "generate"
     fit: ModelFit | None = None
     draft: str | None = None

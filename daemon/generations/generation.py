@@ -21,7 +21,7 @@ from ingle.backends.base.events import (
     ToolCallDelta,
     ToolCallStarted,
 )
-from ingle.backends.base.requests import GenerateRequest
+from ingle.backends.base.requests import GenerateRequest, shows_pictures
 
 from ..client.error_types import ErrorDetail
 from ..client.generation_types import (
@@ -148,7 +148,11 @@ class GenerationRun:
 
             def open_local(name: str) -> AbstractAsyncContextManager[Lease]:
                 return manager.lease(
-                    name, priority=request.priority, slot=place, on_progress=self._loading
+                    name,
+                    priority=request.priority,
+                    slot=place,
+                    on_progress=self._loading,
+                    sees=shows_pictures(request),
                 )
 
             leasing = self._route.open(open_local) if self._route else open_local(reference)

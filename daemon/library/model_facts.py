@@ -32,6 +32,7 @@ class Capabilities(msgspec.Struct, frozen=True):
     calls_tools: bool = False
     reasons: bool = False
     infills: bool = False
+    sees: bool = False
 
 
 class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,7 +64,7 @@ class FactsReader:
             status = model.path.stat()
         except OSError:
             return _few(model, 0.0)
-        key = model.name, model.path  # copies of a model share its file
+        key = model.name, model.projector or model.path  # copies of a model share its file
         known = self._known.get(key)
         if known is None or known[:2] != (status.st_mtime, status.st_size):
             if len(self._known) >= _MOST:
@@ -85,7 +86,7 @@ class FactsReader:
 
 def loaded_capabilities(info: ModelInfo) -> Capabilities:
     """Return the capabilities that a loaded model reported."""
-    return Capabilities(info.task, info.calls_tools, info.reasons, info.infills)
+    return Capabilities(info.task, info.calls_tools, info.reasons, info.infills, info.sees)
 
 
 def _read(model: StoredModel, modified: float) -> ModelFacts:
@@ -99,7 +100,10 @@ def _read(model: StoredModel, modified: float) -> ModelFacts:
     capabilities = Capabilities(model.task)
     if model.task is ModelTask.GENERATE:
         capabilities = Capabilities(
-            model.task, infills=_infills(header, model), **_of_template(template)
+            model.task,
+            infills=_infills(header, model),
+            sees=model.projector is not None,
+            **_of_template(template),
         )
     return ModelFacts(
         format="gguf",

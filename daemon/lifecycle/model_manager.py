@@ -11,7 +11,7 @@ from functools import partial
 from msgspec.structs import replace
 
 from ingle.backends.base.backend import LoadProgress, RequestBackend
-from ingle.backends.base.errors import WorkerDied, WrongTask
+from ingle.backends.base.errors import RequestRejected, WorkerDied, WrongTask
 from ingle.backends.base.requests import Priority
 from ingle.models.fit.memory_needs import MemoryNeeds
 from ingle.models.kv_type import KVType
@@ -24,6 +24,7 @@ from ..errors import Conflict, ShuttingDown
 from ..load_planning.load_options import LoadOptions
 from ..model_process.loaded_model import loaded_model
 from ..model_process.model_run import ModelRun
+from ..pictures.seeing_backend import SeeingBackend
 from .growing_backend import GrowingBackend
 from .keep_alive_rules import KeepAliveRule
 from .lease import Lease
@@ -53,23 +54,22 @@ class ModelManager(ModelRuns):
         on_queued: Callable[[], None] = lambda: None,
         on_progress: LoadProgress | None = None,
         whole: bool = False,
+        sees: bool = False,
     ) -> AsyncGenerator[Lease]:
         """Lease a model for `answers` answers, loading it first if needed.
 
-        If `options` want a larger context than the model has, it is reloaded once it is idle, if a
-        larger one is possible; the other options apply only if it is not loaded. `keep_alive` is
-        the number of seconds that it stays loaded after its last use from now on.
-
-        A prompt that does not fit has it reloaded, too (`GrowingBackend`). `task` None accepts any
-        task. `on_queued` is called when the queue has admitted the request. A `slot` from `enter`
-        is released at the end. If the process dies before the client has received any part of an
+        If `options` want a larger context than the model has, or a prompt does not fit
+        (`GrowingBackend`), it is reloaded once it is idle, if a larger one is possible; the other
+        options apply only if it is not loaded. It stays loaded for `keep_alive` seconds after its
+        last use from now on. `task` None accepts any task; one that `sees` has pictures.
+        `on_queued` is called when the queue has admitted the request. A `slot` from `enter` is
+        released at the end. If the process dies before the client has received any part of an
         answer (with `whole`: before it is complete), the request is retried once on a new process
         (`RetryingBackend`); batch requests are retried by their batch.
-
-        Raises `ModelNotFound`, `WrongTask` before anything is loaded, `QueueFull`, any load error,
+        Raises `ModelNotFound`, `WrongTask`, `RequestRejected`, `QueueFull`, any load error,
         `ModelQuarantined`, `MemoryBusy`, `MemoryExhausted`, `ShuttingDown`.
         """
-        model = await self._find_for(task, reference, slot)
+        model = await self._find_for(task, reference, slot, sees=sees)
         options = replace(options, context=self._config.bounded_context(options.context))
         with slot or self.enter(model, priority, answers):
             # The next request may need a larger context than this one does.
@@ -94,6 +94,7 @@ class ModelManager(ModelRuns):
                 return run, open_backend(run, obtain)
 
             growing = GrowingBackend(run, open_backend(run, obtain), self._choose_context, enlarge)
+            growing.lease.backend = SeeingBackend(growing, self._pictures)
             try:
                 with self._explained(), self._metered(run.model.name, lambda: growing.gauges):
                     yield growing.lease
@@ -102,15 +103,30 @@ class ModelManager(ModelRuns):
                 await held.aclose()
 
     async def _find_for(
-        self, task: ModelTask | None, reference: str, slot: ExitStack | None
+        self, task: ModelTask | None, reference: str, slot: ExitStack | None, *, sees: bool
     ) -> StoredModel:
-        """Resolve `reference`; raises `WrongTask` and releases the slot if it is for another."""
+        """Resolve `reference`; releases the slot and raises if it cannot do what is wanted."""
         model = await self._find(reference)
-        if task is None or model.task is task:
+        suits = task is None or model.task is task
+        if suits and (model.projector is not None or not sees):
             return model
         if slot is not None:
             slot.close()
+        if task is None or suits:
+            raise await asyncio.to_thread(self._blind, model)
         raise WrongTask(model.task, task, name=model.name)
+
+    def _blind(self, model: StoredModel) -> RequestRejected:
+        """Return the error for a picture to a model that cannot see; reads the store."""
+        other = self._find_seeing()
+        return RequestRejected(
+            f"{model.name} reads text only, and the conversation has a picture.",
+            hint=f"{other.name} sees pictures: choose that model."
+            if other is not None
+            else "Pull a model that sees: one whose repository has an mmproj file beside it.",
+            code="no_vision",
+            param="messages",
+        )
 
     @contextmanager
     def _explained(self) -> Generator[None]:

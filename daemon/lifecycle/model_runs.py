@@ -32,6 +32,7 @@ from ..model_process.kv_map_watch import KVMapWatch
 from ..model_process.loaded_model import loaded_model
 from ..model_process.model_history import CrashCounts, CrashRecord, UsageRecord
 from ..model_process.model_run import ModelRun, ModelState, still_computes
+from ..pictures.picture_decoder import PictureDecoder
 from ..settings.config import Config
 from .keep_alive_rules import NO_RULE, KeepAliveRule, find_rule
 from .model_starter import ModelStarter, PrepareEngine, leave_engine
@@ -83,13 +84,16 @@ class ModelRuns:
         prepare_engine: PrepareEngine = leave_engine,
         engine_failures: EngineFailures | None = None,
         metered: Metered = _unmetered,
+        find_seeing: Callable[[], StoredModel | None] = lambda: None,
     ) -> None:
         """`hold_memory` is called with whether any model has a process, so that memory readings
         go on.
 
         `prepare_engine` installs what a spec's engine needs; models are kept off engines that
-        failed on them by `engine_failures`. Each answer is given within `metered`.
+        failed on them by `engine_failures`. Each answer is given within `metered`. `find_seeing`
+        finds a model on this machine that sees pictures.
         """
+        self._find_seeing = find_seeing
         self._engine_failures = engine_failures
         self._metered = metered
         self._config = config
@@ -113,6 +117,7 @@ class ModelRuns:
         )
         self._watch = MemoryWatch(self.allocator, on_resume=self.resumed)
         self.pages = KVMapWatch(hub, self.find)
+        self._pictures = PictureDecoder()
         self._closing = False
 
     async def unload(self, reference: str | None = None) -> list[str]:
@@ -190,6 +195,7 @@ class ModelRuns:
     async def close(self, grace: float) -> None:
         """Refuse new requests and end every process once it is idle or after `grace` seconds."""
         self._closing = True
+        self._pictures.close()
         runs = list(self._runs.values())
         for run in runs:
             run.request_stop("The daemon is shutting down.", drain=grace)

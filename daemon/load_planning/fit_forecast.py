@@ -48,7 +48,8 @@ class FitForecaster:
         """
         try:
             description = self._describe(model.path, model.path.stat().st_mtime_ns)
-            selection = self._prepare.select(description, LoadOptions(), available=available)
+            options, room = self._prepare.beside_projector(model, LoadOptions(), available)
+            selection = self._prepare.select(description, options, available=room)
         except (
             ModelError,
             OSError,

@@ -125,7 +125,8 @@ class ModelLoadPlanner(ModelPlacer):
         config = self._config
         description = describe(model.path)
         pooling = options.pooling if model.task is ModelTask.EMBED else None
-        selection = self.select(description, options, available=available, pooling=pooling)
+        options, room = self.beside_projector(model, options, available)
+        selection = self.select(description, options, available=room, pooling=pooling)
         if options.quantize == "nf4" and not get_engine(selection.engine).converts_weights:
             title = get_engine(selection.engine).title
             raise UnsupportedModel(
@@ -135,6 +136,7 @@ class ModelLoadPlanner(ModelPlacer):
         spec = LoadSpec(
             engine=selection.engine,
             path=str(description.path),
+            projector_path=str(model.projector) if room != available else None,
             context=selection.context,
             slots=config.slots,
             batch=selection.batch,
@@ -160,10 +162,10 @@ class ModelLoadPlanner(ModelPlacer):
         stale = selection.estimate.host.reclaimable
         alone = LoadPlan(
             spec,
-            selection.needs,
+            selection.needs + _projector_needs(available - room, spec),
             selection.reason,
             reclaimable=stale,
-            longest_context=self.longest(description, options, available, spec),
+            longest_context=self.longest(description, options, room, spec),
         )
         if (draft := self._draft_of(model, spec, options, selection.device)) is None:
             return alone
@@ -207,3 +209,10 @@ class ModelLoadPlanner(ModelPlacer):
             draft=draft.name,
             draft_needs=needs,
         )
+
+
+def _projector_needs(reserved: MemoryNeeds, spec: LoadSpec) -> MemoryNeeds:
+    """Return what of the memory that was reserved for a projector it takes: one kind of it."""
+    if reserved.gpu > 0 and spec.gpu_layers != 0:
+        return MemoryNeeds(gpu=reserved.gpu)
+    return MemoryNeeds(reserved.host)

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ingle.models.fit.memory_needs import MemoryNeeds
+from ingle.models.gguf.projector import projector_bytes
 from ingle.models.kv_type import KVType
+from ingle.models.metadata.stored_model import StoredModel
 from ingle.models.model_task import ModelTask, Pooling
 
 from ..settings.config import Config
@@ -81,6 +83,23 @@ class ModelPlacer:
     ) -> Placement:
         """Return where a model would run, installed or not; raises as a call does."""
         return self._selector(description, options, available, pooling)(options.context)
+
+    def beside_projector(
+        self, model: StoredModel, options: LoadOptions, available: MemoryNeeds
+    ) -> tuple[LoadOptions, MemoryNeeds]:
+        """Return the options and the memory of a model itself, without its projector's.
+
+        Only llama.cpp has projectors; it computes them where it computes layers. Where ingle's own
+        engine has the GPU for itself, the model is fast rather than seeing.
+        """
+        chosen = options.engine or self._config.engine
+        fast = chosen == "auto" and self.facts.uses_gpu and not self.facts.llama_offloads
+        size = projector_bytes(model.projector) if chosen in ("auto", "llama.cpp") else 0
+        if fast or not size:
+            return options, available
+        on_gpu = available.gpu > 0 and self.facts.llama_offloads
+        taken = MemoryNeeds(size, size if on_gpu else 0)
+        return msgspec.structs.replace(options, engine="llama.cpp"), available - taken
 
     def most_context(self, trained: int) -> int:
         """Return the most tokens that a model with this trained context can get."""

@@ -23,7 +23,7 @@ from ingle.backends.base.events import (
     ToolCallStarted,
 )
 from ingle.backends.base.model_info import ModelInfo
-from ingle.backends.base.requests import GenerateRequest
+from ingle.backends.base.requests import GenerateRequest, shows_pictures
 from ingle.models.metadata.stored_model import StoredModel
 
 from ..lifecycle.lease import Lease
@@ -58,6 +58,11 @@ class Job:
     def id(self) -> str:
         """The id of the request and of its answer."""
         return self.request.id
+
+    @property
+    def has_pictures(self) -> bool:
+        """Whether its conversation has pictures, other than in the results of tools."""
+        return shows_pictures(self.request)
 
     @property
     def answers(self) -> int:

@@ -124,6 +124,7 @@ class JobRunner:
                 on_queued=on_queued,
                 on_progress=on_progress,
                 whole=whole,
+                sees=job.has_pictures,
             )
 
         wanted = job.model or self._services.config.default_model

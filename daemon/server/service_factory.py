@@ -96,6 +96,7 @@ def build_services(
         prepare_engine=engines.prepare,
         engine_failures=EngineFailures(config.paths.engine_failures),
         metered=energy.answering,
+        find_seeing=partial(_find_seeing, store),
     )
     _connect(router, manager, AnswerEstimator(manager, resolve, energy, providers))
     return Services(
@@ -124,6 +125,12 @@ def build_services(
         energy=energy,
         address=address,
     )
+
+
+def _find_seeing(store: ModelStore) -> StoredModel | None:
+    """Return the smallest model on this machine that sees pictures."""
+    seeing = (model for model in store.list() if model.projector is not None)
+    return min(seeing, key=lambda model: model.size, default=None)
 
 
 def _energy(config: Config) -> AnswerEnergy:

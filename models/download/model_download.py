@@ -11,6 +11,7 @@ from ..catalog import CatalogEntry
 from ..errors import HashMismatch, ModelError, PullFailed
 from ..gguf.gguf_header import read_file_header, read_header
 from ..gguf.gguf_support import check_supported
+from ..gguf.projector import read_projector
 from ..json_object import read_json_object
 from ..metadata.description_cache import describe_model
 from ..metadata.manifest import Manifest, ManifestFile
@@ -36,12 +37,16 @@ class WantedFile:
 
 @dataclass(frozen=True, slots=True)
 class WantedModel:
-    """A model to fetch: its full name, its files, and what its source states about it."""
+    """A model to fetch: its full name, its files, and what its source states about it.
+
+    The file called `projector` is beside the model's own.
+    """
 
     name: str
     files: Sequence[WantedFile]
     entry: CatalogEntry | None = None
     licence: str = ""
+    projector: str = ""
 
     @property
     def size(self) -> int | None:
@@ -67,7 +72,10 @@ def fetch_model(wanted: WantedModel, folder: Path, reporter: PullReporter) -> Ma
     try:
         for each in wanted.files:
             reporter.begin_file(sum(one.path.stat().st_size for one in fetched))
-            check = _check_for(each.file.name, alone=len(wanted.files) == 1)
+            alone = len(wanted.files) == 1 + bool(wanted.projector)
+            check = _check_for(each.file.name, alone=alone)
+            if each.file.name == wanted.projector:
+                check = read_projector
             download = FileDownload(wanted.name, folder, each.file, each.sources, reporter, check)
             fetched.append(download.run())
         return manifest_of(wanted, folder, fetched)
@@ -128,7 +136,8 @@ def manifest_of(wanted: WantedModel, folder: Path, fetched: Sequence[Fetched]) -
     return Manifest(
         file=wanted.first_weights,
         files=files if len(files) > 1 else [],
-        sha256=model.sha256 or _digest(files),
+        projector=wanted.projector,
+        sha256=model.sha256 or _digest([f for f in files if f.name != wanted.projector]),
         **details,
     )
 

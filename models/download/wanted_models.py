@@ -30,7 +30,7 @@ def hub_model(reference: HubReference) -> WantedModel:
         for file, path in zip(found.files, found.paths, strict=True)
     ]
     name = HubReference(reference.owner, reference.repo, found.tag)
-    return WantedModel(str(name), files, licence=found.licence)
+    return WantedModel(str(name), files, licence=found.licence, projector=found.projector)
 
 
 def _source(location: Location) -> Source:

@@ -16,6 +16,7 @@ from ..catalog import FILE
 from ..durable_folder import sync_folder
 from ..errors import InvalidModel
 from ..gguf.gguf_names import shard_paths
+from ..gguf.projector import find_projector
 from ..model_task import task_of
 from ..safetensors.folder_files import CONFIG
 from ..struct_preparation import prepared
@@ -48,7 +49,8 @@ class Manifest(ModelDetails, frozen=True, kw_only=True):
     `file` is empty for a folder of safetensors, and the first of `files` for GGUF in parts. The
     files lie in the model's folder, or in `folder` below it after an update. A model outside the
     store has an absolute `path` instead, and the `place` that keeps it. `sha256` is empty for one
-    whose file was not hashed.
+    whose file was not hashed. The `projector` is one of `files`, another file of the folder, or an
+    absolute path.
     """
 
     version: int = 1
@@ -56,12 +58,15 @@ class Manifest(ModelDetails, frozen=True, kw_only=True):
     folder: str = ""
     files: list[ManifestFile] = msgspec.field(default_factory=list[ManifestFile])
     path: str = ""
+    projector: str = ""
     sha256: str
 
     def __post_init__(self) -> None:
         known = FILE.fullmatch(self.file) or (not self.file and (self.files or self.path))
         plain = all(_PLAIN_NAME.fullmatch(file.name) for file in self.files)
         inside = not self.folder or _VERSION_FOLDER.fullmatch(self.folder)
+        own = _PLAIN_NAME.fullmatch(self.projector) or Path(self.projector).is_absolute()
+        plain = plain and (not self.projector or bool(own))
         if self.version != 1 or not known or not plain or not inside:
             raise ValueError("it was written by another version of ingle, or by something else")
 
@@ -124,7 +129,14 @@ def read_manifest(folder: Path) -> StoredModel:
     manifest = load_manifest(folder)
     model = Path(manifest.path or folder / manifest.folder / manifest.file)
     check_sizes(manifest, folder)
-    return StoredModel(path=model, sha256=manifest.sha256 or None, **manifest.details())
+    projector = folder / manifest.folder / manifest.projector if manifest.projector else None
+    if projector is None and manifest.path:
+        projector = find_projector(model)
+    if projector is not None and not projector.is_file():
+        projector = None
+    return StoredModel(
+        path=model, sha256=manifest.sha256 or None, projector=projector, **manifest.details()
+    )
 
 
 def load_manifest(folder: Path) -> Manifest:
@@ -139,7 +151,8 @@ def load_manifest(folder: Path) -> Manifest:
 def in_place_manifest(name: str, model: StoredModel, sha256: str) -> Manifest:
     """The manifest of a model that lies outside the store, under a name of the store."""
     details = model.details(name=name, chat_template=None, dimensions=[], parent="")
-    return Manifest(file="", path=str(model.path), sha256=sha256, **details)
+    projector = "" if model.projector is None else str(model.projector)
+    return Manifest(file="", path=str(model.path), sha256=sha256, projector=projector, **details)
 
 
 def check_sizes(manifest: Manifest, folder: Path) -> None:

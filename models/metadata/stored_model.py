@@ -56,11 +56,13 @@ class StoredModel(ModelDetails, frozen=True, kw_only=True):
 
     `sha256` is that of the file, the fingerprint of a folder, and None for a file that was not
     fetched by the store; `draft` names a model that can draft for this one; `notes` are for people.
+    With a `projector` it sees pictures.
     """
 
     path: Path
     sha256: str | None
     draft: str | None = None
+    projector: Path | None = None
     notes: list[str] = []
 
 

@@ -25,7 +25,8 @@ from ..safetensors.folder_files import CONFIG
 class FoundModel(msgspec.Struct, frozen=True):
     """A model by the name it has there; `problem` says why it cannot be used.
 
-    `sha256` is known if the program names files by it. The other fields override the file's own: a
+    `sha256` is known if the program names files by it, and a `projector` if it is not a file beside
+    the model. The other fields override the file's own: a
     licence, a system prompt, first messages and options with Ollama's names; `notes` list settings
     of the program that are not used.
     """
@@ -33,6 +34,7 @@ class FoundModel(msgspec.Struct, frozen=True):
     name: str
     path: Path
     sha256: str | None = None
+    projector: Path | None = None
     problem: str = ""
     licence: str = ""
     system: str = ""
@@ -60,7 +62,7 @@ def find_in_file(path: Path, name: str, sha256: str | None = None) -> Iterator[F
         if first.exists():
             return
         problem = f"its first part, {first.name}, is not there"
-    yield FoundModel(name, path, sha256, problem)
+    yield FoundModel(name, path, sha256, problem=problem)
 
 
 def find_in_folder(path: Path, names: Collection[str], name: str) -> Iterator[FoundModel]:

@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from ..errors import ModelError
+from ..gguf.projector import find_projector
 from ..metadata.description_cache import DescriptionCache, as_text
 from ..metadata.manifest import clean_text
 from ..metadata.stored_model import StoredModel, UnusableModel
@@ -114,6 +115,7 @@ class LocalModels:
             options=dict(finding.options),
             sampling=_sampling(finding.options),
             notes=list(finding.notes),
+            projector=finding.projector or find_projector(finding.path),
         )
 
     def _log_unusable(self, unusable: Sequence[UnusableModel]) -> None:

@@ -26,7 +26,6 @@ _LIBRARY = ("registry.ollama.ai", "library")
 _HUBS = ("hf.co", "huggingface.co")
 _LARGEST = 1 << 20
 _OWN_TEMPLATE = "Ollama's template is in a language of its own; the one in the file is used."
-_PROJECTOR = "Its vision projector is not used: ingle answers to text only."
 
 
 class _Layer(msgspec.Struct, frozen=True, rename="camel"):
@@ -81,18 +80,26 @@ def _finding(name: str, path: Path, manifest: _Manifest, blobs: Path) -> FoundMo
         problem = "it puts an adapter over its weights, which ingle does not apply"
     elif not problem and weights.size and blob.stat().st_size != weights.size:
         problem = f"its weights are not the {weights.size} bytes that the manifest says"
-    notes = [_PROJECTOR] if "projector" in layers else []
     return FoundModel(
         name,
         blob,
         sha256=match[1],
+        projector=_projector(blobs, layers),
         problem=problem,
         licence=_text(blobs, layers, "license").strip().partition("\n")[0].strip(),
         system=_text(blobs, layers, "system"),
         messages=_decoded(_text(blobs, layers, "messages"), tuple[FirstMessage, ...], ()),
         options=_decoded(_text(blobs, layers, "params"), dict[str, Any], {}),
-        notes=tuple(notes + ([_OWN_TEMPLATE] if "template" in layers else [])),
+        notes=(_OWN_TEMPLATE,) if "template" in layers else (),
     )
+
+
+def _projector(blobs: Path, layers: Mapping[str, _Layer]) -> Path | None:
+    layer = layers.get("projector")
+    if layer is None or not _DIGEST.fullmatch(layer.digest):
+        return None
+    blob = _blob(blobs, layer.digest)
+    return blob if blob.is_file() else None
 
 
 def _blob(blobs: Path, digest: str) -> Path:

@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 from ..catalog import FILE
 from ..errors import ModelNotFound, Offline, SourceUnavailable, UnsupportedModel
 from ..gguf.gguf_names import is_language_model, parse_shard, quantization_of
+from ..gguf.projector import choose_projector, is_projector
 from ..model_reference import SAFETENSORS
 from ..safetensors.folder_files import BESIDE, CONFIG, TOKENIZER, is_weights
 from .download_source import RemoteFile, Transfer
@@ -180,6 +181,7 @@ class HubModel:
     """The files of one model of a repository; `tag` tells it from the others.
 
     `paths` are the files' places in the repository at `revision`; `licence` is what its card says.
+    The last file is the `projector`, if there is one.
     """
 
     tag: str
@@ -187,6 +189,7 @@ class HubModel:
     paths: tuple[str, ...]
     revision: str = "main"
     licence: str = ""
+    projector: str = ""
 
 
 def choose_model(repo: str, files: Sequence[RemoteFile], tag: str | None) -> HubModel:
@@ -197,8 +200,15 @@ def choose_model(repo: str, files: Sequence[RemoteFile], tag: str | None) -> Hub
     for name in (tag,) if tag else (*_PREFERRED, *models):
         if name in models:
             paths = models[name]
+            projector = _projector_of(paths[0].name, files)
+            paths = [*paths, *([] if projector is None else [projector])]
             chosen = tuple(replace(file, name=_base(file.name)) for file in paths)
-            return HubModel(name, chosen, tuple(file.name for file in paths))
+            return HubModel(
+                name,
+                chosen,
+                tuple(file.name for file in paths),
+                projector="" if projector is None else chosen[-1].name,
+            )
     known = ", ".join(sorted(models)) or "none in GGUF"
     raise ModelNotFound(f"hf.co/{repo} has no {tag}.", hint=f"It has: {known}.")
 
@@ -221,6 +231,17 @@ def _by_quantization(files: Sequence[RemoteFile]) -> dict[str, list[RemoteFile]]
             if len(whole) == shard.count:
                 found.setdefault(quantization_of(path), whole)
     return found
+
+
+def _projector_of(model: str, files: Sequence[RemoteFile]) -> RemoteFile | None:
+    """The projector in the model's folder of the repository, or else at its top."""
+    for folder in dict.fromkeys((model.removesuffix(_base(model)), "")):
+        near = {_base(f.name): f for f in files if f.name == folder + _base(f.name)}
+        # Other models do not matter: most repositories have one, in several quantizations.
+        usable = [name for name in near if FILE.fullmatch(name) and is_projector(name)]
+        if name := choose_projector(_base(model), [*usable, _base(model)]):
+            return near[name]
+    return None
 
 
 def _base(path: str) -> str:

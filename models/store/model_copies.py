@@ -15,6 +15,7 @@ from ..errors import ModelNotFound, UnsupportedModel, UnusableName
 from ..gguf.gguf_header import read_header
 from ..gguf.gguf_names import parse_shard
 from ..gguf.gguf_support import check_supported
+from ..gguf.projector import read_projector
 from ..metadata.manifest import (
     Manifest,
     describe_file,
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from .model_store import ModelStore
 
 _FILE = "model.gguf"
+_PROJECTOR = "mmproj.gguf"
 _BLOBS = ".blobs"
 _LARGEST_MANIFEST = 2**18
 
@@ -92,14 +94,20 @@ class ModelCopier:
             path.unlink(missing_ok=True)
         return model
 
-    def add(self, path: Path, name: str | None = None) -> StoredModel:
+    def add(
+        self, path: Path, name: str | None = None, projector: Path | None = None
+    ) -> StoredModel:
         """A name in the store for a file or folder, which stays where it is.
 
+        With a `projector` it sees pictures; else one beside the file is used.
         Without a `name` one is made of its own; a name of the catalog is only for the file that the
         catalog means. Raises `UnusableName`, also where another model has the name, `ModelInUse`,
         `PullFailed`, and what `ModelStore.resolve` raises for the path.
         """
         model = self._store.resolve(str(path))
+        if projector is not None:
+            read_projector(projector)
+            model = msgspec.structs.replace(model, projector=projector)
         base = name or plain_name(model.path.name)
         sha256 = model.sha256 or ""
         entry = self._store.catalog.find(base)
@@ -129,15 +137,19 @@ class ModelCopier:
         self, source: StoredModel, path: Path, name: str, changes: ModelOverrides
     ) -> StoredModel:
         manifest = _manifest(source, path, self.free_name(name), changes)
-        return self._install(manifest, path)
+        return self._install(manifest, path, source.projector)
 
-    def _install(self, manifest: Manifest, file: Path | None = None) -> StoredModel:
-        """Write the manifest into the model's folder, with a link to `file` unless it is None."""
+    def _install(
+        self, manifest: Manifest, file: Path | None = None, projector: Path | None = None
+    ) -> StoredModel:
+        """Write the manifest into the model's folder, with links to the files that are given."""
         try:
             with self._store.folders.claim(manifest.name) as folder:
                 make_durable_folder(folder)
                 if file is not None:
                     _link(file, folder / _FILE)
+                if projector is not None:
+                    _link(projector, folder / _PROJECTOR)
                 write_manifest(folder, manifest)
                 return read_manifest(folder)
         except OSError as error:
@@ -177,8 +189,14 @@ def _manifest(source: StoredModel, path: Path, name: str, changes: ModelOverride
         messages=source.messages if changes.messages is None else changes.messages,
         options={**source.options, **(changes.options or {})},
         place="",
+        size=path.stat().st_size,
     )
-    manifest = Manifest(file=_FILE, sha256=source.sha256 or _digest(path), **details)
+    manifest = Manifest(
+        file=_FILE,
+        sha256=source.sha256 or _digest(path),
+        projector="" if source.projector is None else _PROJECTOR,
+        **details,
+    )
     if len(msgspec.json.encode(manifest)) > _LARGEST_MANIFEST:
         raise UnusableName(
             f"A model's own texts may have {_LARGEST_MANIFEST // 1024} KiB together.",

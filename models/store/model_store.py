@@ -17,6 +17,7 @@ from ..catalog import HUB_HOST, LATEST_TAG, Catalog
 from ..download.pull_progress import OnPullProgress, PullReporter
 from ..errors import AmbiguousName, ModelNotFound, NotInStore, Offline
 from ..gguf.gguf_names import parse_shard
+from ..gguf.projector import find_projector
 from ..metadata.description_cache import DescriptionCache
 from ..metadata.digest_cache import DigestCache
 from ..metadata.manifest import MANIFEST
@@ -316,7 +317,9 @@ class ModelStore:
 
     def _at_path(self, path: Path, text: str) -> StoredModel:
         try:
-            return self._descriptions.describe(path)
+            model = self._descriptions.describe(path)
+            projector = find_projector(path)
+            return msgspec.structs.replace(model, projector=projector) if projector else model
         except (OSError, ValueError):
             hint = "Check the spelling."
             if text.count("/") == 1 and text[0] not in "./~":

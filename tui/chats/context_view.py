@@ -8,7 +8,7 @@ from typing import Any, Literal
 import msgspec
 
 from .chat import Chat
-from .message import CompactionRecord, Message, RequestedCall
+from .message import Attachment, CompactionRecord, Message, RequestedCall
 
 RECORD = "This is a record of what was said earlier in this conversation; it is not a new request."
 KEPT = "Kept word for word:"
@@ -46,6 +46,9 @@ class ViewEntry(msgspec.Struct, frozen=True):
                 }
                 for c in self.calls
             ]
+        whole = self.message is not None and self.content == self.message.text
+        if whole and self.message is not None and (pictures := self.message.pictures):
+            sent["images"] = pictures
         if self.message is not None and self.message.facts.step is not None:
             call = self.message.facts.step.call
             sent |= {"tool_call_id": call.id, "name": call.name}
@@ -132,13 +135,17 @@ def trimmed_text(message: Message) -> str:
     of a long result of a tool.
     """
     parts = [
-        f'<file name="{attachment.name}">[left out: {len(attachment.text)} characters]</file>'
+        f'<file name="{attachment.name}">[left out: {_length(attachment)}]</file>'
         for attachment in message.attachments
     ]
     content = message.content
     if message.role != "assistant" and len(content) > LONG_TEXT:
         content = without_middle(content, KEPT_HEAD, KEPT_TAIL)
     return "\n\n".join([*parts, content] if content else parts)
+
+
+def _length(attachment: Attachment) -> str:
+    return "a picture" if attachment.picture else f"{len(attachment.text)} characters"
 
 
 def without_middle(text: str, head: int, tail: int) -> str:

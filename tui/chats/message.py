@@ -19,11 +19,27 @@ Ending = Literal["answered", "length", "stopped", "failed", "interrupted"]
 """How an answer ended; `interrupted`: the chat or the daemon died, and it could not be resumed."""
 
 
-class Attachment(msgspec.Struct, frozen=True):
-    """Text attached to a prompt: a file or pasted text; `name` is shown to model and user."""
+class Attachment(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Attached to a prompt: a file's text, pasted text, or a `picture` as a data URI.
+
+    `name` is shown to model and user.
+    """
 
     name: str
     text: str
+    picture: str = ""
+
+    @property
+    def size(self) -> int:
+        """Return the bytes of the file."""
+        return len(self.picture) * 3 // 4 if self.picture else len(self.text.encode())
+
+    @property
+    def sent_text(self) -> str:
+        """Return what the model reads of it; a picture is sent beside that."""
+        if self.picture:
+            return f'<picture name="{self.name}"/>'
+        return f'<file name="{self.name}">\n{self.text.rstrip()}\n</file>'
 
 
 class RequestedCall(msgspec.Struct, frozen=True):
@@ -117,11 +133,13 @@ class Message(msgspec.Struct, kw_only=True):
     @property
     def text(self) -> str:
         """Return the text sent to the model: attachments, then content."""
-        parts = [
-            f'<file name="{attachment.name}">\n{attachment.text.rstrip()}\n</file>'
-            for attachment in self.attachments
-        ]
+        parts = [attachment.sent_text for attachment in self.attachments]
         return "\n\n".join([*parts, self.content] if self.content else parts)
+
+    @property
+    def pictures(self) -> list[str]:
+        """Return the pictures sent to the model, as data URIs."""
+        return [attachment.picture for attachment in self.attachments if attachment.picture]
 
 
 class QueuedPrompt(msgspec.Struct, frozen=True):

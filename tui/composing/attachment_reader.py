@@ -6,6 +6,7 @@ import codecs
 import os
 import re
 import stat
+from base64 import b64encode
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from itertools import islice
@@ -18,6 +19,10 @@ from .file_mentions import AttachmentPreview, Mention, exists, find_mentions, re
 
 MAX_FILE = 1_000_000
 """Bytes of one file."""
+MAX_PICTURE = 8_000_000
+"""Bytes of a picture."""
+MAX_PICTURES = 9_000_000
+"""Bytes of all pictures of one prompt."""
 MAX_TOTAL = 4_000_000
 """Bytes of all files of one prompt."""
 MAX_FILES = 100
@@ -25,6 +30,13 @@ MAX_LISTED = 500
 MAX_ENTRIES = 50_000
 """Entries of a folder that are examined for its listing."""
 _SNIFFED = 8_192
+_PICTURES = {
+    ".png": "image/png",
+    ".jpg": "image/jpeg",
+    ".jpeg": "image/jpeg",
+    ".webp": "image/webp",
+    ".gif": "image/gif",
+}
 _GLOB_TOKENS = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
 
 
@@ -46,7 +58,7 @@ def read_mentions(text: str, folder: Path, promised: Collection[str] = ()) -> At
     `@words` that are not files are text, and only a problem if they are among `promised`.
     """
     reading = AttachmentReading()
-    total = 0
+    total = pictures = 0
     seen: set[Path] = set()
     for mention in {found.path: found for found in find_mentions(text)}.values():
         if not _means_files(mention, folder, promised):
@@ -60,6 +72,12 @@ def read_mentions(text: str, folder: Path, promised: Collection[str] = ()) -> At
                     raise UnreadableFile(f"A prompt can have at most {MAX_FILES} files.")
                 attachment = read_file(path, shown_path(path, folder))
                 total += len(attachment.text)
+                pictures += len(attachment.picture) * 3 // 4
+                if pictures > MAX_PICTURES:
+                    limit = number_format.size(MAX_PICTURES)
+                    raise UnreadableFile(
+                        f"{mention.path} exceeds the limit of {limit} for all pictures."
+                    )
                 if total > MAX_TOTAL:
                     limit = number_format.size(MAX_TOTAL)
                     raise UnreadableFile(
@@ -90,8 +108,8 @@ def preview_mention(mention: Mention, folder: Path) -> AttachmentPreview | None:
         return AttachmentPreview(mention.path, problem=str(error))
     except OSError as error:
         return AttachmentPreview(mention.path, problem=f"{mention.path}: {error.strerror}.")
-    too_large = len(paths) == 1 and size > MAX_FILE
-    problem = _too_large(mention.path, size) if too_large else ""
+    too_large = len(paths) == 1 and size > _limit(paths[0])
+    problem = _too_large(mention.path, size, _limit(paths[0])) if too_large else ""
     return AttachmentPreview(mention.path, size, len(paths), problem=problem)
 
 
@@ -133,35 +151,43 @@ def _glob_regex(pattern: str) -> re.Pattern[str]:
 
 
 def read_file(path: Path, name: str) -> Attachment:
-    """Return a text file, or the listing of a folder; raises `UnreadableFile`."""
+    """Return a text file, a picture, or the listing of a folder; raises `UnreadableFile`."""
     try:
         if path.is_dir():
             return Attachment(name.rstrip("/") + "/", _listing(path))
-        content = _read_bytes(path, name)
+        content = _read_bytes(path, name, _limit(path))
     except FileNotFoundError:
         raise UnreadableFile(f"{name} no longer exists.") from None
     except PermissionError:
         raise UnreadableFile(f"{name} cannot be read: permission denied.") from None
     except OSError as error:
         raise UnreadableFile(f"{name} could not be read: {error.strerror}.") from None
+    kind = _PICTURES.get(path.suffix.lower())
+    if kind is not None:
+        # The daemon looks into it, in a process of its own.
+        return Attachment(name, "", f"data:{kind};base64,{b64encode(content).decode()}")
     return Attachment(name, decode(content, name))
 
 
-def _read_bytes(path: Path, name: str) -> bytes:
+def _limit(path: Path) -> int:
+    return MAX_PICTURE if path.suffix.lower() in _PICTURES else MAX_FILE
+
+
+def _read_bytes(path: Path, name: str, limit: int) -> bytes:
     # Reading a pipe or a device would block: open it non-blocking, then check.
     fd = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
     with os.fdopen(fd, "rb") as file:
         facts = os.fstat(fd)
         if not stat.S_ISREG(facts.st_mode):
             raise UnreadableFile(f"{name} is not a file.")
-        content = file.read(MAX_FILE + 1)
-    if len(content) > MAX_FILE:
-        raise UnreadableFile(_too_large(name, max(facts.st_size, len(content))))
+        content = file.read(limit + 1)
+    if len(content) > limit:
+        raise UnreadableFile(_too_large(name, max(facts.st_size, len(content)), limit))
     return content
 
 
-def _too_large(name: str, size: int) -> str:
-    return f"{name} has {number_format.size(size)}; the limit is {number_format.size(MAX_FILE)}."
+def _too_large(name: str, size: int, limit: int) -> str:
+    return f"{name} has {number_format.size(size)}; the limit is {number_format.size(limit)}."
 
 
 def decode(content: bytes, name: str) -> str:

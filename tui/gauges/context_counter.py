@@ -35,7 +35,7 @@ class TokenCountCache:
         """Store the daemon's counts for these messages; raises `ValueError` for a mismatch."""
         for message, tokens in zip(messages, counts.messages, strict=True):
             key = _key(model, message)
-            if key not in self._known:
+            if key not in self._known and not message.get("images"):
                 size, total = self._measured.get(model, (0, 0))
                 text = len(key[2].encode())
                 self._measured[model] = (size + text, total + max(1, tokens - OVERHEAD))
@@ -63,7 +63,8 @@ class TokenCountCache:
 def _key(model: str, message: RequestMessage) -> _Key:
     called = (call["function"] for call in message.get("tool_calls", ()))
     text = "".join(each["name"] + each["arguments"] for each in called)
-    return model, message.get("role", ""), message.get("content", "") + text
+    pictures = "".join(f"\0{hash(picture)}" for picture in message.get("images", ()))
+    return model, message.get("role", ""), message.get("content", "") + text + pictures
 
 
 Request = Sequence[RequestMessage]

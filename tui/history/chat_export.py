@@ -166,6 +166,9 @@ def _message(chat: Chat, message: Message) -> str:
         thoughts = escape(clean(message.reasoning).strip(), quote=False)
         parts.append(f"<details>\n<summary>Reasoning</summary>\n\n{thoughts}\n\n</details>")
     for attachment in message.attachments:
+        if attachment.picture:
+            parts.append(f"**{one_line(attachment.name)}** (a picture)")
+            continue
         text = _fenced(clean(attachment.text).rstrip())
         parts.append(f"**{one_line(attachment.name)}**\n\n{text}")
     if message.facts.step is not None:
@@ -181,7 +184,7 @@ def one_line(text: str) -> str:
 
 
 # Nothing is fetched or executed, whatever a message contains.
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'"
+_POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 _STYLE = """
 :root { color-scheme: light dark; --ink: #2c2622; --paper: #faf6ef; --muted: #71675b;
   --edge: #cdbfac; --ground: #f1eadf; --you: #a8501c; --model: #2f6d78; }
@@ -244,6 +247,9 @@ def _article(chat: Chat, message: Message, render: Callable[[str], str]) -> str:
         parts.append(f"<details><summary>Reasoning</summary>{thoughts}</details>")
     for attachment in message.attachments:
         name, text = escape(one_line(attachment.name)), escape(clean(attachment.text))
+        if attachment.picture:
+            parts.append(f'<p><img alt="{name}" src="{escape(attachment.picture)}"></p>')
+            continue
         parts.append(f"<details><summary>{name}</summary><pre>{text}</pre></details>")
     if message.facts.step is not None:
         text = escape(_step_text(message.facts.step, message.content))

@@ -307,7 +307,7 @@ class PlainSession:
         for problem in reading.problems:
             self.output.error(problem)
         for attachment in reading.attachments:
-            size = number_format.size(len(attachment.text.encode()))
+            size = number_format.size(attachment.size)
             self.output.line(f"Attached: {attachment.name}, {size}.")
         return reading.attachments, bool(reading.problems)
 

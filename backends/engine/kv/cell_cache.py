@@ -135,6 +135,8 @@ class CellCache(KVCache):
         """See `KVCache`."""
         assert isinstance(prefix, CellPrefix)
         length = sequence.useful_prefix(prefix.length)
+        if prefix.checkpoint is not None and length < prefix.length:
+            length = 0  # there is no state of that token
         self._open(sequence, replace(prefix, length=length) if length else CellPrefix())
         self._restore(sequence)
 
@@ -164,19 +166,21 @@ class CellCache(KVCache):
     def _restore(self, sequence: Sequence) -> None:
         """Append what was fetched from the store, as far as it fits."""
         parts, sequence.stored = sequence.stored, []
+        last = sequence.whole_pictures(parts[-1].end) if parts else 0
         for part in parts:
-            if part.end <= sequence.num_computed:
+            end = min(part.end, last)
+            if end <= sequence.num_computed:
                 continue
             # All of a snapshot needs room for a moment, although only a part of it may be of use.
             if part.start != sequence.num_computed or part.size > self.available:
                 break
             self._free_cells(part.size)
-            if not self._runner.restore(sequence.slot, part.start, part.end, part.data):
+            if not self._runner.restore(sequence.slot, part.start, end, part.data):
                 assert self._store is not None
                 self._store.reject(sequence.key_tokens(), part.start)
                 break
-            self.grow(sequence, part.end - part.start)
-            self.restored += part.end - part.start
+            self.grow(sequence, end - part.start)
+            self.restored += end - part.start
 
     def reserve(self, batch: Batch) -> None:
         """Make sure that the runner finds free cells for the batch."""
@@ -292,7 +296,7 @@ class CellCache(KVCache):
     def _let_go(self, sequence: Sequence) -> _Slot:
         slot = self._held.pop(sequence)
         if not sequence.private:
-            slot.public = slot.length
+            slot.public = sequence.storable(slot.length)
         cells = slot.cells[: slot.length]
         self._running[cells] -= 1
         self._used -= slot.length - int(np.count_nonzero(self._running[cells]))

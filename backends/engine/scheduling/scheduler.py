@@ -166,7 +166,9 @@ class Scheduler:
         most = min(most, self._runner.max_batch_tokens - batch.num_tokens)
         most = min(most, self.kv.most(prompts, room))
         for sequence, share in split_prefill(prompts, most).items():
-            count = min(share, self.kv.most((sequence,), room))
+            left = self._runner.max_batch_tokens - batch.num_tokens
+            limit = min(left, self.kv.most((sequence,), room))
+            count = sequence.fit_chunk(min(share, limit), limit)
             if count > 0:
                 drafts = self._prescribed(sequence, count, room, batch)
                 room -= self.kv.growth(sequence, count + len(drafts))

@@ -58,11 +58,28 @@ class MessageCounter:
 
     def count(self, request: GenerateRequest) -> MessageTokens:
         """Count the messages of a request; raises `RequestRejected`."""
+        if any(message.pictures for message in request.messages or ()):
+            return self._count_pictures(request, request.messages or [])
         prompt = self._prompts.build(request)
         ends = self._boundaries(request, prompt.text)
         before = self._tokens_before(prompt, ends)
         messages = [end - start for start, end in pairwise(before)]
         return MessageTokens(messages, len(prompt.token_ids) - sum(messages))
+
+    def _count_pictures(
+        self, request: GenerateRequest, messages: list[ChatMessage]
+    ) -> MessageTokens:
+        """Count the text alone, and give each message what its pictures add to the prompt."""
+        bare = [msgspec.structs.replace(message, pictures=[]) for message in messages]
+        counts, rest = self.count(msgspec.structs.replace(request, messages=bare))
+        known = sum(counts) + rest
+        for number, message in enumerate(messages):
+            if message.pictures:
+                bare[number] = message
+                built = self._prompts.build(msgspec.structs.replace(request, messages=bare))
+                counts[number] += len(built.token_ids) - known
+                known = len(built.token_ids)
+        return MessageTokens(counts, rest)
 
     def _boundaries(self, request: GenerateRequest, text: str) -> list[int]:
         """Return where the first message begins and where each ends, in characters."""

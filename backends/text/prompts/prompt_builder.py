@@ -6,15 +6,19 @@ import contextlib
 from functools import cached_property
 from typing import Any, NamedTuple
 
+import msgspec
+
 from ...base.conversation import ChatMessage
 from ...base.errors import ContextExceeded, RequestRejected
-from ...base.requests import GenerateRequest
+from ...base.picture_span import PictureSpan
+from ...base.requests import GenerateRequest, shows_pictures
 from ..templates.chat_template import ChatTemplate, reject_reserved
 from ..templates.reasoning_switches import ReasoningSwitches, reasoning_requested
 from ..templates.reasoning_tags import detect_reasoning_tags
 from ..templates.template_errors import TemplateError, TemplateRefused
 from ..tokenization.tokenizer import Tokenizer, encode_prompt
 from .infill import InfillPrompts
+from .picture_prompt import PictureEncoder, PictureMarks, pictures_of, without_pictures
 
 _LONG_TEXT = 2**20
 _ANSWER = 512
@@ -22,22 +26,35 @@ _ANSWER = 512
 
 
 class Prompt(NamedTuple):
-    """The prompt's tokens, and the text that was tokenised; "" for prompts of tokens and infill."""
+    """The prompt's tokens, and the text that was tokenised; "" for prompts of tokens and infill.
+
+    The text is without the `pictures`.
+    """
 
     token_ids: list[int]
     text: str
+    pictures: tuple[PictureSpan, ...] = ()
 
 
 class PromptBuilder:
     """Renders, tokenises and bounds prompts; used from one thread."""
 
     def __init__(
-        self, tokenizer: Tokenizer, template: ChatTemplate | None, *, context: int
+        self,
+        tokenizer: Tokenizer,
+        template: ChatTemplate | None,
+        *,
+        context: int,
+        pictures: PictureEncoder | None = None,
     ) -> None:
-        """Without a `template`, requests with messages are rejected."""
+        """Without a `template`, requests with messages are rejected.
+
+        Without an encoder of `pictures`, those that have some are.
+        """
         self._tokenizer = tokenizer
         self._template = template
         self._context = context
+        self._pictures = pictures
         self._infills = InfillPrompts(tokenizer)
         source = None if template is None else template.source
         self._switches = None if source is None else ReasoningSwitches(source)
@@ -62,6 +79,8 @@ class PromptBuilder:
             for message in request.messages if self._template is not None else []:
                 if message.role == "user":  # which no template leaves out
                     self._reject_too_long(message.content)
+            if pictures_of(request.messages):
+                return self._with_pictures(request, request.messages)
             text = self.render(request)
             self._reject_too_long(text)
             return Prompt(encode_prompt(self._tokenizer, text), text)
@@ -72,6 +91,30 @@ class PromptBuilder:
         text = request.prompt or ""
         self._reject_too_long(text)
         return Prompt(self._tokenizer.encode(text, add_special=True, parse_special=True), text)
+
+    def encode_pictures(self, request: GenerateRequest) -> None:
+        """Encode the pictures of a request ahead of `build`; from any thread."""
+        if self._pictures is not None:
+            for picture in pictures_of(request.messages):
+                self._pictures.encode(picture)
+
+    def _with_pictures(self, request: GenerateRequest, messages: list[ChatMessage]) -> Prompt:
+        if self._pictures is None and not shows_pictures(request):
+            blind = [without_pictures(message) for message in messages]
+            return self.build(msgspec.structs.replace(request, messages=blind))
+        if self._pictures is None:
+            raise RequestRejected(
+                "The loaded model reads text only, and the conversation has a picture.",
+                hint="Choose a model that `ingle list` marks with 'vision', and load it with "
+                "`ingle load MODEL --engine llama.cpp`.",
+                code="no_vision",
+                param="messages",
+            )
+        marks = PictureMarks(messages)
+        text = self.render(msgspec.structs.replace(request, messages=marks.messages))
+        self._reject_too_long(text)
+        token_ids, spans = marks.tokens(text, self._tokenizer, self._pictures)
+        return Prompt(token_ids, marks.without(text), spans)
 
     def render(self, request: GenerateRequest, *, opens_answer: bool = True) -> str:
         """Return the text of a request's messages, with or without the words that open the answer.

@@ -34,8 +34,11 @@ def token_list(tokenizer: Tokenizer, request: TokenizeRequest) -> Tokenized:
 
 
 def pieces(tokenizer: Tokenizer, token_ids: Iterable[int]) -> list[bytes]:
-    """Return the bytes of each token; for a control token its name."""
-    return [tokenizer.token_bytes(token_id, special=True) for token_id in token_ids]
+    """Return the bytes of each token; for a control token its name, for a picture's nothing."""
+    return [
+        tokenizer.token_bytes(token_id, special=True) if token_id >= 0 else b""
+        for token_id in token_ids
+    ]
 
 
 def check_known(

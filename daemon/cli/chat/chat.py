@@ -45,6 +45,13 @@ def main(arguments: Sequence[str]) -> int:
         "-p", "--prompt", metavar="PROMPT", help="answer this prompt, as `ingle run` does, and exit"
     )
     parser.add_argument(
+        "--image",
+        metavar="FILE",
+        action="append",
+        default=[],
+        help="with -p: a picture it is about",
+    )
+    parser.add_argument(
         "--tools",
         nargs="?",
         const="ask",
@@ -57,7 +64,11 @@ def main(arguments: Sequence[str]) -> int:
     if options.prompt is not None:
         from .run import ask
 
-        return ask(options.model, options.prompt, options.tools)
+        if options.image and options.tools is not None:
+            parser.error("--image does not go together with --tools yet")
+        return ask(options.model, options.prompt, options.tools, options.image)
+    if options.image:
+        parser.error("--image belongs to -p; in the chat write @FILE")
     if options.tools is not None:
         parser.error("--tools belongs to -p; in the chat /tools on switches them on")
     model = None if options.model is None else sendable_reference(options.model)

@@ -32,6 +32,7 @@ from ..model_reference import find_entry, sendable_reference
 from ..models.load import LOAD_OPTIONS, add_load_options, load_model, print_warnings
 from ..models.pull import pull
 from ..progress_report import ProgressReport
+from .picture_files import read_pictures
 
 if TYPE_CHECKING:
     from ...client.generation_types import FinishedEvent, RouteTaken
@@ -58,8 +59,8 @@ def main(arguments: Sequence[str]) -> int:
     return _answer(options, config, model, prompt)
 
 
-def ask(model: str | None, words: str, tools: str | None = None) -> int:
-    """Answer one prompt; asks before a download. Raises `CommandError`.
+def ask(model: str | None, words: str, tools: str | None = None, images: Sequence[str] = ()) -> int:
+    """Answer one prompt about pictures or without; asks before a download. Raises `CommandError`.
 
     `tools` is the level up to which tools need no consent, None for an answer without tools.
     """
@@ -76,7 +77,7 @@ def ask(model: str | None, words: str, tools: str | None = None) -> int:
         wanted = sendable_reference(model or config.default_model)
         answer_with_tools(client, config, wanted, prompt, tools, approve=_ask_to_pull)
         return 0
-    options = _parser().parse_args([])
+    options = _parser().parse_args([f"--image={image}" for image in images])
     return _answer(options, config, model, prompt, approve=_ask_to_pull)
 
 
@@ -155,6 +156,9 @@ def _parser() -> CommandParser:
         "--temperature", type=_temperature, metavar="X", help="0 always takes the most likely token"
     )
     parser.add_number("--max-tokens", 1, help="the maximum length of the answer")
+    parser.add_argument(
+        "--image", metavar="FILE", action="append", help="a picture to ask about; may be repeated"
+    )
     add_load_options(parser)
     parser.add_number("--seed", -(2**63), 2**63 - 1, help="makes the answer repeatable")
     parser.add_flag("--raw", help="continue the prompt as text, without a chat template")
@@ -235,13 +239,16 @@ def _end_on_signals() -> None:
 def _request(options: Namespace, model: str, prompt: str) -> dict[str, Any]:
     request: dict[str, Any] = {"model": model}
     if options.raw:
-        if options.system is not None:
+        if options.system is not None or options.image:
             raise UsageError(
-                "--raw cannot be combined with --system.", "Put the instructions in the prompt."
+                "--raw goes together with neither --system nor --image.",
+                "Put everything into the prompt.",
             )
         request["prompt"] = prompt
     else:
-        messages = [{"role": "user", "content": prompt}]
+        messages: list[dict[str, Any]] = [{"role": "user", "content": prompt}]
+        if options.image:
+            messages[0]["images"] = read_pictures(options.image)
         if options.system is not None:
             messages.insert(0, {"role": "system", "content": _as_text(options.system)})
         request["messages"] = messages

@@ -20,18 +20,27 @@ def main(arguments: Sequence[str]) -> int:
         "Give a model on this machine a name of its own. Nothing is copied; `ingle rm`\n"
         "removes the name again and leaves the file.",
         examples="  ingle add ~/models/Llama-3.2-1B-Q8_0.gguf llama\n"
-        "  ingle add ./FOLDER mine:bf16",
+        "  ingle add ./FOLDER mine:bf16\n"
+        "  ingle add ./gemma-3-4b-Q4_0.gguf --mmproj ./mmproj-gemma-3-4b-f16.gguf",
     )
     parser.add_argument("path", metavar="PATH", help="a .gguf file, or a folder of safetensors")
     parser.add_argument("name", metavar="NAME", nargs="?", help="by default derived from the model")
+    parser.add_argument(
+        "--mmproj", metavar="FILE", help="its projector, to see pictures (default: one beside it)"
+    )
     options = parser.parse_args(arguments)
-    path = Path(sendable_reference(options.path)).expanduser().absolute()
+    path, projector = _absolute(options.path), options.mmproj and _absolute(options.mmproj)
     client = ensure_daemon(load_config(os.environ))
     from ...client.model_types import ModelEntry
 
-    entry = client.post("/ingle/v1/models", {"path": str(path), "name": options.name}, ModelEntry)
+    body = {"path": path, "name": options.name, "mmproj": projector}
+    entry = client.post("/ingle/v1/models", body, ModelEntry)
     if options.json:
         print_json(entry)
     else:
         print_text(f"{entry.name} ({format_bytes(entry.size)}) is used in place: {entry.path}")
     return 0
+
+
+def _absolute(reference: str) -> str:
+    return str(Path(sendable_reference(reference)).expanduser().absolute())

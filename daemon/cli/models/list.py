@@ -88,5 +88,5 @@ def _row(entry: ModelEntry) -> list[str]:
         format_count(entry.parameters),
         entry.quantization or "-",
         str(entry.context or "-"),
-        entry.state,
+        entry.state + (", vision" if entry.vision else ""),
     ]

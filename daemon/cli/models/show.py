@@ -82,6 +82,7 @@ def _facts(entry: ModelEntry) -> list[tuple[str, str]]:
         ("size", format_bytes(entry.size)),
         ("context", f"{entry.context} tokens" if entry.context else ""),
         ("chat", _chat(entry)),
+        ("vision", "yes, it sees pictures" if entry.vision else ""),
         ("licence", entry.licence),
         ("path", entry.path or ""),
         ("kept by", entry.place),
@@ -91,7 +92,7 @@ def _facts(entry: ModelEntry) -> list[tuple[str, str]]:
         ),
         *(("note", note) for note in entry.notes),
     ]
-    optional = ("path", "kept by")
+    optional = ("path", "kept by", "vision")
     return [(label, value or "unknown") for label, value in facts if value or label not in optional]
 
 

@@ -14,6 +14,7 @@ from ingle.backends.base.conversation import ChatMessage, ToolCall
 
 from ...errors import InvalidBody, UnsupportedField
 from ...http.bodies import parse
+from ..picture_parts import MessageContent, base64_bytes, data_uri_bytes
 
 Identifier = Annotated[str, Meta(min_length=1, max_length=512)]
 
@@ -44,6 +45,20 @@ class ToolResult(msgspec.Struct):
     tool_use_id: Identifier
     content: str | list[msgspec.Raw] | None = None
     is_error: bool | None = None
+
+
+class ImageSource(msgspec.Struct):
+    """The source of a picture: `data` of the type base64."""
+
+    type: str
+    data: str | None = None
+    url: str | None = None
+
+
+class Image(msgspec.Struct):
+    """A picture."""
+
+    source: ImageSource
 
 
 class DocumentSource(msgspec.Struct):
@@ -84,7 +99,15 @@ class ToolReference(msgspec.Struct):
 
 Content = str | list[msgspec.Raw]
 Block = (
-    Text | Thinking | ToolUse | ToolResult | Document | SearchResult | Compaction | ToolReference
+    Text
+    | Image
+    | Thinking
+    | ToolUse
+    | ToolResult
+    | Document
+    | SearchResult
+    | Compaction
+    | ToolReference
 )
 
 
@@ -95,6 +118,7 @@ class _Kind(msgspec.Struct):
 _KINDS: Mapping[str, type[Block]] = MappingProxyType(
     {
         "text": Text,
+        "image": Image,
         "thinking": Thinking,
         "tool_use": ToolUse,
         "tool_result": ToolResult,
@@ -110,7 +134,7 @@ _OF_THE_SERVER = re.compile(
     r"redacted_thinking|container_upload|mid_conv_system|fallback|(?:server|mcp)_tool_use"
     r"|tool_(?:addition|removal)|browser_state|\w+_tool_result"
 )
-_UNREADABLE = frozenset({"image", "audio", "video", "file"})
+_UNREADABLE = frozenset({"audio", "video", "file"})
 
 
 class Unreadable(UnsupportedField):
@@ -120,22 +144,22 @@ class Unreadable(UnsupportedField):
 def read_block(raw: msgspec.Raw, place: str) -> Block | None:
     """The block, or None for one of use only to Anthropic's servers.
 
-    Raises `InvalidBody`, and `Unreadable` for images, sound and files.
+    Raises `InvalidBody`, and `Unreadable` for sound and files.
     """
     kind = parse(bytes(raw), _Kind, place).type
     if kind in _KINDS:
         return parse(bytes(raw), _KINDS[kind], place)
     if kind in _UNREADABLE:
         raise Unreadable(
-            f"'{place}' is of type '{kind}', and the model reads text only.",
-            hint="Send text instead; images, sound and files are not supported yet.",
+            f"'{place}' is of type '{kind}', and models here read text and pictures only.",
+            hint="Send text or an image instead; sound and files are not supported yet.",
             param=place,
         )
     if _OF_THE_SERVER.fullmatch(kind):
         return None
     raise InvalidBody(
         f"'{place}.type' is {kind[:40]!r}.",
-        hint="It must be text, thinking, tool_use, tool_result, document or search_result.",
+        hint="It must be text, image, thinking, tool_use, tool_result, document or search_result.",
         param=f"{place}.type",
     )
 
@@ -151,6 +175,20 @@ def read_blocks(content: Content, place: str) -> Iterator[tuple[str, Block | Non
     for number, raw in enumerate(content):
         at = f"{place}[{number}]"
         yield at, read_block(raw, at)
+
+
+def image_bytes(image: Image, place: str) -> bytes:
+    """The file of a picture; raises `InvalidBody` and `UnsupportedField`."""
+    source = image.source
+    if source.type == "url":
+        return data_uri_bytes(source.url, f"{place}.source.url")
+    if source.type != "base64":
+        raise Unreadable(
+            f"'{place}.source' is of type {source.type[:40]!r}, and no file of that kind is here.",
+            hint="Send the picture itself, as a source of type 'base64'.",
+            param=f"{place}.source",
+        )
+    return base64_bytes(source.data, f"{place}.source.data")
 
 
 def document_text(document: Document, place: str) -> str:
@@ -203,7 +241,7 @@ def json_object(raw: msgspec.Raw, param: str) -> str:
     return text
 
 
-LEFT_OUT = "[Something that is not text was left out here: this model reads text only.]"
+LEFT_OUT = "[Something that this model cannot read was left out here.]"
 
 
 # Claude Code attributes requests in the first line of a prompt: a name and several `key=value;`,
@@ -266,6 +304,8 @@ def _assistant(content: Content, place: str, names: dict[str, str]) -> ChatMessa
                 texts.append(block_text(block, at))
             case ToolResult():
                 raise InvalidBody(f"'{at}': results of tools belong to a user's message.", param=at)
+            case Image():
+                raise InvalidBody(f"'{at}': pictures belong to a user's message.", param=at)
             case ToolReference() | None:
                 pass  # of use only to Anthropic's servers
     return ChatMessage(
@@ -276,60 +316,79 @@ def _assistant(content: Content, place: str, names: dict[str, str]) -> ChatMessa
 def _user(content: Content, place: str, names: dict[str, str]) -> list[ChatMessage]:
     """A user's text and tool results, each result as a message of its own, in their order."""
     said: list[ChatMessage] = []
-    texts: list[str] = []
+    own = MessageContent()
     for at, block in read_blocks(content, place):
         match block:
             case ToolResult():
-                said += _as_user(texts)
-                texts = []
+                said += _as_user(own)
+                own = MessageContent()
                 said.append(_tool(block, at, names))
+            case Image():
+                own.add_picture(image_bytes(block, at))
             case Text() | Document() | SearchResult() | Compaction():
-                texts.append(block_text(block, at))
+                own.add_text(block_text(block, at))
             case Thinking() | ToolUse():
                 raise InvalidBody(
                     f"'{at}': reasoning and calls belong to an assistant's message.", param=at
                 )
             case ToolReference() | None:
                 pass  # of use only to Anthropic's servers
-    said += _as_user(texts)
+    said += _as_user(own)
     # An empty message is still a turn, which templates count.
     return said or [ChatMessage("user", "")]
 
 
-def _as_user(texts: list[str]) -> list[ChatMessage]:
-    return [ChatMessage("user", "\n".join(texts))] if texts else []
+def _as_user(content: MessageContent) -> list[ChatMessage]:
+    return [ChatMessage("user", content.text, pictures=content.pictures)] if content else []
 
 
 def _tool(result: ToolResult, place: str, names: dict[str, str]) -> ChatMessage:
-    text = _result_text(result.content or "", f"{place}.content")
+    content = _result(result.content or "", f"{place}.content")
+    text, pictures = content.text, content.pictures
     # Templates cannot mark a result as a failure; many tools do so in its text.
     if result.is_error and not text.lstrip().casefold().startswith(("error", "<tool_use_error")):
-        text = f"Error: {text}"
+        mark = "Error: "
+        text = mark + text
+        pictures = [msgspec.structs.replace(p, at=p.at + len(mark)) for p in pictures]
     return ChatMessage(
-        "tool", text, name=names.get(result.tool_use_id), tool_call_id=result.tool_use_id
+        "tool",
+        text,
+        name=names.get(result.tool_use_id),
+        tool_call_id=result.tool_use_id,
+        pictures=pictures,
     )
 
 
-def _result_text(content: Content, place: str) -> str:
-    """The text of a result, with a note for each part that is not text.
+def _add_result_picture(found: MessageContent, image: Image, place: str) -> None:
+    try:
+        found.add_picture(image_bytes(image, place))
+    except InvalidBody:
+        found.add_text(LEFT_OUT)
+
+
+def _result(content: Content, place: str) -> MessageContent:
+    """The content of a result, with a note for each part that is neither text nor a picture.
 
     Refusing such a part would end the conversation, in which it is part of every later request.
     """
+    found = MessageContent()
     if isinstance(content, str):
-        return content
-    texts: list[str] = []
+        found.add_text(content)
+        return found
     for number, raw in enumerate(content):
         at = f"{place}[{number}]"
         try:
             match read_block(raw, at):
                 case Text() | Document() | SearchResult() | Compaction() as block:
-                    texts.append(block_text(block, at))
+                    found.add_text(block_text(block, at))
+                case Image() as image:
+                    _add_result_picture(found, image, at)
                 case ToolReference(name):
-                    texts.append(f"There is the tool {name}.")
+                    found.add_text(f"There is the tool {name}.")
                 case Thinking() | ToolUse() | ToolResult():
                     raise InvalidBody(f"'{at}' cannot be part of a result.", param=at)
                 case None:
-                    texts.append(LEFT_OUT)
+                    found.add_text(LEFT_OUT)
         except Unreadable:
-            texts.append(LEFT_OUT)
-    return "\n".join(texts)
+            found.add_text(LEFT_OUT)
+    return found

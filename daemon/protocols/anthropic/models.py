@@ -38,7 +38,9 @@ class AnthropicModel(msgspec.Struct, frozen=True, kw_only=True):
     capabilities: dict[str, Any]
 
     @classmethod
-    def of(cls, name: str, created: int, context: int, *, thinks: bool) -> AnthropicModel:
+    def of(
+        cls, name: str, created: int, context: int, *, thinks: bool, sees: bool
+    ) -> AnthropicModel:
         """A model that was made at `created`, in seconds since 1970."""
         return cls(
             id=name,
@@ -46,7 +48,7 @@ class AnthropicModel(msgspec.Struct, frozen=True, kw_only=True):
             created_at=date_time(created),
             max_input_tokens=context,
             max_tokens=context,
-            capabilities=_capabilities(thinks=thinks),
+            capabilities=_capabilities(thinks=thinks, sees=sees),
         )
 
 
@@ -70,7 +72,7 @@ def negotiates_error_format(handler: ApiHandler[Api]) -> ApiHandler[Api]:
     return answer
 
 
-def _capabilities(*, thinks: bool) -> dict[str, Any]:
+def _capabilities(*, thinks: bool, sees: bool) -> dict[str, Any]:
     no, yes, may_think = {"supported": False}, {"supported": True}, {"supported": thinks}
     kinds = ("adaptive", "between_tools", "disabled", "enabled")
     levels = ("low", "medium", "high", "xhigh", "max")
@@ -80,7 +82,7 @@ def _capabilities(*, thinks: bool) -> dict[str, Any]:
         "code_execution": no,
         "context_management": no,
         "effort": may_think | dict.fromkeys(levels, may_think),
-        "image_input": no,
+        "image_input": {"supported": sees},
         "pdf_input": no,
         "server_tools": no | {"code_execution": no, "web_search": no},
         "structured_outputs": yes,

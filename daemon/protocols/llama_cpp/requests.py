@@ -125,8 +125,8 @@ def _one(prompt: str | list[Piece] | PromptObject) -> MixedPrompt:
     if isinstance(prompt, PromptObject):
         if prompt.multimodal_data:
             raise UnsupportedField(
-                "'multimodal_data' is not supported: models read text only.",
-                hint="Send text.",
+                "'multimodal_data' is not supported: a plain prompt is text only.",
+                hint="Send pictures to /v1/chat/completions, as `image_url`.",
                 param="prompt.multimodal_data",
             )
         return _one(prompt.prompt_string)

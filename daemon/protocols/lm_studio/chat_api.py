@@ -34,6 +34,7 @@ from .chat_types import (
     ChatEnd,
     ChatErrorDetail,
     ChatFailed,
+    ChatInput,
     ChatOutput,
     ChatStart,
     ChatStats,
@@ -244,9 +245,18 @@ class ChatAnswer:
 
 def _items(body: StatefulChatRequest) -> list[msgspec.Raw]:
     """The system prompt and the message as items of a response's input."""
-    parts = [body.input] if isinstance(body.input, str) else [p.content for p in body.input]
-    messages = [{"role": "system", "content": body.system_prompt}] if body.system_prompt else []
-    messages.append({"role": "user", "content": "\n".join(parts)})
+    given = [ChatInput("text", body.input)] if isinstance(body.input, str) else body.input
+    texts = [part.content for part in given if part.type != "image"]
+    parts = [{"type": "input_text", "text": "\n".join(texts)}]
+    parts += [
+        {"type": "input_image", "image_url": part.data_url}
+        for part in given
+        if part.type == "image"
+    ]
+    messages: list[dict[str, object]] = []
+    if body.system_prompt:
+        messages.append({"role": "system", "content": body.system_prompt})
+    messages.append({"role": "user", "content": parts})
     return [msgspec.Raw(msgspec.json.encode(message)) for message in messages]
 
 

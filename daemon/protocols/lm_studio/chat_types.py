@@ -15,10 +15,11 @@ from .types import ModelKey
 
 
 class ChatInput(msgspec.Struct):
-    """A part of the message; only text is served."""
+    """A part of the message: text as `content`, or a picture as `data_url`."""
 
-    type: Literal["message", "text"]
-    content: str
+    type: Literal["message", "text", "image"]
+    content: str = ""
+    data_url: str = ""
 
 
 class StatefulChatRequest(SamplingOptions, kw_only=True):

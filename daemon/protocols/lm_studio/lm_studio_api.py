@@ -244,7 +244,7 @@ def _listed(
 ) -> LMStudioModel:
     return LMStudioModel(
         id=name,
-        type="embeddings" if model.task is ModelTask.EMBED else "llm",
+        type=_type(model, facts),
         publisher=_publisher(model),
         arch=model.architecture,
         compatibility_type=_format(facts),
@@ -266,7 +266,7 @@ def _known(
     writes = model.task is ModelTask.GENERATE
     able = facts.capabilities
     abilities = ModelAbilities(
-        vision=False,
+        vision=able.sees,
         trained_for_tool_use=able.calls_tools,
         reasoning=ReasoningAbility(allowed_options=["off", "on"]) if able.reasons else UNSET,
     )
@@ -294,6 +294,12 @@ def _config(loaded: LoadedModel) -> InstanceConfig:
         offload_kv_cache_to_gpu=loaded.layers_on_gpu > 0,
         parallel=loaded.slots,
     )
+
+
+def _type(model: StoredModel, facts: ModelFacts) -> Literal["llm", "vlm", "embeddings"]:
+    if model.task is ModelTask.EMBED:
+        return "embeddings"
+    return "vlm" if facts.capabilities.sees else "llm"
 
 
 def _kind(model: StoredModel) -> Literal["llm", "embedding"]:

@@ -131,6 +131,7 @@ def _entry(
         description=model.description,
         path=str(model.path),
         chat=model.chat,
+        vision=model.projector is not None,
         task=model.task.value,
         fit=measured or services.fits.of_model(model, available),
         draft=model.draft,

@@ -132,7 +132,10 @@ class NativeModelsApi(ServicesApi):
         services = self._services
         if not Path(body.path).is_absolute():
             raise InvalidBody("'path' must be absolute.", param="path")
-        model = await asyncio.to_thread(services.copier.add, Path(body.path), body.name)
+        projector = None if body.mmproj is None else Path(body.mmproj)
+        if projector is not None and not projector.is_absolute():
+            raise InvalidBody("'mmproj' must be absolute.", param="mmproj")
+        model = await asyncio.to_thread(services.copier.add, Path(body.path), body.name, projector)
         return await asyncio.to_thread(model_entry, services, model)
 
     @native_route(

@@ -47,10 +47,15 @@ class InstallRequest(msgspec.Struct, frozen=True):
 
 
 class AddRequest(msgspec.Struct, frozen=True):
-    """A file or folder on this machine, as an absolute path, and a name for it."""
+    """A file or folder on this machine, as an absolute path, and a name for it.
+
+    `mmproj` is the absolute path of its projector, with which it sees pictures; without it, one
+    beside the file is used.
+    """
 
     path: Annotated[str, Meta(min_length=1, max_length=4096)]
     name: Reference | None = None
+    mmproj: Annotated[str, Meta(min_length=1, max_length=4096)] | None = None
 
 
 class LoadRequest(msgspec.Struct, frozen=True):

@@ -7,9 +7,10 @@ from typing import Any
 
 import msgspec
 
-from ingle.backends.base.conversation import ChatMessage, Tool, ToolCall
+from ingle.backends.base.conversation import ChatMessage, Picture, Tool, ToolCall
 
-from ...errors import InvalidBody, UnsupportedField
+from ...errors import InvalidBody
+from ..picture_parts import base64_bytes
 from .types import InputCall, OfferedTool, OllamaMessage
 
 ROLES = {
@@ -53,33 +54,36 @@ def chat_messages(messages: Iterable[OllamaMessage]) -> list[ChatMessage]:
     for number, message in enumerate(messages):
         place = f"messages[{number}]"
         role = _role(message, place)
-        refuse_images(message.images, place)
         calls: list[ToolCall] = []
         for called in message.tool_calls or ():
             calls.append(_tool_call(called, f"call_{count}", place))
             count += 1
         if role == "tool":
-            converted.append(_result(message, open_calls))
+            result = _result(message, open_calls)
+            pictures = pictures_of(message.images, place)
+            converted.append(msgspec.structs.replace(result, pictures=pictures))
             continue
         open_calls += calls
         del open_calls[:-_OPEN_CALLS]
         converted.append(
             ChatMessage(
-                role, message.content or "", reasoning=message.thinking or "", tool_calls=calls
+                role,
+                message.content or "",
+                reasoning=message.thinking or "",
+                tool_calls=calls,
+                pictures=pictures_of(message.images, place),
             )
         )
     return converted
 
 
-def refuse_images(images: list[Any] | None, place: str = "") -> None:
-    """Raise `UnsupportedField` where there are images."""
-    if images:
-        where = f"{place}.images" if place else "images"
-        raise UnsupportedField(
-            f"'{where}' holds images, and the model reads text only.",
-            hint="Leave them out: no model here sees images yet.",
-            param=where,
-        )
+def pictures_of(images: list[Any] | None, place: str = "") -> list[Picture]:
+    """The pictures of a message, which come before its text; raises `InvalidBody`."""
+    where = f"{place}.images" if place else "images"
+    return [
+        Picture(data=base64_bytes(image, f"{where}[{number}]"))
+        for number, image in enumerate(images or ())
+    ]
 
 
 def _role(message: OllamaMessage, place: str) -> str:

@@ -44,6 +44,7 @@ def capability_words(capabilities: Capabilities) -> list[str]:
         "completion": True,
         "tools": capabilities.calls_tools,
         "insert": capabilities.infills,
+        "vision": capabilities.sees,
         "thinking": capabilities.reasons,
     }
     return [word for word, is_true in has.items() if is_true]

@@ -27,7 +27,7 @@ from ..request_options import (
     template_effort,
     token_limit,
 )
-from .messages import chat_messages, offered_tools, refuse_images
+from .messages import chat_messages, offered_tools, pictures_of
 from .model_descriptions import required_name
 from .types import AnswerRequest, ChatRequest, GenerateBody, KeepAlive, Think
 
@@ -190,7 +190,7 @@ def generate_job(body: GenerateBody, model: StoredModel, origin: RequestOrigin) 
     With `context` the prompt is made of tokens once the model is there, see `ContextTokens`.
     """
     prompt = body.prompt or ""
-    refuse_images(body.images)
+    pictures = pictures_of(body.images)
     check_token_ids(body.context or (), "context")
     if body.raw and (body.template or body.system or body.context):
         raise InvalidBody(
@@ -204,12 +204,20 @@ def generate_job(body: GenerateBody, model: StoredModel, origin: RequestOrigin) 
             hint="Leave it out, or render the prompt yourself and send it with 'raw': true.",
             param="template",
         )
+    if pictures and (body.suffix or body.raw):
+        raise UnsupportedField(
+            "'images' go together with neither 'suffix' nor 'raw'.",
+            hint="Let the model's template place them.",
+            param="images",
+        )
     if body.suffix:
         return _job(body, model, origin, infill=Infill(prompt, body.suffix))
     if body.raw:
         return _job(body, model, origin, prompt=prompt)
     system = [ChatMessage("system", body.system)] if body.system else []
-    return _job(body, model, origin, messages=[*system, ChatMessage("user", prompt)])
+    return _job(
+        body, model, origin, messages=[*system, ChatMessage("user", prompt, pictures=pictures)]
+    )
 
 
 def _job(body: AnswerRequest, model: StoredModel, origin: RequestOrigin, **what: Any) -> Job:

@@ -32,7 +32,7 @@ from ..anthropic.models import (
 )
 from ..services_api import ServicesApi
 
-Capability = Literal["completion", "tools", "thinking", "insert", "embedding", "rerank"]
+Capability = Literal["completion", "tools", "thinking", "insert", "vision", "embedding", "rerank"]
 
 
 class ModelMeta(msgspec.Struct, frozen=True, kw_only=True):
@@ -196,6 +196,7 @@ def _capabilities(has: Capabilities) -> list[Capability]:
         ("tools", has.calls_tools),
         ("thinking", has.reasons),
         ("insert", has.infills),
+        ("vision", has.sees),
     ]
     return [capability for capability, true in said if true]
 
@@ -205,8 +206,10 @@ def _alias(model: Model, name: str) -> Model:
 
 
 def _anthropic_model(model: Model) -> AnthropicModel:
-    thinks = "thinking" in model.capabilities
-    return AnthropicModel.of(model.id, model.created, model.context_length, thinks=thinks)
+    thinks, sees = "thinking" in model.capabilities, "vision" in model.capabilities
+    return AnthropicModel.of(
+        model.id, model.created, model.context_length, thinks=thinks, sees=sees
+    )
 
 
 def _created(path: Path) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -14,6 +15,7 @@ from ingle.backends.base.conversation import ChatMessage, ToolCall
 
 from ...errors import InvalidBody, UnsupportedField
 from ...http.bodies import parse
+from ..picture_parts import MessageContent, data_uri_bytes
 from .items import (
     CompactionItem,
     CustomToolCall,
@@ -22,6 +24,8 @@ from .items import (
     FunctionCallOutput,
     HostedCall,
     HostedOutput,
+    InputImage,
+    InputPart,
     InputText,
     Item,
     ItemIds,
@@ -39,7 +43,7 @@ TEXT_PARTS = frozenset({"input_text", "output_text", "text", "reasoning_text", "
 SEALED = "ingle1:"
 """The prefix of ingle's own `encrypted_content`, below its base64."""
 
-OMITTED = "[This part is not text, and the model reads text only.]"
+OMITTED = "[Something that this model cannot read was left out here.]"
 
 
 class _Head(msgspec.Struct):
@@ -52,6 +56,8 @@ class _Part(msgspec.Struct):
     type: str
     text: str | None = None
     refusal: str | None = None
+    image_url: str | None = None
+    detail: str | None = None
 
 
 class _Message(msgspec.Struct):
@@ -119,14 +125,14 @@ def read_item(raw: msgspec.Raw, place: str, ids: ItemIds) -> Item | None:
             return FunctionCallOutput(
                 id=done.id or ids.new("fco"),
                 call_id=done.call_id or msgspec.UNSET,
-                output=_output(done.output),
+                output=_output(done.output, place),
             )
         case "custom_tool_call_output":
             edited = parse(data, _CustomOutput, place)
             return CustomToolCallOutput(
                 id=edited.id or ids.new("ctco"),
                 call_id=edited.call_id,
-                output=_output(edited.output),
+                output=_output(edited.output, place),
             )
         case _ if kind in _COMPLETED:
             return _read_completed(data, kind, place, ids)
@@ -156,8 +162,8 @@ def _read_message(data: bytes, place: str, ids: ItemIds) -> Item:
     if content is None:
         raise InvalidBody(f"'{place}.content' is missing.", param=f"{place}.content")
     parts = [_Part("input_text", content)] if isinstance(content, str) else content
-    texts = [InputText(_text(part, f"{place}.content[{j}]")) for j, part in enumerate(parts)]
-    return MessageItem(id=item_id, role=message.role, content=texts)
+    said = [_input(part, f"{place}.content[{j}]") for j, part in enumerate(parts)]
+    return MessageItem(id=item_id, role=message.role, content=said)
 
 
 def _read_hosted(data: bytes, kind: str, place: str, ids: ItemIds) -> Item | None:
@@ -210,11 +216,25 @@ def _read_reasoning(item: _Reasoning, ids: ItemIds) -> ReasoningItem:
     )
 
 
-def _output(output: str | list[_Part]) -> str | list[InputText]:
-    """The output of a tool; a note replaces each part that is not text."""
+def _output(output: str | list[_Part], place: str) -> str | list[InputPart]:
+    """The output of a tool; a note replaces each part that is neither text nor a picture."""
     if isinstance(output, str):
         return output
-    return [InputText(part.text if part.text is not None else OMITTED) for part in output]
+    return [_output_part(part, f"{place}.output[{j}]") for j, part in enumerate(output)]
+
+
+def _output_part(part: _Part, place: str) -> InputPart:
+    if part.type == "input_image":
+        with suppress(InvalidBody):
+            return _input(part, place)
+    return InputText(part.text if part.text is not None else OMITTED)
+
+
+def _input(part: _Part, place: str) -> InputPart:
+    if part.type != "input_image":
+        return InputText(_text(part, place))
+    data_uri_bytes(part.image_url, f"{place}.image_url")
+    return InputImage(image_url=part.image_url or "", detail=part.detail or "auto")
 
 
 def _said(part: _Part, place: str) -> OutputText | Refusal:
@@ -226,8 +246,10 @@ def _said(part: _Part, place: str) -> OutputText | Refusal:
 def _text(part: _Part, place: str) -> str:
     if part.type not in TEXT_PARTS:
         raise UnsupportedField(
-            f"'{place}' is of type {part.type[:40]!r}, and the model reads text only.",
-            hint="Send text parts; images, sound and files are not supported yet.",
+            f"'{place}' is of type {part.type[:40]!r}, and models here read text and pictures "
+            "only.",
+            hint="Send text parts, and pictures as `input_image`; sound and files are not "
+            "supported yet.",
             param=place,
         )
     if part.text is None:
@@ -293,8 +315,16 @@ class _Conversation:
                 self._calls.append(ToolCall(item.call_id, item.name, item.arguments))
             case FunctionCallOutput() | CustomToolCallOutput() | HostedOutput():
                 self.end_turn()
-                text = item.output if isinstance(item.output, str) else _joined(item.output)
-                self.messages.append(ChatMessage("tool", text, tool_call_id=item.call_id or None))
+                parts = item.output
+                content = _joined([InputText(parts)] if isinstance(parts, str) else parts)
+                self.messages.append(
+                    ChatMessage(
+                        "tool",
+                        content.text,
+                        tool_call_id=item.call_id or None,
+                        pictures=content.pictures,
+                    )
+                )
             case CompactionItem():
                 self.end_turn()
                 # Content that another server has encrypted cannot be read, and is skipped.
@@ -302,7 +332,10 @@ class _Conversation:
                     self.messages.append(ChatMessage("user", f"{SUMMARY}\n{summary}"))
             case MessageItem():
                 self.end_turn()
-                self.messages.append(ChatMessage(ROLES[item.role], _joined(item.content)))
+                content = _joined(item.content)
+                self.messages.append(
+                    ChatMessage(ROLES[item.role], content.text, pictures=content.pictures)
+                )
 
     def _begin_turn(self) -> None:
         """Start another message if the current one has its text or its calls already."""
@@ -332,5 +365,11 @@ def reasoning_text_of(item: ReasoningItem) -> str:
     return text if text is not None else "\n".join(part.text for part in item.summary)
 
 
-def _joined(parts: Sequence[InputText]) -> str:
-    return "\n".join(part.text for part in parts)
+def _joined(parts: Sequence[InputPart]) -> MessageContent:
+    content = MessageContent()
+    for part in parts:
+        if isinstance(part, InputImage):
+            content.add_picture(data_uri_bytes(part.image_url, "input"))
+        else:
+            content.add_text(part.text)
+    return content

@@ -20,6 +20,16 @@ class InputText(msgspec.Struct, frozen=True, tag_field="type", tag="input_text")
     text: str
 
 
+class InputImage(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="input_image"):
+    """A picture of a message to the model, or of a tool's output, as a data URI."""
+
+    detail: str = "auto"
+    image_url: str
+
+
+InputPart = InputText | InputImage
+
+
 class OutputText(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="output_text"):
     """Text of the model; annotations cite what hosted tools found, so there are none."""
 
@@ -52,7 +62,7 @@ class MessageItem(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", t
     id: str
     status: ItemStatus = "completed"
     role: Literal["user", "system", "developer"]
-    content: list[InputText]
+    content: list[InputPart]
 
 
 class OutputMessage(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="message"):
@@ -111,7 +121,7 @@ class FunctionCallOutput(
     id: str
     status: ItemStatus = "completed"
     call_id: str | UnsetType = UNSET
-    output: str | list[InputText]
+    output: str | list[InputPart]
 
 
 class CustomToolCallOutput(
@@ -122,7 +132,7 @@ class CustomToolCallOutput(
     id: str
     status: ItemStatus = "completed"
     call_id: str
-    output: str | list[InputText]
+    output: str | list[InputPart]
 
 
 class CompactionItem(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="compaction"):

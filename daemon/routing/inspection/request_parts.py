@@ -68,6 +68,9 @@ def opaque_part(request: GenerateRequest) -> str | None:
     """Return where the request has content that is not text, such as token ids; None if nowhere."""
     if isinstance(request.prompt, list):
         return "prompt"
+    for number, message in enumerate(request.messages or ()):
+        if message.pictures:
+            return f"messages[{number}].pictures"
     return "sampling.logit_bias" if request.sampling.logit_bias else None
 
 

@@ -56,11 +56,12 @@ def test_names_of_other_namespaces_and_registries(
     assert only(tmp_path).name == name
 
 
-def test_unused_projector_is_noted(tmp_path: Path, in_ollama: Put, model: bytes) -> None:
+def test_projector_belongs_to_the_model(tmp_path: Path, in_ollama: Put, model: bytes) -> None:
     in_ollama(tmp_path, f"{LIBRARY}/llava/7b", model=model, projector=b"p")
     found = only(tmp_path)
     assert found.problem == ""
-    assert "projector" in found.notes[0]
+    assert found.projector is not None
+    assert found.projector.read_bytes() == b"p"
 
 
 @pytest.mark.parametrize(

@@ -55,9 +55,13 @@ def serve_repository(server: FileServer, *names: str) -> None:
 def test_listed_file_has_its_digest(server: FileServer) -> None:
     serve_repository(server, "README.md", "m-Q8_0.gguf", "m-Q4_K_M.gguf", "mmproj-m-F16.gguf")
     found = find_model("own/Repo-GGUF", None, endpoint=server.address)
-    assert found.files == (RemoteFile("m-Q4_K_M.gguf", len(CONTENT), DIGEST),)
+    projector = RemoteFile("mmproj-m-F16.gguf", len(CONTENT), DIGEST)
+    assert found.files == (RemoteFile("m-Q4_K_M.gguf", len(CONTENT), DIGEST), projector)
+    assert found.projector == projector.name
     assert (found.tag, found.revision, found.licence) == ("Q4_K_M", COMMIT, "mit")
-    assert find_model("own/Repo-GGUF", "Q8_0", endpoint=server.address).paths == ("m-Q8_0.gguf",)
+    assert find_model("own/Repo-GGUF", "Q8_0", endpoint=server.address).paths[:1] == (
+        "m-Q8_0.gguf",
+    )
 
 
 def test_file_is_fetched_with_the_token(

@@ -220,3 +220,19 @@ def test_trim_shortens_results_of_earlier_rounds_but_not_the_prompt() -> None:
     lengths = [len(message["content"]) for message in request_messages(chat)]
     assert lengths[0] == lengths[4] == len(long)
     assert lengths[2] < len(long)
+
+
+def test_pictures_are_sent_until_they_are_trimmed() -> None:
+    chat = Chat(ChatSettings())
+    picture = Attachment("cat.png", "", "data:image/png;base64,AAAA")
+    chat.add(Message(role="user", content="See.", attachments=(picture,)))
+    chat.add(Message(role="assistant", content="Yes.", parent=chat.path[0].id, ending="answered"))
+    add_turns(chat, 3)
+    (sent, *others) = request_messages(chat)
+    assert sent["images"] == [picture.picture]
+    assert sent["content"] == '<picture name="cat.png"/>\n\nSee.'
+    assert not any("images" in other for other in others)
+    chat.add_compaction(trim(chat))
+    (sent, *_) = request_messages(chat)
+    assert "images" not in sent
+    assert "left out: a picture" in sent["content"]

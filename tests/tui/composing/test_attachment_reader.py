@@ -11,6 +11,7 @@ import pytest
 from ingle.tui.composing.attachment_reader import (
     MAX_FILE,
     MAX_FILES,
+    MAX_PICTURE,
     UnreadableFile,
     preview_mention,
     read_file,
@@ -119,3 +120,22 @@ def test_preview_shows_sizes_without_reading(tmp_path: Path) -> None:
     assert both is not None
     assert (both.files, both.size) == (2, 8)
     assert preview_mention(Mention("dataclass", 0, 0), tmp_path) is None
+
+
+def test_picture_is_attached_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / "cat.PNG").write_bytes(b"\x89PNG\r\n\x1a\n\0\0")
+    (attachment,) = read_mentions("what is in @cat.PNG", tmp_path).attachments
+    assert attachment.picture == "data:image/png;base64,iVBORw0KGgoAAA=="
+    assert (attachment.text, attachment.sent_text) == ("", '<picture name="cat.PNG"/>')
+
+
+def test_pictures_have_a_limit_of_their_own(tmp_path: Path) -> None:
+    (tmp_path / "a.png").write_bytes(bytes(MAX_FILE + 1))
+    (tmp_path / "b.png").write_bytes(bytes(MAX_PICTURE + 1))
+    assert names("@a.png", tmp_path) == ["a.png"]
+    assert "8" in read_mentions("@b.png", tmp_path).problems[0]
+    preview = preview_mention(Mention("b.png", 0, 0), tmp_path)
+    assert preview is not None
+    assert "limit" in preview.problem
+    (tmp_path / "c.png").write_bytes(bytes(MAX_PICTURE))
+    assert "all pictures" in read_mentions("@a.png @c.png", tmp_path).problems[0]

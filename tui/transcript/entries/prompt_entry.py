@@ -61,12 +61,14 @@ class PromptEntry(MessageEntry):
         block = EntryBlock("attachment", key, attachment.text, folded)
         name = clean_line(attachment.name)
         size = f" · {number_format.tokens(len(attachment.text))} characters"
+        if attachment.picture:
+            size = f" · picture, {number_format.size(attachment.size)}"
         facts = size + ("" if folded else " ▾")
         label = Text(f"⊞ {name}", options.styles.chip, end="")
         label.truncate(max(6, options.width - 2 - len(facts)), overflow="ellipsis")
         label.append(facts, options.styles.muted)
         chip = single_line(label, options.width - 2).prefixed(INDENT).within(block, handle="fold")
-        if folded:
+        if folded or attachment.picture:
             return [chip]
         rows = clean(attachment.text[: MAX_SHOWN * 200]).expandtabs(4).split("\n")
         body = wrap_plain("\n".join(rows[:MAX_SHOWN]), options.width - 4)

@@ -10,6 +10,7 @@ from msgspec import Meta
 from ingle.backends.base.conversation import ChatMessage, ToolCall
 
 from ....errors import InvalidBody, UnsupportedField
+from ...picture_parts import MessageContent, data_uri_bytes, image_url_bytes
 
 ROLES = {
     "system": "system",
@@ -25,7 +26,7 @@ IGNORED_PARTS = frozenset({"thinking", "reasoning", "redacted_thinking"})
 
 
 class ContentPart(msgspec.Struct):
-    """A piece of a message; only text is served, and an assistant's `refusal` is text, too."""
+    """A piece of a message: text, a picture, or an assistant's `refusal`, which is text, too."""
 
     type: str
     text: str | None = None
@@ -58,7 +59,10 @@ class InputToolCall(msgspec.Struct):
 
 
 class InputMessage(msgspec.Struct):
-    """One message; `content` is text, or a list of text parts, which are joined by line breaks."""
+    """One message; `content` is text, or a list of parts, which are joined by line breaks.
+
+    `images` are pictures before the content, as data URIs; only ingle has this field.
+    """
 
     role: str
     content: str | list[ContentPart] | None = None
@@ -69,6 +73,7 @@ class InputMessage(msgspec.Struct):
     refusal: str | None = None
     reasoning_content: str | None = None
     reasoning: Any = None
+    images: list[str] | None = None
 
 
 Conversation = Annotated[list[InputMessage], Meta(min_length=1)]
@@ -87,12 +92,18 @@ def _chat_message(message: InputMessage, place: str) -> ChatMessage:
             hint="It must be system, developer, user, assistant or tool.",
             param=f"{place}.role",
         )
-    text = _text(message, place, role)
+    content = _content(message, place, role)
     if role != "assistant":
-        return ChatMessage(role, text, message.name, tool_call_id=message.tool_call_id or None)
+        return ChatMessage(
+            role,
+            content.text,
+            message.name,
+            tool_call_id=message.tool_call_id or None,
+            pictures=content.pictures,
+        )
     return ChatMessage(
         role,
-        text or message.refusal or "",
+        content.text or message.refusal or "",
         message.name,
         reasoning=_reasoning(message),
         tool_calls=_calls(message, place),
@@ -140,16 +151,24 @@ def _arguments(raw: msgspec.Raw) -> str:
     return "{}" if text in ("", "null") else text
 
 
-def _text(message: InputMessage, place: str, role: str) -> str:
-    content = message.content
+def _content(message: InputMessage, place: str, role: str) -> MessageContent:
+    found, content = MessageContent(), message.content
+    for number, uri in enumerate(message.images or ()):
+        found.add_picture(data_uri_bytes(uri, f"{place}.images[{number}]"))
     if isinstance(content, str):
-        return content
+        found.add_text(content)
+        return found
     if content is None:
         if role in ("assistant", "tool"):
-            return ""
+            return found
         raise InvalidBody(f"'{place}.content' is missing.", param=f"{place}.content")
-    texts = (_part_text(part, f"{place}.content[{j}]") for j, part in enumerate(content))
-    return "\n".join(text for text in texts if text is not None)
+    for number, part in enumerate(content):
+        at = f"{place}.content[{number}]"
+        if part.type == "image_url" and role != "assistant" and not _is_empty(part):
+            found.add_picture(image_url_bytes(part.image_url, f"{at}.image_url"))
+        elif (text := _part_text(part, at)) is not None:
+            found.add_text(text)
+    return found
 
 
 def _part_text(part: ContentPart, place: str) -> str | None:
@@ -163,8 +182,9 @@ def _part_text(part: ContentPart, place: str) -> str | None:
     if part.type in IGNORED_PARTS or _is_empty(part):
         return None
     raise UnsupportedField(
-        f"'{place}' is of type {part.type[:40]!r}, and the model reads text only.",
-        hint="Send text parts; images, sound and files are not supported yet.",
+        f"'{place}' is of type {part.type[:40]!r}, and models here read text and pictures only.",
+        hint="Send parts of text, and pictures as `image_url`; sound and files are not supported "
+        "yet.",
         param=place,
     )
 

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -45,6 +46,17 @@ def test_options_are_sent_to_the_daemon(daemon: Any, ingle: Run) -> None:
             "max_tokens": 5,
         }
     ]
+
+
+def test_pictures_go_along(daemon: Any, ingle: Run, tmp_path: Path) -> None:
+    picture = tmp_path / "cat.jpg"
+    picture.write_bytes(b"\xff\xd8\xff")
+    said = {"role": "user", "content": "See", "images": ["data:image/jpeg;base64,/9j/"]}
+    assert ingle("run", "smollm2", "--image", str(picture), "See").returncode == 0
+    assert ingle("-p", "See", "--image", str(picture)).returncode == 0
+    assert [sent["messages"] for sent in daemon.requests_to("POST", GENERATIONS)] == [[said]] * 2
+    missing = ingle("run", "smollm2", "--image", str(tmp_path / "none.png"), "See")
+    assert (missing.returncode, "cannot be read" in missing.stderr) == (2, True)
 
 
 LOAD = "/ingle/v1/load"

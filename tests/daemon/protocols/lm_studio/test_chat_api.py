@@ -160,7 +160,7 @@ async def test_failures_are_events_or_statuses(run_daemon: DaemonFactory) -> Non
     ("fields", "param"),
     [
         ({"integrations": ["mcp/playwright"]}, "integrations"),
-        ({"input": [{"type": "image", "data_url": "data:"}]}, "input[0].type"),
+        ({"input": [{"type": "image", "data_url": "data:"}]}, "input[0].content[1].image_url"),
         ({"input": None}, "input"),
         ({"temperature": 9}, "temperature"),
         ({"reasoning": "much"}, "reasoning"),

@@ -301,7 +301,7 @@ async def test_invalid_requests_have_openais_error_shape(scripted: ScriptedDaemo
     wrong: list[tuple[dict[str, Any], str]] = [
         ({"input": None}, "input"),
         ({"input": []}, "input"),
-        ({"input": [{"role": "user", "content": [image]}]}, "input[0].content[0]"),
+        ({"input": [{"role": "user", "content": [image]}]}, "input[0].content[0].image_url"),
         ({"input": [{"role": "tool", "content": "x"}]}, "input[0].role"),
         ({"input": [{"type": "function_call", "call_id": "a"}]}, "input[0].name"),
         ({"prompt": {"id": "pmpt_1"}}, "prompt"),

@@ -1,0 +1,1 @@
+"""Pictures of requests: decoded in a process of their own, before a model sees them."""

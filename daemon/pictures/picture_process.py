@@ -1,0 +1,111 @@
+"""The process that decodes pictures, run as `python -P -m`: native code reads untrusted files.
+
+It has no network and no files of the user, and little memory.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from io import BytesIO
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ingle.backends.base.child_process import die_with_parent
+from ingle.backends.base.framing import frame, read_body
+from ingle.backends.confinement.access_policy import AccessPolicy
+from ingle.backends.confinement.confine import confine
+from ingle.backends.confinement.resource_limits import lower_limit
+
+from .picture_protocol import DecodedPicture
+
+if TYPE_CHECKING:
+    from PIL import Image
+
+FORMATS = ("PNG", "JPEG", "WEBP", "GIF")
+MOST_PIXELS = 64_000_000
+"""Of a file; decoded, that takes 256 MB."""
+KEPT_PIXELS = 4_000_000
+"""A larger picture is scaled down to this: no model here sees more."""
+_LONGEST_SIDE = 8192
+_ADDRESS_SPACE = 2 * 2**30
+_WHITE = (255, 255, 255, 255)
+
+
+def decode_picture(data: bytes) -> DecodedPicture:
+    """Decode a file's first frame; never raises."""
+    from PIL import Image, UnidentifiedImageError
+
+    # The size is checked here, by the header.
+    Image.MAX_IMAGE_PIXELS = None
+    warnings.simplefilter("ignore")
+    try:
+        with Image.open(BytesIO(data), formats=FORMATS) as opened:
+            width, height = opened.size
+            if width * height > MOST_PIXELS:
+                return DecodedPicture(
+                    error=f"it has {width} × {height} pixels, more than {MOST_PIXELS:,}"
+                )
+            picture = _scaled(_upright(opened))
+            return DecodedPicture(*picture.size, picture.tobytes())
+    except UnidentifiedImageError:
+        return DecodedPicture(error="it is no PNG, JPEG, WebP or GIF file")
+    except MemoryError:
+        return DecodedPicture(error="it takes too much memory")
+    except Exception:  # every decoder has its own
+        return DecodedPicture(error="its file is damaged")
+
+
+def _upright(picture: Image.Image) -> Image.Image:
+    """Return the picture as a person sees it: turned, without transparency, in 8 bits a colour."""
+    from PIL import Image, ImageOps
+
+    shrunk = max(picture.size) // _LONGEST_SIDE
+    if shrunk > 1:
+        picture.draft("RGB", (picture.width // shrunk, picture.height // shrunk))
+    picture.load()
+    picture = ImageOps.exif_transpose(picture)
+    if picture.mode.startswith("I"):  # 16 bits of grey
+        import numpy as np
+
+        picture = Image.fromarray((np.asarray(picture) >> 8).clip(0, 255).astype(np.uint8))
+    if picture.has_transparency_data:
+        clear = picture.convert("RGBA")
+        picture = Image.alpha_composite(Image.new("RGBA", clear.size, _WHITE), clear)
+    return picture.convert("RGB")
+
+
+def _scaled(picture: Image.Image) -> Image.Image:
+    from PIL import Image
+
+    width, height = picture.size
+    scale = min(1.0, (KEPT_PIXELS / (width * height)) ** 0.5, _LONGEST_SIDE / max(width, height))
+    if scale == 1.0:
+        return picture
+    size = max(1, int(width * scale)), max(1, int(height * scale))
+    return picture.resize(size, Image.Resampling.LANCZOS)
+
+
+def main() -> None:
+    """Answer files on stdin until it closes."""
+    die_with_parent(int(sys.argv[1]))
+    sink: Any = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    confine(AccessPolicy(reads=()))
+    if sys.platform == "linux":
+        import resource
+
+        lower_limit(resource.RLIMIT_AS, _ADDRESS_SPACE)
+    while True:
+        try:
+            data = read_body(sys.stdin.buffer)
+        except EOFError:
+            return
+        sink.write(frame(msgspec.msgpack.encode(decode_picture(data))))
+        sink.flush()
+
+
+if __name__ == "__main__":
+    main()

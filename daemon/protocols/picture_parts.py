@@ -1,0 +1,85 @@
+"""Pictures in the messages of all protocols: data URIs and base64, and their places in the text."""
+
+from __future__ import annotations
+
+import binascii
+from base64 import b64decode
+from typing import Any, cast
+
+from ingle.backends.base.conversation import Picture
+
+from ..errors import InvalidBody, UnsupportedField
+
+_REMOTE = ("http://", "https://", "file://")
+_SIGNATURES = (b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff", b"GIF8", b"RIFF")
+
+
+class MessageContent:
+    """The text of a message, joined from its parts, and the pictures between them."""
+
+    def __init__(self, separator: str = "\n") -> None:
+        self._separator = separator
+        self._parts: list[str] = []
+        self._length = 0
+        self.pictures: list[Picture] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._parts)
+
+    @property
+    def text(self) -> str:
+        """Return the text, in which a picture is an empty part."""
+        return self._separator.join(self._parts)
+
+    def add_text(self, text: str) -> None:
+        """Append a part of text."""
+        self._length += len(text) + (len(self._separator) if self._parts else 0)
+        self._parts.append(text)
+
+    def add_picture(self, data: bytes) -> None:
+        """Append a picture's file."""
+        self.add_text("")
+        self.pictures.append(Picture(at=self._length, data=data))
+
+
+def data_uri_bytes(uri: object, place: str) -> bytes:
+    """The file in a data URI; raises `InvalidBody`, and `UnsupportedField` for other addresses."""
+    text = uri if isinstance(uri, str) else ""
+    if text.startswith(_REMOTE):
+        raise UnsupportedField(
+            f"'{place}' is an address, and pictures are not fetched: that would tell its server "
+            "of this request.",
+            hint="Send the file itself, as a data URI (`data:image/png;base64,…`).",
+            param=place,
+        )
+    head, comma, body = text.partition(",")
+    if not comma or not head.startswith("data:") or not head.endswith(";base64"):
+        raise InvalidBody(
+            f"'{place}' is no data URI.",
+            hint="It must begin with `data:image/png;base64,`, or another type of picture.",
+            param=place,
+        )
+    return base64_bytes(body, place)
+
+
+def base64_bytes(text: object, place: str) -> bytes:
+    """The file in base64; raises `InvalidBody` for anything but a picture."""
+    try:
+        data = b64decode(text, validate=True) if isinstance(text, str) else b""
+    except (binascii.Error, ValueError):
+        data = b""
+    if not data.startswith(_SIGNATURES):
+        raise InvalidBody(
+            f"'{place}' holds no picture.",
+            hint="It must be a PNG, JPEG, WebP or GIF file in base64.",
+            code="invalid_picture",
+            param=place,
+        )
+    return data
+
+
+def image_url_bytes(part: object, place: str) -> bytes:
+    """The file of OpenAI's `image_url`, an object with a `url`, or the address itself."""
+    if isinstance(part, dict):
+        part, place = cast("dict[str, Any]", part).get("url"), f"{place}.url"
+    return data_uri_bytes(part, place)

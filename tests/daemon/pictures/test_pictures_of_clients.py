@@ -1,0 +1,234 @@
+"""Pictures through a daemon, from each protocol's own client, to a small model that sees."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager
+from io import BytesIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from ingle.backends.worker.supervisor.worker_process import WorkerProcess
+from ingle.models.store.model_copies import ModelOverrides
+from tests.harness.small_projector import PICTURE_TOKENS, write_small_projector
+
+if TYPE_CHECKING:
+    from ..conftest import RunningDaemon
+
+    DaemonFactory = Callable[..., AbstractAsyncContextManager[RunningDaemon]]
+
+TEMPLATE = (
+    "{% for m in messages %}{{ m.role[0] }} {{ m.content }} {% endfor %}"
+    "{% if add_generation_prompt %}a {% endif %}"
+)
+
+
+def png(seed: int) -> bytes:
+    pixels = np.random.default_rng(seed).integers(0, 256, (40, 56, 3), dtype=np.uint8)
+    out = BytesIO()
+    Image.fromarray(pixels).save(out, "PNG")
+    return out.getvalue()
+
+
+def encoded(seed: int) -> str:
+    return base64.b64encode(png(seed)).decode()
+
+
+def uri(seed: int) -> str:
+    return f"data:image/png;base64,{encoded(seed)}"
+
+
+def image_url(seed: int) -> dict[str, Any]:
+    return {"type": "image_url", "image_url": {"url": uri(seed)}}
+
+
+def anthropic_image(seed: int) -> dict[str, Any]:
+    source = {"type": "base64", "media_type": "image/png", "data": encoded(seed)}
+    return {"type": "image", "source": source}
+
+
+@pytest.fixture
+async def daemon(run_daemon: DaemonFactory, tmp_path: Path) -> AsyncIterator[RunningDaemon]:
+    """A daemon with the models `seeing` and `blind`."""
+    from gpu.small_llama import write_small_llama
+
+    folder = tmp_path / "files"
+    folder.mkdir()
+    model = write_small_llama(folder / "small.gguf", context=2048)
+    async with run_daemon(
+        prepares_files=True, create_backend=WorkerProcess, context=1024
+    ) as daemon:
+        copier, overrides = daemon.services.copier, ModelOverrides(chat_template=TEMPLATE)
+        copier.copy(daemon.services.store.resolve(str(model)), "blind", overrides)
+        write_small_projector(folder / "mmproj-small.gguf", "gemma3")
+        copier.copy(daemon.services.store.resolve(str(model)), "seeing", overrides)
+        yield daemon
+
+
+async def chat(daemon: RunningDaemon, content: Any, **fields: Any) -> Any:
+    body = {
+        "model": "seeing",
+        "messages": [{"role": "user", "content": content}],
+        "temperature": 0,
+        "max_tokens": 8,
+        "logprobs": True,
+        **fields,
+    }
+    answer = await daemon.tcp.post("/v1/chat/completions", json=body)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def likelihoods(answer: Any) -> list[float]:
+    return [token["logprob"] for token in answer["choices"][0]["logprobs"]["content"]]
+
+
+async def test_pictures_are_seen_counted_and_cached(daemon: RunningDaemon) -> None:
+    text = {"type": "text", "text": "what is in it then " * 4}
+    alone = await chat(daemon, [text])
+    first, again, other = [await chat(daemon, [image_url(n), text]) for n in (1, 1, 2)]
+    added = first["usage"]["prompt_tokens"] - alone["usage"]["prompt_tokens"]
+    # The model's own marks around a picture are text here, a few dozen letters.
+    assert PICTURE_TOKENS < added < PICTURE_TOKENS + 60
+    assert likelihoods(first) == pytest.approx(likelihoods(again), abs=5e-3)
+    assert again["usage"]["prompt_tokens_details"]["cached_tokens"] > PICTURE_TOKENS
+    assert other["usage"]["prompt_tokens_details"]["cached_tokens"] <= added - PICTURE_TOKENS
+    assert likelihoods(first) != pytest.approx(likelihoods(other), abs=5e-3)
+    both = await chat(daemon, [image_url(1), {"type": "text", "text": "and"}, image_url(2), text])
+    assert both["usage"]["prompt_tokens"] > first["usage"]["prompt_tokens"] + PICTURE_TOKENS
+
+
+async def test_texts_and_pictures_at_once(daemon: RunningDaemon) -> None:
+    text = {"type": "text", "text": "what is there"}
+    prompts = [[image_url(1), text], [text], [image_url(2), text], [image_url(1), text]]
+    alone = [await chat(daemon, prompt) for prompt in prompts]
+    together = await asyncio.gather(*(chat(daemon, prompt) for prompt in prompts))
+    for one, other in zip(alone, together, strict=True):
+        assert likelihoods(one) == pytest.approx(likelihoods(other), abs=5e-3)
+
+
+async def test_official_clients_send_pictures(daemon: RunningDaemon) -> None:
+    counts = await asyncio.to_thread(_ask_with_clients, daemon.base_url)
+    assert all(count > PICTURE_TOKENS for count in counts), counts
+
+
+def _ask_with_clients(address: str) -> list[int]:
+    """The prompt tokens that each client reports."""
+    import anthropic
+    import ollama
+    import openai
+
+    text = "what"
+    with openai.OpenAI(base_url=f"{address}/v1", api_key="none") as client:
+        content: Any = [{"type": "text", "text": text}, image_url(1)]
+        said = client.chat.completions.create(
+            model="seeing", messages=[{"role": "user", "content": content}], max_tokens=4
+        )
+        parts: Any = [
+            {"type": "input_text", "text": text},
+            {"type": "input_image", "image_url": uri(1)},
+        ]
+        response = client.responses.create(
+            model="seeing", input=[{"role": "user", "content": parts}], max_output_tokens=4
+        )
+        turn = client.responses.create(
+            model="seeing", input="and", previous_response_id=response.id, max_output_tokens=4
+        )
+    assert said.usage is not None
+    assert response.usage is not None
+    assert turn.usage is not None
+    assert turn.usage.input_tokens > response.usage.input_tokens
+    with anthropic.Anthropic(base_url=address, api_key="none") as claude:
+        blocks: Any = [anthropic_image(1), {"type": "text", "text": text}]
+        use: Any = {"type": "tool_use", "id": "t1", "name": "look", "input": {}}
+        shown: Any = {"type": "tool_result", "tool_use_id": "t1", "content": [anthropic_image(2)]}
+        message = claude.messages.create(
+            model="seeing", max_tokens=4, messages=[{"role": "user", "content": blocks}]
+        )
+        after: Any = [
+            {"role": "user", "content": text},
+            {"role": "assistant", "content": [use]},
+            {"role": "user", "content": [shown]},
+        ]
+        result = claude.messages.create(model="seeing", max_tokens=4, messages=after)
+        counted = claude.messages.count_tokens(model="seeing", messages=after)
+    assert counted.input_tokens == result.usage.input_tokens
+    opened: Any = ollama.Client(address)  # its context manager has no type
+    with opened as llama:
+        asked = {"role": "user", "content": text, "images": [png(1)]}
+        replied = llama.chat("seeing", messages=[asked], options={"num_predict": 4})
+        generated = llama.generate("seeing", text, images=[png(1)], options={"num_predict": 4})
+        assert "vision" in (llama.show("seeing").capabilities or [])
+    return [
+        said.usage.prompt_tokens,
+        response.usage.input_tokens,
+        message.usage.input_tokens,
+        result.usage.input_tokens,
+        replied.prompt_eval_count or 0,
+        generated.prompt_eval_count or 0,
+    ]
+
+
+async def test_lm_studio_and_native_routes(daemon: RunningDaemon) -> None:
+    parts = [{"type": "text", "content": "what"}, {"type": "image", "data_url": uri(1)}]
+    body = {"model": "seeing", "input": parts, "max_output_tokens": 4}
+    answer = (await daemon.tcp.post("/api/v1/chat", json=body)).json()
+    assert answer["stats"]["input_tokens"] > PICTURE_TOKENS
+    models = (await daemon.tcp.get("/api/v1/models")).json()["models"]
+    model = next(model for model in models if model["key"] == "seeing:latest")
+    assert model["capabilities"]["vision"]
+    messages = [{"role": "user", "content": [{"type": "text", "text": "what"}, image_url(1)]}]
+    counted = await daemon.tcp.post(
+        "/ingle/v1/tokens", json={"model": "seeing", "messages": messages}
+    )
+    assert counted.json()["messages"][0] > PICTURE_TOKENS
+    listed = (await daemon.tcp.get("/v1/models")).json()["data"]
+    sees = {model["id"]: "vision" in model["capabilities"] for model in listed}
+    assert sees["seeing:latest"]
+    assert not sees["blind:latest"]
+
+
+async def test_models_without_eyes(daemon: RunningDaemon) -> None:
+    message = {"role": "user", "content": [image_url(1)]}
+    answer = await daemon.tcp.post(
+        "/v1/chat/completions", json={"model": "blind", "messages": [message]}
+    )
+    error = answer.json()["error"]
+    assert (answer.status_code, error["code"]) == (400, "no_vision")
+    assert "seeing:latest" in error["message"]
+    assert not daemon.services.manager.loaded()
+    # What a tool returned cannot be taken back.
+    use: Any = {"type": "tool_use", "id": "t1", "name": "look", "input": {}}
+    shown: Any = {"type": "tool_result", "tool_use_id": "t1", "content": [anthropic_image(2)]}
+    after: list[Any] = [
+        {"role": "user", "content": "look"},
+        {"role": "assistant", "content": [use]},
+        {"role": "user", "content": [shown]},
+    ]
+    body: Any = {"model": "blind", "max_tokens": 2, "messages": after}
+    assert (await daemon.tcp.post("/v1/messages", json=body)).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("url", "words"),
+    [
+        ("https://fabrikam.org/a.png", "not fetched"),
+        ("file:///etc/passwd", "not fetched"),
+        ("a.png", "no data URI"),
+        ("data:image/png;base64,AAAA", "holds no picture"),
+        (f"data:image/png;base64,{encoded(1)[:400]}", "damaged"),
+    ],
+)
+async def test_what_cannot_be_read_is_refused(daemon: RunningDaemon, url: str, words: str) -> None:
+    content = [{"type": "image_url", "image_url": {"url": url}}]
+    body = {"model": "seeing", "messages": [{"role": "user", "content": content}]}
+    answer = await daemon.tcp.post("/v1/chat/completions", json=body)
+    assert answer.status_code == 400
+    assert words in answer.json()["error"]["message"]
+    assert (await daemon.tcp.get("/health")).status_code == 200
