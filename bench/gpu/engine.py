@@ -36,7 +36,7 @@ NEEDED_BYTES = 30 << 30
 
 def run(session: Session) -> dict[str, object]:
     """Measure each kind of weights, and a draft model with the first."""
-    result: dict[str, Any] = {"models": [], "drafts": [], "skipped": []}
+    result: dict[str, Any] = {"models": [], "beside": [], "drafts": [], "skipped": []}
     if not session.on_cpu and torch.cuda.mem_get_info()[0] < NEEDED_BYTES:
         raise Skipped(f"there are less than {NEEDED_BYTES >> 30} GiB of free memory")
     for kind in KINDS:
@@ -50,6 +50,10 @@ def run(session: Session) -> dict[str, object]:
                 result["drafts"] = _drafts(session, runner)
         finally:
             runner.close()
+    if session.seconds_left < 60:
+        result["skipped"].append("draws beside recorded steps: no time was left")
+    else:
+        result["beside"] = _beside(session)
     return result
 
 
@@ -67,6 +71,11 @@ def table(result: dict[str, Any]) -> list[str]:
             f"{row['step_ms']} ms, {row['joules_a_token']} J a token"
             for row in model["decode"]
         ]
+    lines += [
+        f"Q4_K_M, inputs sent and tokens drawn beside recorded steps: {row['streams']} streams, "
+        f"{row['tokens_a_second']} tokens/s, step {row['step_ms']} ms"
+        for row in result["beside"]
+    ]
     lines += [
         f"1B drafts, agreeing to {row['agreement']}: {row['tokens_a_second']} tokens/s, "
         f"{row['accepted']} of {row['drafted']} accepted"
@@ -87,6 +96,19 @@ def _open(session: Session, kind: str) -> CudaModelRunner:
     runner = CudaModelRunner(how, source=source(_large(session), session.device, KINDS[kind]))
     runner.can_run_ahead &= session.overlap
     return runner
+
+
+def _beside(session: Session) -> list[dict[str, Any]]:
+    """The first model's decoding without `records_draws`, to compare with."""
+    CudaModelRunner.records_draws = False
+    try:
+        runner = _open(session, next(iter(KINDS)))
+        try:
+            return [_decode(session, runner, count) for count in _streams(session)]
+        finally:
+            runner.close()
+    finally:
+        CudaModelRunner.records_draws = True
 
 
 def _model(session: Session, runner: CudaModelRunner) -> dict[str, Any]:
