@@ -9,6 +9,7 @@ from collections.abc import Callable
 from collections.abc import Sequence as Numbers
 from contextlib import ExitStack
 from pathlib import Path
+from typing import ClassVar
 
 import torch
 
@@ -16,6 +17,7 @@ from ingle.kernels.errors import KernelError
 from ingle.kernels.kernel_operations import KernelOperations
 from ingle.kernels.kv_cache.kv_pages import KeyBias
 from ingle.kernels.self_check import CHECKED_PAGES, HeadShape
+from ingle.kernels.token_sampling import MAX_VOCAB
 from ingle.models.errors import ModelError
 from ingle.models.fit.paged_fit import MAX_DRAFTS, PAGE_SIZE, RECORDING_BYTES, check_paged_kv_type
 
@@ -26,14 +28,15 @@ from ..base.sampling_params import SamplingParams
 from ..engine.batch import Batch, Sampled
 from ..engine.kv.paged_cache import PagedCache
 from ..engine.kv_store.kv_store import KVStore
-from ..engine.model_runner import KVCacheFull
 from ..engine.sequence import Sequence
 from ..hardware.cpu_inventory import read_inventory
 from ..hardware.thread_plan import plan_threads
 from .compute_backend import ComputeBackend, load_warnings, open_compute_backend
 from .device import choose_device
+from .graphs.step_draw import StepDraw
 from .graphs.step_graphs import StepGraphs
 from .graphs.step_inputs import StepInputs
+from .graphs.step_launcher import StepLauncher
 from .graphs.step_shape import StepShapes, rounded_up
 from .kv_pool import KVPool, PagedContext
 from .loaded_adapters import LoadedAdapters
@@ -61,6 +64,8 @@ class CudaModelRunner:
     pictures = None
     max_drafts = MAX_DRAFTS
     can_fork = True
+    records_draws: ClassVar[bool] = True
+    """Unset to send inputs and to draw beside the recordings of steps: what do they save?"""
 
     def __init__(
         self,
@@ -117,31 +122,13 @@ class CudaModelRunner:
     @torch.inference_mode()
     def launch(self, batch: Batch) -> None:
         """Start computing the batch and sampling from it; raises `KVCacheFull` without pages."""
-        self._logits = self.compute(batch)
-        chunks = batch.sampling
-        if chunks:
-            samples = self._sampler.launch(chunks, self._logits, self._inputs.drawn)
-            self._inputs.keep_drawn(samples.tokens)
-            self._launched.append(samples)
-        else:
-            self._launched.append(self._mark())
+        self._logits, samples = self._steps.launch(batch)
+        self._launched.append(self._mark() if samples is None else samples)
 
     @torch.inference_mode()
     def compute(self, batch: Batch) -> torch.Tensor:
         """Logits (rows, vocabulary) fp32 of all positions that sample, drafts included."""
-        inputs = self._inputs
-        try:
-            inputs.fill(batch)
-        except ValueError as error:
-            raise KVCacheFull from error
-        rows = inputs.num_rows
-        # Recorded steps know of no adapters.
-        recorded = not self.adapters.choose(batch) and self._graphs is not None
-        shape = self._graphs.fit() if recorded and self._graphs is not None else None
-        inputs.upload()
-        if self._graphs is None or shape is None:
-            return self._forward()
-        return self._graphs.run(shape)[:rows]
+        return self._steps.compute(batch)
 
     def _forward(self) -> torch.Tensor:
         """Logits for what the inputs hold."""
@@ -198,7 +185,7 @@ class CudaModelRunner:
     @torch.inference_mode()
     def prepare_step(self) -> bool:
         """See `ModelRunner`."""
-        return self._graphs is not None and self._graphs.record_next()
+        return self._steps.graphs is not None and self._steps.graphs.record_next()
 
     def forget(self, sequence: Sequence) -> None:
         """Free the sequence's sampling state."""
@@ -231,7 +218,7 @@ class CudaModelRunner:
     def close(self) -> None:
         """Free weights, pages and buffers."""
         del self._model, self._pool, self._context, self._inputs, self._sampler, self._logits
-        del self._key_biases, self._graphs, self._backend
+        del self._key_biases, self._steps, self._backend
         self._launched.clear()
         if self._where.is_gpu:
             torch.cuda.synchronize()
@@ -280,7 +267,6 @@ class CudaModelRunner:
         self.context = min(spec.context, self._config.context)
         self.slots = spec.slots
         self.max_batch_tokens = spec.batch
-        self._graphs: StepGraphs | None = None
         self._launched: deque[PendingSamples | torch.cuda.Event | None] = deque()
         """Launched steps: their samples, or else an event that marks their end on a GPU."""
         self.can_run_ahead = where.is_gpu
@@ -293,6 +279,7 @@ class CudaModelRunner:
         self._sampler = BatchSampler(
             self.tokenizer, where.device, room=self.context, kernels=self._backend.library
         )
+        self._steps = StepLauncher(self._inputs, self._forward, self._sampler, self.adapters.choose)
         budget = PageBudget(where, context=self.context, slots=self.slots)
         pages = budget.wanted(spec.kv_capacity)
         self._workspace = 0
@@ -335,16 +322,19 @@ class CudaModelRunner:
 
     @torch.inference_mode()
     def _make_graphs(self) -> None:
-        """Record decoding steps, if the device can."""
+        """Record decoding steps, if the device can; with their draw, if kernels can."""
         if self._backend.record is None:
             return
+        library, size = self._backend.library, self.tokenizer.vocab_size
+        if self.records_draws and library is not None and size <= MAX_VOCAB:
+            self._steps.draw = StepDraw(self._inputs, library, self._where.device, vocab_size=size)
         shapes = StepShapes(
             max_tokens=self._graph_tokens,
             max_sequences=rounded_up(self.slots),
             max_query=1 + MAX_DRAFTS,
             max_context=self.context,
         )
-        self._graphs = StepGraphs(
+        self._steps.graphs = StepGraphs(
             self._inputs,
             self._forward,
             self._backend.record,
@@ -352,8 +342,9 @@ class CudaModelRunner:
             padding_slot=self._pool.padding_slot,
             room=RECORDING_BYTES,
             verifies=self._spec.speculation != "off",
+            draw=self._steps.draw,
         )
-        self._graphs.record_first()
+        self._steps.graphs.record_first()
 
     def _find_key_biases(self) -> list[KeyBias | None]:
         """The biases that quantised pages leave out of keys, up to the end of the last page."""

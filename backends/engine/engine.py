@@ -30,10 +30,15 @@ class Engine:
         speculator: Speculator | None = None,
         store: KVStore | None = None,
         wake: Callable[[], None] = lambda: None,
+        prepare_draft_step: Callable[[], bool] = lambda: False,
     ) -> None:
-        """`wake` is called from another thread when a KV fetch makes `has_work` true."""
+        """`wake` is called from another thread when a KV fetch makes `has_work` true.
+
+        `prepare_draft_step` is `ModelRunner.prepare_step` of a draft model.
+        """
         self.runner = runner
         self._store = store
+        self._prepare_draft_step = prepare_draft_step
         self.scheduler = Scheduler(runner, speculator, store, wake)
         self._in_flight: Batch | None = None
         """The batch that was launched and not collected."""
@@ -112,8 +117,13 @@ class Engine:
         return self._complete(in_flight)
 
     def prepare_step(self) -> bool:
-        """Prepare one kind of step while there is no work; False if nothing is left to prepare."""
-        return not self.has_work and self.runner.prepare_step()
+        """Prepare one kind of step while there is no work; False if nothing is left to prepare.
+
+        Those of a draft model come after the model's own.
+        """
+        if self.has_work:
+            return False
+        return self.runner.prepare_step() or self._prepare_draft_step()
 
     def drain(self) -> list[SequenceOutput]:
         """Collect the in-flight batch and launch none; returns what `step` would."""

@@ -75,7 +75,13 @@ def _generating(
     store = _open_store(spec, runner)
     if store is not None:
         resources.callback(store.close, _CLOSING_SECONDS)
-    engine = Engine(runner, speculation, store, wake=lambda: inbox.put(Wake()))
+    engine = Engine(
+        runner,
+        speculation,
+        store,
+        wake=lambda: inbox.put(Wake()),
+        prepare_draft_step=lambda: speculation is not None and speculation.prepare_step(),
+    )
     forms = AnswerFormats(
         runner.tokenizer,
         None if template is None else template.source,

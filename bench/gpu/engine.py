@@ -30,13 +30,14 @@ from ingle.models.config.model_config import ModelConfig
 KINDS: dict[str, Callable[[str], str]] = {"Q4_K_M": q4_k_m, "NF4": all_nf4, "bfloat16": all_bf16}
 STREAMS = (1, 4, 16, 64)
 PROMPT, ANSWER, LONG_PROMPT = 128, 96, 4096
-AGREEMENTS = (0.6, 0.8)
+AGREEMENTS = ((0.6, False), (0.6, True), (0.8, True))
+"""Of drafts, and whether both models recorded their steps ahead, as an idle worker does."""
 NEEDED_BYTES = 30 << 30
 
 
 def run(session: Session) -> dict[str, object]:
     """Measure each kind of weights, and a draft model with the first."""
-    result: dict[str, Any] = {"models": [], "drafts": [], "skipped": []}
+    result: dict[str, Any] = {"models": [], "beside": [], "drafts": [], "skipped": []}
     if not session.on_cpu and torch.cuda.mem_get_info()[0] < NEEDED_BYTES:
         raise Skipped(f"there are less than {NEEDED_BYTES >> 30} GiB of free memory")
     for kind in KINDS:
@@ -50,6 +51,10 @@ def run(session: Session) -> dict[str, object]:
                 result["drafts"] = _drafts(session, runner)
         finally:
             runner.close()
+    if session.seconds_left < 60:
+        result["skipped"].append("draws beside recorded steps: no time was left")
+    else:
+        result["beside"] = _beside(session)
     return result
 
 
@@ -68,7 +73,14 @@ def table(result: dict[str, Any]) -> list[str]:
             for row in model["decode"]
         ]
     lines += [
-        f"1B drafts, agreeing to {row['agreement']}: {row['tokens_a_second']} tokens/s, "
+        f"Q4_K_M, inputs sent and tokens drawn beside recorded steps: {row['streams']} streams, "
+        f"{row['tokens_a_second']} tokens/s, step {row['step_ms']} ms"
+        for row in result["beside"]
+    ]
+    lines += [
+        f"1B drafts, agreeing to {row['agreement']}, "
+        f"{'' if row['recorded_ahead'] else 'not '}recorded ahead: {row['tokens_a_second']} "
+        f"tokens/s, longest step {row['longest_ms']} ms, "
         f"{row['accepted']} of {row['drafted']} accepted"
         for row in result["drafts"]
     ]
@@ -87,6 +99,19 @@ def _open(session: Session, kind: str) -> CudaModelRunner:
     runner = CudaModelRunner(how, source=source(_large(session), session.device, KINDS[kind]))
     runner.can_run_ahead &= session.overlap
     return runner
+
+
+def _beside(session: Session) -> list[dict[str, Any]]:
+    """The first model's decoding without `records_draws`, to compare with."""
+    CudaModelRunner.records_draws = False
+    try:
+        runner = _open(session, next(iter(KINDS)))
+        try:
+            return [_decode(session, runner, count) for count in _streams(session)]
+        finally:
+            runner.close()
+    finally:
+        CudaModelRunner.records_draws = True
 
 
 def _model(session: Session, runner: CudaModelRunner) -> dict[str, Any]:
@@ -147,6 +172,7 @@ def _decode(
         "streams": streams,
         "tokens_a_second": round(said / seconds, 1),
         "step_ms": _ms(statistics.median(steps)),
+        "longest_ms": _ms(max(steps)),
         "joules_a_token": None if joules is None else round(joules / said, 4),
         "drafted": gauges.drafted_tokens_total,
         "accepted": gauges.accepted_tokens_total,
@@ -169,12 +195,14 @@ def _drafts(session: Session, runner: CudaModelRunner) -> list[dict[str, Any]]:
     measure_steps(draft, draft_costs, (1, 1))
     rows: list[dict[str, Any]] = []
     try:
-        for agreement in AGREEMENTS:
+        for agreement, ahead in AGREEMENTS:
+            while ahead and (runner.prepare_step() or draft.prepare_step()):
+                continue
             draft.agreement = agreement
             drafter = ModelDrafter(draft, draft_costs)
             speculation = AdaptiveSpeculator(context=runner.context, costs=costs, model=drafter)
             figures = _decode(session, runner, 1, speculation)
-            rows.append({"agreement": agreement, **figures})
+            rows.append({"agreement": agreement, "recorded_ahead": ahead, **figures})
     finally:
         draft.close()
     return rows

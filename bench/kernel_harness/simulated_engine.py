@@ -23,6 +23,7 @@ from ingle.kernels.launch import gpu_library
 Q4_0_SOURCES = (
     "adjust_logits.cuh",
     "attention_combine.cuh",
+    "continue_step.cuh",
     "dequantize_rows.cuh",
     "gated_activation.cuh",
     "gated_q4_0.cuh",

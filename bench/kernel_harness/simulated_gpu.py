@@ -153,8 +153,9 @@ class SimulatedGPU:
     def replay(self, graph: Graph) -> None:
         """Run the kernels of a captured graph."""
         self.check("cuGraphLaunch")
-        for name, run in graph.nodes:
-            self.kernel(name, run)
+        with torch._C.DisableTorchFunction():  # pyright: ignore[reportPrivateUsage]
+            for name, run in graph.nodes:
+                self.kernel(name, run)
 
     def synchronize(self, *, ended: bool = False) -> None:
         """Wait for all kernels, or for those that have `ended`.

@@ -15,6 +15,7 @@ from ingle.models.fit.paged_fit import PAGE_SIZE
 from ...base.sampling_params import SamplingParams
 from ...engine.batch import Batch
 from ...engine.sequence import Sequence
+from .step_draw import StepDraw
 from .step_inputs import StepInputs
 from .step_shape import StepShape, StepShapes
 
@@ -102,8 +103,11 @@ class StepGraphs:
         padding_slot: int,
         room: int,
         verifies: bool = False,
+        draw: StepDraw | None = None,
     ) -> None:
         """`forward` computes what `inputs` hold; keys at `padding_slot` are never read.
+
+        With `draw`, steps without drafts put tokens in place and draw by themselves.
 
         Recordings take up to `room` bytes of the driver's memory, half of which is kept for shapes
         that come up unexpectedly. Steps with drafts are expected if the model `verifies` some.
@@ -114,6 +118,7 @@ class StepGraphs:
         self._shapes = shapes
         self._padding_slot = padding_slot
         self._room = room
+        self._draw = draw
         self._used = 0
         self._expected = deque(shapes.expected(verifies=verifies))
         self._recordings: dict[StepShape, Recording | None] = {}
@@ -128,13 +133,21 @@ class StepGraphs:
             self._inputs.pad(shape, self._padding_slot)
         return shape
 
+    def draws(self, shape: StepShape) -> bool:
+        """Whether a run puts tokens in place, and draws from all rows into the inputs' `drawn`."""
+        return self._draw is not None and shape.longest_query == 1
+
     def run(self, shape: StepShape) -> torch.Tensor:
         """Logits for inputs of this shape, which have been sent; the next run overwrites them."""
         if shape not in self._recordings:
+            drawn = self._inputs.drawn.clone()
             self._recordings[shape] = self._try_record()
+            if self.draws(shape):  # it was computed once, which changed its inputs
+                self._inputs.drawn.copy_(drawn)
+                self._inputs.upload(in_place=False)
         recording = self._recordings[shape]
         if recording is None:
-            return self._forward()
+            return self._step()
         recording.replay()
         return recording.output
 
@@ -154,10 +167,19 @@ class StepGraphs:
 
     def _compute(self) -> torch.Tensor:
         """Logits at one address for all recordings: separate ones would take GiBs."""
-        found = self._forward()
+        found = self._step()
         if self._logits is None:
             self._logits = found.new_empty((self._shapes.max_tokens, found.shape[1]))
         return self._logits[: len(found)].copy_(found)
+
+    def _step(self) -> torch.Tensor:
+        """Logits for the inputs; with the draw, if that is a part of such a step."""
+        if self._draw is None or not self.draws(self._inputs.shape):
+            return self._forward()
+        self._draw.begin()
+        logits = self._forward()
+        self._draw.draw(logits)
+        return logits
 
     def record_first(self) -> None:
         """Record the shapes needed first; inputs and the first pages are overwritten.
@@ -168,16 +190,33 @@ class StepGraphs:
             # Of sequences throughout, since attention leaves rows of padding undefined.
             self._inputs.fill(self._trial(shape.sequences))
             self._inputs.pad(shape, self._padding_slot)
-            self._inputs.upload()
+            self._inputs.upload(in_place=not self.draws(shape))
             replayed, plain = self.run(shape).float(), self._forward().float()
             if not torch.allclose(
                 replayed, plain, rtol=_TOLERANCE, atol=_TOLERANCE, equal_nan=True
             ):
                 off = float((replayed - plain).abs().max())
-                raise KernelError(
-                    f"A recorded step of {shape.tokens} tokens is off by {off:.1e}.",
-                    hint="Let llama.cpp run the model, and report this with the name of your GPU.",
-                )
+                raise _wrong(shape, f"is off by {off:.1e}")
+            if self._draw is not None:
+                if not self._draw.is_right(replayed):
+                    raise _wrong(shape, "draws wrong tokens")
+                self._check_continued(shape)
+
+    def _check_continued(self, shape: StepShape) -> None:
+        """Compare the inputs that the device finds for a second step with those that belong there.
+
+        Raises `KernelError`.
+        """
+        inputs = self._inputs
+        step = inputs.attention
+        positions, lengths = step.positions + 1, step.context_lengths + 1
+        pages = step.block_tables.gather(1, (positions // PAGE_SIZE)[:, None]).squeeze(1)
+        slots, tokens = pages * PAGE_SIZE + positions % PAGE_SIZE, inputs.drawn[: shape.tokens] + 0
+        self.run(shape)
+        expected = positions, lengths, slots, tokens
+        found = step.positions, step.context_lengths, step.slot_mapping, inputs.token_ids
+        if not all(torch.equal(a.long(), b.long()) for a, b in zip(found, expected, strict=True)):
+            raise _wrong(shape, "is not continued by the next one")
 
     def record_next(self) -> bool:
         """Record the next shape that steps are expected to have; False if there is none to record.
@@ -191,7 +230,7 @@ class StepGraphs:
             # Of padding alone, since pages hold the keys of conversations by now.
             self._inputs.fill(Batch())
             self._inputs.pad(shape, self._padding_slot)
-            self._inputs.upload()
+            self._inputs.upload(in_place=not self.draws(shape))
             self._recordings[shape] = self._try_record()
             if self._recordings[shape] is None:
                 self._expected.clear()
@@ -207,3 +246,10 @@ class StepGraphs:
             sequence.block_table = [page]
             batch.add(sequence, 1)
         return batch
+
+
+def _wrong(shape: StepShape, how: str) -> KernelError:
+    return KernelError(
+        f"A recorded step of {shape.tokens} tokens {how}.",
+        hint="Let llama.cpp run the model, and report this with the name of your GPU.",
+    )

@@ -9,9 +9,11 @@ import torch
 from numpy.typing import NDArray
 
 from ingle.kernels.attention.attention_input import AttentionMetadata
+from ingle.kernels.continue_step import DecodeInputs
 from ingle.models.fit.paged_fit import PAGE_SIZE
 
 from ...engine.batch import Batch, ScheduledChunk
+from ...engine.sequence import Sequence
 from .step_shape import StepShape, context_bucket, rounded_up
 
 _GIVEN, _POSITIONS, _SLOTS, _ROWS, _ORIGINS = range(5)
@@ -27,6 +29,7 @@ class StepInputs:
     the device knows, since the step before samples them, are put in place there. Rows are as wide
     as the step's bucket of tokens or pages, so that what a step uses is the beginning of each
     array, which alone is sent; the rest is stale. Addresses depend on the padded shape alone.
+    A step that `follows` the one before finds its inputs on the device.
     """
 
     def __init__(
@@ -63,12 +66,13 @@ class StepInputs:
         """The sizes of the step."""
         self.num_rows = 0
         """Rows of logits that the step computes."""
+        self._drawn_for: list[_Drawn] = []
+        """The sequences of the last step, if the device can go on from it."""
 
     def fill(self, batch: Batch) -> None:
         """Fill in a batch; raises ValueError if a block table is too short for its chunk."""
-        self._stages.append(self._stages.pop(0))
-        stage = self._stage = self._stages[0]
-        stage.wait()
+        self._drawn_for = []
+        stage = self._next_stage()
         stage.lay_out(
             sum(chunk.num_tokens for chunk in batch.chunks),
             max(
@@ -110,11 +114,80 @@ class StepInputs:
         stage.starts[sequences + 1 : shape.sequences + 1] = tokens
         self.shape, self.num_rows = shape, shape.tokens
 
-    def upload(self) -> None:
-        """Send the inputs, and put sampled tokens in their places; nothing waits for it."""
+    def upload(self, *, in_place: bool = True) -> None:
+        """Send the inputs, and put sampled tokens in their places; nothing waits for it.
+
+        Unless `in_place`, the step itself puts them there (`continue_step`).
+        """
         self._stage.send(self._long, self._int, self.shape.sequences)
-        count = self.shape.tokens
-        torch.gather(self._long, 0, self._sent(_ORIGINS), out=self._token_ids[:count])
+        if in_place:
+            count = self.shape.tokens
+            torch.gather(self._long, 0, self._sent(_ORIGINS), out=self._token_ids[:count])
+
+    def mark_drawn(self, batch: Batch) -> None:
+        """The step drew a token for each of its chunks, which have one each, into `drawn`."""
+        self._drawn_for = [
+            _Drawn(chunk.sequence, chunk.sequence.num_launched, list(chunk.sequence.block_table))
+            for chunk in batch.chunks
+        ]
+
+    def follow(self, batch: Batch) -> bool:
+        """Whether the device can compute the batch from the step before, whose tokens it drew.
+
+        Then `continue_step` prepares the inputs, and all that is sent are block tables, if some
+        have changed. Otherwise the batch has to be filled in.
+        """
+        before, chunks = self._drawn_for, batch.chunks
+        if len(before) != len(chunks) or not chunks:
+            return False
+        changed = False
+        for place, (chunk, (sequence, launched, table)) in enumerate(
+            zip(chunks, before, strict=True)
+        ):
+            length = launched + 2
+            if (
+                chunk.sequence is not sequence
+                or chunk.awaits != place
+                or sequence.num_launched != launched + 1
+                or length > min(self.shape.longest_context, PAGE_SIZE * len(sequence.block_table))
+            ):
+                return False
+            changed = changed or table != sequence.block_table
+        if changed:
+            self._send_tables(batch)
+        self._drawn_for = []
+        return True
+
+    def _send_tables(self, batch: Batch) -> None:
+        stage = self._next_stage()
+        stage.lay_out(self.shape.tokens, self.shape.longest_context)
+        for place, chunk in enumerate(batch.chunks):
+            table = chunk.sequence.block_table[: stage.widths.table]
+            stage.tables[place, : len(table)] = table
+        stage.send_tables(self._int, self.shape.sequences)
+
+    def decode_inputs(self, rows: torch.Tensor) -> DecodeInputs:
+        """What `continue_step` prepares; `rows` are the parameters of the draws."""
+        step = self.attention
+        return DecodeInputs(
+            known=self._long,
+            origins=self._sent(_ORIGINS),
+            drawn=self.drawn,
+            token_ids=self.token_ids,
+            positions=step.positions,
+            slots=step.slot_mapping,
+            lengths=step.context_lengths,
+            tables=step.block_tables,
+            is_continued=self._int[self._sizes.lengths_from - 1 :],
+            rows=rows,
+        )
+
+    def _next_stage(self) -> _Stage:
+        """Another stage than the last one, once it can be overwritten."""
+        self._stages.append(self._stages.pop(0))
+        stage = self._stage = self._stages[0]
+        stage.wait()
+        return stage
 
     def keep_drawn(self, tokens: torch.Tensor) -> None:
         """Remember what the step draws, (rows,) int64, for the one that follows it."""
@@ -200,6 +273,14 @@ def _multiple_of_four(count: int) -> int:
     return -(-count // 4) * 4
 
 
+class _Drawn(NamedTuple):
+    """A sequence for which the last step drew a token, as it was before."""
+
+    sequence: Sequence
+    num_launched: int
+    block_table: list[int]
+
+
 class _Widths(NamedTuple):
     """Numbers in a row of the 64-bit ones, and pages in a row of the block tables."""
 
@@ -210,7 +291,8 @@ class _Widths(NamedTuple):
 class _Sizes(NamedTuple):
     """The most tokens, sequences, and pages a sequence.
 
-    32-bit numbers are the starts of the sequences, their lengths, and their block tables.
+    32-bit numbers are the starts of the sequences, whether the step is a continued one, the
+    sequences' lengths, and their block tables.
     """
 
     tokens: int
@@ -269,12 +351,21 @@ class _Stage:
 
     def send(self, long: torch.Tensor, ints: torch.Tensor, sequences: int) -> None:
         """Copy what a step of so many sequences uses to the device."""
+        self.starts[-1] = 0  # it is no continued step
         if not self._staged:
             return
         longs = _LONG_ROWS * self.widths.row
-        used = self._sizes.tables_from + sequences * self.widths.table
         long[:longs].copy_(self._long[:longs], non_blocking=True)
-        ints[:used].copy_(self._int[:used], non_blocking=True)
+        self._send_ints(ints, 0, sequences)
+
+    def send_tables(self, ints: torch.Tensor, sequences: int) -> None:
+        """Copy the block tables of so many sequences to the device."""
+        if self._staged:
+            self._send_ints(ints, self._sizes.tables_from, sequences)
+
+    def _send_ints(self, ints: torch.Tensor, begin: int, sequences: int) -> None:
+        used = self._sizes.tables_from + sequences * self.widths.table
+        ints[begin:used].copy_(self._int[begin:used], non_blocking=True)
         if self._on_gpu:
             self._sent = self._sent or torch.cuda.Event()
             self._sent.record()

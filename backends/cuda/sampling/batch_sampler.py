@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import cast
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from ingle.kernels.launch.kernel_library import KernelLibrary
 from ingle.kernels.token_sampling import MAX_VOCAB
@@ -101,6 +103,21 @@ class BatchSampler:
             rows = logprobs.append(logits, tokens)
         return self._send(PendingSamples(chunks, tokens, rows, masks, mus))
 
+    def is_plain(self, chunks: list[ScheduledChunk]) -> bool:
+        """Whether each of these draws one token, from its logits and by `plain_rows` alone."""
+        return self._fused is not None and all(map(self._is_plain, chunks))
+
+    def plain_rows(self, chunks: list[ScheduledChunk]) -> NDArray[np.void]:
+        """The `SAMPLE_ROW` of each of the plain chunks."""
+        rows = FusedRows.find(chunks, [self._state(chunk.sequence) for chunk in chunks], None)
+        assert rows is not None
+        return rows.rows
+
+    def send(self, chunks: list[ScheduledChunk], tokens: torch.Tensor) -> PendingSamples:
+        """Start to copy the tokens (rows,) of plain chunks, which may be overwritten afterwards."""
+        rows = tokens[:, None] if self._device.type == "cuda" else tokens[:, None].clone()
+        return self._send(PendingSamples(chunks, tokens, rows, TokenMasks(chunks), {}))
+
     def finish(self, pending: PendingSamples) -> list[Sampled]:
         """Wait for what was launched; what each chunk got, up to its first wrong draft."""
         if pending.arrived is not None:
@@ -118,6 +135,13 @@ class BatchSampler:
     def forget(self, sequence: Sequence) -> None:
         """Free what is kept for a sequence that ended."""
         self._states.pop(sequence, None)
+
+    def _is_plain(self, chunk: ScheduledChunk) -> bool:
+        sequence = chunk.sequence
+        if not chunk.samples or chunk.drafts or sequence.logprobs is not None:
+            return False
+        state = self._state(sequence)
+        return sequence.constraint is None and state.fused is not None and not state.adjusts
 
     def _send(self, pending: PendingSamples) -> PendingSamples:
         """Start the one copy to the host."""

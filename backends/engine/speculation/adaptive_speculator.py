@@ -132,6 +132,10 @@ class AdaptiveSpeculator:
         depth, _ = self._depth(self._model, len(decoding), chances, room)
         return depth > 0 or any(self._account(s).backoff.is_due(only_asks=True) for s in able)
 
+    def prepare_step(self) -> bool:
+        """See `ModelRunner.prepare_step`: of the smaller model, if there is one."""
+        return self._model is not None and self._model.prepare_step()
+
     def observe(self, batch: Batch, seconds: float) -> None:
         """Learn from a recorded step, and how long it took, proposing included."""
         seconds -= self._proposing

@@ -137,6 +137,10 @@ class ModelDrafter:
             del self._copies[sequence]
             self._kv.keep(copy.own)
 
+    def prepare_step(self) -> bool:
+        """See `ModelRunner.prepare_step`."""
+        return self._runner.prepare_step()
+
     def close(self) -> None:
         """Free the model."""
         self._runner.close()

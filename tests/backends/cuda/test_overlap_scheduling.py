@@ -14,10 +14,11 @@ from kernel_harness.host_library import CPUKernelLibrary
 
 from ingle.backends.base.events import FinishReason, TokenLogprobs
 from ingle.backends.base.sampling_params import SamplingParams
+from ingle.backends.cuda.compute_backend import ComputeBackend
 from ingle.backends.cuda.model_runner import CudaModelRunner
-from ingle.backends.cuda.sampling.batch_sampler import BatchSampler
 from ingle.backends.engine.engine import Engine
 from ingle.backends.engine.sequence import Sequence
+from ingle.kernels.operations import Operations
 
 LoadModel = Callable[..., CudaModelRunner]
 
@@ -78,14 +79,13 @@ def ask(count: int, kinds: list[dict[str, Any]], *, shared: int = 0) -> list[Seq
     ]
 
 
-def use_kernels(runner: CudaModelRunner, config: pytest.Config) -> None:
+def with_kernels(config: pytest.Config) -> ComputeBackend:
+    """Return plain torch with the sampling kernels."""
     if shutil.which("g++") is None:
         pytest.skip("g++ is not installed")
     assert config.cache is not None
-    folder = config.cache.mkdir("kernels")
-    runner._sampler = BatchSampler(  # pyright: ignore[reportPrivateUsage]
-        runner.tokenizer, torch.device("cpu"), room=512, kernels=CPUKernelLibrary(folder)
-    )
+    library = CPUKernelLibrary(config.cache.mkdir("kernels"))
+    return ComputeBackend(Operations(torch.float32), library=library)
 
 
 def outcome(sequence: Sequence) -> tuple[Any, ...]:
@@ -109,9 +109,8 @@ def test_overlap_scheduling_does_not_change_output_usage_or_cache(
     found: list[tuple[Any, Any]] = []
     scores: list[list[list[TokenLogprobs]]] = []
     for ahead in (False, True):
-        runner = load_model(tiny_path, kv_capacity=4096)
-        if way == "kernels":
-            use_kernels(runner, pytestconfig)
+        backend = with_kernels(pytestconfig) if way == "kernels" else None
+        runner = load_model(tiny_path, backend, kv_capacity=4096)
         answers = RecordingEngine(runner, ahead=ahead)
         first, second = ask(10, kinds), ask(10, kinds, shared=40)
         answers.run(first, cancel={3: 7, 4: 1})

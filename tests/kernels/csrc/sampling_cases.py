@@ -58,7 +58,25 @@ def adjust_logits_cases() -> list[Case]:
     return [Case("adjust_logits", (2, 1, 1), (128, 1, 1), arguments)]
 
 
+def continue_step_cases() -> list[Case]:
+    """Return steps of two sequences and a row of padding: one as it was sent, one that goes on."""
+    known, origins = np.array([5, 6, 7], np.int64), np.array([2, 0, 1], np.int64)
+    drawn, tokens = np.array([8, 9], np.int64), np.zeros(3, np.int64)
+    positions, slots = np.array([31, 4, 0], np.int64), np.array([95, 4, 7], np.int64)
+    lengths, tables = np.array([32, 5, 0], np.int32), np.array([[2, 3], [0, 1]], np.int32)
+    rows = np.concatenate([sample_row(row=row) for row in range(2)]).view(np.uint8)
+    arrays = known, origins, drawn, tokens, positions, slots, lengths, tables
+    return [
+        Case("continue_step", (1, 1, 1), (128, 1, 1), (*arrays, follows, rows, 3, 2, 5))
+        for follows in (np.zeros(1, np.int32), np.ones(1, np.int32))
+    ]
+
+
 SAMPLING_CASES: Mapping[str, Callable[[], list[Case]]] = MappingProxyType(
-    {"sample": sample_cases, "adjust_logits": adjust_logits_cases}
+    {
+        "sample": sample_cases,
+        "adjust_logits": adjust_logits_cases,
+        "continue_step": continue_step_cases,
+    }
 )
 """By the names of sources."""

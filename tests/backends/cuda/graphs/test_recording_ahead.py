@@ -15,6 +15,7 @@ from ingle.backends.base.events import Delta, Finished
 from ingle.backends.base.load_spec import LoadSpec
 from ingle.backends.base.requests import GenerateRequest
 from ingle.backends.base.sampling_params import SamplingParams
+from ingle.backends.cuda import model_runner
 from ingle.backends.cuda.compute_backend import ComputeBackend
 from ingle.backends.cuda.graphs.step_graphs import Recording
 from ingle.backends.cuda.graphs.step_shape import StepShape, StepShapes
@@ -25,10 +26,12 @@ from ingle.backends.engine.sequence import Sequence
 from ingle.backends.text.answers.answer_format import AnswerFormats
 from ingle.backends.text.prompts.prompt_builder import PromptBuilder
 from ingle.backends.worker.inbox import Inbox
+from ingle.backends.worker.model_loader import load_model as load_model_with_loop
 from ingle.backends.worker.worker_loop import WorkerLoop
 from ingle.backends.worker.worker_protocol import Drain, FromWorker, Outputs
 from ingle.kernels.operations import Operations
 from ingle.models.fit.paged_fit import RECORDING_BYTES
+from ingle.models.kv_type import KVType
 
 LoadModel = Callable[..., CudaModelRunner]
 
@@ -143,6 +146,55 @@ def test_all_expected_shapes_are_recorded_before_the_first_request(
         inbox.put(ask(200))
         assert answer(sent) == expected_answer(load_model, tiny_path, 200)
     assert recorder.count == 9
+
+
+def test_draft_model_is_recorded_ahead_after_the_model(
+    load_model: LoadModel, tiny_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the worker's own composition, and without a change of the text that both make."""
+    expected, recorder = expected_answer(load_model, tiny_path, 200), IdleRecorder()
+    backend = ComputeBackend(Operations(torch.float32), recorder)
+
+    def open_backend(*_: object) -> ComputeBackend:
+        return backend
+
+    monkeypatch.setattr(model_runner, "open_compute_backend", open_backend)
+    spec = LoadSpec(
+        engine="cuda",
+        path=str(tiny_path),
+        draft_path=str(tiny_path),
+        speculation="draft",
+        context=512,
+        slots=2,
+        threads=1,
+        device="cpu",
+        kv_type=KVType.F32,
+    )
+    finished, prepare = threading.Event(), Engine.prepare_step
+
+    def noted(engine: Engine) -> bool:
+        if prepare(engine):
+            return True
+        finished.set()
+        return False
+
+    monkeypatch.setattr(Engine, "prepare_step", noted)
+    sent: queue.Queue[FromWorker] = queue.Queue()
+    inbox: Inbox = queue.SimpleQueue()
+    with load_model_with_loop(spec, sent.put, inbox) as (loop, info):
+        assert info.draft == str(tiny_path)
+        thread = threading.Thread(target=loop.run, daemon=True)
+        thread.start()
+        assert finished.wait(30)
+        # One and two sequences in three contexts for both models, and seven numbers of drafts in
+        # each context for the one that verifies them.
+        assert recorder.count == 2 * 2 * 3 + 7 * 3
+        inbox.put(ask(200))
+        assert answer(sent) == expected
+        inbox.put(Drain())
+        thread.join(30)
+    # Nor did a step of the answer wait for a recording.
+    assert recorder.count == 2 * 2 * 3 + 7 * 3
 
 
 def test_request_waits_for_one_recording_at_most(

@@ -133,3 +133,57 @@ def test_tokens_drawn_by_the_step_before_are_put_in_place() -> None:
     inputs.fill(Batch([waiting, chunk(51, 1)]))
     inputs.upload()
     assert torch.equal(inputs.token_ids, torch.tensor([88, 51]))
+
+
+def launched(inputs: StepInputs, *lengths: int) -> list[ScheduledChunk]:
+    """Send a step that draws for sequences of these lengths; return the chunks that follow it."""
+    batch = Batch([chunk(length, 1, 40 * place) for place, length in enumerate(lengths)])
+    inputs.fill(batch)
+    inputs.pad(SHAPES.around(inputs.shape) or inputs.shape, 9)
+    inputs.upload()
+    inputs.mark_drawn(batch)
+    batch.mark_launched()
+    return [
+        ScheduledChunk(each.sequence, 1, True, awaits=place)
+        for place, each in enumerate(batch.chunks)
+    ]
+
+
+@pytest.mark.parametrize("staged", [False, True])
+def test_device_goes_on_with_pages_that_changed(*, staged: bool) -> None:
+    inputs = make_inputs(staged=staged)
+    following = launched(inputs, 40, 63, 5)
+    assert inputs.follow(Batch(following))
+    assert not inputs.follow(Batch(following)), "nothing was launched since"
+
+    following = launched(inputs, 40, 63, 5)
+    changed = following[1].sequence.block_table
+    changed[0] = 150
+    before = contents(inputs)[:-3]
+    expected = [each.clone() for each in before]
+    assert inputs.follow(Batch(following))
+    assert all(map(torch.equal, before, expected))
+    tables = inputs.attention.block_tables
+    for place, each in enumerate(following):
+        assert [int(page) for page in tables[place, :2]] == each.sequence.block_table[:2]
+
+
+@pytest.mark.parametrize(
+    "case", ["order", "another", "fewer", "known", "too long", "without a page", "not drawn"]
+)
+def test_device_does_not_go_on_with_another_step(case: str) -> None:
+    inputs = make_inputs(staged=True)
+    following = launched(inputs, 40, 1023 if case == "too long" else 63, 5)
+    if case == "order":
+        following.reverse()
+    elif case == "another":
+        following[0] = replace(chunk(41, 1), awaits=0)
+    elif case == "fewer":
+        following.pop()
+    elif case == "known":
+        following[1] = replace(following[1], awaits=None)
+    elif case == "without a page":
+        del following[1].sequence.block_table[2:]
+    elif case == "not drawn":
+        inputs.fill(Batch([chunk(3, 2)]))
+    assert not inputs.follow(Batch(following))

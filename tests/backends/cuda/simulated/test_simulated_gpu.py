@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from ctypes import c_int, c_void_p
 from pathlib import Path
@@ -16,14 +17,17 @@ from kernel_harness.simulated_engine import Q4_0_SOURCES, simulated_engine
 from kernel_harness.simulated_gpu import Fault, Graph, Kind, SimulatedGPU
 from kernel_harness.simulated_torch import CUDA
 
+from ingle.backends.base.sampling_params import SamplingParams
 from ingle.backends.cuda.compute_backend import ComputeBackend
+from ingle.backends.engine.engine import Engine
+from ingle.backends.engine.sequence import Sequence
 from ingle.kernels.attention.attention_variant import attention_variants
 from ingle.kernels.errors import LaunchFailed
 from ingle.kernels.kernel_operations import KernelOperations
 from ingle.kernels.launch.gpu_library import GPULibrary
 from ingle.models.kv_type import KVType
 
-from .conftest import TINY, OpenRunner, SmallModel, run
+from .conftest import PROMPT, TINY, OpenRunner, SmallModel, run
 
 ONCE = (1, 2, 701, 801)
 LASTING = (700, 719, 214, 46, 999)
@@ -231,3 +235,22 @@ def test_simulated_tensors_behave_like_those_of_a_gpu(gpu: SimulatedGPU, simulat
     there.fill_(4)
     gpu.replay(graph)
     assert doubled.tolist() == [8, 8, 8]  # pyright: ignore[reportUnknownMemberType]
+
+
+def test_plain_decoding_step_is_one_replay_and_one_copy(
+    gpu: SimulatedGPU, simulation: None, open_runner: OpenRunner
+) -> None:
+    engine, steps = Engine(open_runner("cuda")), list[Counter[str]]()
+    for index in range(2):
+        params = SamplingParams(seed=4) if index else SamplingParams(temperature=0)
+        prompt = list(PROMPT[: 8 + index])
+        engine.add(Sequence("r", index, prompt, params, max_tokens=30, ignore_eos=True))
+    while engine.has_work:
+        before = gpu.calls.copy()
+        engine.step()
+        steps.append(gpu.calls - before)
+    replay = {"cuGraphLaunch": 1, "copy_": 1, "cuEventRecord": 1, "cuStreamSynchronize": 1}
+    assert sum(step == replay for step in steps) >= 24
+    # The number of another page is sent.
+    page = {"copy_": 2, "cuEventRecord": 2, "cuStreamSynchronize": 2}
+    assert any(step == replay | page for step in steps)
