@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from .routing.router import Router
     from .settings.config import Config
     from .stores.response_store import ResponseStore
+    from .warming.prefix_warmer import PrefixWarmer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,6 +62,7 @@ class Services:
     shutdown: Callable[[], None]
     started_at: float
     aliases: AliasTable
+    warmer: PrefixWarmer
     devices: DeviceMeters
     energy: AnswerEnergy
     ignored_fields: Counter[str] = field(default_factory=Counter[str])

@@ -50,9 +50,15 @@ class StateModelRunner(CudaModelRunner):
         return StateCache(self, store)
 
     @torch.inference_mode()
+    def launch(self, batch: Batch) -> None:
+        """See `CudaModelRunner`."""
+        self._step_states.lay_out(batch)
+        super().launch(batch)
+
+    @torch.inference_mode()
     def compute(self, batch: Batch) -> torch.Tensor:
         """Logits of all positions that sample; see `CudaModelRunner`."""
-        self._steps.lay_out(batch)
+        self._step_states.lay_out(batch)
         return super().compute(batch)
 
     @torch.inference_mode()
@@ -78,7 +84,7 @@ class StateModelRunner(CudaModelRunner):
 
     def close(self) -> None:
         """Free weights, pages, states and buffers."""
-        del self._pool_of_states, self._steps
+        del self._pool_of_states, self._step_states
         super().close()
 
     def _make_room(self) -> None:
@@ -89,14 +95,14 @@ class StateModelRunner(CudaModelRunner):
         )
         self.max_drafts = state_drafts(config)
         self._pool_of_states = StatePool(config, self.num_states, self._where.device)
-        self._steps = StepStates(self._pool_of_states)
+        self._step_states = StepStates(self._pool_of_states)
         super()._make_room()
 
     def _make_pool(self, pages: int) -> None:
         super()._make_pool(pages)
         paged = self._context
         self._context = PagedStateContext(
-            paged.config, paged.operations, paged.pool, paged.inputs, self._steps
+            paged.config, paged.operations, paged.pool, paged.inputs, self._step_states
         )
 
 

@@ -53,6 +53,21 @@ class ModelMemory(Answer, frozen=True):
         return self.measured.host + self.measured.gpu + self.mapped
 
 
+class KnownAgent(Answer, frozen=True, kw_only=True):
+    """An agent whose prompts begin with so many known tokens, computed ahead or just being so."""
+
+    agent: str
+    tokens: int
+    computing: bool = False
+
+
+class PromptsAhead(Answer, frozen=True, kw_only=True):
+    """How many beginnings of an agent's prompts are known, and so computed once it is loaded."""
+
+    model: str
+    known: int
+
+
 class LoadedModel(Answer, frozen=True, kw_only=True):
     """One model's process; sizes in bytes, durations in seconds, 0 for what is not known yet.
 
@@ -104,6 +119,7 @@ class LoadedModel(Answer, frozen=True, kw_only=True):
     decode_rate: float = 0.0
     reason: str = ""
     warnings: list[str] = []
+    known_agents: list[KnownAgent] = []
     pinned: bool = False
     loaded_for: float = 0.0
     expires_in: float | None = None

@@ -20,7 +20,8 @@ class ClientProgram:
     `notes` are for the user: remaining steps, or all of them if ingle writes no file. `exports` are
     the equivalent environment variables for one shell. `probes` are the test requests that it would
     make, names in `connection_probe.PROBES`. With `takes_key` its settings have a place for a key.
-    `command` starts it in a terminal, "" if it is none that does.
+    `command` starts it in a terminal, "" if it is none that does. `agent` is what it calls itself
+    in requests, "" if that begins with its name.
     """
 
     name: str
@@ -28,6 +29,7 @@ class ClientProgram:
     aliases: Sequence[str] = ()
     speaks: str
     command: str = ""
+    agent: str = ""
     installed: Callable[[ProgramFolders], bool]
     files: Callable[[ConnectTarget, ProgramFolders], list[SettingsFile]] = _no_files
     notes: Callable[[ConnectTarget], list[str]] = lambda target: []

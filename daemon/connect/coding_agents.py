@@ -124,6 +124,7 @@ CLAUDE_CODE = ClientProgram(
     aliases=("claude", "claudecode"),
     speaks="Anthropic",
     command="claude",
+    agent="claude-cli",
     installed=lambda places: (
         places.has_program("claude") or places.named("CLAUDE_CONFIG_DIR", ".claude").is_dir()
     ),

@@ -85,17 +85,20 @@ class ModelRuns:
         engine_failures: EngineFailures | None = None,
         metered: Metered = _unmetered,
         find_seeing: Callable[[], StoredModel | None] = lambda: None,
+        on_change: Callable[[ModelRun], None] = lambda run: None,
     ) -> None:
         """`hold_memory` is called with whether any model has a process, so that memory readings
         go on.
 
         `prepare_engine` installs what a spec's engine needs; models are kept off engines that
         failed on them by `engine_failures`. Each answer is given within `metered`. `find_seeing`
-        finds a model on this machine that sees pictures.
+        finds a model on this machine that sees pictures; `on_change` is called for each state of a
+        process.
         """
         self._find_seeing = find_seeing
         self._engine_failures = engine_failures
         self._metered = metered
+        self._on_change = on_change
         self._config = config
         self._resolve = resolve
         self._hub = hub
@@ -179,6 +182,10 @@ class ModelRuns:
             for run in list(self._runs.values())
             if run.backend is not None
         }
+
+    def runs(self) -> list[ModelRun]:
+        """Return the runs of all models, failed ones included."""
+        return list(self._runs.values())
 
     def find(self, model: StoredModel) -> ModelRun | None:
         """Return the model's present run for inspection, or None."""
@@ -317,6 +324,7 @@ class ModelRuns:
             self._hold_memory(False)
         self._publish(run)
         self.pages.changed(run)
+        self._on_change(run)
 
     def _publish(self, run: ModelRun) -> None:
         if self._hub.listeners:

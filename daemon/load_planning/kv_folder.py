@@ -57,9 +57,12 @@ def kv_store_spec(config: Config, model: StoredModel) -> KVStoreSpec | None:
 def remove_stored_kv(paths: Paths, digest: str) -> int:
     """Remove the KV stored for these weights; returns the bytes freed."""
     folder = paths.kv / digest
+    prefixes = list(paths.prefixes.glob(f"{digest}.*"))
     freed = 0
-    for path in folder.glob("*"):
+    for path in (*folder.glob("*"), *prefixes):
         with suppress(OSError):  # it was evicted concurrently
             freed += path.lstat().st_size
+    for path in prefixes:
+        path.unlink(missing_ok=True)
     shutil.rmtree(folder, ignore_errors=True)
     return freed

@@ -45,6 +45,7 @@ def loaded_model(run: ModelRun) -> LoadedModel:
         quantize=run.spec.quantize if run.spec else "none",
         reason=run.reason,
         warnings=_warnings(run),
+        known_agents=list(run.known_agents),
         pinned=run.pinned,
         loaded_for=0.0 if since is None else time.monotonic() - since,
         expires_in=run.expires_in,

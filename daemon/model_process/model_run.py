@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextlib import aclosing, contextmanager, suppress
 from typing import Any
 
@@ -18,7 +18,7 @@ from ingle.models.fit.memory_needs import MemoryNeeds
 from ingle.models.metadata.stored_model import StoredModel
 from ingle.models.model_task import ModelTask
 
-from ..client.model_types import ModelState
+from ..client.model_types import KnownAgent, ModelState
 from ..error_status import describe
 from ..errors import ModelStopped
 from ..load_planning.load_options import LoadOptions
@@ -43,6 +43,8 @@ class ModelRun:
 
     reclaimable = 0
     """Predicted bytes of mapped files beside `needs`, which the system can take back."""
+    known_agents: Sequence[KnownAgent] = ()
+    """The agents whose prompts were computed ahead, or are; for display."""
     longest_context = 0
     """Tokens that it can be loaded with, as far as was known when it was; 0 if unknown."""
 
@@ -228,6 +230,12 @@ class ModelRun:
         """Set the reason that is displayed."""
         if reason != self.reason:
             self.reason = reason
+            self._on_note(self)
+
+    def show_agents(self, agents: Sequence[KnownAgent]) -> None:
+        """Set the agents that are displayed."""
+        if agents != self.known_agents:
+            self.known_agents = agents
             self._on_note(self)
 
     def request_stop(self, why: str = "", *, drain: float | None = None) -> None:

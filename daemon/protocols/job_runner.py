@@ -28,6 +28,7 @@ from ..load_planning.load_options import LoadOptions
 from ..routing.route_header import RouteRecord, current_route_record
 from ..routing.routed_backend import REMOTE, OpenLocal, open_route
 from ..services import Services
+from ..warming.known_prefix import stable
 from .job import AnswerBuilder, Job
 from .request_options import resampled
 from .services_api import ServicesApi
@@ -157,9 +158,14 @@ class JobRunner:
         The first failure ends all of them.
         """
         job = _with_system(job, lease)
+        if self._services.config.stable_prompts and lease.info.engine != REMOTE:
+            job = replace(job, request=stable(job.request))
         if job.fit is not None and lease.info.engine != REMOTE:
             job = await job.fit(job, lease)
         requests = job.requests(lease.model.sampling)
+        if lease.info.engine != REMOTE:
+            record = current_route_record.get() or RouteRecord()
+            self._services.warmer.saw(lease.model, requests[0], record.agent)
         watch = self._services.generations.watch
         try:
             async with asyncio.TaskGroup() as group:

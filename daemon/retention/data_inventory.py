@@ -121,7 +121,7 @@ DATA_INVENTORY: tuple[DataStore, ...] = (
     ),
     DataStore(
         name="kv",
-        what="stored KV caches, from which conversations resume",
+        what="stored KV caches, from which conversations resume; beginnings of agents' prompts",
         path=lambda paths: paths.kv,
         pattern="*/*",
         kept_for=lambda config: f"{duration(config.keep_kv)} since used, {_size(config.kv_disk)}",

@@ -92,7 +92,8 @@ class RetentionKeeper:
                 erased += erase(config, selection, [place], limit=MOST_AT_ONCE)
         self._batches.files.sweep()
         paths = config.paths
-        remove_unfinished({paths.config, paths.state, paths.batches, paths.ledger_head.parent})
+        folders = {paths.config, paths.state, paths.batches, paths.prefixes}
+        remove_unfinished({*folders, paths.ledger_head.parent})
         if config.keep_chats >= 0:
             erased += self._erase_chats(now - config.keep_chats)
         return erased

@@ -276,6 +276,7 @@ async def _drain(
     services: Services, gauges: GaugePublisher, grace: float, ending: ShutdownRequest
 ) -> None:
     """Let answers finish while the daemon still publishes its state; then end what is left."""
+    await services.warmer.close()
     await services.batches.close()
     closing = asyncio.create_task(services.manager.close(grace))
     urgent = asyncio.create_task(ending.urgent.wait())

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator, Callable
-from contextlib import AsyncExitStack, aclosing
+from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import AsyncExitStack, aclosing, contextmanager
 from functools import partial
 
 from ingle.backends.base.backend import Backend, stream_events
 from ingle.backends.base.events import Event
 from ingle.backends.base.load_spec import LoadSpec
+from ingle.backends.base.model_info import Gauges
 from ingle.backends.base.requests import GenerateRequest
 from ingle.backends.packages.engine_store import EngineStore
 from ingle.backends.packages.package_source import PackageSource
@@ -47,6 +48,7 @@ from ..routing.router import Router
 from ..services import Services
 from ..settings.config import Config
 from ..stores.response_store import ResponseStore
+from ..warming.prefix_warmer import PrefixWarmer
 
 _YES = ("1", "TRUE", "YES", "ON")
 """Values that the Hugging Face client reads as true in its environment variables."""
@@ -78,11 +80,10 @@ def build_services(
 ) -> Services:
     """Build the services of one daemon; each of the last four replaces a default part."""
     catalog, providers = Catalog.load(), ProviderEgress(config)
-    store = _open_store(config, catalog)
-    router = _router(config, egress or providers)
+    store, router = _open_store(config, catalog), _router(config, egress or providers)
     aliases = AliasTable(config.aliases, config.unknown_model, router.stand_in)
     resolve = partial(aliases.resolve, store=store)
-    hub, memory, energy = EventHub(), MemoryMeter(), _energy(config)
+    hub, memory, energy, warmer = EventHub(), MemoryMeter(), _energy(config), PrefixWarmer(config)
     prepare, planner = _planners(make_preparer, config, resolve, store)
     engines = _engines(config, hub, on_change=planner.forget_facts)
     manager = ModelManager(
@@ -95,10 +96,11 @@ def build_services(
         hold_memory=memory.hold,
         prepare_engine=engines.prepare,
         engine_failures=EngineFailures(config.paths.engine_failures),
-        metered=energy.answering,
+        metered=partial(_answering, energy, warmer),
         find_seeing=partial(_find_seeing, store),
+        on_change=warmer.changed,
     )
-    _connect(router, manager, AnswerEstimator(manager, resolve, energy, providers))
+    _connect(router, warmer, manager, AnswerEstimator(manager, resolve, energy, providers))
     return Services(
         config=config,
         store=store,
@@ -121,6 +123,7 @@ def build_services(
         shutdown=shutdown,
         started_at=started_at,
         aliases=aliases,
+        warmer=warmer,
         devices=energy.meters,
         energy=energy,
         address=address,
@@ -137,6 +140,14 @@ def _energy(config: Config) -> AnswerEnergy:
     return AnswerEnergy(DeviceMeters(watts=config.watts), price=config.electricity_price)
 
 
+@contextmanager
+def _answering(
+    energy: AnswerEnergy, warmer: PrefixWarmer, model: str, gauges: Callable[[], Gauges]
+) -> Generator[None]:
+    with warmer.answering(), energy.answering(model, gauges):
+        yield
+
+
 def _planners(
     make_preparer: Callable[..., Preparer],
     config: Config,
@@ -149,8 +160,11 @@ def _planners(
     return prepare, prepare if planned else ModelLoadPlanner(config, resolve)
 
 
-def _connect(router: Router, manager: ModelManager, estimator: AnswerEstimator) -> None:
-    """Let the router use what is known of local models."""
+def _connect(
+    router: Router, warmer: PrefixWarmer, manager: ModelManager, estimator: AnswerEstimator
+) -> None:
+    """Let the others use what is known of local models."""
+    warmer.find_runs = manager.runs
     router.find_judge = partial(_find_judge, manager)
     router.estimate = estimator.estimate
 

@@ -72,6 +72,7 @@ class Config:
     shrink_context: bool = False
     kv_disk: int = 4 * 2**30
     kv_memory: int = 512 * 2**20
+    stable_prompts: bool = False
     electricity_price: float = 0.0
     watts: float = 0.0
     keep_chats: float = -1.0

@@ -65,6 +65,8 @@ class Paths:
         """Changes made to settings of other programs, with the previous contents."""
         self.kv = state / "kv"
         """Stored KV caches, one folder per model."""
+        self.prefixes = self.kv / "prefixes"
+        """How agents begin their prompts, one file each."""
         self.responses = state / "responses"
         """Stored responses, one file each."""
         self.files = state / "files"

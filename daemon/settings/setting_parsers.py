@@ -340,6 +340,7 @@ PARSERS: Mapping[str, Parser] = {
     "shrink_context": _flag,
     "kv_disk": _size(0),
     "kv_memory": _size(0),
+    "stable_prompts": _flag,
     "electricity_price": _number(1000),
     "watts": _number(100_000),
     "keep_chats": _seconds(forever=True),

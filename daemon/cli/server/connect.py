@@ -141,11 +141,13 @@ def _connect(client: ClientProgram, places: ProgramFolders, options: Namespace) 
     from ...connect.change_record import ChangeRecord
     from ...connect.client_key import has_key, present_key
     from ...connect.launch_program import launch_program
+    from ...connect.prompt_preparation import prepare_prompts
     from ...connect.settings_change import plan, write
     from ..daemon_launcher import ensure_daemon
 
     config = load_config(os.environ)
-    target, warnings = _target(client, config, ensure_daemon(config), options.model)
+    daemon = ensure_daemon(config)
+    target, warnings = _target(client, config, daemon, options.model)
     store = KeyStore(config.paths.keys)
     key = present_key(store, client.files(target, places))
     # If a program stores its key itself, an earlier one is still there.
@@ -159,6 +161,7 @@ def _connect(client: ClientProgram, places: ProgramFolders, options: Namespace) 
     for warning in warnings:
         print_status(f"Warning: {warning}" if warning.startswith(client.title) else warning)
     if options.launch and client.exports(target) and not options.write:
+        prepare_prompts(daemon, client, target.model)
         return launch_program(client, with_key(), options.arguments)
     if options.print:
         return _print(client, with_key(), places, as_json=options.json)
@@ -179,6 +182,7 @@ def _connect(client: ClientProgram, places: ProgramFolders, options: Namespace) 
     elif changes:
         print_status(f"Nothing to change: {client.title} is set up for {target.model} already.")
     _print_remaining_steps(client, target)
+    prepare_prompts(daemon, client, target.model)
     if options.check:
         return _check(client, target, plan(client.files(target, places)), as_json=options.json)
     if options.launch:

@@ -24,7 +24,7 @@ from ..models.list import print_pulls
 
 if TYPE_CHECKING:
     from ...client.daemon_types import DeviceGauges, Status
-    from ...client.model_types import LoadedModel
+    from ...client.model_types import KnownAgent, LoadedModel
     from ...client.routing_types import AnswerCost
 
 HEADERS = ("NAME", "STATE", "DEVICE", "CONTEXT", "KV", "RUNNING", "MEMORY", "EXPIRES")
@@ -150,6 +150,8 @@ def _details(model: LoadedModel) -> Iterator[tuple[str, str]]:
     yield "tokens", _tokens(model)
     if model.draft or model.drafted_tokens_total:
         yield "drafts", _drafts(model)
+    if model.known_agents:
+        yield "agents", "; ".join(map(_agent, model.known_agents))
     for warning in model.warnings:
         yield "note", warning
 
@@ -184,6 +186,12 @@ def _tokens(model: LoadedModel) -> str:
     share = f", and {cached:,} found in the cache ({cached / prompts:.0%})" if prompts else ""
     speed = f" at {model.decode_rate:.1f}/s" if model.decode_rate else ""
     return f"{prefilled:,} prefilled{share}; {model.completion_tokens_total:,} generated{speed}"
+
+
+def _agent(known: KnownAgent) -> str:
+    if known.computing:
+        return f"the prompt of {known.agent} ({known.tokens:,} tokens) is being computed ahead"
+    return f"the prompt of {known.agent} ({known.tokens:,} tokens) is ready"
 
 
 def _drafts(model: LoadedModel) -> str:

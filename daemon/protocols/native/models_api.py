@@ -20,6 +20,7 @@ from ...client.model_types import (
     LoadedModel,
     ModelEntries,
     ModelEntry,
+    PromptsAhead,
     PullCancelling,
     Removed,
     Unloaded,
@@ -42,7 +43,7 @@ from ...load_planning.load_options import LoadOptions
 from ..services_api import ServicesApi
 from .model_entries import find_entry, list_entries, model_entry, removed
 from .native_api import NATIVE_STREAM, native_route
-from .types import AddRequest, LoadRequest, ModelRequest, UnloadRequest
+from .types import AddRequest, LoadRequest, ModelRequest, PrepareRequest, UnloadRequest
 
 LOAD_ERRORS = (404, 409, 422, 500, 503, 507)
 COMPARE_PARAMETER = Parameter(
@@ -63,6 +64,9 @@ FIT_PARAMETERS = (
 
 class NativeModelsApi(ServicesApi):
     """Routes about stored and loaded models, and downloads."""
+
+    _preparing: asyncio.Task[None] | None = None
+    """Referred to so that it is not collected while it loads."""
 
     @native_route("GET", "/ingle/v1/models", access=LISTS, parameters=(COMPARE_PARAMETER,))
     async def models(self, request: Request) -> ModelEntries:
@@ -161,6 +165,19 @@ class NativeModelsApi(ServicesApi):
             keep_alive=body.keep_alive,
             pin=body.pin,
         )
+
+    @native_route("POST", "/ingle/v1/prepare", access=MODELS_UNRESTRICTED, errors=(404, 413, 422))
+    async def prepare(self, body: PrepareRequest) -> PromptsAhead:
+        """Load a model and compute an agent's known prompts ahead, after the answer to this.
+
+        Does nothing for an agent that no model has seen yet.
+        """
+        services = self._services
+        model = await asyncio.to_thread(services.resolve, body.model)
+        known = await services.warmer.adopt(model, body.agent)
+        if known:
+            self._preparing = asyncio.create_task(services.manager.preload([model.name]))
+        return PromptsAhead(model=model.name, known=len(known))
 
     @native_route(
         "POST", "/ingle/v1/unload", access=MODELS, body_optional=True, errors=(404, 413, 422)

@@ -76,6 +76,13 @@ class LoadRequest(msgspec.Struct, frozen=True):
     pin: bool | None = None
 
 
+class PrepareRequest(msgspec.Struct, frozen=True):
+    """A model, and a program of `ingle connect` that will use it."""
+
+    model: Reference
+    agent: Reference
+
+
 class UnloadRequest(msgspec.Struct, frozen=True):
     """Names a model; without one, all are unloaded."""
 

@@ -1,0 +1,1 @@
+"""Prompts of agents that are computed before they are asked for."""
