@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 
 _FOLDERS = {
-    "chat": ("chat", "chats", "run", "forget"),
+    "chat": ("chat", "chats", "run", "forget", "acp"),
     "models": (
         *("pull", "update", "add", "cp", "create", "list", "show", "rm"),
         *("load", "unload", "quantize"),
@@ -76,6 +76,7 @@ machine:
   advise    recommend a model and settings for this machine
 
 clients:
+  acp       serve the chat as an agent to Zed, JetBrains and others
   connect   set up an editor or an agent, and test the connection
   key       keys for clients that need one
 

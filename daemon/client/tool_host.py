@@ -6,7 +6,7 @@ import asyncio
 import struct
 import sys
 from asyncio.subprocess import PIPE, Process
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
 
 import msgspec
@@ -21,14 +21,18 @@ from .tool_types import (
     ConsentChoice,
     ConsentRequest,
     DecideCall,
+    EditorAnswer,
+    EditorRequest,
     FromHost,
     HostError,
+    ReadEditor,
     ServerStatus,
     StartHost,
     ToHost,
     ToolInfo,
     ToolList,
     UndoEdit,
+    WriteEditor,
 )
 
 HOST_COMMAND = (sys.executable, "-P", "-m", "ingle.daemon.tools.tool_host")
@@ -41,6 +45,7 @@ KEPT_ERRORS = 2000
 """Bytes of the host's error output that are kept."""
 
 Ask = Callable[[ConsentRequest], Awaitable[ConsentChoice | None]]
+AskEditor = Callable[[EditorRequest], Awaitable[EditorAnswer]]
 _CallEvent = ConsentRequest | CallOutput | CallResult
 
 
@@ -55,13 +60,19 @@ class ToolHost:
 
     `ask` is called for each call that needs consent; None declines this call only. Choices that
     hold for the chat are added to the `consents` of `settings`, so that a new host knows them.
+    `ask_editor` is called if `settings` say that there is an editor.
     """
 
     def __init__(
-        self, settings: StartHost, ask: Ask, command: Sequence[str] = HOST_COMMAND
+        self,
+        settings: StartHost,
+        ask: Ask,
+        command: Sequence[str] = HOST_COMMAND,
+        ask_editor: AskEditor | None = None,
     ) -> None:
         self.settings = settings
         self._ask = ask
+        self._ask_editor = ask_editor
         self._command = command
         self._process: Process | None = None
         self._readers: list[asyncio.Task[None]] = []
@@ -72,6 +83,7 @@ class ToolHost:
         self._changed = asyncio.Event()
         self._starting = asyncio.Lock()
         self._asking: set[asyncio.Task[None]] = set()
+        """Questions for which no call waits."""
 
     @property
     def tools(self) -> list[ToolInfo]:
@@ -152,6 +164,17 @@ class ToolHost:
             for server in self.servers:
                 if server.name == name and server.state != "starting":
                     return server
+
+    async def settle(self) -> None:
+        """Wait until each server of the settings has started or failed.
+
+        Raises `ToolHostFailed`.
+        """
+        await self.start()
+        waiting = set(self.settings.servers)
+        while waiting := waiting - {s.name for s in self.servers if s.state != "starting"}:
+            self._changed.clear()
+            await self._wait_for_change()
 
     async def _wait_for_change(self) -> None:
         await self._changed.wait()
@@ -234,12 +257,21 @@ class ToolHost:
             self._changed.set()
         elif isinstance(message, HostError):
             self._trouble = message.message
+        elif isinstance(message, ReadEditor | WriteEditor):
+            self._begin(self._answer_editor(message))
         elif message.id in self._calls:
             self._calls[message.id].put_nowait(message)
         elif isinstance(message, ConsentRequest):
-            task = asyncio.create_task(self._decide_start(message))
-            self._asking.add(task)
-            task.add_done_callback(self._asking.discard)
+            self._begin(self._decide_start(message))
+
+    def _begin(self, answer: Coroutine[None, None, None]) -> None:
+        task = asyncio.create_task(answer)
+        self._asking.add(task)
+        task.add_done_callback(self._asking.discard)
+
+    async def _answer_editor(self, asked: EditorRequest) -> None:
+        if self._ask_editor is not None:
+            self._send(await self._ask_editor(asked))
 
     async def _decide_start(self, asked: ConsentRequest) -> None:
         """Ask about the start of a server, for which no call waits."""

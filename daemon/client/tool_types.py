@@ -59,6 +59,12 @@ class StartHost(msgspec.Struct, frozen=True, tag="start", omit_defaults=True):
     private: bool = False
     socket: str = ""
     """The daemon's address, for the ledger of what leaves the machine."""
+    servers: dict[str, dict[str, Any]] = {}
+    """MCP servers that are started without a question, by name, as entries of `mcp.json`."""
+    editor_reads: bool = False
+    """Whether the client answers `ReadEditor`."""
+    editor_writes: bool = False
+    """Whether the client answers `WriteEditor`."""
 
 
 class CallTool(msgspec.Struct, frozen=True, tag="call"):
@@ -95,7 +101,15 @@ class AddServer(msgspec.Struct, frozen=True, tag="add_server"):
     entry: dict[str, Any]
 
 
-ToHost = StartHost | CallTool | DecideCall | CancelCall | UndoEdit | AddServer
+class EditorAnswer(msgspec.Struct, frozen=True, tag="editor_answer"):
+    """The answer to `ReadEditor` or `WriteEditor`; a `problem` says why it could not be done."""
+
+    id: str
+    text: str = ""
+    problem: str = ""
+
+
+ToHost = StartHost | CallTool | DecideCall | CancelCall | UndoEdit | AddServer | EditorAnswer
 
 
 # From the host
@@ -149,10 +163,26 @@ class CallResult(msgspec.Struct, frozen=True, tag="result", omit_defaults=True):
     seconds: float = 0.0
 
 
+class ReadEditor(msgspec.Struct, frozen=True, tag="read_editor"):
+    """Asks for the text of a file as the client's editor has it, saved or not."""
+
+    id: str
+    path: str
+
+
+class WriteEditor(msgspec.Struct, frozen=True, tag="write_editor"):
+    """Asks the client's editor to replace the text of a file and to save it."""
+
+    id: str
+    path: str
+    text: str
+
+
 class HostError(msgspec.Struct, frozen=True, tag="error"):
     """The host cannot start or go on; what happened and what to do."""
 
     message: str
 
 
-FromHost = ToolList | ConsentRequest | CallOutput | CallResult | HostError
+EditorRequest = ReadEditor | WriteEditor
+FromHost = ToolList | ConsentRequest | CallOutput | CallResult | EditorRequest | HostError

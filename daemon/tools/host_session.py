@@ -18,6 +18,7 @@ from ..client.tool_types import (
     CallTool,
     CancelCall,
     DecideCall,
+    EditorAnswer,
     FromHost,
     StartHost,
     ToHost,
@@ -28,6 +29,7 @@ from .consent_gate import ConsentGate
 from .departures import Departures
 from .edit_copies import EditCopies
 from .edit_file import EditFile
+from .editor_files import EditorFiles
 from .fetch_page import FetchPage
 from .folder_tools import ListFiles, ReadFile, SearchFiles
 from .project_folder import ProjectFolder
@@ -44,7 +46,8 @@ class HostSession:
 
     def __init__(self, start: StartHost, config: Path, send: Callable[[FromHost], None]) -> None:
         """`config` has the user's own mcp.json; raises OSError if the folder cannot be used."""
-        self._folder = ProjectFolder(Path(start.folder))
+        self._editor = EditorFiles(send, reads=start.editor_reads, writes=start.editor_writes)
+        self._folder = ProjectFolder(Path(start.folder), self._editor)
         self._send = send
         self._temporary = Path(tempfile.mkdtemp(prefix="ingle-tools-")).resolve()
         # A private chat leaves nothing on the disk but its edits.
@@ -66,6 +69,8 @@ class HostSession:
         self._calls: dict[str, asyncio.Task[None]] = {}
         self._announced: asyncio.Handle | None = None
         self._announce()
+        for name, entry in start.servers.items():
+            self._servers.add(name, entry)
         self._servers.start_files([Path(name) for name in start.mcp_files], config)
 
     def handle(self, message: ToHost) -> None:
@@ -82,6 +87,8 @@ class HostSession:
                     task.cancel()
             case AddServer(name=name, entry=entry):
                 self._servers.add(name, entry)
+            case EditorAnswer():
+                self._editor.take(message)
             case StartHost():
                 log.error("The host was started twice.")
 

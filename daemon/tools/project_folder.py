@@ -13,6 +13,7 @@ from pathlib import Path, PurePath
 
 from ingle.models.failpoints import failpoint
 
+from .editor_files import EditorFiles
 from .tool import ToolFailed
 
 MOST_BYTES = 4 * 2**20
@@ -24,11 +25,15 @@ _BY_DESCRIPTOR = sys.platform != "win32"
 
 
 class ProjectFolder:
-    """Files below one folder, named relative to it or by an absolute path inside."""
+    """Files below one folder, named relative to it or by an absolute path inside.
 
-    def __init__(self, root: Path) -> None:
+    A regular file is read and replaced through the editor, where there is one.
+    """
+
+    def __init__(self, root: Path, editor: EditorFiles | None = None) -> None:
         """`root` exists; raises OSError."""
         self.root = root.resolve(strict=True)
+        self._editor = editor
 
     @property
     def holds_home(self) -> bool:
@@ -61,6 +66,11 @@ class ProjectFolder:
 
     def read(self, place: PurePath) -> bytes:
         """Return the content of a regular file; raises `ToolFailed`."""
+        content = self._read(place)
+        shown = None if self._editor is None else self._editor.read(self.root / place)
+        return content if shown is None else shown
+
+    def _read(self, place: PurePath) -> bytes:
         with self._parent(place) as parent:
             try:
                 fd = os.open(
@@ -89,6 +99,9 @@ class ProjectFolder:
 
     def write(self, place: PurePath, content: bytes) -> None:
         """Replace a file in one step, or create it with its folders; raises `ToolFailed`."""
+        editor = self._editor
+        if editor and self._is_file(place) and editor.write(self.root / place, content):
+            return
         with self._parent(place, create=True) as parent:
             temporary = f".{place.name[:40]}.{secrets.token_hex(6)}"
             if not _BY_DESCRIPTOR:
@@ -99,6 +112,12 @@ class ProjectFolder:
                 with suppress(OSError):
                     os.unlink(temporary, dir_fd=parent)
                 raise _failed(place, error) from error
+
+    def _is_file(self, place: PurePath) -> bool:
+        with suppress(ToolFailed):
+            self._read(place)
+            return True
+        return False
 
     def remove(self, place: PurePath) -> None:
         """Delete a file; raises `ToolFailed`."""

@@ -67,6 +67,7 @@ machine:
   advise    recommend a model and settings for this machine
 
 clients:
+  acp       serve the chat as an agent to Zed, JetBrains and others
   connect   set up an editor or an agent, and test the connection
   key       keys for clients that need one
 

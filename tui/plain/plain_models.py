@@ -12,6 +12,7 @@ from ingle.daemon.client.model_types import DownloadProgress, ModelEntry
 
 from ..session.model_choice import ModelOffer
 from ..session.model_descriptions import quality_word
+from ..session.start_thread import in_thread
 from ..text import number_format
 
 if TYPE_CHECKING:
@@ -33,11 +34,7 @@ class PlainModels:
             if self._start_daemon is None:
                 raise
             self._session.output.status("Starting the daemon.")
-            try:
-                self._start_daemon()
-            except Exception as error:  # any exception with a message for the user
-                message, hint = str(getattr(error, "message", error)), getattr(error, "hint", None)
-                raise DaemonUnreachable(message, hint) from error
+            await in_thread(self._start_daemon)
             models = await self._models()
         self._session.state.connect(models)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Callable
 from contextlib import aclosing, suppress
 from urllib.parse import quote
@@ -17,8 +16,8 @@ from ingle.daemon.client.engine_types import InstallProgress
 from ingle.daemon.client.model_types import DownloadProgress, LoadedModel
 from ingle.daemon.client.sse_parser import ServerSentEvent
 
-from ..text.terminal_safe_text import clean
 from .chat_events import DaemonConnected, DaemonLost, DaemonReported, Report
+from .start_thread import in_thread
 
 REPORTS: dict[str, type[Report]] = {
     "model": LoadedModel,
@@ -145,35 +144,3 @@ class DaemonLink:
         # A failure is reported by the first prompt.
         with suppress(ClientError):
             await self._client.request_json("POST", "/ingle/v1/load", {"model": model})
-
-
-async def in_thread(start: Callable[[], None]) -> None:
-    """Run `start` in a thread that does not keep the program from ending.
-
-    An exception becomes a `ClientError`, with its `message` and `hint` if it has them.
-    """
-    loop = asyncio.get_running_loop()
-    done: asyncio.Future[None] = loop.create_future()
-
-    def finish(error: Exception | None) -> None:
-        if done.cancelled():
-            return
-        if error is None:
-            done.set_result(None)
-        else:
-            message = clean(str(getattr(error, "message", error)) or type(error).__name__)
-            hint = getattr(error, "hint", None)
-            done.set_exception(DaemonUnreachable(message, clean(str(hint)) if hint else None))
-
-    def run() -> None:
-        error: Exception | None = None
-        try:
-            start()
-        except Exception as raised:
-            error = raised
-        # The chat may have ended in the meantime, and its loop with it.
-        with suppress(RuntimeError):
-            loop.call_soon_threadsafe(finish, error)
-
-    threading.Thread(target=run, name="start-daemon", daemon=True).start()
-    await done

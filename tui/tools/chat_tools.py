@@ -13,6 +13,8 @@ from ingle.daemon.client.tool_types import (
     CallResult,
     ConsentChoice,
     ConsentRequest,
+    EditorAnswer,
+    EditorRequest,
     ServerStatus,
     StartHost,
     ToolEffect,
@@ -44,11 +46,20 @@ class ToolUser(Protocol):
     def history(self) -> ChatRecorder: ...
 
 
+class ChatEditor(Protocol):
+    """An editor that the chat runs in: whether it shows and writes files, and asks it to."""
+
+    reads: bool
+    writes: bool
+
+    async def answer(self, asked: EditorRequest) -> EditorAnswer: ...
+
+
 class ChatTools:
     """Starts a host for the open chat when it is needed, and ends that of another chat.
 
     `ask` asks for the user's consent, None being a no to one call. Only tools with one of `effects`
-    are offered to the model.
+    are offered to the model. `servers` are MCP servers of this chat, as entries of `mcp.json`.
     """
 
     def __init__(
@@ -57,11 +68,15 @@ class ChatTools:
         ask: Ask,
         command: Sequence[str] = (),
         effects: frozenset[ToolEffect] = ALL_EFFECTS,
+        editor: ChatEditor | None = None,
+        servers: dict[str, dict[str, Any]] | None = None,
     ) -> None:
         self._session = session
         self._ask_user = ask
         self._command = command or HOST_COMMAND
-        self._effects = effects
+        self.effects = effects
+        self._editor = editor
+        self._own_servers = servers or {}
         self._host: ToolHost | None = None
         self._of: tuple[str, str] = ("", "")
         self._temporary: Path | None = None
@@ -72,7 +87,7 @@ class ChatTools:
     def tools(self) -> list[ToolInfo]:
         """The tools that the model is offered."""
         host = self._host
-        return [] if host is None else [t for t in host.tools if t.effect in self._effects]
+        return [] if host is None else [t for t in host.tools if t.effect in self.effects]
 
     @property
     def servers(self) -> list[ServerStatus]:
@@ -90,6 +105,12 @@ class ChatTools:
             await self._running(chat.settings.tools)
             chat.functions = tuple(_function(tool) for tool in self.tools)
         return chat.functions
+
+    async def settle(self) -> None:
+        """Where tools are on, wait for the servers of this chat; raises `ToolHostFailed`."""
+        if self._session.chat.settings.tools:
+            host = await self._running(self._session.chat.settings.tools)
+            await host.settle()
 
     async def call(
         self, name: str, call: RequestedCall, output: Callable[[str], object]
@@ -147,8 +168,12 @@ class ChatTools:
                 cast("dict[str, ConsentChoice]", dict(chat.settings.consents)),
                 private=chat.temporary,
                 socket=self._session.client.endpoint,
+                servers=self._own_servers,
+                editor_reads=self._editor is not None and self._editor.reads,
+                editor_writes=self._editor is not None and self._editor.writes,
             )
-            self._host = ToolHost(settings, self._ask, self._command)
+            ask_editor = None if self._editor is None else self._editor.answer
+            self._host = ToolHost(settings, self._ask, self._command, ask_editor)
         await self._host.start()
         return self._host
 

@@ -17,7 +17,7 @@ EXAMPLES = """\
 
 _TAKE_MODELS = (
     *("chat", "run", "pull", "update", "show", "rm", "cp", "load", "unload"),
-    *("bench", "quantize", "eval", "verify", "advise"),
+    *("bench", "quantize", "eval", "verify", "advise", "acp"),
 )
 _BASH = """\
 _ingle() {
