@@ -33,6 +33,7 @@ REPLIES: tuple[tuple[re.Pattern[bytes], bytes], ...] = (
     (re.compile(rb"\x1b\[16t"), b"\x1b[6;20;10t"),
 )
 """A typical terminal's replies to queries; some programs wait for them."""
+LONGEST_QUERY = 16
 # Private modes, strings and colours with colons, which the emulator takes for text.
 UNKNOWN = re.compile(
     rb"\x1b\[[<>=?][0-9;]*\$?[a-zA-Z]|\x1b\[[0-9;]*:[0-9:;]*m|\x1b[P_^].*?\x1b\\", re.DOTALL
@@ -64,6 +65,7 @@ class PseudoTerminal:
         self._rate = rate
         self._free_at = 0.0
         self._replies = REPLIES if replies else ()
+        self._unread = b""
         self.chunks: list[tuple[float, bytes]] = []
         self._emulated = 0
         self._screen = pyte.Screen(*size)
@@ -141,9 +143,13 @@ class PseudoTerminal:
         self.bytes_read += len(data)
         if self._rate:
             self._free_at = now + len(data) / self._rate
+        seen = len(self._unread)
+        self._unread += data
         for query, reply in self._replies:
-            for _ in query.finditer(data):
-                os.write(self._fd, reply)
+            for found in query.finditer(self._unread):
+                if found.end() > seen:  # the others were complete in an earlier piece
+                    os.write(self._fd, reply)
+        self._unread = self._unread[-LONGEST_QUERY:]
         return data
 
     def wait_for_bytes(self, wanted: bytes, seconds: float) -> float | None:

@@ -8,7 +8,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from pathlib import Path
 
 from chat_comparison import TYPED_AHEAD, compare
@@ -168,9 +169,24 @@ def measure_line(ingle: Ingle, daemon: ScriptedDaemon, _arguments: argparse.Name
     return figures
 
 
+BUSY = "while True: pass"
+
+
+@contextmanager
+def busy_cores(count: int, code: str = BUSY) -> Generator[None]:
+    """Processes that compute all the time, each in a session of its own."""
+    command = [sys.executable, "-c", code]
+    load = [subprocess.Popen(command, start_new_session=True) for _ in range(count)]
+    try:
+        yield
+    finally:
+        for process in load:
+            process.kill()
+            process.wait()
+
+
 def measure_load(ingle: Ingle, daemon: ScriptedDaemon, _arguments: argparse.Namespace) -> Figures:
     """Keys in a stream while processes compute on every core, at their priority and at ours."""
-    busy = "while True: pass"
     figures: Figures = {}
     for name, first in (
         ("at_normal_priority", ""),
@@ -180,32 +196,24 @@ def measure_load(ingle: Ingle, daemon: ScriptedDaemon, _arguments: argparse.Name
             "yield_to_interactive()\nyield_to_interactive()\n",
         ),
     ):
-        command = [sys.executable, "-c", first + busy]
-        load = [
-            subprocess.Popen(command, start_new_session=True) for _ in range(os.cpu_count() or 1)
-        ]
-        try:
-            with ingle.running() as terminal:
-                wait_for_composer(ingle, terminal)
-                figures[name] = measure_stream(
-                    ingle, terminal, daemon, tokens=4000, rate=200, letters=LETTERS[:40]
-                )
-        finally:
-            for process in load:
-                process.kill()
-                process.wait()
+        with busy_cores(os.cpu_count() or 1, first + BUSY), ingle.running() as terminal:
+            wait_for_composer(ingle, terminal)
+            figures[name] = measure_stream(
+                ingle, terminal, daemon, tokens=4000, rate=200, letters=LETTERS[:40]
+            )
     return figures
 
 
 def measure_peers(ingle: Ingle, daemon: ScriptedDaemon, arguments: argparse.Namespace) -> Figures:
     """Other chats in rounds with ingle; a new chat each time, which is the easy case."""
-    return compare(
-        ingle,
-        daemon,
-        rounds=arguments.pairs,
-        idle=min(5.0, arguments.idle),
-        names=arguments.peers,
-    )
+    with busy_cores(arguments.busy):
+        return {"busy_processes": arguments.busy} | compare(
+            ingle,
+            daemon,
+            rounds=arguments.pairs,
+            idle=min(5.0, arguments.idle),
+            names=arguments.peers,
+        )
 
 
 def main() -> None:
@@ -215,6 +223,7 @@ def main() -> None:
     parser.add_argument("--messages", type=int, default=500, help="before the measured answer")
     parser.add_argument("--idle", type=float, default=20.0, help="seconds")
     parser.add_argument("--pairs", type=int, default=3, help="rounds with the peers")
+    parser.add_argument("--busy", type=int, default=0, help="computing processes beside the peers")
     names = [kind.name for kind in PEERS]
     parser.add_argument("--peers", nargs="+", default=[], choices=names, help="only these")
     parser.add_argument("--parts", nargs="+", default=list(PARTS)[:3], choices=list(PARTS))
@@ -236,7 +245,7 @@ def main() -> None:
     show(figures)
     if arguments.save:
         own = {"peers": "tui-peers", "line": "tui-line", "load": "tui-load"}
-        name = own.get(arguments.parts[0], "tui-ingle")
+        name = own.get(arguments.parts[0], "tui-ingle") + ("-busy" if arguments.busy else "")
         print(save(name, {"goals": GOALS, **figures}))
 
 

@@ -129,6 +129,14 @@ DATA_INVENTORY: tuple[DataStore, ...] = (
         words=True,
     ),
     DataStore(
+        name="edits",
+        what="copies of files that tools have edited, from which an edit is undone",
+        path=lambda paths: paths.state / "edits",
+        kept_for=lambda config: "30 days, removed at a later edit",
+        erased_by=("time", "all"),
+        words=True,
+    ),
+    DataStore(
         name="marks",
         what="digests of conversations that hold something sensitive, so that they stay here",
         path=lambda paths: paths.state / "routing",

@@ -79,6 +79,8 @@ class ProgramFeature(Feature):
 
     def _apply(self, preferences: Preferences) -> None:
         self.host.composer.enter_sends = preferences.enter_sends
+        self.host.composer.set_vim(preferences.vim_keys)
+        self.host.transcript.has_vim_keys = preferences.vim_keys
         self.host.transcript.set_display(
             times=preferences.times, folded_reasoning=preferences.fold_thoughts
         )
@@ -184,7 +186,10 @@ class ProgramFeature(Feature):
 
         app = self.host.chat_app
         focused = app.focused or self.host.composer
-        here = getattr(focused, "HELP_KEYS", ()) or keys_of_screen(app)
+        if focused is self.host.composer:
+            here = self.host.composer.help_keys()
+        else:
+            here = getattr(focused, "HELP_KEYS", ()) or keys_of_screen(app)
         title = getattr(focused, "HELP_TITLE", "Where you are")
         app.push_screen(HelpScreen(here, commands, self._keys, title=title))
 

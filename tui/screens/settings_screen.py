@@ -36,6 +36,7 @@ ON_OFF = (True, False)
 SETTINGS = (
     Setting("motion", "Motion", "Smooth scrolling and animation", ON_OFF),
     Setting("enter_sends", "Enter sends", "Off: enter inserts a line break, ctrl+j sends", ON_OFF),
+    Setting("vim_keys", "Vim keys", "esc begins normal mode; F1 lists its keys", ON_OFF),
     Setting(
         "gauges",
         "View",

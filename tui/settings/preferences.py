@@ -15,8 +15,9 @@ FILE = "chat.toml"
 class Preferences(NamedTuple):
     """With `theme` "" the terminal decides; without `motion` nothing moves or flashes.
 
-    With `enter_sends` False, enter breaks the line and ctrl+j sends. `compact_at` is the share of
-    the context, in percent, at which a chat is compacted if `auto_compact` is set. `gauges`,
+    With `enter_sends` False, enter breaks the line and ctrl+j sends; with `vim_keys` escape
+    begins normal mode. `compact_at` is the share of the context, in percent, at which a chat is
+    compacted if `auto_compact` is set. `gauges`,
     `times` and `fold_thoughts` set what is shown initially. New chats begin with `persona`. With
     `notify` the end of a long answer is reported while the terminal has no focus.
     """
@@ -24,6 +25,7 @@ class Preferences(NamedTuple):
     theme: str = ""
     motion: bool = True
     enter_sends: bool = True
+    vim_keys: bool = False
     auto_compact: bool = True
     compact_at: int = 90
     gauges: bool = False

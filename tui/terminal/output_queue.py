@@ -1,117 +1,81 @@
-"""`OutputQueue`: what the terminal gets next, at the speed at which it displays.
-
-A slow line, such as a connection over a phone, has buffers that take seconds of output, and
-whatever is typed would be displayed after it. So only as much is on its way as the terminal
-displays in a tenth of a second; the rest waits here, where typed text can overtake it.
-"""
+"""`OutputQueue`: what the terminal does not show yet, as the newest state of the screen."""
 
 from __future__ import annotations
 
 import re
-from collections import deque
 
 from textual._ansi_sequences import SYNC_END, SYNC_START  # pyright: ignore[reportPrivateUsage]
+from textual._cells import cell_len
 
-QUERY = "\x1b[?2026$p"
-"""Requests a mode; the reply comes when the terminal has processed all output before it."""
-REPLY = re.compile(rb"\x1b\[\?2026;\d\$y")
-
-AHEAD_SECONDS = 0.1
-"""How long the terminal is kept busy ahead, beyond the time of a reply."""
-FARTHEST = 0.3
-"""Seconds: the longest time of a reply that is taken for distance and not for a queue."""
-PATIENCE = 2.0
-"""Seconds until a reply counts as lost; without replies nothing is held back."""
-LEAST, FIRST, MOST = 1500, 16_000, 1_000_000
-"""Bounds, in characters, of what may be on its way; `FIRST` until the speed is known."""
-
-_MOVE = re.compile(r"\x1b\[(\d+);\d+H")
+_MOVE = re.compile(r"\x1b\[(\d+);(\d+)H")
+_INVISIBLE = re.compile(r"\x1b\[[\d;:]*m|\x1b\]8;.*?\x1b\\|\n")
+_OTHER_SCREEN = re.compile(r"\x1b\[\?1049[hl]")
 
 
 class OutputQueue:
-    """Output in pieces of one screen row each; times are in seconds, sizes in characters."""
+    """Pieces of screen rows, of which new ones replace those that they cover, and control output.
+
+    Control output, such as a change of modes, is taken first: it belongs to no row.
+    """
 
     def __init__(self) -> None:
-        self._pieces: deque[tuple[int | None, str]] = deque()
-        self._probes: deque[tuple[float, int, int]] = deque()
-        """For each query: when it was sent, the output before it, and all that was on its way."""
-        self._on_its_way = 0
-        self._allowed = FIRST
-        self._nearest = FARTHEST
+        self._control: list[str] = []
+        self._rows: dict[int, list[tuple[range, str]]] = {}
+        """By row: columns and pieces; later pieces paint over earlier ones."""
+        self._urgent: set[int] = set()
+        self._cursor = ""
         self._syncs = False
-        self.size = 0
-        self.replies = False
-        """Whether the terminal replies, so that its speed is known."""
+
+    def __bool__(self) -> bool:
+        return bool(self._control or self._rows or self._cursor)
 
     def put(self, text: str, *, first: bool = False) -> None:
-        """Add output; with `first`, before all that is for other rows."""
+        """Add output, a whole frame or one control sequence; with `first`, before other rows."""
         if text in (SYNC_START, SYNC_END):
             self._syncs = True  # `take` adds them where they fit
             return
-        pieces = list(_pieces(text))
-        self.size += sum(len(piece) for _, piece in pieces)
-        if not first:
-            self._pieces.extend(pieces)
+        if _MOVE.match(text) is None:
+            if _OTHER_SCREEN.search(text):
+                self._rows.clear()  # they were for the screen that is left
+                self._cursor = ""
+            self._control.append(text)
             return
-        rows = {row for row, _ in pieces}
-        waiting = list(self._pieces)
-        # Output that belongs to no row, such as a change of modes, is never overtaken.
-        fixed = max((i + 1 for i, (row, _) in enumerate(waiting) if row is None), default=0)
-        same = [piece for piece in waiting[fixed:] if piece[0] in rows]
-        others = [piece for piece in waiting[fixed:] if piece[0] not in rows]
-        self._pieces = deque([*waiting[:fixed], *same, *pieces, *others])
+        moves = list(_MOVE.finditer(text))
+        ends = [*(move.start() for move in moves[1:]), len(text)]
+        for move, end in zip(moves, ends, strict=True):
+            piece = text[move.start() : end].removesuffix("\n")
+            width = cell_len(_INVISIBLE.sub("", piece[len(move[0]) :]))
+            if width == 0:
+                self._cursor = piece
+                continue
+            row, column = int(move[1]), int(move[2])
+            end_column = column + width
+            waiting = [
+                (columns, other)
+                for columns, other in self._rows.get(row, ())
+                if columns.start < column or columns.stop > end_column
+            ]
+            self._rows[row] = [*waiting, (range(column, end_column), piece)]
+            if first:
+                self._urgent.add(row)
 
-    def wait_seconds(self, now: float) -> float | None:
-        """Return how long to wait for a reply before `take`; None to wait for more output."""
-        if not self._pieces:
-            return None
-        if not self.replies or self._on_its_way < self._allowed:
-            return 0.0
-        return max(0.0, self._probes[0][0] + PATIENCE - now)
+    def take(self, room: int) -> str:
+        """Return control output, then rows up to `room` characters, at least one.
 
-    def take(self, now: float) -> str:
-        """Return what is to be written now; more than that waits for `replied`."""
-        if self.replies and self._probes and now - self._probes[0][0] >= PATIENCE:
-            self._probes.clear()
-            self._on_its_way, self.replies = 0, False
-        room = self._allowed - self._on_its_way if self.replies else self.size
-        taken: list[str] = []
-        size = 0
-        while self._pieces and size < max(1, room):
-            taken.append(self._pieces.popleft()[1])
-            size += len(taken[-1])
-        self.size -= size
+        Urgent rows are first, then those that wait longest.
+        """
+        taken = self._control
+        self._control = []
+        size = sum(map(len, taken))
+        for row in sorted(self._rows, key=lambda row: row not in self._urgent):
+            if taken and size >= room:
+                break
+            taken += (piece for _, piece in self._rows.pop(row))
+            self._urgent.discard(row)
+            size = sum(map(len, taken))
+        if self._cursor and not self._rows:
+            taken.append(self._cursor)
+            self._cursor = ""
         text = "".join(taken)
-        if self._syncs and not self._pieces:
-            # In parts it is displayed as it comes: a terminal would hold back typed text, too.
-            text = f"{SYNC_START}{text}{SYNC_END}"
-        if self.replies:
-            text += QUERY
-            self._on_its_way += size
-            self._probes.append((now, size, self._on_its_way))
-        return text
-
-    def replied(self, now: float) -> None:
-        """Learn the speed from a reply."""
-        if not self._probes:
-            self.replies = True  # to a query of the start, or one that counted as lost
-            return
-        sent_at, size, all_of_it = self._probes.popleft()
-        self._on_its_way -= size
-        took = max(now - sent_at, 0.0001)
-        self._nearest = min(self._nearest, took)
-        allowed = round(all_of_it / took * (self._nearest + AHEAD_SECONDS))
-        # With less on its way than allowed, the figure is that of the program, not of the line.
-        if all_of_it < self._allowed:
-            allowed = max(allowed, self._allowed)
-        self._allowed = min(MOST, max(LEAST, allowed))
-
-
-def _pieces(text: str) -> list[tuple[int | None, str]]:
-    """Split a frame into its rows; any other output is one piece without a row."""
-    if _MOVE.match(text) is None:
-        return [(None, text)] if text else []
-    lines = [(_MOVE.match(line), line) for line in text.split("\n") if line]
-    if any(move is None for move, _ in lines):
-        return [(None, text)]
-    return [(int(move[1]), line) for move, line in lines if move is not None]
+        # In parts it is displayed as it comes: a terminal would hold back typed text, too.
+        return f"{SYNC_START}{text}{SYNC_END}" if self._syncs and not self._rows else text

@@ -6,10 +6,8 @@ import threading
 import time
 from typing import IO
 
+from .line_speed import FARTHEST, MOST, QUERY, LineSpeed
 from .output_queue import OutputQueue
-
-MOST_WAITING = 400_000
-"""Characters that may wait; whatever draws more waits itself."""
 
 
 class PacedWriter(threading.Thread):
@@ -20,30 +18,35 @@ class PacedWriter(threading.Thread):
         self._file = file
         self._changed = threading.Condition()
         self._queue = OutputQueue()
+        self._speed = LineSpeed()
         self._ended = False
 
     @property
     def replies(self) -> bool:
         """Whether the terminal tells how fast it displays."""
-        return self._queue.replies
+        return self._speed.replies
 
     @property
     def is_behind(self) -> bool:
         """Whether output waits for the terminal."""
-        return self._queue.size > 0
+        return bool(self._queue)
 
     def write(self, text: str, *, first: bool = False) -> None:
         """Write text; with `first`, before what waits for other rows of the screen."""
         with self._changed:
-            self._changed.wait_for(lambda: self._queue.size < MOST_WAITING or self._ended)
             self._queue.put(text, first=first)
             self._changed.notify_all()
 
     def replied(self) -> None:
         """The terminal has displayed all up to a query."""
         with self._changed:
-            self._queue.replied(time.monotonic())
+            self._speed.replied(time.monotonic())
             self._changed.notify_all()
+
+    def wait_for_replies(self) -> None:
+        """Wait for the replies that are still to come, for as long as the way may take."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._speed.expects_reply, FARTHEST)
 
     def run(self) -> None:
         """Write until `stop`, and then the rest."""
@@ -53,15 +56,16 @@ class PacedWriter(threading.Thread):
 
     def _next(self) -> str | None:
         with self._changed:
-            while True:
-                wait = self._queue.wait_seconds(time.monotonic())
-                if wait == 0.0 or (wait is not None and self._ended):
-                    text = self._queue.take(time.monotonic())
-                    self._changed.notify_all()
-                    return text
-                if self._ended:
-                    return None
-                self._changed.wait(wait)
+            while not self._ended:
+                now = time.monotonic()
+                room = self._speed.room(now)
+                if self._queue and room > 0:
+                    text = self._queue.take(room)
+                    self._speed.sent(len(text), now)
+                    return text + QUERY
+                self._changed.wait(self._speed.patience(now) if self._queue else None)
+            # No more queries: their replies would be input of the next program.
+            return self._queue.take(MOST) if self._queue else None
 
     def stop(self) -> None:
         """Write what waits, and end the thread."""

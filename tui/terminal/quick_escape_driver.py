@@ -19,13 +19,13 @@ from textual._parser import ParseEOF, ParseError  # pyright: ignore[reportPrivat
 from textual._xterm_parser import XTermParser  # pyright: ignore[reportPrivateUsage]
 from textual.drivers.linux_driver import LinuxDriver
 
-from .output_queue import REPLY
+from .line_speed import REPLY
 from .paced_writer import PacedWriter
 
 READ_SIZE = 4096
 IDLE_SECONDS = 0.1
 """Seconds until the end of the program is noticed."""
-_BEGUN = re.compile(rb"\x1b\[\?[\d;$]*\Z")
+_BEGUN = re.compile(rb"\x1b\[\?[\d;]*\Z")
 """The beginning of a reply; no key begins like it."""
 
 
@@ -65,6 +65,12 @@ class QuickEscapeDriver(LinuxDriver):
         finally:
             self._is_first = False
 
+    def disable_input(self) -> None:
+        """Stop reading, after the replies to our queries: the next program would get them."""
+        if self._writer is not None:
+            self._writer.wait_for_replies()
+        super().disable_input()
+
     def close(self) -> None:
         """Write what waits, and end the threads."""
         super().close()
@@ -103,12 +109,8 @@ class QuickEscapeDriver(LinuxDriver):
         """Return the input without the replies to our queries, and the beginning of the next."""
         begun = _BEGUN.search(data)
         rest = b"" if begun is None else begun[0]
-        data = data.removesuffix(rest)
-        if not REPLY.search(data):
-            return data, rest
-        was_known = self.is_paced
-        for _ in REPLY.finditer(data):
-            if self._writer is not None:
+        data, count = REPLY.subn(b"", data.removesuffix(rest))
+        if self._writer is not None:
+            for _ in range(count):
                 self._writer.replied()
-        # The first is also an answer to Textual, which asked for the mode.
-        return REPLY.sub(b"", data) if was_known else data, rest
+        return data, rest

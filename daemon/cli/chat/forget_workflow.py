@@ -160,9 +160,9 @@ class _Forgetting:
         if names:
             requests.append(msgspec.structs.replace(self._request, ids=names))
         if chats:
-            # Stored KV does not name its chat, but cannot be older than the chat.
+            # KV and copies of edited files do not name their chat, but cannot be older than it.
             since = min(chat.created for chat in chats)
-            requests.append(ForgetRequest(since=since, places=["kv", "memory"]))
+            requests.append(ForgetRequest(since=since, places=["kv", "edits", "memory"]))
         return requests
 
     def _plan_chats(

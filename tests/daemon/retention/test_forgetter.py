@@ -9,7 +9,7 @@ import os
 import time
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -20,6 +20,8 @@ from ingle.daemon.main import main
 from ingle.daemon.retention.retention_keeper import RetentionKeeper
 from ingle.daemon.routing.detectors.finding import Sensitivity
 from ingle.daemon.routing.policy.conversation_taint import TaintStore
+from ingle.daemon.tools.edit_copies import EditCopies, FileChange
+from ingle.daemon.tools.project_folder import ProjectFolder
 from ingle.tui.chats.chat import Chat
 from ingle.tui.chats.message import Message
 from ingle.tui.history.history_store import open_history
@@ -231,6 +233,27 @@ async def test_forgetting_a_chat_erases_kv_saved_since_it_began(
         assert counts(report)["kv"] >= 1
         assert traces(OLD) == []
         assert traces(NEW), f"{other} is another chat"
+
+
+def test_forgetting_a_chat_erases_copies_of_edits_since_it_began(
+    ingle_home: Path, traces: Traces, capsys: pytest.CaptureFixture[str]
+) -> None:
+    chat = keep_chat(ingle_home, OLD, time.time() - 60)
+    project = ProjectFolder(ingle_home)
+    copies = EditCopies(ingle_home / "state")
+    for number, text in enumerate((NEW, OLD)):
+        change = FileChange(text.encode(), b"edited")
+        copies.keep(f"call-{number}", project, PurePath("notes.txt"), change)
+    before, _ = sorted(
+        (ingle_home / "state/edits").iterdir(), key=lambda path: OLD.encode() in path.read_bytes()
+    )
+    os.utime(before, (1e9, 1e9))
+    assert main(["forget", "chat", chat[:12], "--yes"]) == 0
+    assert "Erased      1 × edits" in capsys.readouterr().out
+    assert traces(OLD) == []
+    assert traces(NEW)
+    assert main(["forget", "--all", "--place", "edits", "--yes"]) == 0
+    assert traces(NEW) == []
 
 
 def test_forget_without_a_daemon(

@@ -189,7 +189,7 @@ async def test_settings_change_the_display_of_messages(
         assert chat.screen_text.count("two and two") == 2  # in the title and in the prompt
         await chat.pilot.press("f2")
         await chat.until_shown("Fold thoughts")
-        await chat.pilot.press("down", "down", "down", "down", "right", "down", "right", "escape")
+        await chat.pilot.press(*["down"] * 5, "right", "down", "right", "escape")
         await chat.until(lambda: not re.search(r"you  \d\d:\d\d", chat.screen_text))
         await chat.until(lambda: chat.screen_text.count("two and two") == 3)
 
@@ -202,6 +202,20 @@ async def test_hints_show_what_enter_does(open_chat: OpenChat) -> None:
 
 
 @pytest.mark.slow
+async def test_vim_keys_are_a_setting_and_in_the_help(open_chat: OpenChat) -> None:
+    async with open_chat() as chat:
+        await chat.until_shown("on disk")
+        await chat.pilot.press("f2")
+        await chat.until_shown("Vim keys")
+        await chat.pilot.press(*["down"] * 3, "right", "escape")
+        await chat.pilot.press("a", "b", "escape", "x")
+        await chat.until_shown("NORMAL")
+        assert chat.draft == "a"
+        assert chat.transcript.has_vim_keys
+        await chat.pilot.press("f1")
+        await chat.until_shown("normal mode; enter sends")
+
+
 async def test_help_for_a_block_returns_to_the_draft(open_chat: OpenChat) -> None:
     async with open_chat(size=(100, 30)) as chat:
         await chat.until_shown("on disk")

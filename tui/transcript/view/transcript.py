@@ -30,7 +30,7 @@ class Transcript(TranscriptView, can_focus=False):
 
     HELP_TITLE = "A block of the chat"
     HELP_KEYS = (
-        ("up  down", "The previous block, the next block"),
+        ("up  down", "The previous block, the next block; with vim keys k, j, g and G, too"),
         *((key, words) for key, _, words in KEY_ACTIONS),
         ("esc", "Return to the draft; so does any other letter"),
     )
@@ -58,6 +58,7 @@ class Transcript(TranscriptView, can_focus=False):
         super().__init__(id=id)
         self._cursor: tuple[Entry, str | None] | None = None
         self._came_from: Widget | None = None
+        self.has_vim_keys = False
         self._query = ""
         self._current: tuple[Entry, int] | None = None
         self._spans: dict[Entry, tuple[list[RenderedLine], list[list[Span]]]] = {}
@@ -96,6 +97,13 @@ class Transcript(TranscriptView, can_focus=False):
         elif step > 0 and here is not None:
             self.leave_blocks()
             self.follow()
+
+    def walk_to(self, end: int) -> None:
+        """Move the block cursor to the first block (-1) or the last (1)."""
+        for entry in self.entries if end < 0 else reversed(self.entries):
+            if found := self._stops(entry):
+                self._set_cursor(found[0 if end < 0 else -1])
+                return
 
     def leave_blocks(self) -> bool:
         """Hide the block cursor; return whether it was shown."""
@@ -182,6 +190,10 @@ class Transcript(TranscriptView, can_focus=False):
             self.post_message(self.BlockAction(KEYS[event.key], here))
         elif event.key in ("up", "down"):
             self.walk(-1 if event.key == "up" else 1)
+        elif self.has_vim_keys and event.character in ("j", "k"):
+            self.walk(-1 if event.character == "k" else 1)
+        elif self.has_vim_keys and event.character in ("g", "G"):
+            self.walk_to(-1 if event.character == "g" else 1)
         elif event.key == "escape":
             self.leave_blocks()
         elif event.is_printable:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from textual import events, on
 from textual.content import Content
@@ -25,6 +26,9 @@ from ...text import number_format
 from .chip_editor import ChipEditor
 from .completion_controller import CompletionController
 from .draft_attachments import DraftAttachments
+
+if TYPE_CHECKING:
+    from .vim_keys import VimKeys
 
 NEWLINE_KEYS = frozenset({"ctrl+j", "shift+enter", "alt+enter"})
 ESCAPE_WINDOW = 0.6
@@ -76,6 +80,7 @@ class Composer(ChipEditor):
         self.folder = Path.cwd()
         self.earlier_prompts: Callable[[], Awaitable[Sequence[str]]] | None = None
         self.enter_sends = True
+        self.vim: VimKeys | None = None
         self.recall_queued: Callable[[], bool] = lambda: False
         self.completing = CompletionController(self)
         self.attaching = DraftAttachments(self)
@@ -91,6 +96,18 @@ class Composer(ChipEditor):
     def is_recalling(self) -> bool:
         """Whether it shows an earlier prompt as it was sent."""
         return self._walk is not None and not self._walk.is_at_draft
+
+    def set_vim(self, wanted: bool) -> None:
+        """Use vim's keys, beginning in insert mode, or not."""
+        from .vim_keys import VimKeys
+
+        if wanted != (self.vim is not None):
+            self.vim = VimKeys(self, self._step) if wanted else None
+            self.show_facts()
+
+    def help_keys(self) -> Sequence[tuple[str, str]]:
+        """The keys that apply while the draft is written."""
+        return self.HELP_KEYS if self.vim is None else (*self.vim.HELP_KEYS, *self.HELP_KEYS)
 
     def kept_draft(self, waiting: Iterable[str] = ()) -> str:
         """The waiting prompts and the draft with its chips, which `replace_text` restores."""
@@ -128,6 +145,9 @@ class Composer(ChipEditor):
             self.move_cursor(self.document.end)
         self.attaching.forget()
         self._walk = None
+        if self.vim is not None:
+            self.vim.insert()
+            self.show_facts()
 
     def attach(self, mention: str) -> None:
         """Insert a file's mention at the cursor."""
@@ -186,6 +206,9 @@ class Composer(ChipEditor):
         """
         if self.completing.close():
             return True
+        if self.vim is not None and self.vim.escape():
+            self.show_facts()
+            return True
         if not self.text or not clears:
             return False
         now = time.monotonic()
@@ -219,6 +242,10 @@ class Composer(ChipEditor):
         key = event.key
         if await self.completing.take(key):
             self._take(event)
+        elif self.vim is not None and self.vim.takes(event):
+            self._take(event)
+            await self.vim.take(event.character or "")
+            self.show_facts()
         elif key == "enter" and self.enter_sends:
             self._take(event)
             await self.submit()
@@ -364,7 +391,8 @@ class Composer(ChipEditor):
     def _edge(self, tokens: str) -> Content:
         walk = self._walk
         place = walk.place if walk is not None else ""
-        parts = [part for part in (place, tokens, self.hints) if part]
+        mode = self.vim.place if self.vim is not None else ""
+        parts = [part for part in (mode, place, tokens, self.hints) if part]
         room = self.size.width - 6
         while len(parts) > 1 and len(" · ".join(parts)) > room:
             parts.pop()

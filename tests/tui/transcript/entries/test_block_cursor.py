@@ -56,6 +56,20 @@ async def test_cursor_visits_all_blocks_and_leaves_after_the_last(
         assert not shown.transcript.has_focus
 
 
+async def test_vim_keys_move_the_cursor(open_transcript: OpenTranscript) -> None:
+    async with open_transcript(*entries(), size=(80, 40)) as shown:
+        shown.transcript.has_vim_keys = True
+        shown.transcript.walk(-1)
+        await shown.pilot.press("k", "k")
+        assert cursor_position(shown) == ("a1", "table")
+        await shown.pilot.press("j")
+        assert cursor_position(shown) == ("c1", "seam")
+        await shown.pilot.press("g")
+        assert cursor_position(shown) == ("p1", None)
+        await shown.pilot.press("G")
+        assert cursor_position(shown) == ("p2", None)
+
+
 @pytest.mark.slow
 async def test_cursor_scrolls_only_as_far_as_needed(open_transcript: OpenTranscript) -> None:
     many = [PromptEntry(f"prompt {number}", id=f"m{number}") for number in range(60)]
