@@ -101,6 +101,7 @@ FAMILIES: list[tuple[str, dict[str, Any]]] = [
             "ssm_state_size": 16,
         },
     ),
+    ("lfm2_moe", {**EXPERTS, "layer_types": ["conv", "full_attention"] * 2, "num_dense_layers": 1}),
     ("lfm2", {"layer_types": ["conv", "conv", "full_attention"], "num_hidden_layers": 3}),
     (
         "glm4_moe",
