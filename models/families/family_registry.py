@@ -22,7 +22,7 @@ from . import (
     smollm3,
 )
 from .family import Family, HFModelType
-from .hybrids import granitehybrid, lfm2, nemotron_h, qwen3next, qwen35, qwen35moe
+from .hybrids import granitehybrid, lfm2, lfm2moe, nemotron_h, qwen3next, qwen35, qwen35moe
 from .mixtures import glm4moe, gpt_oss, granitemoe, olmoe, qwen2moe, qwen3moe
 
 _FAMILIES = (
@@ -39,6 +39,7 @@ _FAMILIES = (
     *(
         granitehybrid.FAMILY,
         lfm2.FAMILY,
+        lfm2moe.FAMILY,
         nemotron_h.FAMILY,
         qwen3next.FAMILY,
         qwen35.FAMILY,

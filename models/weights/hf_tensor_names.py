@@ -32,7 +32,7 @@ _NAME = re.compile(
 )
 _OF_A_LAYER = re.compile(_PREFIX + r"layers\.(\d{1,9})\.(.+)")
 _SEPARATE_EXPERT = re.compile(
-    r"(?:mlp|block_sparse_moe)\.experts\.(\d{1,9})\.(gate_proj|up_proj|down_proj|w[123])\.weight"
+    r"(?:mlp|block_sparse_moe|feed_forward)\.experts\.(\d{1,9})\.(gate_proj|up_proj|down_proj|w[123])\.weight"
 )
 _EXPERT_NAMES: Mapping[str, str] = {
     "gate_proj": "gate",
@@ -46,12 +46,15 @@ _GATES_AND_UPS = frozenset(
     {
         "mlp.experts.gate_up_proj",
         "block_sparse_moe.experts.gate_up_proj",
+        "feed_forward.experts.gate_up_proj",
         "block_sparse_moe.input_linear.weight",
     }
 )
 # Names without a kind of tensor at their end.
 _OTHER_NAMES: Mapping[str, str] = {
     "mlp.experts.down_proj": "ffn_down_exps.weight",
+    "feed_forward.experts.down_proj": "ffn_down_exps.weight",
+    "feed_forward.expert_bias": "exp_probs_b.bias",
     "block_sparse_moe.experts.down_proj": "ffn_down_exps.weight",
     "block_sparse_moe.output_linear.weight": "ffn_down_exps.weight",
     "mlp.experts.down_proj_bias": "ffn_down_exps.bias",

@@ -171,12 +171,16 @@ class StateCache(PagedCache):
         state = self._states[sequence]
         if not self._runner.write_state(state.row, data):
             return False
+        self._take_snapshot(sequence, state)
+        self._hand_over(sequence)
+        return True
+
+    def _take_snapshot(self, sequence: Sequence, state: _State) -> None:
+        """Copy the states that the sequence has, if there is a row for it."""
         row = self.rows.allocate()
         if row is not None:
             self._runner.copy_state(state.row, row)
             self.rows.put(self._running[sequence], state.length, row)
-            self._hand_over(sequence)
-        return True
 
     def reserve(self, batch: Batch) -> None:
         """Give each chunk pages, and rows for the states that it leaves."""
@@ -222,10 +226,21 @@ class StateCache(PagedCache):
         state = self._states[sequence]
         accepted = sequence.num_computed - state.length
         if accepted > 0:
-            state.drafts[accepted - 1], state.row = state.row, state.drafts[accepted - 1]
-            state.length += accepted
+            self._accept(sequence, state, accepted)
         self._free_drafts(state)
         self._hand_over(sequence)
+
+    def _accept(self, sequence: Sequence, state: _State, count: int) -> None:
+        """Go on from the row of the last accepted draft token; those that are due are snapshots."""
+        base, end = state.length, state.length + count
+        after = dict(enumerate(state.drafts, base + 1))
+        before, state.row, state.length = state.row, after.pop(end), end
+        for length in state.due(base, end):
+            if length < end:
+                self.rows.put(self._running[sequence], length, after.pop(length))
+            else:
+                self._take_snapshot(sequence, state)
+        state.drafts = [before, *after.values()]
 
     def _free_drafts(self, state: _State) -> None:
         while state.drafts:

@@ -7,9 +7,13 @@ from collections.abc import Sequence as Tokens
 from pathlib import Path
 
 from ...base.load_spec import LoadSpec
-from ...cuda.model_runner import CudaModelRunner
+from ...cuda.state_model_runner import open_model_runner
+from ...engine.batch import StateStep
 from .logit_comparison import Logits
 from .scorer import scored_chunk
+
+_ROW = 0
+"""Of the pool of states, if the model has one."""
 
 
 class EngineScorer:
@@ -26,7 +30,7 @@ class EngineScorer:
             batch=chunk,
             speculation="off",
         )
-        self._runner = CudaModelRunner(spec)
+        self._runner = open_model_runner(spec)
         self._random = random.Random(context)  # noqa: S311 - only an order, and the same each time
         self._pages: list[int] = []
 
@@ -44,6 +48,7 @@ class EngineScorer:
         """See `Scorer.read`."""
         blocks = self._pages[: -(-end // self._runner.block_size)]
         batch = scored_chunk(window, start, end, blocks)
+        batch.states.append(StateStep(_ROW if start else None, ((end - start, _ROW),)))
         return self._runner.compute(batch).cpu().numpy()
 
     def close(self) -> None:

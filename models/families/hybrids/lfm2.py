@@ -15,7 +15,7 @@ from ...config.recurrent_fields import (
 )
 from ..family import Family, GGUFValue, HFModelType, QueryKeyNorm
 
-_LAYER_NAMES = {
+LAYER_NAMES = {
     "operator_norm": "attn_norm",
     "self_attn.q_proj": "attn_q",
     "self_attn.k_proj": "attn_k",
@@ -30,6 +30,7 @@ _LAYER_NAMES = {
     "feed_forward.w3": "ffn_up",
     "feed_forward.w2": "ffn_down",
 }
+"""GGUF's name of each part of a layer, by its name in transformers."""
 _MOST_INPUTS = 64
 
 
@@ -38,16 +39,21 @@ def _with_convolutions(config: ModelConfig, kernel: int, where: Iterable[bool]) 
     return with_recurrent_layers(config, convolution, where)
 
 
-def _read_gguf(fields: ConfigFields, config: ModelConfig) -> ModelConfig:
+def read_gguf(fields: ConfigFields, config: ModelConfig) -> ModelConfig:
+    """The convolutions, in the layers that have no heads."""
     kernel = fields.integer("shortconv.l_cache", 2, _MOST_INPUTS, 3)
     return _with_convolutions(config, kernel, layers_without_heads(fields, config.num_layers))
 
 
 def _read_hf(fields: ConfigFields, config: ModelConfig) -> ModelConfig:
-    where = _recurrent_layers(fields, config.num_layers)
-    config = replace(config, intermediate_size=_mlp_width(fields, config.intermediate_size))
+    width = _mlp_width(fields, config.intermediate_size)
+    return read_convolutions(fields, replace(config, intermediate_size=width))
+
+
+def read_convolutions(fields: ConfigFields, config: ModelConfig) -> ModelConfig:
+    """The convolutions, in the layers that have no attention."""
     kernel = fields.integer("conv_L_cache", 2, _MOST_INPUTS, 3)
-    return _with_convolutions(config, kernel, where)
+    return _with_convolutions(config, kernel, _recurrent_layers(fields, config.num_layers))
 
 
 def _recurrent_layers(fields: ConfigFields, count: int) -> Iterable[bool]:
@@ -71,7 +77,8 @@ def _mlp_width(fields: ConfigFields, width: int) -> int:
     return -(-int(fields.number(multiplier, 1.0) * width) // step) * step
 
 
-def _gguf_keys(config: ModelConfig) -> Mapping[str, GGUFValue]:
+def gguf_keys(config: ModelConfig) -> Mapping[str, GGUFValue]:
+    """The keys of the convolutions, and which layers have them."""
     kernels = {layer.recurrent.kernel for layer in config.layers if layer.recurrent}
     return {
         "attention.head_count_kv": kv_head_counts(config),
@@ -82,10 +89,10 @@ def _gguf_keys(config: ModelConfig) -> Mapping[str, GGUFValue]:
 FAMILY = Family(
     name="lfm2",
     query_key_norm=QueryKeyNorm.EACH_HEAD,
-    read_gguf=_read_gguf,
-    hf_layer_names=_LAYER_NAMES,
+    read_gguf=read_gguf,
+    hf_layer_names=LAYER_NAMES,
     has_states=True,
-    gguf_keys=_gguf_keys,
+    gguf_keys=gguf_keys,
     gguf_output_norm="token_embd_norm",
     hf_types=(
         HFModelType(

@@ -94,7 +94,7 @@ def make_random_model() -> MakeModel:
             for name, parameter in module.named_parameters():
                 parameter.normal_(1.0 if "norm" in name else 0.0, 0.2, generator=random)
             for name, buffer in module.named_buffers():
-                if name.endswith("e_score_correction_bias"):
+                if name.endswith(("e_score_correction_bias", "expert_bias")):
                     buffer.normal_(0.0, 0.2, generator=random)
         return RandomModel(module, json.loads(config.to_json_string(use_diff=False)))
 

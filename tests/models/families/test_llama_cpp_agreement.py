@@ -244,6 +244,17 @@ _CASES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
             "ssm.inner_size": 96,
         },
     ),
+    "lfm2moe": (
+        "lfm2_moe",
+        {**_EXPERTS, "layer_types": ["conv", "full_attention", "conv"], "num_dense_layers": 1},
+        {
+            **_EXPERT_KEYS,
+            "attention.head_count_kv": [0, 2, 0],
+            "shortconv.l_cache": 3,
+            "leading_dense_block_count": 1,
+            "expert_gating_func": 2,
+        },
+    ),
     "lfm2": (
         "lfm2",
         {"layer_types": ["conv", "full_attention", "conv"]},

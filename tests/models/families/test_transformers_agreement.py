@@ -228,6 +228,25 @@ _CASES: dict[str, tuple[str, dict[str, Any]]] = {
     ),
     "nemotron_h": ("nemotron_h", _NEMOTRON),
     "nemotron_h with biases": ("nemotron_h", {**_NEMOTRON, "mlp_bias": True, "use_bias": True}),
+    "lfm2_moe": (
+        "lfm2_moe",
+        {
+            **_EXPERTS,
+            "layer_types": ["conv", "full_attention", "conv"],
+            "num_dense_layers": 1,
+            "routed_scaling_factor": 1.5,
+        },
+    ),
+    "lfm2_moe without corrections": (
+        "lfm2_moe",
+        {
+            **_EXPERTS,
+            "layer_types": ["conv", "full_attention", "conv"],
+            "num_dense_layers": 0,
+            "use_expert_bias": False,
+            "norm_topk_prob": False,
+        },
+    ),
     "seed_oss": ("seed_oss", {"head_dim": 16}),
     "seed_oss with biases": (
         "seed_oss",

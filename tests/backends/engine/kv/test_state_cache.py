@@ -10,6 +10,7 @@ import pytest
 
 from ingle.backends.base.load_spec import KVStoreSpec
 from ingle.backends.base.sampling_params import SamplingParams
+from ingle.backends.engine.batch import Batch
 from ingle.backends.engine.engine import Engine
 from ingle.backends.engine.kv_store.kv_store import KVStore
 from ingle.backends.engine.sequence import Sequence
@@ -105,6 +106,34 @@ def test_few_rows_suffice(stateful_number_runner: MakeRunner) -> None:
     ask(engine, *(TEXT[start : start + 80] for start in range(0, 400, 50)))
     (again,) = ask(engine, TEXT[:80])
     assert again.cached_tokens in (0, 79)
+
+
+class RightDrafts:
+    """Drafts seven right tokens of each answer."""
+
+    def __init__(self, runner: Any) -> None:
+        self._runner = runner
+
+    def propose(self, decoding: list[Sequence], room: int) -> dict[Sequence, tuple[int, ...]]:
+        return {s: tuple(self._runner.answer(s.token_ids, min(7, room))) for s in decoding}
+
+    def waits(self, decoding: list[Sequence], room: int) -> bool:
+        return True
+
+    def observe(self, batch: Batch, seconds: float) -> None: ...
+
+    def forget(self, sequence: Sequence) -> None: ...
+
+
+def test_accepted_drafts_leave_regular_snapshots(stateful_number_runner: MakeRunner) -> None:
+    for before in range(230, 240):  # the 256th token is drafted at different places
+        runner = stateful_number_runner(block_size=PAGE, num_blocks=64, context=1024, snapshots=30)
+        engine = Engine(runner, RightDrafts(runner))
+        runner.eog = -1
+        (long,) = ask(engine, TEXT[:before], answer=60)
+        assert engine.gauges().accepted_tokens_total > 30
+        (other,) = ask(engine, [*long.token_ids[:270], 9, 9], answer=1)
+        assert other.cached_tokens == 256
 
 
 @pytest.fixture

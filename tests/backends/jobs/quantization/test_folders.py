@@ -16,6 +16,8 @@ from ingle.backends.jobs.quantization.messages import (
     QuantizeSpec,
 )
 from ingle.backends.jobs.quantization.quantization import QuantizeFailed, quantize
+from ingle.backends.jobs.verification.messages import VerificationProgress, VerificationSpec
+from ingle.backends.jobs.verification.verification import verify
 from ingle.models.errors import UnsupportedModel
 from ingle.models.families import family_registry
 from ingle.models.families.family_registry import HF_MODEL_TYPES
@@ -99,6 +101,7 @@ FAMILIES: list[tuple[str, dict[str, Any]]] = [
             "ssm_state_size": 16,
         },
     ),
+    ("lfm2_moe", {**EXPERTS, "layer_types": ["conv", "full_attention"] * 2, "num_dense_layers": 1}),
     ("lfm2", {"layer_types": ["conv", "conv", "full_attention"], "num_hidden_layers": 3}),
     (
         "glm4_moe",
@@ -155,6 +158,28 @@ def test_converted_family_computes_the_same(
         assert isinstance(ours, torch.Tensor)
         assert isinstance(theirs, torch.Tensor)
         torch.testing.assert_close(ours.float(), theirs.float(), rtol=2**-11, atol=2**-24)
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings"),
+    [(kind, settings) for kind, settings in FAMILIES if HF_MODEL_TYPES[kind][0].has_states],
+)
+def test_converted_hybrid_is_verified_against_llama_cpp(
+    kind: str, settings: dict[str, Any], make_folder: MakeFolder
+) -> None:
+    """In chunks, which go on from the states of the one before."""
+    folder = make_folder(kind, **settings, max_position_embeddings=2048)
+    path = run(folder, QuantizationTarget.BF16)
+    text = "a hen in an inn; 12 = 7 " * 100
+    report = verify(VerificationSpec(path=str(path), text=text), ignore)
+    # Random weights are far more sensitive to the rounding of activations than trained ones.
+    assert report.statistics.mean_kl < 2e-2
+    assert report.statistics.max_kl < 1
+    assert report.statistics.tokens > 1100
+
+
+def ignore(_progress: VerificationProgress) -> None:
+    return
 
 
 def test_character_vocabulary_is_converted(make_folder: MakeFolder) -> None:
