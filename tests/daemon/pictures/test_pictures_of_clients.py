@@ -190,6 +190,11 @@ async def test_lm_studio_and_native_routes(daemon: RunningDaemon) -> None:
     assert counted.json()["messages"][0] > PICTURE_TOKENS
     listed = (await daemon.tcp.get("/v1/models")).json()["data"]
     sees = {model["id"]: "vision" in model["capabilities"] for model in listed}
+    props = await daemon.tcp.get("/props", params={"model": "seeing"})
+    assert props.json()["modalities"]["vision"]
+    routed = (await daemon.tcp.get("/models")).json()["data"]
+    reads = {each["id"]: each["architecture"]["input_modalities"] for each in routed}
+    assert (reads["seeing:latest"], reads["blind:latest"]) == (["text", "image"], ["text"])
     assert sees["seeing:latest"]
     assert not sees["blind:latest"]
 
