@@ -22,6 +22,8 @@ MOST_BYTES = 16 * 2**20
 """Of one file."""
 MOST_FILES = 64
 """Of one request."""
+MOST_PIXELS = 64_000_000
+"""Of one request, each picture scaled down as it is: they are one message to the model."""
 DECODE_SECONDS = 10.0
 _MEMORY = 128 * 2**20
 _IDLE_SECONDS = 60.0
@@ -53,9 +55,19 @@ class PictureDecoder:
                 hint="Leave out the oldest ones.",
                 param="messages",
             )
-        return structs.replace(
-            request, messages=[await self._message(message) for message in messages]
-        )
+        decoded: list[ChatMessage] = []
+        pixels = 0
+        for message in messages:
+            decoded.append(await self._message(message))
+            pixels += sum(len(picture.rgb) // 3 for picture in decoded[-1].pictures)
+            if pixels > MOST_PIXELS:
+                raise RequestRejected(
+                    f"The pictures of the conversation have more than {MOST_PIXELS:,} pixels "
+                    "together.",
+                    hint="Leave out the oldest ones, or send smaller ones.",
+                    param="messages",
+                )
+        return structs.replace(request, messages=decoded)
 
     def close(self) -> None:
         """End the process."""

@@ -178,6 +178,8 @@ async def test_too_many_and_too_large_files(decoder: PictureDecoder) -> None:
         await decode(decoder, *[noise("GIF")] * (MOST_FILES + 1))
     with pytest.raises(RequestRejected, match="MiB"):
         await decode(decoder, bytes(2**24 + 1))
+    with pytest.raises(RequestRejected, match="pixels together"):
+        await decode(decoder, *[file_of(Image.new("L", (2000, 2000)))] * 17)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems have no filter of calls")
