@@ -58,15 +58,8 @@ class PictureDecoder:
         decoded: list[ChatMessage] = []
         pixels = 0
         for message in messages:
-            decoded.append(await self._message(message))
+            decoded.append(await self._message(message, MOST_PIXELS - pixels))
             pixels += sum(len(picture.rgb) // 3 for picture in decoded[-1].pictures)
-            if pixels > MOST_PIXELS:
-                raise RequestRejected(
-                    f"The pictures of the conversation have more than {MOST_PIXELS:,} pixels "
-                    "together.",
-                    hint="Leave out the oldest ones, or send smaller ones.",
-                    param="messages",
-                )
         return structs.replace(request, messages=decoded)
 
     def close(self) -> None:
@@ -76,10 +69,18 @@ class PictureDecoder:
         self._thread.shutdown(wait=False, cancel_futures=True)
         self._process.close()
 
-    async def _message(self, message: ChatMessage) -> ChatMessage:
+    async def _message(self, message: ChatMessage, most_pixels: int) -> ChatMessage:
         pictures: list[Picture] = []
         for picture in message.pictures:
             found = await self._decode(picture.data, "A picture")
+            most_pixels -= len(found.rgb) // 3
+            if most_pixels < 0:
+                raise RequestRejected(
+                    f"The pictures of the conversation have more than {MOST_PIXELS:,} pixels "
+                    "together.",
+                    hint="Leave out the oldest ones, or send smaller ones.",
+                    param="messages",
+                )
             pictures.append(Picture(picture.at, b"", found.width, found.height, found.rgb))
         message = structs.replace(message, pictures=pictures)
         # From the last on, so that the places of those before stay.
