@@ -31,6 +31,14 @@ class Picture(msgspec.Struct, frozen=True, omit_defaults=True):
     rgb: bytes = b""
 
 
+class PDFFile(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A PDF file in a message, before the character `at` of its text; it becomes text, too."""
+
+    at: int = 0
+    name: str = ""
+    data: bytes = b""
+
+
 class ChatMessage(msgspec.Struct, frozen=True, omit_defaults=True):
     """One message, as chat templates see it: `role` is system, user, assistant or tool.
 
@@ -45,6 +53,7 @@ class ChatMessage(msgspec.Struct, frozen=True, omit_defaults=True):
     tool_calls: list[ToolCall] = []
     tool_call_id: str | None = None
     pictures: list[Picture] = []
+    documents: list[PDFFile] = []
 
 
 class Tool(msgspec.Struct, frozen=True, omit_defaults=True):

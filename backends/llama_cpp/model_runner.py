@@ -128,6 +128,8 @@ class LlamaModelRunner(LlamaContext):
         for chunk in batch.chunks:
             sequence = chunk.sequence
             if not sequence.pictures:
+                if self._spans:  # it may have the slot of one that was cancelled before a picture
+                    self._spans.pop(sequence.slot, None)
                 continue
             begin = sequence.num_computed
             if any(picture.axes is not None for picture in sequence.pictures):
@@ -188,8 +190,8 @@ class LlamaModelRunner(LlamaContext):
         """Share cells between slots: metadata only; just a checkpoint is copied."""
         end = self._position(source, length)
         llama_cpp.llama_memory_seq_cp(self._memory, source, target, 0, end)
-        if source in self._spans:
-            self._spans[target] = self._spans[source]
+        if spans := self._spans.get(source):
+            self._spans[target] = tuple(span for span in spans if span.end <= length)
         if checkpoint is not None and not self._write_state(target, checkpoint, _PARTIAL_ONLY):
             raise RuntimeError("llama.cpp did not restore the state it returned")
 

@@ -30,6 +30,13 @@ _NEGATIVE = np.int32(-(2**31))
 _api: Any = llama_cpp  # the binding annotates plain integers as C types
 
 
+def _ignore(_level: int, _text: bytes | None, _user_data: object) -> None:
+    pass
+
+
+_SILENCE = llama_cpp.llama_log_callback(_ignore)
+
+
 @cache
 def _mtmd() -> Any:
     """Return the binding of libmtmd, which looks for the library beside itself only."""
@@ -67,8 +74,7 @@ class LlamaPictureEncoder:
         self._kept: OrderedDict[bytes, EncodedPicture] = OrderedDict()
         self._width: int = _api.llama_model_n_embd_inp(model.handle)
         # It logs each picture; results say what it rejects.
-        self._log = llama_cpp.llama_log_callback(_ignore)
-        self._lib.mtmd_log_set(self._log, ctypes.c_void_p(None))
+        self._lib.mtmd_log_set(_SILENCE, ctypes.c_void_p(None))
         params = self._lib.mtmd_context_params_default()
         params.use_gpu, params.print_timings, params.warmup = gpu, False, False
         params.n_threads = threads
@@ -183,10 +189,6 @@ class _PictureTokens:
         self.spans.append(
             PictureSpan(start, span.embeddings, span.positions, span.axes, span.whole)
         )
-
-
-def _ignore(_level: int, _text: bytes | None, _user_data: object) -> None:
-    pass
 
 
 def _bytes(encoded: EncodedPicture) -> int:

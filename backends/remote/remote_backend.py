@@ -120,8 +120,10 @@ class RemoteBackend:
 
     def check(self, request: GenerateRequest) -> None:
         """Raise `NotCleared` unless this is the cleared request, not sent before."""
-        if any(message.pictures for message in request.messages or ()):
-            raise NotCleared("Pictures are not sent to providers; nothing left this machine.")
+        if any(message.pictures or message.documents for message in request.messages or ()):
+            raise NotCleared(
+                "Pictures and documents are not sent to providers; nothing left this machine."
+            )
         if self._used:
             raise NotCleared("A clearance can be used only once.")
         if request_digest(request) != self.clearance.digest:

@@ -1,1 +1,1 @@
-"""Pictures of requests: decoded in a process of their own, before a model sees them."""
+"""Pictures and documents of requests: a process of their own decodes them for models."""

@@ -1,4 +1,4 @@
-"""Decodes the pictures of requests, the same one once."""
+"""Decodes the pictures and documents of requests, the same one once."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 import msgspec
 from msgspec import structs
 
-from ingle.backends.base.conversation import ChatMessage, Picture
+from ingle.backends.base.conversation import ChatMessage, PDFFile, Picture
 from ingle.backends.base.errors import RequestRejected
 from ingle.backends.base.framed_child import ChildDied, FramedChild, start_child
 from ingle.backends.base.requests import GenerateRequest
@@ -19,9 +19,11 @@ from ingle.backends.base.requests import GenerateRequest
 from .picture_protocol import DecodedPicture
 
 MOST_BYTES = 16 * 2**20
-"""Of a picture's file."""
-MOST_PICTURES = 64
+"""Of one file."""
+MOST_FILES = 64
 """Of one request."""
+MOST_PIXELS = 64_000_000
+"""Of one request, each picture scaled down as it is: they are one message to the model."""
 DECODE_SECONDS = 10.0
 _MEMORY = 128 * 2**20
 _IDLE_SECONDS = 60.0
@@ -38,24 +40,27 @@ class PictureDecoder:
         """`seconds` bounds the decoding of one file."""
         self._process = _PictureProcess(seconds)
         self._thread = ThreadPoolExecutor(1, "pictures")
-        self._kept: OrderedDict[bytes, Picture] = OrderedDict()
+        self._kept: OrderedDict[bytes, DecodedPicture] = OrderedDict()
         self._idle: asyncio.TimerHandle | None = None
 
     async def decoded(self, request: GenerateRequest) -> GenerateRequest:
-        """Return the request with pixels in place of files; raises `RequestRejected`."""
+        """Return the request with pixels and text in place of files; raises `RequestRejected`."""
         messages = request.messages or []
-        count = sum(len(message.pictures) for message in messages)
+        count = sum(len(message.pictures) + len(message.documents) for message in messages)
         if not count:
             return request
-        if count > MOST_PICTURES:
+        if count > MOST_FILES:
             raise RequestRejected(
-                f"The conversation has {count} pictures, more than {MOST_PICTURES}.",
+                f"The conversation has {count} files, more than {MOST_FILES}.",
                 hint="Leave out the oldest ones.",
                 param="messages",
             )
-        return structs.replace(
-            request, messages=[await self._message(message) for message in messages]
-        )
+        decoded: list[ChatMessage] = []
+        pixels = 0
+        for message in messages:
+            decoded.append(await self._message(message, MOST_PIXELS - pixels))
+            pixels += sum(len(picture.rgb) // 3 for picture in decoded[-1].pictures)
+        return structs.replace(request, messages=decoded)
 
     def close(self) -> None:
         """End the process."""
@@ -64,25 +69,40 @@ class PictureDecoder:
         self._thread.shutdown(wait=False, cancel_futures=True)
         self._process.close()
 
-    async def _message(self, message: ChatMessage) -> ChatMessage:
-        if not message.pictures:
-            return message
-        pictures = [await self._picture(picture) for picture in message.pictures]
-        return structs.replace(message, pictures=pictures)
+    async def _message(self, message: ChatMessage, most_pixels: int) -> ChatMessage:
+        pictures: list[Picture] = []
+        for picture in message.pictures:
+            found = await self._decode(picture.data, "A picture")
+            most_pixels -= len(found.rgb) // 3
+            if most_pixels < 0:
+                raise RequestRejected(
+                    f"The pictures of the conversation have more than {MOST_PIXELS:,} pixels "
+                    "together.",
+                    hint="Leave out the oldest ones, or send smaller ones.",
+                    param="messages",
+                )
+            pictures.append(Picture(picture.at, b"", found.width, found.height, found.rgb))
+        message = structs.replace(message, pictures=pictures)
+        # From the last on, so that the places of those before stay.
+        for document in sorted(message.documents, key=_place, reverse=True):
+            found = await self._decode(document.data, f"The document {document.name}")
+            text = f'<file name="{document.name}">\n{found.text}\n</file>'
+            message = _with_text(message, document.at, text)
+        return structs.replace(message, documents=[])
 
-    async def _picture(self, picture: Picture) -> Picture:
-        if len(picture.data) > MOST_BYTES:
-            raise _rejected(f"its file has more than {MOST_BYTES // 2**20} MiB")
-        digest = await asyncio.to_thread(_digest, picture.data)
+    async def _decode(self, data: bytes, what: str) -> DecodedPicture:
+        if len(data) > MOST_BYTES:
+            raise _rejected(what, f"its file has more than {MOST_BYTES // 2**20} MiB")
+        digest = await asyncio.to_thread(_digest, data)
         known = self._kept.pop(digest, None)
         if known is None:
             loop = asyncio.get_running_loop()
-            known = await loop.run_in_executor(self._thread, self._process.decode, picture.data)
+            known = await loop.run_in_executor(self._thread, self._process.decode, data, what)
             self._end_when_idle(loop)
         self._kept[digest] = known
-        while sum(len(kept.rgb) for kept in self._kept.values()) > _MEMORY:
+        while sum(len(kept.rgb) + len(kept.text) for kept in self._kept.values()) > _MEMORY:
             self._kept.popitem(last=False)
-        return structs.replace(known, at=picture.at)
+        return known
 
     def _end_when_idle(self, loop: asyncio.AbstractEventLoop) -> None:
         if self._idle is not None:
@@ -98,8 +118,8 @@ class _PictureProcess(FramedChild):
         self._seconds = seconds
         self._lock = threading.Lock()
 
-    def decode(self, data: bytes) -> Picture:
-        """Return the pixels; raises `RequestRejected`."""
+    def decode(self, data: bytes, what: str) -> DecodedPicture:
+        """Return the pixels or the text of `what`; raises `RequestRejected`."""
         with self._lock:
             process = self._process
             if process is None or process.poll() is not None:
@@ -109,22 +129,37 @@ class _PictureProcess(FramedChild):
                 answer = self._ask(process, data, self._seconds)
                 found = msgspec.msgpack.decode(answer, type=DecodedPicture)
             except TimeoutError:
-                raise _rejected(f"it takes more than {self._seconds:.0f} seconds") from None
+                raise _rejected(what, f"it takes more than {self._seconds:.0f} seconds") from None
             except (ChildDied, msgspec.MsgspecError):
-                raise _rejected("its file ended the process that reads it") from None
+                raise _rejected(what, "its file ended the process that reads it") from None
         if found.error:
-            raise _rejected(found.error)
-        return Picture(width=found.width, height=found.height, rgb=found.rgb)
+            raise _rejected(what, found.error)
+        return found
+
+
+def _with_text(message: ChatMessage, at: int, text: str) -> ChatMessage:
+    """Return the message with another text at a place, and its pictures behind that moved."""
+    content = message.content
+    pictures = [
+        structs.replace(picture, at=picture.at + len(text)) if picture.at > at else picture
+        for picture in message.pictures
+    ]
+    return structs.replace(message, content=content[:at] + text + content[at:], pictures=pictures)
+
+
+def _place(document: PDFFile) -> int:
+    return document.at
 
 
 def _digest(data: bytes) -> bytes:
     return hashlib.sha256(data).digest()
 
 
-def _rejected(reason: str) -> RequestRejected:
+def _rejected(what: str, reason: str) -> RequestRejected:
+    if what == "A picture":
+        hint, code = "Send a PNG, JPEG, WebP or GIF file of a usual size.", "invalid_picture"
+    else:
+        hint, code = "Send its text, or its pages as pictures.", "invalid_document"
     return RequestRejected(
-        f"A picture cannot be read: {reason}.",
-        hint="Send a PNG, JPEG, WebP or GIF file of a usual size.",
-        code="invalid_picture",
-        param="messages",
+        f"{what} cannot be read: {reason}.", hint=hint, code=code, param="messages"
     )

@@ -1,6 +1,7 @@
-"""The process that decodes pictures, run as `python -P -m`: native code reads untrusted files.
+"""The process in which pictures and documents are decoded, run as `python -P -m`.
 
-It has no network and no files of the user, and little memory.
+Native code and large parsers read untrusted files there, without network, files of the user and
+much memory.
 """
 
 from __future__ import annotations
@@ -29,9 +30,36 @@ MOST_PIXELS = 64_000_000
 """Of a file; decoded, that takes 256 MB."""
 KEPT_PIXELS = 4_000_000
 """A larger picture is scaled down to this: no model here sees more."""
+MOST_PAGES = 1000
+MOST_CHARACTERS = 2_000_000
 _LONGEST_SIDE = 8192
 _ADDRESS_SPACE = 2 * 2**30
 _WHITE = (255, 255, 255, 255)
+
+
+def read_document(data: bytes) -> DecodedPicture:
+    """Read the text of a PDF; never raises."""
+    from pypdf import PdfReader
+    from pypdf.errors import PyPdfError
+
+    try:
+        reader = PdfReader(BytesIO(data))
+        if len(reader.pages) > MOST_PAGES:
+            return DecodedPicture(error=f"it has {len(reader.pages)} pages, more than {MOST_PAGES}")
+        pages: list[str] = []
+        for number, page in enumerate(reader.pages, 1):
+            pages.append(f"[page {number}]\n{page.extract_text().strip()}")
+            if sum(map(len, pages)) > MOST_CHARACTERS:
+                return DecodedPicture(error=f"its text is longer than {MOST_CHARACTERS:,}")
+    except PyPdfError:
+        return DecodedPicture(error="its file is damaged, or locked")
+    except MemoryError:
+        return DecodedPicture(error="it takes too much memory")
+    except Exception:  # the parser meets whatever the file says
+        return DecodedPicture(error="its file is damaged")
+    if not any(page.partition("\n")[2] for page in pages):
+        return DecodedPicture(error="it has no text: its pages are pictures")
+    return DecodedPicture(text="\n\n".join(pages))
 
 
 def decode_picture(data: bytes) -> DecodedPicture:
@@ -103,7 +131,8 @@ def main() -> None:
             data = read_body(sys.stdin.buffer)
         except EOFError:
             return
-        sink.write(frame(msgspec.msgpack.encode(decode_picture(data))))
+        decode = read_document if data.startswith(b"%PDF-") else decode_picture
+        sink.write(frame(msgspec.msgpack.encode(decode(data))))
         sink.flush()
 
 

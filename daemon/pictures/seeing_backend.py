@@ -1,4 +1,4 @@
-"""Decodes pictures on their way to a model."""
+"""Decodes pictures and documents on their way to a model."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .picture_decoder import PictureDecoder
 
 
 class SeeingBackend:
-    """A backend that takes pictures as files."""
+    """A backend that takes pictures and documents as files."""
 
     def __init__(self, backend: RequestBackend, decoder: PictureDecoder) -> None:
         self._backend = backend

@@ -1,4 +1,4 @@
-"""Pictures in the messages of all protocols: data URIs and base64, and their places in the text."""
+"""Pictures and documents in messages: data URIs and base64, and their places in the text."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import binascii
 from base64 import b64decode
 from typing import Any, cast
 
-from ingle.backends.base.conversation import Picture
+from ingle.backends.base.conversation import PDFFile, Picture
 
 from ..errors import InvalidBody, UnsupportedField
 
@@ -15,20 +15,21 @@ _SIGNATURES = (b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff", b"GIF8", b"RIFF")
 
 
 class MessageContent:
-    """The text of a message, joined from its parts, and the pictures between them."""
+    """The text of a message, joined from its parts, and the files between them."""
 
     def __init__(self, separator: str = "\n") -> None:
         self._separator = separator
         self._parts: list[str] = []
         self._length = 0
         self.pictures: list[Picture] = []
+        self.documents: list[PDFFile] = []
 
     def __bool__(self) -> bool:
         return bool(self._parts)
 
     @property
     def text(self) -> str:
-        """Return the text, in which a picture is an empty part."""
+        """Return the text, in which a file is an empty part."""
         return self._separator.join(self._parts)
 
     def add_text(self, text: str) -> None:
@@ -41,13 +42,21 @@ class MessageContent:
         self.add_text("")
         self.pictures.append(Picture(at=self._length, data=data))
 
+    def add_document(self, name: str, data: bytes) -> None:
+        """Append a PDF file."""
+        self.add_text("")
+        self.documents.append(PDFFile(self._length, name, data))
+
 
 def data_uri_bytes(uri: object, place: str) -> bytes:
-    """The file in a data URI; raises `InvalidBody`, and `UnsupportedField` for other addresses."""
+    """The picture in a data URI.
+
+    Raises `InvalidBody`, and `UnsupportedField` for other addresses.
+    """
     text = uri if isinstance(uri, str) else ""
     if text.startswith(_REMOTE):
         raise UnsupportedField(
-            f"'{place}' is an address, and pictures are not fetched: that would tell its server "
+            f"'{place}' is an address, and files are not fetched: that would tell its server "
             "of this request.",
             hint="Send the file itself, as a data URI (`data:image/png;base64,…`).",
             param=place,
@@ -64,10 +73,7 @@ def data_uri_bytes(uri: object, place: str) -> bytes:
 
 def base64_bytes(text: object, place: str) -> bytes:
     """The file in base64; raises `InvalidBody` for anything but a picture."""
-    try:
-        data = b64decode(text, validate=True) if isinstance(text, str) else b""
-    except (binascii.Error, ValueError):
-        data = b""
+    data = _decoded(text)
     if not data.startswith(_SIGNATURES):
         raise InvalidBody(
             f"'{place}' holds no picture.",
@@ -76,6 +82,28 @@ def base64_bytes(text: object, place: str) -> bytes:
             param=place,
         )
     return data
+
+
+def document_bytes(text: object, place: str) -> bytes:
+    """The file in base64 or a data URI; raises `InvalidBody` for anything but a PDF."""
+    if isinstance(text, str) and text.startswith("data:"):
+        text = text.partition(",")[2]
+    data = _decoded(text)
+    if not data.startswith(b"%PDF-"):
+        raise InvalidBody(
+            f"'{place}' holds no PDF.",
+            hint="It must be a PDF file in base64. Send other documents as text.",
+            code="invalid_document",
+            param=place,
+        )
+    return data
+
+
+def _decoded(text: object) -> bytes:
+    try:
+        return b64decode(text, validate=True) if isinstance(text, str) else b""
+    except (binascii.Error, ValueError):
+        return b""
 
 
 def image_url_bytes(part: object, place: str) -> bytes:

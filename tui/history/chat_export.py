@@ -247,7 +247,7 @@ def _article(chat: Chat, message: Message, render: Callable[[str], str]) -> str:
         parts.append(f"<details><summary>Reasoning</summary>{thoughts}</details>")
     for attachment in message.attachments:
         name, text = escape(one_line(attachment.name)), escape(clean(attachment.text))
-        if attachment.picture:
+        if attachment.picture.startswith("data:image/"):
             parts.append(f'<p><img alt="{name}" src="{escape(attachment.picture)}"></p>')
             continue
         parts.append(f"<details><summary>{name}</summary><pre>{text}</pre></details>")

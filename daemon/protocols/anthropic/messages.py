@@ -12,9 +12,10 @@ from msgspec import Meta
 
 from ingle.backends.base.conversation import ChatMessage, ToolCall
 
-from ...errors import InvalidBody, UnsupportedField
+from ...errors import InvalidBody
 from ...http.bodies import parse
-from ..picture_parts import MessageContent, base64_bytes, data_uri_bytes
+from ..picture_parts import MessageContent, document_bytes
+from .image_block import Image, Unreadable, image_bytes
 
 Identifier = Annotated[str, Meta(min_length=1, max_length=512)]
 
@@ -47,22 +48,8 @@ class ToolResult(msgspec.Struct):
     is_error: bool | None = None
 
 
-class ImageSource(msgspec.Struct):
-    """The source of a picture: `data` of the type base64."""
-
-    type: str
-    data: str | None = None
-    url: str | None = None
-
-
-class Image(msgspec.Struct):
-    """A picture."""
-
-    source: ImageSource
-
-
 class DocumentSource(msgspec.Struct):
-    """The source of a document: `data` of the type text, or `content`."""
+    """The source of a document: `data` of the type text or base64 (a PDF), or `content`."""
 
     type: str
     data: str | None = None
@@ -70,7 +57,7 @@ class DocumentSource(msgspec.Struct):
 
 
 class Document(msgspec.Struct):
-    """A document; only text is read."""
+    """A document: text, or a PDF, of which the text is read."""
 
     source: DocumentSource
     title: str | None = None
@@ -137,10 +124,6 @@ _OF_THE_SERVER = re.compile(
 _UNREADABLE = frozenset({"audio", "video", "file"})
 
 
-class Unreadable(UnsupportedField):
-    """The block is of a type that a text model cannot read."""
-
-
 def read_block(raw: msgspec.Raw, place: str) -> Block | None:
     """The block, or None for one of use only to Anthropic's servers.
 
@@ -175,20 +158,6 @@ def read_blocks(content: Content, place: str) -> Iterator[tuple[str, Block | Non
     for number, raw in enumerate(content):
         at = f"{place}[{number}]"
         yield at, read_block(raw, at)
-
-
-def image_bytes(image: Image, place: str) -> bytes:
-    """The file of a picture; raises `InvalidBody` and `UnsupportedField`."""
-    source = image.source
-    if source.type == "url":
-        return data_uri_bytes(source.url, f"{place}.source.url")
-    if source.type != "base64":
-        raise Unreadable(
-            f"'{place}.source' is of type {source.type[:40]!r}, and no file of that kind is here.",
-            hint="Send the picture itself, as a source of type 'base64'.",
-            param=f"{place}.source",
-        )
-    return base64_bytes(source.data, f"{place}.source.data")
 
 
 def document_text(document: Document, place: str) -> str:
@@ -325,6 +294,8 @@ def _user(content: Content, place: str, names: dict[str, str]) -> list[ChatMessa
                 said.append(_tool(block, at, names))
             case Image():
                 own.add_picture(image_bytes(block, at))
+            case Document() if block.source.type == "base64":
+                _add_pdf(own, block, at)
             case Text() | Document() | SearchResult() | Compaction():
                 own.add_text(block_text(block, at))
             case Thinking() | ToolUse():
@@ -339,23 +310,35 @@ def _user(content: Content, place: str, names: dict[str, str]) -> list[ChatMessa
 
 
 def _as_user(content: MessageContent) -> list[ChatMessage]:
-    return [ChatMessage("user", content.text, pictures=content.pictures)] if content else []
+    if not content:
+        return []
+    pictures, documents = content.pictures, content.documents
+    return [ChatMessage("user", content.text, pictures=pictures, documents=documents)]
+
+
+def _add_pdf(content: MessageContent, document: Document, place: str) -> None:
+    data = document_bytes(document.source.data, f"{place}.source.data")
+    content.add_document(document.title or "document.pdf", data)
+    if document.context:
+        content.add_text(document.context)
 
 
 def _tool(result: ToolResult, place: str, names: dict[str, str]) -> ChatMessage:
     content = _result(result.content or "", f"{place}.content")
-    text, pictures = content.text, content.pictures
+    text, pictures, documents = content.text, content.pictures, content.documents
     # Templates cannot mark a result as a failure; many tools do so in its text.
     if result.is_error and not text.lstrip().casefold().startswith(("error", "<tool_use_error")):
         mark = "Error: "
         text = mark + text
         pictures = [msgspec.structs.replace(p, at=p.at + len(mark)) for p in pictures]
+        documents = [msgspec.structs.replace(d, at=d.at + len(mark)) for d in documents]
     return ChatMessage(
         "tool",
         text,
         name=names.get(result.tool_use_id),
         tool_call_id=result.tool_use_id,
         pictures=pictures,
+        documents=documents,
     )
 
 
@@ -379,6 +362,8 @@ def _result(content: Content, place: str) -> MessageContent:
         at = f"{place}[{number}]"
         try:
             match read_block(raw, at):
+                case Document() as pdf if pdf.source.type == "base64":
+                    _add_pdf(found, pdf, at)
                 case Text() | Document() | SearchResult() | Compaction() as block:
                     found.add_text(block_text(block, at))
                 case Image() as image:

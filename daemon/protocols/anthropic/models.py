@@ -83,7 +83,7 @@ def _capabilities(*, thinks: bool, sees: bool) -> dict[str, Any]:
         "context_management": no,
         "effort": may_think | dict.fromkeys(levels, may_think),
         "image_input": {"supported": sees},
-        "pdf_input": no,
+        "pdf_input": yes,
         "server_tools": no | {"code_execution": no, "web_search": no},
         "structured_outputs": yes,
         "thinking": may_think | {"types": dict.fromkeys(kinds, may_think)},

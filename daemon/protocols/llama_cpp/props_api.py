@@ -37,7 +37,7 @@ class DefaultSettings(msgspec.Struct, frozen=True):
 
 
 class Modalities(msgspec.Struct, frozen=True):
-    """Models read text only."""
+    """What a model reads beside text."""
 
     vision: bool = False
     video: bool = False
@@ -159,6 +159,9 @@ def _props(
         chat_template=template or "",
         bos_token=loaded.bos_token if loaded is not None else "",
         eos_token=loaded.eos_token if loaded is not None else "",
+        modalities=Modalities(
+            vision=loaded.sees if loaded is not None else model.projector is not None
+        ),
         build_info=f"ingle-{installed_version()}",
         is_sleeping=loaded is None,
     )

@@ -28,7 +28,7 @@ class StatusValue(msgspec.Struct, frozen=True):
 
 
 class Architecture(msgspec.Struct, frozen=True):
-    """Models read text and write text."""
+    """What a model reads; all write text."""
 
     input_modalities: tuple[str, ...] = ("text",)
     output_modalities: tuple[str, ...] = ("text",)
@@ -129,6 +129,9 @@ class RouterApi(ServicesApi):
                     aliases=names.get(model.id, []),
                     created=model.created,
                     status=StatusValue(_status(model.state)),
+                    architecture=Architecture(
+                        ("text", "image") if "vision" in model.capabilities else ("text",)
+                    ),
                     meta=model.meta,
                 )
                 for model in models

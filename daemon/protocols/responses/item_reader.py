@@ -15,7 +15,7 @@ from ingle.backends.base.conversation import ChatMessage, ToolCall
 
 from ...errors import InvalidBody, UnsupportedField
 from ...http.bodies import parse
-from ..picture_parts import MessageContent, data_uri_bytes
+from ..picture_parts import MessageContent, data_uri_bytes, document_bytes
 from .items import (
     CompactionItem,
     CustomToolCall,
@@ -24,6 +24,7 @@ from .items import (
     FunctionCallOutput,
     HostedCall,
     HostedOutput,
+    InputFile,
     InputImage,
     InputPart,
     InputText,
@@ -58,6 +59,8 @@ class _Part(msgspec.Struct):
     refusal: str | None = None
     image_url: str | None = None
     detail: str | None = None
+    file_data: str | None = None
+    filename: str | None = None
 
 
 class _Message(msgspec.Struct):
@@ -224,13 +227,16 @@ def _output(output: str | list[_Part], place: str) -> str | list[InputPart]:
 
 
 def _output_part(part: _Part, place: str) -> InputPart:
-    if part.type == "input_image":
+    if part.type in ("input_image", "input_file"):
         with suppress(InvalidBody):
             return _input(part, place)
     return InputText(part.text if part.text is not None else OMITTED)
 
 
 def _input(part: _Part, place: str) -> InputPart:
+    if part.type == "input_file":
+        document_bytes(part.file_data, f"{place}.file_data")
+        return InputFile(filename=part.filename or "document.pdf", file_data=part.file_data or "")
     if part.type != "input_image":
         return InputText(_text(part, place))
     data_uri_bytes(part.image_url, f"{place}.image_url")
@@ -248,8 +254,8 @@ def _text(part: _Part, place: str) -> str:
         raise UnsupportedField(
             f"'{place}' is of type {part.type[:40]!r}, and models here read text and pictures "
             "only.",
-            hint="Send text parts, and pictures as `input_image`; sound and files are not "
-            "supported yet.",
+            hint="Send text parts, pictures as `input_image`, and PDF files as `input_file`; sound "
+            "is not supported yet.",
             param=place,
         )
     if part.text is None:
@@ -323,6 +329,7 @@ class _Conversation:
                         content.text,
                         tool_call_id=item.call_id or None,
                         pictures=content.pictures,
+                        documents=content.documents,
                     )
                 )
             case CompactionItem():
@@ -334,7 +341,12 @@ class _Conversation:
                 self.end_turn()
                 content = _joined(item.content)
                 self.messages.append(
-                    ChatMessage(ROLES[item.role], content.text, pictures=content.pictures)
+                    ChatMessage(
+                        ROLES[item.role],
+                        content.text,
+                        pictures=content.pictures,
+                        documents=content.documents,
+                    )
                 )
 
     def _begin_turn(self) -> None:
@@ -370,6 +382,8 @@ def _joined(parts: Sequence[InputPart]) -> MessageContent:
     for part in parts:
         if isinstance(part, InputImage):
             content.add_picture(data_uri_bytes(part.image_url, "input"))
+        elif isinstance(part, InputFile):
+            content.add_document(part.filename, document_bytes(part.file_data, "input"))
         else:
             content.add_text(part.text)
     return content

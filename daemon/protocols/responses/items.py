@@ -27,7 +27,14 @@ class InputImage(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", ta
     image_url: str
 
 
-InputPart = InputText | InputImage
+class InputFile(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="input_file"):
+    """A PDF file of a message to the model, or of a tool's output, in base64."""
+
+    filename: str = "document.pdf"
+    file_data: str
+
+
+InputPart = InputText | InputImage | InputFile
 
 
 class OutputText(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="output_text"):

@@ -69,8 +69,8 @@ def opaque_part(request: GenerateRequest) -> str | None:
     if isinstance(request.prompt, list):
         return "prompt"
     for number, message in enumerate(request.messages or ()):
-        if message.pictures:
-            return f"messages[{number}].pictures"
+        if message.pictures or message.documents:
+            return f"messages[{number}].{'pictures' if message.pictures else 'documents'}"
     return "sampling.logit_bias" if request.sampling.logit_bias else None
 
 

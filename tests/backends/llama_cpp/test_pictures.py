@@ -91,11 +91,12 @@ class Answer(NamedTuple):
 
 def run(engine: Engine, *sequences: Sequence) -> list[Answer]:
     answers = {sequence: Answer([], []) for sequence in sequences}
+    others = Answer([], [])
     for sequence in sequences:
         engine.add(sequence)
     while engine.has_work or engine.is_fetching:
         for output in engine.step():
-            answer = answers[output.sequence]
+            answer = answers.get(output.sequence, others)
             answer.tokens.extend(output.token_ids)
             answer.logprobs.extend(one.logprob for one in output.logprobs or [])
     return list(answers.values())
@@ -176,6 +177,26 @@ def test_other_picture_shares_only_the_text_before(runner: LlamaModelRunner) -> 
     (warm,) = run(engine, other)
     assert 0 < other.cached_tokens <= other.pictures[0].start
     (cold,) = run(Engine(runner), sequence_of(runner, "a " * 20, picture(6), " what"))
+    assert np.allclose(warm.logprobs, cold.logprobs, atol=CLOSE)
+
+
+@pytest.mark.parametrize("is_cancelled", [False, True])
+def test_text_that_was_shared_before_a_picture_has_its_own_positions(
+    runner: LlamaModelRunner, is_cancelled: bool
+) -> None:
+    engine = Engine(runner)
+    begin, end = "a " * 40, "the end of it " * 10
+    first = sequence_of(runner, begin, picture(5), end)
+    engine.add(first)
+    engine.step()
+    if is_cancelled:
+        engine.finish(first, FinishReason.CANCELLED)
+    run(engine, sequence_of(runner, begin, end))
+    third = sequence_of(runner, begin, end[:-20], "other")
+    (warm,) = run(engine, third)
+    assert third.cached_tokens > len(begin)
+    (cold,) = run(Engine(runner), sequence_of(runner, begin, end[:-20], "other"))
+    assert warm.tokens == cold.tokens
     assert np.allclose(warm.logprobs, cold.logprobs, atol=CLOSE)
 
 

@@ -17,7 +17,9 @@ from ingle.models.download.model_download import WantedModel
 from ingle.models.download.remote_model import RemoteModel
 from ingle.models.fit.memory_needs import MemoryNeeds
 from ingle.models.gguf.gguf_header import read_header
+from ingle.models.gguf.projector import projector_bytes
 from ingle.models.metadata.stored_model import StoredModel
+from tests.harness.small_projector import write_small_projector
 
 from ..conftest import DaemonFactory, RunningDaemon
 
@@ -61,6 +63,18 @@ async def test_fit_counts_the_draft_model(
         both = await report(daemon, model=name, context=512)
         assert (both["draft"], both["draft_needs"]["host"] > 0) == (name, True)
         assert both["needs"]["host"] == alone["needs"]["host"] + both["draft_needs"]["host"]
+
+
+async def test_fit_counts_the_projector(run_daemon: DaemonFactory, tmp_path: Path) -> None:
+    from gpu.small_llama import write_small_llama
+
+    path = write_small_llama(tmp_path / "small.gguf")
+    async with run_daemon(prepares_files=True) as daemon:
+        alone = await report(daemon, model=str(path), context=512)
+        projector = write_small_projector(tmp_path / "mmproj-small.gguf", "gemma3")
+        both = await report(daemon, model=str(path), context=512)
+    assert both["needs"]["host"] == alone["needs"]["host"] + projector_bytes(projector)
+    assert both["engine"] == "llama_cpp"
 
 
 async def test_fit_of_a_catalog_model_that_is_not_installed(daemon: RunningDaemon) -> None:

@@ -15,11 +15,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from ingle.backends.base.conversation import ChatMessage, Picture
+from ingle.backends.base.conversation import ChatMessage, PDFFile, Picture
 from ingle.backends.base.errors import RequestRejected
 from ingle.backends.base.requests import GenerateRequest
-from ingle.daemon.pictures.picture_decoder import MOST_PICTURES, PictureDecoder
+from ingle.daemon.pictures.picture_decoder import MOST_FILES, PictureDecoder
 from ingle.daemon.pictures.picture_process import KEPT_PIXELS
+from tests.harness.small_pdf import write_small_pdf
 
 RED, WHITE = (255, 0, 0), (255, 255, 255)
 
@@ -174,9 +175,11 @@ async def test_same_file_is_decoded_once(decoder: PictureDecoder) -> None:
 
 async def test_too_many_and_too_large_files(decoder: PictureDecoder) -> None:
     with pytest.raises(RequestRejected, match="more than"):
-        await decode(decoder, *[noise("GIF")] * (MOST_PICTURES + 1))
+        await decode(decoder, *[noise("GIF")] * (MOST_FILES + 1))
     with pytest.raises(RequestRejected, match="MiB"):
         await decode(decoder, bytes(2**24 + 1))
+    with pytest.raises(RequestRejected, match="pixels together"):
+        await decode(decoder, *[file_of(Image.new("L", (2000, 2000)))] * 17)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems have no filter of calls")
@@ -185,3 +188,46 @@ async def test_process_is_confined(decoder: PictureDecoder) -> None:
     pid = decoder._process.pid  # pyright: ignore[reportPrivateUsage]
     status = await asyncio.to_thread(Path(f"/proc/{pid}/status").read_text)
     assert "Seccomp:\t2" in status
+
+
+async def read(decoder: PictureDecoder, data: bytes) -> ChatMessage:
+    picture = Picture(at=6, data=file_of(Image.new("RGB", (6, 4), RED)))
+    message = ChatMessage(
+        "user", "a\n\nb\n\nc", pictures=[picture], documents=[PDFFile(2, "x.pdf", data)]
+    )
+    decoded = await decoder.decoded(GenerateRequest(id="a", messages=[message]))
+    assert decoded.messages is not None
+    return decoded.messages[0]
+
+
+async def test_document_becomes_text_in_its_place(decoder: PictureDecoder) -> None:
+    message = await read(decoder, write_small_pdf("first words", "more of them"))
+    text = '<file name="x.pdf">\n[page 1]\nfirst words\n\n[page 2]\nmore of them\n</file>'
+    assert message.content == f"a\n{text}\nb\n\nc"
+    assert message.documents == []
+    assert message.content[message.pictures[0].at :] == "c"
+
+
+HOSTILE_DOCUMENTS = {
+    "nothing": b"%PDF-1.4",
+    "no text": write_small_pdf("", stream=zlib.compress(b"0 0 9 9 re f")),
+    "half": write_small_pdf("words" * 100)[:300],
+    "pages in a circle": write_small_pdf("words", kids="2 0 R"),
+    "bomb": write_small_pdf("words", stream=BOMB),
+    "noise": b"%PDF-1.7\n" + bytes(range(256)) * 40,
+    "more pages than there are": write_small_pdf("words").replace(
+        b"/Count 1", b"/Count 9" + b"9" * 9
+    ),
+    "deep": b"%PDF-1.4\n1 0 obj\n" + b"[" * 100_000 + b"\nendobj\ntrailer << /Root 1 0 R >>",
+}
+
+
+async def test_hostile_documents_get_typed_errors(decoder: PictureDecoder) -> None:
+    for name, data in HOSTILE_DOCUMENTS.items():
+        try:
+            message = await read(decoder, data)
+        except RequestRejected as error:
+            assert error.code == "invalid_document", name  # noqa: PT017 - some can be read
+        else:
+            assert "words" in message.content, name
+    assert "fine" in (await read(decoder, write_small_pdf("fine"))).content

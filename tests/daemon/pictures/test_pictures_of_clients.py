@@ -16,6 +16,7 @@ from PIL import Image
 
 from ingle.backends.worker.supervisor.worker_process import WorkerProcess
 from ingle.models.store.model_copies import ModelOverrides
+from tests.harness.small_pdf import write_small_pdf
 from tests.harness.small_projector import PICTURE_TOKENS, write_small_projector
 
 if TYPE_CHECKING:
@@ -190,8 +191,45 @@ async def test_lm_studio_and_native_routes(daemon: RunningDaemon) -> None:
     assert counted.json()["messages"][0] > PICTURE_TOKENS
     listed = (await daemon.tcp.get("/v1/models")).json()["data"]
     sees = {model["id"]: "vision" in model["capabilities"] for model in listed}
+    props = await daemon.tcp.get("/props", params={"model": "seeing"})
+    assert props.json()["modalities"]["vision"]
+    routed = (await daemon.tcp.get("/models")).json()["data"]
+    reads = {each["id"]: each["architecture"]["input_modalities"] for each in routed}
+    assert (reads["seeing:latest"], reads["blind:latest"]) == (["text", "image"], ["text"])
     assert sees["seeing:latest"]
     assert not sees["blind:latest"]
+
+
+async def test_documents_are_read_as_text(daemon: RunningDaemon) -> None:
+    counts = await asyncio.to_thread(_send_documents, daemon.base_url)
+    assert min(counts) > 200, counts
+
+
+def _send_documents(address: str) -> list[int]:
+    """The prompt tokens that clients report for a PDF of 200 letters."""
+    import anthropic
+    import openai
+
+    data = base64.b64encode(write_small_pdf("letters and more " * 12)).decode()
+    with openai.OpenAI(base_url=f"{address}/v1", api_key="none") as client:
+        uri = f"data:application/pdf;base64,{data}"
+        part: Any = {"type": "file", "file": {"filename": "a.pdf", "file_data": uri}}
+        said = client.chat.completions.create(
+            model="blind", messages=[{"role": "user", "content": [part]}], max_tokens=2
+        )
+        shown: Any = {"type": "input_file", "filename": "a.pdf", "file_data": uri}
+        response = client.responses.create(
+            model="blind", input=[{"role": "user", "content": [shown]}], max_output_tokens=2
+        )
+    with anthropic.Anthropic(base_url=address, api_key="none") as claude:
+        source = {"type": "base64", "media_type": "application/pdf", "data": data}
+        block: Any = {"type": "document", "source": source}
+        message = claude.messages.create(
+            model="blind", max_tokens=2, messages=[{"role": "user", "content": [block]}]
+        )
+    assert said.usage is not None
+    assert response.usage is not None
+    return [said.usage.prompt_tokens, response.usage.input_tokens, message.usage.input_tokens]
 
 
 async def test_models_without_eyes(daemon: RunningDaemon) -> None:

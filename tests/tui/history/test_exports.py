@@ -97,6 +97,17 @@ def test_html_is_escaped_and_loads_nothing(chat: Chat) -> None:
     assert "\x1b" not in page.text
 
 
+def test_pictures_are_part_of_html_and_json() -> None:
+    chat = Chat(ChatSettings())
+    pictures = ("data:image/png;base64,AAAA", "https://evil.example/p.png")
+    files = tuple(Attachment("cat.png", "", picture) for picture in pictures)
+    chat.add(Message(role="user", content="See.", attachments=files))
+    assert Page(export_html(chat)).addresses == [pictures[0]]
+    assert "**cat.png** (a picture)" in export_markdown(chat)
+    read = read_ingle_chat(msgspec.json.decode(export_json(chat)))
+    assert read.path[0].attachments == files
+
+
 def test_json_round_trips_byte_for_byte(chat: Chat) -> None:
     text = export_json(chat)
     assert export_json(read_ingle_chat(msgspec.json.decode(text))) == text

@@ -10,7 +10,7 @@ from msgspec import Meta
 from ingle.backends.base.conversation import ChatMessage, ToolCall
 
 from ....errors import InvalidBody, UnsupportedField
-from ...picture_parts import MessageContent, data_uri_bytes, image_url_bytes
+from ...picture_parts import MessageContent, data_uri_bytes, document_bytes, image_url_bytes
 
 ROLES = {
     "system": "system",
@@ -26,7 +26,7 @@ IGNORED_PARTS = frozenset({"thinking", "reasoning", "redacted_thinking"})
 
 
 class ContentPart(msgspec.Struct):
-    """A piece of a message: text, a picture, or an assistant's `refusal`, which is text, too."""
+    """A piece of a message: text, a file, or an assistant's `refusal`, which is text, too."""
 
     type: str
     text: str | None = None
@@ -100,6 +100,7 @@ def _chat_message(message: InputMessage, place: str) -> ChatMessage:
             message.name,
             tool_call_id=message.tool_call_id or None,
             pictures=content.pictures,
+            documents=content.documents,
         )
     return ChatMessage(
         role,
@@ -166,6 +167,11 @@ def _content(message: InputMessage, place: str, role: str) -> MessageContent:
         at = f"{place}.content[{number}]"
         if part.type == "image_url" and role != "assistant" and not _is_empty(part):
             found.add_picture(image_url_bytes(part.image_url, f"{at}.image_url"))
+        elif part.type == "file" and role != "assistant" and not _is_empty(part):
+            is_object = isinstance(part.file, dict)
+            file = cast("dict[str, Any]", part.file) if is_object else {}
+            data = document_bytes(file.get("file_data"), f"{at}.file.file_data")
+            found.add_document(str(file.get("filename") or "document.pdf"), data)
         elif (text := _part_text(part, at)) is not None:
             found.add_text(text)
     return found
@@ -183,7 +189,7 @@ def _part_text(part: ContentPart, place: str) -> str | None:
         return None
     raise UnsupportedField(
         f"'{place}' is of type {part.type[:40]!r}, and models here read text and pictures only.",
-        hint="Send parts of text, and pictures as `image_url`; sound and files are not supported "
+        hint="Send text, pictures as `image_url`, and PDF files as `file`; sound is not supported "
         "yet.",
         param=place,
     )

@@ -9,7 +9,8 @@ import pytest
 
 from ingle.backends.base.conversation import ChatMessage, ToolCall
 from ingle.daemon.errors import InvalidBody
-from ingle.daemon.protocols.anthropic.messages import LEFT_OUT, Unreadable, chat_messages
+from ingle.daemon.protocols.anthropic.image_block import Unreadable
+from ingle.daemon.protocols.anthropic.messages import LEFT_OUT, chat_messages
 from ingle.daemon.protocols.anthropic.types import PromptRequest
 
 pytestmark = pytest.mark.quick

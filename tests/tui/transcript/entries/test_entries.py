@@ -70,6 +70,14 @@ def test_attachments_are_foldable_chips(show: ShowLines) -> None:
     assert show(entry)[1:4] == ["  ⊞ notes.md · 2 341 characters ▾", "  ▏ one", "  ▏ two"]
 
 
+def test_picture_is_a_chip(show: ShowLines) -> None:
+    picture = Attachment("cat.png", "", "data:image/png;base64," + "A" * 4000)
+    entry = PromptEntry("See", attachments=[picture])
+    entry.fold("attachment:0", False)
+    assert show(entry)[1].startswith("  ⊞ cat.png · picture, 3")
+    assert show(entry)[2:] == ["  See", ""]
+
+
 def test_reasoning_streams_and_folds_when_the_answer_starts(show: ShowLines) -> None:
     entry = AnswerEntry("qwen3")
     entry.append_reasoning("The user\nwants ", tokens=4)
