@@ -124,7 +124,8 @@ async def is_clean(
         return False
     found = without_public(considered.policy.public_words, parts, await inspector.scan(parts))
     found = [finding for finding in found if not _is_placeholder(finding, parts)]
-    agreed = {c.finding.kind for c in considered.classified()} & TOPICS
+    # Without its values the same text may read as about another topic.
+    agreed = {c.sensitivity for c in considered.classified() if c.finding.kind in TOPICS}
     for c in considered.policy.classify(found, plan.target.route):
         if c.sensitivity is Sensitivity.ALLOW:
             continue
@@ -134,7 +135,7 @@ async def is_clean(
             plan.override and c.sensitivity is Sensitivity.NEVER
         )
         # What a placeholder replaces must be gone, whatever was consented to.
-        if not may or c.finding.kind not in agreed:
+        if not (may and c.finding.kind in TOPICS and c.sensitivity in agreed):
             return False
     return True
 

@@ -105,6 +105,17 @@ async def test_consent_to_redaction(daemon: RunningDaemon, sink: Sink) -> None:
     assert sink.connections == 1
 
 
+async def test_consent_holds_if_the_masked_text_reads_as_another_topic(
+    daemon: RunningDaemon, sink: Sink
+) -> None:
+    account = "FR76 3000 6000 0112 3456 7890 189"
+    asked = "Rédige un mail à ma banque : je conteste le débit de 312 € du 4 mai sur le compte "
+    explanation = await explain(daemon, text=asked + account + ".")
+    token = explanation["consents"]["redact"]
+    assert (await ask(daemon, asked + account + ".", consent=token)).startswith("redact; ")
+    assert b"7890" not in sink.received
+
+
 async def test_consent_applies_to_its_conversation(daemon: RunningDaemon, sink: Sink) -> None:
     policy(daemon, '[classes]\nemail = "ask"\n')
     explanation = await explain(daemon, messages=chat(MAIL), conversation="c1")
