@@ -150,7 +150,7 @@ def compare_prompts(model: Path, *, save_it: bool) -> None:
     """Print, for each of our sets and the day's prompts, how much each keeps."""
     day = [
         Prompts(
-            "day",
+            f"day, {fit}",
             fit != "leaves",
             tuple((f"{one.text}\n{one.result}",) for one in prompts_of_day() if one.fit == fit),
         )

@@ -167,6 +167,13 @@ async def test_redact_always_needs_no_consent(daemon: RunningDaemon, sink: Sink)
     assert "local" in await ask(daemon, MAIL)
 
 
+async def test_files_below_a_folder_that_is_named_stay_readable(
+    daemon: RunningDaemon, sink: Sink
+) -> None:
+    await ask(daemon, "I work in /home/ruth/shop, and /home/ruth/shop/src/cart.py fails. Why?")
+    assert b"in [FILE_PATH_1], and [FILE_PATH_1]/src/cart.py fails" in sink.received
+
+
 async def test_conversation_stays_tainted(daemon: RunningDaemon, sink: Sink) -> None:
     await ask(daemon, CARD, conversation="c1")
     # The client dropped its history, and asks for a title.
