@@ -192,7 +192,7 @@ def spend(prompt: Prompt, daemon: httpx.Client, cloud: Cloud) -> Outcome:
     )
     explanation: dict[str, Any] = asked.raise_for_status().json()
     consents: dict[str, str] = explanation.get("consents", {}) if prompt.client == "chat" else {}
-    consent: str = consents.get("redact") or consents.get("ask") or ""
+    consent: str = consents.get("redact") or consents.get("cloud") or ""
     path, body = {
         "codex": lambda: as_codex(prompt),
         "claude": lambda: as_claude(prompt),

@@ -168,7 +168,7 @@ def main() -> None:
             "rates": msgspec.to_builtins(rates),
             "credentials": {"texts": total, "missed": {k: len(v) for k, v in gone.items() if v}},
         }
-        print(save("privacy-languages", figures), file=sys.stderr)
+        print(save(f"privacy-languages-{options.half}", figures), file=sys.stderr)
 
 
 if __name__ == "__main__":
