@@ -1,10 +1,13 @@
 """Our structured detectors beside Microsoft Presidio's, on the same texts in the same run.
 
-    PYTHONPATH=bench uv run --group test bench/privacy/peers.py [--save]
+    PYTHONPATH=bench uv run --group test bench/privacy/peers.py [--spacy FOLDER] [--save]
 
 Presidio runs in an environment of its own that is made in the user's cache, with all of its
 recognisers for English that need no model (`presidio_child.py`). Only kinds that both know count
 here, and of Presidio's findings neither web addresses nor dates are taken for alarms.
+
+FOLDER is that of a spaCy model, such as en_core_web_md. With it, the share of English prompts in
+which each finds something is measured instead: what a rule "keep what has a finding" would keep.
 """
 
 from __future__ import annotations
@@ -21,12 +24,17 @@ from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
+from day import prompts_of_day
 from harmless_numbers import harmless
 from identifier_templates import SENTENCES
 from identifiers import Rate, found, is_covered, samples, scanner
 from machine import save
 from peer_environment import python_program
-from topics import own_sets
+from topics import Prompts, own_sets
+
+from ingle.daemon.routing.detectors.finding import TextPart
+from ingle.daemon.routing.inspection.text_scanner import OwnWords, Scanner, make_scanner
+from ingle.daemon.routing.policy.policy import Policy, Verdict
 
 PRESIDIO = "2.2.366"
 LEAST_SCORE = 0.4
@@ -60,12 +68,12 @@ class Presidio:
 
 
 @contextmanager
-def presidio() -> Generator[Presidio]:
-    """Yield a running Presidio."""
+def presidio(spacy: Path | None = None) -> Generator[Presidio]:
+    """Yield a running Presidio; `spacy` is the folder of its model."""
     python = python_program("presidio-analyzer", PRESIDIO) / "python"
     program = Path(__file__).with_name("presidio_child.py")
     with subprocess.Popen(
-        [python, program, str(LEAST_SCORE)],
+        [python, program, str(LEAST_SCORE), *([spacy] if spacy else [])],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
@@ -101,6 +109,20 @@ def compare(peer: Presidio, split: str, rounds: int) -> dict[str, dict[str, Rate
     return {name: {"ingle": own, "presidio": other} for name, (own, other) in both.items()}
 
 
+def prompts_kept(peer: Presidio, prompts: Prompts, scan: Scanner) -> dict[str, Rate]:
+    """How many of these, without those of other scripts, would be kept for a finding."""
+    english = [text for group in prompts.groups for text in group if text.isascii()]
+    policy = Policy()
+    route = policy.routes["auto"]
+    ours = sum(
+        policy.decide(scan.scan([TextPart("prompt", text)]), route=route).verdict
+        is not Verdict.CLOUD
+        for text in english
+    )
+    theirs = sum(bool(peer.analyze(text)[0]) for text in english)
+    return {"ingle": Rate(ours, len(english)), "presidio": Rate(theirs, len(english))}
+
+
 def times(peer: Presidio, texts: Sequence[str], count: int = 60) -> dict[str, float]:
     """Milliseconds of processor time for 4 kB, in turn, and Presidio's share of ours."""
     scan, source = scanner(), random.Random(5)
@@ -124,12 +146,38 @@ def times(peer: Presidio, texts: Sequence[str], count: int = 60) -> dict[str, fl
     }
 
 
+def compare_prompts(model: Path, *, save_it: bool) -> None:
+    """Print, for each of our sets and the day's prompts, how much each keeps."""
+    day = [
+        Prompts(
+            f"day, {fit}",
+            fit != "leaves",
+            tuple((f"{one.text}\n{one.result}",) for one in prompts_of_day() if one.fit == fit),
+        )
+        for fit in ("leaves", "asks", "stays")
+    ]
+    scan = make_scanner(OwnWords())
+    rows: list[dict[str, object]] = []
+    with presidio(model) as peer:
+        for prompts in (*own_sets(), *day):
+            kept = prompts_kept(peer, prompts, scan)
+            row: dict[str, object] = {"set": prompts.name, "sensitive": prompts.sensitive}
+            rows.append(row | {who: rate.described() for who, rate in kept.items()})
+            print(rows[-1])
+    if save_it:
+        save("privacy-peers-prompts", {"presidio": PRESIDIO, "spacy": model.name, "sets": rows})
+
+
 def main() -> None:
     """Prints the tables; `--save` writes them too."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--save", action="store_true")
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--spacy", type=Path)
     options = parser.parse_args()
+    if options.spacy:
+        compare_prompts(options.spacy, save_it=options.save)
+        return
     prompts = [prompt for one in own_sets() for group in one.groups for prompt in group]
     with presidio() as peer:
         splits = {split: compare(peer, split, options.rounds) for split in SENTENCES}

@@ -1,7 +1,8 @@
 """Microsoft Presidio behind a pipe: one text a line (JSON), one line of findings and time back.
 
-Runs in an environment of its own (`presidio-analyzer`), with all recognisers for English that need
-no model: spaCy's blank pipeline gives it words, which are their own lemmas for its context words.
+Runs in an environment of its own (`presidio-analyzer`), with all recognisers for English. Without
+the folder of a spaCy model these are the ones that need none: spaCy's blank pipeline gives words,
+which are their own lemmas for context words.
 """
 
 # pyright: basic, reportMissingImports=false
@@ -13,7 +14,7 @@ import time
 
 import spacy
 from presidio_analyzer import AnalyzerEngine, RecognizerRegistry
-from presidio_analyzer.nlp_engine import NlpArtifacts, NlpEngine
+from presidio_analyzer.nlp_engine import NlpArtifacts, NlpEngine, SpacyNlpEngine
 
 
 class BlankEngine(NlpEngine):
@@ -51,8 +52,11 @@ class BlankEngine(NlpEngine):
 
 
 def main():
-    """Answers until its input ends; the first argument is the least score of a finding."""
+    """Answers until its input ends; arguments: the least score of a finding, the model's folder."""
     engine = BlankEngine()
+    if len(sys.argv) > 2:
+        engine = SpacyNlpEngine(models=[{"lang_code": "en", "model_name": sys.argv[2]}])
+        engine.load()
     registry = RecognizerRegistry()
     registry.load_predefined_recognizers(languages=["en"], nlp_engine=engine)
     analyzer = AnalyzerEngine(registry=registry, nlp_engine=engine, supported_languages=["en"])

@@ -55,7 +55,6 @@ class FindingKind(StrEnum):
     SECRET_PATH = "secret_path"  # noqa: S105 - a name
     PERSON = "person"
     STREET_ADDRESS = "street_address"
-    PLACE = "place"
     ORGANISATION = "organisation"
     HEALTH = "health"
     MONEY = "money"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from msgspec.structs import replace
@@ -26,6 +26,7 @@ from .redaction import Redaction
 _HOME = re.compile(
     r"[^\n]{0,40}?[/\\](?:home\d?|users|benutzer)[/\\]{1,2}[\w. -]+?(?=[/\\])", re.IGNORECASE
 )
+_SEPARATOR = re.compile(r"[/\\]")
 _MESSAGE = re.compile(r"messages\[(\d+)\]")
 _SHOWABLE = REPLACED | {Sensitivity.ASK}
 """Classes of findings whose masks the user may lift."""
@@ -81,27 +82,43 @@ async def redact(
 ) -> tuple[GenerateRequest, Redaction]:
     """Return a request with placeholders for everything replaceable; raises `CannotExpress`."""
     kinds = {finding.kind for finding in considered.replaceable()}
-    findings = [_replaced(one, inspected) for one in inspected.findings if one.kind in kinds]
+    findings = [one for one in inspected.findings if one.kind in kinds]
     known = memories.of(memory or inspected.request.conversation)
     return await asyncio.to_thread(
-        Redaction.of, inspected.request, findings, known, considered.edits.show
+        Redaction.of,
+        inspected.request,
+        list(_without_files(findings, inspected)),
+        known,
+        considered.edits.show,
     )
 
 
-def _replaced(finding: SensitiveFinding, inspected: InspectedRequest) -> SensitiveFinding:
-    """Return what of a finding is replaced: of a path that a program wrote, the home folder.
+def _without_files(
+    findings: Sequence[SensitiveFinding], inspected: InspectedRequest
+) -> Iterator[SensitiveFinding]:
+    """Yield the findings; of paths only the folder that is replaced.
 
-    A model could not work with files of which it knows neither folders nor names.
+    That is the home folder if a program wrote the path, else one that is named, too: a model could
+    not work with files of which it knows neither folders nor names.
     """
-    messages, part = inspected.request.messages or (), inspected.parts[finding.part]
-    number = _MESSAGE.match(part.where)
-    by_user = number is None or messages[int(number[1])].role == "user"
-    if finding.kind is not FindingKind.FILE_PATH or by_user:
-        return finding
-    home = _HOME.match(part.text[finding.start : finding.end])
-    if home is None:
-        return finding
-    return replace(finding, end=finding.start + home.end(), value=home[0])
+    messages, parts = inspected.request.messages or (), inspected.parts
+    paths = {_text(parts, one) for one in findings if one.kind is FindingKind.FILE_PATH}
+    folders = sorted(
+        (path for path in paths if len(_SEPARATOR.findall(path)) > 2), key=len, reverse=True
+    )
+    for finding in findings:
+        path, folder = _text(parts, finding), ""
+        number = _MESSAGE.match(parts[finding.part].where)
+        if finding.kind is not FindingKind.FILE_PATH:
+            pass
+        elif number is not None and messages[int(number[1])].role != "user":
+            home = _HOME.match(path)
+            folder = home[0] if home else ""
+        else:
+            below = (f for f in folders if path.startswith(f) and _SEPARATOR.match(path, len(f)))
+            folder = next(below, "")
+        end = finding.start + len(folder)
+        yield replace(finding, end=end, value=folder) if folder else finding
 
 
 def inspection_of(plan: RoutingPlan, request: GenerateRequest) -> InspectedRequest | None:
@@ -124,7 +141,8 @@ async def is_clean(
         return False
     found = without_public(considered.policy.public_words, parts, await inspector.scan(parts))
     found = [finding for finding in found if not _is_placeholder(finding, parts)]
-    agreed = {c.finding.kind for c in considered.classified()} & TOPICS
+    # Without its values the same text may read as about another topic.
+    agreed = {c.sensitivity for c in considered.classified() if c.finding.kind in TOPICS}
     for c in considered.policy.classify(found, plan.target.route):
         if c.sensitivity is Sensitivity.ALLOW:
             continue
@@ -134,7 +152,7 @@ async def is_clean(
             plan.override and c.sensitivity is Sensitivity.NEVER
         )
         # What a placeholder replaces must be gone, whatever was consented to.
-        if not may or c.finding.kind not in agreed:
+        if not (may and c.finding.kind in TOPICS and c.sensitivity in agreed):
             return False
     return True
 

@@ -31,7 +31,7 @@ _JSON = re.compile(r"\.(?:parameters|arguments)$|^grammar\.text$")
 _NAME = re.compile(r"\.(?:name|id|tool_call_id)$|^tool_choice\.names")
 """Parts in which a bracket would be refused."""
 
-_PROSE = frozenset({FindingKind.PERSON, FindingKind.ORGANISATION, FindingKind.PLACE})
+_PROSE = frozenset({FindingKind.PERSON, FindingKind.ORGANISATION})
 """Kinds whose ends are a matter of reading; those of the others are certain."""
 
 _ANNOUNCING = frozenset(

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
-
-from msgspec import structs
 
 from ingle.backends.base.requests import GenerateRequest
 
-from ..detectors.finding import FindingKind, SensitiveFinding, Sensitivity
+from ..detectors.finding import Sensitivity
 from ..egress.outbound_request import OutboundRequest
-from ..inspection.request_inspector import InspectedRequest
 from ..plan_maker import plan_for_decision
 from ..policy.policy import REPLACED, Verdict
 from ..policy.policy_tables import RedactMode
@@ -21,7 +17,6 @@ from ..policy.routing_preference import NO_PREFERENCE
 from ..policy.sensitivity_classes import TOPICS
 from ..router import Router
 
-_SEPARATOR = re.compile(r"[/\\]")
 _MASKED = REPLACED | {Sensitivity.ALLOW}
 
 
@@ -34,7 +29,6 @@ async def judge(
     """
     router.policy.current()
     considered = await router.judged(await router.consider(target, [request]))
-    considered = replace(considered, inspected=tuple(map(_folders_only, considered.inspected)))
     plan = plan_for_decision(considered, [request], NO_PREFERENCE, None, None)
     leaving = plan
     if plan.outbound_verdict is None and _may_be_its_values(considered):
@@ -46,30 +40,6 @@ async def judge(
             return leaving, outbound
     stays = replace(plan, verdict=Verdict.LOCAL, outbound_verdict=None)
     return await router.tainting(stays), None
-
-
-def _folders_only(inspected: InspectedRequest) -> InspectedRequest:
-    """Return the request with only the folder found of a path below one that is named, too.
-
-    A provider's model must see which files are in the folder where it works.
-    """
-
-    def text(finding: SensitiveFinding) -> str:
-        return inspected.parts[finding.part].text[finding.start : finding.end]
-
-    paths = {text(one) for one in inspected.findings if one.kind is FindingKind.FILE_PATH}
-    folders = sorted((path for path in paths if len(_SEPARATOR.findall(path)) > 2), key=len)
-    changed: list[SensitiveFinding] = []
-    for finding in inspected.findings:
-        if finding.kind is FindingKind.FILE_PATH:
-            path = text(finding)
-            for folder in reversed(folders):
-                if path.startswith(folder) and _SEPARATOR.match(path, len(folder)):
-                    end = finding.start + len(folder)
-                    finding = structs.replace(finding, end=end, value=folder)
-                    break
-        changed.append(finding)
-    return structs.replace(inspected, findings=tuple(changed))
 
 
 def _may_be_its_values(considered: InspectedDecision) -> bool:

@@ -22,7 +22,7 @@ from ingle.models.durable_folder import make_durable_folder, sync_folder
 
 from ..detectors.finding import Sensitivity, TextPart
 from ..inspection.request_inspector import InspectedRequest
-from .policy import Classified
+from .policy import Classified, strictest
 from .sensitivity_classes import TOPICS
 
 if TYPE_CHECKING:
@@ -247,20 +247,24 @@ def request_traces(request: GenerateRequest, parts: Sequence[TextPart]) -> list[
     return traces
 
 
-def marks_of(inspected: InspectedRequest, classified: Iterable[Classified]) -> list[bytes]:
+def marks_of(inspected: InspectedRequest, classified: Sequence[Classified]) -> list[bytes]:
     """Return the traces to mark for these findings in a request: its conversation's name, the
-    values that must never leave, and the messages from the first on that holds one.
+    values that must never leave, and the messages from the first on that holds one of the
+    strictest class.
 
-    Nothing else is marked: the same question without what was found is another conversation.
+    Nothing else is marked: the same question without what was found is another conversation. What
+    is less strict, such as a path in an agent's instructions, is found again.
     """
     traces = [*_named(inspected.request)]
+    worst = strictest(one.sensitivity for one in classified)
     first: list[int] = []
     for one in classified:
         finding = one.finding
         if finding.start == finding.end:
             continue  # it is about no text
         part = inspected.parts[finding.part]
-        if place := _IN_MESSAGE.match(part.where):
+        place = _IN_MESSAGE.match(part.where)
+        if place and one.sensitivity is worst:
             first.append(int(place[1]))
         if one.sensitivity is Sensitivity.NEVER and finding.kind not in TOPICS:
             traces += _value_traces(part.text[finding.start : finding.end])

@@ -101,19 +101,17 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
             decisive = next(c for c in classified if c.sensitivity is worst)
             verdict = _verdict(classified, worst, route.redact)
             rule = f"{decisive.key}={worst.value}"
-            reason = f"It holds {_named(classified)}"
-        reason += _CONSEQUENCES[verdict]
+            reason = f"It holds {_named(_deciding(classified, verdict, worst))}"
         asks = verdict is Verdict.ASK or (
             verdict is Verdict.REDACT
             and worst is not Sensitivity.MASK
             and route.redact is not RedactMode.ALWAYS
         )
         if headless and asks:
-            verdict = Verdict.LOCAL
-            reason = (
-                reason.removesuffix(".")
-                + "; there was no way to ask for consent, so it stays here."
-            )
+            verdict, consequence = Verdict.LOCAL, _WITHOUT_CONSENT
+        else:
+            consequence = _consequence(verdict, classified, asks=asks)
+        reason += consequence
         return PolicyDecision(
             verdict=verdict,
             rule=rule,
@@ -140,19 +138,38 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
         return route.classes.get(key) or self.classes.get(key, Sensitivity.NEVER)
 
 
-_CONSEQUENCES = {
-    Verdict.LOCAL: ", so it stays on this machine.",
-    Verdict.REDACT: ", so it leaves only with placeholders.",
-    Verdict.ASK: ", so it leaves only with your consent.",
-    Verdict.CLOUD: ".",
-}
+_WITHOUT_CONSENT = (
+    ", which leaves only with your consent; this request came without it, so it stays on this"
+    " machine."
+)
+
+
+def _deciding(
+    classified: Sequence[Classified], verdict: Verdict, worst: Sensitivity
+) -> list[Classified]:
+    """Return the findings that the verdict is due to."""
+    if worst in _SHUT or verdict is Verdict.ASK:
+        return [c for c in classified if c.sensitivity is worst]
+    return [c for c in classified if c.sensitivity is not Sensitivity.ALLOW]
+
+
+def _consequence(verdict: Verdict, classified: Sequence[Classified], *, asks: bool) -> str:
+    """Return the end of the sentence that explains the verdict."""
+    if verdict is Verdict.CLOUD:
+        return "."
+    if verdict is Verdict.LOCAL:
+        return ", so it stays on this machine."
+    if verdict is Verdict.REDACT:
+        return f", so it leaves only with {'your consent and ' * asks}placeholders."
+    replaced = [c for c in classified if c.sensitivity in REPLACED]
+    placeholders = f", and with placeholders for {_named(replaced)}" if replaced else ""
+    return f", so it leaves only with your consent{placeholders}."
 
 
 def _named(classified: Sequence[Classified]) -> str:
-    """Return the findings that matter, strictest first, in words."""
-    mattering = [c for c in classified if c.sensitivity is not Sensitivity.ALLOW]
-    mattering.sort(key=lambda c: _rank(c.sensitivity))
-    words = list(dict.fromkeys(KIND_WORDS[c.key] for c in mattering))
+    """Return the findings in words, strictest first."""
+    ordered = sorted(classified, key=lambda c: _rank(c.sensitivity))
+    words = list(dict.fromkeys(KIND_WORDS[c.key] for c in ordered))
     return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
 
 

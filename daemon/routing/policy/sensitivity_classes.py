@@ -57,12 +57,11 @@ _ASK: dict[str, str] = {
     FindingKind.MONEY: "details of a person's finances",
     FindingKind.LAW: "details of a legal matter",
     FindingKind.FAMILY: "details of a person's family life",
-    FindingKind.WORK: "text from a person's work",
+    FindingKind.WORK: "internal matters of work",
     FindingKind.IMMIGRATION: "details of a person's immigration",
     FindingKind.CONFIDENTIAL: "a note that it is confidential",
     FindingKind.PERSONAL: "something that reads as personal",
 }
-_ALLOW: dict[str, str] = {FindingKind.PLACE: "a place name"}
 _UNINSPECTABLE: dict[str, str] = {FindingKind.UNINSPECTABLE: "something that could not be scanned"}
 _IN_CONTEXT = {IN_CONTEXT: "a person's name beside personal facts"}
 
@@ -71,14 +70,13 @@ DEFAULT_CLASSES: Mapping[str, Sensitivity] = MappingProxyType(
     | dict.fromkeys(_REDACT, Sensitivity.REDACT)
     | dict.fromkeys(_MASK, Sensitivity.MASK)
     | dict.fromkeys(_ASK, Sensitivity.ASK)
-    | dict.fromkeys(_ALLOW, Sensitivity.ALLOW)
     | dict.fromkeys(_UNINSPECTABLE, Sensitivity.UNINSPECTABLE)
     | dict.fromkeys(_IN_CONTEXT, Sensitivity.REDACT)
 )
 """The class of every kind, and of names in context."""
 
 KIND_WORDS: Mapping[str, str] = MappingProxyType(
-    _NEVER | _REDACT | _MASK | _ASK | _ALLOW | _UNINSPECTABLE | _IN_CONTEXT
+    _NEVER | _REDACT | _MASK | _ASK | _UNINSPECTABLE | _IN_CONTEXT
 )
 """The description of each kind, after "It holds"."""
 

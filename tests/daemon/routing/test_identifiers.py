@@ -225,3 +225,9 @@ def test_identifier_is_found(kind: FindingKind, span: str, text: str) -> None:
 )
 def test_similar_text_is_not_found(text: str) -> None:
     assert kinds(text) == set()
+
+
+def test_international_telephone_is_no_national_id() -> None:
+    number = "47 412 08 336"
+    assert kinds(f"My number is +{number}.") == {(FindingKind.PHONE, f"+{number}")}
+    assert (FindingKind.NATIONAL_ID, number) in kinds(f"My number is {number}.")

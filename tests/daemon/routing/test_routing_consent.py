@@ -105,6 +105,17 @@ async def test_consent_to_redaction(daemon: RunningDaemon, sink: Sink) -> None:
     assert sink.connections == 1
 
 
+async def test_consent_holds_if_the_masked_text_reads_as_another_topic(
+    daemon: RunningDaemon, sink: Sink
+) -> None:
+    account = "FR76 3000 6000 0112 3456 7890 189"
+    asked = "Rédige un mail à ma banque : je conteste le débit de 312 € du 4 mai sur le compte "
+    explanation = await explain(daemon, text=asked + account + ".")
+    token = explanation["consents"]["redact"]
+    assert (await ask(daemon, asked + account + ".", consent=token)).startswith("redact; ")
+    assert b"7890" not in sink.received
+
+
 async def test_consent_applies_to_its_conversation(daemon: RunningDaemon, sink: Sink) -> None:
     policy(daemon, '[classes]\nemail = "ask"\n')
     explanation = await explain(daemon, messages=chat(MAIL), conversation="c1")
@@ -154,6 +165,13 @@ async def test_redact_always_needs_no_consent(daemon: RunningDaemon, sink: Sink)
     assert response.headers["ingle-route"] == "redact; model=sink/big; rule=email=redact"
     assert b"anna" not in sink.received
     assert "local" in await ask(daemon, MAIL)
+
+
+async def test_files_below_a_folder_that_is_named_stay_readable(
+    daemon: RunningDaemon, sink: Sink
+) -> None:
+    await ask(daemon, "I work in /home/ruth/shop, and /home/ruth/shop/src/cart.py fails. Why?")
+    assert b"in [FILE_PATH_1], and [FILE_PATH_1]/src/cart.py fails" in sink.received
 
 
 async def test_conversation_stays_tainted(daemon: RunningDaemon, sink: Sink) -> None:

@@ -110,6 +110,8 @@ def _beside(text: str, kind: FindingKind, end: int) -> Iterator[SensitiveFinding
     value = value if plate else _WORDS_BEHIND.sub("", value)
     if match is not None and _is_number(value, kind):
         start = match.start("value")
+        if text[start - 1] == "+":
+            return  # a telephone
         # IBANs have a detector of their own, which knows their lengths.
         if next(find_ibans(text[start : match.end("value")]), None) is None:
             found = plain_finding(kind, match)

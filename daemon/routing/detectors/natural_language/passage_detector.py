@@ -25,12 +25,13 @@ _VALUES = {
     "person": FindingKind.PERSON,
     "address": FindingKind.STREET_ADDRESS,
     "organisation": FindingKind.ORGANISATION,
-    "number": FindingKind.BANK_ACCOUNT,
+    "number": FindingKind.ACCOUNT_NUMBER,
     "secret": FindingKind.PASSWORD,
     "birth date": FindingKind.DATE_OF_BIRTH,
 }
 _SURE_OF_KIND = 0.6
-"""From here on a passage is what the network says; below it is just personal."""
+"""From here on, that it is private included, a passage is about what the network says; below it is
+just personal."""
 
 _SURE_OF_VALUE = 0.5
 _SURE_OF_SECRET = 0.8
@@ -91,19 +92,21 @@ def _is_private(passage: Passage, count: int) -> bool:
 
 def _topic(passage: Passage) -> SensitiveFinding:
     kind = FindingKind.PERSONAL
-    if passage.kind_probability >= _SURE_OF_KIND:
+    if passage.private * passage.kind_probability >= _SURE_OF_KIND:
         kind = _TOPICS.get(passage.kind, kind)
     certainty = round(passage.private, 2)
     return SensitiveFinding(kind, passage.start, passage.end, kind.value, certainty)
 
 
 def _value(text: str, span: TaggedSpan) -> SensitiveFinding | None:
-    least = _SURE_OF_SECRET if span.tag == "secret" else _SURE_OF_VALUE
-    if span.probability < least:
+    value, tag = text[span.start : span.end], span.tag
+    least = _SURE_OF_SECRET if tag == "secret" else _SURE_OF_VALUE
+    if span.probability < least or not any(map(str.isalnum, value)):
         return None
-    value = text[span.start : span.end]
+    if tag == "address" and _NO_LETTERS.match(value):
+        tag = "number"
     certainty = round(span.probability, 2)
-    return SensitiveFinding(_VALUES[span.tag], span.start, span.end, value.casefold(), certainty)
+    return SensitiveFinding(_VALUES[tag], span.start, span.end, value.casefold(), certainty)
 
 
 def _log_odds(probability: float) -> float:

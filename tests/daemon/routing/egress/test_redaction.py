@@ -159,10 +159,10 @@ def test_overlapping_findings_have_a_placeholder_each() -> None:
     values = {
         "Anna <anna@fabrikam.com>": FindingKind.PERSON,
         MAIL: FindingKind.EMAIL,
-        "com> now": FindingKind.PLACE,
+        "com> now": FindingKind.ORGANISATION,
     }
     redacted, redaction = Redaction.of(request, find(request, values))
-    assert contents(redacted) == ["Write to [PERSON_1] <[EMAIL_1]> [PLACE_1]"]
+    assert contents(redacted) == ["Write to [PERSON_1] <[EMAIL_1]> [ORGANISATION_1]"]
     assert answer(redaction, contents(redacted)) == contents(request)[0]
 
 

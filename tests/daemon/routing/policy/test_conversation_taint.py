@@ -109,6 +109,27 @@ def test_same_words_without_the_secret_are_not_tainted(store: TaintStore) -> Non
     assert store.strictest(traces(harmless)) is None
 
 
+def test_instructions_with_a_path_do_not_taint_what_follows_them(store: TaintStore) -> None:
+    instructions = ChatMessage("system", "You work in /home/ruth/shop.")
+    secret = "The password is Hund3Katze."
+    tainted, other = (
+        GenerateRequest(id="r", messages=[instructions, ChatMessage("user", text)])
+        for text in (secret, "Sort the imports, please.")
+    )
+    parts = tuple(parts_of(tainted))
+    path = SensitiveFinding(FindingKind.FILE_PATH, 12, 27, "/home/ruth/shop", part=0)
+    word = SensitiveFinding(FindingKind.PASSWORD, 16, 26, "Hund3Katze", part=1)
+    assert parts[1].text[16:26] == "Hund3Katze"
+    classified = [
+        Classified(path, Sensitivity.MASK, path.kind),
+        Classified(word, Sensitivity.NEVER, word.kind),
+    ]
+    inspected = InspectedRequest(tainted, parts, (path, word), b"")
+    store.mark(marks_of(inspected, classified), Sensitivity.NEVER)
+    assert store.strictest(traces(tainted)) is Sensitivity.NEVER
+    assert store.strictest(traces(other)) is None
+
+
 def test_taint_follows_a_value_into_other_words(store: TaintStore) -> None:
     source = request("Mein Passwort lautet Hund3Katze, die PIN 4711.")
     store.mark(marks(source, "Hund3Katze", "4711"), Sensitivity.NEVER)

@@ -29,22 +29,38 @@ def test_every_kind_has_a_class_and_a_name() -> None:
 
 def test_every_kind_has_words_for_the_reason() -> None:
     for key, words in KIND_WORDS.items():
-        assert words.split()[0] in ("a", "an", "the", "details", "text", "something"), key
+        assert words.split()[0] in ("a", "an", "the", "details", "internal", "something"), key
         assert not words.endswith((".", " ")), key
-    reason = (
-        Policy().decide(findings_of(FindingKind.PERSONAL, FindingKind.HEALTH), route=AUTO).reason
-    )
-    assert reason == (
-        "It holds details of a person's health and something that reads as personal, "
-        "so it stays on this machine."
-    )
+
+
+@pytest.mark.parametrize(
+    ("kinds", "reason"),
+    [
+        (
+            [FindingKind.PERSONAL, FindingKind.HEALTH, FindingKind.CARD],
+            "details of a person's health and a payment card number, so it stays on this machine.",
+        ),
+        (
+            [FindingKind.EMAIL, FindingKind.PERSONAL, FindingKind.IP_ADDRESS],
+            "something that reads as personal, so it leaves only with your consent, and with"
+            " placeholders for an e-mail address and an IP address.",
+        ),
+        (
+            [FindingKind.IP_ADDRESS, FindingKind.PHONE],
+            "a phone number and an IP address, so it leaves only with your consent and"
+            " placeholders.",
+        ),
+        ([FindingKind.IP_ADDRESS], "an IP address, so it leaves only with placeholders."),
+    ],
+)
+def test_reason_names_what_decided(kinds: list[FindingKind], reason: str) -> None:
+    assert Policy().decide(findings_of(*kinds), route=AUTO).reason == f"It holds {reason}"
 
 
 @pytest.mark.parametrize(
     ("kinds", "verdict", "rule"),
     [
         ([], Verdict.CLOUD, "nothing_found"),
-        ([FindingKind.PLACE], Verdict.CLOUD, "nothing_found"),
         ([FindingKind.API_KEY], Verdict.LOCAL, "api_key=never"),
         ([FindingKind.EMAIL], Verdict.REDACT, "email=redact"),
         ([FindingKind.FILE_PATH], Verdict.REDACT, "file_path=mask"),
@@ -55,7 +71,7 @@ def test_every_kind_has_words_for_the_reason() -> None:
         ([FindingKind.PERSON, FindingKind.LAW], Verdict.ASK, "law=ask"),
         ([FindingKind.PERSON, FindingKind.HEALTH], Verdict.LOCAL, "health=never"),
         (
-            [FindingKind.EMAIL, FindingKind.PLACE, FindingKind.CARD, FindingKind.PERSON],
+            [FindingKind.EMAIL, FindingKind.CARD, FindingKind.PERSON],
             Verdict.LOCAL,
             "card=never",
         ),
@@ -73,7 +89,7 @@ def test_headless_requests_that_need_consent_stay_local() -> None:
     for kind in (FindingKind.PERSON, FindingKind.EMAIL):
         decision = Policy().decide(findings_of(kind), route=AUTO, headless=True)
         assert decision.verdict is Verdict.LOCAL
-        assert "no way to ask for consent" in decision.reason
+        assert "this request came without it, so it stays on this machine" in decision.reason
     masked = Policy().decide(findings_of(FindingKind.FILE_PATH), route=AUTO, headless=True)
     assert masked.verdict is Verdict.REDACT
     always = RouteDefinition(name="auto", redact=RedactMode.ALWAYS)
@@ -119,6 +135,6 @@ def test_findings_below_least_certainty_are_ignored() -> None:
 
 def test_kind_without_a_class_stays_local() -> None:
     assert (
-        Policy(classes={}).decide(findings_of(FindingKind.PLACE), route=AUTO).verdict
+        Policy(classes={}).decide(findings_of(FindingKind.EMAIL), route=AUTO).verdict
         is Verdict.LOCAL
     )

@@ -74,7 +74,7 @@ def test_names_and_numbers_are_covered_exactly(detector: PassageDetector) -> Non
     text = f"😀 \ud83d I am {name}, customer {number}, and I want to cancel my contract."
     found = {text[one.start : one.end]: one.kind for one in detector.find(text)}
     assert found[name] is FindingKind.PERSON
-    assert found[number] is FindingKind.BANK_ACCOUNT
+    assert found[number] is FindingKind.ACCOUNT_NUMBER
 
 
 def test_script_that_the_network_cannot_read_is_reported(detector: PassageDetector) -> None:
