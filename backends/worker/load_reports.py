@@ -25,7 +25,7 @@ class LoadReports:
     def __init__(
         self, send: Callable[[FromWorker], None], blocks_read: Callable[[], int] | None = None
     ) -> None:
-        """`blocks_read` counts what this process has read from disk so far."""
+        """`blocks_read` grows with what this process has read from disk."""
         self._send = send
         self._blocks_read = blocks_read or _blocks_read
         self._percent = -1
@@ -40,11 +40,11 @@ class LoadReports:
             return
         if percent != self._percent:
             failpoint("worker.load")
+        self._percent, self._sent_at = percent, now
+        self._send(Loading(percent / 100))
         if self._watch is None:
             self._watch = threading.Thread(target=self._watch_disk, name="load watch", daemon=True)
             self._watch.start()
-        self._percent, self._sent_at = percent, now
-        self._send(Loading(percent / 100))
 
     def close(self) -> None:
         """Send nothing any more."""
@@ -62,9 +62,10 @@ class LoadReports:
 
 
 def _blocks_read() -> int:
-    """Always 0 on Windows, where it is not counted."""
+    """With page faults, since not every file system counts blocks; 0 on Windows."""
     if sys.platform == "win32":
         return 0
     import resource
 
-    return resource.getrusage(resource.RUSAGE_SELF).ru_inblock
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_inblock + used.ru_majflt

@@ -212,10 +212,10 @@ class WorkerProcess:
         while True:
             with contextlib.suppress(TimeoutError):
                 return await asyncio.wait_for(asyncio.shield(loading), _LOAD_INTERVAL)
-            late = clock() - looked_at > OVERSLEPT * _LOAD_INTERVAL
-            looked_at = clock()
-            if late:  # the daemon was stopped: the worker's messages are not read yet
-                self._heard_at = looked_at
+            slept = clock() - looked_at
+            looked_at += slept
+            if slept > OVERSLEPT * _LOAD_INTERVAL:  # the daemon was stopped, and read no message
+                self._heard_at += slept
             patience = self._load_patience()
             if looked_at - self._heard_at >= patience:
                 raise self._load_stalled(patience)
