@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import accumulate, pairwise
 
 import torch
@@ -100,17 +101,25 @@ class KernelOperations(Operations):
         self._needs_dense = True
         return super().prepare_experts(weight)
 
-    def check(self, heads: HeadShape, keys: KVPages, values: KVPages, vocab: int) -> None:
+    def check(
+        self,
+        heads: HeadShape,
+        keys: KVPages,
+        values: KVPages,
+        vocab: int,
+        on_checked: Callable[[], None] = lambda: None,
+    ) -> None:
         """Compare the kernels with plain torch on this device, for the weight formats of a model.
 
         Also those that sample from a vocabulary, unless it is too large for them. Overwrites the
-        pages. Raises `KernelError` if the results differ.
+        pages, and calls `on_checked` after each. Raises `KernelError` if the results differ.
         """
-        check = SelfCheck(self, self._device)
+        check = SelfCheck(self, self._device, on_checked)
         failures = check.failures(list(self._examples.values()), heads, keys, values)
         of_experts = self._of_experts.values()
         failures += expert_failures(self._experts, of_experts, self._device)
         failures += expert_gemm_failures(self._expert_gemm, of_experts, self._device)
+        on_checked()
         if vocab <= MAX_VOCAB:
             failures += sampling_failures(self._library, self._device, vocab)
         if failures:

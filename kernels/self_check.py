@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import permutations
 
@@ -46,7 +46,14 @@ class SelfCheck:
     Errors are relative to the squared norm of the expected result.
     """
 
-    def __init__(self, operations: Operations, device: torch.device) -> None:
+    def __init__(
+        self,
+        operations: Operations,
+        device: torch.device,
+        on_checked: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`on_checked` is called after each check."""
+        self._on_checked = on_checked
         self._operations = operations
         self._device = device
         self._random = torch.Generator(device).manual_seed(1)
@@ -61,16 +68,21 @@ class SelfCheck:
         `weights` are the first rows of one matrix of each format. Waits for the device.
         """
         found = [
-            *self._products(weights),
-            *self._pairs(weights),
-            *self._norms(weights[0].shape[1]),
+            *self._told(self._products(weights)),
+            *self._told(self._pairs(weights)),
+            *self._told(self._norms(weights[0].shape[1])),
         ]
         wrong = [(name, error) for name, error in found if not error <= _LARGEST_ERROR]
         coarse = isinstance(keys, QuantizedKVPages) and keys.format.bits == 4
         most = _LARGEST_ERROR_OF_4_BITS if coarse else _LARGEST_ERROR
-        found = self._attention(heads, keys, values)
+        found = self._told(self._attention(heads, keys, values))
         wrong += [(name, error) for name, error in found if not error <= most]
         return [f"{name} is off by {error:.1e}" for name, error in wrong]
+
+    def _told(self, checks: Iterator[tuple[str, float]]) -> Iterator[tuple[str, float]]:
+        for each in checks:
+            self._on_checked()
+            yield each
 
     def _products(self, weights: Sequence[Weight]) -> Iterator[tuple[str, float]]:
         for weight in weights:

@@ -186,13 +186,15 @@ class CudaEngine(EngineDescriptor):
             ) from error
         return open_model_runner(spec, on_progress)
 
-    def open_drafter(self, spec: LoadSpec, runner: LocalRunner, costs: StepCosts) -> ModelDrafter:
+    def open_drafter(
+        self, spec: LoadSpec, runner: LocalRunner, costs: StepCosts, on_progress: Progress
+    ) -> ModelDrafter:
         """Load a draft model into the process of the model that it drafts for."""
         from .draft_model import open_drafter
         from .model_runner import CudaModelRunner
 
         assert isinstance(runner, CudaModelRunner)
-        return open_drafter(spec, runner, costs)
+        return open_drafter(spec, runner, costs, on_progress)
 
 
 def _unknown_type(header: GGUFHeader) -> TensorInfo | None:

@@ -22,9 +22,15 @@ from .model_runner import CudaModelRunner
 class CudaDraftRunner(CudaModelRunner):
     """The runner of a draft model: greedy, with the probability of each token."""
 
-    def __init__(self, spec: LoadSpec, vocab_size: int, source: ModelSource | None = None) -> None:
+    def __init__(
+        self,
+        spec: LoadSpec,
+        vocab_size: int,
+        source: ModelSource | None = None,
+        on_progress: Callable[[float], None] | None = None,
+    ) -> None:
         """Tokens from `vocab_size` on are unknown to the other model, and never drafted."""
-        super().__init__(spec, source=source)
+        super().__init__(spec, on_progress, source=source)
         self._common = min(vocab_size, self.tokenizer.vocab_size)
 
     def _load(
@@ -54,7 +60,14 @@ class CudaDraftRunner(CudaModelRunner):
         return [(int(token), chance) for token, chance in rows]
 
 
-def open_drafter(spec: LoadSpec, target: CudaModelRunner, costs: StepCosts) -> ModelDrafter:
+def open_drafter(
+    spec: LoadSpec,
+    target: CudaModelRunner,
+    costs: StepCosts,
+    on_progress: Callable[[float], None] | None = None,
+) -> ModelDrafter:
     """See `pair_drafter`."""
     size = target.tokenizer.vocab_size
-    return pair_drafter(spec, target, costs, lambda draft: CudaDraftRunner(draft, size))
+    return pair_drafter(
+        spec, target, costs, lambda draft: CudaDraftRunner(draft, size, on_progress=on_progress)
+    )

@@ -76,9 +76,12 @@ class CudaModelRunner:
     ) -> None:
         """Load `spec.path`; raises `LoadFailed` or `OutOfMemory`, and then holds nothing.
 
-        `backend` replaces the best one of the device, `source` the model's files.
+        `on_progress` is called with the fraction of what is read or compiled, and with 1 after each
+        of the first steps on the device. `backend` replaces the best one of the device, `source`
+        the model's files.
         """
         self._spec = spec
+        self._report: Callable[[float], None] = on_progress or (lambda _: None)
         with ExitStack() as undo:
             threads = plan_threads(read_inventory(), spec.threads)
             if threads.cpus is not None and sys.platform == "linux":
@@ -87,7 +90,7 @@ class CudaModelRunner:
             torch.set_num_threads(threads.threads)
             self._where = choose_device(spec, str(threads))
             try:
-                self._load(source or open_source(Path(spec.path)), backend, on_progress)
+                self._load(source or open_source(Path(spec.path)), backend)
                 self._make_room()
             except ModelError as error:
                 raise LoadFailed(error.message, hint=error.hint) from error
@@ -225,21 +228,12 @@ class CudaModelRunner:
             torch.cuda.empty_cache()
         self._resources.close()
 
-    def _load(
-        self,
-        source: ModelSource,
-        backend: ComputeBackend | None,
-        on_progress: Callable[[float], None] | None,
-    ) -> None:
+    def _load(self, source: ModelSource, backend: ComputeBackend | None) -> None:
         """The model's weights to the device."""
         files, self.tokenizer = source.files, source.tokenizer
         check_paged_kv_type(Path(self._spec.path).name, files.config, self._spec.kv_type)
         self._config, self._parameters = files.config, files.parameters
-
-        def report(fraction: float) -> None:
-            if on_progress is not None:
-                on_progress(fraction)
-
+        report = self._report
         before = _COMPILING if self._where.is_gpu else 0.0
         self._backend = backend or open_compute_backend(
             self._where, files.config, self._spec, lambda part: report(part * before)
@@ -318,7 +312,8 @@ class CudaModelRunner:
         operations, config = self._backend.operations, self._config
         if isinstance(operations, KernelOperations) and self.num_blocks >= CHECKED_PAGES:
             heads = HeadShape(config.num_heads, config.num_kv_heads, config.head_size)
-            operations.check(heads, *self._pool.layer(0), self.tokenizer.vocab_size)
+            keys, values = self._pool.layer(0)
+            operations.check(heads, keys, values, self.tokenizer.vocab_size, self._report_step)
 
     @torch.inference_mode()
     def _make_graphs(self) -> None:
@@ -344,7 +339,7 @@ class CudaModelRunner:
             verifies=self._spec.speculation != "off",
             draw=self._steps.draw,
         )
-        self._steps.graphs.record_first()
+        self._steps.graphs.record_first(self._report_step)
 
     def _find_key_biases(self) -> list[KeyBias | None]:
         """The biases that quantised pages leave out of keys, up to the end of the last page."""
@@ -385,3 +380,8 @@ class CudaModelRunner:
         self.collect()
         for chunk in batch.chunks:
             self._sampler.forget(chunk.sequence)
+        self._report_step()
+
+    def _report_step(self) -> None:
+        """Say that the load goes on, after a step whose duration no disk decides."""
+        self._report(1.0)

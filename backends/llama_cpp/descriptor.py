@@ -107,12 +107,14 @@ class LlamaCppEngine(EngineDescriptor):
 
         return LlamaEmbedder(spec, on_progress)
 
-    def open_drafter(self, spec: LoadSpec, runner: LocalRunner, costs: StepCosts) -> ModelDrafter:
+    def open_drafter(
+        self, spec: LoadSpec, runner: LocalRunner, costs: StepCosts, on_progress: Progress
+    ) -> ModelDrafter:
         """Load a draft model into the process of the model that it drafts for."""
         from .model_runner import LlamaModelRunner, open_drafter
 
         assert isinstance(runner, LlamaModelRunner)
-        return open_drafter(spec, runner, costs)
+        return open_drafter(spec, runner, costs, on_progress)
 
 
 ENGINE = LlamaCppEngine()

@@ -313,9 +313,11 @@ class LlamaModelRunner(LlamaContext):
 class LlamaDraftRunner(LlamaModelRunner):
     """The runner of a draft model: greedy, with the probability of each token."""
 
-    def __init__(self, spec: LoadSpec, vocab_size: int) -> None:
+    def __init__(
+        self, spec: LoadSpec, vocab_size: int, on_progress: Callable[[float], None] | None = None
+    ) -> None:
         """Tokens from `vocab_size` on are unknown to the target and never drafted."""
-        super().__init__(spec)
+        super().__init__(spec, on_progress)
         self._common = min(vocab_size, self.tokenizer.vocab_size)
 
     def collect_likeliest(self) -> list[tuple[int, float]]:
@@ -329,10 +331,17 @@ class LlamaDraftRunner(LlamaModelRunner):
         return likeliest
 
 
-def open_drafter(spec: LoadSpec, target: LlamaModelRunner, costs: StepCosts) -> ModelDrafter:
+def open_drafter(
+    spec: LoadSpec,
+    target: LlamaModelRunner,
+    costs: StepCosts,
+    on_progress: Callable[[float], None] | None = None,
+) -> ModelDrafter:
     """See `pair_drafter`; in any case, llama.cpp's log returns to the target."""
     size = target.tokenizer.vocab_size
     try:
-        return pair_drafter(spec, target, costs, lambda draft: LlamaDraftRunner(draft, size))
+        return pair_drafter(
+            spec, target, costs, lambda draft: LlamaDraftRunner(draft, size, on_progress)
+        )
     finally:
         target.listen()

@@ -159,6 +159,8 @@ class EngineDescriptor(ABC):
         """Load a model that embeds or ranks texts; raises `LoadFailed`."""
         raise LoadFailed(f"The engine {self.name} has no embedding models.")
 
-    def open_drafter(self, spec: LoadSpec, runner: LocalRunner, costs: StepCosts) -> ModelDrafter:
+    def open_drafter(
+        self, spec: LoadSpec, runner: LocalRunner, costs: StepCosts, on_progress: Progress
+    ) -> ModelDrafter:
         """Load the draft model of `spec` for a runner of this engine; raises `LoadFailed`."""
         raise LoadFailed(f"The engine {self.name} has no draft models.")

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Generator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 import msgspec
 
-from ingle.models.failpoints import failpoint
 from ingle.models.model_task import ModelTask
 
 from ..base.errors import LoadFailed
@@ -29,8 +28,9 @@ from ..text.templates.chat_template import ChatTemplate, default_template
 from ..text.tokenization.tokenizer import Tokenizer
 from .compute_lease import ComputeLease
 from .inbox import Inbox, ServingLoop, Wake
+from .load_reports import LoadReports
 from .worker_loop import WorkerLoop
-from .worker_protocol import FromWorker, Loading
+from .worker_protocol import FromWorker
 
 _CLOSING_SECONDS = 0.2
 
@@ -43,24 +43,34 @@ def load_model(
     _check(spec)
     build = _generating if spec.task is ModelTask.GENERATE else _embedding
     with ExitStack() as resources:
-        yield build(spec, send, inbox, resources)
+        with closing(LoadReports(send)) as reports:
+            loaded = build(spec, send, reports, inbox, resources)
+        yield loaded
 
 
 def _embedding(
-    spec: LoadSpec, send: Callable[[FromWorker], None], inbox: Inbox, resources: ExitStack
+    spec: LoadSpec,
+    send: Callable[[FromWorker], None],
+    reports: LoadReports,
+    inbox: Inbox,
+    resources: ExitStack,
 ) -> tuple[ServingLoop, ModelInfo]:
     from .embedding_loop import EmbeddingLoop
 
-    embedder = get_engine(spec.engine).open_encoder(spec, _throttled(send))
+    embedder = get_engine(spec.engine).open_encoder(spec, reports)
     resources.callback(embedder.close)
     info = embedder.info()
     return EmbeddingLoop(embedder, send, inbox, _make_lease(spec, info, resources)), info
 
 
 def _generating(
-    spec: LoadSpec, send: Callable[[FromWorker], None], inbox: Inbox, resources: ExitStack
+    spec: LoadSpec,
+    send: Callable[[FromWorker], None],
+    reports: LoadReports,
+    inbox: Inbox,
+    resources: ExitStack,
 ) -> tuple[ServingLoop, ModelInfo]:
-    runner = get_engine(spec.engine).open_runner(spec, _throttled(send))
+    runner = get_engine(spec.engine).open_runner(spec, reports)
     resources.callback(runner.close)
     template = _make_template(spec, runner.tokenizer)
     if template is not None:
@@ -68,7 +78,7 @@ def _generating(
     prompts = PromptBuilder(
         runner.tokenizer, template, context=runner.context, pictures=runner.pictures
     )
-    speculation, info = _make_speculation(spec, runner)
+    speculation, info = _make_speculation(spec, runner, reports)
     if speculation is not None:
         resources.callback(speculation.close)
     lease = _make_lease(spec, info, resources)
@@ -125,7 +135,7 @@ def _check(spec: LoadSpec) -> None:
 
 
 def _make_speculation(
-    spec: LoadSpec, runner: LocalRunner
+    spec: LoadSpec, runner: LocalRunner, reports: LoadReports
 ) -> tuple[AdaptiveSpeculator | None, ModelInfo]:
     """Return the speculator, and the facts about the model with it."""
     info = runner.info()
@@ -140,7 +150,7 @@ def _make_speculation(
     costs, model = StepCosts(), None
     if spec.draft_path is not None and kind != "ngram":
         try:
-            model = engine.open_drafter(spec, runner, costs)
+            model = engine.open_drafter(spec, runner, costs, lambda fraction: reports(1.0))
             info = msgspec.structs.replace(info, draft=spec.draft_path)
         except LoadFailed as error:
             print(f"No draft model: {error.message}", file=sys.stderr)
@@ -169,18 +179,3 @@ def _make_template(spec: LoadSpec, tokenizer: Tokenizer) -> ChatTemplate | None:
     template = ChatTemplate(source, bos_token=tokenizer.bos_text, eos_token=tokenizer.eos_text)
     template.start()
     return template
-
-
-def _throttled(send: Callable[[FromWorker], None]) -> Callable[[float], None]:
-    """Return a callback that sends whole percents only, since llama.cpp calls once a tensor."""
-    last = -1
-
-    def report(fraction: float) -> None:
-        nonlocal last
-        percent = int(fraction * 100)
-        if percent != last:
-            last = percent
-            failpoint("worker.load")
-            send(Loading(percent / 100))
-
-    return report

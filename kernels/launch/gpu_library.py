@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import importlib
 import os
+import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager
 from ctypes import c_void_p
 from functools import partial
@@ -20,6 +21,9 @@ from ..build.kernel_source import NO_DEFINES
 from ..errors import LaunchFailed
 from .cuda_driver import Argument, CudaDriver, CudaModule, Grid
 
+_REPORT_EVERY = 4.0
+_LONGEST_COMPILATION = 180.0
+"""Seconds of one kernel, on a slow and busy machine."""
 _NOTHING: Mapping[str, Mapping[str, str]] = {}
 
 
@@ -86,12 +90,13 @@ class GPULibrary:
         self,
         sources: Sequence[str],
         variants: Sequence[KernelVariant] = (),
-        progress: Callable[[int, int], None] | None = None,
+        progress: Callable[[int, int], None] = lambda done, total: None,
     ) -> None:
         """Find, compile and load all kernels that a model needs, before it is ready.
 
         No launch of them waits afterwards. `progress` is called with the number done and the number
-        of all. Raises `CompileFailed`, or `LaunchFailed` if the driver rejects one.
+        of all, every few seconds while the compiler may be at work. Raises `CompileFailed`, or
+        `LaunchFailed` if the driver rejects one.
         """
         # The compiler releases the GIL, so threads are enough.
         pool = ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="compile")
@@ -106,9 +111,14 @@ class GPULibrary:
                 for name, variant in {each.name: each for each in variants}.items()
                 if name not in self._variants
             ]
-            for done, job in enumerate(as_completed(jobs), start=1):
-                job.result()()
-                if progress is not None:
+            done, pending, loaded_at = 0, set(jobs), time.monotonic()
+            while pending:
+                ended, pending = wait(pending, _REPORT_EVERY, FIRST_COMPLETED)
+                for job in ended:
+                    job.result()()
+                    done, loaded_at = done + 1, time.monotonic()
+                    progress(done, len(jobs))
+                if not ended and time.monotonic() - loaded_at < _LONGEST_COMPILATION:
                     progress(done, len(jobs))
         finally:
             pool.shutdown(cancel_futures=True)

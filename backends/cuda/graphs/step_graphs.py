@@ -181,10 +181,11 @@ class StepGraphs:
         self._draw.draw(logits)
         return logits
 
-    def record_first(self) -> None:
+    def record_first(self, on_recorded: Callable[[], None] = lambda: None) -> None:
         """Record the shapes needed first; inputs and the first pages are overwritten.
 
-        Raises `KernelError` if a replay computes something else than the same step without it.
+        `on_recorded` is called after each. Raises `KernelError` if a replay computes something else
+        than the same step without it.
         """
         for shape in self._shapes.first():
             # Of sequences throughout, since attention leaves rows of padding undefined.
@@ -201,6 +202,7 @@ class StepGraphs:
                 if not self._draw.is_right(replayed):
                     raise _wrong(shape, "draws wrong tokens")
                 self._check_continued(shape)
+            on_recorded()
 
     def _check_continued(self, shape: StepShape) -> None:
         """Compare the inputs that the device finds for a second step with those that belong there.

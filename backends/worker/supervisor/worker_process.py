@@ -53,7 +53,7 @@ from ..worker_protocol import (
     encode_frame,
 )
 from .request_streams import RequestStreams
-from .stall_detector import StepWatch, longest_step
+from .stall_detector import OVERSLEPT, StepWatch, longest_step
 from .worker_pipes import WorkerPipes
 
 logger = logging.getLogger(__name__)
@@ -62,6 +62,7 @@ _STDERR_LINES = 40
 _KILL_AFTER = 1.0
 _STALLED_AFTER = 180.0
 _WATCH_INTERVAL = 15.0
+_LOAD_INTERVAL = 1.0
 _LINE_LIMIT = 2**16
 _LONGEST_LINE = 500
 _LAST_WORDS_WITHIN = 0.3
@@ -84,7 +85,7 @@ class WorkerProcess:
         self._tasks: list[asyncio.Task[None]] = []
         self._loading: asyncio.Future[ModelInfo] | None = None
         self._progress: LoadProgress | None = None
-        self._is_read = False
+        self._is_read = self._has_reported = False
         self._pages_sink: PagesSink | None = None
         self._heard_at = 0.0
         self._watch: asyncio.Task[None] | None = None
@@ -207,27 +208,46 @@ class WorkerProcess:
     async def _wait_ready(self, loading: asyncio.Future[ModelInfo]) -> ModelInfo:
         """Wait as long as the worker makes progress."""
         clock = asyncio.get_running_loop().time
-        self._heard_at = clock()
+        looked_at = self._heard_at = clock()
         while True:
-            remaining = self._heard_at + _STALLED_AFTER - clock()
-            if remaining <= 0:
-                if self.pid is not None and _is_stopped(self.pid):
-                    raise LoadFailed(
-                        f"The model's process {self.pid} was stopped while loading.",
-                        hint="A debugger or a signal (SIGSTOP) stops a process: try again without.",
-                    )
-                if self._is_read:
-                    raise EngineFault(
-                        "The model's weights were read, but its first steps did not end within "
-                        f"{_STALLED_AFTER:.0f} seconds.",
-                        hint="Let another engine run the model, or restart the machine.",
-                    )
-                raise LoadFailed(
-                    f"The model made no progress while loading for {_STALLED_AFTER:.0f} seconds.",
-                    hint="The file may be damaged: pull it again.",
-                )
             with contextlib.suppress(TimeoutError):
-                return await asyncio.wait_for(asyncio.shield(loading), remaining)
+                return await asyncio.wait_for(asyncio.shield(loading), _LOAD_INTERVAL)
+            slept = clock() - looked_at
+            looked_at += slept
+            if slept > OVERSLEPT * _LOAD_INTERVAL:  # the daemon was stopped, and read no message
+                self._heard_at += slept
+            patience = self._load_patience()
+            if looked_at - self._heard_at >= patience:
+                raise self._load_stalled(patience)
+
+    def _load_patience(self) -> float:
+        """Seconds within which a worker that loads has to report progress.
+
+        On a GPU no step takes long, and the worker reports whatever else does: reading from a slow
+        disk, and compiling. Before its first report, its libraries are read.
+        """
+        engine = get_engine(self.spec.engine)
+        reports = self._is_read or (self._has_reported and sys.platform != "win32")
+        if engine.longest_step is None or not reports or not engine.drives_gpu(self.spec):
+            return _STALLED_AFTER
+        return engine.longest_step
+
+    def _load_stalled(self, seconds: float) -> LoadFailed | EngineFault:
+        if self.pid is not None and _is_stopped(self.pid):
+            return LoadFailed(
+                f"The model's process {self.pid} was stopped while loading.",
+                hint="A debugger or a signal (SIGSTOP) stops a process: try again without.",
+            )
+        if self._is_read:
+            return EngineFault(
+                "The model's weights were read, but its first steps did not end within "
+                f"{seconds:.0f} seconds.",
+                hint="Let another engine run the model, or restart the machine.",
+            )
+        return LoadFailed(
+            f"The model made no progress while loading for {seconds:.0f} seconds.",
+            hint="The file may be damaged: pull it again.",
+        )
 
     async def _bury(self, process: asyncio.subprocess.Process, pipes: WorkerPipes) -> None:
         """Wait until the child has ended, and end its requests with the reason."""
@@ -296,7 +316,7 @@ class WorkerProcess:
                 if self._pages_sink is not None:
                     self._pages_sink(pages)
             case Loading(fraction):
-                self._is_read = fraction >= 1
+                self._is_read, self._has_reported = fraction >= 1, True
                 if self._progress is not None:
                     self._progress(fraction)
             case Ready(info):

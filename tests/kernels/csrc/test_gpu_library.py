@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import importlib
+import threading
 from collections.abc import Callable, Mapping
 from ctypes import c_int, c_void_p
 from dataclasses import dataclass, field
@@ -19,6 +20,7 @@ from ingle.kernels.build.cubin_finder import CubinFinder, prebuilt_path
 from ingle.kernels.build.kernel_source import NO_DEFINES, kernel_source
 from ingle.kernels.elementwise.activations import quantize_q8_reference
 from ingle.kernels.errors import CompileFailed, LaunchFailed
+from ingle.kernels.launch import gpu_library
 from ingle.kernels.launch.cuda_driver import CudaDriver
 from ingle.kernels.launch.gpu_library import GPULibrary, current_stream
 from ingle.kernels.launch.kernel_library import KernelLibrary, TritonLibrary
@@ -145,6 +147,27 @@ def test_prepare_compiles_and_loads_all_kernels(
     assert ctypes.CDLL(str(fake)).fake_functions_loaded() == loaded
     library.prepare(SOURCES, [variant], lambda done, total: progress.append((done, total)))
     assert len(progress) == 3
+
+
+def test_long_compilation_is_reported_while_it_lasts(
+    make: MakeLibrary, compiler: HostCompiler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gpu_library, "_REPORT_EVERY", 0.001)
+    compiled, progress, seen = compiler.compile, list[int](), threading.Event()
+
+    def slow(source: str, architecture: str) -> bytes:
+        assert seen.wait(30)
+        return compiled(source, architecture)
+
+    def report(done: int, total: int) -> None:
+        progress.append(done)
+        if len(progress) == 3:
+            seen.set()
+
+    monkeypatch.setattr(compiler, "compile", slow)
+    make().prepare(SOURCES[:1], (), report)
+    assert progress[:3] == [0, 0, 0]
+    assert progress[-1] == 1
 
 
 def test_compiled_kernels_are_cached_for_other_processes(

@@ -21,6 +21,7 @@ from ingle.backends.base.events import Delta, Event, Finished, Started
 from ingle.backends.base.load_spec import LoadSpec
 from ingle.backends.base.requests import GenerateRequest
 from ingle.backends.worker.supervisor.worker_process import WorkerProcess
+from ingle.backends.worker.worker_protocol import Loading
 
 MakeSpec = Callable[..., LoadSpec]
 StartWorker = Callable[[LoadSpec], Awaitable[WorkerProcess]]
@@ -284,6 +285,19 @@ async def test_worker_that_is_stopped_while_loading_is_reported_as_such(
     os.kill(pid, signal.SIGSTOP)
     with pytest.raises(LoadFailed, match="was stopped while loading"):
         await loading
+
+
+async def test_silence_while_loading_is_bounded_by_what_can_be_at_work() -> None:
+    def patience(*fractions: float, engine: str = "cuda", device: str = "cuda") -> float:
+        worker = WorkerProcess(LoadSpec(engine=engine, path="", context=64, device=device))
+        for fraction in fractions:
+            worker._receive(Loading(fraction))  # pyright: ignore[reportPrivateUsage]
+        return worker._load_patience()  # pyright: ignore[reportPrivateUsage]
+
+    assert patience() == 180, "its libraries may come from a slow disk"
+    assert patience(0.01) == patience(0.5) == patience(0.5, 1.0) == 20
+    assert patience(0.5, 1.0, device="cpu") == 180
+    assert patience(0.5, 1.0, engine="llama.cpp") == 180
 
 
 @pytest.mark.slow
