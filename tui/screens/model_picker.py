@@ -122,7 +122,7 @@ class ModelPicker(ModalScreen[ModelPick | None]):
 
     def _row(self, model: ModelEntry) -> Content:
         width = self.size.width or 80
-        name_width = 16 if width < 70 else 20 if width < 90 else 26
+        name_width = 16 if width < 70 else 19 if width < 90 else 25
         name = clean(model.name)
         name = name if len(name) <= name_width else f"{name[: name_width - 1]}…"
         mark = MARKS.get(model.state, "◐")
@@ -140,7 +140,7 @@ class ModelPicker(ModalScreen[ModelPick | None]):
             parts.append((f"{model.quantization or '':<7}", "$muted"))
         speed = self._speeds.get(model.name)
         if width >= 80:
-            parts.append((f"{number_format.speed(speed) if speed else '':<9}", "$accent"))
+            parts.append((f"{number_format.speed(speed) if speed else '':<10}", "$accent"))
         elif speed is not None and model.name != self._current:
             parts.append((number_format.speed(speed), "$accent"))
         if model.name == self._current:
