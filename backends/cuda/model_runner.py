@@ -191,6 +191,11 @@ class CudaModelRunner:
         """See `PagedRunner`."""
         return self._pool.write(pages, count, data)
 
+    @torch.inference_mode()
+    def adapter_number(self, folder: Path) -> int:
+        """See `ModelRunner`."""
+        return self.adapters.number_of(folder)
+
     def prepare(self, params: SamplingParams) -> None:
         """See `ModelRunner`."""
         self._sampler.prepare(params)

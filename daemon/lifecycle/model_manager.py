@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from ingle.backends.base.backend import LoadProgress, RequestBackend
 from ingle.backends.base.errors import WorkerDied, WrongTask
 from ingle.backends.base.requests import Priority
+from ingle.models.adapters.adapter_folder import without_adapter
 from ingle.models.fit.memory_needs import MemoryNeeds
 from ingle.models.kv_type import KVType
 from ingle.models.metadata.stored_model import StoredModel
@@ -60,19 +61,18 @@ class ModelManager(ModelRuns):
         larger one is possible; the other options apply only if it is not loaded. `keep_alive` is
         the number of seconds that it stays loaded after its last use from now on.
 
-        A prompt that does not fit has it reloaded, too (`GrowingBackend`). `task` None accepts any
-        task. `on_queued` is called when the queue has admitted the request. A `slot` from `enter`
-        is released at the end. If the process dies before the client has received any part of an
-        answer (with `whole`: before it is complete), the request is retried once on a new process
+        A prompt that does not fit has it reloaded, too (`GrowingBackend`). `task` None is any task.
+        `on_queued` is called when the queue has admitted the request. A `slot` from `enter` is
+        released at the end. If the process dies before the client has received any part of it (with
+        `whole`: before it is complete), the request is retried once on a new process
         (`RetryingBackend`); batch requests are retried by their batch.
-
         Raises `ModelNotFound`, `WrongTask` before anything is loaded, `QueueFull`, any load error,
         `ModelQuarantined`, `MemoryBusy`, `MemoryExhausted`, `ShuttingDown`.
         """
-        model = await self._find_for(task, reference, slot)
+        model = without_adapter(wanted := await self._find_for(task, reference, slot))
         options = replace(options, context=self._config.bounded_context(options.context))
         with slot or self.enter(model, priority, answers):
-            # The next request may need a larger context than this one does.
+            # The next request may need a larger context.
             least = replace(options, context=None, least_context=options.context)
             rule = await asyncio.to_thread(self._find_rule, reference, model)
             self._replace_if_context_short(model, options.context)
@@ -93,7 +93,8 @@ class ModelManager(ModelRuns):
                 run = await self._enlarge(run, context, obtain, priority)
                 return run, open_backend(run, obtain)
 
-            growing = GrowingBackend(run, open_backend(run, obtain), self._choose_context, enlarge)
+            backend = open_backend(run, obtain)
+            growing = GrowingBackend(run, backend, self._choose_context, enlarge, model=wanted)
             try:
                 with self._explained(), self._metered(run.model.name, lambda: growing.gauges):
                     yield growing.lease
@@ -281,7 +282,7 @@ class ModelManager(ModelRuns):
         Restarts it if its options differ; raises `Conflict` if it is in use then.
         """
         options = replace(options, context=self._config.bounded_context(options.context))
-        model = await self._find(reference)
+        model = without_adapter(await self._find(reference))
         rule = await asyncio.to_thread(self._find_rule, reference, model)
         self._replace_if_options_differ(model, options)
         run = await self._obtain(model, options, rule)
