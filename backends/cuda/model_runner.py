@@ -277,7 +277,6 @@ class CudaModelRunner:
             device=self._where.device,
             dtype=operations.dtype,
         )
-        """Adapters of the model, loaded on demand."""
 
     def _make_room(self) -> None:
         """Inputs, sampler, and pages: as many as the largest step leaves room for."""
