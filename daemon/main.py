@@ -14,7 +14,7 @@ _FOLDERS = {
     "chat": ("chat", "chats", "run", "forget", "acp"),
     "models": (
         *("pull", "update", "add", "cp", "create", "list", "show", "rm"),
-        *("load", "unload", "quantize"),
+        *("load", "unload", "quantize", "adapter"),
     ),
     "server": (
         *("ps", "serve", "service", "stop", "connect", "key", "doctor", "engine", "version"),
@@ -56,6 +56,7 @@ models:
   list, ls  models on this machine, and those that can be downloaded
   show      one model in detail
   rm        remove a model from this machine
+  adapter   add, list and remove LoRA adapters of models
   bench     measure the speed of a model, and compare with the last run
   quantize  make a smaller GGUF file of a model
   eval      compare a smaller model with a fuller one on your prompts

@@ -91,6 +91,7 @@ class Services:
         Models that the request's key does not allow are left out.
         """
         installed = self.store.list()
+        installed += self.store.adapters.of_models(installed)
         paths = {model.path for model in installed}
         elsewhere = [model for model in self.manager.models() if model.path not in paths]
         permission = current_permission()

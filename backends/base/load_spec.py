@@ -56,7 +56,8 @@ class LoadSpec(msgspec.Struct, frozen=True, kw_only=True):
     ingle's own engine cannot load. With `confine`, a worker opens only the files that are named
     here, and no network. An answer has at most `max_tokens` tokens (0: no limit), and
     `default_max_tokens` if its request does not set a number. The packages of its engine are
-    imported from the folders of `import_path` first.
+    imported from the folders of `import_path` first. Adapters of requests are below the folder
+    `adapters`.
     """
 
     engine: str
@@ -89,6 +90,7 @@ class LoadSpec(msgspec.Struct, frozen=True, kw_only=True):
     pooling: Pooling | None = None
     max_tokens: int = 0
     default_max_tokens: int = 0
+    adapters: str | None = None
     import_path: list[str] = []
     stamps: list[FileStamp] = []
     """Identity and times of the model's files when they were checked."""

@@ -38,7 +38,8 @@ class GenerateRequest(
     `logprobs` requests log-probabilities of the tokens, and of that many alternatives of each;
     `prompt_logprobs` those of the prompt's tokens, for which nothing of it is taken from the cache,
     and `n` must be 1.
-    The `grammar` applies to the text, not to reasoning or calls.
+    The `grammar` applies to the text, not to reasoning or calls. `adapter` is the folder of a LoRA
+    adapter of the model that computes the answer.
     """
 
     id: str
@@ -69,6 +70,7 @@ class GenerateRequest(
     logprobs: int | None = None
     prompt_logprobs: int | None = None
     grammar: Grammar | None = None
+    adapter: str = ""
 
     @property
     def several_calls(self) -> bool:

@@ -181,6 +181,11 @@ class CudaModelRunner:
         """See `PagedRunner`."""
         return self._pool.write(pages, count, data)
 
+    @torch.inference_mode()
+    def adapter_number(self, folder: Path) -> int:
+        """See `ModelRunner`."""
+        return self.adapters.number_of(folder)
+
     def prepare(self, params: SamplingParams) -> None:
         """See `ModelRunner`."""
         self._sampler.prepare(params)
@@ -253,7 +258,6 @@ class CudaModelRunner:
             device=self._where.device,
             dtype=operations.dtype,
         )
-        """Adapters of the model, loaded on demand."""
 
     def _make_room(self) -> None:
         """Inputs, sampler, and pages: as many as the largest step leaves room for."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Protocol
 
 from ..base.sampling_params import SamplingParams
@@ -77,6 +78,13 @@ class ModelRunner(Protocol):
 
     def is_eog(self, token_id: int) -> bool:
         """Whether the model ends its answer with this token."""
+        ...
+
+    def adapter_number(self, folder: Path) -> int:
+        """The number of an adapter, which is loaded if it is not yet; called by another thread.
+
+        Raises `RequestRejected` for one that cannot be used, or if there are none here.
+        """
         ...
 
     def prepare(self, params: SamplingParams) -> None:

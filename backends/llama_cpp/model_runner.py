@@ -14,7 +14,7 @@ import numpy as np
 from ingle.models.fit.llama_cpp_fit import KEPT_SLOTS, KEPT_STATES
 from ingle.models.kv_type import KVType
 
-from ..base.errors import LoadFailed
+from ..base.errors import LoadFailed, RequestRejected
 from ..base.load_spec import LoadSpec
 from ..base.model_info import ModelInfo
 from ..base.picture_span import PictureSpan, first_position, text_runs
@@ -225,6 +225,13 @@ class LlamaModelRunner(LlamaContext):
         """Empty the slot; cells shared with other slots stay."""
         self._spans.pop(slot, None)
         llama_cpp.llama_memory_seq_rm(self._memory, slot, -1, -1)
+
+    def adapter_number(self, folder: Path) -> int:
+        """Refuse it: llama.cpp computes all sequences of a batch with the same adapters."""
+        raise RequestRejected(
+            f"{folder.parent.name} is an adapter, which only ingle's own engine computes.",
+            hint="Load the model with `--engine cuda`.",
+        )
 
     def prepare(self, params: SamplingParams) -> None:
         """Create slow samplers before the sequence arrives."""

@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from ..base.errors import LoadFailed
+from ..base.errors import LoadFailed, RequestRejected
 from ..base.events import TokenLogprobs
 from ..base.load_spec import LoadSpec
 from ..base.model_info import ModelInfo
@@ -212,6 +212,10 @@ class ScriptedModelRunner:
             return False
         self._cells.extend(slot, tokens[: end - start])
         return True
+
+    def adapter_number(self, folder: Path) -> int:
+        """Refuse it: scripts have no weights."""
+        raise RequestRejected(f"The scripted engine has no adapter {folder.parent.name}.")
 
     def prepare(self, params: SamplingParams) -> None:
         """Nothing to do: scripted sequences have no sampling state."""

@@ -6,6 +6,7 @@ import traceback
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 
 from ..base.conversation import ChatMessage
 from ..base.errors import BackendError, ContextExceeded, RequestRejected
@@ -41,6 +42,7 @@ class Prepared:
     constraint: Constraint | None
     form: AnswerFormat
     pictures: tuple[PictureSpan, ...] = ()
+    adapter: int = 0
 
 
 @dataclass(frozen=True)
@@ -130,12 +132,13 @@ class RequestPreparer:
             form = self._forms.of(request, prompt.text)
             constraint = None if form.grammar is None else self._constraint(form.grammar)
             self._runner.prepare(request.sampling)
+            adapter = self._runner.adapter_number(Path(request.adapter)) if request.adapter else 0
         except RequestRejected as error:
             return error
         except Exception as error:
             traceback.print_exc()
             return BackendError(f"The prompt could not be prepared: {error!r}.")
-        return Prepared(prompt.token_ids, constraint, form, prompt.pictures)
+        return Prepared(prompt.token_ids, constraint, form, prompt.pictures, adapter)
 
     def _constraint(self, grammar: Grammar | AnswerGrammar) -> Constraint | None:
         """Return the constraint of an answer; None if an optional grammar cannot be used."""

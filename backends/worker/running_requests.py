@@ -47,7 +47,9 @@ class RunningRequests:
                 # A request that only fills the cache ignores the token that is sampled.
                 ignore_eos=request.ignore_eos or request.max_tokens == 0,
                 stop_token_ids=frozenset(request.stop_token_ids),
-                private=request.private,
+                # Numbers of adapters mean nothing to another process.
+                private=request.private or prepared.adapter > 0,
+                adapter=prepared.adapter,
                 # Drafts would have to continue tokens that are not in the vocabulary.
                 speculates=request.speculation and not prepared.pictures,
                 pictures=prepared.pictures,

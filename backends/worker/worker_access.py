@@ -43,6 +43,9 @@ def worker_access(spec: LoadSpec) -> AccessPolicy:
         _make_folder(Path(spec.kernel_cache))
         reads.append(Path(spec.kernel_cache))
         writes.append(Path(spec.kernel_cache))
+    if spec.adapters is not None:
+        _make_folder(Path(spec.adapters))
+        reads.append(Path(spec.adapters))
     for path in _shared_files(spec):
         _make(partial(path.touch, mode=0o600), path)
         reads.append(path)

@@ -19,6 +19,7 @@ from ingle.backends.base.requests import (
     RerankRequest,
     TokenizeRequest,
 )
+from ingle.models.metadata.stored_model import StoredModel
 
 from ..model_process.model_run import ModelRun
 from .lease import Lease
@@ -43,11 +44,21 @@ class GrowingBackend:
     """
 
     def __init__(
-        self, run: ModelRun, backend: RequestBackend, choose: ChooseContext, enlarge: Enlarge
+        self,
+        run: ModelRun,
+        backend: RequestBackend,
+        choose: ChooseContext,
+        enlarge: Enlarge,
+        *,
+        model: StoredModel,
     ) -> None:
-        """`backend` sends requests to the acquired `run`, which `release` releases."""
+        """`backend` sends requests to the acquired `run`, which `release` releases.
+
+        `model` may be that of the run with an adapter.
+        """
         assert run.info is not None
-        self.lease = Lease(run.model, self, run.info, run.longest_context)
+        own = model if model.adapter else run.model
+        self.lease = Lease(own, self, run.info, run.longest_context)
         self._run: ModelRun | None = run
         self._backend = backend
         self._choose = choose
@@ -74,10 +85,12 @@ class GrowingBackend:
             space = min(space, request.max_tokens)
         if request.max_context is not None:
             space = 0  # the client chose the context itself
+        adapter = self.lease.model.adapter
         while True:
             async with self._calling() as backend:
                 try:
-                    await backend.run(structs.replace(request, answer_space=space), sink)
+                    asked = structs.replace(request, answer_space=space, adapter=adapter)
+                    await backend.run(asked, sink)
                     return
                 except ContextExceeded as exceeded:
                     error = exceeded

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from ingle.backends.base.backend import LoadProgress, RequestBackend
 from ingle.backends.base.errors import RequestRejected, WorkerDied, WrongTask
 from ingle.backends.base.requests import Priority
+from ingle.models.adapters.adapter_folder import without_adapter
 from ingle.models.fit.memory_needs import MemoryNeeds
 from ingle.models.kv_type import KVType
 from ingle.models.metadata.stored_model import StoredModel
@@ -69,10 +70,11 @@ class ModelManager(ModelRuns):
         Raises `ModelNotFound`, `WrongTask`, `RequestRejected`, `QueueFull`, any load error,
         `ModelQuarantined`, `MemoryBusy`, `MemoryExhausted`, `ShuttingDown`.
         """
-        model = await self._find_for(task, reference, slot, sees=sees)
+        wanted = await self._find_for(task, reference, slot, sees=sees)
+        model = without_adapter(wanted)
         options = replace(options, context=self._config.bounded_context(options.context))
         with slot or self.enter(model, priority, answers):
-            # The next request may need a larger context than this one does.
+            # The next request may need a larger context.
             least = replace(options, context=None, least_context=options.context)
             rule = await asyncio.to_thread(self._find_rule, reference, model)
             self._replace_if_context_short(model, options.context)
@@ -93,7 +95,8 @@ class ModelManager(ModelRuns):
                 run = await self._enlarge(run, context, obtain, priority)
                 return run, open_backend(run, obtain)
 
-            growing = GrowingBackend(run, open_backend(run, obtain), self._choose_context, enlarge)
+            backend = open_backend(run, obtain)
+            growing = GrowingBackend(run, backend, self._choose_context, enlarge, model=wanted)
             growing.lease.backend = SeeingBackend(growing, self._pictures)
             try:
                 with self._explained(), self._metered(run.model.name, lambda: growing.gauges):
@@ -297,7 +300,7 @@ class ModelManager(ModelRuns):
         Restarts it if its options differ; raises `Conflict` if it is in use then.
         """
         options = replace(options, context=self._config.bounded_context(options.context))
-        model = await self._find(reference)
+        model = without_adapter(await self._find(reference))
         rule = await asyncio.to_thread(self._find_rule, reference, model)
         self._replace_if_options_differ(model, options)
         run = await self._obtain(model, options, rule)

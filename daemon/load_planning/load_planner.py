@@ -11,6 +11,7 @@ import msgspec
 
 from ingle.backends.base.load_spec import LoadSpec
 from ingle.backends.registry.engines import get_engine
+from ingle.models.adapters.adapter_folder import AdapterFolder
 from ingle.models.errors import ModelNotFound, UnsupportedModel
 from ingle.models.fit.memory_needs import MemoryNeeds
 from ingle.models.metadata.stored_model import StoredModel
@@ -155,6 +156,7 @@ class ModelLoadPlanner(ModelPlacer):
             # Memory beyond the KV cache does not count: it can be freed (see `MemoryAllocator`).
             kv_store=kv_store_spec(config, model),
             kernel_cache=str(config.paths.kernels),
+            adapters=str(config.paths.adapters),
             may_fall_back=(options.engine or config.engine) == "auto" and model.path.is_file(),
             pooling=pooling,
         )
@@ -162,7 +164,9 @@ class ModelLoadPlanner(ModelPlacer):
         stale = selection.estimate.host.reclaimable
         alone = LoadPlan(
             spec,
-            selection.needs + _projector_needs(available - room, spec),
+            selection.needs
+            + _projector_needs(available - room, spec)
+            + self._adapters(model, selection.device),
             selection.reason,
             reclaimable=stale,
             longest_context=self.longest(description, options, room, spec),
@@ -172,6 +176,11 @@ class ModelLoadPlanner(ModelPlacer):
         both = self._with_draft(alone, draft, available)
         requested = options.draft is not None
         return both if requested or both.needs.fits_in(available) else alone
+
+    def _adapters(self, model: StoredModel, device: str) -> MemoryNeeds:
+        """What all adapters of a model take on its device."""
+        size = AdapterFolder(self._config.paths.adapters).bytes_of(model.name)
+        return MemoryNeeds(0, size) if device == "gpu" else MemoryNeeds(size)
 
     def _draft_of(
         self, model: StoredModel, spec: LoadSpec, options: LoadOptions, device: str

@@ -25,6 +25,7 @@ from ..protocols.lm_studio.chat_api import LMStudioChatApi
 from ..protocols.lm_studio.downloads_api import LMStudioDownloadsApi
 from ..protocols.lm_studio.lm_studio_api import LMStudioCompletionsApi, LMStudioModelsApi
 from ..protocols.monitoring_api import HealthApi, MetricsApi
+from ..protocols.native.adapters_api import AdaptersApi
 from ..protocols.native.daemon_api import DaemonApi
 from ..protocols.native.engines_api import EnginesApi
 from ..protocols.native.forget_api import ForgetApi
@@ -87,6 +88,7 @@ def route_table(services: Services) -> list[RouteSpec]:
         LlamaCppEmbeddingsApi(services),
         DaemonApi(services),
         NativeModelsApi(services),
+        AdaptersApi(services),
         EnginesApi(services),
         GenerationsApi(services),
         ForgetApi(services),

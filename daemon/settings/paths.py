@@ -83,6 +83,8 @@ class Paths:
         """The egress ledger, one file per month."""
         self.benches = state / "benches"
         """The last `ingle bench` report of each model."""
+        self.adapters = models.parent / "adapters"
+        """LoRA adapters of models."""
         self.engines = models.parent / "engines"
         """The packages of installed engines."""
         self.chats = models.parent / "chats"

@@ -55,14 +55,16 @@ class StoredModel(ModelDetails, frozen=True, kw_only=True):
     """A model on this machine, a file or a folder.
 
     `sha256` is that of the file, the fingerprint of a folder, and None for a file that was not
-    fetched by the store; `draft` names a model that can draft for this one; `notes` are for people.
-    With a `projector` it sees pictures.
+    fetched by the store; `draft` names a model that can draft for this one; `adapter` is the folder
+    of a LoRA adapter that it is computed with; `notes` are for people. With a `projector` it sees
+    pictures.
     """
 
     path: Path
     sha256: str | None
     draft: str | None = None
     projector: Path | None = None
+    adapter: str = ""
     notes: list[str] = []
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from ..adapters.adapter_folder import SEPARATOR, AdapterFolder
 from ..catalog import HUB_HOST, LATEST_TAG, Catalog
 from ..download.pull_progress import OnPullProgress, PullReporter
 from ..errors import AmbiguousName, ModelNotFound, NotInStore, Offline
@@ -55,10 +56,12 @@ class ModelStore:
     _drafts: DraftFinder = field(default_factory=DraftFinder, repr=False)
     _local: LocalModels = field(init=False, repr=False)
     folders: StoreFolder = field(init=False, repr=False)
+    adapters: AdapterFolder = field(init=False, repr=False)
     _digests: DigestCache = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         self.folders = StoreFolder(self.root)
+        self.adapters = AdapterFolder(self.root.parent / "adapters")
         self._digests = DigestCache(self.root / _DIGESTS)
         self._descriptions = DescriptionCache(self.root / _SEEN)
         self._local = LocalModels(self.places, self._descriptions)
@@ -94,11 +97,14 @@ class ModelStore:
         return [self._advised(model) for model in models]
 
     def resolve(self, reference: str) -> StoredModel:
-        """The installed model, file or folder that `reference` names.
+        """The installed model, file or folder that `reference` names, maybe with `+ADAPTER`.
 
         Raises `ModelNotFound` with a hint how to get it, and for a path what `read_header`,
         `check_supported` and `read_folder` raise.
         """
+        base, _, adapter = reference.rpartition(SEPARATOR)
+        if base and (model := self._base(base, reference)):
+            return self.adapters.find(model, adapter)
         try:
             parsed = parse_reference(reference)
         except ModelNotFound:
@@ -188,6 +194,12 @@ class ModelStore:
             delete_files([Path(path) for path in plan.files])
         self._local.forget()
         return plan
+
+    def _base(self, base: str, reference: str) -> StoredModel | None:
+        """The model whose adapter `reference` may name; None for one of this very name."""
+        with suppress(ModelNotFound):
+            return None if Path(reference).exists() else self.resolve(base)
+        return None
 
     def _to_remove(self, reference: str) -> StoredModel:
         """Resolve without the advice to fetch what is missing."""
