@@ -51,6 +51,19 @@ class Started(msgspec.Struct, frozen=True, array_like=True, tag="started"):
     scores: PromptScores | None = None
 
 
+class PromptAdvanced(msgspec.Struct, frozen=True, array_like=True, tag="advanced"):
+    """So many tokens of a prompt are in the KV cache now, those included that were cached.
+
+    `seconds` have passed since it was admitted. Only for requests that ask for it.
+    """
+
+    id: str
+    prompt_tokens: int
+    cached_tokens: int
+    computed_tokens: int
+    seconds: float
+
+
 class Delta(msgspec.Struct, frozen=True, array_like=True, tag="delta"):
     """A piece of one sequence's text, final and complete UTF-8, and its tokens.
 
@@ -121,7 +134,9 @@ class Finished(msgspec.Struct, frozen=True, array_like=True, tag="finished"):
     cached_tokens: int = 0
 
 
-Event = Started | Delta | ReasoningDelta | ToolCallStarted | ToolCallDelta | Finished
+Event = (
+    Started | PromptAdvanced | Delta | ReasoningDelta | ToolCallStarted | ToolCallDelta | Finished
+)
 
 
 EventSink = Callable[[list[Event]], None]

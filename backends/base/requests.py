@@ -35,6 +35,7 @@ class GenerateRequest(
     token, which changes only the speed.
     Requests of one `priority` are scheduled fairly among the waiting `client`s. `conversation`
     labels pages of the KV cache, and has no effect on the answer.
+    With `reports_progress` there is a `PromptAdvanced` for each step that reads the prompt.
     `logprobs` requests log-probabilities of the tokens, and of that many alternatives of each;
     `prompt_logprobs` those of the prompt's tokens, for which nothing of it is taken from the cache,
     and `n` must be 1.
@@ -67,6 +68,7 @@ class GenerateRequest(
     priority: Priority = Priority.INTERACTIVE
     client: str = ""
     conversation: str = ""
+    reports_progress: bool = False
     logprobs: int | None = None
     prompt_logprobs: int | None = None
     grammar: Grammar | None = None

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import replace
 
 from msgspec import structs
 
-from ..base.events import Event, Finished, FinishReason, PromptScores, Started, TokenLogprobs
+from ..base.events import (
+    Event,
+    Finished,
+    FinishReason,
+    PromptAdvanced,
+    PromptScores,
+    Started,
+    TokenLogprobs,
+)
 from ..base.requests import GenerateRequest
 from ..engine.engine import Engine
 from ..engine.prescribed_tokens import PrescribedTokens
@@ -25,6 +34,8 @@ class RunningRequests:
         self._engine = engine
         self._tokenizer = tokenizer
         self._running: dict[str, dict[Sequence, AnswerOutput]] = {}
+        self._reading: dict[str, Sequence] = {}
+        """The first sequences of requests whose progress is reported."""
         self._scores: dict[str, list[TokenLogprobs]] = {}
         """Of the prompts that are being scored."""
         self._events: list[Event] = []
@@ -68,6 +79,8 @@ class RunningRequests:
             sequence.pauses_at = outputs[sequence].reasoning_left(0)
             self._engine.add(sequence)
         self._running[request.id] = outputs
+        if request.reports_progress and first is not None and first.scored is None:
+            self._reading[request.id] = first
 
     def _score(self, sequence: Sequence, alternatives: int) -> None:
         """Have a prompt's tokens sampled as they are, so that they get log-probabilities."""
@@ -82,6 +95,7 @@ class RunningRequests:
     def cancel(self, request_id: str) -> bool:
         """Free the sequences of a request; False if it has none."""
         self._scores.pop(request_id, None)
+        self._reading.pop(request_id, None)
         sequences = self._running.pop(request_id, {})
         for sequence in sequences:
             self._engine.finish(sequence, FinishReason.CANCELLED)
@@ -116,6 +130,7 @@ class RunningRequests:
 
         `on_error` is called with the id of a request that failed and the reason; it cancels it.
         """
+        self._report_progress()
         for output in outputs:
             sequence = output.sequence
             if sequence.request_id not in self._running:
@@ -151,6 +166,26 @@ class RunningRequests:
                 if answer.is_free:
                     sequence.constraint = None
                 self._bound_reasoning(sequence, answer)
+
+    def _report_progress(self) -> None:
+        """Add how far the prompts are read that began and have no token of an answer yet."""
+        now = time.monotonic()
+        for request_id, sequence in list(self._reading.items()):
+            if not sequence.started_at or sequence.slot < 0:
+                continue
+            length = sequence.prompt_length
+            computed = min(sequence.num_computed, length)
+            self._events.append(
+                PromptAdvanced(
+                    request_id,
+                    length,
+                    sequence.cached_tokens,
+                    computed,
+                    now - sequence.started_at,
+                )
+            )
+            if computed == length:
+                del self._reading[request_id]
 
     def _scored(self, output: SequenceOutput, answer: AnswerOutput) -> SequenceOutput:
         """Take the log-probabilities of a prompt's tokens; return the rest of the output."""
@@ -189,6 +224,7 @@ class RunningRequests:
     def _finish(self, sequence: Sequence, reason: FinishReason, completion_tokens: int) -> None:
         """Emit the remaining events and the end of one sequence."""
         self.urgent = True
+        self._reading.pop(sequence.request_id, None)
         outputs = self._running[sequence.request_id]
         answer = outputs.pop(sequence)
         self._events += answer.finish()

@@ -11,7 +11,15 @@ from typing import TypeVar
 
 from ingle.backends.base.backend import RequestBackend
 from ingle.backends.base.errors import WorkerDied
-from ingle.backends.base.events import Embedded, Event, EventSink, Reranked, Started, Tokenized
+from ingle.backends.base.events import (
+    Embedded,
+    Event,
+    EventSink,
+    PromptAdvanced,
+    Reranked,
+    Started,
+    Tokenized,
+)
 from ingle.backends.base.requests import (
     EmbedRequest,
     GenerateRequest,
@@ -20,6 +28,8 @@ from ingle.backends.base.requests import (
 )
 
 T = TypeVar("T")
+
+_BEFORE_ANSWER = frozenset({Started, PromptAdvanced})
 
 
 class RetryQueue:
@@ -163,7 +173,7 @@ class RetryDelivery:
         if self._whole:
             self._held += events
         if not self._spoke:
-            self._spoke = any(type(event) is not Started for event in events)
+            self._spoke = any(type(event) not in _BEFORE_ANSWER for event in events)
             if self._spoke and self._on_word is not None:
                 self._on_word()
             if not self._whole and self._started:

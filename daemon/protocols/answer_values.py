@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from ingle.backends.base.events import Embedded, Finished, TokenLogprobs
+from ingle.backends.base.events import Embedded, Finished, PromptAdvanced, TokenLogprobs
 
 
 class TokenAlternative(msgspec.Struct, frozen=True):
@@ -46,6 +46,21 @@ def _spell(
 ) -> tuple[str, float, list[int]]:
     data = spelled.get(token_id, b"")
     return data.decode(errors="replace"), logprob, list(data)
+
+
+class PromptProgress(msgspec.Struct, frozen=True):
+    """How far a prompt is read, in tokens: `processed` of `total`, of which `cache` were cached."""
+
+    total: int
+    cache: int
+    processed: int
+    time_ms: int
+
+    @classmethod
+    def of(cls, event: PromptAdvanced) -> PromptProgress:
+        """Return the progress that an event reports."""
+        milliseconds = round(1000 * event.seconds)
+        return cls(event.prompt_tokens, event.cached_tokens, event.computed_tokens, milliseconds)
 
 
 class Timings(msgspec.Struct, frozen=True, kw_only=True):

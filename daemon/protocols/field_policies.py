@@ -50,7 +50,7 @@ _EXTENSIONS = frozenset(
 _LLAMA_CPP = frozenset(
     {
         *("cache_prompt", "id_slot", "n_keep", "n_discard", "n_cache_reuse", "t_max_prompt_ms"),
-        *("lora", "samplers", "n_probs", "min_keep", "post_sampling_probs", "return_progress"),
+        *("lora", "samplers", "n_probs", "min_keep", "post_sampling_probs"),
         *("return_tokens", "timings_per_token", "reasoning_format", "reasoning_in_content"),
         *("parse_tool_calls", "thinking_forced_open", "chat_format", "t_max_predict_ms"),
         *("n_indent", "response_fields", "speculative.n_max", "speculative.n_min"),

@@ -15,6 +15,7 @@ from ingle.backends.base.events import (
     Event,
     Finished,
     FinishReason,
+    PromptAdvanced,
     PromptScores,
     ReasoningDelta,
     Started,
@@ -110,7 +111,7 @@ class CollectedAnswer:
 
     def take(self, event: Event) -> None:
         """Add one event of this sequence."""
-        if not isinstance(event, Started | Finished):
+        if not isinstance(event, Started | PromptAdvanced | Finished):
             self.token_ids += event.token_ids
         match event:
             case Delta():
@@ -126,7 +127,7 @@ class CollectedAnswer:
                 self._calls[event.call][1].append(event.arguments)
             case Finished():
                 self.finished = event
-            case Started():
+            case Started() | PromptAdvanced():
                 pass  # of the prompt, not of a sequence
 
 
@@ -171,7 +172,7 @@ class AnswerBuilder:
         """Add the events of one prompt."""
         for event in events:
             self.count(prompt, event)
-            if not isinstance(event, Started):
+            if not isinstance(event, Started | PromptAdvanced):
                 self.answers[self.number(prompt, event.index)].take(event)
 
     def number(self, prompt: int, index: int) -> int:

@@ -11,6 +11,7 @@ from ingle.backends.base.events import (
     Delta,
     Event,
     EventSink,
+    PromptAdvanced,
     Started,
 )
 
@@ -45,7 +46,7 @@ class FirstEvents:
         events = self._outbound.restored(events)
         if not self.begun:
             self._held += events
-            if all(isinstance(event, Started) for event in self._held):
+            if all(isinstance(event, Started | PromptAdvanced) for event in self._held):
                 return
             self.begun = True
             self._on_first(self._outbound)
@@ -78,7 +79,8 @@ class HeldBeginning:
             return
         self._held += events
         self.surprise.take(events)
-        if self._timer is None and not all(isinstance(event, Started) for event in events):
+        begun = not all(isinstance(event, Started | PromptAdvanced) for event in events)
+        if self._timer is None and begun:
             loop = asyncio.get_running_loop()
             self._timer = loop.call_later(JUDGED_SECONDS, self.judged.set)
         if self.surprise.is_full:

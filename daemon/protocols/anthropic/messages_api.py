@@ -5,10 +5,12 @@ from __future__ import annotations
 import hashlib
 import secrets
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Literal
 
 import msgspec
+from msgspec import structs
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -17,6 +19,7 @@ from ingle.backends.base.events import (
     Event,
     Finished,
     FinishReason,
+    PromptAdvanced,
     ReasoningDelta,
     Started,
     ToolCallDelta,
@@ -35,6 +38,7 @@ from ...http.bodies import (
 from ...http.route_access import INFERENCE
 from ...http.route_spec import GENERATION_ERRORS, StreamSpec, route
 from ...http.sse_writer import StreamStyle
+from ..answer_values import PromptProgress
 from ..ingle_options import PRIVATE_HEADER, RequestOrigin, origin_of
 from ..job import AnswerBuilder, Job
 from ..job_runner import JobApi
@@ -156,6 +160,9 @@ class MessageFrames:
         for event in events:
             if type(event) is Delta:
                 parts += self._text(event.text)
+            elif type(event) is PromptAdvanced:
+                ping = PingEvent(prompt_progress=PromptProgress.of(event))
+                parts.append(encode_event(self._encoder.encode(ping), event="ping"))
             else:
                 parts += map(self._frame, self._others(event))
         return b"".join(parts)
@@ -194,7 +201,7 @@ class MessageFrames:
             case Finished():
                 self._collected.count(0, event)
                 self._collected.answers[0].take(event)
-            case Delta():
+            case Delta() | PromptAdvanced():
                 return
 
     def _begin(
@@ -246,6 +253,7 @@ class MessagesApi(JobApi):
         job = await translate(request, partial(messages_job, body, _origin(request, body)))
         shows_reasoning = _shows_reasoning(body)
         if body.stream:
+            job = replace(job, request=structs.replace(job.request, reports_progress=True))
             frames = partial(MessageFrames, shows_reasoning=shows_reasoning)
             return self._runner.stream(job, frames, _style())
         finish = partial(message, shows_reasoning=shows_reasoning)

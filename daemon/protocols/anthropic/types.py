@@ -8,6 +8,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from ...http.field_policy import FieldPolicy
+from ..answer_values import PromptProgress
 from ..field_policies import COUNTED_FIELDS, MESSAGE_FIELDS
 from ..ingle_options import IngleOptions
 from ..request_options import SamplingOptions
@@ -228,6 +229,10 @@ class MessageStop(msgspec.Struct, frozen=True, tag_field="type", tag="message_st
 
 
 class PingEvent(msgspec.Struct, frozen=True):
-    """Keeps the connection alive, also while the model is loading."""
+    """Keeps the connection alive, also while the model is loading.
+
+    While the prompt is read it says how far, which is ingle's addition.
+    """
 
     type: Literal["ping"] = "ping"
+    prompt_progress: PromptProgress | UnsetType = UNSET

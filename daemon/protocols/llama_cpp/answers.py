@@ -10,17 +10,24 @@ from typing import Any, cast
 import msgspec
 from msgspec import UNSET
 
-from ingle.backends.base.events import Delta, Event, Finished, FinishReason, Started, TokenLogprobs
+from ingle.backends.base.events import (
+    Delta,
+    Event,
+    Finished,
+    FinishReason,
+    PromptAdvanced,
+    Started,
+    TokenLogprobs,
+)
 
 from ...http.bodies import encode_event
-from ..answer_values import Timings, timings
+from ..answer_values import PromptProgress, Timings, timings
 from ..job import AnswerBuilder, Job
 from ..request_options import merge_sampling
 from .types import (
     Chunk,
     Completion,
     GenerationFields,
-    PromptProgress,
     StopType,
     TokenProbabilities,
     TokenProbability,
@@ -75,7 +82,7 @@ class LineGuardedAnswers:
     def take(self, prompt: int, events: list[Event]) -> None:
         """Add the events of one prompt; raises `AnswerComplete` once all guards have ended."""
         for event in events:
-            if isinstance(event, Started):
+            if isinstance(event, Started | PromptAdvanced):
                 self._collected.count(prompt, event)
                 continue
             number = self._collected.number(prompt, event.index)
@@ -136,7 +143,11 @@ class CompletionFrames:
                 case Started():
                     self._collected.count(prompt, event)
                     if self._body.return_progress:
-                        parts.append(self._frame(self._progress(prompt)))
+                        total, cached = self._collected.prompts[prompt]
+                        progress = PromptProgress(total, cached, cached, 0)
+                        parts.append(self._frame(self._progress(prompt, progress)))
+                case PromptAdvanced():
+                    parts.append(self._frame(self._progress(prompt, PromptProgress.of(event))))
                 case Delta():
                     if event.text or event.token_ids:
                         parts.append(self._frame(self._chunk(prompt, event)))
@@ -171,15 +182,14 @@ class CompletionFrames:
         so_far = self._timer.end(number, self._predicted[number])
         return timings(self._collected.prompts[prompt], so_far)
 
-    def _progress(self, prompt: int) -> Chunk:
-        total, cached = self._collected.prompts[prompt]
+    def _progress(self, prompt: int, progress: PromptProgress) -> Chunk:
         return Chunk(
             index=self._collected.number(prompt, 0),
             content="",
             tokens=[],
             tokens_predicted=0,
-            tokens_evaluated=total,
-            prompt_progress=PromptProgress(total, cached, cached, 0),
+            tokens_evaluated=progress.total,
+            prompt_progress=progress,
         )
 
     def _end(self, prompt: int, event: Finished) -> bytes:

@@ -64,6 +64,7 @@ def _job(
         stop=_stops(body.stop),
         n=1 if answers is None else bounded(answers, 1, MAX_ANSWERS),
         ignore_eos=bool(body.ignore_eos),
+        reports_progress=bool(body.stream and body.return_progress),
         logprobs=bounded(body.n_probs or 0, 0, MAX_PROBABILITIES) or None,
         grammar=_grammar(body),
         **origin.request_fields(body.ingle),

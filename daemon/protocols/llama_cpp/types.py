@@ -9,7 +9,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from ...http.field_policy import FieldPolicy
-from ..answer_values import Timings
+from ..answer_values import PromptProgress, Timings
 from ..field_policies import LLAMA_CPP_FIELDS
 from ..ingle_options import IngleOptions
 from .sampling import Number, SamplingFields
@@ -90,15 +90,6 @@ class TokenProbabilities(TokenProbability, frozen=True):
     """A token of the answer, and the likeliest ones in its place."""
 
     top_logprobs: list[TokenProbability]
-
-
-class PromptProgress(msgspec.Struct, frozen=True):
-    """The progress of the prefill in tokens."""
-
-    total: int
-    cache: int
-    processed: int
-    time_ms: int
 
 
 class Chunk(msgspec.Struct, frozen=True, kw_only=True):

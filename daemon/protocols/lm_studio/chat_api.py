@@ -12,7 +12,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ingle.backends.base.conversation import Reasoning
-from ingle.backends.base.events import Delta, Event, Finished, ReasoningDelta, Started
+from ingle.backends.base.events import (
+    Delta,
+    Event,
+    Finished,
+    PromptAdvanced,
+    ReasoningDelta,
+    Started,
+)
 
 from ...error_status import describe
 from ...http.bodies import OPENAI, JSONResponse, encode_event, run_until_disconnect
@@ -108,7 +115,9 @@ class LMStudioChatApi(JobApi):
         )
         draft = await draft_response(asked, origin_of(request, body.ingle), self._state)
         reasoning = _reasoning(body)
-        wanted = structs.replace(draft.job.request, reasoning=reasoning)
+        wanted = structs.replace(
+            draft.job.request, reasoning=reasoning, reports_progress=bool(body.stream)
+        )
         job = dataclasses.replace(draft.job, request=wanted, context=body.context_length)
         return dataclasses.replace(draft, job=job)
 
@@ -217,6 +226,10 @@ class ChatAnswer:
                 cached = event.cached_tokens / max(1, event.prompt_tokens)
                 yield PrefillProgress(round(cached, 3))
                 self._phase = PrefillEnd
+            case PromptAdvanced():
+                share = event.computed_tokens / max(1, event.prompt_tokens)
+                if share < 1:
+                    yield PrefillProgress(round(share, 3))
             case ReasoningDelta(text=text) if text:
                 yield from self._turn_to(ReasoningStart(), ReasoningEnd)
                 yield ReasoningPiece(text)

@@ -17,6 +17,7 @@ from ingle.backends.base.events import (
     Event,
     Finished,
     FinishReason,
+    PromptAdvanced,
     ReasoningDelta,
     Started,
     ToolCallStarted,
@@ -137,7 +138,7 @@ class AnswerLines:
             # The builder joins calls; text is not stored twice.
             if not isinstance(event, Delta | ReasoningDelta):
                 self._collected.take(prompt, [event])
-            if not isinstance(event, Started | Finished):
+            if not isinstance(event, Started | PromptAdvanced | Finished):
                 self._tokens += event.token_ids
             if isinstance(event, ToolCallStarted | Finished):
                 # A call has ended once there is another one, or the answer has ended.
@@ -190,6 +191,7 @@ def metrics_of(collected: AnswerBuilder, began: float) -> Metrics:
         total_duration=_nanoseconds(time.monotonic() - began),
         load_duration=_nanoseconds(collected.load_seconds),
         prompt_eval_count=collected.prompt_tokens,
+        prompt_eval_cached_count=collected.cached_tokens,
         prompt_eval_duration=_nanoseconds(end.prompt_seconds),
         eval_count=end.completion_tokens,
         eval_duration=_nanoseconds(end.decode_seconds),

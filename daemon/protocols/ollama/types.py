@@ -127,12 +127,16 @@ class AnswerMessage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Metrics(msgspec.Struct, frozen=True, kw_only=True):
-    """Token counts and durations of a complete answer, in nanoseconds."""
+    """Token counts and durations of a complete answer, in nanoseconds.
+
+    `prompt_eval_cached_count`, ingle's addition, of the prompt's tokens were cached.
+    """
 
     done_reason: str | UnsetType = UNSET
     total_duration: int | UnsetType = UNSET
     load_duration: int | UnsetType = UNSET
     prompt_eval_count: int | UnsetType = UNSET
+    prompt_eval_cached_count: int | UnsetType = UNSET
     prompt_eval_duration: int | UnsetType = UNSET
     eval_count: int | UnsetType = UNSET
     eval_duration: int | UnsetType = UNSET

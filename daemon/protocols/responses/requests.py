@@ -212,6 +212,7 @@ async def draft_response(
             parallel_tool_calls=body.parallel_tool_calls is not False,
             reasoning=_reasoning(body.reasoning),
             max_tokens=body.max_output_tokens,
+            reports_progress=bool(body.stream),
             logprobs=(body.top_logprobs or 0) if LOGPROBS in body.includes else None,
             **origin.request_fields(body.ingle, body.service_tier),
         ),

@@ -14,6 +14,7 @@ from ingle.backends.base.events import (
     Event,
     Finished,
     FinishReason,
+    PromptAdvanced,
     ReasoningDelta,
     Started,
     ToolCallDelta,
@@ -23,7 +24,7 @@ from ingle.backends.base.events import (
 from ...error_status import describe
 from ...http.bodies import encode_event
 from ...http.sse_writer import loading_comment
-from ..answer_values import token_logprobs
+from ..answer_values import PromptProgress, token_logprobs
 from ..request_options import merge_sampling
 from .output_items import (
     Emit,
@@ -61,6 +62,8 @@ if TYPE_CHECKING:
     from .items import ItemStatus, OutputItem
     from .requests import ResponseDraft
 
+PROGRESS_SECONDS = 2.0
+"""Between two reports of a prompt's progress: each has the whole response, tools included."""
 CONTEXT_EXCEEDED = "context_length_exceeded"
 _NAMES = {event: event_name(event) for event in STREAM_EVENTS}
 
@@ -92,6 +95,7 @@ class ResponseAnswer:
         self._output: list[OutputItem] = []
         self._open: OpenItem | None = None
         self._usage = (0, 0)
+        self._advanced_at = 0.0
         self._answering: Lease | AnswerBuilder | None = None
         self._is_created = False
         self._is_begun = False
@@ -175,8 +179,18 @@ class ResponseAnswer:
                 case Started():
                     self._usage = (event.prompt_tokens, event.cached_tokens)
                     self.begin()
+                case PromptAdvanced():
+                    self._advance(event)
                 case Finished():
                     self._end(event)
+
+    def _advance(self, event: PromptAdvanced) -> None:
+        """Emit now and then how far the prompt is read, as another event of the progress."""
+        if event.seconds - self._advanced_at >= PROGRESS_SECONDS:
+            self._advanced_at = event.seconds
+            details = self._response.ingle or IngleDetails()
+            details = structs.replace(details, prompt_progress=PromptProgress.of(event))
+            self._emit(InProgress, response=structs.replace(self._response, ingle=details))
 
     def feed(self, prompt: int, events: list[Event]) -> bytes:
         """Add the events, and return their frames except the final one, which `end` returns."""

@@ -10,6 +10,7 @@ from msgspec import UNSET, Meta, UnsetType
 from ingle.backends.base.events import Finished
 
 from ...http.field_policy import FieldPolicy
+from ..answer_values import PromptProgress
 from ..field_policies import RESPONSE_FIELDS
 from ..ingle_options import IngleOptions
 from ..openai.list_pages import Metadata
@@ -190,9 +191,13 @@ class ReasoningConfig(msgspec.Struct, frozen=True):
 
 
 class IngleDetails(msgspec.Struct, frozen=True):
-    """ingle's addition: the number of messages left out so that the others fit."""
+    """ingle's addition: the number of messages left out so that the others fit.
 
-    dropped_messages: int
+    While the prompt is read, it says how far.
+    """
+
+    dropped_messages: int | UnsetType = UNSET
+    prompt_progress: PromptProgress | UnsetType = UNSET
 
 
 class Response(msgspec.Struct, frozen=True, kw_only=True):

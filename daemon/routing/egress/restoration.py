@@ -12,6 +12,7 @@ from ingle.backends.base.events import (
     Delta,
     Event,
     Finished,
+    PromptAdvanced,
     ReasoningDelta,
     Started,
     ToolCallDelta,
@@ -77,7 +78,7 @@ class PlaceholderRestorer:
                 case Finished():
                     restored += self.flush(event.index)
                     restored.append(event)
-                case Started():
+                case Started() | PromptAdvanced():
                     restored.append(event)
         return restored
 

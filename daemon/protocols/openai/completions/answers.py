@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import msgspec
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, UnsetType, structs
 
 from ingle.backends.base.conversation import Infill
 from ingle.backends.base.events import (
@@ -13,6 +13,7 @@ from ingle.backends.base.events import (
     Event,
     Finished,
     FinishReason,
+    PromptAdvanced,
     PromptScores,
     ReasoningDelta,
     Started,
@@ -20,7 +21,7 @@ from ingle.backends.base.events import (
     ToolCallStarted,
 )
 
-from ...answer_values import Timings, token_logprobs
+from ...answer_values import PromptProgress, Timings, token_logprobs
 from ...job import AnswerBuilder, CollectedAnswer
 from .chunk_stream import (
     FINISH_WORDS,
@@ -71,6 +72,9 @@ class ChatStream(ChunkStream):
                 content = None if request.tool_choice.mode == "required" else ""
                 for index in range(request.n):
                     yield self._chunk(index, ChoiceDelta(role="assistant", content=content))
+            case PromptAdvanced():
+                chunk = self._chunk(0, ChoiceDelta())
+                yield structs.replace(chunk, prompt_progress=PromptProgress.of(event))
             case Finished():
                 self._collected.answers[event.index].take(event)
                 yield self._chunk(event.index, ChoiceDelta(), _finish_word(event, self._body))
@@ -194,6 +198,9 @@ class CompletionStream(ChunkStream):
                 if self._echo and (text := _prompt_text(self._collected, prompt)):
                     for index in range(first, first + self._collected.job.request.n):
                         yield self._chunk(index, text)
+            case PromptAdvanced():
+                chunk = self._chunk(first, "")
+                yield structs.replace(chunk, prompt_progress=PromptProgress.of(event))
             case Delta():
                 self._written += len(event.token_ids)
                 logprobs = self._scores[first + event.index].take(event)

@@ -235,7 +235,8 @@ class CommonRequest(SamplingOptions, kw_only=True):
     """The common fields of chat and plain completions; unknown fields are ignored.
 
     `service_tier` flex is the priority batch. `user`, `safety_identifier` and `prompt_cache_key`
-    distinguish clients. `grammar`, `json_schema` and `n_predict` are llama-server's,
+    distinguish clients. `grammar`, `json_schema`, `n_predict` and
+    `return_progress` are llama-server's,
     `structured_outputs`, `guided_…`, `ignore_eos`, `stop_token_ids`, `prompt_logprobs` and
     `repetition_penalty` vLLM's.
     """
@@ -263,6 +264,7 @@ class CommonRequest(SamplingOptions, kw_only=True):
     stop_token_ids: StopTokens | None = None
     prompt_logprobs: LogprobCount | None = None
     n_predict: AnswerLength | None = None
+    return_progress: bool | None = None
     repetition_penalty: RepeatPenalty | None = None
 
     def __post_init__(self) -> None:

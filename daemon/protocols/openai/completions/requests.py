@@ -116,6 +116,7 @@ def _common(body: CommonRequest, origin: RequestOrigin, answers: int | None) -> 
         **origin.request_fields(body.ingle, body.service_tier),
         "stop": stop_strings(body.stop),
         "n": answers or 1,
+        "reports_progress": bool(body.stream and body.return_progress),
         "ignore_eos": bool(body.ignore_eos),
         "stop_token_ids": body.stop_token_ids or [],
         "grammar": only_one(

@@ -7,7 +7,7 @@ from typing import Literal
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from ...answer_values import Timings, TokenLogprob
+from ...answer_values import PromptProgress, Timings, TokenLogprob
 
 FinishWord = Literal["stop", "length", "tool_calls", "function_call"]
 ServiceTier = Literal["default", "flex"]
@@ -168,6 +168,7 @@ class ChatCompletionChunk(msgspec.Struct, frozen=True, kw_only=True):
     usage: Usage | UnsetType | None = UNSET
     service_tier: ServiceTier | UnsetType = UNSET
     timings: Timings | UnsetType = UNSET
+    prompt_progress: PromptProgress | UnsetType = UNSET
 
 
 class CompletionChoice(msgspec.Struct, frozen=True, kw_only=True):
@@ -191,3 +192,4 @@ class TextCompletion(msgspec.Struct, frozen=True, kw_only=True):
     usage: Usage | UnsetType | None = UNSET
     system_fingerprint: str
     timings: Timings | UnsetType = UNSET
+    prompt_progress: PromptProgress | UnsetType = UNSET
