@@ -11,11 +11,13 @@ import argparse
 import threading
 import time
 from collections import deque
+from pathlib import Path
 
 import msgspec
 import torch
 from machine import median
 
+from ingle.backends.base.errors import RequestRejected
 from ingle.backends.base.load_spec import LoadSpec
 from ingle.backends.base.model_info import ModelInfo
 from ingle.backends.base.requests import GenerateRequest
@@ -70,6 +72,9 @@ class Clock:
         self._sampler = BatchSampler(self.tokenizer, CPU, room=CONTEXT)
         self._logits = torch.randn(streams, self.tokenizer.vocab_size)
         self._launched: deque[tuple[float, PendingSamples | None]] = deque()
+
+    def adapter_number(self, folder: Path) -> int:
+        raise RequestRejected(f"{folder} is an adapter, and there are none here.")
 
     def open_cache(self, store: KVStore | None = None) -> PagedCache:
         """The book of pages that are nowhere."""

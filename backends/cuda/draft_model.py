@@ -33,16 +33,11 @@ class CudaDraftRunner(CudaModelRunner):
         super().__init__(spec, on_progress, source=source)
         self._common = min(vocab_size, self.tokenizer.vocab_size)
 
-    def _load(
-        self,
-        source: ModelSource,
-        backend: ComputeBackend | None,
-        on_progress: Callable[[float], None] | None,
-    ) -> None:
+    def _load(self, source: ModelSource, backend: ComputeBackend | None) -> None:
         if source.files.config.state_bytes:
             name = Path(self._spec.path).name
             raise LoadFailed(f"{name} cannot draft: its states cannot be cut at a token.")
-        super()._load(source, backend, on_progress)
+        super()._load(source, backend)
 
     def launch(self, batch: Batch) -> None:
         """See `ModelRunner.launch`; uncollected samples are dropped."""

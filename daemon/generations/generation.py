@@ -16,6 +16,7 @@ from ingle.backends.base.events import (
     Delta,
     Event,
     Finished,
+    PromptAdvanced,
     ReasoningDelta,
     Started,
     ToolCallDelta,
@@ -170,6 +171,8 @@ class GenerationRun:
             if self.state != "running":
                 return  # it was cancelled: its log is packed and complete
             match event:
+                case PromptAdvanced():
+                    pass  # the log begins with the answer
                 case Started():
                     self._log_route()
                     context = lease.context

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ingle.backends.base.backend import stream_events
-from ingle.backends.base.errors import LoadFailed
+from ingle.backends.base.errors import LoadFailed, RequestRejected
 from ingle.backends.base.events import Delta, Finished, FinishReason
 from ingle.backends.base.load_spec import LoadSpec
 from ingle.backends.base.model_info import ModelInfo
@@ -43,6 +43,8 @@ class ToyRunner:
     max_drafts = 0
     state_key = "toy"
 
+    pictures = None
+
     def __init__(self, spec: LoadSpec) -> None:
         self.tokenizer = ByteTokenizer()
         self.context = self.kv_capacity = spec.context
@@ -50,6 +52,9 @@ class ToyRunner:
         self.cache_slots = spec.slots + 1
         self.max_batch_tokens = spec.batch
         self._batch = Batch()
+
+    def adapter_number(self, folder: Path) -> int:
+        raise RequestRejected(f"{folder} is an adapter, and there are none here.")
 
     def open_cache(self, store: KVStore | None = None) -> CellCache:
         return CellCache(self, store)

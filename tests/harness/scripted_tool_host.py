@@ -23,6 +23,7 @@ from ingle.daemon.client.tool_types import (
     CancelCall,
     ConsentRequest,
     DecideCall,
+    EditorAnswer,
     HostError,
     ServerStatus,
     StartHost,
@@ -84,6 +85,8 @@ class ScriptedHost:
                 path, before = self._edited.pop(message.id)
                 path.write_text(before)
                 self._end(message.id, "notes.txt is as it was.")
+            case EditorAnswer():
+                raise AssertionError("it has asked the editor nothing")
             case AddServer():
                 self._servers.append(ServerStatus(message.name, "ready", 1))
                 self._list()

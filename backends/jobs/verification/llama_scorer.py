@@ -49,7 +49,7 @@ class LlamaScorer:
 
     def read(self, window: Tokens[int], start: int, end: int) -> Logits:
         """See `Scorer.read`."""
-        self._batch.fill(scored_chunk(window, start, end, []))
+        self._batch.fill(scored_chunk(window, start, end, []), {})
         status = llama_cpp.llama_decode(self._context, self._batch.native)
         if status:
             raise LoadFailed(

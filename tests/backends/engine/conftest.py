@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from ingle.backends.base.errors import RequestRejected
 from ingle.backends.base.load_spec import KVStoreSpec, LoadSpec
 from ingle.backends.base.sampling_params import SamplingParams
 from ingle.backends.engine.batch import Batch, Sampled, ScheduledChunk, StateStep
@@ -179,6 +180,9 @@ class NumberRunner:
         self._launched: deque[Launch] = deque()
         self._drawn: list[int] = []
         self._chance = random.Random(1)
+
+    def adapter_number(self, folder: Path) -> int:
+        raise RequestRejected(f"{folder} is an adapter, and there are none here.")
 
     def open_cache(self, store: KVStore | None = None) -> PagedCache:
         return PagedCache(self, store)

@@ -18,7 +18,7 @@ from ingle.backends.base.child_process import child_environment
 from ingle.backends.base.conversation import ChatMessage
 from ingle.backends.base.errors import ContextExceeded, LoadFailed, RequestRejected, WorkerDied
 from ingle.backends.base.events import Delta, Event, Finished, Started
-from ingle.backends.base.load_spec import LoadSpec
+from ingle.backends.base.load_spec import Device, LoadSpec
 from ingle.backends.base.requests import GenerateRequest
 from ingle.backends.worker.supervisor.worker_process import WorkerProcess
 from ingle.backends.worker.worker_protocol import Loading
@@ -288,7 +288,7 @@ async def test_worker_that_is_stopped_while_loading_is_reported_as_such(
 
 
 async def test_silence_while_loading_is_bounded_by_what_can_be_at_work() -> None:
-    def patience(*fractions: float, engine: str = "cuda", device: str = "cuda") -> float:
+    def patience(*fractions: float, engine: str = "cuda", device: Device = "cuda") -> float:
         worker = WorkerProcess(LoadSpec(engine=engine, path="", context=64, device=device))
         for fraction in fractions:
             worker._receive(Loading(fraction))  # pyright: ignore[reportPrivateUsage]
