@@ -63,12 +63,16 @@ class Services:
     started_at: float
     aliases: AliasTable
     warmer: PrefixWarmer
-    devices: DeviceMeters
     energy: AnswerEnergy
     ignored_fields: Counter[str] = field(default_factory=Counter[str])
     """How often requests had fields without effect, by their names in `field_policies`."""
 
     address: str | None = None
+
+    @property
+    def devices(self) -> DeviceMeters:
+        """The meters of the devices that the energy of answers is read from."""
+        return self.energy.meters
 
     def costs(self) -> list[AnswerCost]:
         """Return the cost of local models' answers since the start, and of the latest remote

@@ -59,19 +59,17 @@ class ModelManager(ModelRuns):
     ) -> AsyncGenerator[Lease]:
         """Lease a model for `answers` answers, loading it first if needed.
 
-        If `options` want a larger context than the model has, or a prompt does not fit
-        (`GrowingBackend`), it is reloaded once it is idle, if a larger one is possible; the other
-        options apply only if it is not loaded. It stays loaded for `keep_alive` seconds after its
-        last use from now on. `task` None accepts any task; one that `sees` has pictures.
+        If `options` want a larger context, or a prompt does not fit (`GrowingBackend`), it is
+        reloaded once it is idle, if that is possible; the other options apply only if it is not
+        loaded. It stays loaded for `keep_alive` seconds after its last use from now on. `task`
+        None accepts any task; one that `sees` has pictures.
         `on_queued` is called when the queue has admitted the request. A `slot` from `enter` is
-        released at the end. If the process dies before the client has received any part of an
-        answer (with `whole`: before it is complete), the request is retried once on a new process
-        (`RetryingBackend`); batch requests are retried by their batch.
+        released at the end. If the process dies before any part of the answer was sent (with
+        `whole`: all of it) the request is retried once; those of batches by their batch.
         Raises `ModelNotFound`, `WrongTask`, `RequestRejected`, `QueueFull`, any load error,
         `ModelQuarantined`, `MemoryBusy`, `MemoryExhausted`, `ShuttingDown`.
         """
-        wanted = await self._find_for(task, reference, slot, sees=sees)
-        model = without_adapter(wanted)
+        model = without_adapter(wanted := await self._find_for(task, reference, slot, sees=sees))
         options = replace(options, context=self._config.bounded_context(options.context))
         with slot or self.enter(model, priority, answers):
             # The next request may need a larger context.

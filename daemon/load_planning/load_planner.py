@@ -164,9 +164,7 @@ class ModelLoadPlanner(ModelPlacer):
         stale = selection.estimate.host.reclaimable
         alone = LoadPlan(
             spec,
-            selection.needs
-            + _projector_needs(available - room, spec)
-            + self._adapters(model, selection.device),
+            selection.needs + self._beside(model, selection.device, available - room, spec),
             selection.reason,
             reclaimable=stale,
             longest_context=self.longest(description, options, room, spec),
@@ -174,13 +172,15 @@ class ModelLoadPlanner(ModelPlacer):
         if (draft := self._draft_of(model, spec, options, selection.device)) is None:
             return alone
         both = self._with_draft(alone, draft, available)
-        requested = options.draft is not None
-        return both if requested or both.needs.fits_in(available) else alone
+        return both if options.draft is not None or both.needs.fits_in(available) else alone
 
-    def _adapters(self, model: StoredModel, device: str) -> MemoryNeeds:
-        """What all adapters of a model take on its device."""
+    def _beside(
+        self, model: StoredModel, device: str, projector: MemoryNeeds, spec: LoadSpec
+    ) -> MemoryNeeds:
+        """What its projector and all its adapters take beside a model on this device."""
         size = AdapterFolder(self._config.paths.adapters).bytes_of(model.name)
-        return MemoryNeeds(0, size) if device == "gpu" else MemoryNeeds(size)
+        adapters = MemoryNeeds(0, size) if device == "gpu" else MemoryNeeds(size)
+        return adapters + _projector_needs(projector, spec)
 
     def _draft_of(
         self, model: StoredModel, spec: LoadSpec, options: LoadOptions, device: str

@@ -79,11 +79,11 @@ def build_services(
     egress: EgressGateway | None = None,
 ) -> Services:
     """Build the services of one daemon; each of the last four replaces a default part."""
-    catalog, providers = Catalog.load(), ProviderEgress(config)
+    catalog, providers, hub = Catalog.load(), ProviderEgress(config), EventHub()
     store, router = _open_store(config, catalog), _router(config, egress or providers)
     aliases = AliasTable(config.aliases, config.unknown_model, router.stand_in)
     resolve = partial(aliases.resolve, store=store)
-    hub, memory, energy, warmer = EventHub(), MemoryMeter(), _energy(config), PrefixWarmer(config)
+    memory, energy, warmer = MemoryMeter(), _energy(config), PrefixWarmer(config)
     prepare, planner = _planners(make_preparer, config, resolve, store)
     engines = _engines(config, hub, on_change=planner.forget_facts)
     manager = ModelManager(
@@ -124,7 +124,6 @@ def build_services(
         started_at=started_at,
         aliases=aliases,
         warmer=warmer,
-        devices=energy.meters,
         energy=energy,
         address=address,
     )
