@@ -47,6 +47,7 @@ models:
   list, ls  models on this machine, and those that can be downloaded
   show      one model in detail
   rm        remove a model from this machine
+  adapter   add, list and remove LoRA adapters of models
   bench     measure the speed of a model, and compare with the last run
   quantize  make a smaller GGUF file of a model
   eval      compare a smaller model with a fuller one on your prompts

@@ -33,7 +33,9 @@ def main(arguments: Sequence[str]) -> int:
     client = ensure_daemon(load_config(os.environ))
     from ...client.model_types import ModelEntry
 
-    body = {"path": path, "name": options.name, "mmproj": projector}
+    body = {"path": path, "name": options.name}
+    if projector:
+        body["mmproj"] = projector
     entry = client.post("/ingle/v1/models", body, ModelEntry)
     if options.json:
         print_json(entry)

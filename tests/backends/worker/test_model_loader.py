@@ -57,7 +57,8 @@ def test_missing_packages_of_the_engine_fail_the_load(
     smollm2_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Like without PyTorch: the import fails when the runner is needed."""
-    monkeypatch.setitem(sys.modules, "ingle.backends.cuda.model_runner", None)
+    for name in ("model_runner", "state_model_runner"):
+        monkeypatch.setitem(sys.modules, f"ingle.backends.cuda.{name}", None)
     spec = LoadSpec(engine="cuda", path=str(smollm2_path), context=256, may_fall_back=True)
     with pytest.raises(LoadFailed, match="packages that are not installed"):
         load(spec)

@@ -86,7 +86,7 @@ def test_every_request_field_is_classified() -> None:
     no_text = {
         "parallel_tool_calls", "continues", "raw", "max_tokens", "max_context", "max_seconds", "n",
         "ignore_eos", "stop_token_ids", "private", "speculation", "priority", "logprobs",
-        "prompt_logprobs", "answer_space",
+        "prompt_logprobs", "answer_space", "adapter", "reports_progress",
     }  # fmt: skip
     assert fields == inspected | no_text | set(NOT_SENT)
 
