@@ -52,7 +52,9 @@ def _blocks(cache: StateCache) -> set[Any]:
 @pytest.mark.parametrize(
     "examples", [150, pytest.param(10_000, marks=pytest.mark.slow)], ids=["some", "many"]
 )
-@pytest.mark.parametrize("snapshots", [0, 6, 60])
+@pytest.mark.parametrize(
+    "snapshots", [6, *(pytest.param(rows, marks=pytest.mark.slow) for rows in (0, 60))]
+)
 def test_random_histories_keep_every_state_consistent(
     stateful_number_runner: MakeRunner, examples: int, snapshots: int
 ) -> None:

@@ -75,6 +75,7 @@ FAMILIES: dict[str, dict[str, Any]] = {
         "topk_group": 2,
     },
 }
+_EACH_KIND_OF_LAYER = {"lfm2", "qwen3_next", "granitemoehybrid", "gpt_oss"}
 _LENGTH = 40
 
 
@@ -120,7 +121,12 @@ class FamilyRunners:
             runner.close()
 
 
-@pytest.fixture(params=FAMILIES)
+@pytest.fixture(
+    params=[
+        kind if kind in _EACH_KIND_OF_LAYER else pytest.param(kind, marks=pytest.mark.slow)
+        for kind in FAMILIES
+    ]
+)
 def runners(request: pytest.FixtureRequest, make_random_model: Any) -> Iterator[FamilyRunners]:
     kind: str = request.param
     # Heads that have kernels, and a vocabulary for the tokenizer of bytes.

@@ -140,8 +140,13 @@ def run(engine: Engine, sequences: list[Sequence], *, late: int = 0, cancel: int
 
 @pytest.mark.parametrize(
     ("kinds", "ahead"),
-    [(PLAIN, True), (PLAIN[:1], True), ([*PLAIN, *SLOW], True), ([*PLAIN, *SLOW], False)],
-    ids=["plain", "greedy", "mixed", "in turn"],
+    [
+        ([*PLAIN, *SLOW], True),
+        pytest.param(PLAIN, True, marks=pytest.mark.slow),
+        pytest.param(PLAIN[:1], True, marks=pytest.mark.slow),
+        pytest.param([*PLAIN, *SLOW], False, marks=pytest.mark.slow),
+    ],
+    ids=["mixed", "plain", "greedy", "in turn"],
 )
 def test_text_is_that_of_steps_without_recordings(
     load_model: LoadModel,

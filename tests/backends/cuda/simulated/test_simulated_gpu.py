@@ -113,6 +113,7 @@ def problems(found: FaultSweep, expected: list[list[int]]) -> list[str]:
     ]
 
 
+@pytest.mark.slow
 def test_replayed_batched_answers_equal_those_of_plain_torch(
     gpu: SimulatedGPU, swept: FaultSweep, expected: list[list[int]]
 ) -> None:
