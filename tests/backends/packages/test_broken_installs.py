@@ -80,7 +80,11 @@ def make_toy(make_packages: MakePackages, make_wheel: MakeWheel) -> MakePackages
 
 @pytest.mark.parametrize(
     "fatal",
-    ["resolving", "toy/.new-*/toylib/__init__.py", "checking"],
+    [
+        pytest.param("resolving", marks=pytest.mark.slow),
+        "toy/.new-*/toylib/__init__.py",
+        pytest.param("checking", marks=pytest.mark.slow),
+    ],
     ids=["as the client starts", "as it has written the packages", "as they are checked"],
 )
 def test_killed_installation_is_repeated(

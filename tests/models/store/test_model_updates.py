@@ -175,7 +175,16 @@ def test_unchanged_files_of_a_model_in_parts_are_not_downloaded_again(
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="failpoints end processes")
-@pytest.mark.parametrize("point", ["pull.write", "pull.sync", "pull.rename", "update.switch"])
+@pytest.mark.parametrize(
+    "point",
+    [
+        "update.switch",
+        *(
+            pytest.param(f"pull.{step}", marks=pytest.mark.slow)
+            for step in ("write", "sync", "rename")
+        ),
+    ],
+)
 def test_killed_update_leaves_the_old_version_in_use(
     server: FileServer,
     make_store: MakeStore,

@@ -76,7 +76,13 @@ async def test_an_edit_is_asked_about_with_its_diff(
         assert content.new_text == "one\nnew\nthree"
 
 
-@pytest.mark.parametrize(("choice", "asked_again"), [("no", True), ("never", False), (None, True)])
+@pytest.mark.parametrize(
+    ("choice", "asked_again"),
+    [
+        ("never", False),
+        *(pytest.param(choice, True, marks=pytest.mark.slow) for choice in ("no", None)),
+    ],
+)
 async def test_a_rejected_edit_is_not_made(
     fake_daemon: FakeDaemon,
     connect: Connect,

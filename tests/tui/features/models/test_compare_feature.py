@@ -86,6 +86,7 @@ async def test_escape_stops_both_answers_then_keeps_them(
         await chat.until_shown("⎇ 1/2")
 
 
+@pytest.mark.slow
 async def test_models_answer_in_turn_without_enough_memory(
     open_chat: OpenChat, fake_daemon: FakeDaemon
 ) -> None:
