@@ -98,7 +98,7 @@ class KernelOperations(Operations):
             assert isinstance(example, QuantizedTensor)
             self._of_experts[weight.type] = example
             return prepared
-        self._needs_dense = True
+        self._needs_dense = self.has_slow_experts = True
         return super().prepare_experts(weight)
 
     def check(

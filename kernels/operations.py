@@ -35,6 +35,8 @@ class Operations:
         self.dtype = dtype
         self.adapters = ActiveAdapters()
         """Set before a step, for the layers that refer to it."""
+        self.has_slow_experts = False
+        """Whether there are kernels, but none for a prepared matrix of experts."""
 
     def prepare(self, weight: Weight) -> PreparedWeight:
         """A matrix on the device in the form that the other operations need; once, at load."""

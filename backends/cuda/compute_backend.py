@@ -27,8 +27,8 @@ from .graphs.step_graphs import GraphRecorder, Record
 from .kernel_coverage import OLDEST_GPU, attention_kernels, why_no_kernels
 
 _SLOW_EXPERTS = (
-    "ingle's kernels know experts in quantised GGUF files only: PyTorch computes those of this "
-    "model, which takes far longer."
+    "ingle's kernels do not know experts in this model's format: PyTorch computes them, which "
+    "takes far longer."
 )
 
 
@@ -100,15 +100,15 @@ def _with_kernels(
     operations = KernelOperations(
         library, library, dtype=where.dtype, device=where.device, table=table
     )
-    warning = _SLOW_EXPERTS if config.is_mixture and Path(spec.path).is_dir() else None
-    return ComputeBackend(operations, GraphRecorder(library.recording), library, warning)
+    return ComputeBackend(operations, GraphRecorder(library.recording), library)
 
 
 def load_warnings(
     spec: LoadSpec, where: ComputeDevice, backend: ComputeBackend, layers: int
 ) -> list[str]:
     """A sentence for each setting that has no effect; `layers` is the number of the model's."""
-    warnings = [each for each in (where.warning, backend.warning) if each is not None]
+    experts = _SLOW_EXPERTS if backend.operations.has_slow_experts else None
+    warnings = [each for each in (where.warning, backend.warning, experts) if each is not None]
     if 0 < spec.gpu_layers < layers:
         warnings.append(
             f"gpu_layers is {spec.gpu_layers}, but ingle's own engine computes all {layers} layers "

@@ -184,6 +184,7 @@ def test_mixture_on_kernels_equals_plain_torch(
     plain = layers_of(gate, up, down)
     prepared = layers_of(*map(operations.prepare_experts, (gate, up, down)))
     assert isinstance(prepared.down.weight, RepackedTensor) is (kinds[1] in KINDS)
+    assert operations.has_slow_experts is (kinds[1] not in KINDS)
     rows, picked, weights = torch.randn(tokens, hidden) / 8, pick(tokens), torch.rand(tokens, USED)
     assert (picked.numel() <= MOST_PICKS) is (tokens < 40)
     x = operations.activations(rows.bfloat16())
