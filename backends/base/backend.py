@@ -85,6 +85,9 @@ class Backend(RequestBackend, Protocol):
     def trim(self) -> None:
         """Free caches that only save later computation."""
 
+    def drop_adapter(self, folder: str) -> None:
+        """Free the adapter that the model loaded from a folder, once it computes nothing."""
+
     def watch_pages(self, sink: PagesSink | None) -> None:
         """Pass the page map to `sink` now and after changes, at most four times a second.
 

@@ -9,7 +9,7 @@ from threading import Lock
 import torch
 
 from ingle.kernels.matmul.low_rank import ActiveAdapters
-from ingle.models.adapters.peft_adapter import PeftAdapter
+from ingle.models.adapters.lora_matrices import LoraMatrices
 from ingle.models.config.model_config import ModelConfig
 from ingle.models.errors import ModelError
 from ingle.models.layers.parameters import AdaptedLayer
@@ -87,8 +87,8 @@ class LoadedAdapters:
                 f"The model has loaded {MOST_ADAPTERS} adapters, the most it can: unload it first."
             )
         try:
-            adapter = PeftAdapter(folder)
-            matrices = adapter.matrices(self._config, self._layers, self._device, self._dtype)
+            adapter = LoraMatrices(folder)
+            matrices = adapter.of_layers(self._config, self._layers, self._device, self._dtype)
         except ModelError as error:
             raise RequestRejected(f"{error.message} {error.hint or ''}".rstrip()) from error
         self._last += 1

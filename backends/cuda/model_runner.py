@@ -186,6 +186,10 @@ class CudaModelRunner:
         """See `ModelRunner`."""
         return self.adapters.number_of(folder)
 
+    def drop_adapter(self, folder: Path) -> None:
+        """See `ModelRunner`."""
+        self.adapters.drop(folder)
+
     def prepare(self, params: SamplingParams) -> None:
         """See `ModelRunner`."""
         self._sampler.prepare(params)

@@ -87,6 +87,10 @@ class ModelRunner(Protocol):
         """
         ...
 
+    def drop_adapter(self, folder: Path) -> None:
+        """Free an adapter if it is loaded; no sequence uses it."""
+        ...
+
     def prepare(self, params: SamplingParams) -> None:
         """Do what takes long for a sequence with these parameters; from any one thread."""
         ...

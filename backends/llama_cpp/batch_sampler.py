@@ -48,17 +48,19 @@ class LlamaBatchSampler:
         """Prepare slow samplers ahead of sequences with these parameters, from any thread."""
         self._dry_samplers.prepare(params)
 
-    def sample(self, chunk: ScheduledChunk, logits: Logits, position: int) -> Sampled:
+    def sample(self, chunk: ScheduledChunk, logits: Logits, position: int | None = None) -> Sampled:
         """Sample along the chunk's draft tokens until one differs from the sampled token.
 
-        `logits` (1 + drafts, vocab_size) begin at batch `position`; they are not modified.
+        `logits` (1 + drafts, vocab_size) begin at batch `position`, or are no longer those of the
+        context; they are not modified.
         """
         sequence = chunk.sequence
         wanted = sequence.logprobs
         tokens: list[int] = []
         logprobs: list[TokenLogprobs] | None = None if wanted is None else []
         for offset, row in enumerate(logits):
-            token = self._sample_row(sequence, row, position + offset)
+            place = None if position is None else position + offset
+            token = self._sample_row(sequence, row, place)
             tokens.append(token)
             if logprobs is not None:
                 logprobs.append(token_logprobs(row, token, wanted or 0))
@@ -82,7 +84,7 @@ class LlamaBatchSampler:
         self._chains.clear()
         self._dry_samplers.close()
 
-    def _sample_row(self, sequence: Sequence, row: Logits, position: int) -> int:
+    def _sample_row(self, sequence: Sequence, row: Logits, position: int | None) -> int:
         constraint = sequence.constraint
         if isinstance(constraint, PrescribedTokens) and (token := constraint.next) is not None:
             constraint.consume(token)  # without the sampler, whose random numbers are the answer's
@@ -91,7 +93,10 @@ class LlamaBatchSampler:
             return self._sample_constrained(sequence, constraint, row)
         if sequence.sampling.is_plain_greedy:
             return int(row.argmax())
-        return self._chain(sequence).sample(self._context, position)
+        chain = self._chain(sequence)
+        if position is None:
+            return chain.sample_among(np.arange(len(row)), row)
+        return chain.sample(self._context, position)
 
     def _sample_constrained(self, sequence: Sequence, constraint: Constraint, row: Logits) -> int:
         """Sample an allowed token; after the constraint fails, the token is meaningless."""

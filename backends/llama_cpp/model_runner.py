@@ -10,16 +10,17 @@ from typing import Any, cast
 import llama_cpp
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from ingle.models.fit.llama_cpp_fit import KEPT_SLOTS, KEPT_STATES
 from ingle.models.kv_type import KVType
 
-from ..base.errors import LoadFailed, RequestRejected
+from ..base.errors import LoadFailed
 from ..base.load_spec import LoadSpec
 from ..base.model_info import ModelInfo
 from ..base.picture_span import PictureSpan, first_position, text_runs
 from ..base.sampling_params import SamplingParams
-from ..engine.batch import Batch, Sampled, ScheduledChunk
+from ..engine.batch import Batch, Sampled, ScheduledChunk, sampling_rows
 from ..engine.kv.cell_cache import CellCache
 from ..engine.kv_store.kv_store import KVStore
 from ..engine.model_runner import KVCacheFull
@@ -27,6 +28,7 @@ from ..engine.sequence import Sequence
 from ..engine.speculation.draft_pairing import pair_drafter
 from ..engine.speculation.model_drafter import ModelDrafter
 from ..engine.speculation.step_costs import StepCosts
+from .adapters import LlamaAdapters
 from .batch_sampler import LlamaBatchSampler
 from .llama_context import LlamaContext
 from .native_log import load_warnings
@@ -83,7 +85,10 @@ class LlamaModelRunner(LlamaContext):
         self._spans: dict[int, tuple[PictureSpan, ...]] = {}
         """The pictures in slots whose positions are not the tokens' numbers."""
         self._sampler = LlamaBatchSampler(self._ctx, self.model.vocab, window=self.context)
+        self.adapters = LlamaAdapters(self._ctx, self.model, self._log)
         self._sampling: list[ScheduledChunk] = []
+        self._logits: list[NDArray[np.float32]] | None = None
+        """Those of the sampling chunks, if the batch took several decodes."""
         self._rows: list[int] = []
         flash = self._log.flash_attention
         # Without flash attention, values are stored transposed.
@@ -108,19 +113,62 @@ class LlamaModelRunner(LlamaContext):
     def launch(self, batch: Batch) -> None:
         """Compute the batch; raises `KVCacheFull`, leaving the cache as it was."""
         done = self._compute_pictures(batch)
-        self._rows = self._batch.fill(batch, done)
         self._sampling = batch.sampling
+        self._logits = None
+        groups: dict[int, list[ScheduledChunk]] = {}
+        for chunk in batch.chunks:
+            groups.setdefault(chunk.sequence.adapter, []).append(chunk)
+        if len(groups) > 1:
+            self._logits = self._compute_groups(groups, done)
+            return
+        self._rows = self._batch.fill(batch, done)
         if not done or self._batch.native.n_tokens:
-            self._decode(self._batch, done)
+            self._decode(self._batch, done, *groups)
 
-    def _decode(self, batch: TokenBatch, done: Mapping[Sequence, int]) -> None:
-        status = llama_cpp.llama_decode(self._ctx, batch.native)
+    def _compute_groups(
+        self, groups: Mapping[int, list[ScheduledChunk]], done: dict[Sequence, int]
+    ) -> list[NDArray[np.float32]]:
+        """Compute the chunks of each adapter; return copies of the logits in batch order.
+
+        llama.cpp computes all tokens of a call with the same adapters.
+        """
+        logits: dict[Sequence, NDArray[np.float32]] = {}
+        computed = dict(done)
+        for adapter, chunks in groups.items():
+            part = Batch(chunks)
+            self._batch.fill(part, done)
+            if self._batch.native.n_tokens:
+                self._decode(self._batch, computed, adapter)
+            computed |= {chunk.sequence: chunk.count for chunk in chunks}
+            found = self._read_logits(part.sampling)
+            logits |= {
+                chunk.sequence: found[rows.start : rows.stop].copy()
+                for rows, chunk in sampling_rows(part.sampling)
+            }
+        return [logits[chunk.sequence] for chunk in self._sampling]
+
+    def _decode(self, batch: TokenBatch, done: Mapping[Sequence, int], adapter: int) -> None:
+        with self.adapters.lock:
+            self.adapters.choose(adapter)
+            status = llama_cpp.llama_decode(self._ctx, batch.native)
         if status == _NO_ROOM:
             for sequence in done:
                 self.trim(sequence.slot, sequence.num_computed)
             raise KVCacheFull
         if status:
             raise RuntimeError(f"llama_decode failed with {status}: {self._log.last_error}")
+
+    def _read_logits(self, sampling: list[ScheduledChunk]) -> NDArray[np.float32]:
+        """Return the logits of the rows that chunks sample from, which the next decode replaces.
+
+        Rows come in batch order of the tokens that asked for logits; reading them synchronises.
+        """
+        outputs = sum(chunk.num_rows for chunk in sampling)
+        if not outputs:
+            llama_cpp.llama_synchronize(self._ctx)
+            return np.empty((0, 0), np.float32)
+        shape = (outputs, self.tokenizer.vocab_size)
+        return np.ctypeslib.as_array(llama_cpp.llama_get_logits(self._ctx), shape)
 
     def _compute_pictures(self, batch: Batch) -> dict[Sequence, int]:
         """Compute each chunk up to the last picture in it; return how many tokens that were."""
@@ -156,27 +204,23 @@ class LlamaModelRunner(LlamaContext):
         if whole:
             llama_cpp.llama_set_causal_attn(self._ctx, False)
         try:
-            self._decode(self._runs, done)
+            self._decode(self._runs, done, sequence.adapter)
         finally:
             if whole:
                 llama_cpp.llama_set_causal_attn(self._ctx, True)
 
     def collect(self) -> list[Sampled]:
         """Return the sampled tokens of the launched batch's sampling chunks, in batch order."""
-        if not self._sampling:
-            llama_cpp.llama_synchronize(self._ctx)
-            return []
-        # Rows come in batch order of the tokens that asked for logits; reading them synchronises.
-        outputs = sum(1 + len(chunk.drafts) for chunk in self._sampling)
-        shape = (outputs, self.tokenizer.vocab_size)
-        logits = np.ctypeslib.as_array(llama_cpp.llama_get_logits(self._ctx), shape)
-        results: list[Sampled] = []
-        first = 0
-        for chunk, position in zip(self._sampling, self._rows, strict=True):
-            last = first + 1 + len(chunk.drafts)
-            results.append(self._sampler.sample(chunk, logits[first:last], position))
-            first = last
-        return results
+        if self._logits is not None:
+            found = zip(self._sampling, self._logits, strict=True)
+            return [self._sampler.sample(chunk, logits) for chunk, logits in found]
+        logits = self._read_logits(self._sampling)
+        return [
+            self._sampler.sample(chunk, logits[rows.start : rows.stop], position)
+            for (rows, chunk), position in zip(
+                sampling_rows(self._sampling), self._rows, strict=True
+            )
+        ]
 
     def can_follow(self, params: SamplingParams) -> bool:
         """Return False: the sampler processes each token on the host."""
@@ -227,11 +271,12 @@ class LlamaModelRunner(LlamaContext):
         llama_cpp.llama_memory_seq_rm(self._memory, slot, -1, -1)
 
     def adapter_number(self, folder: Path) -> int:
-        """Refuse it: llama.cpp computes all sequences of a batch with the same adapters."""
-        raise RequestRejected(
-            f"{folder.parent.name} is an adapter, which only ingle's own engine computes.",
-            hint="Load the model with `--engine cuda`.",
-        )
+        """See `ModelRunner`."""
+        return self.adapters.number_of(folder)
+
+    def drop_adapter(self, folder: Path) -> None:
+        """See `ModelRunner`."""
+        self.adapters.drop(folder)
 
     def prepare(self, params: SamplingParams) -> None:
         """Create slow samplers before the sequence arrives."""

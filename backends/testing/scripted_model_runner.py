@@ -217,6 +217,9 @@ class ScriptedModelRunner:
         """Refuse it: scripts have no weights."""
         raise RequestRejected(f"The scripted engine has no adapter {folder.parent.name}.")
 
+    def drop_adapter(self, folder: Path) -> None:
+        """See `ModelRunner`."""
+
     def prepare(self, params: SamplingParams) -> None:
         """Nothing to do: scripted sequences have no sampling state."""
 

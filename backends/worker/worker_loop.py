@@ -10,6 +10,7 @@ import queue
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 
 import msgspec
 
@@ -34,6 +35,7 @@ from .running_requests import RunningRequests
 from .worker_protocol import (
     Cancel,
     Drain,
+    DropAdapter,
     FromWorker,
     Outputs,
     PagesReport,
@@ -81,6 +83,7 @@ class WorkerLoop(ServingLoop):
             engine.runner, tokenizer, prompts, forms, is_wanted=self._is_admitting, done=inbox.put
         )
         self._requests = RunningRequests(engine, tokenizer)
+        self._dropped: set[Path] = set()
         self._flushed_at = 0.0
         self._drain_until = math.inf
         self._end_by = math.inf
@@ -138,10 +141,17 @@ class WorkerLoop(ServingLoop):
                         return
                 else:
                     self._report()
+                    self._drop_adapters()
                     if self._prepare_step():
                         continue
                     message = self._wait()
             self._handle(message)
+
+    def _drop_adapters(self) -> None:
+        """Free the adapters that were removed, unless a request may be about to use one."""
+        if not self._admitting and not self._engine.is_fetching:
+            while self._dropped:
+                self._engine.runner.drop_adapter(self._dropped.pop())
 
     def _prepare_step(self) -> bool:
         """Prepare one kind of step, unless a request is about to need the engine.
@@ -205,6 +215,8 @@ class WorkerLoop(ServingLoop):
             case Trim():
                 self._engine.trim()
                 self._pages.moved()
+            case DropAdapter(folder):
+                self._dropped.add(Path(folder))
             case WatchPages(on):
                 self._pages.watch(on)
             case Drain(grace):

@@ -38,6 +38,12 @@ class Trim(msgspec.Struct, frozen=True, tag="trim"):
     """Free the cached tokens that are not in use."""
 
 
+class DropAdapter(msgspec.Struct, frozen=True, tag="drop_adapter"):
+    """Free the adapter of a folder once nothing is computed; one that is not loaded is ignored."""
+
+    folder: str
+
+
 class WatchPages(msgspec.Struct, frozen=True, tag="watch_pages"):
     """Begin or end reports of the pages of the KV cache; the first is sent at once."""
 
@@ -56,7 +62,7 @@ class Drain(msgspec.Struct, frozen=True, tag="drain"):
 WorkerRequest = GenerateRequest | EmbedRequest | RerankRequest | TokenizeRequest
 """Answered by events, or by one `Embedded`, `Reranked` or `Tokenized`; or else by `Rejected`."""
 
-ToWorker = Load | WorkerRequest | Cancel | LivenessPing | Trim | WatchPages | Drain
+ToWorker = Load | WorkerRequest | Cancel | LivenessPing | Trim | DropAdapter | WatchPages | Drain
 
 
 class Loading(msgspec.Struct, frozen=True, tag="loading"):

@@ -28,6 +28,7 @@ def _is(*harmless: Any) -> IsHarmless:
 _CHANGING: Mapping[str, IsHarmless] = {
     "min_tokens": _is_empty,
     "bad_words": _is_empty,
+    "lora": _is_empty,
     "allowed_token_ids": _is_empty,
     "use_beam_search": _is(False),
     "truncate_prompt_tokens": lambda _: False,
@@ -35,7 +36,7 @@ _CHANGING: Mapping[str, IsHarmless] = {
     "skip_special_tokens": _is(True),
     "logits_processors": _is_empty,
 }
-"""Of vLLM, in chats and plain completions."""
+"""Of vLLM and llama-server, in chats and plain completions."""
 
 _EXTENSIONS = frozenset(
     {
@@ -50,7 +51,7 @@ _EXTENSIONS = frozenset(
 _LLAMA_CPP = frozenset(
     {
         *("cache_prompt", "id_slot", "n_keep", "n_discard", "n_cache_reuse", "t_max_prompt_ms"),
-        *("lora", "samplers", "n_probs", "min_keep", "post_sampling_probs"),
+        *("samplers", "n_probs", "min_keep", "post_sampling_probs"),
         *("return_tokens", "timings_per_token", "reasoning_format", "reasoning_in_content"),
         *("parse_tool_calls", "thinking_forced_open", "chat_format", "t_max_predict_ms"),
         *("n_indent", "response_fields", "speculative.n_max", "speculative.n_min"),
@@ -173,7 +174,7 @@ LLAMA_CPP_FIELDS = FieldPolicy(
     ignored=frozenset(
         {
             *("cache_prompt", "id_slot", "n_keep", "n_discard", "n_cache_reuse"),
-            *("t_max_prompt_ms", "lora", "min_keep", "post_sampling_probs", "backend_sampling"),
+            *("t_max_prompt_ms", "min_keep", "post_sampling_probs", "backend_sampling"),
             *("speculative.n_max", "speculative.n_min", "speculative.p_min", "sse_ping_interval"),
             "user",
         }

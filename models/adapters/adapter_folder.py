@@ -15,7 +15,7 @@ from msgspec import structs
 from ..errors import InvalidModel, ModelNotFound
 from ..json_object import read_json_object
 from ..metadata.stored_model import StoredModel
-from .adapter_settings import CONFIG, WEIGHTS, AdapterSettings
+from .adapter_settings import GGUF, WEIGHTS, weights_of
 
 _MODEL = "model.json"
 SEPARATOR = "+"
@@ -33,31 +33,31 @@ class AdapterFolder:
         self.root = root
 
     def add(self, model: StoredModel, source: Path, name: str) -> StoredModel:
-        """Copy an adapter saved by PEFT, in place of one of the same name.
+        """Copy an adapter, a folder that PEFT saved or a GGUF file, in place of one of the name.
 
-        Returns the model with it.
+        That of a GGUF model is kept as a GGUF file. Returns the model with it.
 
-        Raises `InvalidModel` for a damaged one or an impossible name, `ModelNotFound` and
-        `UnsupportedModel` as `AdapterSettings` does.
+        Raises `InvalidModel` for a damaged one, one that does not fit or an impossible name,
+        `ModelNotFound`, and `UnsupportedModel` for other adapters than LoRA.
         """
         if _NAME.fullmatch(name) is None:
             raise InvalidModel(
                 f"{name[:80]!r} cannot be the name of an adapter.",
                 hint="Use letters, digits, points, dashes and underscores.",
             )
-        AdapterSettings(source)
+        from .adapter_files import copy_adapter  # imports all families
+
         place = self._place(model.name) / name
         place.mkdir(parents=True, exist_ok=True)
         (place.parent / _MODEL).write_text(json.dumps({"model": model.name}))
         with tempfile.TemporaryDirectory(dir=place, prefix=".") as unfinished:
-            digest = hashlib.sha256()
-            for each in (CONFIG, WEIGHTS):
-                shutil.copyfile(source / each, Path(unfinished) / each)
-                digest.update((Path(unfinished) / each).read_bytes())
-            AdapterSettings(Path(unfinished))  # of the copy, which nothing changes any more
+            files = copy_adapter(model, source, Path(unfinished))
+            digest = hashlib.sha256(b"".join(path.read_bytes() for path in files))
             folder = place / digest.hexdigest()[:16]
-            if not folder.exists():
-                shutil.copytree(unfinished, folder)
+            if not weights_of(folder).exists():
+                folder.mkdir(exist_ok=True)
+                for path in files:  # the weights last
+                    path.replace(folder / path.name)
         for other in place.iterdir():
             if other != folder:
                 shutil.rmtree(other)
@@ -83,7 +83,7 @@ class AdapterFolder:
         place = self._place(model.name)
         if not place.is_dir():
             return []
-        found = sorted(each for each in place.glob("*/*") if (each / CONFIG).is_file())
+        found = sorted(path.parent for path in _files_in(place))
         return [_with_adapter(model, each.parent.name, each) for each in found]
 
     def models(self) -> list[str]:
@@ -98,10 +98,14 @@ class AdapterFolder:
     def bytes_of(self, model_name: str) -> int:
         """The bytes of all adapters of a model."""
         base = model_name.rpartition(SEPARATOR)[0] or model_name
-        return sum(path.stat().st_size for path in self._place(base).glob(f"*/*/{WEIGHTS}"))
+        return sum(path.stat().st_size for path in _files_in(self._place(base)))
 
     def _place(self, model: str) -> Path:
         return self.root / hashlib.sha256(model.encode()).hexdigest()[:24]
+
+
+def _files_in(place: Path) -> list[Path]:
+    return [path for name in (GGUF, WEIGHTS) for path in place.glob(f"[!.]*/[!.]*/{name}")]
 
 
 def without_adapter(model: StoredModel) -> StoredModel:

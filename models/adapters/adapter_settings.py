@@ -14,11 +14,12 @@ from ..config.config_fields import ConfigFields
 from ..errors import InvalidModel, ModelNotFound, UnsupportedModel
 from ..json_object import read_json_object
 from ..safetensors.safetensors_header import read_safetensors_header
+from .lora import LoraSettings
 
-CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
-_DAMAGED = "Download or save the adapter again."
+CONFIG, WEIGHTS, GGUF = "adapter_config.json", "adapter_model.safetensors", "adapter.gguf"
+DAMAGED = "Download or save the adapter again."
 MERGE = "Merge it into its model with PEFT, and add that."
-_MOST_RANK = 256
+MOST_RANK = 256
 _NAME = re.compile(r"base_model\.model\.(.+)\.lora_([AB])\.weight")
 _PLAIN = re.compile(r"[\w.]+")
 _OTHER_KINDS = {
@@ -28,8 +29,14 @@ _OTHER_KINDS = {
 }
 
 
-class AdapterSettings:
-    """What an adapter's files say of it."""
+def weights_of(folder: Path) -> Path:
+    """The file with the matrices of the adapter in a folder."""
+    file = folder / GGUF
+    return file if file.exists() else folder / WEIGHTS
+
+
+class AdapterSettings(LoraSettings):
+    """What the files of PEFT say; modules have the names of transformers."""
 
     def __init__(self, folder: Path) -> None:
         """Check the files.
@@ -41,25 +48,32 @@ class AdapterSettings:
             raise ModelNotFound(
                 f"{folder} has no {CONFIG}.", hint="Name the folder of an adapter saved by PEFT."
             )
-        self._folder = folder
+        self.folder = folder
         self._fields = ConfigFields(settings, f"{folder.as_posix()}/{CONFIG}")
         self._check()
         path = folder / WEIGHTS
         self.tensors = {tensor.name: (path, tensor) for tensor in read_safetensors_header(path)}
         """Each tensor with the file it is in."""
         self.modules = self._find_modules(self.tensors)
-        """The names of the layers that it changes."""
 
     def rank(self, module: str) -> int:
-        """The rank of a module's matrices."""
+        """See `LoraSettings`."""
         rank = self._pattern("rank_pattern", module)
-        return self._fields.integer("r", 1, _MOST_RANK) if rank is None else int(rank)
+        return self._fields.integer("r", 1, MOST_RANK) if rank is None else int(rank)
 
     def scale(self, module: str, rank: int) -> float:
-        """What the product of a module's matrices is multiplied by."""
+        """See `LoraSettings`."""
         alpha = self._pattern("alpha_pattern", module) or self._fields.number("lora_alpha")
         root = self._fields.flag("use_rslora", False)
         return alpha / (math.sqrt(rank) if root else rank)
+
+    def down(self, module: str) -> str:
+        """See `LoraSettings`."""
+        return f"base_model.model.{module}.lora_A.weight"
+
+    def up(self, module: str) -> str:
+        """See `LoraSettings`."""
+        return f"base_model.model.{module}.lora_B.weight"
 
     def _pattern(self, key: str, module: str) -> float | None:
         """The value of the first pattern that a module's name ends with."""
@@ -84,7 +98,7 @@ class AdapterSettings:
                 fields.refuse(f"has regular expressions under {key!r}", MERGE)
         if fields.says_something("modules_to_save") or fields.text("bias", "none") != "none":
             fields.refuse("replaces whole layers or biases beside its matrices", MERGE)
-        fields.integer("r", 1, _MOST_RANK)
+        fields.integer("r", 1, MOST_RANK)
         fields.number("lora_alpha")
 
     def _find_modules(self, tensors: Iterable[str]) -> frozenset[str]:
@@ -93,12 +107,12 @@ class AdapterSettings:
             match = _NAME.fullmatch(name)
             if match is None:
                 raise UnsupportedModel(
-                    f"{self._folder} has the tensor {name!r}, which is no matrix of LoRA.",
+                    f"{self.folder} has the tensor {name!r}, which is no matrix of LoRA.",
                     hint=MERGE,
                 )
             halves[match[2]].add(match[1])
         if halves["A"] != halves["B"] or not halves["A"]:
             raise InvalidModel(
-                f"{self._folder} lacks one of the two matrices of a layer.", hint=_DAMAGED
+                f"{self.folder} lacks one of the two matrices of a layer.", hint=DAMAGED
             )
         return frozenset(halves["A"])

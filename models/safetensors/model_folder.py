@@ -184,7 +184,7 @@ def _refuse_without_config(path: Path) -> NoReturn:
     if (path / "adapter_config.json").exists():
         raise UnsupportedModel(
             f"{path} holds an adapter, not a model.",
-            hint="Merge it into its model, and save that.",
+            hint="Add it to its model: `ingle adapter add MODEL FOLDER`.",
         )
     raise InvalidModel(f"{path} has no {CONFIG}.", hint="Download the whole repository.")
 

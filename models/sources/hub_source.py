@@ -257,7 +257,7 @@ def choose_safetensors(repo: str, files: Sequence[RemoteFile]) -> HubModel:
     if adapter := names & {"adapter_config.json"}:
         raise UnsupportedModel(
             f"hf.co/{repo} holds an adapter ({adapter.pop()}), not a model.",
-            hint="Pull the model that it was made for, or one into which it was merged.",
+            hint="Download it, and add it to its model: `ingle adapter add MODEL FOLDER`.",
         )
     weights = [file for file in files if is_weights(file.name)]
     if not weights and any(_PICKLE.fullmatch(name) for name in names):

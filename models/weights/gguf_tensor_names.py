@@ -11,10 +11,11 @@ from collections.abc import Mapping
 
 import torch
 
+from ..config.head_rows import interleaved_rows
 from ..config.model_config import ModelConfig
 from ..config.state_space_fields import state_space_of
 from ..families.family_registry import find_family
-from .tensor_part import SplitWeights, TensorPart, interleaved_rows, split_tensor
+from .tensor_part import SplitWeights, TensorPart, split_tensor
 from .weights import Weight
 
 _OF_A_LAYER = re.compile(r"(blk\.(\d{1,9})\.)([\w.]+)(\.(?:weight|bias))")
@@ -80,4 +81,4 @@ def permute_for_gguf(name: str, weight: torch.Tensor, config: ModelConfig) -> to
     if not find_family(config.architecture).gguf_interleaves_heads:
         return weight
     order = interleaved_rows(name, config)
-    return weight if order is None else weight[torch.argsort(order)]
+    return weight if order is None else weight[torch.argsort(torch.tensor(order))]

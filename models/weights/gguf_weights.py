@@ -23,9 +23,12 @@ class GGUFWeights:
     Nothing is read before it is used.
     """
 
-    def __init__(self, path: Path) -> None:
-        """Check the file; raises `ModelNotFound`, `InvalidModel` or `UnsupportedModel`."""
-        self.header: GGUFHeader = read_header(path)
+    def __init__(self, path: Path, header: GGUFHeader | None = None) -> None:
+        """Check the file; raises `ModelNotFound`, `InvalidModel` or `UnsupportedModel`.
+
+        `header` is that of a file that holds no model.
+        """
+        self.header: GGUFHeader = header or read_header(path)
         self._tensors = {tensor.name: tensor for tensor in self.header.tensors}
         self.names = self._tensors.keys()
         """Every tensor there is."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,12 +12,11 @@ import torch
 from ingle.kernels.formats.dequantize import dequantize
 from ingle.kernels.formats.weight import NF4Tensor, QuantizedTensor, Weight
 
+from ..config.head_rows import interleaved_rows
 from ..config.model_config import ModelConfig
 from ..errors import InvalidModel, UnsupportedModel
 from ..families.family_registry import find_family
 from .weights import Weights
-
-_QUERY_OR_KEY = re.compile(r"blk\.\d+\.attn_([qk])\.(?:weight|bias)")
 
 
 @dataclass(frozen=True)
@@ -121,9 +119,9 @@ class SplitWeights(ABC):
         weight = part.read(self._raw)
         order = interleaved_rows(name, self._config) if interleaved else None
         # A wrong shape is reported by `Parameters`, which knows the right one.
-        if order is None or weight.shape[:1] != order.shape:
+        if order is None or weight.shape[:1] != (len(order),):
             return weight
-        return rows_of(weight, order)
+        return rows_of(weight, torch.tensor(order))
 
 
 def split_tensor(
@@ -171,19 +169,3 @@ def _index(places: slice | Sequence[int]) -> slice | torch.Tensor:
 def rows_of(weight: Weight, index: slice | torch.Tensor) -> Weight:
     """The rows at `index` of a matrix, dense or quantised, or those elements of a vector."""
     return weight[index] if isinstance(weight, torch.Tensor) else weight.rows(index)
-
-
-def interleaved_rows(name: str, config: ModelConfig) -> torch.Tensor | None:
-    """The index of each row of a query or key tensor in a file that alternates the rotated halves.
-
-    None for other tensors.
-    """
-    match = _QUERY_OR_KEY.fullmatch(name)
-    if match is None:
-        return None
-    heads = config.num_heads if match[1] == "q" else config.num_kv_heads
-    ropes = (layer.rope for layer in config.layers if layer.rope is not None)
-    size = next((rope.size for rope in ropes), config.head_size)
-    rows = torch.arange(heads * config.head_size).view(heads, config.head_size)
-    halves = rows[:, :size].view(heads, size // 2, 2).transpose(1, 2).flatten(1)
-    return torch.cat((halves, rows[:, size:]), 1).flatten()

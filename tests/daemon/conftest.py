@@ -100,6 +100,7 @@ class PlannedBackend:
         self.dies_at = plan.deaths.pop(0) if plan.deaths else None
         self.stops: list[float] = []
         self.trims = 0
+        self.dropped: list[str] = []
         self.pages_sink: PagesSink | None = None
         self._dead = asyncio.Event()
         self._cause = ""
@@ -174,6 +175,9 @@ class PlannedBackend:
     async def wait_dead(self) -> WorkerDied:
         await self._dead.wait()
         return WorkerDied(self._cause, is_fault=self.plan.dies_of_a_fault)
+
+    def drop_adapter(self, folder: str) -> None:
+        self.dropped.append(folder)
 
     def watch_pages(self, sink: PagesSink | None) -> None:
         self.pages_sink = sink

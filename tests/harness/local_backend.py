@@ -26,6 +26,7 @@ from ingle.backends.worker.supervisor.request_streams import RequestStreams
 from ingle.backends.worker.worker_protocol import (
     Cancel,
     Drain,
+    DropAdapter,
     FromWorker,
     GaugesReport,
     Loading,
@@ -105,6 +106,10 @@ class LocalBackend:
     def trim(self) -> None:
         """See `Backend.trim`."""
         self._inbox.put(Trim())
+
+    def drop_adapter(self, folder: str) -> None:
+        """See `Backend.drop_adapter`."""
+        self._inbox.put(DropAdapter(folder))
 
     def watch_pages(self, sink: PagesSink | None) -> None:
         """See `Backend.watch_pages`."""

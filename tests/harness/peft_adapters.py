@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import torch
+
+from ingle.models.gguf.gguf_header import read_header
+from ingle.models.gguf.gguf_writer import PlannedTensor, encode_header, encode_pair, padded
 
 RANK, ALPHA = 4, 12.0
 
@@ -28,6 +32,33 @@ def write_adapter(folder: Path, base: Path, seed: int, **settings: object) -> Pa
     config = {"peft_type": "LORA", "r": RANK, "lora_alpha": ALPHA, "bias": "none", **settings}
     (folder / "adapter_config.json").write_text(json.dumps(config))
     return folder
+
+
+def write_gguf_adapter(path: Path, base: Path, seed: int) -> Path:
+    """Write an adapter of every linear layer of a GGUF model as a GGUF file; return it."""
+    header = read_header(base)
+    random = torch.Generator().manual_seed(seed)
+    planned: list[PlannedTensor] = []
+    data: list[bytes] = []
+    for tensor in header.tensors:
+        if (
+            re.search(r"\.(attn_[qkv]|attn_output|ffn_(gate|up|down))\.weight$", tensor.name)
+            is None
+        ):
+            continue
+        inputs, outputs = tensor.shape
+        for half, rows, columns in (("a", RANK, inputs), ("b", outputs, RANK)):
+            planned.append(PlannedTensor(f"{tensor.name}.lora_{half}", (columns, rows), "F32"))
+            matrix = torch.randn(rows, columns, generator=random) * 0.05
+            data.append(matrix.numpy().tobytes().ljust(padded(4 * rows * columns), b"\0"))
+    pairs = [
+        encode_pair("general.type", "adapter"),
+        encode_pair("general.architecture", header.architecture),
+        encode_pair("adapter.type", "lora"),
+        encode_pair("adapter.lora.alpha", ALPHA),
+    ]
+    path.write_bytes(b"".join((encode_header(pairs, planned), *data)))
+    return path
 
 
 def merge_adapter(folder: Path, base: Path, adapter: Path) -> Path:

@@ -32,13 +32,15 @@ class QuantizationTarget(StrEnum):
 class QuantizeSpec(msgspec.Struct, frozen=True, kw_only=True):
     """Quantise the model at `source`, a GGUF file or a folder of safetensors, to the file `output`.
 
-    `requantize` allows a source that is already quantised; `overwrite` an existing `output`.
+    `adapter` is the folder of a LoRA adapter that is merged into it. `requantize` allows a source
+    that is already quantised; `overwrite` an existing `output`.
     `threads` 0 uses all the machine has.
     """
 
     source: str
     output: str
     target: QuantizationTarget
+    adapter: str = ""
     requantize: bool = False
     overwrite: bool = False
     threads: int = 0

@@ -27,6 +27,7 @@ from ...hardware.cpu_inventory import read_inventory
 from ...hardware.thread_plan import plan_threads
 from .ggml_library import GGMLLibrary, Raw
 from .gguf_source import FLOATS, GGUFSource
+from .merged_source import MergedSource
 from .messages import QuantizeProgress, QuantizeReport, QuantizeSpec
 from .resumable_file import ResumableFile
 from .tensor_source import TensorSource
@@ -75,7 +76,7 @@ def quantize(spec: QuantizeSpec, send: Send) -> QuantizeReport:
     ]
     try:
         file = ResumableFile(
-            output, encode_header(pairs, planned), planned, f"{stamp}|{spec.target}"
+            output, encode_header(pairs, planned), planned, f"{stamp}|{spec.target}{spec.adapter}"
         )
         header = _write_and_check(source, stamp, planned, file, spec, send)
     except OSError as error:
@@ -95,6 +96,11 @@ def quantize(spec: QuantizeSpec, send: Send) -> QuantizeReport:
 
 
 def _open(spec: QuantizeSpec) -> TensorSource:
+    source = _open_model(spec)
+    return MergedSource(source, Path(spec.adapter)) if spec.adapter else source
+
+
+def _open_model(spec: QuantizeSpec) -> TensorSource:
     path = Path(spec.source)
     if not path.is_dir():
         return GGUFSource(path, requantize=spec.requantize)
@@ -173,10 +179,10 @@ def _check_room(file: ResumableFile) -> None:
 
 def _check_header(source: TensorSource, file: ResumableFile) -> None:
     """Raise unless the header to be written expresses all settings of a folder, before any work."""
-    if isinstance(source, GGUFSource):
-        return  # its keys are copied unchanged
-    written, wanted = config_from_gguf(read_header(file.part)), source.config
-    assert wanted is not None
+    wanted = source.config
+    if wanted is None:
+        return  # the keys of a GGUF file are copied unchanged
+    written = config_from_gguf(read_header(file.part))
     wanted = replace(wanted, tied_embeddings=written.tied_embeddings)
     if not _same(astuple(written), astuple(wanted)):
         raise QuantizeFailed(

@@ -27,7 +27,8 @@ def _work(spec: QuantizeSpec, send: Send) -> QuantizeReport:
 
 
 def _policy(spec: QuantizeSpec) -> AccessPolicy:
-    return task_access_policy(spec.source, output=spec.output, computes=False)
+    read = (spec.source, spec.adapter) if spec.adapter else (spec.source,)
+    return task_access_policy(*read, output=spec.output, computes=False)
 
 
 if __name__ == "__main__":

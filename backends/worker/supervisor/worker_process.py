@@ -36,6 +36,7 @@ from ...hardware.nvidia_devices import create_uvm_device
 from ...registry.engines import get_engine
 from ..worker_protocol import (
     Drain,
+    DropAdapter,
     FromWorker,
     GaugesReport,
     LivenessPing,
@@ -146,6 +147,11 @@ class WorkerProcess:
         """See `Backend.trim`."""
         if self.state == "ready":
             self._send(Trim())
+
+    def drop_adapter(self, folder: str) -> None:
+        """See `Backend.drop_adapter`."""
+        if self.state == "ready":
+            self._send(DropAdapter(folder))
 
     def watch_pages(self, sink: PagesSink | None) -> None:
         """See `Backend.watch_pages`."""

@@ -19,6 +19,7 @@ from ..command_errors import CommandError, UsageError
 from ..command_parser import CommandParser
 from ..engine_installation import required_import_path
 from ..progress_report import ProgressReport
+from .adapter import find_adapter
 from .pull import find_model_path
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 EXAMPLES = """\
   ingle quantize ./folder-of-safetensors Q4_K_M
   ingle quantize model-f16.gguf Q6_K --output model-q6.gguf
-  ingle quantize ./folder Q4_K_M --json"""
+  ingle quantize ./folder+my-adapter Q4_K_M --json"""
 TARGETS = {
     "F16": "half precision, as most GGUF conversions keep it",
     "BF16": "half precision with the range of single, as most models are published",
@@ -47,8 +48,10 @@ def main(arguments: Sequence[str]) -> int:
     """Write the file and compare both engines on it; 1 if they differ more than allowed."""
     options = _parser().parse_args(arguments)
     target = _target(options.target)
-    name, source = find_model_path(options.model)
-    output = _output(options.output, Path(source), target)
+    adapter = find_adapter(options.model)
+    name, source = find_model_path(options.model if adapter is None else adapter.model)
+    added = "" if adapter is None else adapter.name.rpartition("+")[2]
+    output = _output(options.output, Path(source), added, target)
     from ingle.backends.jobs.quantization.messages import QuantizationTarget, QuantizeSpec
     from ingle.backends.jobs.quantization.quantizer import run_quantization
 
@@ -56,6 +59,7 @@ def main(arguments: Sequence[str]) -> int:
         source=source,
         output=str(output),
         target=QuantizationTarget(target),
+        adapter="" if adapter is None else adapter.path,
         requantize=options.requantize,
         overwrite=options.force,
         threads=options.threads,
@@ -85,7 +89,11 @@ def _parser() -> CommandParser:
         f"targets:\n{kinds}",
         examples=EXAMPLES,
     )
-    parser.add_argument("model", metavar="MODEL", help="a folder, a .gguf file, or a name")
+    parser.add_argument(
+        "model",
+        metavar="MODEL",
+        help="a folder, a .gguf file, or a name; the adapter\nof MODEL+ADAPTER is merged into it",
+    )
     parser.add_argument("target", metavar="TARGET", help="one of those above")
     parser.add_argument(
         "--output", "-o", metavar="FILE", help="the file; else MODEL-TARGET.gguf here"
@@ -109,7 +117,7 @@ def _target(text: str) -> str:
     raise UsageError(f"{text} is not a target.", f"Targets: {', '.join(TARGETS)}.")
 
 
-def _output(wanted: str | None, source: Path, target: str) -> Path:
+def _output(wanted: str | None, source: Path, adapter: str, target: str) -> Path:
     if wanted is not None:
         path = Path(wanted).expanduser().absolute()
     else:
@@ -117,7 +125,7 @@ def _output(wanted: str | None, source: Path, target: str) -> Path:
         for known in TARGETS:
             if stem.upper().endswith((f"-{known}", f".{known}")):
                 stem = stem[: -len(known) - 1]
-        path = Path.cwd() / f"{stem}-{target}.gguf"
+        path = Path.cwd() / f"{stem}{adapter and f'-{adapter}'}-{target}.gguf"
     if path.suffix.lower() != ".gguf":
         raise UsageError(f"{path} should end in .gguf.", "Rename it.")
     if not path.parent.is_dir():

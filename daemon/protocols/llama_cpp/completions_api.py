@@ -32,6 +32,7 @@ from ..job_runner import JobApi
 from ..openai.completions.request_types import ChatCompletionRequest
 from ..openai.completions.requests import chat_job
 from ..responses.types import InputTokens
+from .adapters import adapted_model
 from .answers import (
     AnswerComplete,
     CompletionFrames,
@@ -76,6 +77,7 @@ class LlamaCppCompletionsApi(JobApi):
         model = await asyncio.to_thread(
             infilling_model, self._services, self._services.facts, body.model
         )
+        model = await self._adapted(model, body)
         origin = origin_of(request, body.ingle)
         job = await translate(request, partial(infill_job, body, model, origin))
         return await self._answer(request, body, job)
@@ -84,7 +86,7 @@ class LlamaCppCompletionsApi(JobApi):
     @_route("/completions")
     async def completion(self, request: Request, body: CompletionRequest) -> Response:
         """Continue one or several prompts, as llama-server does."""
-        model = chosen_model(self._services, body.model)
+        model = await self._adapted(chosen_model(self._services, body.model), body)
         prompts, plain = await translate(request, partial(_prompts, body))
         make = partial(completion_job, body, model, origin=origin_of(request, body.ingle))
         if len(plain) < len(prompts):
@@ -107,6 +109,11 @@ class LlamaCppCompletionsApi(JobApi):
         job = await translate(request, partial(chat_job, body, origin_of(request, body.ingle)))
         found = await run_until_disconnect(request.receive, self._runner.count_tokens(job))
         return InputTokens(input_tokens=found)
+
+    async def _adapted(self, model: str, body: GenerationFields) -> str:
+        if not body.lora:
+            return model
+        return await asyncio.to_thread(adapted_model, self._services, model, body.lora)
 
     async def _answer(self, request: Request, body: GenerationFields, job: Job) -> Response:
         if texts := text_biases(body):

@@ -14,7 +14,7 @@ from ingle.models.errors import ModelError
 from ingle.models.gguf.gguf_header import read_header
 from ingle.models.metadata.stored_model import StoredModel
 
-from ...errors import RequestError
+from ...errors import InvalidBody, RequestError
 from ...http.bodies import LLAMA_CPP
 from ...http.route_access import LISTS, READ
 from ...http.route_spec import Parameter, route
@@ -24,7 +24,9 @@ from ...model_process.loaded_model import loaded_model
 from ...model_process.model_run import ModelState
 from ..request_options import SamplingOptions, merge_sampling
 from ..services_api import ServicesApi
+from .adapters import adapters_of
 from .completions_api import chosen_model
+from .types import LoraAdapter, LoraScale
 
 _MODEL = Parameter("model", "query", str, "The model; left out, the one used last, or the default.")
 
@@ -122,9 +124,26 @@ class PropsApi(ServicesApi):
         speculates = loaded.speculation != "off"
         return [Slot(slot, loaded.context, speculates, slot < busy) for slot in range(loaded.slots)]
 
-    @_route("/lora-adapters", access=LISTS)
-    async def lora_adapters(self) -> list[dict[str, Any]]:
-        """No adapters."""
+    @_route("/lora-adapters", access=LISTS, parameters=(_MODEL,), errors=(404, 422))
+    async def lora_adapters(self, request: Request) -> list[LoraAdapter]:
+        """The adapters of a model, with the numbers that the field `lora` of a request takes."""
+        model = await self._model(request)
+        return await asyncio.to_thread(adapters_of, self._services, model.name)
+
+    @route(
+        "POST",
+        "/lora-adapters",
+        access=READ,
+        error_format=LLAMA_CPP,
+        errors=(400,),
+    )
+    async def scale_adapters(self, body: list[LoraScale]) -> list[LoraAdapter]:
+        """Refuse other scales than 0 for all requests, since other programs send some as well."""
+        if any(each.scale for each in body):
+            raise InvalidBody(
+                "ingle applies no adapter to the requests of all programs: name the model "
+                "MODEL+NAME, or give /completion the field 'lora'."
+            )
         return []
 
     async def _model(self, request: Request) -> StoredModel:

@@ -29,6 +29,23 @@ Prompt = str | PromptObject | list[Piece | list[Piece] | PromptObject]
 StopType = Literal["none", "eos", "word", "limit"]
 
 
+class LoraScale(msgspec.Struct, frozen=True):
+    """How much of the adapter with a number is added to the weights; 0 for nothing."""
+
+    id: int
+    scale: float
+
+
+class LoraAdapter(msgspec.Struct, frozen=True):
+    """An adapter of a model; none is used unless a request names it."""
+
+    id: int
+    path: str
+    scale: float = 0.0
+    task_name: str = ""
+    prompt_prefix: str = ""
+
+
 class GenerationFields(SamplingFields, kw_only=True):
     """The common fields of /completion and /infill; unknown fields are ignored."""
 
@@ -45,6 +62,7 @@ class GenerationFields(SamplingFields, kw_only=True):
     n_probs: Number | None = None
     t_max_predict_ms: Number | None = None
     stop: str | list[str] | None = None
+    lora: list[LoraScale] | None = None
     ignore_eos: bool | None = None
     grammar: str | None = None
     json_schema: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)

@@ -145,8 +145,8 @@ def _refuse(body: CreateRequest) -> None:
         )
     if body.adapters:
         raise UnsupportedField(
-            "'adapters' are not supported.",
-            hint="Merge them into the model first.",
+            "A model is not created with 'adapters'.",
+            hint="`ingle adapter add MODEL PATH NAME` adds one, used as the model MODEL+NAME.",
             param="adapters",
         )
 

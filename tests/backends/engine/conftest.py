@@ -184,6 +184,9 @@ class NumberRunner:
     def adapter_number(self, folder: Path) -> int:
         raise RequestRejected(f"{folder} is an adapter, and there are none here.")
 
+    def drop_adapter(self, folder: Path) -> None:
+        """No adapter is ever loaded."""
+
     def open_cache(self, store: KVStore | None = None) -> PagedCache:
         return PagedCache(self, store)
 

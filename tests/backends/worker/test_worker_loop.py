@@ -32,6 +32,7 @@ from ingle.backends.worker.worker_loop import WorkerLoop
 from ingle.backends.worker.worker_protocol import (
     Cancel,
     Drain,
+    DropAdapter,
     FromWorker,
     Outputs,
     PagesReport,
@@ -482,3 +483,35 @@ def test_scores_of_the_prompt_come_with_its_start(scripted_spec: MakeSpec) -> No
     assert "".join(delta.text for delta in deltas) == "né!"
     assert {delta.logprobs is None for delta in deltas} == {True}
     assert [type(event) for event in alone] == [Started, Finished]
+
+
+class DroppingRunner(ScriptedModelRunner):
+    """Records which adapters it freed, and whether something was computed then."""
+
+    def __init__(self, spec: LoadSpec) -> None:
+        super().__init__(spec)
+        self.computing = False
+        self.dropped: queue.Queue[tuple[Path, bool]] = queue.Queue()
+
+    def launch(self, batch: Batch) -> None:
+        self.computing = True
+        super().launch(batch)
+
+    def forget(self, sequence: Sequence) -> None:
+        self.computing = False
+        super().forget(sequence)
+
+    def drop_adapter(self, folder: Path) -> None:
+        self.dropped.put((folder, self.computing))
+
+
+def test_adapter_is_dropped_once_nothing_is_computed(scripted_spec: MakeSpec) -> None:
+    spec = scripted_spec()
+    runner = DroppingRunner(spec)
+    with running(spec, ScriptedPrompts(), Engine(runner)) as (inbox, sent):
+        inbox.put(GenerateRequest(id="a", prompt="slow"))
+        inbox.put(DropAdapter("/adapters/one"))
+        assert isinstance(wait_for_end(sent, "a"), Finished)
+        assert runner.dropped.get(timeout=10) == (Path("/adapters/one"), False)
+        inbox.put(DropAdapter("/adapters/two"))
+        assert runner.dropped.get(timeout=10) == (Path("/adapters/two"), False)

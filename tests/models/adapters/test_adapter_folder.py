@@ -5,11 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from ingle.models.adapters.adapter_folder import without_adapter
+from ingle.models.adapters.adapter_settings import AdapterSettings, weights_of
+from ingle.models.adapters.gguf_adapter import GGUFAdapterSettings
+from ingle.models.adapters.gguf_conversion import write_gguf_adapter
 from ingle.models.catalog import Catalog
 from ingle.models.errors import InvalidModel, ModelNotFound, UnsupportedModel
+from ingle.models.gguf.gguf_writer import PlannedTensor, encode_header, encode_pair, padded
+from ingle.models.safetensors.model_folder import read_folder
 from ingle.models.store.model_store import ModelStore
 from tests.harness.peft_adapters import write_adapter
 
@@ -70,3 +76,56 @@ def test_what_is_no_adapter_is_refused(
     with pytest.raises(InvalidModel, match="is truncated"):
         store.adapters.add(model, good, "mine")
     assert store.adapters.of_model(model) == []
+
+
+def test_a_gguf_file_is_kept_as_it_is(
+    store: ModelStore, make_folder: MakeFolder, tmp_path: Path
+) -> None:
+    base = make_folder()
+    model = store.resolve(str(base))
+    settings = AdapterSettings(write_adapter(tmp_path / "mine", base, 1))
+    config = read_folder(base).config
+    file = tmp_path / "mine.gguf"
+    write_gguf_adapter(settings, config, file)
+    added = store.adapters.add(model, file, "mine")
+    assert weights_of(Path(added.adapter)).read_bytes() == file.read_bytes()
+    assert store.adapters.bytes_of(added.name) == file.stat().st_size
+    other = msgspec.structs.replace(model, architecture="qwen2")
+    with pytest.raises(InvalidModel, match="made for a model of the architecture 'llama'"):
+        store.adapters.add(other, file, "other")
+
+
+@pytest.mark.parametrize(
+    ("tensors", "message"),
+    [
+        ({"blk.0.attn_q.weight.lora_a": ((64, 4), "F32")}, "lacks one of the two"),
+        ({"blk.0.attn_norm.weight.lora_a": ((64, 4), "F32")}, "which no adapter can"),
+        ({"blk.0.attn_q.weight": ((64, 64), "F32")}, "which no adapter can"),
+        ({"blk.0.attn_q.weight.lora_a": ((64, 4, 2), "F32")}, "of 3 dimensions"),
+        ({"blk.0.attn_q.weight.lora_a": ((64, 4), "Q4_0")}, "as Q4_0"),
+        (
+            {
+                "blk.0.attn_q.weight.lora_a": ((64, 4), "F32"),
+                "blk.0.attn_q.weight.lora_b": ((8, 64), "F32"),
+            },
+            "different or too large ranks",
+        ),
+    ],
+)
+def test_a_gguf_file_that_llama_cpp_would_not_apply_is_refused(
+    tensors: dict[str, tuple[tuple[int, ...], str]], message: str, tmp_path: Path
+) -> None:
+    planned = [PlannedTensor(name, shape, kind) for name, (shape, kind) in tensors.items()]
+    pairs = [encode_pair("general.type", "adapter"), encode_pair("adapter.type", "lora")]
+    file = tmp_path / "adapter.gguf"
+    data = sum(padded(tensor.bytes) for tensor in planned)
+    file.write_bytes(encode_header(pairs, planned) + bytes(data))
+    with pytest.raises((InvalidModel, UnsupportedModel), match=message):
+        GGUFAdapterSettings(file)
+
+
+def test_a_model_in_gguf_is_no_adapter(tmp_path: Path) -> None:
+    file = tmp_path / "model.gguf"
+    file.write_bytes(encode_header([encode_pair("general.type", "model")], []))
+    with pytest.raises(UnsupportedModel, match="holds no LoRA adapter"):
+        GGUFAdapterSettings(file)

@@ -28,10 +28,19 @@ WriteSmallLlama = Callable[..., Path]
 
 
 def spec_for(
-    source: Path, target: QuantizationTarget = QuantizationTarget.Q8_0, **more: bool
+    source: Path,
+    target: QuantizationTarget = QuantizationTarget.Q8_0,
+    *,
+    requantize: bool = False,
+    overwrite: bool = False,
 ) -> QuantizeSpec:
-    output = str(source.with_name("out.gguf"))
-    return QuantizeSpec(source=str(source), output=output, target=target, **more)
+    return QuantizeSpec(
+        source=str(source),
+        output=str(source.with_name("out.gguf")),
+        target=target,
+        requantize=requantize,
+        overwrite=overwrite,
+    )
 
 
 @pytest.fixture

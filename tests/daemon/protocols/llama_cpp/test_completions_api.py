@@ -234,6 +234,18 @@ async def test_props_and_slots(daemon: RunningDaemon) -> None:
     assert awake["total_slots"] == len(await get("/slots"))
     assert (await get("/slots?fail_on_no_slot=1"))[0]["is_processing"] is False
     assert await get("/lora-adapters") == []
+    none = {"id": 0, "scale": 1.0}
+    refused = await post(daemon, "/completion", 400, prompt="Hi", lora=[none])
+    assert "has no adapter 0" in refused["error"]["message"]
+    half = [{"id": 0, "scale": 0.5}]
+    assert (
+        "one adapter"
+        in (await post(daemon, "/completion", 400, prompt="Hi", lora=half))["error"]["message"]
+    )
+    unused = [{"id": 0, "scale": 0.0}]
+    assert (await post(daemon, "/completion", prompt="Hi", lora=unused))["content"] == REPLY
+    assert (await daemon.tcp.post("/lora-adapters", json=[none])).status_code == 400
+    assert (await daemon.tcp.post("/lora-adapters", json=unused)).json() == []
     assert (await daemon.tcp.get("/props?model=nobody")).status_code == 404
 
 

@@ -1,11 +1,11 @@
-"""LoRA adapters as PEFT saves them: `adapter_config.json` and `adapter_model.safetensors`.
+"""The matrices of LoRA adapters, for the layers of ingle's own engine.
 
-Source: PEFT, `LoraConfig` and `lora.Linear`.
+Source: PEFT, `LoraConfig` and `lora.Linear`; llama.cpp, `build_lora_mm`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import torch
@@ -15,13 +15,20 @@ from ingle.kernels.matmul.low_rank import LowRank
 from ..config.model_config import ModelConfig
 from ..errors import InvalidModel, UnsupportedModel
 from ..layers.parameters import AdaptedLayer
+from ..weights.gguf_tensor_names import GGUFTensorNames
+from ..weights.gguf_weights import GGUFWeights
 from ..weights.hf_tensor_names import HFTensorNames
 from ..weights.safetensors_weights import SafetensorsWeights
-from .adapter_settings import MERGE, AdapterSettings
+from .adapter_settings import GGUF, MERGE, AdapterSettings
+from .gguf_adapter import GGUFAdapterSettings
+from .lora import LoraSettings
 
 
-class PeftAdapter:
-    """The matrices of an adapter in a folder, by the modules of the checkpoint."""
+class LoraMatrices:
+    """The matrices of an adapter in a folder, as `AdapterFolder` has it or PEFT saves it."""
+
+    _settings: LoraSettings
+    _weights: GGUFWeights | SafetensorsWeights
 
     def __init__(self, folder: Path) -> None:
         """Check the files.
@@ -29,10 +36,14 @@ class PeftAdapter:
         Raises `ModelNotFound`, `InvalidModel`, and `UnsupportedModel` for other adapters than LoRA.
         """
         self._folder = folder
-        self._settings = AdapterSettings(folder)
-        self._weights = SafetensorsWeights(folder, self._settings.tensors)
+        if (file := folder / GGUF).exists():
+            self._settings = GGUFAdapterSettings(file)
+            self._weights = GGUFWeights(file, self._settings.header)
+        else:
+            self._settings = settings = AdapterSettings(folder)
+            self._weights = SafetensorsWeights(folder, settings.tensors)
 
-    def matrices(
+    def of_layers(
         self,
         config: ModelConfig,
         layers: Mapping[str, AdaptedLayer],
@@ -43,7 +54,9 @@ class PeftAdapter:
 
         Raises `InvalidModel` for matrices of other sizes, `UnsupportedModel` for other layers.
         """
-        names = HFTensorNames(_Ups(self._weights, self._settings.modules), config)
+        ups = _Ups(self._weights, self._settings)
+        is_gguf = isinstance(self._weights, GGUFWeights)
+        names = GGUFTensorNames(ups, config) if is_gguf else HFTensorNames(ups, config)
         found: dict[str, LowRank] = {}
         for name in names.names:
             layer = name.removesuffix(".weight")
@@ -54,7 +67,8 @@ class PeftAdapter:
                     hint=MERGE,
                 )
             module = source.removesuffix(".weight")
-            up, down = names.get(name), self._matrix(module, "A")
+            up = names.get(name)
+            down = _dense(self._weights.get(self._settings.down(module)))
             assert isinstance(up, torch.Tensor)
             rank = self._settings.rank(module)
             if up.shape != (size.outputs, rank) or down.shape != (rank, size.inputs):
@@ -67,18 +81,20 @@ class PeftAdapter:
             found[layer] = LowRank(down.to(device, dtype), scaled.to(device, dtype))
         return found
 
-    def _matrix(self, module: str, half: str) -> torch.Tensor:
-        return self._weights.get(f"base_model.model.{module}.lora_{half}.weight")
-
 
 class _Ups:
     """The second matrices under the names of the weights that they change."""
 
-    def __init__(self, weights: SafetensorsWeights, modules: Iterable[str]) -> None:
+    def __init__(self, weights: GGUFWeights | SafetensorsWeights, settings: LoraSettings) -> None:
         self._weights = weights
-        self.names = [f"{module}.weight" for module in sorted(modules)]
+        self._settings = settings
+        self.names = [f"{module}.weight" for module in sorted(settings.modules)]
 
     def get(self, name: str) -> torch.Tensor:
         """The matrix (outputs, rank)."""
-        module = name.removesuffix(".weight")
-        return self._weights.get(f"base_model.model.{module}.lora_B.weight")
+        return _dense(self._weights.get(self._settings.up(name.removesuffix(".weight"))))
+
+
+def _dense(weight: object) -> torch.Tensor:
+    assert isinstance(weight, torch.Tensor)  # no settings allow others
+    return weight
