@@ -31,6 +31,7 @@ _READ = (
 # Tensors that llama.cpp expects fused, with their parts in order.
 _FUSED_ATTENTION = {"attn_qkv": ("attn_q", "attn_k", "attn_v")}
 _FUSED_GATE = {"ffn_up": ("ffn_gate", "ffn_up")}
+_LAYER_INPUTS = "per_layer_token_embd.weight"
 
 
 class FolderSource(TensorSource):
@@ -124,4 +125,7 @@ class FolderSource(TensorSource):
         dense = [part for part in parts if isinstance(part, torch.Tensor)]
         assert len(dense) == len(parts)  # only quantised checkpoints have others
         weight = dense[0] if len(dense) == 1 else torch.cat(dense)
+        if name == _LAYER_INPUTS:  # a table that leaves out the tokens of pictures
+            missing = self._config.vocab_size - len(weight)
+            weight = torch.nn.functional.pad(weight, (0, 0, 0, missing))
         return permute_for_gguf(name, weight, self._config)

@@ -46,6 +46,16 @@ FAMILIES: dict[str, dict[str, Any]] = {
     "glm4": {"attention_bias": True},
     "ministral3": {"rope_parameters": _MINISTRAL},
     "hunyuan_v1_dense": {},
+    "gemma4_text": {
+        "num_hidden_layers": 6,
+        "global_head_dim": 32,
+        "sliding_window": 24,
+        "layer_types": ["sliding_attention", "sliding_attention", "full_attention"] * 2,
+        "num_kv_shared_layers": 3,
+        "use_double_wide_mlp": True,
+        "vocab_size_per_layer_input": 264,
+        "hidden_size_per_layer_input": 16,
+    },
     "lfm2": {"layer_types": ["conv", "full_attention", "conv"]},
     "qwen3_5_text": _DELTA,
     "qwen3_next": {**_DELTA, **_EXPERTS, "shared_expert_intermediate_size": 40},
@@ -75,7 +85,7 @@ FAMILIES: dict[str, dict[str, Any]] = {
         "topk_group": 2,
     },
 }
-_EACH_KIND_OF_LAYER = {"lfm2", "qwen3_next", "granitemoehybrid", "gpt_oss"}
+_EACH_KIND_OF_LAYER = {"gemma4_text", "lfm2", "qwen3_next", "granitemoehybrid", "gpt_oss"}
 _LENGTH = 40
 
 
