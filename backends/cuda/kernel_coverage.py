@@ -34,6 +34,8 @@ def why_no_kernels(config: ModelConfig, kv_type: KVType) -> str | None:
         return "it has recurrent layers"
     if any(layer.kv_heads or layer.kv_layer is not None for layer in config.layers):
         return "its layers have heads of different sizes, or share their keys"
+    if config.layer_input_width:
+        return "its layers have inputs of their own"
     if not attention_kernels(config, kv_type, "bf16"):
         heads = f"{config.num_heads} heads of {config.head_size} elements"
         return f"it has {heads}, and a {kv_type} KV cache"

@@ -14,6 +14,7 @@ from ..config.expert_fields import (
     with_experts,
 )
 from ..config.hf_rope import local_rope_from_hf, rope_from_hf
+from ..config.layer_shapes import each_layer, with_mlp_widths, with_shared_keys
 from ..config.model_config import (
     Activation,
     ExpertConfig,
@@ -23,7 +24,6 @@ from ..config.model_config import (
     RopeConfig,
 )
 from ..config.rope_scaling import proportional_factors
-from ..config.shared_keys import with_shared_keys
 from ..config.sliding_window import (
     gguf_window,
     hf_local_layers,
@@ -74,7 +74,7 @@ def _with_kinds(
 def _read_gguf(fields: ConfigFields, config: ModelConfig) -> ModelConfig:
     count = config.num_layers
     is_local = fields.flags("attention.sliding_window_pattern", count)
-    heads = _each(fields, "attention.head_count_kv", count, 1024)
+    heads = each_layer(fields, "attention.head_count_kv", count, 1024)
     size = fields.integer("attention.key_length_swa", 2, 1 << 13, config.head_size)
     rope = RopeConfig(
         theta=fields.number("rope.freq_base_swa", 10000.0, low=1.0),
@@ -101,27 +101,8 @@ def _read_gguf(fields: ConfigFields, config: ModelConfig) -> ModelConfig:
     )
     config = _with_kinds(config, local, is_local, experts)
     shared = fields.integer("attention.shared_kv_layers", 0, count - 1, 0)
-    widths = _each(fields, "feed_forward_length", count, _MOST)
-    return with_shared_keys(fields, _with_widths(config, widths), shared)
-
-
-def _each(fields: ConfigFields, key: str, count: int, high: int) -> Sequence[int]:
-    """The value of each layer."""
-    values = fields.integers(key, 1, high)
-    if not fields.is_list(key):
-        values *= count
-    if len(values) != count:
-        fields.fail(f"has {len(values)} values under {key!r} for {count} layers")
-    return values
-
-
-def _with_widths(config: ModelConfig, widths: Sequence[int]) -> ModelConfig:
-    """The configuration with MLPs of these widths, the first of which is the model's."""
-    layers = (
-        replace(layer, mlp_width=None if width == widths[0] else width)
-        for layer, width in zip(config.layers, widths, strict=True)
-    )
-    return replace(config, intermediate_size=widths[0], layers=tuple(layers))
+    widths = each_layer(fields, "feed_forward_length", count, _MOST)
+    return with_shared_keys(fields, with_mlp_widths(config, widths), shared)
 
 
 def _read_hf(fields: ConfigFields, config: ModelConfig) -> ModelConfig:
@@ -168,7 +149,7 @@ def _read(
     shared = fields.integer("num_kv_shared_layers", 0, count - 1, 0)
     if fields.flag("use_double_wide_mlp", default=False):
         widths = [config.intermediate_size] * (count - shared)
-        config = _with_widths(config, [*widths, *[2 * config.intermediate_size] * shared])
+        config = with_mlp_widths(config, [*widths, *[2 * config.intermediate_size] * shared])
     return with_shared_keys(fields, config, shared)
 
 

@@ -71,6 +71,8 @@ class Attention:
                 self.key_bias = key.bias.float().view(-1, heads.size)
                 key = replace(key, bias=None)
             projections.append(key)
+        else:
+            parameters.leave_out(*(f"{prefix}_{name}.weight" for name in ("k", "v", "k_norm")))
         norms_values = has_keys and norm is QueryKeyNorm.EACH_HEAD_AND_VALUES
         if has_keys and not (norms_values and not parameters.has(f"{prefix}_v.weight")):
             projections.append(parameters.linear(f"{prefix}_v", kv_width, hidden))

@@ -137,6 +137,10 @@ class Parameters:
         """A norm that no tensor scales."""
         return RMSNorm(self.operations, torch.ones(size, device=self._device), epsilon)
 
+    def leave_out(self, *names: str) -> None:
+        """Do not report these tensors, which some files have without a use, as unknown."""
+        self._left.difference_update(names)
+
     def check_all_taken(self) -> None:
         """Raise `UnsupportedModel` if the file has tensors that no layer loaded."""
         if self._left:

@@ -18,8 +18,6 @@ from ..errors import InvalidModel, UnsupportedModel
 from ..families.family_registry import find_family
 from .weights import Weights
 
-# Some files have them for layers that read the keys and values of others.
-_OF_KEYS = ("attn_k.weight", "attn_k.bias", "attn_v.weight", "attn_v.bias", "attn_k_norm.weight")
 _QUERY_OR_KEY = re.compile(r"blk\.\d+\.attn_([qk])\.(?:weight|bias)")
 
 
@@ -91,10 +89,6 @@ class SplitWeights(ABC):
         for name in raw.names:
             self._parts.update(self._named_parts(name))
         self._parts.update(self._joined_parts(raw.names))
-        for layer, kind in enumerate(config.layers):
-            if kind.kv_layer is not None:
-                for part in _OF_KEYS:
-                    self._parts.pop(f"blk.{layer}.{part}", None)
 
     def source_of(self, name: str) -> str | None:
         """The stored tensor that one of the layers is, or is a part of; None if it is joined."""

@@ -175,6 +175,26 @@ _CASES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
             "rope.scaling.factor": 8.0,
         },
     ),
+    "gemma3n": (
+        "gemma3n_text",
+        {
+            "num_hidden_layers": 25,
+            "head_dim": 8,
+            "sliding_window": 7,
+            "num_kv_shared_layers": 5,
+            "intermediate_size": 2048,
+            "vocab_size_per_layer_input": 99,
+        },
+        {
+            "attention.sliding_window": 7,
+            "attention.sliding_window_pattern": [*[True] * 4, False] * 5,
+            "attention.shared_kv_layers": 5,
+            "embedding_length_per_layer_input": 256,
+            "rope.freq_base_swa": 10000.0,
+            "altup.num_inputs": 4,
+            "altup.active_idx": 0,
+        },
+    ),
     "gemma4": (
         "gemma4_text",
         {
@@ -402,6 +422,14 @@ def _write(path: Path, model: Any, header: dict[str, Any]) -> None:
         _fuse(tensors, "ffn_up", "ffn_gate", "ffn_up")
     for name in [name for name in tensors if ".ssm_" in name]:
         tensors[name] = permute_for_gguf(name, tensors[name], config)
+    if config.architecture == "gemma3n":  # llama.cpp wants keys where they have no use
+        for layer, kind in enumerate(config.layers):
+            for part in ("attn_k", "attn_v", "attn_k_norm") if kind.kv_layer else ():
+                other = tensors[f"blk.0.{part}.weight"]
+                tensors[f"blk.{layer}.{part}.weight"] = torch.full_like(other, 7.0)
+    for name in ("altup_proj", "altup_unembd_proj"):
+        if each := [tensors.pop(part) for part in list(tensors) if part.startswith(f"{name}.")]:
+            tensors[f"{name}.weight"] = torch.stack(each)
     tensors = {name_in_gguf(name, config): each for name, each in tensors.items()}
     ropes = [layer.rope for layer in config.layers if layer.rope is not None]
     ropes.append(RopeConfig(theta=1e4, size=config.head_size))
@@ -543,6 +571,8 @@ def test_logits_equal_those_of_llama_cpp(
     expected = _llama_cpp_logits(path, tokens, config.context)
     # llama.cpp looks up GELU in a table of fp16 values.
     limit = 4e-3 if config.activation is Activation.GELU_TANH else 1e-4
+    if config.architecture == "gemma3n":
+        limit = 4e-2  # and estimates deviations in sparse MLPs, where transformers computes them
     assert float((found - expected).abs().max() / expected.abs().max()) < limit
     # And the file's config equals that of the transformers settings.
     assert torch.allclose(found, model.logits(tokens), rtol=0, atol=1e-4 * float(found.abs().max()))

@@ -110,6 +110,32 @@ _CASES: dict[str, tuple[str, dict[str, Any]]] = {
             },
         },
     ),
+    "gemma3n": (
+        "gemma3n_text",
+        {
+            **_LAYER_INPUTS,
+            "num_hidden_layers": 7,
+            "head_dim": 8,
+            "sliding_window": 7,
+            "layer_types": [*["sliding_attention", "full_attention"] * 3, "sliding_attention"],
+            "num_kv_shared_layers": 3,
+            "intermediate_size": [72, 72, 40, 72, 72, 40, 40],
+            "activation_sparsity_pattern": [0.9, 0.5, 0.0, 0.0, 0.0, 0.0, 0.8],
+            "laurel_rank": 12,
+        },
+    ),
+    "gemma3n, three streams": (
+        "gemma3n_text",
+        {
+            "vocab_size_per_layer_input": 60,
+            "hidden_size_per_layer_input": 12,
+            "num_kv_shared_layers": 0,
+            "head_dim": 8,
+            "altup_num_inputs": 3,
+            "altup_active_idx": 1,
+            "altup_correct_scale": False,
+        },
+    ),
     "gemma4": (
         "gemma4_text",
         {**_GEMMA4, **_LAYER_INPUTS, "num_kv_shared_layers": 3, "use_double_wide_mlp": True},

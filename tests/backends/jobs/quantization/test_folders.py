@@ -65,6 +65,19 @@ FAMILIES: list[tuple[str, dict[str, Any]]] = [
     ("gemma2", {**GEMMA, "sliding_window": 64}),
     ("gemma3_text", {**GEMMA, "sliding_window": 64, "rope_local_base_freq": 10000.0}),
     (
+        "gemma3n_text",
+        {
+            "head_dim": 32,
+            "sliding_window": 64,
+            "num_hidden_layers": 3,
+            "num_kv_shared_layers": 0,
+            "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
+            "activation_sparsity_pattern": [0.95] * 3,
+            "hidden_size_per_layer_input": 256,
+            "vocab_size_per_layer_input": 256,
+        },
+    ),
+    (
         "gemma4_text",
         {
             "head_dim": 32,
