@@ -37,6 +37,8 @@ def rope_from_hf(
     where = settings if "rope_theta" in settings else fields
     theta = where.number("rope_theta", theta, low=1.0)
     if _kind(settings) == "proportional":
+        if head_size % 2:
+            fields.fail(f"rotates heads of {head_size} elements, which are not pairs")
         factors = proportional_factors(head_size, size)
         return RopeConfig(theta=theta, size=head_size, factors=factors)
     return _scaled(fields, settings, RopeConfig(theta=theta, size=size), context)

@@ -195,8 +195,14 @@ class ModelConfig:
         return _FLOAT * sum(state_elements(state) for state in states if state is not None)
 
     @property
-    def mlp_elements(self) -> int:
-        """The most values that the MLP of a layer holds of a token at a time."""
+    def step_elements(self) -> int:
+        """The most values that a step holds of a token at a time, attention aside."""
+        streams = 0 if self.streams is None else 3 * self.streams.count
+        inputs = 3 * self.num_layers * self.layer_input_width
+        return (6 + streams) * self.hidden_size + self._widest_mlp + inputs
+
+    @property
+    def _widest_mlp(self) -> int:
         return max(map(self._mlp_elements, self.layers))
 
     def _mlp_elements(self, layer: LayerConfig) -> int:

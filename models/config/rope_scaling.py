@@ -19,7 +19,8 @@ def linear_factors(size: int, factor: float) -> tuple[float, ...]:
 
 def proportional_factors(size: int, rotated: int) -> tuple[float, ...]:
     """Gemma 4: of the frequencies of `size` elements only those of the first `rotated` turn."""
-    return (1.0,) * (rotated // 2) + (_STANDSTILL,) * ((size - rotated) // 2)
+    turning = rotated // 2
+    return (1.0,) * turning + (_STANDSTILL,) * (size // 2 - turning)
 
 
 def llama3_factors(

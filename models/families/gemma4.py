@@ -61,10 +61,19 @@ _OTHER_WAY = "Use a GGUF file of the model: llama.cpp may run it."
 
 
 def _with_kinds(
-    config: ModelConfig, local: LayerConfig, is_local: Sequence[bool], experts: ExpertConfig | None
+    fields: ConfigFields,
+    config: ModelConfig,
+    local: LayerConfig,
+    is_local: Sequence[bool],
+    experts: ExpertConfig | None,
 ) -> ModelConfig:
     """The configuration, that of layers without a window, with `local` ones and experts."""
     config = with_local_layers(config, local, is_local)
+    for heads in config.key_heads:
+        if config.num_heads % heads.count:
+            fields.fail(f"shares {heads.count} key heads among {config.num_heads} heads")
+        if heads.size % 2:
+            fields.fail(f"rotates heads of {heads.size} elements, which are not pairs")
     if experts is None:
         return config
     layers = (replace(layer, parallel_experts=True) for layer in config.layers)
@@ -74,11 +83,13 @@ def _with_kinds(
 def _read_gguf(fields: ConfigFields, config: ModelConfig) -> ModelConfig:
     count = config.num_layers
     is_local = fields.flags("attention.sliding_window_pattern", count)
-    heads = each_layer(fields, "attention.head_count_kv", count, 1024)
+    heads: Sequence[int] = (config.num_kv_heads,) * count
+    if (key := "attention.head_count_kv") in fields:
+        heads = each_layer(fields, key, count, config.num_heads)
     size = fields.integer("attention.key_length_swa", 2, 1 << 13, config.head_size)
     rope = RopeConfig(
         theta=fields.number("rope.freq_base_swa", 10000.0, low=1.0),
-        size=fields.integer("rope.dimension_count_swa", 2, size, size),
+        size=fields.integer("rope.dimension_count_swa", 2, size, size) // 2 * 2,
     )
     local = LayerConfig(
         window=gguf_window(fields),
@@ -99,7 +110,7 @@ def _read_gguf(fields: ConfigFields, config: ModelConfig) -> ModelConfig:
         activation=Activation.GELU_TANH,
         final_soft_cap=cap or None,
     )
-    config = _with_kinds(config, local, is_local, experts)
+    config = _with_kinds(fields, config, local, is_local, experts)
     shared = fields.integer("attention.shared_kv_layers", 0, count - 1, 0)
     widths = each_layer(fields, "feed_forward_length", count, _MOST)
     return with_shared_keys(fields, with_mlp_widths(config, widths), shared)
@@ -145,7 +156,7 @@ def _read(
         num_kv_heads=heads.count,
         final_soft_cap=fields.number(cap) if cap in fields else None,
     )
-    config = _with_kinds(config, local, is_local, _experts(fields))
+    config = _with_kinds(fields, config, local, is_local, _experts(fields))
     shared = fields.integer("num_kv_shared_layers", 0, count - 1, 0)
     if fields.flag("use_double_wide_mlp", default=False):
         widths = [config.intermediate_size] * (count - shared)

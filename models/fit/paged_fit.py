@@ -50,7 +50,7 @@ def estimate_own_on_cpu(
         scores = copies * _FLOAT * fewest
     tokens = min(load.batch, context)
     attention = tokens * context * group * scores + 4 * context * width * _FLOAT
-    layer = tokens * (6 * config.hidden_size + config.mlp_elements) * _FLOAT
+    layer = tokens * config.step_elements * _FLOAT
     logits = 4 * slots * config.vocab_size * _FLOAT
     host = MemoryEstimate(
         weights=weights,
@@ -71,7 +71,6 @@ def estimate_own_on_gpu(
     prompt; recordings of short steps hold their logits three times, and have memory of the driver.
     """
     tokens = min(load.batch, load.context)
-    width = 6 * config.hidden_size + config.mlp_elements
     experts = max((_expert_bytes(config, layer, tokens) for layer in config.layers), default=0)
     unpacked = max(2 * config.hidden_size * config.intermediate_size, experts)
     logits = config.vocab_size * _FLOAT * (4 * load.slots + 3 * _RECORDED)
@@ -79,7 +78,7 @@ def estimate_own_on_gpu(
     gpu = MemoryEstimate(
         weights=weights,
         kv=_kv_bytes(config, load),
-        compute=2 * tokens * width + unpacked + logits + RECORDING_BYTES,
+        compute=2 * tokens * config.step_elements + unpacked + logits + RECORDING_BYTES,
         runtime=GPU_PROCESS + _GPU_RESERVE if process else 0,
     )
     host = MemoryEstimate(runtime=vocabulary + (TORCH_GPU_PROCESS if process else 0))
@@ -145,7 +144,8 @@ def nf4_bytes(config: ModelConfig, parameters: int, stored: int) -> int:
     Embeddings stay as they are; four bits a weight come with a scale of a byte for each 64 of them
     and a mean for each 256 scales.
     """
-    embeddings = config.vocab_size * config.hidden_size * (1 if config.tied_embeddings else 2)
+    width = config.hidden_size * (1 if config.tied_embeddings else 2)
+    embeddings = config.vocab_size * (width + config.num_layers * config.layer_input_width)
     linear = max(0, parameters - embeddings)
     scale = _FLOAT if config.is_mixture else 1  # experts are sliced, and their groups of scales not
     packed = linear // 2 + linear * scale // 64 + linear * _FLOAT // (64 * 256)

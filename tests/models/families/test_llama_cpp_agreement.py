@@ -422,6 +422,13 @@ def _write(path: Path, model: Any, header: dict[str, Any]) -> None:
         _fuse(tensors, "ffn_up", "ffn_gate", "ffn_up")
     for name in [name for name in tensors if ".ssm_" in name]:
         tensors[name] = permute_for_gguf(name, tensors[name], config)
+    for name in [
+        name for name in tensors if config.architecture == "gemma4" and "_gate_exps" in name
+    ]:
+        halves = (tensors.pop(name.replace("gate_exps", half)) for half in ("gate_exps", "up_exps"))
+        count = config.layers[0].experts.count
+        both = torch.cat([half.view(count, -1, config.hidden_size) for half in halves], 1)
+        tensors[name.replace("gate_exps", "gate_up_exps")] = both.flatten(0, 1)
     if config.architecture == "gemma3n":  # llama.cpp wants keys where they have no use
         for layer, kind in enumerate(config.layers):
             for part in ("attn_k", "attn_v", "attn_k_norm") if kind.kv_layer else ():
