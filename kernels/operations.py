@@ -127,10 +127,14 @@ class Operations:
     ) -> Activations:
         """Normalise, apply RoPE, append keys and values, and attend: (tokens, heads * head_size).
 
-        See `rope_append` and `paged_attention`. Heads of `x` may be changed in place.
+        See `rope_append` and `paged_attention`. Heads of `x` may be changed in place. Without key
+        heads nothing is appended: the pages are those of an earlier layer.
         """
         query, key, value = norm_rope_reference(x)
-        kv_append_reference(key, value, key_pages, value_pages, step.slot_mapping, step.positions)
+        if key.shape[1]:
+            kv_append_reference(
+                key, value, key_pages, value_pages, step.slot_mapping, step.positions
+            )
         output = paged_attention_reference(
             query,
             key_pages,

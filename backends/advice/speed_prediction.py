@@ -169,9 +169,15 @@ def _layers_of(costs: ModelCosts) -> list[tuple[int, int, int, int]]:
             for layer in shape.layers
         ]
     assert config is not None
-    kept = config.num_kv_heads * config.head_size
-    rest = max(0, costs.stored - _table_bytes(costs) * (1 if config.tied_embeddings else 2))
-    elements = [kept if layer.has_attention else 0 for layer in config.layers]
+    tables = config.vocab_size * config.num_layers * config.layer_input_width
+    rest = costs.stored - _table_bytes(costs) * (1 if config.tied_embeddings else 2)
+    rest = max(0, rest - costs.stored * tables // max(1, costs.parameters))
+    elements = [
+        heads.count * heads.size if layer.has_attention else 0
+        for layer, heads in zip(
+            config.layers, map(config.kv_heads_of, range(config.num_layers)), strict=True
+        )
+    ]
     return [(rest // config.num_layers, 0, count, count) for count in elements]
 
 

@@ -28,7 +28,7 @@ from ..hardware.machine import Software
 from ..registry.cuda_availability import CudaAvailability
 from ..registry.engine_descriptor import EngineDescriptor, LoadQuery, Progress
 from ..registry.model_costs import ModelCosts
-from .kernel_coverage import OLDEST_GPU, why_no_kernels
+from .kernel_coverage import OLDEST_GPU, layers_without_kernels, why_no_kernels
 
 if TYPE_CHECKING:
     from ..engine.local_runner import LocalRunner
@@ -115,9 +115,8 @@ class CudaEngine(EngineDescriptor):
             if "_exps." in tensor.name and tensor.type not in _EXPERT_TYPES:
                 return f"{self.title} has no kernels for experts in {tensor.type}"
         refused = super().why_not(query)
-        if not refused and config_from_gguf(query.model).state_bytes:
-            return f"{self.title} has no kernels for recurrent layers"
-        return refused
+        layers = None if refused else layers_without_kernels(config_from_gguf(query.model))
+        return refused if layers is None else f"{self.title} has no kernels for {layers}"
 
     def suits(self, query: LoadQuery, machine: CudaAvailability) -> bool:
         """Whether all of a GGUF file may lie on the GPU, and there are fast kernels for it."""
@@ -143,7 +142,7 @@ class CudaEngine(EngineDescriptor):
         if family is None or not set(tensor_types) <= TENSOR_TYPES:
             return False
         fast = not mixture or set(tensor_types) <= _EXPERT_TYPES | _FLOAT_TYPES
-        return asked or (fast and not family.has_states)
+        return asked or (fast and not family.has_states and not family.has_layer_shapes)
 
     def knows(self, costs: ModelCosts) -> bool:
         """Whether it has code for the architecture."""

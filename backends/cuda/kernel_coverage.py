@@ -30,12 +30,23 @@ def why_no_kernels(config: ModelConfig, kv_type: KVType) -> str | None:
     """What of a model the kernels do not support, as a clause; None if they support it."""
     if config.hidden_size > _WIDEST or config.hidden_size % 32:
         return f"its width is {config.hidden_size}"
-    if config.state_bytes:
-        return "it has recurrent layers"
+    if (layers := layers_without_kernels(config)) is not None:
+        return f"it has {layers}"
     if not attention_kernels(config, kv_type, "bf16"):
         heads = f"{config.num_heads} heads of {config.head_size} elements"
         return f"it has {heads}, and a {kv_type} KV cache"
     return None
+
+
+def layers_without_kernels(config: ModelConfig) -> str | None:
+    """The layers of a model that kernels never compute, whatever its types; None without any."""
+    if config.state_bytes:
+        return "recurrent layers"
+    if any(layer.kv_heads is not None for layer in config.layers):
+        return "layers whose heads differ"
+    if any(layer.kv_layer is not None for layer in config.layers):
+        return "layers that share their keys"
+    return "layers with inputs of their own" if config.layer_input_width else None
 
 
 def attention_kernels(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from collections.abc import Sequence as Numbers
 from dataclasses import dataclass
 
@@ -11,7 +12,7 @@ from ingle.kernels.attention.attention_input import AttentionInput
 from ingle.kernels.elementwise.activations import Activations
 from ingle.kernels.kv_cache.kv_pages import KeyBias, KVPages, QuantizedKVPages
 from ingle.kernels.operations import Operations
-from ingle.models.config.model_config import ModelConfig
+from ingle.models.config.model_config import KVHeads, ModelConfig
 from ingle.models.fit.paged_fit import PAGE_SIZE
 from ingle.models.kv_type import KVType
 
@@ -28,37 +29,39 @@ class KVPool:
     """Keys and values of layers in pages of `PAGE_SIZE` tokens, which a `PagedCache` allocates.
 
     One tensor (layers, 2, pages, page, kv_heads, head_size) holds all of it, or two of that kind
-    hold codes and scales. There is one page more than `num_blocks`: padding tokens are written
-    there, and never read.
+    hold codes and scales; layers whose heads differ have tensors of their own. There is one page
+    more than `num_blocks`: padding tokens are written there, and never read.
     """
 
     def __init__(
         self,
         *,
-        layers: Numbers[int],
-        kv_heads: int,
-        head_size: int,
+        heads: Mapping[int, KVHeads],
         num_blocks: int,
         kv_type: KVType,
         device: torch.device,
         key_biases: Numbers[KeyBias | None] = (),
     ) -> None:
-        """For these of the model's layers.
+        """For the layers of the model that have such `heads` of keys and of values.
 
         Quantised keys are stored without `key_biases`: one for each layer, or none at all.
         """
         self.num_blocks = num_blocks
         self._device = device
-        shape = (len(layers), 2, num_blocks + 1, PAGE_SIZE, kv_heads)
-        self._planes = [
-            torch.empty((*shape, width), dtype=dtype, device=device)
-            for dtype, width in _planes(kv_type, head_size)
-        ]
-        biases = key_biases or [None] * len(layers)
-        self._layers = {
-            layer: (self._pages(place, 0, biases[place]), self._pages(place, 1))
-            for place, layer in enumerate(layers)
-        }
+        self._planes: list[torch.Tensor] = []
+        self._layers: dict[int, tuple[KVPages, KVPages]] = {}
+        biases = dict(zip(heads, key_biases or [None] * len(heads), strict=True))
+        for shape in dict.fromkeys(heads.values()):
+            alike = [layer for layer in heads if heads[layer] == shape]
+            size = (len(alike), 2, num_blocks + 1, PAGE_SIZE, shape.count)
+            planes = [
+                torch.empty((*size, width), dtype=dtype, device=device)
+                for dtype, width in _planes(kv_type, shape.size)
+            ]
+            self._planes += planes
+            for place, layer in enumerate(alike):
+                keys = _pages([plane[place, 0] for plane in planes], biases[layer])
+                self._layers[layer] = keys, _pages([plane[place, 1] for plane in planes])
 
     @property
     def padding_slot(self) -> int:
@@ -112,9 +115,9 @@ class KVPool:
                 plane[:, :, pages[start // page], : some.shape[2]] = some
         return True
 
-    def _pages(self, layer: int, kind: int, bias: KeyBias | None = None) -> KVPages:
-        planes = [plane[layer, kind] for plane in self._planes]
-        return planes[0] if len(planes) == 1 else QuantizedKVPages(planes[0], planes[1], bias)
+
+def _pages(planes: Numbers[torch.Tensor], bias: KeyBias | None = None) -> KVPages:
+    return planes[0] if len(planes) == 1 else QuantizedKVPages(planes[0], planes[1], bias)
 
 
 def _planes(kv_type: KVType, head_size: int) -> list[tuple[torch.dtype, int]]:
@@ -143,9 +146,10 @@ class PagedContext:
     def attend(self, layer: int, x: AttentionInput) -> Activations:
         """See `AttentionContext.attend`."""
         config = self.config
+        source = config.layers[layer].kv_layer
         return self.operations.attend(
             x,
-            *self.pool.layer(layer),
+            *self.pool.layer(layer if source is None else source),
             self.inputs.attention,
             scale=config.attention_scale,
             window=config.layers[layer].window,

@@ -360,9 +360,7 @@ class CudaModelRunner:
         config = self._config
         self.num_blocks = pages
         self._pool = KVPool(
-            layers=config.attention_layers,
-            kv_heads=config.num_kv_heads,
-            head_size=config.head_size,
+            heads=dict(zip(config.key_layers, config.key_heads, strict=True)),
             num_blocks=pages,
             kv_type=self._spec.kv_type,
             device=self._where.device,

@@ -75,12 +75,14 @@ class ConfigFields:
         """A finite number above `low` and at most `high`."""
         return self._real(key, self._get(key, default), low, high)
 
-    def numbers(self, key: str, count: int) -> tuple[float, ...]:
-        """`count` finite numbers above zero."""
+    def numbers(
+        self, key: str, count: int, *, low: float = 0.0, high: float = _LARGEST
+    ) -> tuple[float, ...]:
+        """`count` finite numbers above `low` and at most `high`."""
         items = self._items(key)
         if len(items) != count:
             self.fail(f"has {len(items)} values under {key!r} where {count} belong")
-        return tuple(self._real(key, item, 0.0, _LARGEST) for item in items)
+        return tuple(self._real(key, item, low, high) for item in items)
 
     def flag(self, key: str, default: bool | None = None) -> bool:
         """A truth value."""

@@ -15,6 +15,7 @@ from .rope_scaling import (
     linear_factors,
     llama3_factors,
     longrope_attention_factor,
+    proportional_factors,
     yarn_attention_factor,
     yarn_factors,
 )
@@ -35,6 +36,11 @@ def rope_from_hf(
         fields.fail(f"rotates {size} elements of a head, which are not pairs")
     where = settings if "rope_theta" in settings else fields
     theta = where.number("rope_theta", theta, low=1.0)
+    if _kind(settings) == "proportional":
+        if head_size % 2:
+            fields.fail(f"rotates heads of {head_size} elements, which are not pairs")
+        factors = proportional_factors(head_size, size)
+        return RopeConfig(theta=theta, size=head_size, factors=factors)
     return _scaled(fields, settings, RopeConfig(theta=theta, size=size), context)
 
 

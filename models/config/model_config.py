@@ -68,12 +68,25 @@ class ExpertConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
+class KVHeads:
+    """The key heads of a layer, as many as value heads; `size` is that of its queries, too."""
+
+    count: int
+    size: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class LayerConfig:
     """The settings that may differ between layers.
 
     A query sees the `window` last tokens, itself included (None: all); `rope` is None for a layer
     without RoPE, `experts` for one with a single MLP, `recurrent` for one with attention. Some
     layers have nothing but an MLP, or none.
+
+    `kv_heads` and `mlp_width` are None where they are the model's. With `kv_layer` the layer has no
+    keys and values of its own, but reads those of that earlier one. `sparsity` is how many standard
+    deviations above the mean of a token's gates one must be to open at all. With `parallel_experts`
+    there is an MLP beside the experts, each with norms of its own.
     """
 
     window: int | None = None
@@ -82,11 +95,34 @@ class LayerConfig:
     recurrent: RecurrentConfig | None = None
     has_mixer: bool = True
     has_mlp: bool = True
+    kv_heads: KVHeads | None = None
+    kv_layer: int | None = None
+    mlp_width: int | None = None
+    sparsity: float | None = None
+    parallel_experts: bool = False
 
     @property
     def has_attention(self) -> bool:
-        """Whether the layer has keys and values."""
+        """Whether the layer has queries."""
         return self.has_mixer and self.recurrent is None
+
+    @property
+    def has_keys(self) -> bool:
+        """Whether the layer has keys and values of its own."""
+        return self.has_attention and self.kv_layer is None
+
+
+@dataclass(frozen=True, kw_only=True)
+class StreamConfig:
+    """Several residual streams (AltUp): layers compute the `active` one and predict the others.
+
+    Attention has a linear layer of rank `laurel_rank` beside it.
+    """
+
+    count: int
+    active: int
+    laurel_rank: int
+    scales_active: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,8 +131,9 @@ class ModelConfig:
 
     `context` is the number of positions that the model is used for: as many as it was trained for,
     unless fewer are requested. With `gated_attention` the projection of queries has a gate for each
-    of them, behind the elements of its head. Scales multiply what their name says; soft caps bound
-    values by `cap * tanh(x / cap)`.
+    of them, behind the elements of its head. Each layer has an input of `layer_input_width`
+    elements for every token (0: none). Scales multiply what their name says; soft caps bound values
+    by `cap * tanh(x / cap)`.
     """
 
     architecture: str
@@ -119,6 +156,8 @@ class ModelConfig:
     residual_scale: float = 1.0
     logit_scale: float = 1.0
     tied_embeddings: bool = False
+    layer_input_width: int = 0
+    streams: StreamConfig | None = None
 
     @property
     def num_layers(self) -> int:
@@ -131,9 +170,23 @@ class ModelConfig:
         return any(layer.experts is not None for layer in self.layers)
 
     @property
-    def attention_layers(self) -> tuple[int, ...]:
-        """The indices of the layers that have keys and values."""
-        return tuple(i for i, layer in enumerate(self.layers) if layer.has_attention)
+    def key_layers(self) -> tuple[int, ...]:
+        """The indices of the layers that have keys and values of their own."""
+        return tuple(i for i, layer in enumerate(self.layers) if layer.has_keys)
+
+    def kv_heads_of(self, layer: int) -> KVHeads:
+        """The key heads that the queries of a layer attend to."""
+        own = self.layers[layer].kv_heads
+        return own or KVHeads(count=self.num_kv_heads, size=self.head_size)
+
+    @property
+    def key_heads(self) -> tuple[KVHeads, ...]:
+        """The key heads of each layer that has any of its own."""
+        return tuple(map(self.kv_heads_of, self.key_layers))
+
+    def mlp_width_of(self, layer: int) -> int:
+        """The units of the MLP of a layer, experts aside."""
+        return self.layers[layer].mlp_width or self.intermediate_size
 
     @property
     def state_bytes(self) -> int:
@@ -142,12 +195,21 @@ class ModelConfig:
         return _FLOAT * sum(state_elements(state) for state in states if state is not None)
 
     @property
-    def mlp_elements(self) -> int:
-        """The most values that the MLP of a layer holds of a token at a time."""
+    def step_elements(self) -> int:
+        """The most values that a step holds of a token at a time, attention aside."""
+        streams = 0 if self.streams is None else 3 * self.streams.count
+        inputs = 3 * self.num_layers * self.layer_input_width
+        return (6 + streams) * self.hidden_size + self._widest_mlp + inputs
+
+    @property
+    def _widest_mlp(self) -> int:
         return max(map(self._mlp_elements, self.layers))
 
     def _mlp_elements(self, layer: LayerConfig) -> int:
+        single = 3 * (layer.mlp_width or self.intermediate_size)
         if layer.experts is None:
-            return 3 * self.intermediate_size
+            return single
         width = layer.experts.width + layer.experts.shared_width
-        return 2 * layer.experts.used * self.hidden_size + 3 * width
+        return (
+            single * layer.parallel_experts + 2 * layer.experts.used * self.hidden_size + 3 * width
+        )

@@ -35,4 +35,4 @@ def layers_without_heads(fields: ConfigFields, count: int) -> list[bool]:
 
 def kv_head_counts(config: ModelConfig) -> list[int]:
     """The heads of keys in each layer, as a header lists them."""
-    return [config.num_kv_heads if layer.has_attention else 0 for layer in config.layers]
+    return [config.num_kv_heads if layer.has_keys else 0 for layer in config.layers]

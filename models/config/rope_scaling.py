@@ -8,10 +8,19 @@ from __future__ import annotations
 
 import math
 
+_STANDSTILL = 1e30
+"""The divisor that GGUF files have for a frequency of zero."""
+
 
 def linear_factors(size: int, factor: float) -> tuple[float, ...]:
     """Position interpolation: every frequency is divided by the same factor."""
     return (factor,) * (size // 2)
+
+
+def proportional_factors(size: int, rotated: int) -> tuple[float, ...]:
+    """Gemma 4: of the frequencies of `size` elements only those of the first `rotated` turn."""
+    turning = rotated // 2
+    return (1.0,) * turning + (_STANDSTILL,) * (size // 2 - turning)
 
 
 def llama3_factors(

@@ -64,6 +64,7 @@ class QueryKeyNorm(Enum):
     EACH_HEAD_IF_ANY = "each head, if the file has norms for it"
     EACH_HEAD_ROTATED = "each head, after RoPE"
     ALL_HEADS = "all heads together"
+    EACH_HEAD_AND_VALUES = "each head, and values without weights; keys where a file has no values"
 
 
 ConfigReader = Callable[[ConfigFields, ModelConfig], ModelConfig]
@@ -144,6 +145,8 @@ class Family:
     """Layers may be recurrent: files list zero key heads for these."""
     has_experts: bool = False
     """Layers may be mixtures of experts: a header with a number of experts is none of another."""
+    has_layer_shapes: bool = False
+    """Layers may differ in their key heads and in the width of their MLPs."""
     has_draft_layers: bool = False
     """Files may hold layers behind the last one that predict later tokens; they are left out."""
     hf_parts: HFParts = no_parts

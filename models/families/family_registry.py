@@ -9,6 +9,8 @@ from . import (
     ernie4_5,
     gemma2,
     gemma3,
+    gemma3n,
+    gemma4,
     glm4,
     granite,
     hunyuan,
@@ -26,7 +28,15 @@ from .hybrids import granitehybrid, lfm2, lfm2moe, nemotron_h, qwen3next, qwen35
 from .mixtures import glm4moe, gpt_oss, granitemoe, olmoe, qwen2moe, qwen3moe
 
 _FAMILIES = (
-    *(ernie4_5.FAMILY, gemma2.FAMILY, gemma3.FAMILY, glm4.FAMILY, glm4moe.FAMILY),
+    *(
+        ernie4_5.FAMILY,
+        gemma2.FAMILY,
+        gemma3.FAMILY,
+        gemma3n.FAMILY,
+        gemma4.FAMILY,
+        glm4.FAMILY,
+        glm4moe.FAMILY,
+    ),
     *(
         gpt_oss.FAMILY,
         granite.FAMILY,

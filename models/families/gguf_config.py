@@ -14,6 +14,7 @@ from ..config.model_config import LayerConfig, ModelConfig, RopeConfig
 from ..config.rope_scaling import linear_factors, yarn_attention_factor, yarn_factors
 from ..errors import InvalidModel
 from ..gguf.gguf_header import GGUFHeader
+from .family import Family
 from .family_registry import FAMILIES
 
 _OTHER_ENGINE = "Let llama.cpp run it."
@@ -39,7 +40,7 @@ def config_from_gguf(header: GGUFHeader) -> ModelConfig:
     drafting = 0
     if family.has_draft_layers:
         drafting = fields.integer("nextn_predict_layers", 0, header.block_count - 1, 0)
-    config = _common(header, fields, header.block_count - drafting, mixed=family.has_states)
+    config = _common(header, fields, header.block_count - drafting, family)
     return family.read_gguf(fields, config)
 
 
@@ -52,17 +53,14 @@ def _fields(header: GGUFHeader) -> ConfigFields:
     )
 
 
-def _common(header: GGUFHeader, fields: ConfigFields, layers: int, *, mixed: bool) -> ModelConfig:
-    """The settings that all families have, with RoPE in every layer.
-
-    Where kinds of layers are `mixed`, those without heads are of another kind.
-    """
+def _common(header: GGUFHeader, fields: ConfigFields, layers: int, family: Family) -> ModelConfig:
+    """The settings that all families have, with RoPE in every layer."""
     if not fields.flag("attention.causal", default=True):
         fields.refuse("reads in both directions, which ingle's own engine cannot", _OTHER_ENGINE)
-    heads = _uniform(fields, "attention.head_count", 1024, mixed=mixed)
+    heads = _uniform(fields, "attention.head_count", 1024, family)
     kv_heads = heads
     if "attention.head_count_kv" in fields:
-        kv_heads = _uniform(fields, "attention.head_count_kv", 1024, mixed=mixed)
+        kv_heads = _uniform(fields, "attention.head_count_kv", 1024, family)
     size = header.key_length
     if header.value_length != size:
         fields.refuse(f"has keys of {size} and values of {header.value_length}", _OTHER_ENGINE)
@@ -79,7 +77,7 @@ def _common(header: GGUFHeader, fields: ConfigFields, layers: int, *, mixed: boo
         architecture=header.architecture,
         vocab_size=header.vocab_size,
         hidden_size=header.embedding_length,
-        intermediate_size=_uniform(fields, mlp, _MAX_WIDTH, mixed=mixed),
+        intermediate_size=_uniform(fields, mlp, _MAX_WIDTH, family),
         num_heads=heads,
         num_kv_heads=kv_heads,
         head_size=size,
@@ -91,13 +89,15 @@ def _common(header: GGUFHeader, fields: ConfigFields, layers: int, *, mixed: boo
     )
 
 
-def _uniform(fields: ConfigFields, key: str, high: int, *, mixed: bool = False) -> int:
-    """The value that all layers have, or all that are not zero if they are `mixed`.
+def _uniform(fields: ConfigFields, key: str, high: int, family: Family) -> int:
+    """The value that all layers have, or all that are not zero if some may be of another kind.
 
-    Raises `UnsupportedModel` if they differ.
+    Raises `UnsupportedModel` if they differ, unless the family reads that itself.
     """
     values = set(fields.integers(key, 0, high))
-    if mixed and len(values) > 1:
+    if family.has_layer_shapes:
+        values = {max(values, default=0)}
+    if family.has_states and len(values) > 1:
         values.discard(0)
     if len(values) != 1 or values == {0}:
         fields.refuse(f"has layers that differ in their {key!r}", _OTHER_ENGINE)

@@ -11,7 +11,7 @@ from typing import cast
 from ..config.config_fields import MAX_CONTEXT, ConfigFields
 from ..config.hf_rope import rope_from_hf
 from ..config.model_config import Activation, LayerConfig, ModelConfig
-from .family import HFModelType
+from .family import Family, HFModelType
 from .family_registry import HF_MODEL_TYPES
 
 _OTHER_WAY = "Use a GGUF file of the model: llama.cpp may run it."
@@ -33,7 +33,7 @@ def config_from_hf(config: Mapping[str, object]) -> ModelConfig:
     if name not in HF_MODEL_TYPES:
         fields.refuse(f"has the model type {name!r}, which ingle does not know", _OTHER_WAY)
     family, kind = HF_MODEL_TYPES[name]
-    return kind.read(fields, _common(fields, family.name, kind))
+    return kind.read(fields, _common(fields, family, kind))
 
 
 def _text_fields(config: Mapping[str, object]) -> ConfigFields:
@@ -50,7 +50,7 @@ def _text_fields(config: Mapping[str, object]) -> ConfigFields:
     return ConfigFields({**config, **text, "model_type": half}, "config.json")
 
 
-def _common(fields: ConfigFields, architecture: str, kind: HFModelType) -> ModelConfig:
+def _common(fields: ConfigFields, family: Family, kind: HFModelType) -> ModelConfig:
     """The settings that all families have, with RoPE in every layer."""
     hidden = fields.integer("hidden_size", 1, 1 << 17)
     heads = fields.integer("num_attention_heads", 1, 1024, kind.heads)
@@ -61,10 +61,10 @@ def _common(fields: ConfigFields, architecture: str, kind: HFModelType) -> Model
         fields.fail(f"shares {kv_heads} key and value heads among {heads} heads")
     rope = rope_from_hf(fields, size, context=context, theta=kind.theta, share=kind.rotated_share)
     return ModelConfig(
-        architecture=architecture,
+        architecture=family.name,
         vocab_size=fields.integer("vocab_size", 1, 1 << 22, kind.vocab_size),
         hidden_size=hidden,
-        intermediate_size=_mlp_width(fields),
+        intermediate_size=_mlp_width(fields, family),
         num_heads=heads,
         num_kv_heads=kv_heads,
         head_size=size,
@@ -83,8 +83,10 @@ def _layer_count(fields: ConfigFields) -> int:
     return fields.integer("num_hidden_layers", 1, 512, listed)
 
 
-def _mlp_width(fields: ConfigFields) -> int:
+def _mlp_width(fields: ConfigFields, family: Family) -> int:
     key = "intermediate_size"
+    if family.has_layer_shapes and fields.is_list(key):
+        return max(fields.integers(key, 1, 1 << 20), default=1)
     if key not in fields and f"moe_{key}" in fields:
         key = f"moe_{key}"
     return fields.integer(key, 1, 1 << 20)

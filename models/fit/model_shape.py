@@ -155,14 +155,18 @@ def _layer(header: GGUFHeader, index: int, tensors: list[TensorInfo]) -> LayerSh
     # The last layers of some models look at the keys and values of earlier ones.
     own = header.block_count - (header.integer("attention.shared_kv_layers") or 0)
     heads = counts[index] if index < min(len(counts), own) else 0
-    # With compressed attention values are a part of the keys.
-    values = 0 if header.integer("attention.key_length_mla") else heads * header.value_length
+    local = header.per_layer.get(f"{header.architecture}.attention.sliding_window_pattern", ())
+    end = "_swa" if index < len(local) and local[index] else ""
+    keys = header.integer(f"attention.key_length{end}") or header.key_length
+    values = header.integer(f"attention.value_length{end}") or header.value_length
+    if header.integer("attention.key_length_mla"):
+        values = 0  # with compressed attention they are a part of the keys
     return LayerShape(
         weights=sum(tensor.bytes for tensor in tensors),
         experts=sum(tensor.bytes for tensor in tensors if "_exps." in tensor.name),
         largest=max((tensor.bytes for tensor in tensors), default=0),
-        key_elements=heads * header.key_length,
-        value_elements=values,
+        key_elements=heads * keys,
+        value_elements=heads * values,
         state=_state(header, tensors),
     )
 

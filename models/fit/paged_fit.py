@@ -41,15 +41,16 @@ def estimate_own_on_cpu(
     bytes of the file they come from are of no further use; 0 for files that are closed once read.
     """
     context, slots = load.context, load.slots
-    width = config.num_kv_heads * config.head_size
-    group = config.num_heads // config.num_kv_heads
+    width = max((heads.count * heads.size for heads in config.key_heads), default=0)
+    fewest = min((heads.count for heads in config.key_heads), default=config.num_heads)
+    group = config.num_heads // fewest
     scores = 1 + _FLOAT
     if config.attention_soft_cap is not None or config.attention_sinks:
         copies = 4 if config.attention_sinks else 3  # of the scores of all heads
-        scores = copies * _FLOAT * config.num_kv_heads
+        scores = copies * _FLOAT * fewest
     tokens = min(load.batch, context)
     attention = tokens * context * group * scores + 4 * context * width * _FLOAT
-    layer = tokens * (6 * config.hidden_size + config.mlp_elements) * _FLOAT
+    layer = tokens * config.step_elements * _FLOAT
     logits = 4 * slots * config.vocab_size * _FLOAT
     host = MemoryEstimate(
         weights=weights,
@@ -70,7 +71,6 @@ def estimate_own_on_gpu(
     prompt; recordings of short steps hold their logits three times, and have memory of the driver.
     """
     tokens = min(load.batch, load.context)
-    width = 6 * config.hidden_size + config.mlp_elements
     experts = max((_expert_bytes(config, layer, tokens) for layer in config.layers), default=0)
     unpacked = max(2 * config.hidden_size * config.intermediate_size, experts)
     logits = config.vocab_size * _FLOAT * (4 * load.slots + 3 * _RECORDED)
@@ -78,7 +78,7 @@ def estimate_own_on_gpu(
     gpu = MemoryEstimate(
         weights=weights,
         kv=_kv_bytes(config, load),
-        compute=2 * tokens * width + unpacked + logits + RECORDING_BYTES,
+        compute=2 * tokens * config.step_elements + unpacked + logits + RECORDING_BYTES,
         runtime=GPU_PROCESS + _GPU_RESERVE if process else 0,
     )
     host = MemoryEstimate(runtime=vocabulary + (TORCH_GPU_PROCESS if process else 0))
@@ -126,8 +126,7 @@ def state_drafts(config: ModelConfig) -> int:
 
 def token_kv_bytes(config: ModelConfig, kv_type: KVType) -> int:
     """Bytes of the keys and values of one token."""
-    heads = 2 * len(config.attention_layers) * config.num_kv_heads
-    return heads * kv_type.paged_bytes(config.head_size)
+    return 2 * sum(heads.count * kv_type.paged_bytes(heads.size) for heads in config.key_heads)
 
 
 def weights_on_cpu(parameters: int, stored: int, available: int) -> int:
@@ -145,7 +144,8 @@ def nf4_bytes(config: ModelConfig, parameters: int, stored: int) -> int:
     Embeddings stay as they are; four bits a weight come with a scale of a byte for each 64 of them
     and a mean for each 256 scales.
     """
-    embeddings = config.vocab_size * config.hidden_size * (1 if config.tied_embeddings else 2)
+    width = config.hidden_size * (1 if config.tied_embeddings else 2)
+    embeddings = config.vocab_size * (width + config.num_layers * config.layer_input_width)
     linear = max(0, parameters - embeddings)
     scale = _FLOAT if config.is_mixture else 1  # experts are sliced, and their groups of scales not
     packed = linear // 2 + linear * scale // 64 + linear * _FLOAT // (64 * 256)
@@ -154,11 +154,13 @@ def nf4_bytes(config: ModelConfig, parameters: int, stored: int) -> int:
 
 def check_paged_kv_type(name: str, config: ModelConfig, kv_type: KVType) -> None:
     """Raise `UnsupportedModel` where no page can hold the model's heads in this type."""
+    sizes = {heads.size for heads in config.key_heads}
     try:
-        kv_type.page_format(config.head_size)
+        for size in sizes:
+            kv_type.page_format(size)
     except ValueError:
         raise UnsupportedModel(
-            f"{name} has heads of {config.head_size} elements, for which a {kv_type} KV cache has "
+            f"{name} has heads of {max(sizes)} elements, for which a {kv_type} KV cache has "
             "no pages.",
             hint=f"Load it with the kv_type {KVType.F16}.",
         ) from None

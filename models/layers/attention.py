@@ -47,40 +47,51 @@ class Attention:
             norm = QueryKeyNorm.EACH_HEAD if has_norms else QueryKeyNorm.NOTHING
         self._operations = parameters.operations
         self._epsilon = config.norm_epsilon
-        self._head_size = config.head_size
+        heads = config.kv_heads_of(layer)
+        self._head_size = heads.size
         self._is_gated = config.gated_attention
-        self._norms_each_head = norm in (QueryKeyNorm.EACH_HEAD, QueryKeyNorm.EACH_HEAD_ROTATED)
+        self._norms_each_head = norm not in (QueryKeyNorm.NOTHING, QueryKeyNorm.ALL_HEADS)
         self._norms_rotated = norm is QueryKeyNorm.EACH_HEAD_ROTATED
-        width, kv_width = (
-            heads * config.head_size for heads in (config.num_heads, config.num_kv_heads)
-        )
+        width, kv_width = (count * heads.size for count in (config.num_heads, heads.count))
         hidden, prefix = config.hidden_size, f"blk.{layer}.attn"
-        key = parameters.linear(f"{prefix}_k", kv_width, hidden)
+        has_keys = config.layers[layer].has_keys
+        self.has_keys = has_keys
+        """Whether there are projections to keys and values."""
         self.key_bias: torch.Tensor | None = None
         """The bias of keys before RoPE, (kv_heads, head_size) fp32.
 
         None if there is none, or if keys are normalised after it.
         """
-        if key.bias is not None and norm is QueryKeyNorm.NOTHING:
-            self.key_bias = key.bias.float().view(-1, config.head_size)
-            key = replace(key, bias=None)
-        self._query, self._key, self._value = parameters.operations.stack(
-            parameters.linear(f"{prefix}_q", width * (2 if config.gated_attention else 1), hidden),
-            key,
-            parameters.linear(f"{prefix}_v", kv_width, hidden),
-        )
+        projections = [
+            parameters.linear(f"{prefix}_q", width * (2 if config.gated_attention else 1), hidden)
+        ]
+        if has_keys:
+            key = parameters.linear(f"{prefix}_k", kv_width, hidden)
+            if key.bias is not None and norm is QueryKeyNorm.NOTHING:
+                self.key_bias = key.bias.float().view(-1, heads.size)
+                key = replace(key, bias=None)
+            projections.append(key)
+        else:
+            parameters.leave_out(*(f"{prefix}_{name}.weight" for name in ("k", "v", "k_norm")))
+        norms_values = has_keys and norm is QueryKeyNorm.EACH_HEAD_AND_VALUES
+        if has_keys and not (norms_values and not parameters.has(f"{prefix}_v.weight")):
+            projections.append(parameters.linear(f"{prefix}_v", kv_width, hidden))
+        self._projections = parameters.operations.stack(*projections)
         self.output = parameters.linear(f"{prefix}_output", hidden, width)
         self._sinks: torch.Tensor | None = None
         if config.attention_sinks:
             self._sinks = parameters.vector(f"{prefix}_sinks.weight", config.num_heads)
         self._query_norm: RMSNorm | None = None
         self._key_norm: RMSNorm | None = None
+        self._value_norm: RMSNorm | None = None
         if norm is not QueryKeyNorm.NOTHING:
-            sizes = (config.head_size,) * 2 if self._norms_each_head else (width, kv_width)
-            self._query_norm, self._key_norm = (
-                parameters.norm(f"{prefix}_{name}_norm", size, config.norm_epsilon)
-                for name, size in zip("qk", sizes, strict=True)
-            )
+            sizes = (heads.size,) * 2 if self._norms_each_head else (width, kv_width)
+            epsilon = config.norm_epsilon
+            self._query_norm = parameters.norm(f"{prefix}_q_norm", sizes[0], epsilon)
+            if has_keys:
+                self._key_norm = parameters.norm(f"{prefix}_k_norm", sizes[1], epsilon)
+        if norms_values:
+            self._value_norm = parameters.norm_without_weight(heads.size, config.norm_epsilon)
 
     def __call__(
         self, x: Activations, tables: RotaryTables | None, context: AttentionContext
@@ -89,7 +100,7 @@ class Attention:
 
         Without `tables` no RoPE is applied.
         """
-        query, key, value = self._operations.linear(x, self._query, self._key, self._value)
+        query, key, value = self._project(x)
         gate: torch.Tensor | None = None
         if self._is_gated:
             both = query.view(len(query), -1, 2, self._head_size)
@@ -122,9 +133,20 @@ class Attention:
             return output
         return self._operations.activations(dense(output).float() * gate.float().sigmoid())
 
+    def _project(self, x: Activations) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Queries, keys and values; no heads of the latter where an earlier layer has them."""
+        query, *others = self._operations.linear(x, *self._projections)
+        if not others:
+            nothing = query.new_empty(len(query), 0)
+            return query, nothing, nothing
+        key, value = others[0], others[-1]
+        if self._value_norm is not None:
+            value = self._value_norm.as_tensor(value.reshape(-1, self._head_size)).view(key.shape)
+        return query, key, value
+
     def _heads(self, rows: torch.Tensor) -> torch.Tensor:
         """(tokens, heads, head_size)."""
-        return rows.view(rows.shape[0], -1, self._head_size)
+        return rows.view(rows.shape[0], rows.shape[1] // self._head_size, self._head_size)
 
     def _normalized(self, rows: torch.Tensor, norm: RMSNorm | None) -> torch.Tensor:
         """Rows, normalised over all heads of a token together."""

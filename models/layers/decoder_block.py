@@ -14,6 +14,9 @@ from .attention import Attention, AttentionContext
 from .expert_mlp import ExpertMLP
 from .gated_delta_net import GatedDeltaNet
 from .gated_mlp import GatedMLP
+from .laurel import Laurel
+from .layer_input import LayerInputGate
+from .parallel_experts import ParallelExperts
 from .parameters import Parameters, RMSNorm
 from .plain_mlp import PlainMLP
 from .rotary_embedding import RotaryTables
@@ -22,6 +25,7 @@ from .state_space import StateSpace
 
 Mixer = Attention | ShortConvolution | GatedDeltaNet | StateSpace
 """What mixes a token with those before it; it has an input, and the layer `output`."""
+MLP = GatedMLP | PlainMLP | ExpertMLP | ParallelExperts
 
 
 class DecoderBlock:
@@ -29,7 +33,8 @@ class DecoderBlock:
 
     The mixer is attention, or a layer with a state. The family's `norm_placement` says which of the
     norms there are; a layer of one part has one of its own. Without post norms each addend is
-    scaled by `residual_scale`.
+    scaled by `residual_scale`. Some families have more: a linear layer beside attention, a third
+    addend of the layer's own input, a scale of the sum.
     """
 
     def __init__(
@@ -48,7 +53,10 @@ class DecoderBlock:
         both = NormPlacement.BOTH
         kinds = config.layers[layer]
         self.mixer: Mixer | None = None
-        self._mlp: GatedMLP | PlainMLP | ExpertMLP | None = None
+        self._mlp: MLP | None = None
+        self._laurel: Laurel | None = None
+        self._input_gate: LayerInputGate | None = None
+        self._output_scale = parameters.optional_vector(f"blk.{layer}.layer_output_scale.weight", 1)
         if kinds.has_mixer:
             self._attention_norm = norm("attn_norm", before, both)
             self._post_attention_norm = norm("post_attention_norm", after, both)
@@ -57,21 +65,43 @@ class DecoderBlock:
             self._mlp_norm = norm("ffn_norm" if kinds.has_mixer else "attn_norm", before, both)
             self._post_mlp_norm = norm("post_ffw_norm", after, both)
             self._mlp = _mlp(layer, config, parameters)
+        if config.streams is not None:
+            self._laurel = Laurel(layer, config, config.streams.laurel_rank, parameters)
+        elif config.layer_input_width:
+            self._input_gate = LayerInputGate(layer, config, parameters)
 
     def __call__(
-        self, residual: torch.Tensor, tables: RotaryTables | None, context: AttentionContext
+        self,
+        residual: torch.Tensor,
+        tables: RotaryTables | None,
+        context: AttentionContext,
+        inputs: torch.Tensor | None,
     ) -> None:
-        """Add the mixer and the MLP to the residual stream (tokens, hidden) fp32, in place."""
+        """Add the mixer and the MLP to the residual stream (tokens, hidden) fp32, in place.
+
+        `inputs` (tokens, width) are those of the layer, if the model has any.
+        """
         if self.mixer is not None:
-            x = self.mixer(self._normalized(residual, self._attention_norm), tables, context)
+            between = self._normalized(residual, self._attention_norm)
+            x = self.mixer(between, tables, context)
             self._add(residual, x, self.mixer.output, self._post_attention_norm)
-        if self._mlp is None:
-            return
+            if self._laurel is not None:
+                self._laurel.add_to(residual, between)
+        if self._mlp is not None:
+            self._add_mlp(residual, self._mlp)
+        if self._input_gate is not None and inputs is not None:
+            residual.add_(self._input_gate(residual, inputs))
+        if self._output_scale is not None:
+            residual.mul_(self._output_scale)
+
+    def _add_mlp(self, residual: torch.Tensor, mlp: MLP) -> None:
         x = self._normalized(residual, self._mlp_norm)
-        if isinstance(self._mlp, ExpertMLP):
-            self._add_rows(residual, self._mlp(x), self._post_mlp_norm)
+        if isinstance(mlp, ParallelExperts):
+            self._add_rows(residual, mlp(x, residual), self._post_mlp_norm)
+        elif isinstance(mlp, ExpertMLP):
+            self._add_rows(residual, mlp(x), self._post_mlp_norm)
         else:
-            self._add(residual, self._mlp(x), self._mlp.down, self._post_mlp_norm)
+            self._add(residual, mlp(x), mlp.down, self._post_mlp_norm)
 
     def _normalized(self, residual: torch.Tensor, norm: RMSNorm | None) -> Activations:
         return self._operations.activations(residual) if norm is None else norm(residual)
@@ -103,11 +133,12 @@ def _mixer(layer: int, config: ModelConfig, family: Family, parameters: Paramete
     return Attention(layer, config, parameters, family.query_key_norm)
 
 
-def _mlp(
-    layer: int, config: ModelConfig, parameters: Parameters
-) -> GatedMLP | PlainMLP | ExpertMLP:
-    experts = config.layers[layer].experts
-    if experts is not None:
-        return ExpertMLP(layer, config, experts, parameters)
-    kind = PlainMLP if config.activation is Activation.RELU_SQUARED else GatedMLP
-    return kind(f"blk.{layer}.ffn_{{}}", config.intermediate_size, config, parameters)
+def _mlp(layer: int, config: ModelConfig, parameters: Parameters) -> MLP:
+    kinds = config.layers[layer]
+    if kinds.experts is not None:
+        kind = ParallelExperts if kinds.parallel_experts else ExpertMLP
+        return kind(layer, config, kinds.experts, parameters)
+    name, width = f"blk.{layer}.ffn_{{}}", config.mlp_width_of(layer)
+    if config.activation is Activation.RELU_SQUARED:
+        return PlainMLP(name, width, config, parameters)
+    return GatedMLP(name, width, config, parameters, kinds.sparsity)

@@ -25,6 +25,7 @@ class ExpertRouter:
         self._correction = parameters.optional_vector(
             f"blk.{layer}.exp_probs_b.bias", experts.count
         )
+        self._scales = parameters.optional_vector(f"blk.{layer}.ffn_down_exps.scale", experts.count)
 
     def __call__(self, x: Activations) -> tuple[torch.Tensor, torch.Tensor]:
         """The experts (tokens, used) int64 and their weights (tokens, used) fp32."""
@@ -40,6 +41,8 @@ class ExpertRouter:
         weights = scores.gather(1, picked)
         if experts.normalized:
             weights = weights / weights.sum(-1, keepdim=True)
+        if self._scales is not None:
+            weights = weights * self._scales[picked]
         return picked, weights * experts.scale
 
     def _within_best_groups(self, ranked: torch.Tensor) -> torch.Tensor:
@@ -76,9 +79,9 @@ class ExpertMLP:
         if experts.shared_gate:
             self._shared_gate = parameters.vector(f"{prefix}_gate_inp_shexp.weight", hidden)
 
-    def __call__(self, x: Activations) -> torch.Tensor:
-        """(tokens, hidden) fp32."""
-        picked, weights = self._route(x)
+    def __call__(self, x: Activations, routed: Activations | None = None) -> torch.Tensor:
+        """(tokens, hidden) fp32; the experts are picked by `routed` if it is given, else by `x`."""
+        picked, weights = self._route(x if routed is None else routed)
         found = self._operations.experts(x, self._experts, picked, weights)
         if self._shared is not None:
             (shared,) = self._operations.linear(

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import torch
+
 from ingle.kernels.elementwise.activations import Activations
-from ingle.kernels.elementwise.gated_activation import GateActivation
+from ingle.kernels.elementwise.gated_activation import (
+    GateActivation,
+    gated_activation_reference,
+)
 
 from ..config.model_config import Activation, ModelConfig
 from .parameters import Parameters
@@ -18,9 +23,20 @@ _ACTIVATIONS: Mapping[Activation, GateActivation] = {
 
 
 class GatedMLP:
-    """`activation(gate(x)) * up(x)`, which the layer `down` projects back."""
+    """`activation(gate(x)) * up(x)`, which the layer `down` projects back.
 
-    def __init__(self, name: str, width: int, config: ModelConfig, parameters: Parameters) -> None:
+    With `sparsity` only what a gate has above a bound counts: so many standard deviations above the
+    mean of all gates of the token.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        width: int,
+        config: ModelConfig,
+        parameters: Parameters,
+        sparsity: float | None = None,
+    ) -> None:
         """`name` is that of the three tensors, with `{}` for `gate`, `up` and `down`."""
         hidden = config.hidden_size
         self._operations = parameters.operations
@@ -28,10 +44,17 @@ class GatedMLP:
         self._up = parameters.linear(name.format("up"), width, hidden)
         self.down = parameters.linear(name.format("down"), hidden, width)
         self._activation: GateActivation = gate_activation(config)
+        self._sparsity = sparsity
 
     def __call__(self, x: Activations) -> Activations:
         """The input of `down`, (tokens, width)."""
-        return self._operations.gated_linear(x, self._gate, self._up, self._activation)
+        if self._sparsity is None:
+            return self._operations.gated_linear(x, self._gate, self._up, self._activation)
+        gates, ups = self._operations.linear(x, self._gate, self._up)
+        spread, mean = torch.std_mean(gates.float(), -1, correction=0, keepdim=True)
+        gates = (gates - (mean + self._sparsity * spread)).relu().to(ups.dtype)
+        opened = gated_activation_reference(gates, ups, self._activation)
+        return self._operations.activations(opened)
 
 
 def gate_activation(config: ModelConfig) -> GateActivation:

@@ -119,6 +119,10 @@ class Parameters:
         """The vector `name` (size,) in fp32; None if the file has none."""
         return self.vector(name, size) if self.has(name) else None
 
+    def rows(self, name: str) -> int:
+        """The rows that the table `name` has; raises `InvalidModel` if there is none."""
+        return self._weights.get(f"{name}.weight").shape[0]
+
     def embedding(self, name: str, rows: int, columns: int, scale: float) -> TokenEmbedding:
         """The table `name`, whose rows are multiplied by `scale`."""
         table = self._matrix(f"{name}.weight", rows, columns)
@@ -128,6 +132,14 @@ class Parameters:
         """The norm `name`, with its weight in fp32."""
         weight = self.vector(f"{name}.weight", size)
         return RMSNorm(self.operations, weight, epsilon)
+
+    def norm_without_weight(self, size: int, epsilon: float) -> RMSNorm:
+        """A norm that no tensor scales."""
+        return RMSNorm(self.operations, torch.ones(size, device=self._device), epsilon)
+
+    def leave_out(self, *names: str) -> None:
+        """Do not report these tensors, which some files have without a use, as unknown."""
+        self._left.difference_update(names)
 
     def check_all_taken(self) -> None:
         """Raise `UnsupportedModel` if the file has tensors that no layer loaded."""

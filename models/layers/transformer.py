@@ -14,8 +14,10 @@ from ..config.model_config import ModelConfig
 from ..families.family_registry import find_family
 from ..weights.weights import Weights
 from .attention import Attention, AttentionContext
-from .decoder_block import DecoderBlock
+from .decoder_block import DecoderBlock, Mixer
+from .layer_input import LayerInputs
 from .parameters import Parameters
+from .residual_streams import Block, ResidualStreams, StreamBlock
 from .rotary_embedding import RotaryEmbedding
 
 
@@ -45,9 +47,21 @@ class Transformer:
         )
         size, vocab = config.hidden_size, config.vocab_size
         self._embedding = parameters.embedding("token_embd", vocab, size, config.embedding_scale)
-        self._blocks = [
-            DecoderBlock(layer, config, family, parameters) for layer in range(config.num_layers)
-        ]
+        self._inputs: LayerInputs | None = None
+        if config.layer_input_width:
+            self._inputs = LayerInputs(config, parameters)
+        self._streams: ResidualStreams | None = None
+        if config.streams is not None:
+            self._streams = ResidualStreams(config, config.streams, parameters)
+        self._blocks: list[Block] = []
+        self._mixers: list[Mixer | None] = []
+        for layer in range(config.num_layers):
+            block = DecoderBlock(layer, config, family, parameters)
+            self._mixers.append(block.mixer)
+            if config.streams is None:
+                self._blocks.append(block)
+            else:
+                self._blocks.append(StreamBlock(layer, config, config.streams, block, parameters))
         self._norm = parameters.norm("output_norm", size, config.norm_epsilon)
         self._output = (
             LinearLayer(self._embedding.weight)
@@ -77,8 +91,14 @@ class Transformer:
         """
         tables = [rotary(positions) for rotary in self._rotary]
         residual = self._embedding(token_ids)
-        for block, kind in zip(self._blocks, self._rotary_of, strict=True):
-            block(residual, None if kind is None else tables[kind], attention)
+        inputs = None if self._inputs is None else self._inputs(token_ids, residual)
+        if self._streams is not None:
+            residual = self._streams.apart(residual)
+        for layer, (block, kind) in enumerate(zip(self._blocks, self._rotary_of, strict=True)):
+            own = None if inputs is None else inputs[:, layer]
+            block(residual, None if kind is None else tables[kind], attention, own)
+        if self._streams is not None:
+            residual = self._streams.together(residual)
         if not len(output_rows):  # a part of a prompt; a kernel cannot be launched for no rows
             return residual.new_empty(0, self.config.vocab_size)
         return self._logits(residual[output_rows])
@@ -87,10 +107,10 @@ class Transformer:
         """The key bias of each layer with keys, or None, rotated for the first positions."""
         tables = [rotary.first(count) for rotary in self._rotary]
         biases: list[KeyBias | None] = []
-        for block, kind in zip(self._blocks, self._rotary_of, strict=True):
-            if not isinstance(block.mixer, Attention):
+        for mixer, kind in zip(self._mixers, self._rotary_of, strict=True):
+            if not isinstance(mixer, Attention) or not mixer.has_keys:
                 continue
-            bias = block.mixer.key_bias
+            bias = mixer.key_bias
             if bias is not None:
                 unmoved = bias.new_empty(count, 0)
                 cosine, sine = (unmoved, unmoved) if kind is None else tables[kind][:2]

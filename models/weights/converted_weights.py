@@ -20,7 +20,7 @@ from .weights import Weights
 _BLOCK_SIZE = 64
 _LM_HEADS = ("output.weight", "lm_head.weight")
 _OF_A_LAYER = re.compile(r"(?:^blk|\blayers)\.\d+\..*\bweight$")
-_ROUTER = re.compile(r"\.ffn_gate_inp\.|\.(?:mlp|block_sparse_moe)\.(?:gate|router)\.")
+_ROUTER = re.compile(r"\.ffn_gate_inp\.|\.altup_|\.(?:mlp|block_sparse_moe)\.(?:gate|router)\.")
 _CONVOLUTION = re.compile(r"\.(?:ssm_conv1d|shortconv\.conv)\.")
 
 

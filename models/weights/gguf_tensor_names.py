@@ -20,6 +20,8 @@ from .weights import Weight
 
 _OF_A_LAYER = re.compile(r"(blk\.(\d{1,9})\.)([\w.]+)(\.(?:weight|bias))")
 _FUSED_ATTENTION = re.compile(r"(blk\.(\d{1,9})\.attn_)qkv(\.(?:weight|bias))")
+_FUSED_EXPERTS = re.compile(r"(blk\.(\d{1,9})\.ffn_)gate_up_exps(\.weight)")
+_STREAMS = re.compile(r"(altup_(?:proj|unembd_proj))\.weight")
 _FUSED_GATE = re.compile(r"(blk\.\d+\.ffn_)up(\.weight)")
 _OUTPUT_NORM = "output_norm.weight"
 _NORM = ".ssm_norm.weight"
@@ -45,13 +47,19 @@ class GGUFTensorNames(SplitWeights):
         if name == f"{self._family.gguf_output_norm}.weight":
             return {_OUTPUT_NORM: TensorPart(name)}
         match = _FUSED_ATTENTION.fullmatch(name)
-        if match and int(match[2]) in self._config.attention_layers:
+        if match and int(match[2]) in self._config.key_layers:
             rows = self._attention_rows()
             sizes = {f"{match[1]}{letter}{match[3]}": rows[letter] for letter in rows}
+            return split_tensor(name, sizes)
+        if (match := _STREAMS.fullmatch(name)) and self._config.streams is not None:
+            each = range(self._config.streams.count - 1)
+            sizes = {f"{match[1]}.{i}.weight": self._config.hidden_size for i in each}
             return split_tensor(name, sizes)
         match = _OF_A_LAYER.fullmatch(name)
         if match and self._family.has_draft_layers and int(match[2]) >= self._config.num_layers:
             return {}
+        if parts := self._fused_experts(name):
+            return parts
         if self._family.gguf_fuses_gate and (match := _FUSED_GATE.fullmatch(name)):
             halves = [f"{match[1]}{half}{match[2]}" for half in ("gate", "up")]
             return split_tensor(name, dict.fromkeys(halves, self._config.intermediate_size))
@@ -59,6 +67,16 @@ class GGUFTensorNames(SplitWeights):
             ours = self._family.gguf_layer_names[match[3]]
             return {f"{match[1]}{ours}{match[4]}": TensorPart(name)}
         return {name: TensorPart(name)}
+
+    def _fused_experts(self, name: str) -> Mapping[str, TensorPart]:
+        """The gates and ups of experts in one tensor; nothing for any other."""
+        match = _FUSED_EXPERTS.fullmatch(name)
+        layers = self._config.layers
+        experts = layers[int(match[2])].experts if match and int(match[2]) < len(layers) else None
+        if match is None or experts is None:
+            return {}
+        halves = [f"{match[1]}{half}_exps{match[3]}" for half in ("gate", "up")]
+        return split_tensor(name, dict.fromkeys(halves, experts.width), experts=experts.count)
 
 
 def name_in_gguf(name: str, config: ModelConfig) -> str:

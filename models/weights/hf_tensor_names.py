@@ -22,6 +22,11 @@ _WHOLE_MODEL: Mapping[str, str] = {
     "norm_f": "output_norm",
     "embedding_norm": "output_norm",
     "lm_head": "output",
+    "embed_tokens_per_layer": "per_layer_token_embd",
+    "per_layer_model_projection": "per_layer_model_proj",
+    "per_layer_projection_norm": "per_layer_proj_norm",
+    "altup_projections": "altup_proj",
+    "altup_unembed_projections": "altup_unembd_proj",
 }
 _FUSED_ATTENTION, _FUSED_GATE = "self_attn.qkv_proj", "mlp.gate_up_proj"
 _PREFIX = (
@@ -44,6 +49,7 @@ _EXPERT_NAMES: Mapping[str, str] = {
 }
 _GATES_AND_UPS = frozenset(
     {
+        "experts.gate_up_proj",
         "mlp.experts.gate_up_proj",
         "block_sparse_moe.experts.gate_up_proj",
         "feed_forward.experts.gate_up_proj",
@@ -52,6 +58,7 @@ _GATES_AND_UPS = frozenset(
 )
 # Names without a kind of tensor at their end.
 _OTHER_NAMES: Mapping[str, str] = {
+    "experts.down_proj": "ffn_down_exps.weight",
     "mlp.experts.down_proj": "ffn_down_exps.weight",
     "feed_forward.experts.down_proj": "ffn_down_exps.weight",
     "feed_forward.expert_bias": "exp_probs_b.bias",
@@ -63,7 +70,8 @@ _OTHER_NAMES: Mapping[str, str] = {
 }
 # Not needed for text: the image half, and tables that follow from the settings.
 _IGNORED = re.compile(
-    r"(?:model\.)?(?:visual|vision_tower|multi_modal_projector)\..*|.*\.rotary_emb\.inv_freq"
+    r"(?:model\.)?(?:visual|vision_tower|audio_tower|embed_vision|embed_audio|multi_modal_projector)\..*"
+    r"|.*\.rotary_emb\.inv_freq"
 )
 
 
@@ -112,7 +120,8 @@ class HFTensorNames(SplitWeights):
             return {name: TensorPart(name)}  # kept, so that it is reported as unknown
         layer, part, kind = match["layer"], match["part"], match["kind"]
         if layer is None:
-            return {f"{_WHOLE_MODEL.get(part, part)}.{kind}": TensorPart(name)}
+            part, dot, number = part.partition(".")
+            return {f"{_WHOLE_MODEL.get(part, part)}{dot}{number}.{kind}": TensorPart(name)}
         start = f"blk.{int(layer)}"
         if sizes := self._fused(part):
             return split_tensor(

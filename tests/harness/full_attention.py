@@ -19,11 +19,14 @@ class FullAttention:
 
     def __init__(self, config: ModelConfig) -> None:
         self._config = config
+        self._kept: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
 
     def attend(self, layer: int, x: AttentionInput) -> Activations:
         """Compute causal attention (tokens, heads * head_size) in fp32."""
         config = self._config
-        query, key, value = norm_rope_reference(x)
+        query, *own = norm_rope_reference(x)
+        source = config.layers[layer].kv_layer
+        key, value = self._kept[layer] = (own[0], own[1]) if source is None else self._kept[source]
         output = full_attention(
             query,
             key,

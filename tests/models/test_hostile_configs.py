@@ -50,6 +50,18 @@ _KEYS = (
         "no_rope_layer_interval",
         "sliding_window_pattern",
         "use_bidirectional_attention",
+        "global_head_dim",
+        "num_global_key_value_heads",
+        "attention_k_eq_v",
+        "per_layer_config",
+        "num_kv_shared_layers",
+        "hidden_size_per_layer_input",
+        "use_double_wide_mlp",
+        "enable_moe_block",
+        "top_k_experts",
+        "altup_num_inputs",
+        "altup_active_idx",
+        "activation_sparsity_pattern",
         "num_experts",
         "num_local_experts",
         "n_routed_experts",
@@ -89,7 +101,7 @@ _ROPE_KEYS = [
     "full_attention",
     "sliding_attention",
 ]
-_KINDS = ["default", "linear", "llama3", "yarn", "longrope", "su", "dynamic"]
+_KINDS = ["default", "linear", "llama3", "yarn", "longrope", "su", "dynamic", "proportional"]
 _NUMBERS = st.one_of(
     st.sampled_from([0, 1, -1, 2, 8, 64, 10**30, 10**400, 0.5, 1e-300, 1e300, math.nan, math.inf]),
     st.integers(),
@@ -130,9 +142,12 @@ def test_random_settings_give_a_config_or_a_clear_error(
     except ModelError as error:
         sentence = error.message
     else:
-        assert config.num_heads % config.num_kv_heads == 0
-        for rope in (layer.rope for layer in config.layers if layer.rope is not None):
-            assert rope.size <= config.head_size
+        for index, layer in enumerate(config.layers):
+            heads, rope = config.kv_heads_of(index), layer.rope
+            assert config.num_heads % heads.count == 0
+            if rope is None:
+                continue
+            assert rope.size <= heads.size
             assert all(map(math.isfinite, rotary_frequencies(rope, config.context)))
         return
     assert sentence.endswith(".")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -31,6 +32,8 @@ _READ = (
 # Tensors that llama.cpp expects fused, with their parts in order.
 _FUSED_ATTENTION = {"attn_qkv": ("attn_q", "attn_k", "attn_v")}
 _FUSED_GATE = {"ffn_up": ("ffn_gate", "ffn_up")}
+_STREAMS = re.compile(r"(altup_\w+)\.\d+\.weight")
+_LAYER_INPUTS = "per_layer_token_embd.weight"
 
 
 class FolderSource(TensorSource):
@@ -88,9 +91,9 @@ class FolderSource(TensorSource):
         planned = [PlannedTensor(name, (len(v),), "F32") for name, v in self._factors.items()]
         for name in self._names:
             shape = tuple(self._stacked(name).shape)[::-1]
-            if name.endswith("_exps.weight"):
-                experts = self._experts_of(name)
-                shape = (*shape[:-1], shape[-1] // experts, experts)
+            matrices = self._matrices_of(name)
+            if matrices > 1:
+                shape = (*shape[:-1], shape[-1] // matrices, matrices)
             planned.append(PlannedTensor(name, shape, "F32"))  # the target decides on matrices
         return planned
 
@@ -103,6 +106,10 @@ class FolderSource(TensorSource):
         }
         found: dict[str, tuple[str, ...]] = {}
         for name in self._weights.names:
+            if match := _STREAMS.fullmatch(name):
+                whole = f"{match[1]}.weight"
+                found[whole] = (*found.get(whole, ()), name)
+                continue
             stem, kind = name.rsplit(".", 1)
             prefix, _, part = stem.rpartition(".")
             fused = next((whole for whole, parts in fusions.items() if part in parts), None)
@@ -113,15 +120,20 @@ class FolderSource(TensorSource):
                 found[f"{prefix}.{fused}.{kind}"] = parts
         return list(found.items())
 
-    def _experts_of(self, name: str) -> int:
-        """Return the number of experts of a layer, whose matrices a tensor holds."""
-        experts = self._config.layers[int(name.split(".")[1])].experts
-        assert experts is not None
-        return experts.count
+    def _matrices_of(self, name: str) -> int:
+        """Return the number of matrices that a tensor of the file holds."""
+        if name.endswith("_exps.weight"):
+            experts = self._config.layers[int(name.split(".")[1])].experts
+            assert experts is not None
+            return experts.count
+        return len(self._names[name]) if name.startswith("altup_") else 1
 
     def _stacked(self, name: str) -> torch.Tensor:
         parts = [self._weights.get(part) for part in self._names[name]]
         dense = [part for part in parts if isinstance(part, torch.Tensor)]
         assert len(dense) == len(parts)  # only quantised checkpoints have others
         weight = dense[0] if len(dense) == 1 else torch.cat(dense)
+        if name == _LAYER_INPUTS:  # a table that leaves out the tokens of pictures
+            missing = self._config.vocab_size - len(weight)
+            weight = torch.nn.functional.pad(weight, (0, 0, 0, missing))
         return permute_for_gguf(name, weight, self._config)

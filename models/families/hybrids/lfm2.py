@@ -86,6 +86,19 @@ def gguf_keys(config: ModelConfig) -> Mapping[str, GGUFValue]:
     }
 
 
+HF_TYPE = HFModelType(
+    name="lfm2",
+    read=_read_hf,
+    context=128000,
+    epsilon=1e-5,
+    epsilon_key="norm_eps",
+    theta=1000000.0,
+    tied=True,
+    vocab_size=65536,
+    heads=32,
+    kv_heads=8,
+)
+"""The defaults of transformers, which the edition with experts shares."""
 FAMILY = Family(
     name="lfm2",
     query_key_norm=QueryKeyNorm.EACH_HEAD,
@@ -94,18 +107,5 @@ FAMILY = Family(
     has_states=True,
     gguf_keys=gguf_keys,
     gguf_output_norm="token_embd_norm",
-    hf_types=(
-        HFModelType(
-            name="lfm2",
-            read=_read_hf,
-            context=128000,
-            epsilon=1e-5,
-            epsilon_key="norm_eps",
-            theta=1000000.0,
-            tied=True,
-            vocab_size=65536,
-            heads=32,
-            kv_heads=8,
-        ),
-    ),
+    hf_types=(HF_TYPE,),
 )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ...config.config_fields import ConfigFields
 from ...config.expert_fields import (
     expert_width,
@@ -10,7 +12,6 @@ from ...config.expert_fields import (
     with_experts,
 )
 from ...config.model_config import ExpertScores, ModelConfig
-from ..family import Family, HFModelType, QueryKeyNorm
 from . import lfm2
 
 _LAYER_NAMES = {**lfm2.LAYER_NAMES, "feed_forward.gate": "ffn_gate_inp"}
@@ -32,27 +33,11 @@ def _read_hf(fields: ConfigFields, config: ModelConfig) -> ModelConfig:
     return lfm2.read_convolutions(fields, config)
 
 
-FAMILY = Family(
+FAMILY = replace(
+    lfm2.FAMILY,
     name="lfm2moe",
-    query_key_norm=QueryKeyNorm.EACH_HEAD,
     read_gguf=_read_gguf,
     hf_layer_names=_LAYER_NAMES,
     has_experts=True,
-    has_states=True,
-    gguf_keys=lfm2.gguf_keys,
-    gguf_output_norm="token_embd_norm",
-    hf_types=(
-        HFModelType(
-            name="lfm2_moe",
-            read=_read_hf,
-            context=128000,
-            epsilon=1e-5,
-            epsilon_key="norm_eps",
-            theta=1000000.0,
-            tied=True,
-            vocab_size=65536,
-            heads=32,
-            kv_heads=8,
-        ),
-    ),
+    hf_types=(replace(lfm2.HF_TYPE, name="lfm2_moe", read=_read_hf),),
 )

@@ -9,6 +9,7 @@ import torch
 
 from ingle.backends.cuda.kv_pool import KVPool
 from ingle.kernels.kv_cache.kv_pages import QuantizedKVPages
+from ingle.models.config.model_config import KVHeads
 from ingle.models.fit.paged_fit import PAGE_SIZE
 from ingle.models.kv_type import KVType
 
@@ -18,9 +19,7 @@ LAYERS, KV_HEADS, PAGES = 3, 2, 7
 def make_pool(kv_type: KVType, head_size: int = 64, seed: int | None = None) -> KVPool:
     """Make a pool with random bytes in all its pages, or zeros."""
     pool = KVPool(
-        layers=range(LAYERS),
-        kv_heads=KV_HEADS,
-        head_size=head_size,
+        heads=dict.fromkeys(range(LAYERS), KVHeads(count=KV_HEADS, size=head_size)),
         num_blocks=PAGES,
         kv_type=kv_type,
         device=torch.device("cpu"),
@@ -69,6 +68,27 @@ def test_read_pages_can_be_written_to_other_pages(kv_type: KVType, count: int) -
             if isinstance(mine, QuantizedKVPages):
                 assert isinstance(theirs, QuantizedKVPages)
                 assert torch.equal(mine.codes[4, :count], theirs.codes[0, :count])
+
+
+@pytest.mark.parametrize("kv_type", [KVType.F16, KVType.Q4_0])
+def test_layers_whose_heads_differ_are_read_and_written(kv_type: KVType) -> None:
+    wide, narrow = KVHeads(count=1, size=512), KVHeads(count=4, size=256)
+    each = {0: narrow, 2: wide, 5: narrow}
+    pool, other = (
+        KVPool(heads=each, num_blocks=PAGES, kv_type=kv_type, device=torch.device("cpu"))
+        for _ in range(2)
+    )
+    assert pool.token_bytes == 2 * (kv_type.paged_bytes(512) + 2 * 4 * kv_type.paged_bytes(256))
+    data = random.Random(4).randbytes(70 * pool.token_bytes)
+    assert pool.write([4, 1, 6], 70, data)
+    pool.copy_page(4, 2, PAGE_SIZE)
+    assert pool.read([2, 1, 6], 70) == data
+    assert other.write([0, 5, 3], 70, data)
+    for layer, heads in each.items():
+        for mine, theirs in zip(pool.layer(layer), other.layer(layer), strict=True):
+            assert mine.shape == (PAGES + 1, PAGE_SIZE, heads.count, heads.size)
+            if isinstance(mine, torch.Tensor) and isinstance(theirs, torch.Tensor):
+                assert torch.equal(mine[1].view(torch.int16), theirs[5].view(torch.int16))
 
 
 @pytest.mark.parametrize("kv_type", KVType)

@@ -32,9 +32,7 @@ def read(model: Transformer, text: list[int], kv_type: KVType) -> torch.Tensor:
     """Return logprobs at every token of a text, prefilled in chunks into shuffled pages."""
     config, pages = model.config, -(-len(text) // PAGE_SIZE)
     pool = KVPool(
-        layers=range(config.num_layers),
-        kv_heads=config.num_kv_heads,
-        head_size=config.head_size,
+        heads=dict(zip(config.key_layers, config.key_heads, strict=True)),
         num_blocks=pages,
         kv_type=kv_type,
         device=CPU,

@@ -155,17 +155,26 @@ def test_mixtures_use_the_own_engine_where_it_has_kernels_for_their_experts(
     assert choose_for_types("llama", ["F32", kind], "cuda", GPU, mixture=True) == "cuda"
 
 
-def test_recurrent_layers_use_llama_cpp_by_default(header: GGUFHeader) -> None:
+@pytest.mark.parametrize(
+    ("family", "key", "values", "lacking"),
+    [
+        ("lfm2", "attention.head_count_kv", (0, 1), "recurrent layers"),
+        ("gemma4", "attention.sliding_window_pattern", (1, 0), "layers whose heads differ"),
+        ("gemma3n", "attention.sliding_window_pattern", (1, 0), "layers with inputs of their own"),
+    ],
+)
+def test_layers_without_kernels_use_llama_cpp_by_default(
+    header: GGUFHeader, family: str, key: str, values: tuple[int, ...], lacking: str
+) -> None:
     """Ours computes them in PyTorch, and says so."""
-    keys = {key.replace("llama.", "lfm2."): value for key, value in header.metadata.items()}
-    keys |= {"general.architecture": "lfm2", "lfm2.block_count": 2}
-    heads = {"lfm2.attention.head_count_kv": (0, 1)}
-    hybrid = replace(header, metadata=keys, per_layer=heads)
+    keys = {key.replace("llama.", f"{family}."): value for key, value in header.metadata.items()}
+    keys |= {"general.architecture": family, f"{family}.block_count": 2}
+    hybrid = replace(header, metadata=keys, per_layer={f"{family}.{key}": values})
     assert select_engine(hybrid, own=GPU) == "llama.cpp"
-    assert "no kernels for recurrent layers" in why_not_preferred(LoadQuery(hybrid), GPU)
+    assert f"no kernels for {lacking}" in why_not_preferred(LoadQuery(hybrid), GPU)
     assert select_engine(hybrid, own=GPU, wanted="cuda") == "cuda"
     for wanted, chosen in (("auto", "llama.cpp"), ("cuda", "cuda")):
-        assert choose_for_types("lfm2", ["F32"], wanted, GPU, mixture=False) == chosen
+        assert choose_for_types(family, ["F32"], wanted, GPU, mixture=False) == chosen
 
 
 @pytest.mark.model

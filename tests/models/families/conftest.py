@@ -96,6 +96,8 @@ def make_random_model() -> MakeModel:
             for name, buffer in module.named_buffers():
                 if name.endswith(("e_score_correction_bias", "expert_bias")):
                     buffer.normal_(0.0, 0.2, generator=random)
+                elif name.endswith("layer_scalar"):
+                    buffer.normal_(1.0, 0.2, generator=random)
         return RandomModel(module, json.loads(config.to_json_string(use_diff=False)))
 
     return make

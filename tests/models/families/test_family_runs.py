@@ -46,6 +46,26 @@ FAMILIES: dict[str, dict[str, Any]] = {
     "glm4": {"attention_bias": True},
     "ministral3": {"rope_parameters": _MINISTRAL},
     "hunyuan_v1_dense": {},
+    "gemma3n_text": {
+        "num_hidden_layers": 5,
+        "sliding_window": 24,
+        "layer_types": [*["sliding_attention", "full_attention"] * 2, "sliding_attention"],
+        "num_kv_shared_layers": 2,
+        "activation_sparsity_pattern": [0.9, 0.9, 0.0, 0.0, 0.0],
+        "vocab_size_per_layer_input": 200,
+        "hidden_size_per_layer_input": 16,
+        "laurel_rank": 12,
+    },
+    "gemma4_text": {
+        "num_hidden_layers": 4,
+        "global_head_dim": 32,
+        "sliding_window": 24,
+        "layer_types": ["sliding_attention", "full_attention"] * 2,
+        "num_kv_shared_layers": 2,
+        "use_double_wide_mlp": True,
+        "vocab_size_per_layer_input": 264,
+        "hidden_size_per_layer_input": 16,
+    },
     "lfm2": {"layer_types": ["conv", "full_attention", "conv"]},
     "qwen3_5_text": _DELTA,
     "qwen3_next": {**_DELTA, **_EXPERTS, "shared_expert_intermediate_size": 40},
@@ -75,7 +95,7 @@ FAMILIES: dict[str, dict[str, Any]] = {
         "topk_group": 2,
     },
 }
-_EACH_KIND_OF_LAYER = {"lfm2", "qwen3_next", "granitemoehybrid", "gpt_oss"}
+_EACH_KIND_OF_LAYER = {"gemma4_text", "lfm2", "qwen3_next", "granitemoehybrid", "gpt_oss"}
 _LENGTH = 40
 
 

@@ -95,7 +95,7 @@ def test_text_config_of_multimodal_qwen35() -> None:
     }
     config = config_from_hf({"model_type": "qwen3_5_moe", "text_config": text})
     assert config.architecture == "qwen35moe"
-    assert config.attention_layers == tuple(range(3, 40, 4))
+    assert config.key_layers == tuple(range(3, 40, 4))
     # Of each recurrent layer three inputs of a convolution, and a matrix a head.
     assert config.state_bytes == 30 * 4 * (3 * (2 * 16 + 32) * 128 + 32 * 128 * 128)
     rope, experts = config.layers[3].rope, config.layers[0].experts

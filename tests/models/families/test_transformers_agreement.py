@@ -73,6 +73,15 @@ _NEMOTRON = {
     "n_groups": 2,
     "ssm_state_size": 16,
 }
+_GEMMA4 = {
+    "num_hidden_layers": 6,
+    "head_dim": 8,
+    "global_head_dim": 16,
+    "sliding_window": 7,
+    "layer_types": ["sliding_attention", "sliding_attention", "full_attention"] * 2,
+    "final_logit_softcapping": 30.0,
+}
+_LAYER_INPUTS = {"vocab_size_per_layer_input": 99, "hidden_size_per_layer_input": 12}
 _CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "llama2": ("llama", {"num_key_value_heads": 6}),
     "llama3": ("llama", {"rope_parameters": _LLAMA3, "tie_word_embeddings": True}),
@@ -101,6 +110,57 @@ _CASES: dict[str, tuple[str, dict[str, Any]]] = {
             },
         },
     ),
+    "gemma3n": (
+        "gemma3n_text",
+        {
+            **_LAYER_INPUTS,
+            "num_hidden_layers": 7,
+            "head_dim": 8,
+            "sliding_window": 7,
+            "layer_types": [*["sliding_attention", "full_attention"] * 3, "sliding_attention"],
+            "num_kv_shared_layers": 3,
+            "intermediate_size": [72, 72, 40, 72, 72, 40, 40],
+            "activation_sparsity_pattern": [0.9, 0.5, 0.0, 0.0, 0.0, 0.0, 0.8],
+            "laurel_rank": 12,
+        },
+    ),
+    "gemma3n, three streams": (
+        "gemma3n_text",
+        {
+            "vocab_size_per_layer_input": 60,
+            "hidden_size_per_layer_input": 12,
+            "num_kv_shared_layers": 0,
+            "head_dim": 8,
+            "altup_num_inputs": 3,
+            "altup_active_idx": 1,
+            "altup_correct_scale": False,
+        },
+    ),
+    "gemma4": (
+        "gemma4_text",
+        {**_GEMMA4, **_LAYER_INPUTS, "num_kv_shared_layers": 3, "use_double_wide_mlp": True},
+    ),
+    "gemma4, one value": (
+        "gemma4_text",
+        {
+            **_GEMMA4,
+            "hidden_size_per_layer_input": 0,
+            "attention_k_eq_v": True,
+            "num_global_key_value_heads": 1,
+        },
+    ),
+    "gemma4 with experts": (
+        "gemma4_text",
+        {
+            **_GEMMA4,
+            "hidden_size_per_layer_input": 0,
+            "enable_moe_block": True,
+            "num_experts": 6,
+            "top_k_experts": 3,
+            "moe_intermediate_size": 20,
+        },
+    ),
+    "gemma4_unified": ("gemma4_unified_text", _GEMMA4),
     "phi3": ("phi3", {"sliding_window": 9}),
     "phi3, longrope": (
         "phi3",

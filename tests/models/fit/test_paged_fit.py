@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from ingle.models.config.model_config import ExpertConfig, LayerConfig, ModelConfig
+from ingle.models.config.model_config import ExpertConfig, KVHeads, LayerConfig, ModelConfig
 from ingle.models.config.recurrent_config import ShortConvConfig
 from ingle.models.errors import UnsupportedModel
 from ingle.models.fit.llama_cpp_fit import LoadParameters, MemoryEstimate
@@ -51,6 +51,14 @@ def test_page_count_is_exact() -> None:
     for kv_type, share in ((KVType.F32, 64), (KVType.Q8_0, 17), (KVType.Q4_0, 9)):
         other = estimate(CONFIG, kv_type=kv_type)
         assert other.kv == found.kv * share // 32
+
+
+def test_heads_of_each_layer_count_once() -> None:
+    """Of layers whose heads differ, each has its own; one that shares those of another has none."""
+    local = LayerConfig(window=512, kv_heads=KVHeads(count=4, size=256))
+    layers = (local, LayerConfig(), replace(local, kv_layer=0), LayerConfig(kv_layer=1))
+    found = estimate(replace(CONFIG, layers=layers))
+    assert found.kv == (8192 + 9 * 32) * 2 * (4 * 256 + 8 * 128) * 2
 
 
 def test_states_of_recurrent_layers_count() -> None:
