@@ -8,7 +8,6 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Iterator
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +27,7 @@ from ingle.backends.engine.speculation.adaptive_speculator import AdaptiveSpecul
 from ingle.backends.engine.speculation.model_drafter import DraftRunner, ModelDrafter
 from ingle.backends.engine.speculation.ngram_drafter import NgramDrafter
 from ingle.backends.testing.scripted_model_runner import ScriptedModelRunner
+from tests.harness.recorded_lines import assert_recorded
 
 RECORDED = Path(__file__).with_name("recorded_runs.txt")
 NAMES = "abcdefghijklmnopqrstuvwxyz"
@@ -170,7 +170,7 @@ def runners(
 def test_recorded_runs(
     runners: dict[str, tuple[Any, DraftRunner | None, int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    runs: dict[str, list[str]] = {}
+    lines: list[str] = []
     for seed, (name, (runner, draft, alphabet)) in enumerate(runners.items()):
         recording = Recording(monkeypatch)
         recording.take_time(runner, 0.010, 0.0002, shows=True)
@@ -180,17 +180,5 @@ def test_recorded_runs(
         ngrams = NgramDrafter(CONTEXT) if name != "pages" else None
         speculator = AdaptiveSpeculator(context=CONTEXT, ngrams=ngrams, model=model)
         recording.run(Engine(runner, speculator), load_of(seed, 20, alphabet))
-        runs[name] = recording.lines
-    found = "\n".join(line for name, lines in runs.items() for line in _packed(name, lines))
-    if not RECORDED.exists():
-        RECORDED.write_text(found, "utf-8")
-        pytest.fail(f"recorded {RECORDED.name}")
-    assert found.splitlines() == RECORDED.read_text("utf-8").splitlines()
-
-
-def _packed(name: str, lines: list[str]) -> Iterator[str]:
-    """The lines of a run, equal ones in a row as one."""
-    yield f"# {name}"
-    for line, equal in groupby(lines):
-        count = len(list(equal))
-        yield line if count == 1 else f"{line} x{count}"
+        lines += [f"# {name}", *recording.lines]
+    assert_recorded(RECORDED, lines)
