@@ -171,9 +171,9 @@ class ChatTemplate:
         Some templates fail where others refuse.
         """
         refusal: TemplateRefused | TemplateError | None = None
-        deadline = time.monotonic() + self._limits.seconds
+        end = self._renderer.processor_seconds + self._limits.seconds
         for variant in message_variants(messages, tools, self._traits or TemplateTraits()):
-            seconds = deadline - time.monotonic()
+            seconds = end - self._renderer.processor_seconds
             if refusal is not None and seconds <= 0:
                 break
             try:
@@ -193,12 +193,12 @@ class ChatTemplate:
 
     def _probe(self) -> TemplateTraits:
         """Return the template's traits; the defaults if it fails, since requests will report it."""
-        deadline = time.monotonic() + self._limits.seconds
+        end = self._renderer.processor_seconds + self._limits.seconds
 
         def render(variant: MessageVariant) -> str | None:
             try:
                 return self._render_variant(
-                    variant, self._context(True), deadline - time.monotonic()
+                    variant, self._context(True), end - self._renderer.processor_seconds
                 )
             except TemplateRefused:
                 return None

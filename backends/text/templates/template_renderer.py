@@ -49,16 +49,18 @@ Answer = TypeVar("Answer", HelperReady, Rendered)
 
 @dataclass(frozen=True, slots=True)
 class RenderLimits:
-    """Limits of one render: seconds of wall clock, bytes of memory, characters of output.
+    """Limits of one render: seconds of processor time, bytes of memory, characters of output.
 
     The output may always be eight times as long as the input. With `kernel_memory` the kernel
     bounds what the helper maps above its idle state, else the parent checks its resident size fifty
-    times a second. Starting a helper may take `start_seconds` in addition.
+    times a second. Whatever else the machine does, a render ends after `wall_seconds`, and starting
+    a helper may take `start_seconds` in addition.
     """
 
     seconds: float = 2.0
     memory: int = 512 * 2**20
     characters: int = 4 * 2**20
+    wall_seconds: float = 20.0
     start_seconds: float = 30.0
     kernel_memory: bool = sys.platform == "linux"
 
@@ -71,6 +73,8 @@ class TemplateRenderer:
         self._limits = limits
         self._process: subprocess.Popen[bytes] | None = None
         self._compiled = False
+        self.processor_seconds = 0.0
+        """Processor time of everything that helpers have answered."""
         self._decoder = msgspec.msgpack.Decoder[FromHelper](FromHelper)
 
     @property
@@ -99,7 +103,8 @@ class TemplateRenderer:
         self._try_twice(None, 0.0, 0)
 
     def render(self, variables: Mapping[str, object], input_characters: int, seconds: float) -> str:
-        """Return the text within `seconds`; raises `TemplateRefused` or `TemplateError`.
+        """Return the text within `seconds` of processor time; raises `TemplateRefused` or
+        `TemplateError`.
 
         The time to start a helper is not counted.
         """
@@ -127,7 +132,8 @@ class TemplateRenderer:
                 self._make_ready()
                 if request is None:
                     return ""
-                return self._ask(pack(request), Rendered, seconds, characters).text
+                wall = self._limits.wall_seconds
+                return self._ask(pack(request), Rendered, seconds, wall, characters).text
             except HelperDied as error:
                 self.close()
                 died = error
@@ -143,19 +149,26 @@ class TemplateRenderer:
         memory = self._limits.memory if self._limits.kernel_memory else None
         source = pack(Compile(self._source, memory))
         try:
-            self._ask(b"", HelperReady, self._limits.start_seconds)
+            self._ask(b"", HelperReady, self._limits.start_seconds, self._limits.start_seconds)
         except LimitExceeded as error:
             raise TemplateError(
                 "The process that renders the model's chat template did not start.",
                 hint="The machine seems to be very busy: try again in a while.",
             ) from error
-        self._ask(source, HelperReady, self._limits.seconds)
+        self._ask(source, HelperReady, self._limits.seconds, self._limits.wall_seconds)
         self._compiled = True
 
-    def _ask(self, frame: bytes, kind: type[Answer], seconds: float, characters: int = 0) -> Answer:
+    def _ask(
+        self,
+        frame: bytes,
+        kind: type[Answer],
+        seconds: float,
+        wall: float,
+        characters: int = 0,
+    ) -> Answer:
         """Return a successful answer; a helper that exceeded a limit is discarded."""
         try:
-            answer = self._exchange(frame, seconds, characters)
+            answer = self._exchange(frame, seconds, wall, characters)
         except LimitExceeded:
             self.close()
             raise
@@ -167,11 +180,11 @@ class TemplateRenderer:
             self.close()
         raise failure_error(answer, self._limits.memory)
 
-    def _exchange(self, frame: bytes, seconds: float, characters: int) -> FromHelper:
+    def _exchange(self, frame: bytes, seconds: float, wall: float, characters: int) -> FromHelper:
         process = self._process
         assert process is not None
         stdin, stdout = cast(BinaryIO, process.stdin), cast(BinaryIO, process.stdout)
-        with _Watchdog(process, seconds, self._limits) as watchdog:
+        with _Watchdog(process, seconds, wall, self._limits) as watchdog:
             try:
                 stdin.write(frame)
                 stdin.flush()
@@ -179,6 +192,8 @@ class TemplateRenderer:
                 return self._decoder.decode(body)
             except (OSError, EOFError, ValueError, msgspec.MsgspecError) as error:
                 failure = error
+            finally:
+                self.processor_seconds += watchdog.spent()
         raise watchdog.verdict or HelperDied() from failure
 
 
@@ -189,12 +204,14 @@ class _Watchdog:
     """
 
     def __init__(
-        self, process: subprocess.Popen[bytes], seconds: float, limits: RenderLimits
+        self, process: subprocess.Popen[bytes], seconds: float, wall: float, limits: RenderLimits
     ) -> None:
         self.verdict: LimitExceeded | None = None
         self._process = process
         self._limits = limits
-        self._deadline = time.monotonic() + seconds
+        self._seconds = seconds
+        self._began = self._processor_seconds()
+        self._deadline = time.monotonic() + wall
         self._done = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="template-watchdog", daemon=True)
 
@@ -206,16 +223,30 @@ class _Watchdog:
         self._done.set()
         self._thread.join()
 
+    def spent(self) -> float:
+        """Return the helper's processor time since the start, 0 if it is gone."""
+        return max(0.0, self._processor_seconds() - self._began)
+
     def _watch(self) -> None:
         interval = math.inf if self._limits.kernel_memory else WATCH_INTERVAL
-        while not self._done.wait(min(max(0.0, self._deadline - time.monotonic()), interval)):
-            if time.monotonic() >= self._deadline:
+        left = min(self._seconds, self._deadline - time.monotonic())
+        # It has one thread, so its processor time is at most what passed.
+        while not self._done.wait(min(max(left, WATCH_INTERVAL), interval)):
+            left = min(self._seconds - self.spent(), self._deadline - time.monotonic())
+            if left <= 0:
                 self.verdict = LimitExceeded("The model's chat template took too long to render.")
             elif not self._limits.kernel_memory and self._resident() > self._limits.memory:
                 self.verdict = memory_error(self._limits.memory)
             if self.verdict is not None:
                 self._process.kill()
                 return
+
+    def _processor_seconds(self) -> float:
+        try:
+            times = psutil.Process(self._process.pid).cpu_times()
+        except psutil.Error:
+            return 0.0
+        return times.user + times.system
 
     def _resident(self) -> int:
         try:

@@ -5,17 +5,19 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import re
+import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import httpx
+import msgspec
 import pytest
 
 from ingle.daemon.access.api_keys import KeyFailure, KeyLimitation, KeyRing, KeyStore, RequestRate
 from ingle.daemon.access.permission import Permission
-from ingle.daemon.access.rate_limit import TokenBucket
+from ingle.daemon.access.rate_limit import KeyLimits, RateLimited, TokenBucket
 from ingle.daemon.http.route_access import ANY, Scope
 from ingle.daemon.server.route_table import route_table
 
@@ -295,3 +297,57 @@ def test_rotation_keeps_limits_and_invalidates_the_old_key(tmp_path: Path) -> No
     with pytest.raises(KeyFailure, match="has expired"):
         store.rotate("zed")
     assert store.rotate("zed", lifetime=50)[0].expires != 1
+
+
+@pytest.mark.parametrize(
+    ("text", "rate"),
+    [
+        ("1/s", RequestRate(1, 1)),
+        (" 60/M ", RequestRate(60, 60)),
+        ("7/h", RequestRate(7, 3600)),
+        ("1000000/d", RequestRate(10**6, 86400)),
+    ],
+)
+def test_rate_is_written_as_it_is_read(text: str, rate: RequestRate) -> None:
+    assert RequestRate.parse(text) == rate
+    assert rate.short == text.strip().lower()
+    assert RequestRate(2, 7).short == "2/7s"
+    with pytest.raises(ValueError, match="1000001/d"):
+        RequestRate.parse("1000001/d")
+
+
+def test_key_expires_in_its_last_second(tmp_path: Path) -> None:
+    store = KeyStore(tmp_path / "keys.json")
+    record, key = store.create("zed", lifetime=0.1)
+    assert record.expires == record.created + 1, "a second at least"
+    now = [record.created + 0.9]
+    ring = KeyRing(store, lambda: now[0])
+    assert ring.find(key) == record
+    assert not ring.expired(record)
+    now[0] = record.created + 1
+    assert ring.expired(record)
+    assert not store.create()[0].expired(2.0**40)
+    assert store.rotate("zed", lifetime=2.6)[0].expires == int(time.time()) + 3
+
+
+def test_limits_count_what_runs_and_say_when_to_retry(tmp_path: Path) -> None:
+    record, _ = KeyStore(tmp_path / "keys.json").create("zed")
+    other = msgspec.structs.replace(record, id="other", rate=RequestRate(1, 10))
+    now = [0.0]
+    limits = KeyLimits(rate=RequestRate(2, 3), at_once=2, now=lambda: now[0])
+    with limits.request(record):
+        with limits.request(record), pytest.raises(RateLimited, match="has 2 requests running"):
+            limits.request(record).__enter__()
+        with pytest.raises(RateLimited, match="may ask 2 times in 3 s") as caught:
+            limits.request(record).__enter__()
+        assert caught.value.headers == {"retry-after": "2"}
+        assert caught.value.hint == "Try again in 2 s."
+    with limits.request(other), pytest.raises(RateLimited, match="may ask 1 times in 10 s"):
+        limits.request(other).__enter__()
+    now[0] = 1.5
+    with limits.request(record), pytest.raises(RateLimited):
+        limits.request(record).__enter__()
+    free = KeyLimits()
+    with free.request(record), free.request(record), free.request(record):
+        pass
+    assert not free._uses, "no key is remembered for ever"  # pyright: ignore[reportPrivateUsage]

@@ -324,7 +324,7 @@ class TestWithoutKernelLimits:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="sends signals to a helper")
 def test_suspended_helper_process_is_replaced(make_template: MakeTemplate) -> None:
-    template = make_template("{{ messages[0].content }}", limits=RenderLimits(seconds=0.5))
+    template = make_template("{{ messages[0].content }}", limits=RenderLimits(wall_seconds=1))
     assert template.render(HI) == "Hi"
     assert template.pid is not None
     psutil.Process(template.pid).suspend()
@@ -332,6 +332,20 @@ def test_suspended_helper_process_is_replaced(make_template: MakeTemplate) -> No
         # Larger than a pipe's buffer, so that the write blocks too.
         template.render([ChatMessage("user", "x" * 2**20)])
     assert template.render(HI) == "Hi"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="sends signals to a helper")
+def test_time_without_the_processor_does_not_count(make_template: MakeTemplate) -> None:
+    template = make_template("{{ messages[0].content }}", limits=RenderLimits(seconds=0.2))
+    assert template.render(HI) == "Hi"
+    assert template.pid is not None
+    helper = psutil.Process(template.pid)
+    helper.suspend()
+    resume = threading.Timer(0.4, helper.resume)
+    resume.start()
+    assert template.render(HI) == "Hi"
+    assert template.pid == helper.pid
+    resume.join()
 
 
 def test_jinja_is_imported_in_one_module_only() -> None:
