@@ -18,6 +18,7 @@ from .elementwise.rope import launch_rotary_tables
 from .errors import KernelError
 from .formats.repack import can_repack, repack
 from .formats.weight import (
+    FP8Tensor,
     PreparedWeight,
     QuantizedTensor,
     RepackedTensor,
@@ -58,12 +59,14 @@ class KernelOperations(Operations):
         dtype: torch.dtype,
         device: torch.device,
         table: MatmulTuning | None = None,
+        fp8: bool = True,
     ) -> None:
+        """Without `fp8` weights in FP8 are dequantised, even if the device multiplies them."""
         super().__init__(dtype)
         self._library = library
         self._device = device
         table = table or MatmulTuning.usual(library.architecture)
-        self._products = MatmulDispatch(library, dtype, device, table)
+        self._products = MatmulDispatch(library, dtype, device, table, fp8=fp8)
         self._norms = NormQuantize(library)
         self._rows = DequantizeRows(library)
         self._gemv = QuantizedGemv(library)
@@ -77,11 +80,19 @@ class KernelOperations(Operations):
         self._of_experts: dict[str, QuantizedTensor] = {}
         """The same of the matrices of experts."""
 
+    def multiplies_fp8(self, weight: FP8Tensor) -> bool:
+        """See `Operations`."""
+        products = self._products.fp8
+        return products is not None and products.product_for(weight) is not None
+
     def prepare(self, weight: Weight) -> PreparedWeight:
         """See `Operations`."""
         name = format_name(weight)
         if name not in self._examples:
             self._examples[name] = first_rows(weight)
+        if isinstance(weight, FP8Tensor) and self._products.fp8 is not None:
+            self._needs_dense = self.rounds_to_fp8 = True
+            return self._products.fp8.prepare(weight)
         if can_repack(weight):
             self._kinds.add(name)
             packed = repack(weight)
@@ -167,8 +178,8 @@ class KernelOperations(Operations):
         self, x: Activations, *layers: LinearLayer, dtype: torch.dtype | None = None
     ) -> tuple[torch.Tensor, ...]:
         """See `Operations`."""
-        ends = [0, *accumulate(layer.outputs for layer in layers)]
         kind = dtype or self.dtype
+        ends = [0, *accumulate(layer.outputs for layer in layers)]
         together = torch.empty(x.tokens, ends[-1], dtype=kind, device=self._device)
         self._products.multiply_all(x, join_layers(layers), together)
         found = tuple(together[:, first:end] for first, end in pairwise(ends))

@@ -10,7 +10,7 @@ from .elementwise.activations import Activations
 from .elementwise.gated_activation import GateActivation, gated_activation_reference
 from .elementwise.rms_norm import rms_norm_reference
 from .elementwise.rope import rotary_tables
-from .formats.weight import NF4Tensor, PreparedWeight, Weight, plain_weight
+from .formats.weight import FP8Tensor, NF4Tensor, PreparedWeight, Weight, plain_weight
 from .kv_cache.kv_append import kv_append_reference
 from .kv_cache.kv_pages import KVPages
 from .matmul.expert_layers import ExpertLayers, experts_reference
@@ -35,8 +35,15 @@ class Operations:
         self.dtype = dtype
         self.adapters = ActiveAdapters()
         """Set before a step, for the layers that refer to it."""
+        self.rounds_to_fp8 = False
+        """Whether a prepared matrix is multiplied by inputs in FP8."""
         self.has_slow_experts = False
         """Whether there are kernels, but none for a prepared matrix of experts."""
+
+    def multiplies_fp8(self, weight: FP8Tensor) -> bool:
+        """Whether `linear` rounds inputs to FP8 for such a matrix; else it is to be dequantised."""
+        del weight
+        return False
 
     def prepare(self, weight: Weight) -> PreparedWeight:
         """A matrix on the device in the form that the other operations need; once, at load."""

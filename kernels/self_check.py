@@ -12,7 +12,7 @@ from .attention.attention_input import AttentionInput, AttentionMetadata
 from .elementwise.activations import GROUP, Activations, dequantize_q8
 from .elementwise.rms_norm import rms_norm_reference
 from .formats.dequantize import dequantize
-from .formats.weight import NF4Tensor, QuantizedTensor, Weight, format_name
+from .formats.weight import FP8Tensor, NF4Tensor, QuantizedTensor, Weight, format_name
 from .kv_cache.kv_pages import KVPages, QuantizedKVPages
 from .matmul.linear import LinearLayer, linear_reference
 from .operations import Operations
@@ -103,6 +103,8 @@ class SelfCheck:
                 gated = self._operations.gated_linear(x, layer, layer, "silu")
                 right = torch.nn.functional.silu(expected) * expected
                 yield f"{name} gated for {tokens} rows", _error(_rows(gated), right)
+            if isinstance(plain, FP8Tensor):
+                continue
             ids = torch.tensor((3, 0, 3), device=self._device)
             found = self._operations.embed(ids, part, 1.0)
             yield f"{name} as an embedding", _error(found, plain[ids])
@@ -204,10 +206,16 @@ def first_rows(weight: Weight) -> Weight:
         )
     if isinstance(weight, QuantizedTensor):
         return replace(weight, data=weight.data[:_ROWS].clone())
+    if isinstance(weight, FP8Tensor):
+        part = weight.rows(slice(_ROWS))
+        return replace(part, codes=part.codes.clone(), scales=part.scales.clone())
     return weight[:_ROWS].clone()
 
 
-def _plain(weight: Weight) -> torch.Tensor:
+def _plain(weight: Weight) -> torch.Tensor | FP8Tensor:
+    """The weights dequantised, unless their products round the inputs."""
+    if isinstance(weight, FP8Tensor):
+        return weight
     return weight.float() if isinstance(weight, torch.Tensor) else dequantize(weight)
 
 

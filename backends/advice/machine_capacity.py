@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from ingle.kernels.formats.weight_format import OLDEST_FP8_GPU
 from ingle.models.fit.memory_needs import MemoryNeeds
 from ingle.models.fit.process_overhead import repacked_types
 
@@ -88,6 +89,7 @@ def capacity_of(
         llama_offloads=gpu is not None and (offloads or assume_engines),
         unified=gpu is not None and gpu.unified,
         repacked=repacked_types(machine.cpu.instruction_sets),
+        has_fp8=_capable(gpu, OLDEST_FP8_GPU),
     )
     return MachineCapacity(
         budget=budget,
@@ -111,10 +113,10 @@ def corrected(
     return replace(capacity, gpu=better) if on_gpu else replace(capacity, cpu=better)
 
 
-def _capable(gpu: Gpu | None) -> bool:
+def _capable(gpu: Gpu | None, oldest: tuple[int, int] = OLDEST_GPU) -> bool:
     if gpu is None or gpu.vendor != "nvidia":
         return False
-    return (gpu.compute_capability or (0, 0)) >= OLDEST_GPU
+    return (gpu.compute_capability or (0, 0)) >= oldest
 
 
 def _runs_own(gpu: Gpu, machine: Machine) -> bool:

@@ -161,6 +161,8 @@ class CudaEngine(EngineDescriptor):
         config = costs.config
         assert config is not None
         kept = costs.stored
+        if split.gpu_layers and costs.stored_in_fp8:
+            kept = costs.stored_in_fp8
         if quantize != "none":
             kept = nf4_bytes(config, costs.parameters, costs.stored)
         if split.gpu_layers:

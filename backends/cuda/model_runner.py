@@ -113,7 +113,9 @@ class CudaModelRunner:
     def state_key(self) -> str:
         """The layout of pages, what is in them, and how exactly it was computed."""
         where, weights = self._where, self._spec.quantize
-        by = "kernels" if self._backend.operations.reads_blocks else "torch"
+        operations = self._backend.operations
+        by = "kernels" if operations.reads_blocks else "torch"
+        by += ", products in FP8" if operations.rounds_to_fp8 else ""
         computed = f"{where.dtype} on {where.device.type} by {by}, quantize {weights}"
         return f"{_LAYOUT}, {self._spec.kv_type}, {computed}"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -21,7 +22,8 @@ from ingle.models.safetensors.model_folder import ModelFolder
 class ModelCosts:
     """Sizes of a model; `shape` is None for a folder, `config` for an unknown architecture.
 
-    `stored` are the bytes of its weights as engines hold them unless they convert them.
+    `stored` are the bytes of its weights as engines hold them unless they convert them,
+    `stored_in_fp8` on GPUs that multiply FP8 if that is less, else 0.
     llama.cpp's costs follow from the `shape`, those of ingle's own engine from the `config`.
     """
 
@@ -30,14 +32,17 @@ class ModelCosts:
     stored: int
     parameters: int
     context: int
+    stored_in_fp8: int = 0
 
     @classmethod
     def of(cls, model: GGUFHeader | ModelFolder, pooling: Pooling | None = None) -> ModelCosts:
         """Read the sizes of a file or a folder; `pooling` makes the model an embedder."""
         shape = config = None
+        in_fp8 = 0
         if isinstance(model, ModelFolder):
             config, context = model.config, model.config.context
             stored = model.held_bytes
+            in_fp8 = model.fp8_bytes if model.fp8_bytes < stored else 0
         else:
             shape, context = shape_of(model), model.context
             stored = model.tensor_bytes
@@ -52,7 +57,12 @@ class ModelCosts:
             stored=stored,
             parameters=model.parameters,
             context=context,
+            stored_in_fp8=in_fp8,
         )
+
+    def without_fp8(self) -> ModelCosts:
+        """The costs on GPUs that do not multiply FP8."""
+        return dataclasses.replace(self, stored_in_fp8=0)
 
     @property
     def layers(self) -> int:

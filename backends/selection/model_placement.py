@@ -43,6 +43,7 @@ class MemoryBudget:
     `gpu` is free, or can be freed, on the GPU called `gpu_name`; None if it is unknown,
     0 without a GPU. `llama_offloads`: llama.cpp was built for it. A `unified` GPU computes in
     the machine's memory. `repacked` are the tensor types that llama.cpp copies for the processor.
+    The GPU may have products of FP8 (`has_fp8`).
     """
 
     host: int
@@ -51,6 +52,7 @@ class MemoryBudget:
     llama_offloads: bool = False
     unified: bool = False
     repacked: frozenset[str] = frozenset()
+    has_fp8: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,7 +108,7 @@ def select(costs: ModelCosts, budget: MemoryBudget, wanted: PlacementRequest) ->
     A placement is returned even if the machine's memory is too small; its `needs` show how much is
     missing.
     """
-    return _Selector(costs, budget, wanted).select()
+    return _Selector(_known(costs, budget), budget, wanted).select()
 
 
 class _Selector:
@@ -350,5 +352,11 @@ def draft_needs(draft: ModelCosts, spec: LoadSpec, budget: MemoryBudget) -> Memo
         return MemoryNeeds()
     layers = spec.gpu_layers if spec.gpu_layers >= 0 else draft.layers + 1
     split, quantize = GPUSplit(layers if on_gpu else 0), spec.quantize
+    draft = _known(draft, budget)
     found = engine.estimate(draft, load, split, host=budget.host, quantize=quantize).needs
     return MemoryNeeds(found.total) if budget.unified else found
+
+
+def _known(costs: ModelCosts, budget: MemoryBudget) -> ModelCosts:
+    """The costs on the machine of the budget."""
+    return costs if budget.has_fp8 else costs.without_fp8()

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import torch
 from gpu.attention import wrong_attention
 from gpu.experts import wrong_experts
+from gpu.fp8 import wrong_products as wrong_fp8
 from gpu.fusions import wrong_fusions
 from gpu.heads import wrong_heads
 from gpu.many_columns import wrong_products
@@ -62,6 +63,7 @@ def run(session: Session, family: str) -> dict[str, object]:
         "rows": wrong_rows,
         "attention": wrong_attention,
         "many_columns": wrong_products,
+        "fp8": wrong_fp8,
         "experts": wrong_experts,
         "heads": wrong_heads,
         "fusions": wrong_fusions,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 import torch
-from gpu.weights import random_weight
+from gpu.weights import random_fp8, random_weight
 
 from ingle.kernels.attention.attention_input import AttentionInput, AttentionMetadata
 from ingle.kernels.elementwise.activations import Activations
@@ -53,6 +53,11 @@ def all_g4(name: str) -> str:
     return "BF16" if name in ("token_embd.weight", "output.weight") else "G4_128"
 
 
+def all_fp8(name: str) -> str:
+    """As checkpoints in FP8 are: linear layers, but for the last."""
+    return "BF16" if name in ("token_embd.weight", "output.weight") else "FP8"
+
+
 def q4_k_m(name: str) -> str:
     """Return the type of a tensor as in Q4_K_M files: finer where it matters most."""
     layer = int(name.split(".")[1]) if name.startswith("blk.") else 0
@@ -92,6 +97,8 @@ class RandomWeights:
             return torch.ones(shape, device=self._device)
         seed = self._seed + list(self._shapes).index(name)
         kind = self._kind(name)
+        if kind == "FP8":
+            return random_fp8(shape[0], shape[1], self._device, seed)
         if kind != "BF16":
             return random_weight(kind, shape[0], shape[1], self._device, seed)
         generator = torch.Generator(self._device).manual_seed(seed)

@@ -32,6 +32,7 @@ SHARES = {
     "bandwidth": 0.35,
     "attention": 0.25,
     "many_columns": 0.25,
+    "fp8": 0.2,
     "experts": 0.15,
     "heads": 0.2,
     "sampling": 0.2,

@@ -9,7 +9,13 @@ import torch
 
 from ingle.kernels.formats.nf4 import dynamic_values
 from ingle.kernels.formats.repack import repack
-from ingle.kernels.formats.weight import NestedAbsmax, NF4Tensor, QuantizedTensor, RepackedTensor
+from ingle.kernels.formats.weight import (
+    FP8Tensor,
+    NestedAbsmax,
+    NF4Tensor,
+    QuantizedTensor,
+    RepackedTensor,
+)
 from ingle.kernels.formats.weight_format import WEIGHT_FORMATS
 
 COMMON_KINDS = ("Q4_K", "Q6_K", "NF4")
@@ -76,6 +82,14 @@ def random_weight(
         scales = torch.randn(len(blocks), 1, device=device, generator=generator) * size
         blocks[:, place : place + 2] = scales.half().view(torch.uint8)
     return QuantizedTensor(kind, data, inputs)
+
+
+def random_fp8(rows: int, inputs: int, device: torch.device, seed: int = 0) -> FP8Tensor:
+    """Return weights with a scale for each row, of the magnitude of a model's."""
+    generator = torch.Generator(device).manual_seed(seed)
+    values = torch.randn(rows, inputs, device=device, generator=generator)
+    scales = torch.rand(rows, 1, device=device, generator=generator) + 0.5
+    return FP8Tensor(values.to(torch.float8_e4m3fn), scales * inputs**-0.5)
 
 
 def repacked(weight: QuantizedTensor | NF4Tensor) -> RepackedTensor:

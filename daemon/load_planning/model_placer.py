@@ -256,6 +256,7 @@ class ModelPlacer:
     def room(self, available: MemoryNeeds) -> MemoryBudget:
         """Return the memory budget of a model on this machine."""
         from ingle.backends.selection.model_placement import MemoryBudget
+        from ingle.kernels.formats.weight_format import OLDEST_FP8_GPU
 
         facts = self.facts
         gpu = available.gpu if facts.knows_free_memory else None
@@ -268,4 +269,5 @@ class ModelPlacer:
             llama_offloads=facts.llama_offloads,
             unified=facts.unified,
             repacked=facts.repacked,
+            has_fp8=facts.own.capability >= OLDEST_FP8_GPU,
         )

@@ -2,22 +2,36 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import torch
+
+
+class FP8Inputs(NamedTuple):
+    """Inputs (tokens, inputs) float8_e4m3fn.
+
+    Scales are () float32, (tokens, 1), or (tokens, inputs / 128) whose columns are contiguous.
+    """
+
+    codes: torch.Tensor
+    scales: torch.Tensor
 
 
 @dataclass(frozen=True, eq=False)
 class Activations:
     """Dense values (tokens, size) of a float type, int8 `tiles` (see `q8_tiles`), or both.
 
-    `tiles` are (tiles, tokens, 1536). Either is None if no layer reads that form.
+    `tiles` are (tiles, tokens, 1536). Either is None if no layer reads that form. `fp8` are the
+    forms that layers with FP8 weights have needed so far.
     """
 
     size: int
     dense: torch.Tensor | None = None
     tiles: torch.Tensor | None = None
+    fp8: dict[tuple[bool, int], FP8Inputs] = field(
+        default_factory=dict[tuple[bool, int], FP8Inputs]
+    )
 
     @property
     def tokens(self) -> int:

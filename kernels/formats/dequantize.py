@@ -7,8 +7,9 @@ from collections.abc import Iterator
 import torch
 
 from .codecs import DEQUANTIZERS
+from .fp8 import dequantize_fp8
 from .nf4 import dequantize_nf4
-from .weight import NF4Tensor, QuantizedTensor
+from .weight import FP8Tensor, NF4Tensor, QuantizedTensor
 from .weight_format import WEIGHT_FORMATS, WeightFormat
 
 # Elements dequantised at once: few enough for the cache of a CPU; on a GPU, so many that launches
@@ -18,7 +19,7 @@ _DEVICE_ELEMENTS = 1 << 24
 
 
 def dequantize(
-    weight: QuantizedTensor | NF4Tensor, dtype: torch.dtype = torch.float32
+    weight: QuantizedTensor | NF4Tensor | FP8Tensor, dtype: torch.dtype = torch.float32
 ) -> torch.Tensor:
     """The weights (rows, columns) in `dtype`: their float32 values, rounded once.
 
@@ -26,6 +27,8 @@ def dequantize(
     """
     if isinstance(weight, NF4Tensor):
         return dequantize_nf4(weight, dtype)
+    if isinstance(weight, FP8Tensor):
+        return dequantize_fp8(weight, dtype)
     form, convert = _format_of(weight), DEQUANTIZERS[weight.type]
     rows, columns = weight.shape
     out = torch.empty(rows, columns, dtype=dtype, device=weight.data.device)

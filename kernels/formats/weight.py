@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import torch
 
@@ -115,6 +116,69 @@ class NF4Tensor:
 
 
 @dataclass(frozen=True, eq=False)
+class FP8Tensor:
+    """Weights in FP8 that are to be multiplied by inputs in FP8.
+
+    `codes` (rows, columns) float8_e4m3fn are times `scales` float32: of the matrix (), of its rows
+    (rows, 1), or of blocks of 128 by 128 (blocks down, blocks across). Inputs are rounded with
+    `input_scale` () float32; if it is None, with a scale of each token, for blocks of each 128
+    inputs of it.
+    """
+
+    codes: torch.Tensor
+    scales: torch.Tensor
+    input_scale: torch.Tensor | None = None
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows (outputs) and columns (inputs)."""
+        return self.codes.shape[0], self.codes.shape[1]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes in memory."""
+        return self.codes.nbytes + self.scales.nbytes
+
+    @property
+    def scaling(self) -> FP8Scaling:
+        """What has a scale."""
+        if self.scales.ndim == 0:
+            return "tensor"
+        return "row" if self.scales.shape == (len(self.codes), 1) else "block"
+
+    def cuts_blocks(self, index: slice | torch.Tensor) -> bool:
+        """Whether the rows at `index` are other than whole blocks, if blocks have the scales."""
+        if self.scaling != "block":
+            return False
+        if not isinstance(index, slice):
+            return True
+        start, stop, step = index.indices(len(self.codes))
+        whole = stop % FP8_BLOCK == 0 or stop == len(self.codes)
+        return step != 1 or start % FP8_BLOCK > 0 or not whole
+
+    def rows(self, index: slice | torch.Tensor) -> FP8Tensor:
+        """The rows at `index`; raises `ValueError` where that `cuts_blocks`."""
+        if self.cuts_blocks(index):
+            raise ValueError("Rows of blocks in FP8 cannot be separated.")
+        scales = self.scales
+        if self.scaling == "row":
+            scales = scales[index]
+        elif isinstance(index, slice) and self.scaling == "block":
+            start, stop, _ = index.indices(len(self.codes))
+            scales = scales[start // FP8_BLOCK : -(-stop // FP8_BLOCK)]
+        return replace(self, codes=self.codes[index], scales=scales)
+
+    def to(self, device: torch.device) -> FP8Tensor:
+        """The same on another device."""
+        scale = None if self.input_scale is None else self.input_scale.to(device)
+        return FP8Tensor(self.codes.to(device), self.scales.to(device), scale)
+
+
+FP8Scaling = Literal["tensor", "row", "block"]
+FP8_BLOCK = 128
+
+
+@dataclass(frozen=True, eq=False)
 class RepackedTensor:
     """The weights of a `QuantizedTensor` or `NF4Tensor`, bit for bit, in the kernels' layout.
 
@@ -162,7 +226,7 @@ class RepackedTensor:
         return (self.format.block_elements,) if self.format.shared_kernel else ()
 
 
-Weight = torch.Tensor | QuantizedTensor | NF4Tensor
+Weight = torch.Tensor | QuantizedTensor | NF4Tensor | FP8Tensor
 """As a model's file stores it."""
 PreparedWeight = Weight | RepackedTensor
 """As an `Operations` multiplies by it."""
@@ -179,4 +243,6 @@ def format_name(weight: PreparedWeight) -> str:
     """The name of the format or dtype, such as `Q4_K`, `NF4` or `bfloat16`."""
     if isinstance(weight, torch.Tensor):
         return str(weight.dtype).removeprefix("torch.")
+    if isinstance(weight, FP8Tensor):
+        return f"FP8 ({weight.scaling}{', static' if weight.input_scale is not None else ''})"
     return "NF4" if isinstance(weight, NF4Tensor) else weight.type

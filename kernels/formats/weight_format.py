@@ -11,6 +11,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+OLDEST_FP8_GPU = (8, 9)
+"""The compute capability that products of FP8 begin with."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class WeightFormat:

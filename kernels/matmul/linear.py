@@ -10,7 +10,8 @@ from torch.nn.functional import linear as dense_linear
 
 from ..elementwise.gated_activation import GateActivation
 from ..formats.dequantize import dequantize, row_chunks
-from ..formats.weight import NF4Tensor, PreparedWeight, RepackedTensor, Weight
+from ..formats.fp8 import dequantize_fp8, round_inputs
+from ..formats.weight import FP8Tensor, NF4Tensor, PreparedWeight, RepackedTensor, Weight
 from .low_rank import LayerAdapters
 
 W = TypeVar("W", torch.Tensor, RepackedTensor)
@@ -49,10 +50,12 @@ def linear_reference(
     """`x` (..., columns) by the transpose of `weight` (rows, columns), plus `bias` (rows,).
 
     The result (..., rows) has x's dtype and is accumulated in float32. Weights of another dtype
-    are converted, some rows at a time.
+    are converted, some rows at a time; for those in FP8 inputs are rounded.
     """
     if bias is not None:
         bias = bias.to(x.dtype)
+    if isinstance(weight, FP8Tensor):
+        return dense_linear(round_inputs(x, weight), dequantize_fp8(weight, x.dtype), bias)
     if isinstance(weight, torch.Tensor) and weight.dtype == x.dtype:
         return dense_linear(x, weight, bias)
     if isinstance(weight, NF4Tensor):

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 
 import torch
 
 from ..elementwise.activations import ActivationForms, Activations
 from ..elementwise.gated_activation import GateActivation, launch_gated_activation
-from ..formats.weight import RepackedTensor
+from ..formats.weight import FP8Tensor, RepackedTensor
 from ..launch.kernel_library import KernelLibrary
 from .dense_gemv import DenseGemv, can_gate_dense, can_multiply_dense, launch_dense_gated
 from .dequantize_rows import DequantizedGemm
+from .fp8_products import FP8Products, has_fp8
 from .gated_gemv import GatedGemv, can_fuse
 from .linear import GatedLayer, LinearLayer, linear_reference
 from .matmul_tuning import MatmulTuning
@@ -28,7 +30,11 @@ class MatmulDispatch:
         dtype: torch.dtype,
         device: torch.device,
         table: MatmulTuning,
+        *,
+        fp8: bool = True,
     ) -> None:
+        """Without `fp8` no weights are multiplied in FP8."""
+        self._may_use_fp8 = fp8 and has_fp8(library.architecture)
         self.dtype = dtype
         self._library = library
         self._device = device
@@ -38,6 +44,13 @@ class MatmulDispatch:
         self._dense = DenseGemv(library)
         self._gated = GatedGemv(library, device)
         self._large = DequantizedGemm(library, dtype, device)
+
+    @cached_property
+    def fp8(self) -> FP8Products | None:
+        """The products of FP8, which are tried on the device when a model first needs them."""
+        if not self._may_use_fp8:
+            return None
+        return FP8Products(self._library, self.dtype, self._device)
 
     def uses_int8_activations(self, kind: str, tokens: int) -> bool:
         """Whether repacked weights of a format multiply so many rows as int8 activations."""
@@ -50,6 +63,10 @@ class MatmulDispatch:
     def _multiply(self, x: Activations, layer: LinearLayer, out: torch.Tensor) -> None:
         weight = layer.weight
         if self._multiply_in_place(x, layer, out):
+            return
+        product = self.fp8_product(x, layer)
+        if product is not None:
+            out.copy_(product)
             return
         rows = _dense(x)
         if not isinstance(weight, RepackedTensor):
@@ -75,10 +92,21 @@ class MatmulDispatch:
     ) -> None:
         """Add `scale` times the layer's outputs to `residual` (tokens, outputs) float32."""
         x = self._in_order(x, layer)
-        if not self._multiply_in_place(x, layer, residual, add=scale):
+        product = self.fp8_product(x, layer)
+        if product is not None:
+            residual.add_(product, alpha=scale)
+        elif not self._multiply_in_place(x, layer, residual, add=scale):
             out = residual.new_empty(x.tokens, layer.outputs, dtype=self.dtype)
             self._multiply(x, layer, out)
             residual.add_(out, alpha=scale)
+
+    def fp8_product(self, x: Activations, layer: LinearLayer) -> torch.Tensor | None:
+        """The layer's outputs (tokens, outputs) in 16 bits if its weights are in FP8, else None."""
+        weight = layer.weight
+        if not isinstance(weight, FP8Tensor):
+            return None
+        assert self.fp8 is not None, "weights in FP8 have to be dequantised"
+        return self.fp8.multiply(self.fp8.inputs(x, weight), weight, layer.bias)
 
     def gated(
         self,
@@ -106,6 +134,9 @@ class MatmulDispatch:
             layer = GatedLayer(first, second, activation, *biases)
             launch_dense_gated(self._library, layer, rows, out)
             return Activations(gate.outputs, out)
+        gates, ups = self.fp8_product(x, gate), self.fp8_product(x, up)
+        if gates is not None and ups is not None:
+            return launch_gated_activation(self._library, gates, ups, activation, wanted)
         width = gate.outputs
         both = torch.empty(x.tokens, 2 * width, dtype=self.dtype, device=self._device)
         self.multiply(x, gate, both[:, :width])

@@ -8,7 +8,8 @@ from typing import NamedTuple
 import torch
 
 from ingle.kernels.elementwise.activations import Activations
-from ingle.kernels.formats.weight import PreparedWeight
+from ingle.kernels.formats.dequantize import dequantize
+from ingle.kernels.formats.weight import FP8Tensor, PreparedWeight
 from ingle.kernels.matmul.expert_layers import ExpertLayer
 from ingle.kernels.matmul.linear import LinearLayer
 from ingle.kernels.matmul.low_rank import LayerAdapters
@@ -66,8 +67,9 @@ class Parameters:
     """Loads each tensor once, checks its shape and moves it to the device.
 
     Matrices keep the quantisation of their file, else they take the type of the activations; both
-    in the form that `operations` expects. Raises `InvalidModel` for a tensor that is missing or has
-    the wrong shape. `on_progress` is called with the share of tensors loaded so far.
+    in the form that `operations` expects. FP8 is dequantised if they do not multiply it. Raises
+    `InvalidModel` for a tensor that is missing or has the wrong shape. `on_progress` is called with
+    the share of tensors loaded so far.
     """
 
     def __init__(
@@ -91,7 +93,7 @@ class Parameters:
 
     def linear(self, name: str, outputs: int, inputs: int) -> LinearLayer:
         """The matrix `name`, with its bias if the file has one."""
-        weight = self._matrix(f"{name}.weight", outputs, inputs)
+        weight = self._matrix(f"{name}.weight", outputs, inputs, may_be_fp8=True)
         bias = f"{name}.bias"
         adapters = None
         if name.startswith("blk."):
@@ -150,11 +152,13 @@ class Parameters:
                 hint="Let llama.cpp run it, or use another conversion.",
             )
 
-    def _matrix(self, name: str, rows: int, columns: int) -> PreparedWeight:
-        return self.operations.prepare(self._on_device(name, rows, columns))
+    def _matrix(
+        self, name: str, rows: int, columns: int, *, may_be_fp8: bool = False
+    ) -> PreparedWeight:
+        return self.operations.prepare(self._on_device(name, rows, columns, may_be_fp8=may_be_fp8))
 
-    def _on_device(self, name: str, rows: int, columns: int) -> Weight:
-        weight = self._take(name, (rows, columns))
+    def _on_device(self, name: str, rows: int, columns: int, *, may_be_fp8: bool = False) -> Weight:
+        weight = self._take(name, (rows, columns), may_be_fp8=may_be_fp8)
         if isinstance(weight, torch.Tensor):
             weight = weight.to(self._device, self.operations.dtype)
         self.bytes += weight.nbytes
@@ -171,8 +175,12 @@ class Parameters:
         self.bytes += weight.numel() * torch.float32.itemsize
         return weight.to(self._device, torch.float32)
 
-    def _take(self, name: str, shape: tuple[int, ...]) -> Weight:
+    def _take(self, name: str, shape: tuple[int, ...], *, may_be_fp8: bool = False) -> Weight:
         weight = self._weights.get(name)
+        if isinstance(weight, FP8Tensor) and not (
+            may_be_fp8 and self.operations.multiplies_fp8(weight)
+        ):
+            weight = dequantize(weight)
         if tuple(weight.shape) != shape:
             raise InvalidModel(
                 f"The model's tensor {name!r} has the shape {tuple(weight.shape)}, where its "

@@ -60,9 +60,17 @@ class ModelFolder:
     @cached_property
     def held_bytes(self) -> int:
         """Bytes of all weights as the engine holds them: what no kernel reads is dequantised."""
-        matrices, taken = self._by_name, self._taken
-        rest = sum(tensor.bytes for name, (_, tensor) in self.tensors.items() if name not in taken)
-        return rest + sum(matrix.held_bytes for matrix in matrices.values())
+        return self._plain_bytes + sum(matrix.held_bytes for matrix in self._by_name.values())
+
+    @cached_property
+    def fp8_bytes(self) -> int:
+        """The same on a GPU that multiplies FP8."""
+        return self._plain_bytes + sum(matrix.fp8_bytes for matrix in self._by_name.values())
+
+    @property
+    def _plain_bytes(self) -> int:
+        taken = self._taken
+        return sum(tensor.bytes for name, (_, tensor) in self.tensors.items() if name not in taken)
 
     @cached_property
     def matrices(self) -> StoredMatrices | None:

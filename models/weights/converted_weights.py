@@ -15,6 +15,7 @@ from ingle.kernels.formats.nf4 import (
 )
 from ingle.kernels.formats.weight import Weight
 
+from .tensor_part import without_fp8
 from .weights import Weights
 
 _BLOCK_SIZE = 64
@@ -66,7 +67,7 @@ class NF4Weights:
 
     def get(self, name: str) -> Weight:
         """The tensor; raises what the source raises."""
-        weight = self._source.get(name)
+        weight = without_fp8(self._source.get(name))
         if not isinstance(weight, torch.Tensor) or weight.ndim != 2 or not self._quantizes(name):
             return weight
         if self._device is not None:

@@ -10,7 +10,7 @@ from itertools import accumulate
 import torch
 
 from ingle.kernels.formats.dequantize import dequantize
-from ingle.kernels.formats.weight import NF4Tensor, QuantizedTensor, Weight
+from ingle.kernels.formats.weight import FP8Tensor, NF4Tensor, QuantizedTensor, Weight
 
 from ..config.head_rows import interleaved_rows
 from ..config.model_config import ModelConfig
@@ -52,6 +52,7 @@ class TensorPart:
         return rows_of(weight, every[:, _index(self.rows)].flatten())
 
     def _columns_of(self, weight: Weight, columns: slice | Sequence[int]) -> Weight:
+        weight = without_fp8(weight)
         if not isinstance(weight, torch.Tensor):
             raise UnsupportedModel(
                 f"The model stores {self.source!r} quantised, in another order than ingle's.",
@@ -137,6 +138,7 @@ def split_tensor(
 
 def _joined(weights: Sequence[Weight]) -> Weight:
     """The rows of matrices of one width and kind; the first matrix alone if kinds differ."""
+    weights = [without_fp8(each) for each in weights]
     first = weights[0]
     if isinstance(first, torch.Tensor):
         plain = [each for each in weights if isinstance(each, torch.Tensor)]
@@ -147,7 +149,7 @@ def _joined(weights: Sequence[Weight]) -> Weight:
     if len({each.block_size for each in codes}) > 1 or len(codes) < len(weights):
         return first
     together = torch.cat([each.codes for each in codes])
-    return NF4Tensor(together, torch.cat([each.absmax for each in codes]), first.block_size)
+    return NF4Tensor(together, torch.cat([each.absmax for each in codes]), codes[0].block_size)
 
 
 def _joined_blocks(first: QuantizedTensor, weights: Sequence[Weight]) -> Weight:
@@ -166,6 +168,13 @@ def _index(places: slice | Sequence[int]) -> slice | torch.Tensor:
     return places if isinstance(places, slice) else torch.tensor(places)
 
 
+def without_fp8(weight: Weight) -> Weight:
+    """The weight, dequantised if it is in FP8."""
+    return dequantize(weight) if isinstance(weight, FP8Tensor) else weight
+
+
 def rows_of(weight: Weight, index: slice | torch.Tensor) -> Weight:
     """The rows at `index` of a matrix, dense or quantised, or those elements of a vector."""
+    if isinstance(weight, FP8Tensor) and weight.cuts_blocks(index):
+        weight = dequantize(weight)
     return weight[index] if isinstance(weight, torch.Tensor) else weight.rows(index)

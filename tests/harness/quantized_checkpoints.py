@@ -127,8 +127,10 @@ def gptq(
     return Quantizer({**settings, "checkpoint_format": "gptq_v2" if v2 else "gptq"}, store)
 
 
-def _compressed(kind: str, **weights: object) -> Mapping[str, Any]:
-    group = {"targets": ["Linear"], "weights": weights}
+def _compressed(
+    kind: str, inputs: Mapping[str, object] | None = None, **weights: object
+) -> Mapping[str, Any]:
+    group = {"targets": ["Linear"], "weights": weights, "input_activations": inputs}
     return {
         "quant_method": "compressed-tensors",
         "format": kind,
@@ -154,7 +156,12 @@ def packed(bits: int = 4, group: int = 32, *, symmetric: bool = True) -> Quantiz
             tensors[".weight_zero_point"] = _words(zeros.T, bits).T
         return StoredExample(tensors, _weights(codes, scales, zeros, np.arange(columns) // group))
 
-    weights = {"num_bits": bits, "type": "int", "symmetric": symmetric, "strategy": "group"}
+    weights: dict[str, Any] = {
+        "num_bits": bits,
+        "type": "int",
+        "symmetric": symmetric,
+        "strategy": "group",
+    }
     return Quantizer(_compressed("pack-quantized", **weights, group_size=group), store)
 
 
@@ -172,8 +179,11 @@ def int8(dtype: torch.dtype = torch.bfloat16) -> Quantizer:
     )
 
 
-def fp8(kind: str) -> Quantizer:
-    """Return FP8 with a scale for the `tensor` (static activations), a `channel` or a `block`."""
+def fp8(kind: str, *, inputs: bool = True) -> Quantizer:
+    """Return FP8 with a scale for the `tensor` (static activations), a `channel` or a `block`.
+
+    Without `inputs` only the weights are in FP8.
+    """
 
     def store(rows: int, columns: int, random: torch.Generator) -> StoredExample:
         codes = torch.randn(rows, columns, generator=random).to(torch.float8_e4m3fn)
@@ -196,7 +206,9 @@ def fp8(kind: str) -> Quantizer:
         return Quantizer({**settings, "activation_scheme": "dynamic"}, store)
     if kind == "tensor":
         return Quantizer({"quant_method": "fp8", "activation_scheme": "static"}, store)
-    return Quantizer(_compressed("float-quantized", num_bits=8, type="float", strategy=kind), store)
+    floats = {"num_bits": 8, "type": "float"}
+    tokens = {**floats, "dynamic": True, "strategy": "token"} if inputs else None
+    return Quantizer(_compressed("float-quantized", tokens, **floats, strategy=kind), store)
 
 
 def _fp4(rows: int, columns: int, random: torch.Generator) -> tuple[torch.Tensor, torch.Tensor]:
@@ -262,6 +274,7 @@ QUANTIZERS: Mapping[str, Quantizer] = {
     "int8, float scales": int8(torch.float32),
     "fp8, tensor": fp8("tensor"),
     "fp8, channel": fp8("channel"),
+    "fp8, channel, weights only": fp8("channel", inputs=False),
     "fp8, block": fp8("block"),
     "nvfp4": nvfp4(),
     "nvfp4, modelopt": nvfp4(modelopt=True),

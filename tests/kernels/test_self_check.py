@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
-from gpu.weights import random_weight
+from gpu.weights import random_fp8, random_weight
 
 from ingle.kernels.elementwise.activations import Activations
 from ingle.kernels.elementwise.rope import rotary_tables
@@ -134,6 +135,15 @@ def test_pairs_of_formats_are_checked() -> None:
     ]
     assert found[0].startswith("Q4_K with Q6_K by 1 rows is off by")
     assert len(found) == 6, "either first, by each number of rows"
+
+
+def test_inputs_are_rounded_as_products_in_fp8_do() -> None:
+    """Also with a stored scale that clips almost all of them."""
+    weight = random_fp8(96, 256, CPU)
+    clipping = replace(weight, input_scale=torch.tensor(1e-4))
+    assert failures(Operations(torch.bfloat16), weights=[weight, clipping]) == []
+    found = failures(FaultyOperations("a column"), weights=[clipping])
+    assert found[0].startswith("FP8 (row, static) by 1 rows is off by ")
 
 
 def test_format_names() -> None:

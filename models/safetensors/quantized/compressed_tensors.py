@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...config.config_fields import ConfigFields
-from .floats import FP4, FP8
+from .floats import FP4, FP8, InputScales
 from .integers import Int8, IntegerScheme, PackedIntegers
 from .matrix_format import MatrixFormat
 
@@ -35,6 +35,7 @@ def compressed_tensors_formats(fields: ConfigFields) -> Sequence[MatrixFormat]:
     _check_transforms(fields)
     schemes: list[IntegerScheme] = []
     formats: dict[str, MatrixFormat] = {}
+    rounded: set[InputScales | None] = set()
     for group in _groups(fields):
         kind, weights = group.text("format", whole), group.group("weights")
         if kind == "dense" or weights is None:
@@ -47,7 +48,9 @@ def compressed_tensors_formats(fields: ConfigFields) -> Sequence[MatrixFormat]:
         elif kind in _INT8 and not floats and bits == 8:
             formats["int8"] = Int8()
         elif kind in (_FP8, _INT8[1]) and floats and bits == 8:
-            formats[_FP8] = FP8(_block(weights))
+            rounded.add(_inputs(group))
+            same = next(iter(rounded)) if len(rounded) == 1 else None
+            formats[_FP8] = FP8(_block(weights), same)
         elif kind in (_NVFP4, _MXFP4) and floats and bits == 4:
             formats[kind] = FP4(mx=kind == _MXFP4)
         else:
@@ -75,6 +78,16 @@ def _group_size(weights: ConfigFields) -> int | None:
     if size == 0:
         weights.fail("says that 'group_size' is 0")
     return None if size < 0 else size
+
+
+def _inputs(group: ConfigFields) -> InputScales | None:
+    """How products round their inputs to FP8; None if they do not."""
+    inputs = group.group("input_activations")
+    if inputs is None or inputs.text("type", "int") != "float":
+        return None
+    if inputs.integer("num_bits", 1, 16, 8) != 8:
+        return None
+    return "dynamic" if inputs.flag("dynamic", False) else "static"
 
 
 def _block(weights: ConfigFields) -> tuple[int, int]:

@@ -1,4 +1,6 @@
-"""Floats of eight and four bits: FP8, NVFP4 and MXFP4, dequantised when they are loaded.
+"""Floats of eight and four bits: FP8, NVFP4 and MXFP4.
+
+All but FP8 with inputs in FP8, and MXFP4, are dequantised when they are loaded.
 
 Sources: compressed-tensors, transformers' fine-grained FP8, ModelOpt, the OCP microscaling formats.
 """
@@ -7,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from .matrix_format import MatrixFormat, Parts, need, need_matrix, need_shape
 
@@ -16,7 +18,11 @@ if TYPE_CHECKING:
 
     from ingle.kernels.formats.weight import QuantizedTensor, Weight
 
+InputScales = Literal["static", "dynamic"]
+"""Whether a product rounds its inputs with stored scales, or with those of their magnitudes."""
 _FP8 = ("F8_E4M3", "F8_E5M2")
+# What products of FP8 matrices need of their sizes.
+_MULTIPLE, _MULTIPLE_OF_BLOCKS = 16, 512
 _NVFP4_GROUP, _MXFP4_GROUP = 16, 32
 _MXFP4_BYTES = 17
 
@@ -29,11 +35,18 @@ class FP8(MatrixFormat):
         ".weight": "codes",
         ".weight_scale": "scales",
         ".weight_scale_inv": "scales",
+        ".input_scale": "input_scale",
     }
 
-    def __init__(self, block: tuple[int, int] = (128, 128)) -> None:
-        """`block` is the outputs and inputs of blocks, where scales are for blocks."""
+    def __init__(
+        self, block: tuple[int, int] = (128, 128), inputs: InputScales | None = None
+    ) -> None:
+        """`block` is the outputs and inputs of blocks, where scales are for blocks.
+
+        `inputs` is how products round their inputs to FP8; None if they do not.
+        """
         self._block = block
+        self._inputs = inputs
 
     def holds(self, parts: Parts) -> bool:
         """See `MatrixFormat`."""
@@ -46,14 +59,45 @@ class FP8(MatrixFormat):
         self._spread(parts["scales"].shape, rows, columns)
         return rows, columns
 
+    def fp8_bytes(self, parts: Parts) -> int:
+        """See `MatrixFormat`."""
+        rows, columns = self.shape(parts)
+        _, across = self._spread(parts["scales"].shape, rows, columns)
+        if across < columns or not self._rounds_inputs(parts):
+            return self.held_bytes(parts)  # blocks: only some GPUs multiply them
+        return rows * columns + 4 * prod(parts["scales"].shape)
+
     def read(self, parts: Parts, tensors: Mapping[str, torch.Tensor]) -> Weight:
         """See `MatrixFormat`."""
         rows, columns = self.shape(parts)
         scales = tensors["scales"].float()
+        if self._rounds_inputs(parts):
+            from ingle.kernels.formats.weight import FP8Tensor
+
+            kept = scales.reshape(()) if scales.numel() == 1 else scales.view(len(scales), -1)
+            found = tensors.get("input_scale")
+            fixed = None if found is None or self._inputs == "dynamic" else found
+            return FP8Tensor(
+                tensors["codes"], kept, None if fixed is None else fixed.float().reshape(())
+            )
         down, across = self._spread(scales.shape, rows, columns)
         scales = scales.reshape(-(-rows // down), -(-columns // across))
         scales = scales.repeat_interleave(down, 0)[:rows].repeat_interleave(across, 1)
         return tensors["codes"].float().mul_(scales[:, :columns])
+
+    def _rounds_inputs(self, parts: Parts) -> bool:
+        """Whether the matrix stays in FP8, for products with inputs in FP8."""
+        rows, columns = self.shape(parts)
+        down, across = self._spread(parts["scales"].shape, rows, columns)
+        if self._inputs is None or parts["codes"].dtype != _FP8[0] or rows % _MULTIPLE:
+            return False
+        if self._inputs == "static":
+            found = parts.get("input_scale")
+            if found is None or prod(found.shape) != 1 or across != columns:
+                return False
+        if across == columns:
+            return columns % _MULTIPLE == 0
+        return (down, across) == (128, 128) and columns % _MULTIPLE_OF_BLOCKS == 0
 
     def _spread(self, shape: tuple[int, ...], rows: int, columns: int) -> tuple[int, int]:
         """The outputs and inputs that share a scale."""

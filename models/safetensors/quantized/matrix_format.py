@@ -50,6 +50,10 @@ class MatrixFormat(ABC):
         """The bytes that the engine keeps of it: by default dequantised to 16 bits."""
         return prod(self.shape(parts)) * _HALF
 
+    def fp8_bytes(self, parts: Parts) -> int:
+        """The same on a GPU that multiplies FP8."""
+        return self.held_bytes(parts)
+
     @abstractmethod
     def read(self, parts: Parts, tensors: Mapping[str, torch.Tensor]) -> Weight:
         """The matrix, from the tensors of all roles."""

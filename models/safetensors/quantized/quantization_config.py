@@ -12,7 +12,7 @@ from ...config.config_fields import ConfigFields
 from ...json_object import read_json_object
 from .awq import AWQ
 from .compressed_tensors import compressed_tensors_formats
-from .floats import FP4, FP8, MXFP4Experts
+from .floats import FP4, FP8, InputScales, MXFP4Experts
 from .gptq import GPTQ
 from .matrix_format import MatrixFormat
 
@@ -167,20 +167,25 @@ def _auto_round(fields: ConfigFields) -> Sequence[MatrixFormat]:
 
 
 def _fp8(fields: ConfigFields) -> Sequence[MatrixFormat]:
+    scheme = fields.text("activation_scheme", "").lower()
+    inputs: InputScales | None = "static" if scheme == "static" else None
+    if scheme == "dynamic":
+        inputs = "dynamic"
     if "weight_block_size" not in fields:
-        return [FP8()]
+        return [FP8(inputs=inputs)]
     sizes = fields.integers("weight_block_size", 1, _WIDEST_GROUP)
     if len(sizes) != 2:
         fields.fail(f"needs two sizes of blocks under 'weight_block_size', not {len(sizes)}")
-    return [FP8((sizes[0], sizes[1]))]
+    return [FP8((sizes[0], sizes[1]), inputs)]
 
 
 def _modelopt(fields: ConfigFields) -> Sequence[MatrixFormat]:
     algorithm = fields.text("quant_algo")
     if algorithm not in ("FP8", "NVFP4", "MIXED_PRECISION"):
         _refuse_algorithm(fields, algorithm)
-    formats: list[MatrixFormat] = [FP4(mx=False, modelopt=True), FP8()]
-    return formats[::-1] if algorithm == "FP8" else formats
+    if algorithm == "FP8":
+        return [FP8(inputs="static"), FP4(mx=False, modelopt=True)]
+    return [FP4(mx=False, modelopt=True), FP8()]
 
 
 def _refuse_algorithm(fields: ConfigFields, algorithm: str) -> NoReturn:

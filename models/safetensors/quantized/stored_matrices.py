@@ -20,6 +20,8 @@ _UNUSED = (
     *(".input_global_scale", ".output_scale", ".q_scale", ".k_scale", ".v_scale", ".prob_scale"),
     *(".k_zero_point", ".v_zero_point"),
 )
+_OF_EXPERT = ".experts."
+"""In names of matrices that are dequantised to be joined."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,8 @@ class StoredMatrix:
     parts: Parts
     parameters: int
     held_bytes: int
+    fp8_bytes: int
+    """The same on a GPU that multiplies FP8."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +52,7 @@ def find_matrices(
     Layers that the settings exclude are those without codes: their tensors are not among these.
     """
     found: dict[str, StoredMatrix] = {}
-    taken = {name for name in tensors if name.endswith(_UNUSED)}
+    taken: set[str] = set()
     for format_ in quantization.formats:
         for stem, parts in _stems(format_, tensors, taken).items():
             if "codes" not in parts or not format_.holds(parts):
@@ -56,10 +60,13 @@ def find_matrices(
             name = stem + format_.result
             try:
                 shape, held = format_.shape(parts), format_.held_bytes(parts)
+                of_expert = _OF_EXPERT in name
+                in_fp8 = held if of_expert else format_.fp8_bytes(parts)
             except ValueError as error:
                 fail(folder, name, format_, error)
-            found[name] = StoredMatrix(format_, parts, prod(shape), held)
+            found[name] = StoredMatrix(format_, parts, prod(shape), held, in_fp8)
             taken |= {part.name for part in parts.values()}
+    taken |= {name for name in tensors if name.endswith(_UNUSED)}
     if not found:
         raise InvalidModel(
             f"{quantization.source} says that the weights are {quantization.title}, but no tensor "

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import torch
-from gpu.random_model import all_bf16, all_g4, all_nf4, llama_config, q4_k_m
+from gpu.random_model import all_bf16, all_fp8, all_g4, all_nf4, llama_config, q4_k_m
 from gpu.synthetic import source
 from gpu.weights import random_weight
 from kernel_harness.host_library import CPUKernelLibrary
@@ -101,7 +101,7 @@ def logits(runner: CudaModelRunner, parts: list[tuple[int, int]]) -> torch.Tenso
         q4_k_m,
         *(
             pytest.param(kind, marks=pytest.mark.slow)
-            for kind in (all_g4, all_nf4, all_bf16, mixed)
+            for kind in (all_g4, all_nf4, all_fp8, all_bf16, mixed)
         ),
     ],
 )

@@ -12,6 +12,7 @@ import torch
 from ingle.backends.cuda.model_files import open_model
 from ingle.backends.jobs.quantization.folder_source import FolderSource
 from ingle.backends.registry.model_costs import ModelCosts
+from ingle.kernels.formats.weight import FP8Tensor
 from ingle.kernels.operations import Operations
 from ingle.models.errors import InvalidModel, UnsupportedModel
 from ingle.models.layers.transformer import Transformer
@@ -50,6 +51,27 @@ def test_weights_take_what_is_predicted(make_folder: MakeFolder, kind: str) -> N
     entry = describe_folder(found)
     assert entry.quantization == found.quantization
     assert bool(entry.notes) == (predicted > 1.1 * found.tensor_bytes)
+
+
+class FP8Operations(Operations):
+    """Operations of a device that multiplies FP8."""
+
+    def multiplies_fp8(self, weight: FP8Tensor) -> bool:
+        return True
+
+
+def test_fp8_stays_where_the_device_multiplies_it(make_folder: MakeFolder) -> None:
+    folder = make_folder()
+    quantize_folder(folder, fp8("channel"))
+    predicted = ModelCosts.of(read_folder(folder))
+    files = open_model(folder)
+    kept, dequantised = (
+        Transformer(files.config, files.weights, device=CPU, operations=operations(torch.bfloat16))
+        for operations in (FP8Operations, Operations)
+    )
+    assert predicted.stored_in_fp8 < predicted.stored
+    assert abs(kept.weights_bytes - predicted.stored_in_fp8) < 0.03 * predicted.stored_in_fp8
+    assert abs(dequantised.weights_bytes - predicted.stored) < 0.03 * predicted.stored
 
 
 def test_settings_beside_the_configuration(make_folder: MakeFolder) -> None:

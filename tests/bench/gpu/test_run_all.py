@@ -53,7 +53,7 @@ def test_unknown_part_is_rejected(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["bandwidth", "many_columns", "decode_step", "heads", "sampling", "tuning"]
+    "name", ["bandwidth", "many_columns", "fp8", "decode_step", "heads", "sampling", "tuning"]
 )
 def test_timing_parts_are_skipped_without_a_gpu(name: str) -> None:
     result = run_part(name, on_cpu=True, seconds=10)

@@ -34,6 +34,19 @@ def _rms_norm(vectors: int, size: int, threads: int) -> Case:
     return Case(f"rms_norm_v{vectors}", (TOKENS, 1, 1), (threads, 1, 1), arguments)
 
 
+def quantize_fp8_cases() -> list[Case]:
+    """Return all kernels, for rows that fill no block."""
+    x = np.linspace(-3, 3, TOKENS * 1152, dtype=np.float16).reshape(TOKENS, 1152)
+    codes, fixed = np.zeros((TOKENS, 1152), np.uint8), np.ones(1, np.float32)
+    block = (256, 1, 1)
+    rows, groups = np.zeros(TOKENS, np.float32), np.zeros((9, TOKENS), np.float32)
+    return [
+        Case("quantize_fp8_rows", (TOKENS, 1, 1), block, (x, codes, rows, 1152, 1)),
+        Case("quantize_fp8_fixed", (TOKENS, 2, 1), block, (x, codes, fixed, 1152, 1)),
+        Case("quantize_fp8_groups", (TOKENS, 2, 1), block, (x, codes, groups, 1152, 1)),
+    ]
+
+
 def gated_activation_cases() -> list[Case]:
     """Return both activations of halves of wider rows."""
     size = 544
@@ -99,6 +112,7 @@ def _room(columns: int, size: int) -> NDArray[np.uint8]:
 FUSION_CASES: Mapping[str, Callable[[], list[Case]]] = MappingProxyType(
     {
         "rms_norm": rms_norm_cases,
+        "quantize_fp8": quantize_fp8_cases,
         "gated_activation": gated_activation_cases,
         "gated_q4_k": gated_gemv_cases,
         "experts_q4_k": expert_gemv_cases,

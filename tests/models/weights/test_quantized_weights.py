@@ -11,14 +11,14 @@ import pytest
 import torch
 
 from ingle.kernels.formats.dequantize import dequantize
-from ingle.kernels.formats.weight import QuantizedTensor
+from ingle.kernels.formats.weight import FP8Tensor, QuantizedTensor
 from ingle.models.errors import InvalidModel
 from ingle.models.safetensors.quantized.quantization_config import read_quantization
 from ingle.models.safetensors.quantized.stored_matrices import StoredMatrices, find_matrices
 from ingle.models.safetensors.safetensors_index import find_tensors
 from ingle.models.weights.quantized_weights import QuantizedWeights
 from ingle.models.weights.safetensors_weights import SafetensorsWeights
-from tests.harness.quantized_checkpoints import QUANTIZERS, Quantizer, awq, gptq, packed
+from tests.harness.quantized_checkpoints import QUANTIZERS, Quantizer, awq, fp8, gptq, packed
 
 safetensors: Any = import_module("safetensors.torch")
 LAYER = "model.layers.0.mlp.up_proj"
@@ -39,6 +39,8 @@ PACKED = {
     "packed, 8 bits": "Q8_0",
     "int8": "Q8_0",
 }
+# What has a scale in those whose products round inputs; blocks of 128 need 512 columns for that.
+ROUNDED = {"fp8, tensor": "tensor", "fp8, channel": "row"}
 
 
 def write(
@@ -77,8 +79,44 @@ def test_weights_are_those_of_the_formula(tmp_path: Path, kind: str) -> None:
         found = dequantize(found)
     else:
         assert matrix.held_bytes == 2 * 96 * 256
+    if kind in ROUNDED:
+        assert isinstance(found, FP8Tensor)
+        assert found.scaling == ROUNDED[kind]
+        assert matrix.fp8_bytes == found.nbytes
+        found = dequantize(found)
+    else:
+        assert matrix.fp8_bytes == matrix.held_bytes
     assert isinstance(found, torch.Tensor)
     assert torch.equal(found, expected)
+
+
+def test_fp8_inputs_are_rounded_as_the_settings_say(tmp_path: Path) -> None:
+    """Static with the stored scale, dynamic without one, not at all where they do not say so."""
+    tensor, channel, block = fp8("tensor"), fp8("channel"), fp8("block")
+    dynamic = {**tensor.settings, "activation_scheme": "dynamic"}
+    cases: list[tuple[Quantizer, Mapping[str, Any], int, float | None, str | None]] = [
+        (tensor, tensor.settings, 96, 0.5, "tensor"),
+        (tensor, dynamic, 96, None, "tensor"),
+        (tensor, {"quant_method": "fp8"}, 96, None, None),
+        (tensor, {"quant_method": "modelopt", "quant_algo": "FP8"}, 96, 0.5, "tensor"),
+        (tensor, {"quant_method": "fbgemm_fp8"}, 96, None, None),
+        (channel, {**tensor.settings}, 96, None, None),  # static, but no scale is stored
+        (channel, channel.settings, 100, None, None),  # no product has such a number of outputs
+        (block, block.settings, 96, None, "block"),
+    ]
+    for quantizer, settings, rows, scale, scaling in cases:
+        _, expected = write(tmp_path, quantizer, rows, 512)
+        matrices = read(tmp_path, settings)
+        found = QuantizedWeights(SafetensorsWeights(tmp_path), matrices).get(NAME)
+        if scaling is None:
+            assert isinstance(found, torch.Tensor), settings
+        else:
+            assert isinstance(found, FP8Tensor), settings
+            assert found.scaling == scaling
+            assert (found.input_scale is None) == (scale is None)
+            assert found.input_scale is None or float(found.input_scale) == scale
+            found = dequantize(found)
+        assert torch.equal(found, expected)
 
 
 def test_other_groups_than_the_kernels_have(tmp_path: Path) -> None:
