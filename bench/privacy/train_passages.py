@@ -1,12 +1,12 @@
 """Make `passages.onnx` and its tokens, which judge the passages of a text.
 
-    scripts/train-judge MODEL.gguf FOLDER [--gsm8k FILE]
+    scripts/train-judge MODEL.gguf FOLDER [--gsm8k FILE] [--into FOLDER]
 
-Learns from the prompts of `corpora/prompts`, the older grammars `train.*`, and public texts, which
-`public_texts.py` collects in FOLDER if they are not there; word problems of GSM8K's training half
-(MIT) are taken if given. The vectors of tokens are a learnt projection of the input embeddings of
-MODEL, a GGUF file of Qwen2.5 (Apache-2.0), whose tokenizer is used too. Takes about ten minutes on
-two free cores.
+Learns from the prompts of `corpora/prompts`, the older grammars `train.*`, and public and everyday
+texts, which `public_texts.py` and `everyday_texts.py` collect in FOLDER if they are not there; word
+problems of GSM8K's training half (MIT) are taken if given. The vectors of tokens are a learnt
+projection of the input embeddings of MODEL, a GGUF file of Qwen2.5 (Apache-2.0), whose tokenizer is
+used too. Takes about ten minutes on two free cores.
 """
 
 # What torch and transformers return is not known to their types.
@@ -25,6 +25,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+import everyday_texts
 import gguf
 import numpy as np
 import public_texts
@@ -50,8 +51,10 @@ DATA = Path(__file__).resolve().parents[2] / "daemon" / "routing" / "detectors" 
 EPOCHS = 4
 BATCH = 48
 RATE = 1.5e-3
+EVERYDAY = {"ar": 1000, "hi": 1000, "ko": 1000}  # and of other languages, an epoch:
+EVERYDAY_ELSEWHERE = 350
 EACH = 14  # prompts of a line, made anew for each epoch
-PUBLIC, OLDER, PROBLEMS = 14_000, 2_500, 600  # texts an epoch
+PUBLIC, OLDER, PROBLEMS = 10_000, 2_500, 600  # texts an epoch
 LONGER = 0.3  # share of texts that stand beside a part of a public one
 NOISE = 0.08  # share of tokens that are replaced: no single word may carry a verdict
 PLAIN_TOKENS = 0.25  # the weight of a token without a tag
@@ -91,12 +94,24 @@ class Corpus:
         if not public.exists():
             public_texts.collect(folder)
         self._public = [json.loads(line)["text"] for line in public.read_text().splitlines()]
+        self._everyday = self._by_language(folder)
         self._older = {
             kind: [text for _, text in Grammar.load(f"train.{kind}").prompts(6, 9, for_training(9))]
             for kind in ("harmless", "sensitive")
         }
         lines = problems.read_text().splitlines() if problems else []
         self._problems = [json.loads(line)["question"] for line in lines]
+
+    @staticmethod
+    def _by_language(folder: Path) -> dict[str, list[str]]:
+        file = folder / "everyday.jsonl"
+        if not file.exists():
+            everyday_texts.collect(folder)
+        texts: dict[str, list[str]] = {}
+        for line in file.read_text().splitlines():
+            row = json.loads(line)
+            texts.setdefault(row["language"], []).append(row["text"])
+        return texts
 
     def rows(self, epoch: int) -> list[Row]:
         """Return the texts of an epoch, cut to `LENGTH` tokens."""
@@ -107,6 +122,12 @@ class Corpus:
         harmless += self._plain(self._some(draw, self._problems, PROBLEMS), "public")
         private = [row for row in made if row.kind != "public"]
         private += self._plain(self._some(draw, self._older["sensitive"], OLDER), "")
+        everyday = [
+            text
+            for language, texts in self._everyday.items()
+            for text in self._some(draw, texts, EVERYDAY.get(language, EVERYDAY_ELSEWHERE))
+        ]
+        harmless += self._plain(everyday, "public")
         public = self._plain(self._some(draw, self._public, PUBLIC), "public", tag=0)
         around = (public, harmless)
         rows = (_beside(row, around, draw) for row in (*harmless, *private, *public))
@@ -254,6 +275,7 @@ def main() -> None:
     parser.add_argument("model", type=Path)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--gsm8k", type=Path)
+    parser.add_argument("--into", type=Path, default=DATA)
     options = parser.parse_args()
     torch.manual_seed(0)
     tokenizer = tokenizer_of(options.model)
@@ -270,8 +292,8 @@ def main() -> None:
         print(
             f"epoch {epoch}: {len(rows)} texts, loss {mean:.4f}, {seconds:.0f} s", file=sys.stderr
         )
-    export(trainer.shipped(), DATA / NETWORK)
-    (DATA / TOKENS).write_bytes(gzip.compress(tokenizer.to_str().encode(), 9, mtime=0))
+    export(trainer.shipped(), options.into / NETWORK)
+    (options.into / TOKENS).write_bytes(gzip.compress(tokenizer.to_str().encode(), 9, mtime=0))
 
 
 if __name__ == "__main__":

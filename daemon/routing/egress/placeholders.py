@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from ..detectors.finding import FindingKind
+from ..text_analysis.text_index import lowered
 
 LITERAL = "TEXT"
 """Replaces text that already looked like a placeholder."""
@@ -122,20 +123,18 @@ class PlaceholderMemory:
 
         Raises `TooManyValues`.
         """
-        if len(self._known) >= MOST_VALUES:
-            raise TooManyValues
         if not any(map(str.isalnum, text)):
             return
         if len(self._known) >= MOST_VALUES:
             raise TooManyValues
-        self._known[folded(text)] = _Known(kind, value, is_name=False)
+        self._known[lowered(text)] = _Known(kind, value, is_name=False)
         words = _NAME_WORD.findall(text) if kind == FindingKind.PERSON else []
         for word in words if len(words) > 1 else ():
-            before = self._known.get(folded(word))
+            before = self._known.get(lowered(word))
             if before is None or before.is_name:
                 # A name that two persons share is neither's.
                 owner = value if before is None or before.value == value else word
-                self._known[folded(word)] = _Known(kind, owner, is_name=True)
+                self._known[lowered(word)] = _Known(kind, owner, is_name=True)
 
     def name(self, kind: str, value: str, original: Original) -> str:
         """Return the placeholder without its brackets; raises `TooManyValues`."""
@@ -169,7 +168,7 @@ class PlaceholderMemory:
 
         A restored answer contains them in places that no detector would find.
         """
-        lowered = _without_breaks(folded(text)) if is_json else folded(text)
+        lower = _without_breaks(lowered(text)) if is_json else lowered(text)
         for written, (kind, value, is_name) in self._known.items():
             forms = {written}
             if is_json:
@@ -177,7 +176,7 @@ class PlaceholderMemory:
                 forms = set(map(_without_breaks, escaped))
             for form in forms:
                 endings = ("", "s") if kind == FindingKind.PERSON else ("",)
-                for start in _places(lowered, form, endings) if len(form) > 1 else ():
+                for start in _places(lower, form, endings) if len(form) > 1 else ():
                     if not is_name or text[start].isupper():
                         yield start, start + len(form), kind, value
 
@@ -218,14 +217,6 @@ def spellings(name: str) -> Iterator[str]:
     for alias, known in _ALIASES.items():
         if known == label:
             yield alias + number
-
-
-def folded(text: str) -> str:
-    """Return the text in lower case, with the same length."""
-    lowered = text.lower()
-    if len(lowered) == len(text):
-        return lowered
-    return "".join(c.lower() if len(c.lower()) == 1 else c for c in text)
 
 
 def _without_breaks(text: str) -> str:

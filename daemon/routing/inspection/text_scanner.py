@@ -14,13 +14,15 @@ from ..detectors.confidentiality_marks import find_marks
 from ..detectors.finding import Detector, FindingKind, SensitiveFinding, TextPart
 from ..detectors.identifiers.banking import find_ibans, find_wallets
 from ..detectors.identifiers.birth_dates import find_birth_dates
-from ..detectors.identifiers.document_numbers import find_document_numbers
+from ..detectors.identifiers.document_numbers import (
+    find_document_numbers,
+    find_labelled_documents,
+    find_number_plates,
+)
 from ..detectors.identifiers.email_addresses import find_email_addresses
 from ..detectors.identifiers.file_paths import find_file_paths
-from ..detectors.identifiers.labelled_documents import find_labelled_documents
 from ..detectors.identifiers.national_ids import find_national_ids
 from ..detectors.identifiers.network_addresses import find_network_addresses
-from ..detectors.identifiers.number_plates import find_number_plates
 from ..detectors.identifiers.payment_cards import find_payment_cards
 from ..detectors.identifiers.phone_numbers import find_phone_numbers
 from ..detectors.named_fields import find_named_fields

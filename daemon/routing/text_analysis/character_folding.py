@@ -8,11 +8,6 @@ import unicodedata
 
 from .text_index import odd_letters
 
-# Letters that are their own plain form, so that most texts need no check per character.
-_PLAIN_RANGES = (
-    (0xC0, 0x24F), (0x386, 0x3FF), (0x400, 0x52F), (0x5D0, 0x5EA), (0x621, 0x64A),
-    (0x905, 0x939), (0x3041, 0x3096), (0x30A1, 0x30FA), (0x4E00, 0x9FFF), (0xAC00, 0xD7A3),
-)  # fmt: skip
 _MARKS = ((0x300, 0x36F), (0x1AB0, 0x1AFF), (0x20D0, 0x20FF), (0xFE00, 0xFE2F), (0xE0100, 0xE01EF))
 _FILLERS = "\u034f\u115f\u1160\u17b4\u17b5\u3164\uffa0"
 _TAG_ROW = re.compile("[\U000e0001-\U000e007f]+")
@@ -68,8 +63,6 @@ def lookalikes(text: str) -> list[tuple[int, int, str]]:
 @functools.lru_cache(maxsize=4096)
 def _fold(letter: str) -> str:
     code = ord(letter)
-    if any(low <= code <= high for low, high in _PLAIN_RANGES):
-        return letter
     if letter in _SIGNS:
         return _SIGNS[letter]
     category = unicodedata.category(letter)

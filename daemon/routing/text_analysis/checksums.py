@@ -33,18 +33,6 @@ def mod11_10(digits: str) -> bool:
     return (11 - product) % 10 == int(digits[-1])
 
 
-_VERHOEFF = (
-    (0, 1, 2, 3, 4, 5, 6, 7, 8, 9),
-    (1, 2, 3, 4, 0, 6, 7, 8, 9, 5),
-    (2, 3, 4, 0, 1, 7, 8, 9, 5, 6),
-    (3, 4, 0, 1, 2, 8, 9, 5, 6, 7),
-    (4, 0, 1, 2, 3, 9, 5, 6, 7, 8),
-    (5, 9, 8, 7, 6, 0, 4, 3, 2, 1),
-    (6, 5, 9, 8, 7, 1, 0, 4, 3, 2),
-    (7, 6, 5, 9, 8, 2, 1, 0, 4, 3),
-    (8, 7, 6, 5, 9, 3, 2, 1, 0, 4),
-    (9, 8, 7, 6, 5, 4, 3, 2, 1, 0),
-)
 _VERHOEFF_STEP = (1, 5, 7, 6, 2, 8, 3, 0, 9, 4)
 
 
@@ -55,8 +43,14 @@ def verhoeff(digits: str) -> bool:
         value = int(digit)
         for _ in range(place % 8):
             value = _VERHOEFF_STEP[value]
-        check = _VERHOEFF[check][value]
+        check = _in_dihedral_group(check, value)
     return check == 0
+
+
+def _in_dihedral_group(one: int, other: int) -> int:
+    """Return the product in the group of a pentagon: 0 to 4 are rotations, 5 to 9 reflections."""
+    turned = one % 5 - other % 5 if one >= 5 else one + other
+    return turned % 5 + (5 if (one >= 5) != (other >= 5) else 0)
 
 
 def isbn(digits: str) -> bool:

@@ -118,7 +118,6 @@ def views(text: str) -> list[View]:
 
 
 _CONTEXT = 80
-_FEW = 16
 _MOST_NESTED = 3
 _LEAST_PROSE, _LEAST_GAPS = 24, 3
 
@@ -139,15 +138,5 @@ def _folded_again(view: View) -> View:
         any_of_them = re.compile("|".join(map(re.escape, longer)))
         edits = [(*m.span(), plain[m[0]]) for m in any_of_them.finditer(view.text)]
         view = view.edited(edits)
-    view.text = _written(view.text, plain)
+    view.text = view.text.translate(str.maketrans(plain))
     return view
-
-
-def _written(text: str, plain: dict[str, str]) -> str:
-    """Return the text with the characters of the table replaced."""
-    # For a few this is many times faster, but a replacement must not be folded again.
-    if len(plain) <= _FEW and plain.keys().isdisjoint("".join(plain.values())):
-        for letter, fold in plain.items():
-            text = text.replace(letter, fold)
-        return text
-    return text.translate(str.maketrans(plain))

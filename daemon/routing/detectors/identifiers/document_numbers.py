@@ -1,4 +1,4 @@
-"""Detects numbers identified only by nearby words: passports, licences, accounts, patients."""
+"""Detects numbers identified only by nearby words: passports, licences, accounts, plates."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from collections.abc import Iterator
 from msgspec.structs import replace
 
 from ...text_analysis.data_files import word_lists
-from ...text_analysis.text_index import lowered
+from ...text_analysis.generated_strings import is_a_standard
+from ...text_analysis.text_index import digit_runs, lowered
 from ..context_words import Phrases, windows
 from ..finding import FindingKind, SensitiveFinding, plain_finding
 from .banking import find_ibans
 
-DOCUMENT_WORDS = {
+_DOCUMENT_WORDS = {
     kind: Phrases(f"documents: {kind}", whole=True)
     for kind in FindingKind
     if f"documents: {kind}" in word_lists()
@@ -22,7 +23,9 @@ _ACCOUNTS = Phrases("documents: bank_account if about a bank", whole=True)
 _ABBREVIATION = re.compile(r"[A-Z]{2,6}(?![A-Za-z])")
 # Common words unless they are written in capitals.
 _ABBREVIATIONS = {
-    word: kind for kind in DOCUMENT_WORDS for word in word_lists().get(f"abbreviations: {kind}", ())
+    word: kind
+    for kind in _DOCUMENT_WORDS
+    for word in word_lists().get(f"abbreviations: {kind}", ())
 }
 # Words next to an account number in a bank's own texts.
 _OF_A_BANK = re.compile(
@@ -68,13 +71,72 @@ _LEAST_DIGITS = {
 }
 _ENOUGH = 5
 
+_GAP = (
+    r"(?:[-_ ]?(?i:no|nr|num|number|nummer|n|numero|número|numéro|numer|№|#|номер|番号|番號|번호"
+    r"|号码|号"
+    r"|số))?"
+    r"[.:]{0,2}[\"'`*]{0,3}[^\S\n]{0,3}[:=#→|]?[^\S\n]{0,3}(?:(?:is|ist|est|es|è|é|to|jest|är|er)[^\S\n])?"
+    r"[\"'`*]{0,3}"
+)
+# After these labels short numbers count, and any length is plausible.
+_LETTERED = re.compile(
+    r"(?:[^\S\n]{1,2}(?!(?i:no|nr|num|number)\b)[^\W\d_][\w’'°º]{0,14}){0,2}[^\S\n]{0,2}"
+    + _GAP
+    + r"(?<![A-Za-z0-9])(?P<value>(?=[A-Z]{0,9}[0-9])[A-Z0-9]{7,16}"
+    r"|[CFGHJK][0-9CFGHJKLMNPRTVWXYZ]{8})(?![\w-])"
+)
+# Requested in one line of a dialogue, and given in the next.
+_ANSWER = re.compile(
+    r"[^\n]{0,60}[.?:!][^\S\n]?\n{1,2}(?:[^\W\d_]{1,12}: ?|> ?)"
+    r"(?P<value>[A-Z]{0,3}\d{6,12}|(?=[A-Z]{0,9}[0-9])[A-Z0-9]{8,16})(?![\w-])"
+)
+_LETTERED_KINDS = (FindingKind.PASSPORT, FindingKind.DRIVING_LICENCE, FindingKind.NATIONAL_ID)
+_ACCOUNT_WORDS = Phrases("account labels", whole=True)
+_ACCOUNT_NUMBER = r"(?P<value>\d(?:[ .-]?\d){6,29})(?![\w%]|[.,]\d)"
+_ACCOUNT = re.compile(_GAP + _ACCOUNT_NUMBER)
+# These are verbs, too: `the city counts 2500000 people`.
+_ACCOUNT_VERBS = Phrases("account verbs", whole=True)
+_SIGNED_ACCOUNT = re.compile(
+    r"[^\S\n]{0,2}(?:[:=#]|(?i:no|nr|num|numero|numéro|número|n)[.:°º]{0,2}(?=[^\S\n]|\d))[^\S\n]{0,3}"
+    + _ACCOUNT_NUMBER
+)
+_NUMBERS = re.compile(r"0?\.\d+\Z|\d{1,3}\.\d+\Z|\d{1,3}(?:[ .]\d{3})+\Z")
+_DOTTED_IDS = Phrases("dotted ids", whole=True)
+_DOTTED_ID = re.compile(_GAP + r"(?P<value>\d{1,3}(?:\.\d{3}){2,3}(?:-[\dXK])?|\d{7,10})(?![\w%])")
+_WHOLE_DATE = re.compile(r"(?:19|20)\d\d[ .-]?\d\d[ .-]?\d\d\Z|\d\d[ .-]\d\d[ .-](?:19|20)\d\d\Z")
+# UK driving licences: the name padded with nines, the birthday, and check characters.
+_DRIVERS = Phrases("drivers", whole=True)
+_UK_LICENCE = re.compile(
+    r"(?<![A-Z0-9])[A-Z]{1,5}9{0,4}\d[0156]\d[0-3]\d\d[A-Z9]{2}[A-Z0-9][A-Z]{2}(?![A-Z0-9])"
+)
+_NEAR_A_DRIVER, _UK_LENGTH = 60, 16
+# Machine-readable zones of travel documents (ICAO 9303): two lines of 44 or 36, or three of 30.
+_ZONE = re.compile(
+    r"[PVIAC][A-Z<][A-Z<]{3}[A-Z0-9<]{25,39}(?:[^\S\n]?\n[^\S\n]{0,8}[A-Z0-9<]{30,44}){0,2}(?![\w<])"
+)
+
+_PLATES = Phrases("plates", whole=True)
+_PLATE_BEHIND = re.compile(
+    _GAP + r"(?P<value>(?=[A-ZА-ЯÄÖÜ0-9 ·-]{0,9}\d)[A-ZА-ЯÄÖÜ0-9]{1,8}"
+    r"(?:[ ·-]{1,3}[A-ZА-Я0-9]{1,7}){0,3})(?![\w%])"
+)
+_VEHICLES = Phrases("vehicles", whole=True)
+_NEAR_A_VEHICLE = 50
+# France and Italy, the United Kingdom, India, California and Russia.
+_PLATE_FORMS = re.compile(
+    r"(?<![\w-])(?:[A-Z]{2}-\d{3}-[A-Z]{2}|[A-HJ-NPR-Z]{2}\d{3}[A-Z]{2}|[A-Z]{2}\d{2} ?[A-Z]{3}"
+    r"|[A-Z]{2}[ -]?\d{2}[ -]?[A-Z]{1,3}[ -]?\d{4}|\d[A-Z]{3}\d{3}"
+    r"|[АВЕКМНОРСТУХ]\d{3}[АВЕКМНОРСТУХ]{2} ?\d{2,3})(?![\w-])"
+)
+_SHORTEST_PLATE, _LONGEST_PLATE = 4, 10
+
 
 def find_document_numbers(text: str) -> Iterator[SensitiveFinding]:
     """Yield numbers after (or before) words such as `passport number`, in many languages."""
     numbers = [match.span() for match in _NUMBER.finditer(text)]
     if not numbers:
         return
-    present = [(kind, words, words.present(text)) for kind, words in DOCUMENT_WORDS.items()]
+    present = [(kind, words, words.present(text)) for kind, words in _DOCUMENT_WORDS.items()]
     accounts = _ACCOUNTS.present(text)
     for start, stop in windows(numbers, _AROUND, len(text)):
         lower = lowered(text)[start:stop].replace("_", " ")
@@ -138,3 +200,70 @@ def _is_number(value: str, kind: FindingKind) -> bool:
     return digits >= _LEAST_DIGITS.get(kind, _ENOUGH) and (
         plain >= 6 or kind is not FindingKind.PASSPORT
     )
+
+
+def find_labelled_documents(text: str) -> Iterator[SensitiveFinding]:
+    """Yield passports, licences and cards with few digits, bare `account 1234567`, and travel
+    zones.
+    """
+    if digit_runs(text):
+        yield from _beside_words(text)
+    if "<<" in text:
+        for zone in _ZONE.finditer(text):
+            if "<<" in zone[0] and not text[zone.start() - 1 : zone.start()].isalnum():
+                yield plain_finding(FindingKind.PASSPORT, zone, 0)
+
+
+def _beside_words(text: str) -> Iterator[SensitiveFinding]:
+    for kind in _LETTERED_KINDS:
+        for end in _DOCUMENT_WORDS[kind].ends(text):
+            match = _LETTERED.match(text, end)
+            if match is not None and not (
+                match["value"].isdigit() or is_a_standard(match["value"])
+            ):
+                yield plain_finding(kind, match)
+            answer = _ANSWER.match(text, end)
+            if answer is not None:
+                yield plain_finding(kind, answer)
+    for words, shape in ((_ACCOUNT_WORDS, _ACCOUNT), (_ACCOUNT_VERBS, _SIGNED_ACCOUNT)):
+        for end in words.ends(text):
+            match = shape.match(text, end)
+            if match is not None and not _is_amount(match["value"]):
+                yield plain_finding(FindingKind.BANK_ACCOUNT, match)
+    near = sorted((end, end) for end in _DRIVERS.ends(text))
+    for start, stop in windows(near, _NEAR_A_DRIVER, len(text)):
+        for licence in _UK_LICENCE.finditer(text, start, stop):
+            if len(licence[0]) == _UK_LENGTH:
+                yield plain_finding(FindingKind.DRIVING_LICENCE, licence, 0)
+    for end in _DOTTED_IDS.ends(text):
+        match = _DOTTED_ID.match(text, end)
+        if match is not None:
+            yield plain_finding(FindingKind.NATIONAL_ID, match)
+
+
+def _is_amount(value: str) -> bool:
+    """Whether it is a date, a fraction or a quantity."""
+    return _WHOLE_DATE.match(value) is not None or _NUMBERS.match(value) is not None
+
+
+def find_number_plates(text: str) -> Iterator[SensitiveFinding]:
+    """Yield plates, most of which are too short to be distinguished from other codes by
+    themselves.
+    """
+    if not digit_runs(text):
+        return
+    for end in _PLATES.ends(text):
+        match = _PLATE_BEHIND.match(text, end)
+        if match is not None and _is_plate(match["value"]):
+            yield plain_finding(FindingKind.VEHICLE, match)
+    near = sorted((end, end) for end in _VEHICLES.ends(text))
+    for start, stop in windows(near, _NEAR_A_VEHICLE, len(text)):
+        for match in _PLATE_FORMS.finditer(text, start, stop):
+            yield plain_finding(FindingKind.VEHICLE, match, 0)
+
+
+def _is_plate(value: str) -> bool:
+    """Whether it has letters and digits, and a plausible number of them."""
+    plain = "".join(filter(str.isalnum, value))
+    mixed = any(map(str.isalpha, plain)) and any(map(str.isdigit, plain))
+    return mixed and _SHORTEST_PLATE <= len(plain) <= _LONGEST_PLATE

@@ -25,8 +25,6 @@ _AT = re.compile(
     rf"|[ \t]{{1,2}}(?:{_AT_WORDS})[ \t]{{1,2}}|[ \t]{{1,2}}@[ \t]?|[ \t]?@[ \t]{{1,2}}",
     re.IGNORECASE,
 )
-_AT_PLACES = ("at", "@", "ät", "arroba", "arobase", "chiocciola", "klammeraffe", "a")
-_MOST_BEFORE = 4
 _DOT = (
     r"(?:[ \t]{0,2}[\[({<][ \t]?(?:dot|punkt|point|punto|ponto|\.)[ \t]?[\])}>][ \t]{0,2}"
     r"|[ \t]{1,2}(?:dot|punkt|point|punto|ponto)[ \t]{1,2})"
@@ -68,7 +66,7 @@ def _spelled(text: str) -> Iterator[SensitiveFinding]:
     """Yield addresses with words for the sign; requires an ending such as `.com` and brackets
     or a spelled dot.
     """
-    for sign in _signs(text):
+    for sign in _AT.finditer(text):
         host = _HOST_BEHIND.match(text, sign.end())
         if host is None:
             continue
@@ -104,27 +102,6 @@ def _around(text: str, sign: int) -> SensitiveFinding | None:
     if login or shared or _PICTURE.search(value):
         return None
     return SensitiveFinding(FindingKind.EMAIL, start, domain.end(), value)
-
-
-def _signs(text: str) -> Iterator[re.Match[str]]:
-    """Yield matches of `_AT`, which all contain one of its words, or brackets."""
-    lower = lowered(text)
-    places: list[int] = []
-    for word in _AT_PLACES:
-        place = lower.find(word)
-        while place >= 0:
-            end = place + len(word)
-            inside = lower[place - 1 : place].isalnum() or lower[end : end + 1].isalnum()
-            if word == "@" or not inside:
-                places.append(place)
-            place = lower.find(word, end)
-    done = 0
-    for place in sorted(places):
-        starts = range(max(done, place - _MOST_BEFORE), place + 1)
-        match = next(filter(None, (_AT.match(text, start) for start in starts)), None)
-        if match is not None:
-            done = match.end()
-            yield match
 
 
 def _may_be_spelled(text: str, lower: str) -> bool:

@@ -17,7 +17,7 @@ _IPV6 = re.compile(
     r"[0-9A-Fa-f]{0,4}:(?:[0-9A-Fa-f]{0,4}:){1,7}(?:\d{1,3}(?:\.\d{1,3}){3}"
     r"|[0-9A-Fa-f]{0,4})(?![\w:])"
 )
-_COLON, _HEX_DIGITS = re.compile(":"), frozenset("0123456789abcdefABCDEF")
+_WORD = re.compile(r"\S+")
 _IN_MAC = re.compile(r"[:-][0-9A-Fa-f]{2}[:-]")
 _MAC = re.compile(r"[0-9A-Fa-f]{2}(?:([:-])[0-9A-Fa-f]{2})(?:\1[0-9A-Fa-f]{2}){4}(?![\w:-])")
 _DOTTED_MAC = re.compile(r"[0-9a-f]{4}\.[0-9a-f]{4}\.[0-9a-f]{4}(?![\w.])")
@@ -117,7 +117,7 @@ def _is_said(text: str, match: re.Match[str]) -> bool:
 
 
 def _ipv6(text: str) -> Iterator[SensitiveFinding]:
-    for match in _ipv6_matches(text):
+    for match in _IPV6.finditer(text):
         found, start = match[0], match.start()
         # Times and ratios have colons, too; an address has a letter or a gap, and is longer.
         if len(found) < 7 or text[max(0, start - 1) : start].isalnum():
@@ -188,36 +188,9 @@ _ENDINGS = (
 )  # fmt: skip
 
 
-def _words_with_endings(text: str) -> list[Span]:
-    """Return the space-separated words that contain the name of a private network, in any case."""
-    lower = lowered(text)
-    spans: set[Span] = set()
-    for ending in _ENDINGS:
-        place = lower.find(ending)
-        while place >= 0:
-            begin, stop = place, place + len(ending)
-            while begin and not text[begin - 1].isspace():
-                begin -= 1
-            while stop < len(text) and not text[stop].isspace():
-                stop += 1
-            spans.add((begin, stop))
-            place = lower.find(ending, stop)
-    return sorted(spans)
-
-
-def _ipv6_matches(text: str) -> Iterator[re.Match[str]]:
-    """Yield matches of `_IPV6`, which have up to four digits before the first of two nearby
-    colons.
-    """
-    colons = [match.start() for match in _COLON.finditer(text)]
-    done = 0
-    for colon, behind in itertools.pairwise(colons):
-        if colon < done or behind - colon > 5:
-            continue
-        start = colon
-        while start > max(done, colon - 4) and text[start - 1] in _HEX_DIGITS:
-            start -= 1
-        match = _IPV6.match(text, start)
-        if match is not None:
-            done = match.end()
-            yield match
+def _words_with_endings(text: str) -> Iterator[Span]:
+    """Yield the space-separated words that contain the name of a private network, in any case."""
+    for word in _WORD.finditer(text):
+        lower = word[0].lower()
+        if any(map(lower.__contains__, _ENDINGS)):
+            yield word.span()

@@ -90,12 +90,6 @@ _CURL_USER = re.compile(
     r"(?:\s-u|--user|--proxy-user)[\s=]{1,2}['\"]?([^\s:'\"$]{1,64}:[^\s'\"$]{3,128})"
 )
 _NETRC = re.compile(r"\blogin\s{1,4}\S{1,80}\s{1,4}password\s{1,4}(\S{3,200})")
-_SIGN = re.compile(r"[=:]")
-_LONGEST_NAME = 24
-_SESSION_ENDS = (
-    *("sid", "sessionid", "session_id", "_session", "csrftoken", "auth_token", "remember_token"),
-)
-_FIELD_ENDS = ("password", "pwd", "accountkey", "sharedaccesskey", "sharedsecretvalue")
 _HEADERS = (
     (("authorization",), _AUTHORIZATION, FindingKind.TOKEN),
     (("bearer",), _BEARER, FindingKind.TOKEN),
@@ -110,8 +104,7 @@ def find_assigned_secrets(text: str) -> Iterator[SensitiveFinding]:
     """Yield `password = …`, headers, cookies, and logins in addresses."""
     lower = lowered(text)
     yield from _logins(text, lower)
-    named = "password" in lower or "pwd" in lower or "key" in lower
-    if named and _is_assigned(lower, _FIELD_ENDS):
+    if "password" in lower or "pwd" in lower or "key" in lower or "value" in lower:
         yield from _fields(text)
     yield from _headers(text, lower)
     pairs = "value" in lower
@@ -168,8 +161,6 @@ def _headers(text: str, lower: str) -> Iterator[SensitiveFinding]:
     for words, pattern, kind in _HEADERS:
         if not any(word in lower for word in words):
             continue
-        if pattern is _SESSION and not _is_assigned(lower, _SESSION_ENDS):
-            continue
         for match in pattern.finditer(text):
             if not _CODE.match(match[1]) and any(c.isdigit() for c in match[1]):
                 yield SensitiveFinding(kind, *match.span(1), match[1])
@@ -220,13 +211,6 @@ def _is_result(text: str, end: int, match: re.Match[str]) -> bool:
     """Whether it is a test result or a computation: `PASS: test_login`, `pw = 2*p+q`."""
     shouted = text[max(0, end - 5) : end].lstrip("\"'").rpartition(" ")[2] == "PASS"
     return (shouted and match["sign"] == ":") or _FORMULA.match(match["value"]) is not None
-
-
-def _is_assigned(lower: str, names: tuple[str, ...]) -> bool:
-    """Whether an equals sign, a colon, a quote or a gap follows one of the names."""
-    signs = _SIGN.finditer(lower)
-    heads = (lower[max(0, sign.start() - _LONGEST_NAME) : sign.start()] for sign in signs)
-    return any(head.rstrip().rstrip("\"'").endswith(names) for head in heads)
 
 
 def _is_secret(value: str, kind: FindingKind, goes_on: bool, quoted: bool) -> bool:
