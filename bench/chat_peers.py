@@ -161,6 +161,31 @@ class Opencode(ChatProgram):
         return "Ask anything" in screen
 
 
+class Vibe(ChatProgram):
+    """Mistral Vibe, on Textual; it needs Python 3.12."""
+
+    name = "vibe"
+    version: ClassVar[str] = "3.0.2"
+
+    def prepare(self) -> None:
+        """Name the provider and the model."""
+        self._bin = python_program("mistral-vibe", self.version, python="3.12")
+        settings = self.folder / ".vibe"
+        settings.mkdir()
+        (settings / "config.toml").write_text(
+            'active_model = "bench"\nenable_update_checks = false\nenable_telemetry = false\n'
+            f'[[providers]]\nname = "bench"\napi_base = "http://127.0.0.1:{self.port}/v1"\n'
+            f'[[models]]\nname = "{MODEL}"\nprovider = "bench"\nalias = "bench"\n'
+        )
+
+    @property
+    def command(self) -> list[str]:
+        return [str(self._bin / "vibe")]
+
+    def can_be_typed_in(self, screen: str) -> bool:
+        return "tokens (" in screen
+
+
 class Oterm(ChatProgram):
     """oterm, which opens a form for a new chat."""
 
@@ -348,6 +373,7 @@ PEERS: tuple[type[ChatProgram], ...] = (
     Codex,
     ClaudeCode,
     Opencode,
+    Vibe,
     Elia,
     Gptme,
     Oterm,

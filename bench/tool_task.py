@@ -45,6 +45,7 @@ class Attempt:
     status: int
     seconds: float
     steps: list[str]
+    answer: str
 
 
 def attempt(model: str, limit: float) -> Attempt:
@@ -70,6 +71,7 @@ def attempt(model: str, limit: float) -> Attempt:
             status=done.returncode,
             seconds=seconds,
             steps=[f"{tool}{how}: {summary}" for tool, how, summary in calls],
+            answer=done.stdout.strip(),
         )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import difflib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import PurePath
 from typing import Annotated
 
@@ -15,28 +15,33 @@ from ..client.tool_types import ToolInfo
 from ..terminal.unsafe_characters import escaped_in_json
 from .edit_copies import EditCopies, FileChange
 from .project_folder import MOST_BYTES, ProjectFolder
+from .text_search import text_lines
 from .tool import (
     ConsentTerms,
     PlannedCall,
     ToolFailed,
     ToolOutcome,
+    bounded,
     one_line,
     parameters_of,
     read_arguments,
 )
 
 _MOST_OF_DIFF = 200_000
+_LINES_AROUND = 15
+"""Lines that an error shows before and after the place that may be meant."""
+_MOST_COMPARED, _MOST_OF_LINE = 2_000, 200
 
 
-class EditArguments(msgspec.Struct, frozen=True):
-    """Arguments of `edit_file`."""
+class EditArguments(msgspec.Struct, frozen=True, kw_only=True):
+    """Arguments of `edit_file`, in the order in which small models write them best."""
 
     path: Annotated[str, Meta(description="File, relative to the folder.")]
-    new_text: Annotated[str, Meta(description="Text that takes the place of old_text.")]
     old_text: Annotated[
         str,
-        Meta(description="Exact text of the file, found once in it. Leave it out for a new file."),
+        Meta(description="Text to replace, copied exactly from the file. Empty for a new file."),
     ] = ""
+    new_text: Annotated[str, Meta(description="Text that takes its place.")]
 
 
 class EditFile:
@@ -49,10 +54,12 @@ class EditFile:
     @property
     def info(self) -> ToolInfo:
         """Return what the model sees of it."""
+        # A small model leaves out what it may leave out.
+        parameters = parameters_of(EditArguments) | {"required": [*EditArguments.__struct_fields__]}
         return ToolInfo(
             "edit_file",
-            "Replace an exact text in a file of the folder, or create a file.",
-            parameters_of(EditArguments),
+            "Replace a text in a file of the folder, which must have been read, or create a file.",
+            parameters,
             "edit",
         )
 
@@ -63,7 +70,11 @@ class EditFile:
         asked = read_arguments(arguments, EditArguments)
         place = await asyncio.to_thread(self._folder.locate_writable, asked.path)
         before = await asyncio.to_thread(self._folder.read_if_exists, place)
-        change = FileChange(before, _edited(place, before, asked))
+        try:
+            change = FileChange(before, _edited(place, before, asked))
+        except _NotFound as error:
+            # Reading needs no consent, so that the model gets what it would read next.
+            raise ToolFailed(f"{error}{self._excerpt(before, asked.old_text)}") from error
         if len(change.after) > MOST_BYTES:
             raise ToolFailed(f"{place} would have more than {MOST_BYTES} bytes.")
         diff = await asyncio.to_thread(_diff, place, change)
@@ -79,6 +90,17 @@ class EditFile:
             ),
         )
 
+    def _excerpt(self, before: bytes | None, old: str) -> str:
+        """Return the text around the place of the file that is most like `old`."""
+        if self._folder.holds_home or not before or b"\0" in before:
+            return ""
+        lines = text_lines(before)
+        first = max(0, _nearest(lines, old) - _LINES_AROUND)
+        shown = lines[first : first + 2 * _LINES_AROUND + len(old.split("\n"))]
+        return f" Lines {first + 1} to {first + len(shown)} are:\n" + bounded(
+            "\n".join(shown), 4_000
+        )
+
     def _apply(self, call_id: str, place: PurePath, change: FileChange, counts: str) -> ToolOutcome:
         if self._folder.read_if_exists(place) != change.before:
             raise ToolFailed(f"{place} has changed meanwhile. Read it, and edit it again.")
@@ -86,6 +108,10 @@ class EditFile:
         self._folder.write(place, change.after)
         done = "created" if change.before is None else "edited"
         return ToolOutcome(f"{place} was {done}.", f"{done} {place} ({counts})", undoable=True)
+
+
+class _NotFound(ToolFailed):
+    """The text to replace is not in the file."""
 
 
 def _edited(place: PurePath, before: bytes | None, asked: EditArguments) -> bytes:
@@ -96,24 +122,58 @@ def _edited(place: PurePath, before: bytes | None, asked: EditArguments) -> byte
         return new
     if not asked.old_text:
         if before:
-            raise ToolFailed(f"{place} exists. Read it, and give the text to replace as old_text.")
+            raise _NotFound(f"{place} exists: copy the text to replace from it into old_text.")
         return new
+    if asked.old_text == asked.new_text:
+        raise ToolFailed("old_text and new_text are the same.")
     old = asked.old_text.encode()
     if b"\r\n" in before and b"\r" not in old:
         old, new = old.replace(b"\n", b"\r\n"), new.replace(b"\n", b"\r\n")
-    found = before.count(old)
-    if found != 1:
-        raise ToolFailed(
-            f"old_text occurs {found} times in {place}. "
-            + (
-                "Read the file for its exact text."
-                if not found
-                else "Add lines until it is unique."
-            )
-        )
-    if old == new:
-        raise ToolFailed("old_text and new_text are the same.")
-    return before.replace(old, new)
+    if (found := before.count(old)) > 1:
+        raise ToolFailed(f"old_text occurs {found} times in {place}. Add lines until it is unique.")
+    if found:
+        return before.replace(old, new)
+    edited = edited_loosely(before.decode("utf-8", "replace"), asked.old_text, asked.new_text)
+    if edited is None or b"\r" in before:
+        raise _NotFound(f"old_text is not in {place}: copy it exactly from there.")
+    return edited.encode()
+
+
+def edited_loosely(text: str, old: str, new: str) -> str | None:
+    """Replace the lines that are `old` but for their indentation; None unless there is one place.
+
+    `new` is indented as they are.
+    """
+    wanted = [line.strip() for line in old.strip("\n").split("\n")]
+    lines, count = text.split("\n"), len(wanted)
+    bare = [line.strip() for line in lines]
+    places = [n for n in range(len(lines) - count + 1) if bare[n : n + count] == wanted]
+    if len(places) != 1 or not wanted[0] or "\ufffd" in text:
+        return None
+    place = places[0]
+    own, given = _indent(lines[place]), _indent(old.strip("\n"))
+    moved = [
+        own + line[len(given) :] if line.startswith(given) and line.strip() else line
+        for line in new.strip("\n").split("\n")
+    ]
+    return "\n".join([*lines[:place], *moved, *lines[place + count :]])
+
+
+def _indent(line: str) -> str:
+    return line[: len(line) - len(line.lstrip(" \t"))]
+
+
+def _nearest(lines: Sequence[str], old: str) -> int:
+    """Return the line that is most like the first line of `old`."""
+    first = old.strip().partition("\n")[0].strip()
+    alike = difflib.SequenceMatcher(b=first, autojunk=False)
+    best, place = 0.0, 0
+    for number, line in enumerate(lines[:_MOST_COMPARED] if first else ()):
+        alike.set_seq1(line.strip()[:_MOST_OF_LINE])
+        if alike.real_quick_ratio() > best and alike.quick_ratio() > best:
+            ratio = alike.ratio()
+            best, place = (ratio, number) if ratio > best else (best, place)
+    return place
 
 
 def _diff(place: PurePath, change: FileChange) -> str:

@@ -63,6 +63,9 @@ class TurnRequest(msgspec.Struct, frozen=True):
             "tools": self.tools,
         }
         given = {name: value for name, value in body.items() if value}
+        if self.tools:
+            # A small model that may call several tools edits files before it has read them.
+            given["parallel_tool_calls"] = False
         return given if limit is None else given | {"max_tokens": int(limit)}
 
     def reasoning(self) -> dict[str, object] | None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 from textual import events, getters, on
 from textual.app import App, ComposeResult
 from textual.containers import Container, Horizontal, Vertical
-from textual.reactive import reactive, var
+from textual.reactive import var
 from textual.widgets import Static
 
 from ..chats.chat import Chat
@@ -44,7 +44,7 @@ class ChatLayout(PromptScreen[None]):
     HORIZONTAL_BREAKPOINTS = [(0, "-thin"), (60, "-wide"), (120, "-broad")]  # noqa: RUF012
     VERTICAL_BREAKPOINTS = [(0, "-short"), (16, "-tall"), (28, "-roomy")]  # noqa: RUF012
 
-    view: reactive[ChatView] = reactive(lambda: ChatView(ChatState(), Chat()), always_update=True)
+    view: var[ChatView] = var(lambda: ChatView(ChatState(), Chat()), always_update=True)
     preferences: var[Preferences] = var(Preferences(), init=False)
     turn: var[Turn | None] = var[Turn | None](None, init=False)
     """The answer that is generated."""

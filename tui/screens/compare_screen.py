@@ -29,7 +29,7 @@ from ..widgets.composer.composer import Composer
 
 SIDE_BY_SIDE = 100
 """Columns from which both models are shown side by side."""
-KEYS = "enter asks both · alt+1 or alt+2 continues with one · esc keeps both"
+KEYS = "alt+1 or alt+2 continues with one · esc keeps both"
 TOGETHER = "They answer at the same time and share the machine."
 IN_TURN = "There is memory for one of them at a time: they answer in turn."
 SHORT_KEYS = "alt+1 alt+2 continues with one · esc keeps both"
@@ -186,6 +186,7 @@ class CompareScreen(Screen[Message | None]):
         super().__init__()
         self._chat = session.chat
         self._history = session.history
+        self._preferences = session.preferences
         self._together = together
         self._painter = RenderThrottle(self._paint, lambda: driver_of(self.app))  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
         self._asked = False
@@ -201,8 +202,10 @@ class CompareScreen(Screen[Message | None]):
         yield Composer(id="compare-composer")
 
     def on_mount(self) -> None:
-        """Focus the composer."""
+        """Focus the composer, with the keys of the settings."""
         composer = self.query_one(Composer)
+        composer.enter_sends = self._preferences.enter_sends
+        composer.set_vim(self._preferences.vim_keys)
         composer.placeholder = "Ask both"
         composer.focus()
         self.run_worker(import_markdown, thread=True, group="import")
@@ -216,7 +219,8 @@ class CompareScreen(Screen[Message | None]):
     def _show_note(self) -> None:
         note = TOGETHER if self._together else IN_TURN
         room = self.size.width - 4
-        keys = KEYS if len(KEYS) <= room else SHORT_KEYS
+        keys = f"{'enter' if self._preferences.enter_sends else 'ctrl+j'} asks both · {KEYS}"
+        keys = keys if len(keys) <= room else SHORT_KEYS
         between = "  " if len(note) + 2 + len(keys) <= room else "\n"
         self.query_one("#compare-note", Static).update(f"{note}{between}{keys}")
 

@@ -98,6 +98,20 @@ async def test_edit_shows_a_diff_and_can_be_undone_by_a_later_host(folder: Path)
     assert not (folder / "a/b.txt").exists()
 
 
+async def test_edits_of_small_models_are_understood(folder: Path) -> None:
+    code = folder / "sub/code.py"
+    code.write_text("def f():\n    if x:\n        return 1\n    return 2\n")
+    async with tool_client(folder) as client:
+        missed = await client.call("edit_file", path="sub/code.py", old_text="return", new_text="")
+        assert "2 times" in missed.text
+        for wrong in ({"old_text": "if y:"}, {}):
+            told = await client.call("edit_file", path="sub/code.py", new_text="if z:", **wrong)
+            assert told.text.endswith(" Lines 1 to 4 are:\n" + code.read_text().rstrip())
+        loose = {"old_text": "if x:\n  return 1\n", "new_text": "if z:\n    return 3\n\nx = 1"}
+        await client.call("edit_file", path="sub/code.py", **loose)
+    assert code.read_text() == "def f():\n    if z:\n        return 3\n\n    x = 1\n    return 2\n"
+
+
 async def test_private_chat_leaves_no_copy_behind(folder: Path) -> None:
     async with tool_client(folder, private=True) as client:
         await client.call("edit_file", path="notes.txt", old_text="line 9\n", new_text="")

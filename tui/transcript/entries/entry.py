@@ -38,6 +38,7 @@ class Entry(ABC):
     def __init__(self, id: str = "") -> None:  # noqa: A002
         self.id = id
         self._options: RenderOptions | None = None
+        self._rendered_with: RenderOptions | None = None
         self.previous_lines: list[RenderedLine] = []
         """The lines of the last rendering, perhaps before a change."""
         self._folds: dict[str, bool] = {}
@@ -46,12 +47,16 @@ class Entry(ABC):
         """Return the rendered lines, a blank one last."""
         if options is not self._options:
             self.previous_lines = self._render(options)
-            self._options = options
+            self._options = self._rendered_with = options
         return self.previous_lines
+
+    def rendered_lines(self, options: RenderOptions) -> list[RenderedLine]:
+        """Return the lines of the last rendering, even if the content has changed since."""
+        return self.previous_lines if options is self._rendered_with else self.lines(options)
 
     def forget_lines(self) -> None:
         """Free the cached lines; they are rendered again on demand."""
-        self._options = None
+        self._options = self._rendered_with = None
         self.previous_lines = []
 
     def estimated_height(self, width: int) -> int:

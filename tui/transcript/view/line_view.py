@@ -5,11 +5,13 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import OrderedDict
 from itertools import accumulate
+from math import ceil
 
 from rich.segment import Segment
 from rich.style import Style
-from textual.geometry import Region
+from textual.geometry import Region, Size
 from textual.scroll_view import ScrollView
+from textual.scrollbar import ScrollBar
 from textual.strip import Strip
 
 from ..entries.entry import Entry, RenderOptions
@@ -159,6 +161,24 @@ class LineView(ScrollView):
         self._kept.touch(entry, len(lines))
         return lines
 
+    def _set_content_height(self, height: int, *, is_at_end: bool) -> None:
+        """Set the height of the content, of which the end is shown now and then if `is_at_end`.
+
+        There is a new layout of the screen only where the scroll bar comes or goes.
+        """
+        size, before, shown = Size(self.size.width, height), self.virtual_size, self.size.height
+        if not self.show_vertical_scrollbar or height <= shown or size.width != before.width:
+            self.virtual_size = size
+            return
+        self.set_reactive(LineView.virtual_size, size)  # pyright: ignore[reportArgumentType]
+        bar = self.vertical_scrollbar
+        if is_at_end and _thumb(shown, before.height) == _thumb(shown, height):
+            # Drawing the bar costs as much as drawing the text.
+            bar.set_reactive(ScrollBar.window_virtual_size, height)
+            bar.set_reactive(ScrollBar.position, float(self.max_scroll_y))
+        else:
+            bar.window_virtual_size = height
+
     def redraw(self) -> None:
         """Draw all lines again, since marks on them changed."""
         self._strips.clear()
@@ -208,5 +228,13 @@ class LineView(ScrollView):
             return None
         index, offset = self._layout_map.locate(y)
         entry = self.entries[index]
-        lines = self._rendered(entry, self._options)
+        # What an answer has grown by since then comes with its next height.
+        lines = entry.rendered_lines(self._options)
+        self._kept.touch(entry, len(lines))
         return (entry, offset, lines[offset]) if offset < len(lines) else None
+
+
+def _thumb(height: int, total: int) -> tuple[int, int]:
+    """Return place and length of the scroll bar's thumb at the end, in eighths of a cell."""
+    length = max(1.0, height * height / total)
+    return int((height - length) * 8), ceil(length * 8)

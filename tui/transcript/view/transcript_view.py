@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from textual import events
-from textual.geometry import Region, Size
+from textual.geometry import Region
 from textual.message import Message
 
 from ..entries.entry import Entry, RenderOptions
@@ -112,7 +112,10 @@ class TranscriptView(LineView):
             self._grew(change)
         elif change:
             self._adjust()
-        self._refresh_from(top + _first_difference(old, new), change)
+        if change:
+            self._refresh_from(top + _first_difference(old, new))
+        else:
+            self._refresh_rows(top, old, new)
 
     def drop(self, entry: Entry) -> None:
         """Remove an entry, if present."""
@@ -226,7 +229,8 @@ class TranscriptView(LineView):
         """Apply the height of the content; scroll to the end or by `shift`."""
         self._adjusting = True
         y = self.scroll_y + shift
-        self.virtual_size = Size(self.size.width, self._layout_map.total)
+        is_at_end = self.following and self.scroll_y >= self.max_scroll_y
+        self._set_content_height(self._layout_map.total, is_at_end=is_at_end)
         if self.following:
             self.scroll_end(animate=False, immediate=True, force=True, x_axis=False)
         else:
@@ -364,15 +368,20 @@ class TranscriptView(LineView):
         self._adjust(shift)
         self._schedule_idle()
 
-    def _refresh_from(self, y: int, change: int) -> None:
+    def _refresh_from(self, y: int) -> None:
         """Redraw from line `y` on; everything if the view moved."""
-        if change and self.following:
-            self.refresh()
-            return
-        first = y - self.scroll_offset.y
+        first = 0 if self.following else max(0, y - self.scroll_offset.y)
         if first < self.size.height:
-            first = max(0, first)
             self.refresh(Region(0, first, self.size.width, self.size.height - first))
+
+    def _refresh_rows(self, top: int, old: list[RenderedLine], new: list[RenderedLine]) -> None:
+        """Redraw the visible lines that differ, of an entry whose first line is `top`."""
+        width, view = self.size.width, self.scroll_offset.y
+        first, end = max(0, view - top), max(0, view + self.size.height - top)
+        pairs = zip(old[first:end], new[first:end], strict=True)
+        rows = [top + first - view + n for n, (a, b) in enumerate(pairs) if a is not b and a != b]
+        if rows:
+            self.refresh(*(Region(0, row, width, 1) for row in rows))
 
 
 def _first_difference(old: list[RenderedLine], new: list[RenderedLine]) -> int:

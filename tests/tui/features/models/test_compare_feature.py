@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ingle.tui.screens.compare_screen import CompareScreen
+from ingle.tui.settings.preferences import Preferences
 from ingle.tui.widgets.composer.composer import Composer
 
 if TYPE_CHECKING:
@@ -61,6 +62,21 @@ async def test_both_models_get_the_prompt_and_one_is_chosen(
         assert "⎇ 2/2" in chat.screen_text
     second = [prompt for prompt in fake_daemon.prompts if prompt[-1]["content"] == "And now?"]
     assert sorted(prompt[1]["content"] for prompt in second) == ["Left one.", "Right one."]
+
+
+async def test_the_composer_has_the_keys_of_the_settings(
+    open_chat: OpenChat, fake_daemon: FakeDaemon
+) -> None:
+    fake_daemon.add_model("other:1b")
+    preferences = Preferences(enter_sends=False, vim_keys=True)
+    async with open_chat(size=(120, 30), preferences=preferences) as chat:
+        await chat.until_shown("smollm2:135m")
+        chat.screen.run_command("compare", "other")
+        await chat.until(lambda: isinstance(chat.app.screen, CompareScreen))
+        await chat.until_shown("ctrl+j asks both")
+        composer = chat.app.screen.query_one(Composer)
+        await chat.pilot.press("a", "enter", "b", "escape", "d", "d")
+        assert composer.text == "a"
 
 
 @pytest.mark.slow

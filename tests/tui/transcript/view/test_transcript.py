@@ -130,6 +130,23 @@ async def test_view_follows_a_growing_answer(open_transcript: OpenTranscript) ->
         assert [event.count for event in shown.app.new_lines] == [4]
 
 
+async def test_a_growing_answer_is_drawn_like_a_complete_one(
+    open_transcript: OpenTranscript,
+) -> None:
+    entry = AnswerEntry("m")
+    async with open_transcript(*long_chat(6), entry) as shown:
+        for number in range(16):
+            entry.append(f"{'word ' * (number % 5)}\n" + "\n" * (number % 3))
+            shown.transcript.update_entry(entry)
+            entry.append("late ")  # after its height was measured
+            await shown.pilot.pause()
+        grown = shown.app.export_screenshot(simplify=True)
+        shown.transcript.vertical_scrollbar.refresh()
+        shown.transcript.redraw()
+        await shown.pilot.pause()
+        assert shown.app.export_screenshot(simplify=True) == grown
+
+
 def test_least_recently_shown_lines_are_evicted() -> None:
     cache = RenderedLinesCache(max_lines=1000)
     entries = [PromptEntry("x") for _ in range(100)]
