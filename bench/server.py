@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 from completion_client import Request
 
 READY_WITHIN = 300.0
+ANSWERED_WITHIN = 1800.0
 
 
 @dataclass(frozen=True)
@@ -164,7 +165,7 @@ class Server(ABC):
         return json.loads(content)
 
     def _call(self, method: str, path: str, content: bytes | None) -> tuple[int, bytes]:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=READY_WITHIN)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=ANSWERED_WITHIN)
         try:
             connection.request(method, path, content, {"Content-Type": "application/json"})
             response = connection.getresponse()

@@ -22,7 +22,7 @@ class WatchedRequest(Answer, frozen=True, kw_only=True):
     `outcome` is the reason of the answer's end, or `failed` with an `error`. Of the prompt's tokens
     the cached ones were not computed. Seconds are those of the whole request, in the queue, until
     the first token was sampled, and from there to the last. `prefix` is None if the prompt begins
-    with an earlier one, or there is none.
+    with an earlier one, or there is none. `slimmed` characters of the tools were left out of it.
     """
 
     id: str
@@ -42,6 +42,7 @@ class WatchedRequest(Answer, frozen=True, kw_only=True):
     calls: list[str]
     outcome: str
     error: str = ""
+    slimmed: int = 0
     prefix: PrefixBreak | None = None
 
 

@@ -167,6 +167,7 @@ def _cline_files(target: ConnectTarget, places: ProgramFolders) -> list[Settings
 CLINE = ClientProgram(
     name="cline",
     title="Cline (VS Code, command line)",
+    command="cline",
     speaks="Ollama",
     installed=lambda places: (
         places.has_program("cline")

@@ -36,6 +36,7 @@ class _Seen:
     """What is known of a request that runs."""
 
     started: float
+    slimmed: int
     rendering: asyncio.Task[str] | None = None
     calls: list[str] = field(default_factory=list[str])
     prompt_tokens: int = 0
@@ -82,12 +83,14 @@ class RequestWatch:
         """End all streams."""
         self._hub.close()
 
-    async def run(self, lease: Lease, request: GenerateRequest, sink: EventSink) -> None:
-        """See `RequestBackend.run`."""
+    async def run(
+        self, lease: Lease, request: GenerateRequest, sink: EventSink, *, slimmed: int = 0
+    ) -> None:
+        """See `RequestBackend.run`; `slimmed` characters of the request's tools were left out."""
         if not self._hub.listeners or request.private:
             await lease.backend.run(request, sink)
             return
-        seen = _Seen(time.time())
+        seen = _Seen(time.time(), slimmed)
 
         def take(events: list[Event]) -> None:
             for event in events:
@@ -137,6 +140,7 @@ class RequestWatch:
             model=lease.model.name,
             messages=len(request.messages or ()),
             tools=len(request.tools),
+            slimmed=seen.slimmed,
             prompt_tokens=seen.prompt_tokens,
             cached_tokens=seen.cached_tokens,
             completion_tokens=sum(end.completion_tokens for end in ends),

@@ -21,7 +21,11 @@ from ingle.backends.base.errors import RequestRejected
 from ingle.backends.base.events import Event
 from ingle.backends.base.requests import TokenizeRequest
 
+from ..access.permission import current_permission
+from ..diet.diet_rules import diet_of
+from ..diet.slim_tools import slim_tool, tool_characters
 from ..http.bodies import JSONResponse, run_until_disconnect
+from ..http.off_loop import off_loop
 from ..http.sse_writer import EventStream, EventWriter, StreamStyle
 from ..lifecycle.lease import Lease
 from ..load_planning.load_options import LoadOptions
@@ -91,7 +95,7 @@ class JobRunner:
     async def count_tokens(self, job: Job) -> int:
         """The tokens of a chat's prompt for the local model; raises `RequestRejected`."""
         async with self.lease(job, routed=False) as (lease, _):
-            asked = TokenizeRequest(id=job.id, generate=job.request)
+            asked = TokenizeRequest(id=job.id, generate=(await self._slimmed(job, lease)).request)
             try:
                 return len((await lease.backend.tokenize(asked)).token_ids)
             except RequestRejected as error:
@@ -160,6 +164,9 @@ class JobRunner:
         job = _with_system(job, lease)
         if self._services.config.stable_prompts and lease.info.engine != REMOTE:
             job = replace(job, request=stable(job.request))
+        before = tool_characters(job.request.tools)
+        job = await self._slimmed(job, lease)
+        slimmed = before - tool_characters(job.request.tools)
         if job.fit is not None and lease.info.engine != REMOTE:
             job = await job.fit(job, lease)
         requests = job.requests(lease.model.sampling)
@@ -170,10 +177,21 @@ class JobRunner:
         try:
             async with asyncio.TaskGroup() as group:
                 for prompt, request in enumerate(requests):
-                    group.create_task(watch.run(lease, request, partial(take, prompt)))
+                    sink = partial(take, prompt)
+                    group.create_task(watch.run(lease, request, sink, slimmed=slimmed))
         except ExceptionGroup as failures:
             error = failures.exceptions[0]
             raise _renamed(error, job) from None
+
+    async def _slimmed(self, job: Job, lease: Lease) -> Job:
+        """The job with slim tools, if the settings have a diet for its model or key."""
+        names = (job.model, lease.model.name)
+        diet = diet_of(self._services.config, names, current_permission().key)
+        tools = job.request.tools
+        if not tools or diet == "off" or lease.info.engine == REMOTE:
+            return job
+        slim = await off_loop(tool_characters(tools), lambda: [slim_tool(tool) for tool in tools])
+        return replace(job, request=structs.replace(job.request, tools=slim))
 
     async def _produce(
         self,

@@ -73,6 +73,8 @@ class Config:
     kv_disk: int = 4 * 2**30
     kv_memory: int = 512 * 2**20
     stable_prompts: bool = False
+    agent_diet: Literal["off", "slim"] = "off"
+    agent_diets: tuple[tuple[str, str], ...] = ()
     electricity_price: float = 0.0
     watts: float = 0.0
     keep_chats: float = -1.0

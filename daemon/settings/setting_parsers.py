@@ -22,6 +22,7 @@ FOREVER = -1.0
 QUANTIZE = ("none", "nf4")
 SPECULATION = ("auto", "off", "ngram", "draft")
 FLASH_ATTENTION = ("auto", "on", "off")
+AGENT_DIETS = ("off", "slim")
 LOG_FORMATS = ("text", "json")
 LOG_LEVELS = ("debug", "info", "warning", "error", "critical")
 
@@ -268,6 +269,13 @@ def _keep_alives(value: object, textual: bool) -> tuple[tuple[str, float], ...]:
     return tuple((name, cast("float", seconds(duration, textual))) for name, duration in rows)
 
 
+def _agent_diets(value: object, textual: bool) -> tuple[tuple[str, str], ...]:
+    expected = 'a table such as "qwen2.5-coder:1.5b" = "slim"; for a key: "key:NAME" = "off"'
+    choose = _choice(AGENT_DIETS)
+    rows = _table(value, textual, expected, expected)
+    return tuple((name, cast("str", choose(diet, textual))) for name, diet in rows)
+
+
 def _choice(choices: tuple[str, ...]) -> Parser:
     def parse(value: object, textual: bool) -> str:
         if isinstance(value, str) and (chosen := value.strip().lower()) in choices:
@@ -341,6 +349,8 @@ PARSERS: Mapping[str, Parser] = {
     "kv_disk": _size(0),
     "kv_memory": _size(0),
     "stable_prompts": _flag,
+    "agent_diet": _choice(AGENT_DIETS),
+    "agent_diets": _agent_diets,
     "electricity_price": _number(1000),
     "watts": _number(100_000),
     "keep_chats": _seconds(forever=True),

@@ -114,6 +114,8 @@ def lines(request: WatchedRequest) -> list[str]:
         f"{request.completion_tokens:,} in {format_seconds(request.decode_seconds)}; "
         f"{request.outcome.replace('_', ' ')}",
     ]
+    if request.slimmed:
+        found.append(f"{request.slimmed:,} characters of the tools left out (agent_diet)")
     if request.calls:
         found.append(f"calls {', '.join(request.calls)}")
     if request.error:

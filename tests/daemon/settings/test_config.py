@@ -339,7 +339,7 @@ def test_documented_defaults_and_variables_are_correct() -> None:
         if name == "socket":
             continue  # depends on the home, as the page explains
         value = defaults[name]
-        empty = "{}" if name in ("aliases", "keep_alives") else "[]"
+        empty = "{}" if name in ("aliases", "keep_alives", "agent_diets") else "[]"
         written = empty if value == () else json.dumps(value)  # in TOML notation
         assert default == written
 
