@@ -22,6 +22,8 @@ CANDIDATES = 60
 _RANK_OFFSET = 60
 """Of reciprocal rank fusion, as its authors chose it."""
 _TITLE_WEIGHT = 2.0
+_LEAST_SHARE = 0.9
+"""Of passages that need a vector before vectors count."""
 _TABLES = """
 CREATE TABLE files (
     id INTEGER PRIMARY KEY, name TEXT UNIQUE NOT NULL, size INTEGER NOT NULL,
@@ -214,9 +216,9 @@ class DocumentIndex:
             matrix = joined.astype(np.float32).reshape(len(found), vector.size)
             self._matrix = model, [number for number, _ in found], matrix
         _, numbers, matrix = self._matrix
-        if not numbers:
+        if len(numbers) < _LEAST_SHARE * self.count():  # the nearest may have none yet
             return []
-        order = np.argsort(-(matrix @ vector))[:CANDIDATES]
+        order = np.argsort(-(matrix @ vector))[:CANDIDATES] if numbers else ()
         return [numbers[index] for index in order]
 
     def _passage(self, number: int) -> FoundPassage:
