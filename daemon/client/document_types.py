@@ -7,6 +7,8 @@ from typing import Literal
 from .answer import Answer
 
 Unit = Literal["line", "page", "paragraph"]
+CITE = "Name file and lines after each statement. Say so if these passages do not answer it."
+"""Follows a question that passages were found for."""
 
 
 class FoundPassage(Answer, frozen=True, kw_only=True):
@@ -42,3 +44,12 @@ class FoundPassages(Answer, frozen=True, kw_only=True):
     waiting: int = 0
     unreadable: int = 0
     model: str = ""
+
+    @property
+    def summary(self) -> str:
+        """Return what was searched and how, in a sentence."""
+        by = f"by words and by meaning ({self.model})" if self.model else "by words"
+        count, files = len(self.passages), self.files
+        found = f"{count} passage{'' if count == 1 else 's'}"
+        waiting = f"; {self.waiting:,} more are still being read" if self.waiting else ""
+        return f"{found} of {files:,} file{'' if files == 1 else 's'}, found {by}{waiting}."

@@ -75,7 +75,7 @@ class DocumentIndex:
         rows = sqlite3.connect(self._path, isolation_level=None)
         try:
             # Freed pages are overwritten. A power cut may cost the index, a killed process not.
-            for pragma in ("secure_delete=ON", "journal_mode=TRUNCATE", "synchronous=OFF"):
+            for pragma in ("secure_delete=ON", "journal_mode=DELETE", "synchronous=OFF"):
                 rows.execute(f"PRAGMA {pragma}")
             rows.execute("PRAGMA temp_store=MEMORY")
             (version,) = rows.execute("PRAGMA user_version").fetchone()
