@@ -19,6 +19,7 @@ RequestError
 ├── ModelQuarantined      the model's process crashed too often
 ├── MemoryBusy            the model fits once a busy one is unloaded
 ├── StorageFull           the disk is full
+├── IndexUnusable         the index of a folder of documents cannot be read or written
 └── MemoryExhausted       the model does not fit into this machine
 """
 
@@ -192,6 +193,13 @@ class StorageFull(RequestError):
 
     status = 507
     code = "disk_full"
+
+
+class IndexUnusable(RequestError):
+    """The index of a folder of documents cannot be read or written now."""
+
+    status = 500
+    code = "index_unusable"
 
 
 class StorageUnusable(RequestError):

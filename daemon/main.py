@@ -26,6 +26,7 @@ _FOLDERS = {
 COMMANDS = {name: f"{folder}.{name}" for folder, names in _FOLDERS.items() for name in names}
 """Command to module below `ingle.daemon.cli`; each has a `main(arguments) -> int`."""
 COMMANDS["ls"] = COMMANDS["list"]
+COMMANDS["ask-files"] = "chat.ask_files"
 CHAT_OPTIONS = ("--plain", "--temp", "--prompt", "-p")
 """Options that are accepted without a command; they are those of `ingle chat`."""
 
@@ -45,6 +46,7 @@ chat:
   chat      open the chat; the same as no command at all
   chats     list, search, export and import stored chats
   run       send one prompt, and stream the answer
+  ask-files ask about the files of a folder, with the passages that answer
   forget    list stored data, and erase it: by chat, by time, or all
 
 models:

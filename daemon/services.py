@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ingle.models.store.model_store import ModelStore
 
     from .batches.batch_manager import BatchManager
+    from .documents.document_library import DocumentLibrary
     from .engines.engine_installs import EngineInstalls
     from .event_hub import EventHub
     from .generations.generation_registry import GenerationRegistry
@@ -51,6 +52,7 @@ class Services:
     pulls: PullManager
     engines: EngineInstalls
     batches: BatchManager
+    documents: DocumentLibrary
     hub: EventHub
     prepare: Preparer
     planner: ModelLoadPlanner

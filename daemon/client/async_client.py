@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 import msgspec
 
 from .client_errors import ConnectionLost, DaemonError, DaemonUnreachable
+from .document_types import FoundPassages
 from .engine_types import EngineEntries, EngineEntry, InstallProgress
 from .error_types import read_error
 from .generation_types import PromptTokenCounts
@@ -128,6 +129,14 @@ class AsyncDaemonClient:
     async def count_tokens(self, body: Mapping[str, object], **options: Any) -> PromptTokenCounts:
         """Return the number of tokens of a conversation, message by message."""
         return await self.request(PromptTokenCounts, "POST", "/ingle/v1/tokens", body, **options)
+
+    async def search_documents(
+        self, folder: str, question: str, most: int, wait: float
+    ) -> FoundPassages:
+        """Return passages of a folder, after reading what changed for `wait` seconds at most."""
+        body = {"folder": folder, "question": question, "most": most, "wait": wait}
+        path, patience = "/ingle/v1/documents/search", LOAD_PATIENCE
+        return await self.request(FoundPassages, "POST", path, body, patience=patience)
 
     async def routing(self) -> RoutingState:
         """Return the routing policy in force, with its providers and routes."""

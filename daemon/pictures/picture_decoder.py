@@ -38,7 +38,7 @@ class PictureDecoder:
 
     def __init__(self, seconds: float = DECODE_SECONDS) -> None:
         """`seconds` bounds the decoding of one file."""
-        self._process = _PictureProcess(seconds)
+        self._process = DecodingProcess(seconds)
         self._thread = ThreadPoolExecutor(1, "pictures")
         self._kept: OrderedDict[bytes, DecodedPicture] = OrderedDict()
         self._idle: asyncio.TimerHandle | None = None
@@ -110,10 +110,10 @@ class PictureDecoder:
         self._idle = loop.call_later(_IDLE_SECONDS, self._thread.submit, self._process.close)
 
 
-class _PictureProcess(FramedChild):
-    """Its memory is bounded, and a file that takes too long ends it."""
+class DecodingProcess(FramedChild):
+    """Its memory is bounded, and a file that takes too long ends it; blocking, for any thread."""
 
-    def __init__(self, seconds: float) -> None:
+    def __init__(self, seconds: float = DECODE_SECONDS) -> None:
         super().__init__()
         self._seconds = seconds
         self._lock = threading.Lock()

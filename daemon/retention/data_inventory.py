@@ -13,6 +13,9 @@ from ..settings.paths import Paths
 from ..stores.log_files import KEPT, LARGEST
 from .stored_files import StoredItem, things_in
 
+KEEP_DOCUMENTS = 30 * 86400.0
+"""Seconds that the index of a folder is kept after its last search."""
+
 Extent = Literal["id", "time", "all"]
 """How a store can be erased: by id, by time, or only as a whole."""
 
@@ -125,6 +128,14 @@ DATA_INVENTORY: tuple[DataStore, ...] = (
         path=lambda paths: paths.kv,
         pattern="*/*",
         kept_for=lambda config: f"{duration(config.keep_kv)} since used, {_size(config.kv_disk)}",
+        erased_by=("time", "all"),
+        words=True,
+    ),
+    DataStore(
+        name="documents",
+        what="indexes of folders that were asked about: passages, words and vectors",
+        path=lambda paths: paths.documents,
+        kept_for=lambda config: f"{duration(KEEP_DOCUMENTS)} since asked about",
         erased_by=("time", "all"),
         words=True,
     ),

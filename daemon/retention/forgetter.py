@@ -8,6 +8,7 @@ import time
 import msgspec
 
 from ..batches.batch_manager import BatchManager
+from ..documents.document_library import DocumentLibrary
 from ..generations.generation_registry import GenerationRegistry
 from ..lifecycle.model_manager import ModelManager
 from ..routing.router import Router
@@ -28,6 +29,7 @@ class Forgetter:
         batches: BatchManager,
         responses: ResponseStore,
         router: Router,
+        documents: DocumentLibrary,
     ) -> None:
         self._config = config
         self._manager = manager
@@ -35,6 +37,7 @@ class Forgetter:
         self._batches = batches
         self._responses = responses
         self._router = router
+        self._documents = documents
         self._alone = asyncio.Lock()
 
     async def forget(self, request: ForgetRequest) -> Forgotten:
@@ -56,6 +59,8 @@ class Forgetter:
                     await self._end_batches(selection, left)
                     # A batch that has ended just now has left files.
                     selection = await asyncio.to_thread(selection_of, request, self._config.paths)
+                if "documents" in touched:
+                    await self._documents.close()
                 if from_memory or "kv" in touched:
                     selection, unloaded = await self._unload_idle(selection, left)
                 await self._responses.flush()

@@ -12,7 +12,7 @@ from ..settings.config import Config
 from ..stores.atomic_file import remove_unfinished
 from ..stores.response_store import ResponseStore
 from .chat_eraser import ChatEraser
-from .data_inventory import DATA_INVENTORY
+from .data_inventory import DATA_INVENTORY, KEEP_DOCUMENTS
 from .erasure import ErasureResult, ErasureSelection, erase
 
 log = logging.getLogger("ingle.daemon")
@@ -84,6 +84,7 @@ class RetentionKeeper:
             "responses": config.keep_responses,
             "batches": config.keep_batches,
             "kv": config.keep_kv,
+            "documents": KEEP_DOCUMENTS,
         }
         erased: list[ErasureResult] = []
         for place in DATA_INVENTORY:

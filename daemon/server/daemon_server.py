@@ -278,6 +278,7 @@ async def _drain(
     """Let answers finish while the daemon still publishes its state; then end what is left."""
     await services.warmer.close()
     await services.batches.close()
+    await services.documents.close()
     closing = asyncio.create_task(services.manager.close(grace))
     urgent = asyncio.create_task(ending.urgent.wait())
     await asyncio.wait({closing, urgent}, return_when=asyncio.FIRST_COMPLETED)

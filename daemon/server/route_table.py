@@ -27,6 +27,7 @@ from ..protocols.lm_studio.lm_studio_api import LMStudioCompletionsApi, LMStudio
 from ..protocols.monitoring_api import HealthApi, MetricsApi
 from ..protocols.native.adapters_api import AdaptersApi
 from ..protocols.native.daemon_api import DaemonApi
+from ..protocols.native.documents_api import DocumentsApi
 from ..protocols.native.engines_api import EnginesApi
 from ..protocols.native.forget_api import ForgetApi
 from ..protocols.native.generations_api import GenerationsApi
@@ -92,6 +93,7 @@ def route_table(services: Services) -> list[RouteSpec]:
         EnginesApi(services),
         GenerationsApi(services),
         ForgetApi(services),
+        DocumentsApi(services),
         SamplingApi(),
         RoutingApi(services),
         GuardApi(services),

@@ -22,6 +22,8 @@ from ingle.models.store.model_store import ModelStore
 from ..access.permission import OWNER, use_permission
 from ..batches.batch_manager import BatchManager
 from ..client.engine_types import EngineOffer
+from ..documents.document_library import DocumentLibrary
+from ..documents.passage_embedder import PassageEmbedder
 from ..engines.engine_failures import EngineFailures
 from ..engines.engine_installs import EngineInstalls
 from ..event_hub import EventHub
@@ -81,8 +83,7 @@ def build_services(
     """Build the services of one daemon; each of the last four replaces a default part."""
     catalog, providers, hub = Catalog.load(), ProviderEgress(config), EventHub()
     store, router = _open_store(config, catalog), _router(config, egress or providers)
-    aliases = AliasTable(config.aliases, config.unknown_model, router.stand_in)
-    resolve = partial(aliases.resolve, store=store)
+    aliases, resolve = _aliases(config, router, store)
     memory, energy, warmer = MemoryMeter(), _energy(config), PrefixWarmer(config)
     prepare, planner = _planners(make_preparer, config, resolve, store)
     engines = _engines(config, hub, on_change=planner.forget_facts)
@@ -110,6 +111,7 @@ def build_services(
         manager=manager,
         generations=GenerationRegistry(manager),
         batches=_batches(config),
+        documents=_documents(config, manager, store, memory, warmer),
         pulls=PullManager(pull or store.pull, catalog.canonical_name, hub, engines.begin_default),
         engines=engines,
         hub=hub,
@@ -127,6 +129,24 @@ def build_services(
         energy=energy,
         address=address,
     )
+
+
+def _aliases(
+    config: Config, router: Router, store: ModelStore
+) -> tuple[AliasTable, Callable[[str], StoredModel]]:
+    aliases = AliasTable(config.aliases, config.unknown_model, router.stand_in)
+    return aliases, partial(aliases.resolve, store=store)
+
+
+def _documents(
+    config: Config,
+    manager: ModelManager,
+    store: ModelStore,
+    memory: MemoryMeter,
+    warmer: PrefixWarmer,
+) -> DocumentLibrary:
+    embedder = PassageEmbedder(manager, store.list, memory, lambda: warmer.is_answering)
+    return DocumentLibrary(config.paths.documents, embedder)
 
 
 def _find_seeing(store: ModelStore) -> StoredModel | None:

@@ -81,6 +81,8 @@ class Paths:
         """Which engines failed on which models."""
         self.ledger = state / "ledger"
         """The egress ledger, one file per month."""
+        self.documents = state / "documents"
+        """Indexes of folders of documents."""
         self.benches = state / "benches"
         """The last `ingle bench` report of each model."""
         self.adapters = models.parent / "adapters"

@@ -16,7 +16,7 @@ from msgspec import Meta
 from ingle.backends.base.child_process import child_environment
 
 from ..client.tool_types import ToolInfo
-from .folder_files import list_files
+from ..documents.folder_files import list_files
 from .project_folder import ProjectFolder
 from .text_search import MOST_MATCHES, FoundLines, SearchTask, text_lines
 from .tool import (

@@ -11,8 +11,8 @@ from urllib.parse import urlsplit
 import httpcore
 import httpx
 
+from ..documents.page_text import page_text
 from .departures import Departure
-from .page_text import page_text
 from .public_addresses import public_addresses
 from .tool import ToolFailed, one_line
 

@@ -58,6 +58,11 @@ class PrefixWarmer:
         self._closed = False
         self.idle_seconds = IDLE_SECONDS
 
+    @property
+    def is_answering(self) -> bool:
+        """Return whether a request is answered."""
+        return self._answering > 0
+
     @contextmanager
     def answering(self) -> Generator[None]:
         """Compute nothing ahead for the duration of a request."""

@@ -411,6 +411,7 @@ def loop_watchdog() -> Iterator[LoopWatchdog]:
 async def _close(services: Services, gauges: GaugePublisher) -> None:
     await services.warmer.close()
     await services.batches.close()
+    await services.documents.close()
     await services.manager.close(0.0)
     await services.generations.close()
     await services.pulls.close()

@@ -36,6 +36,7 @@ chat:
   chat      open the chat; the same as no command at all
   chats     list, search, export and import stored chats
   run       send one prompt, and stream the answer
+  ask-files ask about the files of a folder, with the passages that answer
   forget    list stored data, and erase it: by chat, by time, or all
 
 models:
@@ -120,7 +121,8 @@ def test_help_of_each_command(capsys: pytest.CaptureFixture[str], command: str) 
     assert main([command, "--help"]) == 0
     captured = capsys.readouterr()
     assert captured.err == ""
-    assert captured.out.startswith(f"usage: ingle {COMMANDS[command].rpartition('.')[2]}")
+    name = COMMANDS[command].rpartition(".")[2].replace("_", "-")
+    assert captured.out.startswith(f"usage: ingle {name}")
     assert max(map(len, captured.out.splitlines())) <= 80
     assert main(["help", command]) == 0
     assert capsys.readouterr().out == captured.out

@@ -160,6 +160,7 @@ class FakeDaemon:
         self.real_routing: RealRouting | None = None
         """Explains in place of `explanation`."""
         self.routed: Json | None = None
+        self.documents: Json = {"passages": [], "files": 0}
         self.totals: Json = {"month": "2026-11", "requests": 0}
         self.full_names: dict[str, str] = {}
         self.loaded_context: int | None = None
@@ -257,6 +258,7 @@ class FakeDaemon:
             (r"POST /ingle/v1/routing/explain", self._explain),
             (r"POST /ingle/v1/routing/words", self._teach),
             (r"GET /ingle/v1/ledger/totals", self._totals),
+            (r"POST /ingle/v1/documents/search", self._documents),
             (r"POST /ingle/v1/tokens", self._tokens),
             (r"POST /ingle/v1/load", self._load),
             (r"POST /ingle/v1/unload", self._unload),
@@ -317,6 +319,9 @@ class FakeDaemon:
         assert self.real_routing is not None
         self.real_routing.teach(request.body)
         await request.answer(self.routing)
+
+    async def _documents(self, request: Request) -> None:
+        await request.answer(self.documents)
 
     async def _totals(self, request: Request) -> None:
         await request.answer(self.totals)

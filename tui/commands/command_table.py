@@ -7,7 +7,7 @@ from typing import Literal
 
 import msgspec
 
-_SLASH = re.compile(r"/([a-z]+\+?)(?:\s+(.*))?\Z", re.DOTALL)
+_SLASH = re.compile(r"/([a-z]+(?:-[a-z]+)*\+?)(?:\s+(.*))?\Z", re.DOTALL)
 
 Group = Literal["Chat", "Tools", "History", "Models", "Context", "Reading", "Privacy", "Program"]
 
@@ -51,7 +51,7 @@ class Command(msgspec.Struct, frozen=True):
         """The name typed after the slash; None for a command that has only a key."""
         if self.name in _UNTYPED:
             return None
-        return "compact+" if self.name == "compact_ask" else self.name
+        return "compact+" if self.name == "compact_ask" else self.name.replace("_", "-")
 
     @property
     def usage(self) -> str:
@@ -123,6 +123,14 @@ COMMANDS: tuple[Command, ...] = (
     ),
     Command("template", "Prompt templates", "Insert a saved prompt", "Chat", None, "NAME"),
     Command("attach", "Attach", "Attach a file to the prompt", "Chat", None, "FILE"),
+    Command(
+        "ask_files",
+        "Ask files",
+        "Ask about the files of a folder, with passages found on this machine",
+        "Chat",
+        None,
+        "FOLDER QUESTION",
+    ),
     Command("paste", "Paste", "Insert the clipboard's text", "Chat"),
     Command("editor", "External editor", "Write the draft in $EDITOR", "Chat", "ctrl+x"),
     Command(

@@ -286,10 +286,15 @@ class PlainSession:
         attachments = (*attachments, *self.attachments)
         # Text from a pipe is not searched for mentions, since anyone may have written it.
         if "@" in text and self.reader.is_person:
+            from ..composing.folder_passages import add_passages
+
             files, failed = self.read_files(text)
-            if failed and not self.reader.confirm("Send it all the same?"):
+            found, missed = await add_passages(self.client, text, files, Path.cwd())
+            for problem in missed:
+                self.output.error(problem)
+            if (failed or missed) and not self.reader.confirm("Send it all the same?"):
                 return
-            attachments += tuple(files)
+            attachments += found
         prompt = QueuedPrompt(text, attachments, edits)
         if not await self._compaction.make_room(prompt):
             return

@@ -25,6 +25,7 @@ class ForgetApi(ServicesApi):
             services.batches,
             services.responses,
             services.router,
+            services.documents,
         )
 
     @native_route("GET", "/ingle/v1/kept", access=ADMIN)

@@ -100,6 +100,7 @@ class FakeDaemon:
         self.warnings: list[str] = []
         self.missing: set[str] = set()
         self.routes: list[Json] = []
+        self.passages: Json = {"passages": [], "files": 0}
         self.engines: list[Json] = []
         self.engine_offer: Json | None = None
         self.installation: list[Step] = []
@@ -191,6 +192,8 @@ class Handler(BaseHTTPRequestHandler):
             case "routing":
                 routes = [encode_complete(RoutingRoute, **route) for route in daemon.routes]
                 self._json(200, encode_complete(RoutingState, routes=routes))
+            case "documents/search":
+                self._json(200, daemon.passages)
             case "engines" | "engines/decline":
                 engines = [encode_complete(EngineEntry, **engine) for engine in daemon.engines]
                 self._json(200, {"engines": engines, "offer": daemon.engine_offer})

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
+from ingle.daemon.documents.page_text import page_text
 from ingle.daemon.tools import fetch_page, public_addresses
 from ingle.daemon.tools.departures import Departures
 from ingle.daemon.tools.fetch_page import FetchPage, checked_url
-from ingle.daemon.tools.page_text import page_text
 from ingle.daemon.tools.public_addresses import is_public
 from ingle.daemon.tools.tool import ToolFailed, ToolOutcome
 

@@ -178,3 +178,21 @@ async def test_shared_chat_is_one_page(piped: Piped, tmp_path: Path) -> None:
     page = (tmp_path / "page.html").read_text()
     assert "Why &lt;b&gt;so&lt;/b&gt;?" in page
     assert "Hello there." in page
+
+
+async def test_ask_files_sends_passages_with_their_places(
+    piped: Piped, fake_daemon: FakeDaemon, tmp_path: Path
+) -> None:
+    (tmp_path / "two words").mkdir()
+    lines = {"file": "a.md", "first": 3, "last": 5, "text": "Masts."}
+    pages = {"file": "b.pdf", "first": 2, "last": 2, "unit": "page", "text": "Anchors."}
+    fake_daemon.documents = {"passages": [lines, pages], "files": 7, "waiting": 2}
+    _, out, errors = await piped('/ask-files "two words" Which masts?\n/ask-files docs Why?')
+    assert "2 passages of 7 files, found by words; 2 more are still being read." in out
+    assert "There is no folder docs." in errors
+    (sent,) = [message["content"] for message in fake_daemon.prompts[-1]]
+    assert '<file name="two words/a.md:3-5">\nMasts.\n</file>' in sent
+    assert '<file name="two words/b.pdf:page 2">\nAnchors.\n</file>' in sent
+    assert "Which masts?" in sent
+    (asked,) = [each.body for each in fake_daemon.requests if each.target.endswith("/search")]
+    assert (asked["folder"], asked["question"]) == (str(tmp_path / "two words"), "Which masts?")

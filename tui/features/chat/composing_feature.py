@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ingle.daemon.client.client_errors import ClientError
 
-from ...chats.message import Message
+from ...chats.message import Attachment, Message
 from ...commands.chat_commands import template_folder
 from ...commands.chat_session import DraftPart
 from ...composing.prompt_templates import Template, load_templates
@@ -47,12 +47,20 @@ class ComposingFeature(Feature):
         composer = self.host.composer
         composer.folder = self._completer.folder
         composer.completing.completer = self._completer
+        composer.attaching.add_passages = self._add_passages
         store = self.host.store
         if store is not None:
             composer.earlier_prompts = partial(self._earlier_prompts, store)
             self._completer.find_chats = partial(self._find_chats, store)
         if self._templates is not None:
             self.host.run_worker(self._load_templates(self._templates), group="templates")
+
+    async def _add_passages(
+        self, text: str, attachments: Sequence[Attachment], folder: Path
+    ) -> tuple[tuple[Attachment, ...], list[str]]:
+        from ...composing.folder_passages import add_passages
+
+        return await add_passages(self.host.client, text, attachments, folder)
 
     async def _load_templates(self, folder: Path) -> None:
         self._completer.templates = await asyncio.to_thread(load_templates, folder)

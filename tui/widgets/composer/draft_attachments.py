@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from textual.app import RenderResult
@@ -19,6 +20,10 @@ from ...text.terminal_safe_text import clean
 if TYPE_CHECKING:
     from ...composing.attachment_reader import AttachmentReading
     from .composer import Composer
+
+AddPassages = Callable[
+    [str, Sequence[Attachment], Path], Awaitable[tuple[tuple[Attachment, ...], list[str]]]
+]
 
 READ_SECONDS = 10.0
 """Time limit in seconds for reading the files of a prompt."""
@@ -66,6 +71,8 @@ class DraftAttachments:
         self._glances: dict[str, AttachmentPreview] = {}
         self._given: dict[str, Attachment] = {}
         self._line: AttachmentLine | None = None
+        self.add_passages: AddPassages | None = None
+        """Adds passages of mentioned folders to the attachments of a text."""
 
     def give(self, attachment: Attachment) -> None:
         """Keep the content of a mentioned file, in case the file is gone when it is read again."""
@@ -137,8 +144,12 @@ class DraftAttachments:
             for mention in mentions
             if mention.path in self._given and mention.path not in found
         ]
-        problems = () if given else reading.problems
-        return (*reading.attachments, *given, *chips), problems
+        problems = [] if given else reading.problems
+        files = tuple(reading.attachments)
+        if self.add_passages is not None:
+            files, failed = await self.add_passages(text, files, self._composer.folder)
+            problems = [*problems, *failed]
+        return (*files, *given, *chips), problems
 
     async def _read(self, text: str) -> AttachmentReading:
         from ...composing.attachment_reader import AttachmentReading, read_mentions

@@ -1,0 +1,55 @@
+"""Searches in folders of documents."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from .answer import Answer
+
+Unit = Literal["line", "page", "paragraph"]
+CITE = "Name file and lines after each statement. Say so if these passages do not answer it."
+"""Follows a question that passages were found for."""
+
+
+class FoundPassage(Answer, frozen=True, kw_only=True):
+    """A part of a file: its lines, pages or paragraphs `first` to `last`, counted from 1.
+
+    `file` is relative to the folder, `title` the headings above.
+    """
+
+    file: str
+    first: int
+    last: int
+    unit: Unit = "line"
+    title: str = ""
+    text: str
+
+    @property
+    def place(self) -> str:
+        """Return the citation: `docs/a.md:3-9`, or `b.pdf:page 2`."""
+        unit = "" if self.unit == "line" else f"{self.unit} "
+        last = f"-{self.last}" if self.last != self.first else ""
+        return f"{self.file}:{unit}{self.first}{last}"
+
+
+class FoundPassages(Answer, frozen=True, kw_only=True):
+    """The best passages first, and what was searched.
+
+    Of `files` that were read `unreadable` ones hold no text; `waiting` ones are read in the
+    background. `model` embedded the question; if it is empty, only words were compared.
+    """
+
+    passages: list[FoundPassage]
+    files: int
+    waiting: int = 0
+    unreadable: int = 0
+    model: str = ""
+
+    @property
+    def summary(self) -> str:
+        """Return what was searched and how, in a sentence."""
+        by = f"by words and by meaning ({self.model})" if self.model else "by words"
+        count, files = len(self.passages), self.files
+        found = f"{count} passage{'' if count == 1 else 's'}"
+        waiting = f"; {self.waiting:,} more are still being read" if self.waiting else ""
+        return f"{found} of {files:,} file{'' if files == 1 else 's'}, found {by}{waiting}."

@@ -1,0 +1,1 @@
+"""Folders of documents: indexed and searched in a process of their own."""

@@ -1,0 +1,15 @@
+"""The search in documents finds what questions about ingle's pages ask for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from document_recall import measure_recall
+
+
+@pytest.mark.slow
+def test_words_alone_find_most_passages() -> None:
+    recall = measure_recall(Path(__file__).parents[2] / "docs")
+    assert recall.share >= 0.6, [missed.question for missed in recall.missed]
+    assert len(recall.outdated) <= 15, "questions need passages that are still there"
