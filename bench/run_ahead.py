@@ -76,6 +76,9 @@ class Clock:
     def adapter_number(self, folder: Path) -> int:
         raise RequestRejected(f"{folder} is an adapter, and there are none here.")
 
+    def drop_adapter(self, folder: Path) -> None:
+        """No adapter is ever loaded."""
+
     def open_cache(self, store: KVStore | None = None) -> PagedCache:
         """The book of pages that are nowhere."""
         return PagedCache(self, store)
