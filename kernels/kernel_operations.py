@@ -308,6 +308,6 @@ class KernelOperations(Operations):
     def _wanted(self, tokens: int) -> ActivationForms:
         """The forms in which the model's layers read so many rows."""
         ways = [self._products.uses_int8_activations(kind, tokens) for kind in self._kinds]
-        needs_dense = self._needs_dense or bool(self.adapters.rows) or not all(ways)
+        needs_dense = self._needs_dense or self.adapters.any or not all(ways)
         needs_tiles = any(ways) or bool(self._of_experts)
         return ActivationForms(self.dtype if needs_dense else None, needs_tiles)

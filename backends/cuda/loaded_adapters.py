@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from threading import Lock
 
@@ -66,6 +66,11 @@ class LoadedAdapters:
                 dropped = layer.adapters.matrices.pop(number, None)
                 self.nbytes -= 0 if dropped is None else dropped.nbytes
             return True
+
+    def observe(self, observer: Callable[[str, torch.Tensor], None]) -> None:
+        """Pass the inputs (tokens, inputs) of each layer, with its name, to `observer`."""
+        names = {id(layer.adapters): name for name, layer in self._layers.items()}
+        self._active.observer = lambda layer, x: observer(names[id(layer)], x)
 
     def choose(self, batch: Batch) -> bool:
         """Let the next step compute each row with its sequence's adapter; False if none has one."""

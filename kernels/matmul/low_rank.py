@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import torch
@@ -20,11 +20,24 @@ class LowRank(NamedTuple):
         return self.down.nbytes + self.up.nbytes
 
 
+Observer = Callable[["LayerAdapters", torch.Tensor], None]
+"""Gets the inputs (tokens, inputs) of a layer."""
+
+
 class ActiveAdapters:
-    """The rows of the current step that each adapter applies to, (rows,) int64, by its number."""
+    """The rows of the current step that each adapter applies to, (rows,) int64, by its number.
+
+    An `observer` gets the inputs of every layer that can have adapters.
+    """
 
     def __init__(self) -> None:
         self.rows: Mapping[int, torch.Tensor] = {}
+        self.observer: Observer | None = None
+
+    @property
+    def any(self) -> bool:
+        """Whether layers need their inputs for more than their own product."""
+        return bool(self.rows) or self.observer is not None
 
 
 class LayerAdapters:
@@ -36,11 +49,15 @@ class LayerAdapters:
 
     @property
     def apply(self) -> bool:
-        """Whether one of them applies to rows of the current step."""
+        """Whether something needs the inputs of the layer in the current step."""
+        if self._active.observer is not None:
+            return True
         return any(number in self.matrices for number in self._active.rows)
 
     def add_to(self, out: torch.Tensor, x: torch.Tensor, scale: float = 1.0) -> None:
         """Add what the adapters make of `x` (tokens, inputs), times `scale`, to rows of `out`."""
+        if self._active.observer is not None:
+            self._active.observer(self, x)
         for number, rows in self._active.rows.items():
             matrices = self.matrices.get(number)
             if matrices is not None:

@@ -47,6 +47,7 @@ class FolderSource(TensorSource):
                 f"{path} is quantised to {folder.quantization} already.",
                 hint="Use the edition in BF16, F16 or F32.",
             )
+        self.importance = {}
         self.path = path
         self.quantization = folder.quantization
         self.size = folder.tensor_bytes

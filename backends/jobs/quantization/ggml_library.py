@@ -48,9 +48,21 @@ class GGMLLibrary:
         self._traits.argtypes = (ctypes.c_int,)
         self._traits.restype = ctypes.POINTER(_TypeTraits)
 
-    def encode(self, rows: Floats, kind: str) -> Raw:
-        """Quantise (rows, columns) to this type; columns must be a multiple of its block size."""
+    def encode(self, rows: Floats, kind: str, importance: Floats | None = None) -> Raw:
+        """Quantise (rows, columns) to this type; columns must be a multiple of its block size.
+
+        `importance` (matrices, columns) weighs the errors of each matrix's columns.
+        """
+        if importance is not None and len(importance) > 1:
+            matrices = np.split(rows, len(importance))
+            parts = (
+                self.encode(matrix, kind, weights[None])
+                for matrix, weights in zip(matrices, importance, strict=True)
+            )
+            return np.concatenate(list(parts))
         rows = np.ascontiguousarray(rows)
+        weights = None if importance is None else np.ascontiguousarray(importance)
+        pointer = None if weights is None else weights.ctypes.data
         count, columns = rows.shape
         layout = tensor_type(kind)
         out = np.empty(rows.size // layout.block_elements * layout.block_bytes, np.uint8)
@@ -59,7 +71,7 @@ class GGMLLibrary:
         def convert(start: int, end: int) -> None:
             source, target = rows.ctypes.data, out.ctypes.data
             first, height = start * columns, end - start
-            self._quantize(number, source, target, first, height, columns, None)
+            self._quantize(number, source, target, first, height, columns, pointer)
 
         self._in_pieces(convert, count, max(1, _PIECE // columns))
         return out

@@ -26,6 +26,7 @@ class GGUFSource(TensorSource):
     def __init__(self, path: Path, *, requantize: bool) -> None:
         """Raises what `read_header` raises, and `UnsupportedModel` for a quantised source."""
         header = read_header(path)
+        self.importance = {}
         self.path = path
         self.quantization = header.quantization
         self.size = header.tensor_bytes

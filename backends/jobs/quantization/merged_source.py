@@ -24,6 +24,7 @@ class MergedSource(TensorSource):
     def __init__(self, source: TensorSource, folder: Path) -> None:
         """Raises `InvalidModel` for an adapter of another model, `UnsupportedModel`."""
         self._source = source
+        self.importance = {}
         self.path = source.path
         self.quantization = source.quantization
         self.size = source.size

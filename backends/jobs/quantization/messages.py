@@ -32,7 +32,8 @@ class QuantizationTarget(StrEnum):
 class QuantizeSpec(msgspec.Struct, frozen=True, kw_only=True):
     """Quantise the model at `source`, a GGUF file or a folder of safetensors, to the file `output`.
 
-    `adapter` is the folder of a LoRA adapter that is merged into it. `requantize` allows a source
+    `adapter` is the folder of a LoRA adapter that is merged into it, `importance` a text or an
+    imatrix file of llama.cpp that says which weights matter. `requantize` allows a source
     that is already quantised; `overwrite` an existing `output`.
     `threads` 0 uses all the machine has.
     """
@@ -41,6 +42,7 @@ class QuantizeSpec(msgspec.Struct, frozen=True, kw_only=True):
     output: str
     target: QuantizationTarget
     adapter: str = ""
+    importance: str = ""
     requantize: bool = False
     overwrite: bool = False
     threads: int = 0
@@ -58,7 +60,8 @@ class QuantizeProgress(msgspec.Struct, frozen=True, tag="progress"):
 class QuantizeReport(msgspec.Struct, frozen=True, kw_only=True, tag="report"):
     """The finished file, which both ingle's reader and llama.cpp have loaded.
 
-    Sizes in bytes; `types` counts the tensors of each type; `writes_text` is false for models that
+    Sizes in bytes; `types` counts the tensors of each type, `weighted` those whose
+    columns were weighed by their importance; `writes_text` is false for models that
     only embed or rank texts.
     """
 
@@ -71,4 +74,5 @@ class QuantizeReport(msgspec.Struct, frozen=True, kw_only=True, tag="report"):
     parameters: int
     types: dict[str, int]
     seconds: float
+    weighted: int = 0
     writes_text: bool = True

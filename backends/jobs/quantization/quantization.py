@@ -27,6 +27,7 @@ from ...hardware.cpu_inventory import read_inventory
 from ...hardware.thread_plan import plan_threads
 from .ggml_library import GGMLLibrary, Raw
 from .gguf_source import FLOATS, GGUFSource
+from .importance import find_importance
 from .merged_source import MergedSource
 from .messages import QuantizeProgress, QuantizeReport, QuantizeSpec
 from .resumable_file import ResumableFile
@@ -67,7 +68,11 @@ def quantize(spec: QuantizeSpec, send: Send) -> QuantizeReport:
         raise QuantizeFailed(
             f"{output} is the model itself, which is only read.", hint="Choose another --output."
         )
-    types = choose_types(source.tensors, spec.target, source.shape)
+    if spec.importance:
+        _weigh(source, spec, send)
+    types = choose_types(
+        source.tensors, spec.target, source.shape, weighted=bool(source.importance)
+    )
     planned = [tensor._replace(type=types[tensor.name]) for tensor in source.tensors]
     pairs = [
         *source.pairs(),
@@ -75,9 +80,8 @@ def quantize(spec: QuantizeSpec, send: Send) -> QuantizeReport:
         encode_pair("general.quantization_version", 2),
     ]
     try:
-        file = ResumableFile(
-            output, encode_header(pairs, planned), planned, f"{stamp}|{spec.target}{spec.adapter}"
-        )
+        recipe = f"{stamp}|{spec.target}|{spec.adapter}|{_stamp_of(spec.importance)}"
+        file = ResumableFile(output, encode_header(pairs, planned), planned, recipe)
         header = _write_and_check(source, stamp, planned, file, spec, send)
     except OSError as error:
         raise _disk_failure(error, output) from error
@@ -90,9 +94,39 @@ def quantize(spec: QuantizeSpec, send: Send) -> QuantizeReport:
         size=output.stat().st_size,
         parameters=header.parameters,
         types=dict(Counter(tensor.type for tensor in planned)),
+        weighted=len(source.importance),
         seconds=time.monotonic() - began,
         writes_text=task_of(header) is ModelTask.GENERATE,
     )
+
+
+def _weigh(source: TensorSource, spec: QuantizeSpec, send: Send) -> None:
+    """Set the importance of the source's columns; raises `QuantizeFailed` if none is known."""
+
+    def report(done: int, total: int) -> None:
+        send(QuantizeProgress("measuring which weights matter", done, total))
+
+    found = find_importance(Path(spec.importance), Path(spec.source), report)
+    for tensor in source.tensors:
+        weights = found.get(tensor.name)
+        if weights is None or len(tensor.shape) < 2:
+            continue
+        if weights.size != tensor.shape[0] * math.prod(tensor.shape[2:]):
+            raise QuantizeFailed(
+                f"{spec.importance} weighs {weights.size} columns of {tensor.name!r}, which has "
+                f"{tensor.shape[0]}.",
+                hint="Use the file of this very model, or name a text.",
+            )
+        source.importance[tensor.name] = weights.reshape(-1, tensor.shape[0])
+    if not source.importance:
+        raise QuantizeFailed(
+            f"{spec.importance} weighs no tensor of {source.path.name}.",
+            hint="Use the file of this very model, or name a text.",
+        )
+
+
+def _stamp_of(file: str) -> str:
+    return f"{file}:{Path(file).stat().st_mtime_ns}" if file else ""
 
 
 def _open(spec: QuantizeSpec) -> TensorSource:
@@ -166,7 +200,7 @@ def _convert(source: TensorSource, tensor: PlannedTensor, library: GGMLLibrary) 
             f"The tensor {tensor.name!r} holds values too large for float16.",
             hint="Choose BF16, or a quantised type.",
         )
-    return library.encode(rows, tensor.type)
+    return library.encode(rows, tensor.type, source.importance.get(tensor.name))
 
 
 def _check_room(file: ResumableFile) -> None:

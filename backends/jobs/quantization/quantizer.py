@@ -7,6 +7,7 @@ from pathlib import Path
 from ...confinement.access_policy import AccessPolicy, task_access_policy
 from ..child_main import Send, require_torch, run_task
 from ..child_task import ChildTask
+from .importance import is_matrix
 from .messages import QuantizeProgress, QuantizeReport, QuantizeSpec
 
 run_quantization = ChildTask(
@@ -21,14 +22,16 @@ run_quantization = ChildTask(
 def _work(spec: QuantizeSpec, send: Send) -> QuantizeReport:
     if Path(spec.source).is_dir():
         require_torch("Reading a folder of safetensors")
+    if spec.importance and not is_matrix(Path(spec.importance)):
+        require_torch("Measuring which weights matter")
     from .quantization import quantize
 
     return quantize(spec, send)
 
 
 def _policy(spec: QuantizeSpec) -> AccessPolicy:
-    read = (spec.source, spec.adapter) if spec.adapter else (spec.source,)
-    return task_access_policy(*read, output=spec.output, computes=False)
+    read = [path for path in (spec.source, spec.adapter, spec.importance) if path]
+    return task_access_policy(*read, output=spec.output, computes=bool(spec.importance))
 
 
 if __name__ == "__main__":

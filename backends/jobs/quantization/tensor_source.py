@@ -26,6 +26,9 @@ class TensorSource(ABC):
     """All tensors with their present types, or the types they must have."""
     config: ModelConfig | None = None
     """The model's configuration if its metadata was translated, else None."""
+    importance: dict[str, Floats]
+    """How much each column (matrices, columns) of a tensor matters, by its name, if that is known.
+    """
     num_metadata_tensors: int = 0
     """The number of leading tensors with properties that no key can express."""
 

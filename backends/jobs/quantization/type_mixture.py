@@ -48,16 +48,22 @@ class QuantizedShape:
 
 
 def choose_types(
-    tensors: Sequence[PlannedTensor], target: QuantizationTarget, shape: QuantizedShape
+    tensors: Sequence[PlannedTensor],
+    target: QuantizationTarget,
+    shape: QuantizedShape,
+    *,
+    weighted: bool = False,
 ) -> Mapping[str, str]:
     """Return the type of each tensor; small ones keep the present `PlannedTensor.type`.
 
-    A row that is no whole number of blocks gets a type with smaller ones, else float16.
+    `weighted` says that the importance of columns is known. A row that is no whole number of blocks
+    gets a type with smaller ones, else float16.
     """
     ordered = sorted(tensors, key=lambda tensor: (_layer_of(tensor.name), tensor.name))
     values = [t.name for t in ordered if _VALUES.search(t.name)]
     rules = _Rules(
-        target, shape, values, tied=all(tensor.name != "output.weight" for tensor in tensors)
+        *(target, shape, values, weighted),
+        tied=all(tensor.name != "output.weight" for tensor in tensors),
     )
     return {tensor.name: rules.type_of(tensor) for tensor in tensors}
 
@@ -67,6 +73,7 @@ class _Rules:
     target: QuantizationTarget
     shape: QuantizedShape
     values: Sequence[str]
+    weighted: bool
     tied: bool
 
     def type_of(self, tensor: PlannedTensor) -> str:
@@ -90,6 +97,8 @@ class _Rules:
             return "Q8_0"
         if "ffn_down" in name and self._is_mixed:
             return self._of_down(name)
+        if "ffn_down" in name and base == "Q4_0" and self.weighted:
+            return "Q4_1" if _layer_of(name) < self.shape.layers // 8 else base
         if "attn_output.weight" in name and self.shape.experts == 8:
             return "Q5_K" if self.target is QuantizationTarget.Q4_K_M else base
         return base

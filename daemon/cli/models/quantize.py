@@ -60,6 +60,7 @@ def main(arguments: Sequence[str]) -> int:
         output=str(output),
         target=QuantizationTarget(target),
         adapter="" if adapter is None else adapter.path,
+        importance=_importance(options.importance, target),
         requantize=options.requantize,
         overwrite=options.force,
         threads=options.threads,
@@ -98,6 +99,12 @@ def _parser() -> CommandParser:
     parser.add_argument(
         "--output", "-o", metavar="FILE", help="the file; else MODEL-TARGET.gguf here"
     )
+    parser.add_argument(
+        "--importance",
+        metavar="FILE",
+        help="a text like those that the model will read, or an\n"
+        "imatrix file: what matters more is rounded less",
+    )
     parser.add_flag("--force", help="replace the file if it exists")
     parser.add_flag("--requantize", help="accept a source that is already quantised")
     parser.add_number("--threads", 0, 1024, default=0, help="default: all cores")
@@ -115,6 +122,19 @@ def _target(text: str) -> str:
             'Use `ingle run MODEL --quantize nf4`, or quantize = "nf4" in the settings.',
         )
     raise UsageError(f"{text} is not a target.", f"Targets: {', '.join(TARGETS)}.")
+
+
+def _importance(wanted: str | None, target: str) -> str:
+    if wanted is None:
+        return ""
+    if target in ("F16", "BF16", "Q8_0"):
+        raise UsageError(
+            f"{target} rounds all weights alike.", "Leave --importance out, or choose Q6_K or less."
+        )
+    path = Path(wanted).expanduser().absolute()
+    if not path.is_file():
+        raise CommandError(f"There is no file {path}.", "Name a text.")
+    return str(path)
 
 
 def _output(wanted: str | None, source: Path, adapter: str, target: str) -> Path:
@@ -206,6 +226,7 @@ def _print(report: QuantizeReport, verified: VerificationReport | None, *, asked
         ("from", f"{report.source_quantization}, {format_bytes(report.source_size)}"),
         ("to", f"{report.quantization}, {format_bytes(report.size)}, {bits:.1f} bits a weight"),
         ("tensors", kinds),
+        *([("weighed", f"{report.weighted} tensors")] if report.weighted else []),
         ("time", format_seconds(report.seconds)),
         ("loaded", "by llama.cpp"),
         ("engines", _agreement(verified, asked=asked)),
