@@ -117,7 +117,8 @@ class SimulatedTorch(TorchFunctionMode):
             graph.tensors.append(result)
         if result.is_floating_point() and (graph is not None or name in _EMPTY):
             # What nothing writes is never the same in a step and in its replay.
-            result.fill_(_STALE if graph is None else torch.nan)
+            stale = min(_STALE, torch.finfo(result.dtype).max)
+            result.fill_(stale if graph is None else torch.nan)
         if name in _EMPTY:
             return
         assert graph is None or run is not None, f"{name} has several results"

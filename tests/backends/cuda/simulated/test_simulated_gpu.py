@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from gpu.random_model import all_bf16, all_nf4, llama_config, q4_k_m
+from gpu.random_model import all_bf16, all_fp8, all_nf4, llama_config, q4_k_m
 from kernel_harness.fault_sweep import FaultSweep, Trial
 from kernel_harness.host_library import CPUKernelLibrary
 from kernel_harness.interpreted_library import InterpretedTritonLibrary
@@ -187,9 +187,10 @@ def all_kinds(name: str) -> str:
         SmallModel(LARGER, q4_k_m, KVType.F16),
         SmallModel(LARGER, all_nf4, KVType.Q8_0),
         SmallModel(LARGER, all_bf16),
+        SmallModel(LARGER, all_fp8),
         SmallModel(LARGER, all_kinds, KVType.Q4_0),
     ],
-    ids=["q4_0", "q4_k_m", "nf4", "bf16", "mixed"],
+    ids=["q4_0", "q4_k_m", "nf4", "bf16", "fp8", "mixed"],
 )
 def test_answers_equal_those_of_the_same_kernels_without_a_driver(
     gpu: SimulatedGPU, cache: Path, open_runner: OpenRunner, model: SmallModel
