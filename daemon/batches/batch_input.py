@@ -65,8 +65,8 @@ class BatchInput:
             line = self._check_line(text, offset, number, seen)
             if isinstance(line, BatchProblem):
                 problems.append(line)
-                if len(problems) >= MAX_PROBLEMS:
-                    break
+                if len(problems) >= MAX_PROBLEMS or len(text) > MAX_LINE:
+                    break  # the rest of a long line is no line
             else:
                 seen.add(line.custom_id)
                 lines.append(line)

@@ -9,8 +9,11 @@ import sys
 
 import pytest
 
-from ingle.backends.confinement.seccomp_filter import filter_program
-from ingle.backends.confinement.system_calls import ALLOWED, CHECKED, DENIED
+from ingle.backends.confinement.seccomp_filter import (
+    _notify,  # pyright: ignore[reportPrivateUsage]
+    filter_program,
+)
+from ingle.backends.confinement.system_calls import ALLOWED, ATTRIBUTES, CHECKED, DENIED
 
 ARCHITECTURES = {"x86-64": (0xC000003E, 0), "AArch64": (0xC00000B7, 1)}
 ALLOW = 0x7FFF0000
@@ -183,3 +186,86 @@ def test_commands_have_no_network_and_attributes_seem_to_change(machine: str) ->
     assert decided("fchmodat") == decided("utimensat", 0, POINTER) == 0
     assert decided("kill", OTHER) == decided("tgkill", OTHER) == -1
     assert decided("kill", PARENT, scoped=False) == errno.EPERM
+
+
+@pytest.mark.parametrize("machine", ARCHITECTURES)
+@pytest.mark.parametrize("runs_commands", [False, True])
+def test_with_a_gpu_and_for_commands_all_but_the_denied_calls_are_possible(
+    machine: str, runs_commands: bool
+) -> None:
+    architecture, column = ARCHITECTURES[machine]
+    processes = (OWN, PARENT)
+    lenient = {"runs_commands": True} if runs_commands else {"drives_gpu": True}
+    program = filter_program(architecture, processes=processes, **lenient)
+    steps = struct.calcsize("=HBBI")
+    assert 0 < len(program) // steps < 4096
+    checked = {numbers[column] for numbers in CHECKED.values()}
+    denied = {numbers[column]: name for name, numbers in DENIED.items()}
+    for number in set(range(600)) - checked:
+        decided = run(program, struct.pack("=IIQ6Q", number, architecture, 0, *[0] * 6))
+        ignored = runs_commands and denied.get(number) in ATTRIBUTES
+        expected = (0 if ignored else errno.EACCES) if number in denied else -1
+        assert decided == expected, denied.get(number, number)
+    other = 0x40000000 | (architecture & 0xFF)
+    assert run(program, struct.pack("=IIQ6Q", 0, other, 0, *[0] * 6)) == errno.EACCES
+    if machine == "x86-64":  # numbers of the x32 calls
+        for number, expected in ((0x3FFF_FFFF, -1), (0x4000_0000, 13), (0x4000_0001, 13)):
+            data = struct.pack("=IIQ6Q", number, architecture, 0, *[0] * 6)
+            assert run(program, data) == expected
+
+
+HIGH = 1 << 32
+DECIDED: list[tuple[str, tuple[int, ...], int]] = [
+    *(("fcntl", (3, command), errno.EACCES) for command in (8, 10, 15, HIGH | 8)),
+    *(("fcntl", (3, command), -1) for command in (0, 7, 9, 11, 14, 16)),
+    *(("fcntl", (command, 0), -1) for command in (8, 10, 15)),
+    *(("ioctl", (3, command), -1) for command in (0x5411, 0x5413, 0x541B, 0x541D, 0x40086601)),
+    *(("ioctl", (3, command), -1) for command in (0x40086603, 0x401C5821, 0x401C581F)),
+    ("ioctl", (3, HIGH | 0x5412), errno.EACCES),
+    ("prctl", (4, 0), -1),
+    ("prctl", (4, 1), errno.EACCES),
+    ("prctl", (0x59616D61, 0), errno.EACCES),
+    *(("prctl", (option, 1), -1) for option in (3, 5, 38, 0x59616D60)),
+    ("clone", (17,), -1),
+    ("clone", (0x80,), -1),
+    ("clone", (0x00010000,), -1),
+    *(("kill", (pid, 9), -1) for pid in (1, OWN, (1 << 31) - 1)),
+    *(("kill", (pid, 9), errno.EACCES) for pid in (0, 1 << 31, (1 << 32) - 1)),
+    ("tgkill", (HIGH | OWN, 1, 9), -1),
+    ("sched_setaffinity", (OWN,), -1),
+    ("sched_setaffinity", (OWN + 1,), 0),
+    ("prlimit64", (HIGH | OWN,), -1),
+    ("setpriority", (0, HIGH | OWN), -1),
+    ("setpriority", (1, OWN), errno.EACCES),
+    ("ioprio_set", (0, OWN), errno.EACCES),
+    ("utimensat", (5, HIGH), errno.EACCES),
+    ("utimensat", (5, 1), errno.EACCES),
+    ("utimensat", (5, 0, 1, 1), -1),
+]
+
+
+@pytest.mark.parametrize("machine", ARCHITECTURES)
+@pytest.mark.parametrize("drives_gpu", [False, True])
+def test_arguments_decide_to_the_bit(machine: str, drives_gpu: bool) -> None:
+    for call, arguments, expected in DECIDED:
+        decided = outcome(machine, call, *arguments, drives_gpu=drives_gpu)
+        assert decided == expected, (call, arguments)
+    if drives_gpu:
+        for address, expected in ((0, -1), (1, errno.EACCES), (HIGH, errno.EACCES)):
+            assert outcome(machine, "sendto", 3, 1, 1, 0, address, drives_gpu=True) == expected
+        assert outcome(machine, "socket", HIGH | 16, drives_gpu=True) == -1
+
+
+def test_reported_program_asks_for_every_denied_call_and_no_other() -> None:
+    architecture, _ = ARCHITECTURES["x86-64"]
+    program = filter_program(architecture, processes=(OWN, PARENT), drives_gpu=True)
+    notifying = _notify(program)
+    assert len(notifying) == len(program)
+    asked = 0
+    for before, after in zip(
+        struct.iter_unpack("=HBBI", program), struct.iter_unpack("=HBBI", notifying), strict=True
+    ):
+        denied = before[0] == 0x06 and before[3] in (0x50000 | errno.EACCES, 0x50000 | errno.ENOENT)
+        assert after == ((0x06, 0, 0, 0x7FC00000) if denied else before)
+        asked += denied
+    assert asked > len(DENIED)
