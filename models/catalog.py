@@ -19,6 +19,7 @@ FILE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,200}\.gguf")
 REPOSITORY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,95}/[A-Za-z0-9][A-Za-z0-9._-]{0,95}")
 # A name with its exact version, which pip cannot take for an option, an address or a path.
 REQUIREMENT = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?==[0-9][A-Za-z0-9.]*")
+COMMIT = re.compile(r"[0-9a-f]{40}")
 SHA256 = re.compile(r"[0-9a-f]{64}")
 HUB_HOST = "hf.co"
 LATEST_TAG = ":latest"
@@ -30,14 +31,17 @@ class _Location(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_fie
 
 
 class HubLocation(_Location, frozen=True, tag="hub"):
-    """A file of a repository on the Hugging Face hub."""
+    """A file of a repository on the Hugging Face hub, at a commit of it or on its main branch."""
 
     repo: str
     file: str
+    revision: str = "main"
 
     def __post_init__(self) -> None:
         if not REPOSITORY.fullmatch(self.repo) or not FILE.fullmatch(self.file):
             raise ValueError(f"{self.repo}/{self.file} cannot be a file on the hub")
+        if self.revision != "main" and not COMMIT.fullmatch(self.revision):
+            raise ValueError(f"{self.revision!r} is no commit of {self.repo}")
 
 
 class URLLocation(_Location, frozen=True, tag="url"):

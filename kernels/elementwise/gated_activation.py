@@ -13,8 +13,8 @@ from ..launch.kernel_arguments import ELEMENT_TYPES, pointer
 from ..launch.kernel_library import KernelLibrary
 from .activations import GROUP, ActivationForms, Activations, q8_tiles
 
-GateActivation = Literal["silu", "gelu_tanh", "clamped_silu"]
-"""The third is gpt-oss's."""
+GateActivation = Literal["silu", "gelu_tanh", "clamped_silu", "relu"]
+"""The third is gpt-oss's; for the last there is no kernel."""
 _STEEPNESS, _LIMIT = 1.702, 7.0
 
 
@@ -29,6 +29,8 @@ def gated_activation_reference(
         return (active * (linear + 1)).to(gate.dtype)
     if activation == "silu":
         active = functional.silu(exact)
+    elif activation == "relu":
+        active = exact.relu()
     else:
         active = functional.gelu(exact, approximate="tanh")
     return (active * up.float()).to(gate.dtype)

@@ -1,4 +1,4 @@
-"""The gated MLPs of a mixture of experts in plain torch, each token in those picked for it."""
+"""The MLPs of a mixture of experts in plain torch, each token in those picked for it."""
 
 from __future__ import annotations
 
@@ -43,7 +43,10 @@ class ExpertLayer:
 
 @dataclass(frozen=True, eq=False)
 class ExpertLayers:
-    """The three linear layers of all experts, and the activation between them."""
+    """The three linear layers of all experts, and the activation between them.
+
+    Experts without gates have one layer as `gate` and as `up`.
+    """
 
     gate: ExpertLayer
     up: ExpertLayer
@@ -111,7 +114,8 @@ def experts_by_mask(
 
 
 def _one_expert(x: torch.Tensor, layers: ExpertLayers, expert: int) -> torch.Tensor:
-    gate, up = _multiply(x, layers.gate, expert), _multiply(x, layers.up, expert)
+    gate = _multiply(x, layers.gate, expert)
+    up = gate if layers.up is layers.gate else _multiply(x, layers.up, expert)
     active = gated_activation_reference(gate, up, layers.activation)
     return _multiply(active, layers.down, expert)
 
@@ -123,7 +127,7 @@ def _multiply(x: torch.Tensor, layer: ExpertLayer, expert: int) -> torch.Tensor:
 
 def _copied(x: torch.Tensor, layers: ExpertLayers, experts: torch.Tensor) -> torch.Tensor:
     gate = _multiply_each(x, layers.gate, experts)
-    up = _multiply_each(x, layers.up, experts)
+    up = gate if layers.up is layers.gate else _multiply_each(x, layers.up, experts)
     active = gated_activation_reference(gate, up, layers.activation)
     return _multiply_each(active, layers.down, experts)
 

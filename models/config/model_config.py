@@ -47,12 +47,13 @@ class ExpertScores(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class ExpertConfig:
-    """The experts of a layer: gated MLPs with `width` units, of which each token takes `used`.
+    """The experts of a layer: MLPs with `width` units, of which each token takes `used`.
 
     Those with the highest scores are taken, out of the `groups_used` best of `groups` equal groups.
     Their scores, divided by their sum if `normalized`, times `scale` are the weights of the sum of
     their outputs. An MLP of `shared_width` units is added for every token (0: none), weighted by a
-    gate of its own if `shared_gate`.
+    gate of its own if `shared_gate`. Their inputs and outputs are projected to `latent` elements
+    and back (0: they are not).
     """
 
     count: int
@@ -65,6 +66,7 @@ class ExpertConfig:
     groups_used: int = 1
     shared_width: int = 0
     shared_gate: bool = False
+    latent: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -24,13 +24,13 @@ def with_recurrent_layers(
 
 
 def layers_without_heads(fields: ConfigFields, count: int) -> list[bool]:
-    """The layers for which a header lists no heads of keys."""
+    """Those of the first `count` layers for which a header lists no heads of keys."""
     heads = fields.integers(_HEADS, 0, 1024)
     if not fields.is_list(_HEADS):
         heads *= count
-    if len(heads) != count:
+    if len(heads) < count:
         fields.fail("does not say which of its layers have attention")
-    return [not heads_here for heads_here in heads]
+    return [not heads_here for heads_here in heads[:count]]
 
 
 def kv_head_counts(config: ModelConfig) -> list[int]:

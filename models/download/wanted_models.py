@@ -38,7 +38,7 @@ def _source(location: Location) -> Source:
     if isinstance(location, HubLocation):
         from ..sources.hub_source import HubSource
 
-        return HubSource(location.repo, location.file)
+        return HubSource(location.repo, location.file, location.revision)
     if isinstance(location, PackageIndexLocation):
         return PackageIndexSource(
             location.requirements,

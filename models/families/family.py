@@ -133,6 +133,8 @@ class Family:
 
     name: str
     hf_types: tuple[HFModelType, ...]
+    other_names: tuple[str, ...] = ()
+    """Architectures of GGUF files that the family reads as well."""
     read_gguf: ConfigReader = unchanged
     norm_placement: NormPlacement = NormPlacement.BEFORE
     query_key_norm: QueryKeyNorm = QueryKeyNorm.NOTHING

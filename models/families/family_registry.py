@@ -57,8 +57,10 @@ _FAMILIES = (
     ),
     *(qwen3.FAMILY, qwen3moe.FAMILY, seed_oss.FAMILY, smollm3.FAMILY),
 )
-FAMILIES: Mapping[str, Family] = {family.name: family for family in _FAMILIES}
-"""Each family by its GGUF name."""
+FAMILIES: Mapping[str, Family] = {
+    name: family for family in _FAMILIES for name in (family.name, *family.other_names)
+}
+"""Each family by its names in GGUF files."""
 HF_MODEL_TYPES: Mapping[str, tuple[Family, HFModelType]] = {
     kind.name: (family, kind) for family in _FAMILIES for kind in family.hf_types
 }

@@ -6,11 +6,13 @@ import torch
 
 from ingle.kernels.elementwise.activations import Activations
 from ingle.kernels.matmul.expert_layers import ExpertLayers
+from ingle.kernels.matmul.linear import LinearLayer
 from ingle.kernels.operations import dense
 
-from ..config.model_config import ExpertConfig, ExpertScores, ModelConfig
+from ..config.model_config import Activation, ExpertConfig, ExpertScores, ModelConfig
 from .gated_mlp import GatedMLP, gate_activation
 from .parameters import Parameters
+from .plain_mlp import PlainMLP
 
 
 class ExpertRouter:
@@ -64,25 +66,40 @@ class ExpertMLP:
         prefix = f"blk.{layer}.ffn"
         self._operations = parameters.operations
         self._route = ExpertRouter(layer, hidden, experts, parameters)
+        self._narrow: LinearLayer | None = None
+        self._widen: LinearLayer | None = None
+        if experts.latent:
+            self._narrow = parameters.linear(f"{prefix}_latent_down", experts.latent, hidden)
+            self._widen = parameters.linear(f"{prefix}_latent_up", hidden, experts.latent)
+        inner = experts.latent or hidden
+        is_gated = config.activation is not Activation.RELU_SQUARED
+        up = parameters.experts(f"{prefix}_up_exps", count, width, inner)
         self._experts = ExpertLayers(
-            parameters.experts(f"{prefix}_gate_exps", count, width, hidden),
-            parameters.experts(f"{prefix}_up_exps", count, width, hidden),
-            parameters.experts(f"{prefix}_down_exps", count, hidden, width),
+            parameters.experts(f"{prefix}_gate_exps", count, width, inner) if is_gated else up,
+            up,
+            parameters.experts(f"{prefix}_down_exps", count, inner, width),
             gate_activation(config),
         )
-        self._shared: GatedMLP | None = None
+        self._shared: GatedMLP | PlainMLP | None = None
         self._shared_gate: torch.Tensor | None = None
         if experts.shared_width:
-            self._shared = GatedMLP(
-                f"{prefix}_{{}}_shexp", experts.shared_width, config, parameters
-            )
+            kind = GatedMLP if is_gated else PlainMLP
+            self._shared = kind(f"{prefix}_{{}}_shexp", experts.shared_width, config, parameters)
         if experts.shared_gate:
             self._shared_gate = parameters.vector(f"{prefix}_gate_inp_shexp.weight", hidden)
 
     def __call__(self, x: Activations, routed: Activations | None = None) -> torch.Tensor:
         """(tokens, hidden) fp32; the experts are picked by `routed` if it is given, else by `x`."""
         picked, weights = self._route(x if routed is None else routed)
-        found = self._operations.experts(x, self._experts, picked, weights)
+        inner = x
+        if self._narrow is not None:
+            (rows,) = self._operations.linear(x, self._narrow)
+            inner = self._operations.activations(rows)
+        found = self._operations.experts(inner, self._experts, picked, weights)
+        if self._widen is not None:
+            (found,) = self._operations.linear(
+                self._operations.activations(found), self._widen, dtype=torch.float32
+            )
         if self._shared is not None:
             (shared,) = self._operations.linear(
                 self._shared(x), self._shared.down, dtype=torch.float32

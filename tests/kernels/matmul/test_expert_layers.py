@@ -87,6 +87,15 @@ def test_each_way_sums_the_picked_experts(way: Any, *, bias: bool, tokens: int) 
 
 
 @pytest.mark.parametrize("way", WAYS)
+def test_experts_without_gates_square_what_is_positive(way: Any) -> None:
+    layers = layers_of(floats)
+    layers = ExpertLayers(layers.up, layers.up, layers.down, "relu")
+    x, chosen = torch.randn(7, HIDDEN), pick(7)
+    found = way(x, layers, *chosen).double()
+    torch.testing.assert_close(found, expected(x, layers, *chosen), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("kind", ["Q4_K", "Q8_0", "NF4"])
 def test_quantised_experts_are_dequantised(
     way: Any, kind: str, make_quantized: MakeQuantized, monkeypatch: pytest.MonkeyPatch

@@ -83,6 +83,17 @@ FAMILIES: dict[str, dict[str, Any]] = {
         "n_groups": 2,
         "ssm_state_size": 16,
     },
+    "nemotron_h with experts": {
+        "layers_block_type": ["linear_attention", "moe", "full_attention", "moe"],
+        "mamba_num_heads": 4,
+        "mamba_head_dim": 16,
+        "n_groups": 2,
+        "ssm_state_size": 16,
+        "n_routed_experts": 8,
+        "num_experts_per_tok": 3,
+        "moe_intermediate_size": 24,
+        "moe_shared_expert_intermediate_size": 40,
+    },
     "mixtral": {"num_local_experts": 4},
     "qwen2_moe": {**_EXPERTS, "shared_expert_intermediate_size": 40},
     "qwen3_moe": _EXPERTS,
@@ -152,7 +163,7 @@ def runners(request: pytest.FixtureRequest, make_random_model: Any) -> Iterator[
     # Heads that have kernels, and a vocabulary for the tokenizer of bytes.
     heads = {"hidden_size": 64, "num_attention_heads": 4, "head_dim": 16}
     sizes = {"vocab_size": 264, "max_position_embeddings": 512}
-    model = make_random_model(kind, **heads, **sizes, **FAMILIES[kind])
+    model = make_random_model(kind.split()[0], **heads, **sizes, **FAMILIES[kind])
     files = ModelFiles(model.config, model.canonical(), 1 << 20, 1 << 22)
     found = FamilyRunners(ModelSource(files, ByteTokenizer()))
     yield found

@@ -316,6 +316,38 @@ _CASES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
             "ssm.inner_size": 96,
         },
     ),
+    "nemotron_h with experts": (
+        "nemotron_h",
+        {
+            "layers_block_type": ["linear_attention", "moe", "full_attention", "moe"],
+            "head_dim": 16,
+            "mamba_num_heads": 6,
+            "mamba_head_dim": 16,
+            "n_groups": 2,
+            "ssm_state_size": 16,
+            "n_routed_experts": 6,
+            "num_experts_per_tok": 3,
+            "moe_intermediate_size": 20,
+            "moe_shared_expert_intermediate_size": 40,
+            "moe_latent_size": 28,
+            "routed_scaling_factor": 2.5,
+        },
+        {
+            **_SHARED_KEYS,
+            "expert_shared_count": 1,
+            "expert_weights_norm": True,
+            "expert_weights_scale": 2.5,
+            "moe_latent_size": 28,
+            "attention.head_count_kv": [0, 0, 2, 0],
+            "feed_forward_length": [0, 20, 0, 20],
+            "attention.layer_norm_epsilon": 1e-5,
+            "ssm.conv_kernel": 4,
+            "ssm.state_size": 16,
+            "ssm.group_count": 2,
+            "ssm.time_step_rank": 6,
+            "ssm.inner_size": 96,
+        },
+    ),
     "lfm2moe": (
         "lfm2_moe",
         {**_EXPERTS, "layer_types": ["conv", "full_attention", "conv"], "num_dense_layers": 1},
@@ -555,7 +587,8 @@ def _llama_cpp_logits(path: Path, tokens: torch.Tensor, context: int) -> torch.T
 
 
 def test_every_family_is_compared() -> None:
-    assert {HF_MODEL_TYPES[kind][0].name for kind, *_ in _CASES.values()} == FAMILIES.keys()
+    names = {family.name for family in FAMILIES.values()}
+    assert {HF_MODEL_TYPES[kind][0].name for kind, *_ in _CASES.values()} == names
 
 
 @pytest.mark.usefixtures("quiet_llama_cpp")

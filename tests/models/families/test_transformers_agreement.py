@@ -288,6 +288,29 @@ _CASES: dict[str, tuple[str, dict[str, Any]]] = {
     ),
     "nemotron_h": ("nemotron_h", _NEMOTRON),
     "nemotron_h with biases": ("nemotron_h", {**_NEMOTRON, "mlp_bias": True, "use_bias": True}),
+    "nemotron_h with experts": (
+        "nemotron_h",
+        {
+            **_NEMOTRON,
+            **_SIGMOID,
+            "layers_block_type": ["linear_attention", "moe", "full_attention", "mlp", "moe"],
+            "moe_shared_expert_intermediate_size": 40,
+            "routed_scaling_factor": 2.5,
+        },
+    ),
+    "nemotron_h with groups of experts": (
+        "nemotron_h",
+        {
+            **_NEMOTRON,
+            **_SIGMOID,
+            "layers_block_type": ["linear_attention", "moe", "full_attention", "moe"],
+            "moe_shared_expert_intermediate_size": 40,
+            "moe_latent_size": 28,
+            "n_group": 4,
+            "topk_group": 2,
+            "norm_topk_prob": False,
+        },
+    ),
     "lfm2_moe": (
         "lfm2_moe",
         {
