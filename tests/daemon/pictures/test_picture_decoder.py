@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -163,3 +165,18 @@ async def test_document_becomes_text_in_its_place(decoder: PictureDecoder) -> No
     assert message.content == f"a\n{text}\nb\n\nc"
     assert message.documents == []
     assert message.content[message.pictures[0].at :] == "c"
+
+
+async def test_thumbnails_are_small_and_in_shape(run_daemon: Any) -> None:
+    wide = file_of(Image.new("RGB", (600, 300), RED), "JPEG")
+    uri = f"data:image/jpeg;base64,{base64.b64encode(wide).decode()}"
+    async with run_daemon() as daemon:
+        body = {"picture": uri, "width": 32, "height": 20}
+        small = (await daemon.tcp.post("/ingle/v1/thumbnail", json=body)).json()
+        assert (small["width"], small["height"]) == (32, 16)
+        pixels = base64.b64decode(small["rgb"])
+        assert len(pixels) == 3 * 32 * 16
+        assert tuple(pixels[:3]) == pytest.approx(RED, abs=4)
+        torn = {**body, "picture": uri[:83]}
+        refused = (await daemon.tcp.post("/ingle/v1/thumbnail", json=torn)).json()
+        assert refused["error"]["code"] == "invalid_picture"

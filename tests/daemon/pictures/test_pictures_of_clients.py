@@ -284,7 +284,7 @@ MOST_MEMORY = 700 * 2**20
 
 
 def peak_memory(daemon: RunningDaemon) -> int:
-    decoder = daemon.services.manager._pictures  # pyright: ignore[reportPrivateUsage]
+    decoder = daemon.services.manager.pictures
     pid = decoder._process.pid  # pyright: ignore[reportPrivateUsage]
     lines = Path(f"/proc/{pid}/status").read_text().splitlines() if pid is not None else ()
     return max((int(line.split()[1]) * 1024 for line in lines if "VmHWM" in line), default=0)

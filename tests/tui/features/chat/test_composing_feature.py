@@ -140,6 +140,7 @@ async def test_picture_in_the_clipboard_is_attached(
         await chat.pilot.press("enter")
         await chat.until(lambda: bool(fake_daemon.prompts))
         assert fake_daemon.prompts[-1][-1]["images"] == ["data:image/png;base64,YWJj"]
+        await chat.until_shown("▀▀")
         program.write_text("#!/bin/sh\nexit 1\n")
         await chat.send("/paste")
         await chat.until_shown("neither text nor a picture")
