@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 import msgspec
 
 from .client_errors import ConnectionLost, DaemonError, DaemonUnreachable
-from .document_types import FoundPassages
+from .document_types import FoundPassages, Thumbnail
 from .engine_types import EngineEntries, EngineEntry, InstallProgress
 from .error_types import read_error
 from .generation_types import PromptTokenCounts
@@ -137,6 +137,11 @@ class AsyncDaemonClient:
         body = {"folder": folder, "question": question, "most": most, "wait": wait}
         path, patience = "/ingle/v1/documents/search", LOAD_PATIENCE
         return await self.request(FoundPassages, "POST", path, body, patience=patience)
+
+    async def thumbnail(self, picture: str, width: int, height: int) -> Thumbnail:
+        """Return a copy of a picture, a data URI, in at most so many pixels."""
+        body = {"picture": picture, "width": width, "height": height}
+        return await self.request(Thumbnail, "POST", "/ingle/v1/thumbnail", body)
 
     async def routing(self) -> RoutingState:
         """Return the routing policy in force, with its providers and routes."""

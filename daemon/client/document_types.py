@@ -1,4 +1,4 @@
-"""Searches in folders of documents."""
+"""Searches in folders of documents, and small copies of pictures."""
 
 from __future__ import annotations
 
@@ -53,3 +53,11 @@ class FoundPassages(Answer, frozen=True, kw_only=True):
         found = f"{count} passage{'' if count == 1 else 's'}"
         waiting = f"; {self.waiting:,} more are still being read" if self.waiting else ""
         return f"{found} of {files:,} file{'' if files == 1 else 's'}, found {by}{waiting}."
+
+
+class Thumbnail(Answer, frozen=True, kw_only=True):
+    """A picture in `width` × `height` pixels: `rgb` is base64 of 3 bytes a pixel, row by row."""
+
+    width: int
+    height: int
+    rgb: str

@@ -95,7 +95,7 @@ class ModelManager(ModelRuns):
 
             backend = open_backend(run, obtain)
             growing = GrowingBackend(run, backend, self._choose_context, enlarge, model=wanted)
-            growing.lease.backend = SeeingBackend(growing, self._pictures)
+            growing.lease.backend = SeeingBackend(growing, self.pictures)
             try:
                 with self._explained(), self._metered(run.model.name, lambda: growing.gauges):
                     yield growing.lease

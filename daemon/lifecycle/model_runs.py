@@ -120,7 +120,7 @@ class ModelRuns:
         )
         self._watch = MemoryWatch(self.allocator, on_resume=self.resumed)
         self.pages = KVMapWatch(hub, self.find)
-        self._pictures = PictureDecoder()
+        self.pictures = PictureDecoder()
         self._closing = False
 
     async def unload(self, reference: str | None = None) -> list[str]:
@@ -202,7 +202,7 @@ class ModelRuns:
     async def close(self, grace: float) -> None:
         """Refuse new requests and end every process once it is idle or after `grace` seconds."""
         self._closing = True
-        self._pictures.close()
+        self.pictures.close()
         runs = list(self._runs.values())
         for run in runs:
             run.request_stop("The daemon is shutting down.", drain=grace)

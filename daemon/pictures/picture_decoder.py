@@ -7,6 +7,7 @@ import hashlib
 import threading
 from collections import OrderedDict
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import msgspec
 from msgspec import structs
@@ -16,7 +17,7 @@ from ingle.backends.base.errors import RequestRejected
 from ingle.backends.base.framed_child import ChildDied, FramedChild, start_child
 from ingle.backends.base.requests import GenerateRequest
 
-from .picture_protocol import DecodedPicture
+from .picture_protocol import DecodedPicture, DecodeTask
 
 MOST_BYTES = 16 * 2**20
 """Of one file."""
@@ -25,6 +26,7 @@ MOST_FILES = 64
 MOST_PIXELS = 64_000_000
 """Of one request, each picture scaled down as it is: they are one message to the model."""
 DECODE_SECONDS = 10.0
+A_PICTURE = "A picture"
 _MEMORY = 128 * 2**20
 _IDLE_SECONDS = 60.0
 _MODULE = "ingle.daemon.pictures.picture_process"
@@ -62,6 +64,14 @@ class PictureDecoder:
             pixels += sum(len(picture.rgb) // 3 for picture in decoded[-1].pictures)
         return structs.replace(request, messages=decoded)
 
+    async def thumbnail(self, data: bytes, within: tuple[int, int]) -> DecodedPicture:
+        """Return a picture that fits into so many columns and rows; raises `RequestRejected`."""
+        loop = asyncio.get_running_loop()
+        decode = partial(self._process.decode, data, A_PICTURE, within)
+        found = await loop.run_in_executor(self._thread, decode)
+        self._end_when_idle(loop)
+        return found
+
     def close(self) -> None:
         """End the process."""
         if self._idle is not None:
@@ -72,7 +82,7 @@ class PictureDecoder:
     async def _message(self, message: ChatMessage, most_pixels: int) -> ChatMessage:
         pictures: list[Picture] = []
         for picture in message.pictures:
-            found = await self._decode(picture.data, "A picture")
+            found = await self._decode(picture.data, A_PICTURE)
             most_pixels -= len(found.rgb) // 3
             if most_pixels < 0:
                 raise RequestRejected(
@@ -118,15 +128,18 @@ class DecodingProcess(FramedChild):
         self._seconds = seconds
         self._lock = threading.Lock()
 
-    def decode(self, data: bytes, what: str) -> DecodedPicture:
-        """Return the pixels or the text of `what`; raises `RequestRejected`."""
+    def decode(
+        self, data: bytes, what: str, within: tuple[int, int] | None = None
+    ) -> DecodedPicture:
+        """Return the pixels or the text of `what`; see `DecodeTask`. Raises `RequestRejected`."""
+        task = msgspec.msgpack.encode(DecodeTask(data, within))
         with self._lock:
             process = self._process
             if process is None or process.poll() is not None:
                 self.close()
                 process = self._process = start_child(_MODULE)
             try:
-                answer = self._ask(process, data, self._seconds)
+                answer = self._ask(process, task, self._seconds)
                 found = msgspec.msgpack.decode(answer, type=DecodedPicture)
             except TimeoutError:
                 raise _rejected(what, f"it takes more than {self._seconds:.0f} seconds") from None
@@ -156,7 +169,7 @@ def _digest(data: bytes) -> bytes:
 
 
 def _rejected(what: str, reason: str) -> RequestRejected:
-    if what == "A picture":
+    if what == A_PICTURE:
         hint, code = "Send a PNG, JPEG, WebP or GIF file of a usual size.", "invalid_picture"
     else:
         hint, code = "Send its text, or its pages as pictures.", "invalid_document"

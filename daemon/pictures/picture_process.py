@@ -20,10 +20,10 @@ from ingle.backends.confinement.access_policy import AccessPolicy
 from ingle.backends.confinement.confine import confine
 from ingle.backends.confinement.resource_limits import lower_limit
 
-from .picture_protocol import DecodedPicture
+from .picture_protocol import DecodedPicture, DecodeTask
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from xml.etree.ElementTree import Element
 
     from PIL import Image
@@ -98,8 +98,8 @@ def _runs(paragraph: Element) -> Iterator[str]:
             yield " "
 
 
-def decode_picture(data: bytes) -> DecodedPicture:
-    """Decode a file's first frame; never raises."""
+def decode_picture(data: bytes, within: tuple[int, int] | None = None) -> DecodedPicture:
+    """Decode a file's first frame, scaled down to fit `within`; never raises."""
     from PIL import Image, UnidentifiedImageError
 
     # The size is checked here, by the header.
@@ -113,6 +113,8 @@ def decode_picture(data: bytes) -> DecodedPicture:
                     error=f"it has {width} × {height} pixels, more than {MOST_PIXELS:,}"
                 )
             picture = _scaled(_upright(opened))
+            if within is not None:
+                picture.thumbnail(within)
             return DecodedPicture(*picture.size, picture.tobytes())
     except UnidentifiedImageError:
         return DecodedPicture(error="it is no PNG, JPEG, WebP or GIF file")
@@ -152,10 +154,12 @@ def _scaled(picture: Image.Image) -> Image.Image:
     return picture.resize(size, Image.Resampling.LANCZOS)
 
 
-def _decoder_of(data: bytes) -> Callable[[bytes], DecodedPicture]:
-    if data.startswith(b"%PDF-"):
-        return read_document
-    return read_word_document if data.startswith(b"PK\x03\x04") else decode_picture
+def _decoded(task: DecodeTask) -> DecodedPicture:
+    if task.data.startswith(b"%PDF-"):
+        return read_document(task.data)
+    if task.data.startswith(b"PK\x03\x04"):
+        return read_word_document(task.data)
+    return decode_picture(task.data, task.within)
 
 
 def main() -> None:
@@ -168,12 +172,13 @@ def main() -> None:
         import resource
 
         lower_limit(resource.RLIMIT_AS, _ADDRESS_SPACE)
+    decoder = msgspec.msgpack.Decoder(DecodeTask)
     while True:
         try:
             data = read_body(sys.stdin.buffer)
         except EOFError:
             return
-        sink.write(frame(msgspec.msgpack.encode(_decoder_of(data)(data))))
+        sink.write(frame(msgspec.msgpack.encode(_decoded(decoder.decode(data)))))
         sink.flush()
 
 

@@ -34,6 +34,7 @@ from ..protocols.native.generations_api import GenerationsApi
 from ..protocols.native.models_api import NativeModelsApi
 from ..protocols.native.routing_api import RoutingApi
 from ..protocols.native.sampling_api import SamplingApi
+from ..protocols.native.thumbnail_api import ThumbnailApi
 from ..protocols.native.tool_egress_api import ToolEgressApi
 from ..protocols.native.watch_api import WatchApi
 from ..protocols.ollama.create_api import OllamaCreateApi
@@ -94,6 +95,7 @@ def route_table(services: Services) -> list[RouteSpec]:
         GenerationsApi(services),
         ForgetApi(services),
         DocumentsApi(services),
+        ThumbnailApi(services),
         SamplingApi(),
         RoutingApi(services),
         GuardApi(services),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import re
 from collections.abc import Awaitable, Callable
@@ -259,6 +260,7 @@ class FakeDaemon:
             (r"POST /ingle/v1/routing/words", self._teach),
             (r"GET /ingle/v1/ledger/totals", self._totals),
             (r"POST /ingle/v1/documents/search", self._documents),
+            (r"POST /ingle/v1/thumbnail", self._thumbnail),
             (r"POST /ingle/v1/tokens", self._tokens),
             (r"POST /ingle/v1/load", self._load),
             (r"POST /ingle/v1/unload", self._unload),
@@ -322,6 +324,11 @@ class FakeDaemon:
 
     async def _documents(self, request: Request) -> None:
         await request.answer(self.documents)
+
+    async def _thumbnail(self, request: Request) -> None:
+        """A red pixel above a blue one, and a green column."""
+        rgb = base64.b64encode(b"\xff\0\0\0\xff\0" + b"\0\0\xff\0\xff\0").decode()
+        await request.answer({"width": 2, "height": 2, "rgb": rgb})
 
     async def _totals(self, request: Request) -> None:
         await request.answer(self.totals)

@@ -24,11 +24,19 @@ def write_small_pdf(*texts: str, stream: bytes | None = None, kids: str = "") ->
         head = f"<< /Length {len(drawn)} /Filter /FlateDecode >>\nstream\n"
         objects.append(head.encode() + drawn + b"\nendstream")
     objects += [_PAGE.format(4 + n).encode() for n in range(len(texts))]
+    return write_objects(objects)
+
+
+def write_objects(objects: list[bytes], *, more: str = "") -> bytes:
+    """Return a file of objects, numbered from 1, of which the first is its catalog.
+
+    `more` goes into the trailer.
+    """
     out = b"%PDF-1.4\n"
     rows = "0000000000 65535 f \n"
     for number, body in enumerate(objects, 1):
         rows += f"{len(out):010} 00000 n \n"
         out += f"{number} 0 obj\n".encode() + body + b"\nendobj\n"
     size = len(objects) + 1
-    trailer = f"trailer << /Size {size} /Root 1 0 R >>\nstartxref\n{len(out)}\n%%EOF"
+    trailer = f"trailer << /Size {size} /Root 1 0 R {more} >>\nstartxref\n{len(out)}\n%%EOF"
     return out + f"xref\n0 {size}\n{rows}{trailer}".encode()

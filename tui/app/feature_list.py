@@ -6,6 +6,7 @@ from ..commands.command_runner import import_commands
 from ..features.chat.blocks_feature import BlocksFeature
 from ..features.chat.composing_feature import ComposingFeature
 from ..features.chat.find_feature import FindFeature
+from ..features.chat.thumbnails_feature import ThumbnailsFeature
 from ..features.context.compaction_feature import CompactionFeature
 from ..features.context.gauges_feature import GaugesFeature
 from ..features.feature import Feature
@@ -26,6 +27,7 @@ FEATURES: tuple[type[Feature], ...] = (
     BlocksFeature,
     CompactionFeature,
     FindFeature,
+    ThumbnailsFeature,
     CompareFeature,
     EnginesFeature,
     GaugesFeature,

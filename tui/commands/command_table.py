@@ -9,7 +9,9 @@ import msgspec
 
 _SLASH = re.compile(r"/([a-z]+(?:-[a-z]+)*\+?)(?:\s+(.*))?\Z", re.DOTALL)
 
-Group = Literal["Chat", "Tools", "History", "Models", "Context", "Reading", "Privacy", "Program"]
+Group = Literal[
+    "Chat", "Files", "Tools", "History", "Models", "Context", "Reading", "Privacy", "Program"
+]
 
 _KEY_ONLY = frozenset({"page_up", "page_down", "interrupt", "suspend"})
 """Commands that are run by keys only: neither typed nor in the palette."""
@@ -122,17 +124,18 @@ COMMANDS: tuple[Command, ...] = (
         "off|on|low|medium|high",
     ),
     Command("template", "Prompt templates", "Insert a saved prompt", "Chat", None, "NAME"),
-    Command("attach", "Attach", "Attach a file to the prompt", "Chat", None, "FILE"),
+    Command("editor", "External editor", "Write the draft in $EDITOR", "Chat", "ctrl+x"),
+    Command("attach", "Attach", "Attach a file to the prompt", "Files", None, "FILE"),
     Command(
         "ask_files",
         "Ask files",
         "Ask about the files of a folder, with passages found on this machine",
-        "Chat",
+        "Files",
         None,
         "FOLDER QUESTION",
     ),
-    Command("paste", "Paste", "Insert the clipboard's text", "Chat"),
-    Command("editor", "External editor", "Write the draft in $EDITOR", "Chat", "ctrl+x"),
+    Command("describe", "Describe", "Have the model describe a picture", "Files", None, "FILE"),
+    Command("paste", "Paste", "Insert the clipboard's text or picture", "Files"),
     Command(
         "tools",
         "Tools",

@@ -10,6 +10,7 @@ from ingle.daemon.client.async_client import LOAD_PATIENCE, AsyncDaemonClient
 from ingle.daemon.client.client_errors import DaemonError
 
 from ..chats.context_view import ViewEntry
+from ..composing.token_estimate import PICTURE
 
 CHARACTERS_A_TOKEN = 3.6
 """Assumed without a count."""
@@ -56,6 +57,11 @@ async def measure(
     try:
         counts = await client.count_tokens(body, patience=patience)
     except DaemonError:  # the model is not loaded, or the daemon is older than this request
-        sizes = [math.ceil(len(e.content) / CHARACTERS_A_TOKEN) + _A_MESSAGE for e in entries]
+        sizes = [
+            math.ceil(len(e.content) / CHARACTERS_A_TOKEN)
+            + _A_MESSAGE
+            + PICTURE * len(e.request_message.get("images", ()))
+            for e in entries
+        ]
         return TokenSizes(tuple(sizes), sum(sizes), 0, False, characters)
     return TokenSizes(tuple(counts.messages), counts.total, counts.context, True, characters)

@@ -110,7 +110,8 @@ def preview_mention(mention: Mention, folder: Path) -> AttachmentPreview | None:
         return AttachmentPreview(mention.path, problem=f"{mention.path}: {error.strerror}.")
     too_large = len(paths) == 1 and size > _limit(paths[0])
     problem = _too_large(mention.path, size, _limit(paths[0])) if too_large else ""
-    return AttachmentPreview(mention.path, size, len(paths), problem=problem)
+    is_picture = len(paths) == 1 and paths[0].suffix.lower() in _PICTURES
+    return AttachmentPreview(mention.path, size, len(paths), problem, is_picture)
 
 
 def paths_of(mention: Mention, folder: Path) -> list[Path]:

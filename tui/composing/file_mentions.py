@@ -36,6 +36,7 @@ class AttachmentPreview(msgspec.Struct, frozen=True):
     size: int = 0
     files: int = 1
     problem: str = ""
+    is_picture: bool = False
 
 
 def find_mentions(text: str) -> list[Mention]:

@@ -8,6 +8,8 @@ CHARACTERS_PER_TOKEN = 4.2
 """Average of Latin text with byte-pair vocabularies of 32 000 to 150 000 entries."""
 TOKENS_PER_WIDE = 0.8
 """Average of a Chinese, Japanese or Korean character."""
+PICTURE = 300
+"""Tokens of a picture until the model has counted it; families take from 64 to some thousands."""
 LONG = 50_000
 """Characters above which the estimate is a mere division, since it runs at every key."""
 _WIDE = r"[\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\uff00-\uffef]"

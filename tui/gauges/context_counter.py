@@ -10,6 +10,7 @@ from ingle.daemon.client.generation_types import PromptTokenCounts
 
 from ..chats.chat import Chat
 from ..chats.context_view import RequestMessage, view_entries
+from ..composing.token_estimate import PICTURE
 from .context_usage import REPLY_RESERVE, ContextPart, ContextUse, context_parts, context_use
 
 BYTES_PER_TOKEN = 4.0
@@ -51,7 +52,9 @@ class TokenCountCache:
         known = self._known.get(key)
         if known is not None:
             return known, True
-        return self.estimate(model, key[2]) + OVERHEAD, False
+        text = key[2].partition("\0")[0]
+        pictures = PICTURE * len(message.get("images", ()))
+        return self.estimate(model, text) + OVERHEAD + pictures, False
 
     def estimate(self, model: str, text: str) -> int:
         """Estimate the tokens of a text, by this model's measured ratio."""

@@ -62,6 +62,12 @@ _READERS = {
     "tmux": Program("tmux", ("save-buffer", "-")),
 }
 
+_PICTURE_READERS = {
+    "wl-copy": Program("wl-paste", ("--type", "image/png")),
+    "xclip": Program("xclip", ("-selection", "clipboard", "-target", "image/png", "-out")),
+    "pbcopy": Program("pngpaste", ("-",)),
+}
+
 
 def is_remote(env: Mapping[str, str]) -> bool:
     """Return whether the terminal is on another machine (SSH)."""
@@ -105,6 +111,21 @@ def paste(env: Mapping[str, str] | None = None, which: Which = shutil.which) -> 
     return None
 
 
+def paste_picture(env: Mapping[str, str] | None = None, which: Which = shutil.which) -> bytes:
+    """Return the clipboard's picture as a PNG file, b"" without one; blocks up to a few seconds."""
+    env = os.environ if env is None else env
+    for program in picture_readers(env, which):
+        read = run_program((program.name, *program.arguments), TIMEOUT)
+        if read:
+            return read
+    return b""
+
+
+def picture_readers(env: Mapping[str, str], which: Which = shutil.which) -> list[Program]:
+    """Return the programs that can read a picture from the clipboard here."""
+    return _programs(env, which, _PICTURE_READERS)
+
+
 def writers(env: Mapping[str, str], which: Which = shutil.which) -> list[Program]:
     """Return the programs that can copy here, in the order in which they are tried."""
     return _programs(env, which, _WRITERS)
@@ -120,7 +141,7 @@ def _programs(env: Mapping[str, str], which: Which, known: Mapping[str, Program]
     names = [] if is_remote(env) else _local(env)
     if "TMUX" in env:
         names.append("tmux")
-    return [known[name] for name in names if which(known[name].name) is not None]
+    return [known[name] for name in names if name in known and which(known[name].name) is not None]
 
 
 def _local(env: Mapping[str, str]) -> list[str]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...settings.config import load_config
+from ...terminal.terminal_colors import TerminalColors
 from ...terminal.terminal_output import print_json, print_status
 from ...terminal.unsafe_characters import without_unsafe
 from ..command_parser import CommandParser
@@ -44,9 +45,7 @@ def main(arguments: Sequence[str]) -> int:
         return 0
     print_status(found.summary)
     if options.passages:
-        for passage in found.passages:
-            print(without_unsafe(f"{passage.place}  {passage.title}".rstrip()))
-            print(without_unsafe(passage.text), end="\n\n")
+        print(passages_text(found, TerminalColors.for_output()))
         return 0
     if not found.passages:
         return 1
@@ -55,6 +54,16 @@ def main(arguments: Sequence[str]) -> int:
 
     files = [f'<file name="{each.place}">\n{each.text}\n</file>' for each in found.passages]
     return ask(options.model, "\n\n".join([*files, question, CITE]))
+
+
+def passages_text(found: FoundPassages, paint: TerminalColors) -> str:
+    """Return the passages, each below its place and headings."""
+    parts = [
+        f"{paint.bold(without_unsafe(each.place))}  {without_unsafe(each.title)}".rstrip()
+        + f"\n{without_unsafe(each.text)}\n"
+        for each in found.passages
+    ]
+    return "\n".join(parts)
 
 
 def _search(folder: str, question: str, most: int) -> FoundPassages:

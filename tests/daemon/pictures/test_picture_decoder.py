@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import struct
+import base64
 import sys
-import zlib
 from collections.abc import AsyncIterator
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +18,15 @@ from ingle.backends.base.errors import RequestRejected
 from ingle.backends.base.requests import GenerateRequest
 from ingle.daemon.pictures.picture_decoder import MOST_FILES, PictureDecoder
 from ingle.daemon.pictures.picture_process import KEPT_PIXELS
+from tests.harness.hostile_files import (
+    HOSTILE_PICTURES,
+    RED,
+    file_of,
+    noise,
+)
 from tests.harness.small_pdf import write_small_pdf
 
-RED, WHITE = (255, 0, 0), (255, 255, 255)
+WHITE = (255, 255, 255)
 
 
 @pytest.fixture
@@ -30,21 +34,6 @@ async def decoder() -> AsyncIterator[PictureDecoder]:
     decoder = PictureDecoder()
     yield decoder
     decoder.close()
-
-
-def file_of(picture: Image.Image, kind: str = "PNG", **options: Any) -> bytes:
-    out = BytesIO()
-    picture.save(out, kind, **options)
-    return out.getvalue()
-
-
-def chunk(kind: bytes, data: bytes) -> bytes:
-    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-
-
-def png(width: int, height: int, data: bytes, *, between: bytes = b"", depth: int = 8) -> bytes:
-    head = chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, depth, 0, 0, 0, 0))
-    return b"\x89PNG\r\n\x1a\n" + head + between + chunk(b"IDAT", data) + chunk(b"IEND", b"")
 
 
 async def decode(decoder: PictureDecoder, *files: bytes) -> list[Picture]:
@@ -106,38 +95,8 @@ async def test_large_pictures_are_scaled_down(decoder: PictureDecoder) -> None:
     assert (thin.width, thin.height) == (8192, 1)
 
 
-def noise(kind: str) -> bytes:
-    pixels = np.random.default_rng(1).integers(0, 256, (64, 64, 3), dtype=np.uint8)
-    return file_of(Image.fromarray(pixels), kind)
-
-
-BOMB = zlib.compress(bytes(2**26), 9)
-HOSTILE = {
-    "nothing": b"",
-    "text": b"hello",
-    "script": b"<svg xmlns='http://www.w3.org/2000/svg'><script/></svg>",
-    "postscript": b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n",
-    "tiff": file_of(Image.new("RGB", (6, 4)), "TIFF"),
-    "bmp": file_of(Image.new("RGB", (6, 4)), "BMP"),
-    "ico": file_of(Image.new("RGB", (16, 16)), "ICO"),
-    "50,000 pixels a side": png(50_000, 50_000, zlib.compress(b"\0" * 100)),
-    "most pixels a header can say": png(2**31 - 1, 2**31 - 1, b""),
-    "no width": png(0, 4, zlib.compress(b"\0")),
-    "text bomb": png(4, 4, b"", between=chunk(b"zTXt", b"a\0\0" + BOMB)),
-    "profile bomb": png(4, 4, b"", between=chunk(b"iCCP", b"a\0\0" + BOMB)),
-    "no pixels": png(64, 64, b""),
-    "wrong pixels": png(64, 64, b"x" * 500),
-    "wrong depth": png(64, 64, zlib.compress(bytes(5000)), depth=7),
-    "gif of another size": b"GIF89a\xff\xff\xff\xff\x00\x00\x00\x2c" + bytes(4) + b"\xff" * 60,
-    "riff": b"RIFF\xff\xff\xff\x7fWEBPVP8 " + b"\xff" * 60,
-    "jpeg head": b"\xff\xd8\xff\xe0\x00\x10JFIF\0" + b"\xff" * 90,
-    **{f"half a {kind}": noise(kind)[: len(noise(kind)) // 2] for kind in ("PNG", "WEBP")},
-    **{f"head of a {kind}": noise(kind)[:30] for kind in ("PNG", "JPEG", "WEBP", "GIF")},
-}
-
-
 async def test_hostile_files_get_typed_errors(decoder: PictureDecoder) -> None:
-    for name, data in HOSTILE.items():
+    for name, data in HOSTILE_PICTURES.items():
         with pytest.raises(RequestRejected) as caught:
             await decode(decoder, data)
         assert caught.value.code == "invalid_picture", name
@@ -208,26 +167,16 @@ async def test_document_becomes_text_in_its_place(decoder: PictureDecoder) -> No
     assert message.content[message.pictures[0].at :] == "c"
 
 
-HOSTILE_DOCUMENTS = {
-    "nothing": b"%PDF-1.4",
-    "no text": write_small_pdf("", stream=zlib.compress(b"0 0 9 9 re f")),
-    "half": write_small_pdf("words" * 100)[:300],
-    "pages in a circle": write_small_pdf("words", kids="2 0 R"),
-    "bomb": write_small_pdf("words", stream=BOMB),
-    "noise": b"%PDF-1.7\n" + bytes(range(256)) * 40,
-    "more pages than there are": write_small_pdf("words").replace(
-        b"/Count 1", b"/Count 9" + b"9" * 9
-    ),
-    "deep": b"%PDF-1.4\n1 0 obj\n" + b"[" * 100_000 + b"\nendobj\ntrailer << /Root 1 0 R >>",
-}
-
-
-async def test_hostile_documents_get_typed_errors(decoder: PictureDecoder) -> None:
-    for name, data in HOSTILE_DOCUMENTS.items():
-        try:
-            message = await read(decoder, data)
-        except RequestRejected as error:
-            assert error.code == "invalid_document", name  # noqa: PT017 - some can be read
-        else:
-            assert "words" in message.content, name
-    assert "fine" in (await read(decoder, write_small_pdf("fine"))).content
+async def test_thumbnails_are_small_and_in_shape(run_daemon: Any) -> None:
+    wide = file_of(Image.new("RGB", (600, 300), RED), "JPEG")
+    uri = f"data:image/jpeg;base64,{base64.b64encode(wide).decode()}"
+    async with run_daemon() as daemon:
+        body = {"picture": uri, "width": 32, "height": 20}
+        small = (await daemon.tcp.post("/ingle/v1/thumbnail", json=body)).json()
+        assert (small["width"], small["height"]) == (32, 16)
+        pixels = base64.b64decode(small["rgb"])
+        assert len(pixels) == 3 * 32 * 16
+        assert tuple(pixels[:3]) == pytest.approx(RED, abs=4)
+        torn = {**body, "picture": uri[:83]}
+        refused = (await daemon.tcp.post("/ingle/v1/thumbnail", json=torn)).json()
+        assert refused["error"]["code"] == "invalid_picture"

@@ -4,18 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import httpx
 import numpy as np
 import pytest
 from PIL import Image
 
 from ingle.backends.worker.supervisor.worker_process import WorkerProcess
 from ingle.models.store.model_copies import ModelOverrides
+from tests.harness.hostile_files import (
+    HARMLESS_PICTURES,
+    HOSTILE_DOCUMENTS,
+    HOSTILE_PICTURES,
+)
 from tests.harness.small_pdf import write_small_pdf
 from tests.harness.small_projector import PICTURE_TOKENS, write_small_projector
 
@@ -270,3 +277,45 @@ async def test_what_cannot_be_read_is_refused(daemon: RunningDaemon, url: str, w
     assert answer.status_code == 400
     assert words in answer.json()["error"]["message"]
     assert (await daemon.tcp.get("/health")).status_code == 200
+
+
+MOST_MEMORY = 700 * 2**20
+"""Of the process that decodes: 64 million pixels with a copy of them, and its libraries."""
+
+
+def peak_memory(daemon: RunningDaemon) -> int:
+    decoder = daemon.services.manager.pictures
+    pid = decoder._process.pid  # pyright: ignore[reportPrivateUsage]
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines() if pid is not None else ()
+    return max((int(line.split()[1]) * 1024 for line in lines if "VmHWM" in line), default=0)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+async def test_sixty_hostile_files_cost_only_themselves(daemon: RunningDaemon) -> None:
+    async def send(data: bytes, kind: str) -> httpx.Response:
+        body = base64.b64encode(data).decode()
+        part: dict[str, Any] = {"image_url": {"url": f"data:image/png;base64,{body}"}}
+        if kind == "file":
+            part = {"file": {"filename": "a.pdf", "file_data": body}}
+        messages = [{"role": "user", "content": [{"type": kind, **part}]}]
+        request = {"model": "seeing", "messages": messages, "max_tokens": 2}
+        return await daemon.tcp.post("/v1/chat/completions", json=request, timeout=60)
+
+    asked = [("image_url", *item) for item in (HOSTILE_PICTURES | HARMLESS_PICTURES).items()]
+    asked += [("file", *item) for item in HOSTILE_DOCUMENTS.items()]
+    assert len(asked) >= 60
+    codes = {"image_url": "invalid_picture", "file": "invalid_document"}
+    readable: list[str] = []
+    most = 0
+    for kind, name, data in asked:
+        answer = await send(data, kind)
+        if answer.status_code == 200:
+            readable.append(name)
+        else:
+            assert (answer.status_code, answer.json()["error"]["code"]) == (400, codes[kind]), name
+        most = max(most, peak_memory(daemon))
+    assert readable == [*HARMLESS_PICTURES, "more pages than there are"]
+    assert 0 < most < MOST_MEMORY
+    assert (await send(png(1), "image_url")).status_code == 200
+    assert (await send(write_small_pdf("fine"), "file")).status_code == 200

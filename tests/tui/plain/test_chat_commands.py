@@ -196,3 +196,14 @@ async def test_ask_files_sends_passages_with_their_places(
     assert "Which masts?" in sent
     (asked,) = [each.body for each in fake_daemon.requests if each.target.endswith("/search")]
     assert (asked["folder"], asked["question"]) == (str(tmp_path / "two words"), "Which masts?")
+
+
+async def test_picture_is_described(piped: Piped, fake_daemon: FakeDaemon, tmp_path: Path) -> None:
+    (tmp_path / "cat.gif").write_bytes(b"GIF89a")
+    (tmp_path / "cat.txt").write_text("a cat")
+    _, _, errors = await piped("/describe cat.gif\n/describe cat.txt\n/describe dog.png")
+    (sent,) = fake_daemon.prompts[-1]
+    assert sent["images"] == ["data:image/gif;base64,R0lGODlh"]
+    assert "Describe this picture" in sent["content"]
+    assert "Name a picture: /describe FILE" in errors
+    assert "There is no file dog.png." in errors

@@ -33,6 +33,20 @@ class PromptEntry(MessageEntry):
         super().__init__("", fields)
         self._text = text
         self._attachments = tuple(attachments)
+        self._thumbnails: dict[int, list[Text]] = {}
+
+    def pictures(self) -> list[tuple[int, str]]:
+        """Return the places and data URIs of pictures that have no thumbnail yet."""
+        return [
+            (index, attachment.picture)
+            for index, attachment in enumerate(self._attachments)
+            if attachment.picture and index not in self._thumbnails
+        ]
+
+    def set_thumbnail(self, index: int, lines: list[Text]) -> None:
+        """Show a picture below its name, unless it is folded."""
+        self._thumbnails[index] = lines
+        self.forget_lines()
 
     @property
     def text(self) -> str:
@@ -48,16 +62,17 @@ class PromptEntry(MessageEntry):
     def _render(self, options: RenderOptions) -> list[RenderedLine]:
         lines = self._header(options)
         for index, attachment in enumerate(self._attachments):
-            lines += self._attachment(f"attachment:{index}", attachment, options)
+            drawn = self._thumbnails.get(index, [])
+            lines += self._attachment(f"attachment:{index}", attachment, drawn, options)
         if self.text:
             lines += [line.prefixed(INDENT) for line in wrap_plain(self.text, options.width - 2)]
         return [*lines, BLANK]
 
     def _attachment(
-        self, key: str, attachment: Attachment, options: RenderOptions
+        self, key: str, attachment: Attachment, drawn: list[Text], options: RenderOptions
     ) -> list[RenderedLine]:
-        """Return a chip, followed by the text if unfolded."""
-        folded = self.is_folded(key, True)
+        """Return a chip, followed by the text or the picture if unfolded."""
+        folded = self.is_folded(key, not drawn)
         block = EntryBlock("attachment", key, attachment.text, folded)
         name = clean_line(attachment.name)
         size = f" · {number_format.tokens(len(attachment.text))} characters"
@@ -68,6 +83,9 @@ class PromptEntry(MessageEntry):
         label.truncate(max(6, options.width - 2 - len(facts)), overflow="ellipsis")
         label.append(facts, options.styles.muted)
         chip = single_line(label, options.width - 2).prefixed(INDENT).within(block, handle="fold")
+        if not folded and drawn:
+            lines = [single_line(line, options.width - 2).prefixed(INDENT) for line in drawn]
+            return [chip, *(line.within(block) for line in lines)]
         if folded or attachment.picture:
             return [chip]
         rows = clean(attachment.text[: MAX_SHOWN * 200]).expandtabs(4).split("\n")

@@ -21,7 +21,7 @@ from ...chats.message import Attachment
 from ...commands.command_table import parse_slash
 from ...composing.file_mentions import AttachmentPreview, as_mention, find_mentions, shown_path
 from ...composing.input_history import InputHistory
-from ...composing.token_estimate import estimate_tokens, tokens_of
+from ...composing.token_estimate import PICTURE, estimate_tokens, tokens_of
 from ...text import number_format
 from .chip_editor import ChipEditor
 from .completion_controller import CompletionController
@@ -175,29 +175,19 @@ class Composer(ChipEditor):
         self.show_facts()
 
     def action_paste(self) -> None:
-        """Insert the text of the clipboard."""
-        self.run_worker(self._paste_clipboard, group="paste", exclusive=True)
+        """Insert the text of the clipboard, or attach its picture."""
+        from .clipboard_paste import paste_clipboard
 
-    async def _paste_clipboard(self) -> None:
-        from ...terminal.clipboard import paste
-
-        text = await asyncio.to_thread(paste)
-        if text:
-            self.add_paste(text)
-        elif text is None:
-            self.notify(
-                "No program here can read the clipboard; the terminal's own paste can "
-                "(ctrl+shift+v or cmd+v).",
-                severity="warning",
-            )
-        else:
-            self.notify("The clipboard is empty.")
+        self.run_worker(paste_clipboard(self), group="paste", exclusive=True)
 
     def mount_above(self, widget: Widget) -> None:
-        """Mount a widget above the composer."""
-        parent = self.parent
-        assert isinstance(parent, Widget)
-        parent.mount(widget, before=self)
+        """Mount a widget above the composer, and above the route in its border."""
+        below: Widget = self
+        assert isinstance(self.parent, Widget)
+        if self.parent.id == "entry":
+            below = self.parent
+        assert isinstance(below.parent, Widget)
+        below.parent.mount(widget, before=below)
 
     def escape(self, *, clears: bool) -> bool:
         """Handle escape; whether it was handled. Twice clears the draft if allowed.
@@ -385,7 +375,7 @@ class Composer(ChipEditor):
             return ""
         if self._counted is not None and self._counted[0] == text:
             return f"{number_format.tokens(self._counted[1])} tok"
-        more = sum(tokens_of(seen.size) for seen in facts)
+        more = sum(PICTURE if seen.is_picture else tokens_of(seen.size) for seen in facts)
         return f"≈ {number_format.tokens(estimate_tokens(text) + more)} tok"
 
     def _edge(self, tokens: str) -> Content:

@@ -122,8 +122,12 @@ class DraftAttachments:
             seen = self._glances.get(path)
             if path == typed:
                 continue
+            given = self._given.get(path)
             if seen is not None:
                 facts.append(seen)
+            elif given is not None:
+                picture = bool(given.picture)
+                facts.append(AttachmentPreview(path, given.size, is_picture=picture))
             elif path in composer.mentioned:
                 problem = f"{path} no longer exists"
                 facts.append(AttachmentPreview(path, problem=problem))

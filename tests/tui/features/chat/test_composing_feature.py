@@ -122,6 +122,30 @@ async def test_paste_command_inserts_the_clipboard(
         await chat.until(lambda: chat.draft == "from outside")
 
 
+async def test_picture_in_the_clipboard_is_attached(
+    open_chat: OpenChat, fake_daemon: FakeDaemon, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "xclip"
+    program.write_text('#!/bin/sh\ncase "$*" in *image/png*) printf abc;; *) exit 1;; esac\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    monkeypatch.setenv("DISPLAY", ":9")
+    for name in ("SSH_CONNECTION", "WAYLAND_DISPLAY", "TMUX"):
+        monkeypatch.delenv(name, raising=False)
+    async with open_chat() as chat:
+        await chat.until_shown("on disk")
+        await chat.send("/paste")
+        await chat.until(lambda: "@clipboard-1.png" in chat.draft)
+        await chat.until_shown("+ clipboard-1.png (19 B)")
+        await chat.pilot.press("enter")
+        await chat.until(lambda: bool(fake_daemon.prompts))
+        assert fake_daemon.prompts[-1][-1]["images"] == ["data:image/png;base64,YWJj"]
+        await chat.until_shown("▀▀")
+        program.write_text("#!/bin/sh\nexit 1\n")
+        await chat.send("/paste")
+        await chat.until_shown("neither text nor a picture")
+
+
 async def test_escape_twice_clears_the_draft(open_chat: OpenChat) -> None:
     async with open_chat() as chat:
         await chat.until_shown("on disk")

@@ -1,0 +1,77 @@
+"""Commands of files: attached to the prompt, pictures described, folders asked."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from ingle.daemon.client.document_types import CITE
+
+from .chat_session import ChatSession, refuse_while_answering
+from .command_results import CommandRefused, Done
+
+FOLDER_SECONDS = 20.0
+"""Time limit for reading new files before a question; the others are read in the background."""
+DESCRIBE = "Describe this picture in detail, with the text in it word for word."
+
+
+async def attach(session: ChatSession, argument: str) -> Done:
+    """Send along with the prompt a file, a folder's listing, or the files of a pattern."""
+    from ..composing.file_mentions import mentions_of
+
+    mentions, missing = await asyncio.to_thread(mentions_of, argument, Path.cwd())
+    done = Done() if missing and not mentions else await session.front.attach(mentions)
+    if missing:
+        raise CommandRefused(" ".join(f"There is no file {name}." for name in missing))
+    return done
+
+
+async def ask_files(session: ChatSession, argument: str) -> Done:
+    """Send a question with the passages of a folder's files that fit it best."""
+    from ..composing.folder_passages import as_attachments, search_folder
+
+    folder, question = await asyncio.to_thread(_folder_and_question, argument)
+    refuse_while_answering(session)
+    session.front.progress(f"Reading {folder}")
+    found = await search_folder(session.client, folder, question, FOLDER_SECONDS)
+    if not found.passages:
+        raise CommandRefused(
+            f"Nothing in the {found.files:,} files of {folder} fits the question.",
+            "Use words that occur in them.",
+        )
+    session.send(f"{question}\n\n{CITE}", tuple(as_attachments(found, folder, Path.cwd())))
+    return Done(found.summary)
+
+
+def _folder_and_question(argument: str) -> tuple[Path, str]:
+    """Split at the first word, which may be quoted; raises `CommandRefused`."""
+    from ..composing.file_mentions import exists, find_mentions, resolve
+
+    mention = next(iter(find_mentions(f"@{argument.lstrip('@')}")), None)
+    question = "" if mention is None else f"@{argument.lstrip('@')}"[mention.end :].strip()
+    if mention is None or not question:
+        raise CommandRefused("Name a folder, then ask: /ask-files FOLDER QUESTION.")
+    folder = resolve(mention.path, Path.cwd()).resolve()
+    if not exists(folder) or not folder.is_dir():
+        raise CommandRefused(f"There is no folder {mention.path}.")
+    return folder, question
+
+
+async def describe(session: ChatSession, argument: str) -> Done:
+    """Have the model describe pictures."""
+    from ..composing.attachment_reader import read_mentions
+    from ..composing.file_mentions import find_mentions, mentions_of
+
+    refuse_while_answering(session)
+    mentions, missing = await asyncio.to_thread(mentions_of, argument.lstrip("@"), Path.cwd())
+    text = " ".join(mentions)
+    promised = [mention.path for mention in find_mentions(text)]
+    reading = await asyncio.to_thread(read_mentions, text, Path.cwd(), promised)
+    problems = [*(f"There is no file {name}." for name in missing), *reading.problems]
+    if problems:
+        raise CommandRefused(" ".join(problems))
+    pictures = tuple(each for each in reading.attachments if each.picture)
+    if not pictures:
+        raise CommandRefused("Name a picture: /describe FILE (PNG, JPEG, WebP or GIF).")
+    session.send(DESCRIBE, pictures)
+    return Done(is_visible=True)
