@@ -33,53 +33,53 @@ examples:
   git diff | ingle run smollm2 "Explain"       use piped text
 
 chat:
-  chat      open the chat; the same as no command at all
-  chats     list, search, export and import stored chats
-  run       send one prompt, and stream the answer
-  ask-files ask about the files of a folder, with the passages that answer
-  forget    list stored data, and erase it: by chat, by time, or all
+  chat       open the chat; the same as no command at all
+  chats      list, search, export and import stored chats
+  run        send one prompt, and stream the answer
+  ask-files  ask about the files of a folder, with the passages that answer
+  forget     list stored data, and erase it: by chat, by time, or all
 
 models:
-  pull      download a model
-  update    say which models have changed where they came from
-  add       give a model file on this machine a name
-  cp        give a model a second name
-  create    make a model with settings of its own from a Modelfile
-  list, ls  models on this machine, and those that can be downloaded
-  show      one model in detail
-  rm        remove a model from this machine
-  adapter   add, list and remove LoRA adapters of models
-  bench     measure the speed of a model, and compare with the last run
-  quantize  make a smaller GGUF file of a model
-  eval      compare a smaller model with a fuller one on your prompts
-  verify    compare our own engine with llama.cpp on a model
+  pull       download a model
+  update     say which models have changed where they came from
+  add        give a model file on this machine a name
+  cp         give a model a second name
+  create     make a model with settings of its own from a Modelfile
+  list, ls   models on this machine, and those that can be downloaded
+  show       one model in detail
+  rm         remove a model from this machine
+  adapter    add, list and remove LoRA adapters of models
+  bench      measure the speed of a model, and compare with the last run
+  quantize   make a smaller GGUF file of a model
+  eval       compare a smaller model with a fuller one on your prompts
+  verify     compare our own engine with llama.cpp on a model
 
 daemon:
-  ps        loaded models, and where the daemon listens
-  load      load a model before it is needed, and set how long it stays
-  unload    free the memory of a model
-  watch     show what clients send, as it is answered
-  serve     run the daemon in the foreground; commands start it by themselves
-  stop      end the daemon
-  service   install the daemon as a service of the system, or remove it
+  ps         loaded models, and where the daemon listens
+  load       load a model before it is needed, and set how long it stays
+  unload     free the memory of a model
+  watch      show what clients send, as it is answered
+  serve      run the daemon in the foreground; commands start it by themselves
+  stop       end the daemon
+  service    install the daemon as a service of the system, or remove it
 
 machine:
-  engine    install what runs models: for this machine's GPU, or the processor
-  doctor    check this machine and the installation, and suggest repairs
-  advise    recommend a model and settings for this machine
+  engine     install what runs models: for this machine's GPU, or the processor
+  doctor     check this machine and the installation, and suggest repairs
+  advise     recommend a model and settings for this machine
 
 clients:
-  acp       serve the chat as an agent to Zed, JetBrains and others
-  connect   set up an editor or an agent, and test the connection
-  key       keys for clients that need one
+  acp        serve the chat as an agent to Zed, JetBrains and others
+  connect    set up an editor or an agent, and test the connection
+  key        keys for clients that need one
 
 privacy:
-  route     show what may leave this machine, and why
-  provider  remote servers that may answer, and their keys
-  ledger    show what left this machine, and verify the record
-  guard     start a cloud agent with what it sends judged and masked
+  route      show what may leave this machine, and why
+  provider   remote servers that may answer, and their keys
+  ledger     show what left this machine, and verify the record
+  guard      start a cloud agent with what it sends judged and masked
 
-  version   print the version
+  version    print the version
   completion SHELL      complete commands and models in bash, zsh or fish
 
 `ingle COMMAND --help` shows details. Settings come from config.toml, INGLE_*

@@ -62,6 +62,6 @@ def test_bash_completes_commands_and_names(
 def test_scripts_are_valid_and_name_every_command(shell: str, capsys: Capture) -> None:
     assert main(["completion", shell]) == 0
     script = capsys.readouterr().out
-    assert set(COMMANDS) <= set(re.findall(r"[a-z]+", script))
+    assert set(COMMANDS) <= set(re.findall(r"[a-z-]+", script))
     if program := shutil.which(shell):
         subprocess.run([program, "-n"], input=script, text=True, check=True)
