@@ -7,7 +7,6 @@ from pathlib import Path
 from ...confinement.access_policy import AccessPolicy, task_access_policy
 from ..child_main import Send, require_torch, run_task
 from ..child_task import ChildTask
-from .importance import is_matrix
 from .messages import QuantizeProgress, QuantizeReport, QuantizeSpec
 
 run_quantization = ChildTask(
@@ -22,9 +21,11 @@ run_quantization = ChildTask(
 def _work(spec: QuantizeSpec, send: Send) -> QuantizeReport:
     if Path(spec.source).is_dir():
         require_torch("Reading a folder of safetensors")
+    from .importance import is_matrix
+    from .quantization import quantize
+
     if spec.importance and not is_matrix(Path(spec.importance)):
         require_torch("Measuring which weights matter")
-    from .quantization import quantize
 
     return quantize(spec, send)
 
