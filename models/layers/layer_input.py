@@ -36,7 +36,7 @@ class LayerInputs:
         Tokens beyond the table count as the first one.
         """
         width = self._width
-        named = self._table(token_ids.where(token_ids < self._rows, 0))
+        named = self._table(token_ids * (token_ids < self._rows))
         (projected,) = self._operations.linear(
             self._operations.activations(embeddings), self._projection, dtype=torch.float32
         )
