@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import accumulate, pairwise
 
 import torch
@@ -38,7 +38,7 @@ from .matmul.quantized_gemv import QuantizedGemv
 from .matmul.stacked_layers import join_layers, stack_layers
 from .operations import Operations, dense
 from .sampling_check import sampling_failures
-from .self_check import HeadShape, SelfCheck, first_rows
+from .self_check import CheckedLayer, SelfCheck, first_rows
 from .token_sampling import MAX_VOCAB
 
 
@@ -114,19 +114,18 @@ class KernelOperations(Operations):
 
     def check(
         self,
-        heads: HeadShape,
-        keys: KVPages,
-        values: KVPages,
+        layers: Sequence[CheckedLayer],
         vocab: int,
         on_checked: Callable[[], None] = lambda: None,
     ) -> None:
         """Compare the kernels with plain torch on this device, for the weight formats of a model.
 
-        Also those that sample from a vocabulary, unless it is too large for them. Overwrites the
-        pages, and calls `on_checked` after each. Raises `KernelError` if the results differ.
+        `layers` are one of each shape of heads. Also those that sample from a vocabulary, unless it
+        is too large for them. Overwrites the pages, and calls `on_checked` after each. Raises
+        `KernelError` if the results differ.
         """
         check = SelfCheck(self, self._device, on_checked)
-        failures = check.failures(list(self._examples.values()), heads, keys, values)
+        failures = check.failures(list(self._examples.values()), *layers)
         of_experts = self._of_experts.values()
         failures += expert_failures(self._experts, of_experts, self._device)
         failures += expert_gemm_failures(self._expert_gemm, of_experts, self._device)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import permutations
+from typing import NamedTuple
 
 import torch
 
@@ -40,6 +41,14 @@ class HeadShape:
     head_size: int
 
 
+class CheckedLayer(NamedTuple):
+    """The heads of a layer, and its pages of keys and values."""
+
+    heads: HeadShape
+    keys: KVPages
+    values: KVPages
+
+
 class SelfCheck:
     """Compares an `Operations` with plain torch, on random inputs.
 
@@ -60,12 +69,11 @@ class SelfCheck:
         self._tokens = (*_TOKENS, *_MANY_TOKENS) if device.type == "cuda" else _TOKENS
         self._exact = Operations(torch.float32)
 
-    def failures(
-        self, weights: Sequence[Weight], heads: HeadShape, keys: KVPages, values: KVPages
-    ) -> list[str]:
-        """A short description of each failed check; overwrites pages of the model's shape.
+    def failures(self, weights: Sequence[Weight], *layers: CheckedLayer) -> list[str]:
+        """A short description of each failed check; overwrites the layers' pages.
 
-        `weights` are the first rows of one matrix of each format. Waits for the device.
+        `weights` are the first rows of one matrix of each format, `layers` one of each shape of
+        heads. Waits for the device.
         """
         found = [
             *self._told(self._products(weights)),
@@ -73,10 +81,11 @@ class SelfCheck:
             *self._told(self._norms(weights[0].shape[1])),
         ]
         wrong = [(name, error) for name, error in found if not error <= _LARGEST_ERROR]
-        coarse = isinstance(keys, QuantizedKVPages) and keys.format.bits == 4
-        most = _LARGEST_ERROR_OF_4_BITS if coarse else _LARGEST_ERROR
-        found = self._told(self._attention(heads, keys, values))
-        wrong += [(name, error) for name, error in found if not error <= most]
+        for heads, keys, values in layers:
+            coarse = isinstance(keys, QuantizedKVPages) and keys.format.bits == 4
+            most = _LARGEST_ERROR_OF_4_BITS if coarse else _LARGEST_ERROR
+            found = self._told(self._attention(heads, keys, values))
+            wrong += [(name, error) for name, error in found if not error <= most]
         return [f"{name} is off by {error:.1e}" for name, error in wrong]
 
     def _told(self, checks: Iterator[tuple[str, float]]) -> Iterator[tuple[str, float]]:

@@ -33,32 +33,31 @@ def why_no_kernels(config: ModelConfig, kv_type: KVType) -> str | None:
     if (layers := layers_without_kernels(config)) is not None:
         return f"it has {layers}"
     if not attention_kernels(config, kv_type, "bf16"):
-        heads = f"{config.num_heads} heads of {config.head_size} elements"
+        sizes = sorted({heads.size for heads in config.key_heads})
+        heads = f"{config.num_heads} heads of {' and '.join(map(str, sizes))} elements"
         return f"it has {heads}, and a {kv_type} KV cache"
     return None
 
 
 def layers_without_kernels(config: ModelConfig) -> str | None:
-    """The layers of a model that kernels never compute, whatever its types; None without any."""
+    """What of a model kernels never compute, whatever its types; None if they compute all."""
     if config.state_bytes:
         return "recurrent layers"
-    if any(layer.kv_heads is not None for layer in config.layers):
-        return "layers whose heads differ"
-    if any(layer.kv_layer is not None for layer in config.layers):
-        return "layers that share their keys"
-    return "layers with inputs of their own" if config.layer_input_width else None
+    return None if config.streams is None else "several residual streams"
 
 
 def attention_kernels(
     config: ModelConfig, kv_type: KVType, query: QueryType
 ) -> Sequence[AttentionVariant]:
     """The kernels that attention of such a model may start; none where they do not know it."""
-    if config.num_heads > _MOST_HEADS_A_KEY * config.num_kv_heads or kv_type not in _PAGES:
+    if kv_type not in _PAGES:
         return ()
-    ropes = [layer.rope for layer in config.layers if layer.rope is not None]
-    return variants_of(
-        head_size=config.head_size,
-        query=query,
-        pages=_PAGES[kv_type],
-        pairs={rope.size // 2 for rope in ropes},
-    )
+    pairs = {layer.rope.size // 2 for layer in config.layers if layer.rope is not None}
+    found: list[AttentionVariant] = []
+    for size in dict.fromkeys(heads.size for heads in config.key_heads):
+        own = variants_of(head_size=size, query=query, pages=_PAGES[kv_type], pairs=pairs)
+        if not own:
+            return ()
+        found += own
+    fewest = min((heads.count for heads in config.key_heads), default=config.num_kv_heads)
+    return found if config.num_heads <= _MOST_HEADS_A_KEY * fewest else ()

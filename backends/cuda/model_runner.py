@@ -16,7 +16,7 @@ import torch
 from ingle.kernels.errors import KernelError
 from ingle.kernels.kernel_operations import KernelOperations
 from ingle.kernels.kv_cache.kv_pages import KeyBias
-from ingle.kernels.self_check import CHECKED_PAGES, HeadShape
+from ingle.kernels.self_check import CHECKED_PAGES, CheckedLayer, HeadShape
 from ingle.kernels.token_sampling import MAX_VOCAB
 from ingle.models.errors import ModelError
 from ingle.models.fit.paged_fit import MAX_DRAFTS, PAGE_SIZE, RECORDING_BYTES, check_paged_kv_type
@@ -321,9 +321,14 @@ class CudaModelRunner:
         """Compare the kernels with plain torch on this device; raises `KernelError`."""
         operations, config = self._backend.operations, self._config
         if isinstance(operations, KernelOperations) and self.num_blocks >= CHECKED_PAGES:
-            heads = HeadShape(config.num_heads, config.num_kv_heads, config.head_size)
-            keys, values = self._pool.layer(0)
-            operations.check(heads, keys, values, self.tokenizer.vocab_size, self._report_step)
+            each = dict(zip(config.key_heads, config.key_layers, strict=True))
+            layers = [
+                CheckedLayer(
+                    HeadShape(config.num_heads, heads.count, heads.size), *self._pool.layer(layer)
+                )
+                for heads, layer in each.items()
+            ]
+            operations.check(layers, self.tokenizer.vocab_size, self._report_step)
 
     @torch.inference_mode()
     def _make_graphs(self) -> None:

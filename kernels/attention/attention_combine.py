@@ -126,7 +126,7 @@ def _launch(
 
 def _check(partials: AttentionPartials, tiles: bool) -> None:
     _, heads, size = shape = tuple(partials.dense.shape)
-    if size % 8 or size > _THREADS or not partials.dense.is_contiguous():
+    if size % 8 or size > 2 * _THREADS or not partials.dense.is_contiguous():
         raise ValueError(f"Heads of {size} elements cannot be put together.")
     if tiles and heads * size % GROUP:
         raise ValueError(f"{heads} heads of {size} elements are not whole groups of {GROUP}.")

@@ -13,9 +13,9 @@ AttentionKernel = Literal["attend_split", "attend_chunk"]
 QueryType = Literal["f16", "bf16"]
 PageType = Literal["f16", "bf16", "q8_0", "q4_0"]
 
-HEAD_SIZES = (64, 80, 96, 128, 256)
+HEAD_SIZES = (64, 80, 96, 128, 256, 512)
 _SPLIT_ROWS = (16, 32, 64)
-_BIASED_SPLIT_ROWS = (16,)
+_FEW_SPLIT_ROWS = (16,)
 _BIASED_HEAD_SIZES = (64, 128)
 
 _FLOATS: Mapping[str, str] = {"f16": "*fp16", "bf16": "*bf16"}
@@ -75,6 +75,8 @@ class AttentionVariant:
         Tiles are as large as registers allow without spilling. Only sm_90 has shared memory for two
         tiles of the largest heads.
         """
+        if self.padded_size > 256:
+            return LaunchShape(16, 8, _ONE_TILE, _ALL)
         is_roomy = architecture == "sm_90"
         warps = 8 if self.rows > 32 or (self.rows > 16 and self.padded_size > 128) else 4
         is_plain = self.pages in _FLOATS and self.padded_size <= 128
@@ -139,13 +141,15 @@ class AttentionVariant:
         return pointers | dict.fromkeys(numbers, "i32") | {"scale": "fp32", "soft_cap": "fp32"}
 
 
-def split_rows(pairs: int) -> tuple[int, ...]:
+def split_rows(head_size: int, pairs: int) -> tuple[int, ...]:
     """The row counts that `attend_split` is compiled for."""
-    return _BIASED_SPLIT_ROWS if pairs else _SPLIT_ROWS
+    return _FEW_SPLIT_ROWS if pairs or head_size > 256 else _SPLIT_ROWS
 
 
 def chunk_rows(head_size: int, pairs: int) -> int:
     """Rows of `attend_chunk`: as many as registers and shared memory allow."""
+    if head_size > 256:
+        return 32
     return 64 if head_size > 128 or pairs else 128
 
 
@@ -156,7 +160,7 @@ def attention_variants() -> Iterator[AttentionVariant]:
     for head_size, query, stored in product(HEAD_SIZES, queries, pages):
         is_biased = stored in _CODES and head_size in _BIASED_HEAD_SIZES
         for pairs in (0, head_size // 2) if is_biased else (0,):
-            for rows in split_rows(pairs):
+            for rows in split_rows(head_size, pairs):
                 yield AttentionVariant("attend_split", head_size, query, stored, rows, pairs)
             rows = chunk_rows(head_size, pairs)
             yield AttentionVariant("attend_chunk", head_size, query, stored, rows, pairs)

@@ -17,7 +17,7 @@ from ..launch.kernel_library import KernelLibrary
 from .attention_input import AttentionInput
 
 _WARPS = 4
-_LARGEST_HEAD = 256
+_LARGEST_HEAD = 512
 # The numbers of quantised pages in csrc/head.cuh.
 _CODES = {torch.int8: 3, torch.uint8: 4}
 
@@ -36,7 +36,8 @@ def rope_append_reference(
     `x.key_bias` is not added to them, and the result is the bias query (tokens, heads, 2 * pairs)
     float32: its product with `[cosine | sine]` of a key's position is what the bias adds to the
     key's score before scaling, up to a constant of the query (of elements without RoPE), which a
-    softmax without a soft cap ignores. Otherwise the result is None.
+    softmax without a soft cap ignores. Otherwise the result is None. Without key heads nothing is
+    appended.
     """
     query = _normalised(x.query, x.query_norm, x.epsilon)
     bias = stored_without(key_pages, x)
@@ -51,7 +52,8 @@ def rope_append_reference(
         pairs = 0 if x.cosine is None else x.cosine.shape[1]
         bias_query = None if bias is None else _bias_query(query, bias, pairs)
         query = hadamard_reference(query)
-    kv_append_reference(key, x.value, key_pages, value_pages, slot_mapping)
+    if key.shape[1]:
+        kv_append_reference(key, x.value, key_pages, value_pages, slot_mapping)
     x.query.copy_(query)
     return bias_query
 
@@ -107,7 +109,7 @@ def launch_rope_append(
     """`rope_append_reference` in one launch, bit for bit; see csrc/rope_append.cuh.
 
     Of padding tokens only the slot is read, and nothing is written for them elsewhere. Heads have a
-    multiple of 8 elements, at most 256. Raises `ValueError` if shapes do not fit.
+    multiple of 8 elements, at most 512. Raises `ValueError` if shapes do not fit.
     """
     tokens, heads, size = x.query.shape
     kv_heads = x.key.shape[1]
@@ -131,7 +133,7 @@ def launch_rope_append(
     if tokens == 0:
         return bias_query
     grid = (tokens, -(-(heads + 2 * kv_heads) // _WARPS), 1)
-    kernel = f"rope_append_{128 if size <= 128 else 256}"
+    kernel = f"rope_append_{max(128, 1 << (size - 1).bit_length())}"
     library.launch("rope_append.cuh", kernel, grid, (32 * _WARPS, 1, 1), arguments)
     return bias_query
 
@@ -162,9 +164,9 @@ def _check(
 ) -> None:
     tokens, heads, size = x.query.shape
     kv_heads = x.key.shape[1]
-    if size % 8 or size > _LARGEST_HEAD or heads % kv_heads:
+    if size % 8 or size > _LARGEST_HEAD or (kv_heads and heads % kv_heads):
         raise ValueError(f"{heads} heads of {size} elements do not fit {kv_heads} of keys.")
-    for part in (x.query, x.key, x.value):
+    for part in (x.query, x.key, x.value) if kv_heads else (x.query,):
         count = heads if part is x.query else kv_heads
         apart = part.stride(2) != 1 or (count > 1 and part.stride(1) != size)
         if part.shape != (tokens, count, size) or apart:
@@ -174,7 +176,8 @@ def _check(
             raise ValueError("Four elements of a head have to lie at a multiple of their size.")
     for pages in (key_pages, value_pages):
         plane, _ = page_planes(pages)
-        if pages.shape[2:] != (kv_heads, size) or not plane.is_contiguous():
+        wanted = (kv_heads or pages.shape[2], size)
+        if pages.shape[2:] != wanted or not plane.is_contiguous():
             raise ValueError(f"Pages {tuple(pages.shape)} do not fit {kv_heads} heads of {size}.")
     if _type_of(key_pages) != _type_of(value_pages):
         raise ValueError("Keys and values have to be stored as the same type.")

@@ -189,7 +189,7 @@ class _Arguments:
 
     def split_variant(self, queries: int) -> AttentionVariant:
         """The smallest kernel for so many queries of a sequence, or the largest there is."""
-        rows = split_rows(self._pairs)
+        rows = split_rows(self.query.shape[2], self._pairs)
         fitting = [each for each in rows if each >= queries * self.group]
         return self._variant("attend_split", fitting[0] if fitting else rows[-1])
 

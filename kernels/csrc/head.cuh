@@ -1,5 +1,5 @@
 // One head of a query, key or value in a warp: quad q, which is elements 4 q to 4 q + 3, is in lane
-// q mod 32, so that heads of at most 128 elements have one quad a lane, and larger ones two.
+// q mod 32, so that heads of at most 128 elements have one quad a lane, and larger ones two or four.
 //
 // Every product and every sum is rounded, in the order of the references in kernels/: results are
 // theirs bit for bit, on every device.
@@ -75,8 +75,11 @@ DEVICE void normalise_head(Head<QUADS>& x, const Head<QUADS>& weight, float epsi
     for (int offset = 1; offset < 32; offset *= 2)
       sums[i] = rounded_sum(sums[i], __shfl_xor_sync(EVERY_LANE, sums[i], offset));
   }
-  const float sum = QUADS == 1 ? sums[0] : rounded_sum(sums[0], sums[QUADS - 1]);
-  const float scale = 1.f / sqrtf(rounded_sum(sum / float(size), epsilon));
+#pragma unroll
+  for (int apart = 1; apart < QUADS; apart *= 2)
+#pragma unroll
+    for (int i = 0; i + apart < QUADS; i += 2 * apart) sums[i] = rounded_sum(sums[i], sums[i + apart]);
+  const float scale = 1.f / sqrtf(rounded_sum(sums[0] / float(size), epsilon));
 #pragma unroll
   for (int i = 0; i < QUADS; ++i)
 #pragma unroll

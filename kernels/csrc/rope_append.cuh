@@ -6,7 +6,6 @@
 #include "head.cuh"
 
 #define WARPS_OF_BLOCK 4
-#define LARGEST_HEAD 256
 
 // Keys or values of all tokens: heads of `type` at heads * `size` elements from token to token.
 struct Pages {
@@ -70,9 +69,11 @@ DEVICE void store_in_pages(const Pages& pages, Head<QUADS>& x, size_t head, int 
   __syncwarp();
   // Half a head apart, whatever its size: they are other lanes' codes.
   const int half = size / 8;
-  if (lane < half) {
-    u8* const to = static_cast<u8*>(pages.elements) + head * (size / 2);
-    reinterpret_cast<u32*>(to)[lane] = words[lane] | words[lane + half] << 4;
+  u8* const to = static_cast<u8*>(pages.elements) + head * (size / 2);
+#pragma unroll
+  for (int i = 0; i < (QUADS + 1) / 2; ++i) {
+    const int word = lane + 32 * i;
+    if (word < half) reinterpret_cast<u32*>(to)[word] = words[word] | words[word + half] << 4;
   }
 }
 
@@ -101,18 +102,19 @@ DEVICE void store_bias_query(float* to, const float (&x)[4], const float (&befor
       u16 *key_scales, void *value_pages, u16 *value_scales, int page_type,                         \
       const float *__restrict__ key_bias, int leaves_bias, float *bias_query
 
-// A warp has a head of a token: those of queries come first, then those of keys, then of values.
+// A warp has a head of a token: those of queries come first, then those of keys, then of values, of
+// which there are none where an earlier layer has written them.
 // Grid: tokens, heads of all three / 4 rounded up.
 template <int QUADS>
 DEVICE void rope_append(ROPE_APPEND_PARAMETERS) {
-  SHARED_ARRAY(float, rows, WARPS_OF_BLOCK * LARGEST_HEAD);
+  SHARED_ARRAY(float, rows, WARPS_OF_BLOCK * 128 * QUADS);
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, of_all = blockIdx.y * WARPS_OF_BLOCK + warp;
   if (of_all >= heads + 2 * kv_heads) return;
   const bool is_query = of_all < heads, is_key = !is_query && of_all < heads + kv_heads;
   const bool is_value = !is_query && !is_key;
   const int head = is_query ? of_all : is_key ? of_all - heads : of_all - heads - kv_heads;
   const size_t token = blockIdx.x;
-  float* const row = rows + warp * LARGEST_HEAD;
+  float* const row = rows + warp * 128 * QUADS;
 
   const float* const norm = is_query ? query_norm : is_key ? key_norm : nullptr;
   Head<QUADS> x, weight;
@@ -178,3 +180,9 @@ extern "C" __global__ void __launch_bounds__(128) rope_append_256(ROPE_APPEND_PA
   rope_append<2>(ROPE_APPEND_ARGUMENTS);
 }
 EXPORT_KERNEL(rope_append_256)
+
+// Heads of at most 512 elements.
+extern "C" __global__ void __launch_bounds__(128) rope_append_512(ROPE_APPEND_PARAMETERS) {
+  rope_append<4>(ROPE_APPEND_ARGUMENTS);
+}
+EXPORT_KERNEL(rope_append_512)

@@ -149,6 +149,8 @@ class Family:
     """Layers may be mixtures of experts: a header with a number of experts is none of another."""
     has_layer_shapes: bool = False
     """Layers may differ in their key heads and in the width of their MLPs."""
+    has_streams: bool = False
+    """Layers have several residual streams."""
     has_draft_layers: bool = False
     """Files may hold layers behind the last one that predict later tokens; they are left out."""
     hf_parts: HFParts = no_parts

@@ -142,6 +142,7 @@ FAMILY = Family(
     hf_layer_names=_LAYER_NAMES,
     hf_parts=_hf_parts,
     has_layer_shapes=True,
+    has_streams=True,
     gguf_keys=_gguf_keys,
     hf_types=(
         HFModelType(

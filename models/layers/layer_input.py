@@ -23,9 +23,9 @@ class LayerInputs:
         hidden, width = config.hidden_size, config.layer_input_width
         self._width = width
         self._operations = parameters.operations
-        total, name = config.num_layers * width, "per_layer_token_embd"
-        self._rows = parameters.rows(name)
-        self._table = parameters.embedding(name, self._rows, total, math.sqrt(width))
+        total = config.num_layers * width
+        self._table = parameters.embedding("per_layer_token_embd", None, total, math.sqrt(width))
+        self._rows = self._table.weight.shape[0]
         self._projection = parameters.linear("per_layer_model_proj", total, hidden)
         self._scale = hidden**-0.5
         self._norm = parameters.norm("per_layer_proj_norm", width, config.norm_epsilon)
@@ -36,14 +36,13 @@ class LayerInputs:
         Tokens beyond the table count as the first one.
         """
         width = self._width
-        named = self._table(token_ids.where(token_ids < self._rows, 0))
+        named = self._table(token_ids * (token_ids < self._rows))
         (projected,) = self._operations.linear(
             self._operations.activations(embeddings), self._projection, dtype=torch.float32
         )
         projected = self._norm.as_tensor((projected * self._scale).view(-1, width)).float()
-        return (
-            named.view(len(token_ids), -1, width) + projected.view(len(token_ids), -1, width)
-        ) * (0.5**0.5)
+        both = named.view(-1, width) + projected
+        return (both * 0.5**0.5).view(len(token_ids), -1, width)
 
 
 class LayerInputGate:

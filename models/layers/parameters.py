@@ -121,12 +121,8 @@ class Parameters:
         """The vector `name` (size,) in fp32; None if the file has none."""
         return self.vector(name, size) if self.has(name) else None
 
-    def rows(self, name: str) -> int:
-        """The rows that the table `name` has; raises `InvalidModel` if there is none."""
-        return self._weights.get(f"{name}.weight").shape[0]
-
-    def embedding(self, name: str, rows: int, columns: int, scale: float) -> TokenEmbedding:
-        """The table `name`, whose rows are multiplied by `scale`."""
+    def embedding(self, name: str, rows: int | None, columns: int, scale: float) -> TokenEmbedding:
+        """The table `name`, whose rows are multiplied by `scale`; None for any number of rows."""
         table = self._matrix(f"{name}.weight", rows, columns)
         return TokenEmbedding(self.operations, table, scale)
 
@@ -153,11 +149,13 @@ class Parameters:
             )
 
     def _matrix(
-        self, name: str, rows: int, columns: int, *, may_be_fp8: bool = False
+        self, name: str, rows: int | None, columns: int, *, may_be_fp8: bool = False
     ) -> PreparedWeight:
         return self.operations.prepare(self._on_device(name, rows, columns, may_be_fp8=may_be_fp8))
 
-    def _on_device(self, name: str, rows: int, columns: int, *, may_be_fp8: bool = False) -> Weight:
+    def _on_device(
+        self, name: str, rows: int | None, columns: int, *, may_be_fp8: bool = False
+    ) -> Weight:
         weight = self._take(name, (rows, columns), may_be_fp8=may_be_fp8)
         if isinstance(weight, torch.Tensor):
             weight = weight.to(self._device, self.operations.dtype)
@@ -175,12 +173,16 @@ class Parameters:
         self.bytes += weight.numel() * torch.float32.itemsize
         return weight.to(self._device, torch.float32)
 
-    def _take(self, name: str, shape: tuple[int, ...], *, may_be_fp8: bool = False) -> Weight:
+    def _take(
+        self, name: str, shape: tuple[int | None, ...], *, may_be_fp8: bool = False
+    ) -> Weight:
         weight = self._weights.get(name)
         if isinstance(weight, FP8Tensor) and not (
             may_be_fp8 and self.operations.multiplies_fp8(weight)
         ):
             weight = dequantize(weight)
+        if shape[0] is None:
+            shape = (*weight.shape[:1], *shape[1:])
         if tuple(weight.shape) != shape:
             raise InvalidModel(
                 f"The model's tensor {name!r} has the shape {tuple(weight.shape)}, where its "

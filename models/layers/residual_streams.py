@@ -99,11 +99,7 @@ class StreamBlock:
     def _coefficients(self, rows: torch.Tensor, layer: LinearLayer) -> torch.Tensor:
         """What `layer` makes of the routing of `rows` (tokens, hidden), fp32."""
         operations = self._operations
-        normed = self._router_norm.as_tensor(rows) / rows.shape[-1]
-        (routed,) = operations.linear(
-            operations.activations(normed), self._router, dtype=torch.float32
-        )
-        (found,) = operations.linear(
-            operations.activations(routed.tanh()), layer, dtype=torch.float32
-        )
+        (routed,) = operations.linear(self._router_norm(rows), self._router, dtype=torch.float32)
+        routed = (routed / rows.shape[-1]).tanh()
+        (found,) = operations.linear(operations.activations(routed), layer, dtype=torch.float32)
         return found

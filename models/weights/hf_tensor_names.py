@@ -37,7 +37,8 @@ _NAME = re.compile(
 )
 _OF_A_LAYER = re.compile(_PREFIX + r"layers\.(\d{1,9})\.(.+)")
 _SEPARATE_EXPERT = re.compile(
-    r"(?:mlp|block_sparse_moe|feed_forward|mixer)\.experts\.(\d{1,9})\.(gate_proj|up_proj|down_proj|w[123])\.weight"
+    r"(?:(?:mlp|block_sparse_moe|feed_forward|mixer)\.)?experts\.(\d{1,9})"
+    r"\.(gate_proj|up_proj|down_proj|w[123])\.weight"
 )
 _EXPERT_NAMES: Mapping[str, str] = {
     "gate_proj": "gate",

@@ -17,7 +17,7 @@ from ingle.kernels.formats.weight import QuantizedTensor, Weight, format_name
 from ingle.kernels.kv_cache.kv_append import kv_append_reference
 from ingle.kernels.kv_cache.kv_pages import KeyBias, KVPages, QuantizedKVPages
 from ingle.kernels.operations import Operations
-from ingle.kernels.self_check import CHECKED_PAGES, HeadShape, SelfCheck
+from ingle.kernels.self_check import CHECKED_PAGES, CheckedLayer, HeadShape, SelfCheck
 
 CPU = torch.device("cpu")
 HEADS = HeadShape(heads=4, kv_heads=2, head_size=64)
@@ -51,7 +51,7 @@ def failures(
     weight = random_weight("Q4_K", 96, 256, CPU)
     assert isinstance(weight, QuantizedTensor)
     check = SelfCheck(operations, CPU)
-    return check.failures(weights or [weight], HEADS, *(pages or plain_pages()))
+    return check.failures(weights or [weight], CheckedLayer(HEADS, *(pages or plain_pages())))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])

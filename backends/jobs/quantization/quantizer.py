@@ -26,7 +26,6 @@ def _work(spec: QuantizeSpec, send: Send) -> QuantizeReport:
 
     if spec.importance and not is_matrix(Path(spec.importance)):
         require_torch("Measuring which weights matter")
-
     return quantize(spec, send)
 
 

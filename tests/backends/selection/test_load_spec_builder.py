@@ -159,8 +159,7 @@ def test_mixtures_use_the_own_engine_where_it_has_kernels_for_their_experts(
     ("family", "key", "values", "lacking"),
     [
         ("lfm2", "attention.head_count_kv", (0, 1), "recurrent layers"),
-        ("gemma4", "attention.sliding_window_pattern", (1, 0), "layers whose heads differ"),
-        ("gemma3n", "attention.sliding_window_pattern", (1, 0), "layers with inputs of their own"),
+        ("gemma3n", "attention.sliding_window_pattern", (1, 0), "several residual streams"),
     ],
 )
 def test_layers_without_kernels_use_llama_cpp_by_default(

@@ -30,7 +30,7 @@ def test_grouped_query_attention(group: int) -> None:
     make([(37, 37), (1, 70)], group=group, kv_heads=1).check()
 
 
-@pytest.mark.parametrize("head_size", [64, 80, 96, 128, 256])
+@pytest.mark.parametrize("head_size", [64, 80, 96, 128, 256, 512])
 @pytest.mark.parametrize("pages", ["f16", "bf16", "q8_0", "q4_0"])
 def test_head_sizes_and_page_types(head_size: int, pages: str) -> None:
     make([(2, 70), (1, 33)], head_size=head_size, pages=pages).check()
@@ -203,7 +203,7 @@ def test_random_problems(seed: int) -> None:
         chunks.append((tokens, tokens + pick(0, 1, 31, 32, 100, 500)))
     problem = make(
         [*chunks, (1, 33)],
-        head_size=pick(64, 80, 96, 128, 256),
+        head_size=pick(64, 80, 96, 128, 256, 512),
         group=pick(1, 2, 5, 8, 16),
         kv_heads=pick(1, 2, 3),
         pages=("f16", "bf16", "q8_0", "q4_0")[seed % 4],

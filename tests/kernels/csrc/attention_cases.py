@@ -23,6 +23,7 @@ def rope_append_cases() -> list[Case]:
         _rope_append(72, 9, 4),
         _rope_append(256, 128, 4),
         _rope_append(136, 0, 2),
+        _rope_append(512, 256, 4),
     ]
 
 
@@ -50,13 +51,16 @@ def _rope_append(size: int, pairs: int, pages: int) -> Case:
         *(normal(KV_HEADS, size), int(pages > 2)),
         np.zeros((TOKENS, HEADS, 2 * pairs), np.float32),
     )
-    kernel = f"rope_append_{128 if size <= 128 else 256}"
+    kernel = f"rope_append_{max(128, 1 << (size - 1).bit_length())}"
     return Case(kernel, (TOKENS, 2, 1), (128, 1, 1), arguments)
 
 
 def attention_combine_cases() -> list[Case]:
     """Return cases with few and many partials, and head sizes with and without a partial group."""
-    return [_attention_combine(*case) for case in ((1, 64, 1, 1), (40, 80, 2, 6), (128, 72, 4, 3))]
+    return [
+        _attention_combine(*case)
+        for case in ((1, 64, 1, 1), (40, 80, 2, 6), (128, 72, 4, 3), (9, 512, 1, 2))
+    ]
 
 
 def _attention_combine(splits: int, size: int, bundle: int, slices: int) -> Case:

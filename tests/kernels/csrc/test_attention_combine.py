@@ -62,7 +62,7 @@ def groups(tiles: torch.Tensor, inputs: int) -> torch.Tensor:
     return parts.reshape(columns, count * 32, 48)[:, : inputs // 32]
 
 
-@pytest.mark.parametrize("size", [8, 64, 72, 80, 96, 128, 248, 256])
+@pytest.mark.parametrize("size", [8, 64, 72, 80, 96, 128, 248, 256, 512])
 @pytest.mark.parametrize("splits", [1, 2, 7, 33, 128])
 def test_any_number_of_splits_and_head_size(combine: Combine, splits: int, size: int) -> None:
     for rotated in (False, True):

@@ -157,8 +157,25 @@ def check(rope_append: RopeAppend, problem: Problem) -> None:
         assert torch.equal(found, wanted)
 
 
+@pytest.mark.parametrize("kind", ["bf16", "q4_0"])
+def test_pages_of_an_earlier_layer_are_left_alone(rope_append: RopeAppend, kind: str) -> None:
+    """Without heads of keys and values; only queries are normalised and rotated."""
+    problem = make(kind, 512, norm=True)
+    before = problem.copy()
+    nothing = problem.x.key[:, :0]
+    problem.x = replace(problem.x, key=nothing, value=nothing, key_norm=None)
+    expected = problem.copy()
+    rope_append_reference(*expected.arguments())
+    rope_append(*problem.arguments())
+    for ours, theirs in zip(problem.planes(), expected.planes(), strict=True):
+        assert torch.equal(ours, theirs)
+    for ours, old in zip(problem.planes()[1:], before.planes()[1:], strict=True):
+        assert torch.equal(ours, old)
+    assert not torch.equal(problem.planes()[0], before.planes()[0])
+
+
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("size", [8, 64, 72, 80, 96, 128, 136, 240, 256])
+@pytest.mark.parametrize("size", [8, 64, 72, 80, 96, 128, 136, 240, 256, 264, 512])
 def test_head_sizes_are_bit_exact(rope_append: RopeAppend, kind: str, size: int) -> None:
     check(rope_append, make(kind, size, norm=True))
 

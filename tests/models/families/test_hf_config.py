@@ -139,7 +139,8 @@ UNSUPPORTED: list[dict[str, Any]] = [
     {"hidden_act": "relu2"},
     {"rope_scaling": {"type": "dynamic", "factor": 2.0}},
     {"model_type": "gemma2", "use_bidirectional_attention": True},
-    {"model_type": "nemotron_h", "hybrid_override_pattern": "ME*E"},
+    {"model_type": "nemotron_h", "hybrid_override_pattern": "MX*E"},
+    {"model_type": "gemma4_text", "use_bidirectional_attention": "all"},
     {"model_type": "nemotron_h", "hybrid_override_pattern": "M-*-", "mlp_hidden_act": "gelu"},
     {"model_type": "granitemoehybrid", "time_step_limit": [0.01, 0.1]},
 ]

@@ -63,7 +63,7 @@ def test_every_family_has_a_row() -> None:
 @pytest.mark.parametrize("row", _rows(), ids=lambda row: row[0])
 def test_row_is_true(row: list[str]) -> None:
     (family,) = {FAMILIES[name].name: FAMILIES[name] for name in _NAME.findall(row[1])}.values()
-    lacks_kernels = family.has_states or family.has_layer_shapes
+    lacks_kernels = family.has_states or family.has_streams
     assert row[3].startswith("none") is lacks_kernels
     assert row[4].startswith("llama.cpp" if lacks_kernels else "own engine")
     assert row[5:7] == ["yes", "yes"]

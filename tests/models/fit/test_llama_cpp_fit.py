@@ -101,6 +101,15 @@ def test_kv_size_counts_heads_of_each_layer(tiny: GGUFBuilder, header: Header) -
     assert _estimate(header(tiny), 1024, 1, 512).kv == 1024 * 4 * (16 + 16) * 2
 
 
+def test_kv_size_counts_the_head_size_of_layers_with_a_window(
+    tiny: GGUFBuilder, header: Header
+) -> None:
+    tiny.set("llama.attention.sliding_window_pattern", ARRAY, [1, 0], INT32)
+    tiny.set("llama.attention.key_length_swa", UINT32, 8)
+    tiny.set("llama.attention.value_length_swa", UINT32, 8)
+    assert _estimate(header(tiny), 1024, 1, 512).kv == 1024 * 2 * (8 + 8 + 16 + 16) * 2
+
+
 def test_kv_size_is_rounded_up_to_blocks(tiny: GGUFBuilder, header: Header) -> None:
     model = header(tiny)
     odd, even = (_estimate(model, context, 1, 512).kv for context in (1000, 1024))

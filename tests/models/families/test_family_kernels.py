@@ -1,0 +1,118 @@
+"""Families whose layers differ, on our own kernels run on the CPU: the same as in plain torch."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable
+from typing import Any
+
+import gguf
+import pytest
+import torch
+from kernel_harness.host_library import CPUKernelLibrary
+from kernel_harness.interpreted_library import InterpretedTritonLibrary
+
+from ingle.backends.base.load_spec import LoadSpec
+from ingle.backends.base.sampling_params import SamplingParams
+from ingle.backends.cuda.compute_backend import ComputeBackend
+from ingle.backends.cuda.model_files import ModelFiles, ModelSource
+from ingle.backends.cuda.model_runner import CudaModelRunner
+from ingle.backends.engine.batch import Batch, ScheduledChunk
+from ingle.backends.engine.sequence import Sequence
+from ingle.backends.testing.byte_tokenizer import ByteTokenizer
+from ingle.kernels.attention.attention_variant import attention_variants
+from ingle.kernels.formats.weight import QuantizedTensor
+from ingle.kernels.kernel_operations import KernelOperations
+from ingle.models.kv_type import KVType
+from ingle.models.weights.weights import Weight, Weights
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed"),
+]
+
+CPU = torch.device("cpu")
+GEMMA4: dict[str, Any] = {
+    "hidden_size": 256,
+    "intermediate_size": 128,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 64,
+    "global_head_dim": 128,
+    "sliding_window": 5,
+    "layer_types": ["sliding_attention", "full_attention"] * 2,
+    "vocab_size": 264,
+}
+SHARED = {
+    "num_kv_shared_layers": 2,
+    "use_double_wide_mlp": True,
+    "vocab_size_per_layer_input": 264,
+    "hidden_size_per_layer_input": 32,
+}
+EXPERTS = {
+    "hidden_size_per_layer_input": 0,
+    "attention_k_eq_v": True,
+    "num_global_key_value_heads": 1,
+    "enable_moe_block": True,
+    "num_experts": 4,
+    "top_k_experts": 2,
+    "moe_intermediate_size": 32,
+}
+
+
+class EightBits:
+    """The tensors of `source`, its matrices in Q8_0."""
+
+    def __init__(self, source: Weights) -> None:
+        self._source = source
+        self.names: Iterable[str] = source.names
+
+    def get(self, name: str) -> Weight:
+        weight = self._source.get(name)
+        if not isinstance(weight, torch.Tensor) or weight.ndim != 2 or "ffn_gate_inp" in name:
+            return weight
+        kind = gguf.GGMLQuantizationType.Q8_0
+        data = gguf.quants.quantize(weight.float().numpy(), kind)
+        return QuantizedTensor("Q8_0", torch.from_numpy(data), weight.shape[1])  # pyright: ignore[reportUnknownMemberType]
+
+
+def logits(runner: CudaModelRunner, parts: list[tuple[int, int]]) -> torch.Tensor:
+    """Return log-probabilities behind each part of a text, of computed and of new tokens."""
+    text = [5, 250, 3, 17, 99, 201, 44, 8, 123, 7, 66, 31, 255, 12, 190, 2]
+    found: list[torch.Tensor] = []
+    for start, count in parts:
+        sequence = Sequence("text", 0, text[: start + count], SamplingParams())
+        sequence.slot, sequence.num_computed, sequence.block_table = 0, start, [1]
+        found.append(runner.compute(Batch([ScheduledChunk(sequence, count, True)], count)).clone())
+    return torch.cat(found).log_softmax(-1)
+
+
+@pytest.mark.parametrize("settings", [SHARED, EXPERTS], ids=["shared keys", "experts"])
+def test_kernels_compute_what_plain_torch_does(
+    settings: dict[str, Any], make_random_model: Any, pytestconfig: pytest.Config
+) -> None:
+    """Prefill, decoding, and verification of drafts; loading compares the kernels of each layer."""
+    assert pytestconfig.cache is not None
+    library = CPUKernelLibrary(pytestconfig.cache.mkdir("kernels"), seed=3, num_sms=8)
+    compiled = InterpretedTritonLibrary(list(attention_variants()), num_sms=8)
+    operations = KernelOperations(library, compiled, dtype=torch.bfloat16, device=CPU)
+    model = make_random_model("gemma4_text", **GEMMA4, **settings)
+    found: list[torch.Tensor] = []
+    for backend in (ComputeBackend(operations, library=library), None):
+        spec = LoadSpec(
+            engine="cuda",
+            path="random",
+            context=64,
+            slots=2,
+            batch=16,
+            device="cpu",
+            threads=1,
+            kv_type=KVType.BF16 if backend else KVType.F32,
+        )
+        files = ModelFiles(model.config, EightBits(model.canonical()), 1 << 20, 1 << 22)
+        runner = CudaModelRunner(spec, backend=backend, source=ModelSource(files, ByteTokenizer()))
+        found.append(logits(runner, [(0, 10), (10, 1), (11, 5)]))
+        runner.close()
+    divergence = (found[1].exp() * (found[1] - found[0])).sum(-1)
+    assert divergence.max() < 0.01, divergence
