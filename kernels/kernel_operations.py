@@ -13,7 +13,7 @@ from .attention.rope_append import launch_rope_append
 from .attention.triton_attention import TritonAttention
 from .elementwise.activations import ActivationForms, Activations
 from .elementwise.gated_activation import GateActivation, launch_gated_activation
-from .elementwise.rms_norm import NormQuantize
+from .elementwise.rms_norm import Norm, NormQuantize
 from .elementwise.rope import launch_rotary_tables
 from .errors import KernelError
 from .formats.repack import can_repack, repack
@@ -60,13 +60,19 @@ class KernelOperations(Operations):
         device: torch.device,
         table: MatmulTuning | None = None,
         fp8: bool = True,
+        fuses_norms: bool = True,
     ) -> None:
-        """Without `fp8` weights in FP8 are dequantised, even if the device multiplies them."""
+        """Without `fp8` weights in FP8 are dequantised, even if the device multiplies them.
+
+        Without `fuses_norms` a norm is a launch of its own.
+        """
         super().__init__(dtype)
         self._library = library
         self._device = device
         table = table or MatmulTuning.usual(library.architecture)
-        self._products = MatmulDispatch(library, dtype, device, table, fp8=fp8)
+        self._products = MatmulDispatch(
+            library, dtype, device, table, fp8=fp8, fuses_norms=fuses_norms
+        )
         self._norms = NormQuantize(library)
         self._rows = DequantizeRows(library)
         self._gemv = QuantizedGemv(library)
@@ -195,6 +201,16 @@ class KernelOperations(Operations):
         self._products.multiply_add(residual, x, layer, scale)
         if layer.adapters is not None and layer.adapters.apply:
             layer.adapters.add_to(residual, dense(x), scale)
+
+    def linear_add_norm(
+        self, residual: torch.Tensor, x: Activations, layer: LinearLayer, scale: float, norm: Norm
+    ) -> Activations:
+        """See `Operations`."""
+        found = None
+        if layer.adapters is None or not layer.adapters.apply:
+            wanted = self._wanted(x.tokens)
+            found = self._products.multiply_add_norm(residual, x, layer, scale, norm, wanted)
+        return super().linear_add_norm(residual, x, layer, scale, norm) if found is None else found
 
     def gated_linear(
         self, x: Activations, gate: LinearLayer, up: LinearLayer, activation: GateActivation

@@ -58,32 +58,57 @@ class DecoderBlock:
             self._post_mlp_norm = norm("post_ffw_norm", after, both)
             self._mlp = _mlp(layer, config, parameters)
 
+    @property
+    def input_norm(self) -> RMSNorm | None:
+        """The norm of what its first part reads; None if that reads the residual stream itself."""
+        return self._mlp_norm if self.mixer is None else self._attention_norm
+
     def __call__(
-        self, residual: torch.Tensor, tables: RotaryTables | None, context: AttentionContext
-    ) -> None:
-        """Add the mixer and the MLP to the residual stream (tokens, hidden) fp32, in place."""
+        self,
+        residual: torch.Tensor,
+        tables: RotaryTables | None,
+        context: AttentionContext,
+        x: Activations | None = None,
+        following: RMSNorm | None = None,
+    ) -> Activations | None:
+        """Add the mixer and the MLP to the residual stream (tokens, hidden) fp32, in place.
+
+        `x` is what its input norm makes of the stream, if that is known. Returns what `following`
+        does, if that comes of the same launch.
+        """
         if self.mixer is not None:
-            x = self.mixer(self._normalized(residual, self._attention_norm), tables, context)
-            self._add(residual, x, self.mixer.output, self._post_attention_norm)
+            x = self._normalized(residual, self._attention_norm) if x is None else x
+            x = self.mixer(x, tables, context)
+            after = following if self._mlp is None else self._mlp_norm
+            x = self._add(residual, x, self.mixer.output, self._post_attention_norm, after)
         if self._mlp is None:
-            return
-        x = self._normalized(residual, self._mlp_norm)
+            return x
+        x = self._normalized(residual, self._mlp_norm) if x is None else x
         if isinstance(self._mlp, ExpertMLP):
             self._add_rows(residual, self._mlp(x), self._post_mlp_norm)
-        else:
-            self._add(residual, self._mlp(x), self._mlp.down, self._post_mlp_norm)
+            return None
+        return self._add(residual, self._mlp(x), self._mlp.down, self._post_mlp_norm, following)
 
     def _normalized(self, residual: torch.Tensor, norm: RMSNorm | None) -> Activations:
         return self._operations.activations(residual) if norm is None else norm(residual)
 
     def _add(
-        self, residual: torch.Tensor, x: Activations, layer: LinearLayer, norm: RMSNorm | None
-    ) -> None:
-        if norm is None:
-            self._operations.linear_add(residual, x, layer, self._scale)
-        else:
+        self,
+        residual: torch.Tensor,
+        x: Activations,
+        layer: LinearLayer,
+        norm: RMSNorm | None,
+        following: RMSNorm | None,
+    ) -> Activations | None:
+        """Add the layer's outputs; return what the norm `following` makes of the sums, if any."""
+        if norm is not None:
             (rows,) = self._operations.linear(x, layer)
             norm.add_to(residual, rows)
+            return None
+        if following is None:
+            self._operations.linear_add(residual, x, layer, self._scale)
+            return None
+        return self._operations.linear_add_norm(residual, x, layer, self._scale, following.of_rows)
 
     def _add_rows(self, residual: torch.Tensor, rows: torch.Tensor, norm: RMSNorm | None) -> None:
         if norm is None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import torch
 
+from ingle.kernels.elementwise.activations import Activations
 from ingle.kernels.kv_cache.kv_pages import KeyBias
 from ingle.kernels.matmul.linear import LinearLayer
 from ingle.kernels.operations import Operations
@@ -77,8 +78,11 @@ class Transformer:
         """
         tables = [rotary(positions) for rotary in self._rotary]
         residual = self._embedding(token_ids)
-        for block, kind in zip(self._blocks, self._rotary_of, strict=True):
-            block(residual, None if kind is None else tables[kind], attention)
+        x: Activations | None = None
+        # The last norm is of the output rows alone.
+        following = [*(block.input_norm for block in self._blocks[1:]), None]
+        for block, kind, norm in zip(self._blocks, self._rotary_of, following, strict=True):
+            x = block(residual, None if kind is None else tables[kind], attention, x, norm)
         if not len(output_rows):  # a part of a prompt; a kernel cannot be launched for no rows
             return residual.new_empty(0, self.config.vocab_size)
         return self._logits(residual[output_rows])
