@@ -28,9 +28,10 @@ from .formats.weight import (
 from .kv_cache.kv_pages import KVPages, QuantizedKVPages
 from .launch.kernel_library import KernelLibrary, TritonLibrary
 from .matmul.dequantize_rows import DequantizeRows
-from .matmul.expert_gemm import ExpertGemm, block_width, expert_blocks, expert_gemm_failures
+from .matmul.expert_gemm import ExpertGemm, block_width, expert_gemm_failures
 from .matmul.expert_gemv import MOST_PICKS, ExpertGemv, expert_failures, has_expert_kernel
 from .matmul.expert_layers import ExpertLayers
+from .matmul.expert_picks import ExpertPicks, expert_pick_failures
 from .matmul.linear import LinearLayer, embedding_reference
 from .matmul.matmul_dispatch import MatmulDispatch
 from .matmul.matmul_tuning import MatmulTuning
@@ -78,6 +79,7 @@ class KernelOperations(Operations):
         self._gemv = QuantizedGemv(library)
         self._experts = ExpertGemv(library)
         self._expert_gemm = ExpertGemm(self._products.gemm)
+        self._picks = ExpertPicks(library)
         self._attention = TritonAttention(compiled, device)
         self._kinds: set[str] = set()
         self._needs_dense = False
@@ -136,6 +138,7 @@ class KernelOperations(Operations):
         of_experts = self._of_experts.values()
         failures += expert_failures(self._experts, of_experts, self._device)
         failures += expert_gemm_failures(self._expert_gemm, of_experts, self._device)
+        failures += expert_pick_failures(self._picks, self._device) if of_experts else ()
         on_checked()
         if vocab <= MAX_VOCAB:
             failures += sampling_failures(self._library, self._device, vocab)
@@ -259,7 +262,7 @@ class KernelOperations(Operations):
         active = launch_gated_activation(self._library, gates, ups, layers.activation, wanted).tiles
         assert active is not None
         rows = self._experts.multiply(layers.down, active, picked.view(-1, 1))
-        return (rows.view(*picked.shape, -1) * weights[..., None]).sum(1)
+        return self._picks.sum(rows, weights)
 
     def _sorted_experts(
         self,
@@ -269,7 +272,7 @@ class KernelOperations(Operations):
         weights: torch.Tensor,
     ) -> torch.Tensor:
         count = layers.gate.count
-        blocks = expert_blocks(picked, count, block_width(picked.numel(), count))
+        blocks = self._picks.sort(picked, count, block_width(picked.numel(), count))
         own = tiles.index_select(1, blocks.tokens)
         gates = self._expert_gemm.multiply(layers.gate, own, blocks)
         ups = self._expert_gemm.multiply(layers.up, own, blocks)
@@ -277,10 +280,7 @@ class KernelOperations(Operations):
         active = launch_gated_activation(self._library, gates, ups, layers.activation, wanted).tiles
         assert active is not None
         rows = self._expert_gemm.multiply(layers.down, active, blocks)
-        out = torch.zeros(len(picked), rows.shape[1], dtype=torch.float32, device=self._device)
-        for mine, weight in zip(blocks.rows.unbind(1), weights.unbind(1), strict=True):
-            out += rows.index_select(0, mine) * weight[:, None]
-        return out
+        return self._picks.sum(rows, weights, blocks.rows)
 
     def rotary_tables(
         self, positions: torch.Tensor, frequencies: torch.Tensor, scale: float

@@ -125,6 +125,22 @@ def expert_gemv_cases() -> list[Case]:
     ]
 
 
+def expert_picks_cases() -> list[Case]:
+    """Return picks of an expert that fill more than a block, of one none; and two sums."""
+    picked = np.array([[2, 0]] * 9, np.int64)
+    most = 18 // 8 + 3
+    experts, tokens = np.zeros(1 + most, np.int32), np.zeros(most * 8, np.int64)
+    rows, weights = np.zeros((9, 2), np.int64), np.ones((2, 2), np.float32)
+    products = np.ones((4, 1040), np.float32)
+    places, out = np.array([[3, 0], [1, 2]], np.int64), np.zeros((2, 1040), np.float32)
+    return [
+        Case(
+            "sort_picks", (1, 1, 1), (256, 1, 1), (picked, experts, tokens, rows, 18, 2, 3, 8, most)
+        ),
+        Case("sum_picks", (2, 2, 1), (256, 1, 1), (products, places, weights, out, 2, 1040, 1)),
+    ]
+
+
 def _room(columns: int, size: int) -> NDArray[np.uint8]:
     return np.zeros((-(-size // 1024), columns, 1536), np.uint8)
 
@@ -136,6 +152,7 @@ FUSION_CASES: Mapping[str, Callable[[], list[Case]]] = MappingProxyType(
         "gated_activation": gated_activation_cases,
         "gated_q4_k": gated_gemv_cases,
         "normed_q4_k": normed_gemv_cases,
+        "expert_picks": expert_picks_cases,
         "experts_q4_k": expert_gemv_cases,
     }
 )
