@@ -13,7 +13,7 @@ from .attention.rope_append import launch_rope_append
 from .attention.triton_attention import TritonAttention
 from .elementwise.activations import ActivationForms, Activations
 from .elementwise.gated_activation import GateActivation, launch_gated_activation
-from .elementwise.rms_norm import NormQuantize
+from .elementwise.rms_norm import Norm, NormQuantize
 from .elementwise.rope import launch_rotary_tables
 from .errors import KernelError
 from .formats.repack import can_repack, repack
@@ -28,9 +28,10 @@ from .formats.weight import (
 from .kv_cache.kv_pages import KVPages, QuantizedKVPages
 from .launch.kernel_library import KernelLibrary, TritonLibrary
 from .matmul.dequantize_rows import DequantizeRows
-from .matmul.expert_gemm import ExpertGemm, block_width, expert_blocks, expert_gemm_failures
+from .matmul.expert_gemm import ExpertGemm, block_width, expert_gemm_failures
 from .matmul.expert_gemv import MOST_PICKS, ExpertGemv, expert_failures, has_expert_kernel
 from .matmul.expert_layers import ExpertLayers
+from .matmul.expert_picks import ExpertPicks, expert_pick_failures
 from .matmul.linear import LinearLayer, embedding_reference
 from .matmul.matmul_dispatch import MatmulDispatch
 from .matmul.matmul_tuning import MatmulTuning
@@ -60,18 +61,25 @@ class KernelOperations(Operations):
         device: torch.device,
         table: MatmulTuning | None = None,
         fp8: bool = True,
+        fuses_norms: bool = True,
     ) -> None:
-        """Without `fp8` weights in FP8 are dequantised, even if the device multiplies them."""
+        """Without `fp8` weights in FP8 are dequantised, even if the device multiplies them.
+
+        Without `fuses_norms` a norm is a launch of its own.
+        """
         super().__init__(dtype)
         self._library = library
         self._device = device
         table = table or MatmulTuning.usual(library.architecture)
-        self._products = MatmulDispatch(library, dtype, device, table, fp8=fp8)
+        self._products = MatmulDispatch(
+            library, dtype, device, table, fp8=fp8, fuses_norms=fuses_norms
+        )
         self._norms = NormQuantize(library)
         self._rows = DequantizeRows(library)
         self._gemv = QuantizedGemv(library)
         self._experts = ExpertGemv(library)
         self._expert_gemm = ExpertGemm(self._products.gemm)
+        self._picks = ExpertPicks(library)
         self._attention = TritonAttention(compiled, device)
         self._kinds: set[str] = set()
         self._needs_dense = False
@@ -129,6 +137,7 @@ class KernelOperations(Operations):
         of_experts = self._of_experts.values()
         failures += expert_failures(self._experts, of_experts, self._device)
         failures += expert_gemm_failures(self._expert_gemm, of_experts, self._device)
+        failures += expert_pick_failures(self._picks, self._device) if of_experts else ()
         on_checked()
         if vocab <= MAX_VOCAB:
             failures += sampling_failures(self._library, self._device, vocab)
@@ -195,6 +204,16 @@ class KernelOperations(Operations):
         if layer.adapters is not None and layer.adapters.apply:
             layer.adapters.add_to(residual, dense(x), scale)
 
+    def linear_add_norm(
+        self, residual: torch.Tensor, x: Activations, layer: LinearLayer, scale: float, norm: Norm
+    ) -> Activations:
+        """See `Operations`."""
+        found = None
+        if layer.adapters is None or not layer.adapters.apply:
+            wanted = self._wanted(x.tokens)
+            found = self._products.multiply_add_norm(residual, x, layer, scale, norm, wanted)
+        return super().linear_add_norm(residual, x, layer, scale, norm) if found is None else found
+
     def gated_linear(
         self, x: Activations, gate: LinearLayer, up: LinearLayer, activation: GateActivation
     ) -> Activations:
@@ -242,7 +261,7 @@ class KernelOperations(Operations):
         active = launch_gated_activation(self._library, gates, ups, layers.activation, wanted).tiles
         assert active is not None
         rows = self._experts.multiply(layers.down, active, picked.view(-1, 1))
-        return (rows.view(*picked.shape, -1) * weights[..., None]).sum(1)
+        return self._picks.sum(rows, weights)
 
     def _sorted_experts(
         self,
@@ -252,7 +271,7 @@ class KernelOperations(Operations):
         weights: torch.Tensor,
     ) -> torch.Tensor:
         count = layers.gate.count
-        blocks = expert_blocks(picked, count, block_width(picked.numel(), count))
+        blocks = self._picks.sort(picked, count, block_width(picked.numel(), count))
         own = tiles.index_select(1, blocks.tokens)
         gates = self._expert_gemm.multiply(layers.gate, own, blocks)
         ups = self._expert_gemm.multiply(layers.up, own, blocks)
@@ -260,10 +279,7 @@ class KernelOperations(Operations):
         active = launch_gated_activation(self._library, gates, ups, layers.activation, wanted).tiles
         assert active is not None
         rows = self._expert_gemm.multiply(layers.down, active, blocks)
-        out = torch.zeros(len(picked), rows.shape[1], dtype=torch.float32, device=self._device)
-        for mine, weight in zip(blocks.rows.unbind(1), weights.unbind(1), strict=True):
-            out += rows.index_select(0, mine) * weight[:, None]
-        return out
+        return self._picks.sum(rows, weights, blocks.rows)
 
     def rotary_tables(
         self, positions: torch.Tensor, frequencies: torch.Tensor, scale: float

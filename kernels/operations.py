@@ -8,7 +8,7 @@ from .attention.attention_input import AttentionInput, AttentionMetadata
 from .attention.paged_attention_reference import norm_rope_reference, paged_attention_reference
 from .elementwise.activations import Activations
 from .elementwise.gated_activation import GateActivation, gated_activation_reference
-from .elementwise.rms_norm import rms_norm_reference
+from .elementwise.rms_norm import Norm, rms_norm_reference
 from .elementwise.rope import rotary_tables
 from .formats.weight import FP8Tensor, NF4Tensor, PreparedWeight, Weight, plain_weight
 from .kv_cache.kv_append import kv_append_reference
@@ -101,6 +101,13 @@ class Operations:
         )
         if layer.adapters is not None:
             layer.adapters.add_to(residual, dense(x), scale)
+
+    def linear_add_norm(
+        self, residual: torch.Tensor, x: Activations, layer: LinearLayer, scale: float, norm: Norm
+    ) -> Activations:
+        """`linear_add`, then `rms_norm` of the residual stream."""
+        self.linear_add(residual, x, layer, scale)
+        return self.rms_norm(residual, norm.weight, norm.epsilon)
 
     def gated_linear(
         self, x: Activations, gate: LinearLayer, up: LinearLayer, activation: GateActivation

@@ -11,7 +11,7 @@ import torch
 
 from .attention.attention_input import AttentionInput, AttentionMetadata
 from .elementwise.activations import GROUP, Activations, dequantize_q8
-from .elementwise.rms_norm import rms_norm_reference
+from .elementwise.rms_norm import Norm, rms_norm_reference
 from .formats.dequantize import dequantize
 from .formats.weight import FP8Tensor, NF4Tensor, QuantizedTensor, Weight, format_name
 from .kv_cache.kv_pages import KVPages, QuantizedKVPages
@@ -112,6 +112,11 @@ class SelfCheck:
                 gated = self._operations.gated_linear(x, layer, layer, "silu")
                 right = torch.nn.functional.silu(expected) * expected
                 yield f"{name} gated for {tokens} rows", _error(_rows(gated), right)
+                norm = Norm(self._normal(layer.outputs).abs() + 0.5, 1e-5)
+                again = self._normal(tokens, layer.outputs)
+                right = rms_norm_reference(again + 0.5 * expected, *norm, torch.float32)
+                normed = self._operations.linear_add_norm(again, x, layer, 0.5, norm)
+                yield f"{name} added to {tokens} rows, normalised", _error(_rows(normed), right)
             if isinstance(plain, FP8Tensor):
                 continue
             ids = torch.tensor((3, 0, 3), device=self._device)

@@ -16,6 +16,11 @@ from ingle.kernels.formats.weight_format import WEIGHT_FORMATS
 from ingle.kernels.matmul.expert_gemm import ExpertGemm, expert_blocks, expert_gemm_failures
 from ingle.kernels.matmul.expert_gemv import ExpertGemv, expert_failures
 from ingle.kernels.matmul.expert_layers import ExpertLayer
+from ingle.kernels.matmul.expert_picks import (
+    ExpertPicks,
+    expert_pick_failures,
+    sum_picks_reference,
+)
 from ingle.kernels.matmul.linear import LinearLayer
 from ingle.kernels.matmul.matmul_dispatch import MatmulDispatch
 from ingle.kernels.matmul.matmul_tuning import MatmulTuning
@@ -54,6 +59,7 @@ def wrong_experts(session: Session) -> Iterator[str]:
             assert isinstance(weight, QuantizedTensor)
             yield from expert_failures(ExpertGemv(library), [weight], session.device)
             yield from expert_gemm_failures(gemm, [weight], session.device)
+    yield from expert_pick_failures(ExpertPicks(library), session.device)
 
 
 def run(session: Session) -> dict[str, object]:
@@ -103,9 +109,26 @@ def _times(session: Session, mixture: Mixture, tokens: int) -> dict[str, float]:
     dense = Activations(inputs, x.bfloat16(), tiles)
     out = torch.empty(tokens, rows, dtype=torch.bfloat16, device=session.device)
     ways["all tokens by each"] = partial(_by_each, products, dense, out)
+    times = {name: [partial(way, layer) for layer in layers] for name, way in ways.items()}
+    times |= _pick_ways(session, mixture, picked)
     return {
-        name: round(session.time([partial(way, layer) for layer in layers], repeats=3) * 1e6, 1)
-        for name, way in ways.items()
+        name: round(session.time(launches, repeats=3) * 1e6, 1) for name, launches in times.items()
+    }
+
+
+def _pick_ways(
+    session: Session, mixture: Mixture, picked: torch.Tensor
+) -> dict[str, list[Callable[[], object]]]:
+    """What sorts picks before the products and sums these after them, each in two ways."""
+    picks, count = ExpertPicks(session.library()), mixture.experts
+    rows = expert_blocks(picked, count, 8).rows
+    products = torch.randn(int(rows.max()) + 1, mixture.inputs, device=session.device)
+    weights = torch.rand(picked.shape, device=session.device)
+    return {
+        "sorted by torch": [partial(expert_blocks, picked, count, 8)],
+        "sorted in a launch": [partial(picks.sort, picked, count, 8)],
+        "summed by torch": [partial(sum_picks_reference, products, weights, rows)],
+        "summed in a launch": [partial(picks.sum, products, weights, rows)],
     }
 
 

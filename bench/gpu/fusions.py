@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import product
 
 import torch
 from gpu.session import Session, copies_for
@@ -20,9 +21,11 @@ from ingle.kernels.elementwise.gated_activation import (
     gated_activation_reference,
     launch_gated_activation,
 )
-from ingle.kernels.elementwise.rms_norm import NormQuantize
+from ingle.kernels.elementwise.rms_norm import Norm, NormQuantize
+from ingle.kernels.formats.weight import RepackedTensor
 from ingle.kernels.matmul.gated_gemv import GatedGemv
-from ingle.kernels.matmul.linear import GatedLayer
+from ingle.kernels.matmul.linear import GatedLayer, LinearLayer
+from ingle.kernels.matmul.normed_gemv import MOST_NORMED_COLUMNS, NormedGemv
 from ingle.kernels.matmul.quantized_gemv import GemvVariant, QuantizedGemv, quantized_gemv_reference
 
 # Relative in the Euclidean norm, of float32 sums and of approximate exponentials.
@@ -44,6 +47,7 @@ GATES = (
 REPEATS = 4
 TOKENS, COLUMNS = (1, 8, 512, 2048), (1, 2, 4, 8)
 WIDTH, HIDDEN = 4096, 14336
+NORMED = (("output", WIDTH, WIDTH), ("down", WIDTH, HIDDEN))
 
 
 def wrong_fusions(session: Session) -> Iterator[str]:
@@ -53,6 +57,7 @@ def wrong_fusions(session: Session) -> Iterator[str]:
     yield from _wrong_gated_products(session)
     yield from _wrong_sums(session)
     yield from _wrong_pairs(session)
+    yield from _wrong_normed_sums(session)
 
 
 def fusion_times(session: Session) -> dict[str, float]:
@@ -63,6 +68,11 @@ def fusion_times(session: Session) -> dict[str, float]:
         times[f"gate {tokens}x{HIDDEN}"] = _time(session, _gates(session, tokens))
     for columns in COLUMNS:
         times[f"Q4_K gate and up, {columns} columns"] = _time(session, _layers(session, columns))
+    for (name, rows, inputs), columns in product(NORMED, range(1, MOST_NORMED_COLUMNS + 1)):
+        for ways, launches in _normed_sums(session, rows, inputs, columns).items():
+            times[f"{name} added, and the norm, {columns} columns, {ways}"] = _time(
+                session, launches
+            )
     return times
 
 
@@ -137,6 +147,56 @@ def _wrong_pairs(session: Session) -> Iterator[str]:
         both = [quantized_gemv_reference(weight, tiles) for weight in (first, second)]
         if not _error(out, torch.cat(both, dim=1)) <= TOLERANCE:
             yield f"products of two types, {columns} columns"
+
+
+def _wrong_normed_sums(session: Session) -> Iterator[str]:
+    """Where the norm after a sum has other bits in one launch than in two."""
+    gemv, library = session.gemv(), session.library()
+    for kind, rows, columns, split in (("Q4_K", 96, 2, 1), ("Q6_K", 2080, 1, 4)):
+        weight = repacked(random_weight(kind, rows, 1280, session.device))
+        layer, norm = LinearLayer(weight), _norm_of(session, rows)
+        tiles, variant = gemv.quantize(_random(session, columns, 1280, 0)), GemvVariant(2, split)
+        two = _random(session, columns, rows, 1)
+        gemv.multiply(weight, tiles, two, add=0.5, variant=variant)
+        right = NormQuantize(library).rms_norm(two, *norm, BOTH)
+        fused = NormedGemv(library, session.device)
+        for _ in range(REPEATS):
+            one = _random(session, columns, rows, 1)
+            found = fused.multiply_add(one, tiles, layer, 0.5, norm, BOTH, variant=variant)
+            assert found.dense is not None
+            assert right.dense is not None
+            if not (torch.equal(one, two) and torch.equal(found.dense, right.dense)):
+                yield f"{kind} {rows} sums and their norm, {columns} columns, split {split}"
+
+
+def _normed_sums(
+    session: Session, rows: int, inputs: int, columns: int
+) -> dict[str, list[Callable[[], object]]]:
+    """A sum and the norm after it as one launch, and as two."""
+    gemv, library = session.gemv(), session.library()
+    norms, fused = NormQuantize(library), NormedGemv(library, session.device)
+    residual, norm = _random(session, columns, rows, 1), _norm_of(session, rows)
+    tiles, wanted = gemv.quantize(_random(session, columns, inputs, 0)), ActivationForms(tiles=True)
+
+    def apart(weight: RepackedTensor) -> object:
+        gemv.multiply(weight, tiles, residual, add=1.0)
+        return norms.rms_norm(residual, *norm, wanted)
+
+    def together(weight: RepackedTensor) -> object:
+        return fused.multiply_add(residual, tiles, LinearLayer(weight), 1.0, norm, wanted)
+
+    count = copies_for(rows * inputs * 9 // 16, most=16)
+    weights = [
+        repacked(random_weight("Q4_K", rows, inputs, session.device, seed)) for seed in range(count)
+    ]
+    return {
+        "two launches": [partial(apart, weight) for weight in weights],
+        "one launch": [partial(together, weight) for weight in weights],
+    }
+
+
+def _norm_of(session: Session, size: int) -> Norm:
+    return Norm(torch.rand(size, device=session.device) + 0.5, EPSILON)
 
 
 def _wrong(

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 from ctypes import c_float, c_int
+from typing import NamedTuple
 
 import torch
 
 from ..launch.kernel_arguments import ELEMENT_TYPES, pointer
 from ..launch.kernel_library import KernelLibrary
 from .activations import GROUP, ActivationForms, Activations, q8_tiles
+
+
+class Norm(NamedTuple):
+    """An RMS norm: its weight (size,) float32 and its epsilon."""
+
+    weight: torch.Tensor
+    epsilon: float
 
 
 def rms_norm_reference(
@@ -24,6 +32,12 @@ MOST_SIZE = 16384
 _SOURCE = "rms_norm.cuh"
 # The largest size for which a thread takes so many vectors of four elements.
 _VARIANTS = ((2048, 1), (4096, 2), (MOST_SIZE, 4))
+
+
+def norm_block(size: int) -> tuple[int, int]:
+    """The threads of a row's block, and the vectors of four elements that each of them takes."""
+    vectors = next(each for most, each in _VARIANTS if size <= most)
+    return -(-size // (128 * vectors)) * 32, vectors
 
 
 class NormQuantize:
@@ -77,8 +91,7 @@ class NormQuantize:
         )
         tensors = rows, weight, addend, addend_weight, dense, tiles
         arguments = *map(pointer, tensors), *map(c_int, numbers), c_float(epsilon)
-        vectors = next(each for most, each in _VARIANTS if size <= most)
-        threads = -(-size // (128 * vectors)) * 32
+        threads, vectors = norm_block(size)
         kernel, grid = f"rms_norm_v{vectors}", (tokens, 1, 1)
         self._library.launch(_SOURCE, kernel, grid, (threads, 1, 1), arguments)
         return Activations(size, dense, tiles)

@@ -2,7 +2,8 @@
 
 Imports no torch, so that the daemon can ask which formats there are. What a format computes is its
 codec (`codecs.py`); its kernels are `csrc/{kernel}.cuh`, `csrc/{kernel}_gemm.cuh` and, with
-`has_gated_kernel`, `csrc/gated_{kernel}.cuh`, with `has_expert_kernel` `csrc/experts_{kernel}.cuh`
+`has_gated_kernel`, `csrc/gated_{kernel}.cuh`, with `has_normed_kernel`
+`csrc/normed_{kernel}.cuh`, with `has_expert_kernel` `csrc/experts_{kernel}.cuh`
 and `csrc/expert_gemm_{kernel}.cuh`.
 """
 
@@ -32,6 +33,8 @@ class WeightFormat:
     """Whether a kernel multiplies by the matrices of picked experts."""
     has_gated_kernel: bool = False
     """Whether one kernel multiplies by gate and up, and applies the activation."""
+    has_normed_kernel: bool = False
+    """Whether one kernel adds few products to a residual stream, and normalises that."""
     paired_with: frozenset[str] = frozenset()
     """The formats of a second matrix that one kernel multiplies with this one."""
     gemv_rows: Mapping[str, int] = field(default_factory=dict[str, int])
@@ -84,6 +87,7 @@ _FORMATS = (
         gemm_row_bytes=80,
         has_expert_kernel=True,
         has_gated_kernel=True,
+        has_normed_kernel=True,
         paired_with=frozenset({"Q6_K"}),
         gemv_rows={"sm_90": 6},
     ),
@@ -104,6 +108,7 @@ _FORMATS = (
         gemm_row_bytes=112,
         has_expert_kernel=True,
         has_gated_kernel=True,
+        has_normed_kernel=True,
     ),
     WeightFormat(
         name="MXFP4",

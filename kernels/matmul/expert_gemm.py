@@ -36,7 +36,7 @@ class ExpertBlocks(NamedTuple):
 
 
 def expert_blocks(picked: torch.Tensor, count: int, wide: int) -> ExpertBlocks:
-    """Sort the picks (tokens, used) int64 of `count` experts into blocks, without waiting."""
+    """Sort the picks (tokens, used) int64 of `count` experts by torch, without waiting."""
     picks, device = picked.flatten(), picked.device
     sizes = torch.zeros(count, dtype=torch.int64, device=device)
     sizes.scatter_add_(0, picks, torch.ones_like(picks))

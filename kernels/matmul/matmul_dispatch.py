@@ -9,6 +9,7 @@ import torch
 
 from ..elementwise.activations import ActivationForms, Activations
 from ..elementwise.gated_activation import GateActivation, launch_gated_activation
+from ..elementwise.rms_norm import Norm
 from ..formats.weight import FP8Tensor, RepackedTensor
 from ..launch.kernel_library import KernelLibrary
 from .dense_gemv import DenseGemv, can_gate_dense, can_multiply_dense, launch_dense_gated
@@ -17,6 +18,7 @@ from .fp8_products import FP8Products, has_fp8
 from .gated_gemv import GatedGemv, can_fuse
 from .linear import GatedLayer, LinearLayer, linear_reference
 from .matmul_tuning import MatmulTuning
+from .normed_gemv import NormedGemv, can_norm
 from .quantized_gemm import QuantizedGemm
 from .quantized_gemv import QuantizedGemv, can_pair
 
@@ -32,8 +34,10 @@ class MatmulDispatch:
         table: MatmulTuning,
         *,
         fp8: bool = True,
+        fuses_norms: bool = True,
     ) -> None:
-        """Without `fp8` no weights are multiplied in FP8."""
+        """Without `fp8` no product is in FP8; without `fuses_norms` none has the norm after it."""
+        self._normed = NormedGemv(library, device) if fuses_norms else None
         self._may_use_fp8 = fp8 and has_fp8(library.architecture)
         self.dtype = dtype
         self._library = library
@@ -99,6 +103,24 @@ class MatmulDispatch:
             out = residual.new_empty(x.tokens, layer.outputs, dtype=self.dtype)
             self._multiply(x, layer, out)
             residual.add_(out, alpha=scale)
+
+    def multiply_add_norm(
+        self,
+        residual: torch.Tensor,
+        x: Activations,
+        layer: LinearLayer,
+        scale: float,
+        norm: Norm,
+        wanted: ActivationForms,
+    ) -> Activations | None:
+        """`multiply_add`, and the norm of the sums, in one launch; None if there is no kernel."""
+        weight = layer.weight
+        if self._normed is None or not can_norm(weight, x.tokens):
+            return None
+        assert isinstance(weight, RepackedTensor)
+        if not self._suits_gemv(x, weight):
+            return None
+        return self._normed.multiply_add(residual, _tiles(x), layer, scale, norm, wanted)
 
     def fp8_product(self, x: Activations, layer: LinearLayer) -> torch.Tensor | None:
         """The layer's outputs (tokens, outputs) in 16 bits if its weights are in FP8, else None."""

@@ -70,50 +70,81 @@ class DecoderBlock:
         elif config.layer_input_width:
             self._input_gate = LayerInputGate(layer, config, parameters)
 
+    @property
+    def input_norm(self) -> RMSNorm | None:
+        """The norm of what its first part reads; None if that reads the residual stream itself."""
+        return self._mlp_norm if self.mixer is None else self._attention_norm
+
     def __call__(
         self,
         residual: torch.Tensor,
         tables: RotaryTables | None,
         context: AttentionContext,
-        inputs: torch.Tensor | None,
-    ) -> None:
+        inputs: torch.Tensor | None = None,
+        x: Activations | None = None,
+        following: RMSNorm | None = None,
+    ) -> Activations | None:
         """Add the mixer and the MLP to the residual stream (tokens, hidden) fp32, in place.
 
-        `inputs` (tokens, width) are those of the layer, if the model has any.
+        `inputs` (tokens, width) are those of the layer, if the model has any. `x` is what its input
+        norm makes of the stream, if that is known. Returns what `following` does, if that comes of
+        the same launch.
         """
+        if self._input_gate is not None or self._output_scale is not None:
+            following = None  # the stream changes once more
         if self.mixer is not None:
-            between = self._normalized(residual, self._attention_norm)
+            between = self._normalized(residual, self._attention_norm) if x is None else x
+            after = following if self._mlp is None else self._mlp_norm
+            if self._laurel is not None:
+                after = None
             x = self.mixer(between, tables, context)
-            self._add(residual, x, self.mixer.output, self._post_attention_norm)
+            x = self._add(residual, x, self.mixer.output, self._post_attention_norm, after)
             if self._laurel is not None:
                 self._laurel.add_to(residual, between)
         if self._mlp is not None:
-            self._add_mlp(residual, self._mlp)
+            x = self._add_mlp(residual, x, self._mlp, following)
         if self._input_gate is not None and inputs is not None:
             residual.add_(self._input_gate(residual, inputs))
         if self._output_scale is not None:
             residual.mul_(self._output_scale)
+        return x
 
-    def _add_mlp(self, residual: torch.Tensor, mlp: MLP) -> None:
-        x = self._normalized(residual, self._mlp_norm)
+    def _add_mlp(
+        self,
+        residual: torch.Tensor,
+        x: Activations | None,
+        mlp: MLP,
+        following: RMSNorm | None,
+    ) -> Activations | None:
+        x = self._normalized(residual, self._mlp_norm) if x is None else x
         if isinstance(mlp, ParallelExperts):
             self._add_rows(residual, mlp(x, residual), self._post_mlp_norm)
         elif isinstance(mlp, ExpertMLP):
             self._add_rows(residual, mlp(x), self._post_mlp_norm)
         else:
-            self._add(residual, mlp(x), mlp.down, self._post_mlp_norm)
+            return self._add(residual, mlp(x), mlp.down, self._post_mlp_norm, following)
+        return None
 
     def _normalized(self, residual: torch.Tensor, norm: RMSNorm | None) -> Activations:
         return self._operations.activations(residual) if norm is None else norm(residual)
 
     def _add(
-        self, residual: torch.Tensor, x: Activations, layer: LinearLayer, norm: RMSNorm | None
-    ) -> None:
-        if norm is None:
-            self._operations.linear_add(residual, x, layer, self._scale)
-        else:
+        self,
+        residual: torch.Tensor,
+        x: Activations,
+        layer: LinearLayer,
+        norm: RMSNorm | None,
+        following: RMSNorm | None,
+    ) -> Activations | None:
+        """Add the layer's outputs; return what the norm `following` makes of the sums, if any."""
+        if norm is not None:
             (rows,) = self._operations.linear(x, layer)
             norm.add_to(residual, rows)
+            return None
+        if following is None:
+            self._operations.linear_add(residual, x, layer, self._scale)
+            return None
+        return self._operations.linear_add_norm(residual, x, layer, self._scale, following.of_rows)
 
     def _add_rows(self, residual: torch.Tensor, rows: torch.Tensor, norm: RMSNorm | None) -> None:
         if norm is None:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import torch
 
 from ingle.kernels.elementwise.activations import Activations
+from ingle.kernels.elementwise.rms_norm import Norm
 from ingle.kernels.formats.dequantize import dequantize
 from ingle.kernels.formats.weight import FP8Tensor, PreparedWeight
 from ingle.kernels.matmul.expert_layers import ExpertLayer
@@ -26,6 +27,11 @@ class RMSNorm:
         self.weight = weight
         self.epsilon = epsilon
         self._operations = operations
+
+    @property
+    def of_rows(self) -> Norm:
+        """What operations need to know of it."""
+        return Norm(self.weight, self.epsilon)
 
     def __call__(self, rows: torch.Tensor) -> Activations:
         """Rows (tokens, size) of any float type, normalised."""

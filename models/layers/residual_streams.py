@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import torch
 
 from ingle.kernels.matmul.linear import LinearLayer
 
 from ..config.model_config import ModelConfig, StreamConfig
 from .attention import AttentionContext
+from .decoder_block import DecoderBlock
 from .layer_input import LayerInputGate
 from .parameters import Parameters
 from .rotary_embedding import RotaryTables
 
-Block = Callable[[torch.Tensor, RotaryTables | None, AttentionContext, torch.Tensor | None], None]
-"""Changes a residual stream as `DecoderBlock` does."""
 _LEAST_POWER = 1e-5
 
 
@@ -62,7 +59,7 @@ class StreamBlock:
         layer: int,
         config: ModelConfig,
         streams: StreamConfig,
-        block: Block,
+        block: DecoderBlock,
         parameters: Parameters,
     ) -> None:
         self._streams = streams

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 
+from ingle.kernels.elementwise.activations import Activations
 from ingle.kernels.kv_cache.kv_pages import KeyBias
 from ingle.kernels.matmul.linear import LinearLayer
 from ingle.kernels.operations import Operations
@@ -14,11 +15,11 @@ from ..config.model_config import ModelConfig
 from ..families.family_registry import find_family
 from ..weights.weights import Weights
 from .attention import Attention, AttentionContext
-from .decoder_block import DecoderBlock, Mixer
+from .decoder_block import DecoderBlock
 from .layer_input import LayerInputs
 from .parameters import Parameters
-from .residual_streams import Block, ResidualStreams, StreamBlock
-from .rotary_embedding import RotaryEmbedding
+from .residual_streams import ResidualStreams, StreamBlock
+from .rotary_embedding import RotaryEmbedding, RotaryTables
 
 
 class Transformer:
@@ -53,15 +54,14 @@ class Transformer:
         self._streams: ResidualStreams | None = None
         if config.streams is not None:
             self._streams = ResidualStreams(config, config.streams, parameters)
-        self._blocks: list[Block] = []
-        self._mixers: list[Mixer | None] = []
+        self._blocks: list[DecoderBlock] = []
+        self._stream_blocks: list[StreamBlock] = []
         for layer in range(config.num_layers):
             block = DecoderBlock(layer, config, family, parameters)
-            self._mixers.append(block.mixer)
-            if config.streams is None:
-                self._blocks.append(block)
-            else:
-                self._blocks.append(StreamBlock(layer, config, config.streams, block, parameters))
+            self._blocks.append(block)
+            if config.streams is not None:
+                around = StreamBlock(layer, config, config.streams, block, parameters)
+                self._stream_blocks.append(around)
         self._norm = parameters.norm("output_norm", size, config.norm_epsilon)
         self._output = (
             LinearLayer(self._embedding.weight)
@@ -92,22 +92,40 @@ class Transformer:
         tables = [rotary(positions) for rotary in self._rotary]
         residual = self._embedding(token_ids)
         inputs = None if self._inputs is None else self._inputs(token_ids, residual)
+        turns = [None if kind is None else tables[kind] for kind in self._rotary_of]
         if self._streams is not None:
             residual = self._streams.apart(residual)
-        for layer, (block, kind) in enumerate(zip(self._blocks, self._rotary_of, strict=True)):
-            own = None if inputs is None else inputs[:, layer]
-            block(residual, None if kind is None else tables[kind], attention, own)
-        if self._streams is not None:
+            for layer, (around, turn) in enumerate(zip(self._stream_blocks, turns, strict=True)):
+                around(residual, turn, attention, None if inputs is None else inputs[:, layer])
             residual = self._streams.together(residual)
+        else:
+            self._compute(residual, turns, attention, inputs)
         if not len(output_rows):  # a part of a prompt; a kernel cannot be launched for no rows
             return residual.new_empty(0, self.config.vocab_size)
         return self._logits(residual[output_rows])
+
+    def _compute(
+        self,
+        residual: torch.Tensor,
+        turns: Sequence[RotaryTables | None],
+        attention: AttentionContext,
+        inputs: torch.Tensor | None,
+    ) -> None:
+        """Add all blocks to the residual stream, in place."""
+        x: Activations | None = None
+        # The last norm is of the output rows alone.
+        following = [*(block.input_norm for block in self._blocks[1:]), None]
+        layers = zip(self._blocks, turns, following, strict=True)
+        for layer, (block, turn, norm) in enumerate(layers):
+            own = None if inputs is None else inputs[:, layer]
+            x = block(residual, turn, attention, own, x, norm)
 
     def key_biases(self, count: int) -> list[KeyBias | None]:
         """The key bias of each layer with keys, or None, rotated for the first positions."""
         tables = [rotary.first(count) for rotary in self._rotary]
         biases: list[KeyBias | None] = []
-        for mixer, kind in zip(self._mixers, self._rotary_of, strict=True):
+        for block, kind in zip(self._blocks, self._rotary_of, strict=True):
+            mixer = block.mixer
             if not isinstance(mixer, Attention) or not mixer.has_keys:
                 continue
             bias = mixer.key_bias

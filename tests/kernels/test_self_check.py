@@ -113,7 +113,7 @@ class FaultyOperations(Operations):
         ("a column", "Q4_K by 1 rows"),
         ("the scale", "Q4_K added to 1 rows"),
         ("the activation", "Q4_K gated for 1 rows"),
-        ("a NaN", "the norm of 1 rows"),
+        ("a NaN", "Q4_K added to 1 rows, normalised"),
         ("the window", "attention of a prompt"),
         ("a slot", "attention of a prompt"),
     ],

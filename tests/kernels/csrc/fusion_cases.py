@@ -87,6 +87,26 @@ def gated_gemv_cases() -> list[Case]:
     ]
 
 
+def normed_gemv_cases() -> list[Case]:
+    """Return products added to two rows of sums, and the norms of these."""
+    rows, inputs = 96, 1280
+    blocks = np.random.default_rng(1).integers(0, 256, (rows * 5, 144), dtype=np.uint8)
+    blocks[:, :4] = np.full(2, 0.01, np.float16).view(np.uint8)
+    data = repack(QuantizedTensor("Q4_K", torch.as_tensor(blocks).view(rows, -1), inputs))
+    x = torch.randn(2, inputs, generator=torch.Generator().manual_seed(0))
+    ones, weights = np.ones(rows, np.float32), data.data.numpy()
+    arguments = (
+        *(weights, quantize_q8_reference(x).numpy(), rows, inputs, weights.shape[1]),
+        *(np.ones((2, rows), np.float32), ones, 0.5, rows, 3),
+        *(ones, np.zeros((2, rows), np.uint16), _room(2, rows), np.zeros(1, np.uint32)),
+        *(2, 32, 1, 1e-5),
+    )
+    return [
+        Case(f"q4_k_normed_c2_s{split}", (rows * split // 8, 1, 1), (128, 1, 1), arguments)
+        for split in (1, 4)
+    ]
+
+
 def expert_gemv_cases() -> list[Case]:
     """Return two tokens by two of three experts each, the last one among them."""
     experts, rows, inputs = 3, 5, 1280
@@ -105,6 +125,22 @@ def expert_gemv_cases() -> list[Case]:
     ]
 
 
+def expert_picks_cases() -> list[Case]:
+    """Return picks of an expert that fill more than a block, of one none; and two sums."""
+    picked = np.array([[2, 0]] * 9, np.int64)
+    most = 18 // 8 + 3
+    experts, tokens = np.zeros(1 + most, np.int32), np.zeros(most * 8, np.int64)
+    rows, weights = np.zeros((9, 2), np.int64), np.ones((2, 2), np.float32)
+    products = np.ones((4, 1040), np.float32)
+    places, out = np.array([[3, 0], [1, 2]], np.int64), np.zeros((2, 1040), np.float32)
+    return [
+        Case(
+            "sort_picks", (1, 1, 1), (256, 1, 1), (picked, experts, tokens, rows, 18, 2, 3, 8, most)
+        ),
+        Case("sum_picks", (2, 2, 1), (256, 1, 1), (products, places, weights, out, 2, 1040, 1)),
+    ]
+
+
 def _room(columns: int, size: int) -> NDArray[np.uint8]:
     return np.zeros((-(-size // 1024), columns, 1536), np.uint8)
 
@@ -115,6 +151,8 @@ FUSION_CASES: Mapping[str, Callable[[], list[Case]]] = MappingProxyType(
         "quantize_fp8": quantize_fp8_cases,
         "gated_activation": gated_activation_cases,
         "gated_q4_k": gated_gemv_cases,
+        "normed_q4_k": normed_gemv_cases,
+        "expert_picks": expert_picks_cases,
         "experts_q4_k": expert_gemv_cases,
     }
 )

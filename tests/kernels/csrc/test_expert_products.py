@@ -30,6 +30,11 @@ from ingle.kernels.matmul.expert_gemv import (
     expert_gemv_reference,
 )
 from ingle.kernels.matmul.expert_layers import ExpertLayer, ExpertLayers
+from ingle.kernels.matmul.expert_picks import (
+    ExpertPicks,
+    expert_pick_failures,
+    sum_picks_reference,
+)
 from ingle.kernels.matmul.quantized_gemm import QuantizedGemm
 
 MakeLibrary = Callable[..., CPUKernelLibrary]
@@ -115,6 +120,27 @@ def test_each_block_has_the_picks_of_one_expert(picks: list[int], wide: int) -> 
     assert [experts[row // wide] for row in rows] == picks
     assert numbers(blocks.tokens[rows]) == [pick // 2 for pick in range(len(picks))]
     assert experts[:used] == sorted(experts[:used])
+
+
+@pytest.mark.parametrize(
+    ("tokens", "used", "count", "wide"), [(1, 4, 60, 8), (40, 3, 5, 8), (33, 2, 9, 32)]
+)
+def test_picks_are_sorted_and_summed_as_by_torch(
+    make_library: MakeLibrary, tokens: int, used: int, count: int, wide: int
+) -> None:
+    """Bit for bit, also if one expert has most picks and others none."""
+    picks = ExpertPicks(make_library(seed=tokens))
+    picked = torch.rand(tokens, count).topk(used).indices
+    picked[::2, 0] = count - 1
+    found, right = picks.sort(picked, count, wide), expert_blocks(picked, count, wide)
+    assert all(map(torch.equal, found[1:], right[1:]))
+    products, weights = torch.randn(len(right.tokens), 1036), torch.rand(tokens, used)
+    for rows in (right.rows, None):
+        given = products[: tokens * used] if rows is None else products, weights, rows
+        assert torch.equal(picks.sum(*given), sum_picks_reference(*given))
+    with pytest.raises(ValueError, match="are not summed"):
+        picks.sum(products[:, :30], weights)
+    assert not list(expert_pick_failures(picks, torch.device("cpu")))
 
 
 def test_blocks_are_wider_where_experts_have_more_picks() -> None:

@@ -22,6 +22,7 @@ def test_formats_have_the_kernels_that_they_declare(form: WeightFormat) -> None:
     sources = set(kernel_sources())
     assert {f"{form.kernel}.cuh", f"{form.kernel}_gemm.cuh"} <= sources
     assert (f"gated_{form.kernel}.cuh" in sources) == form.has_gated_kernel
+    assert (f"normed_{form.kernel}.cuh" in sources) == form.has_normed_kernel
     assert (f"experts_{form.kernel}.cuh" in sources) == form.has_expert_kernel
     paired = {name for name in sources if name.startswith(f"{form.kernel}_q")}
     assert paired == {f"{form.kernel}_{other.lower()}.cuh" for other in form.paired_with}
