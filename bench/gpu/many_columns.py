@@ -14,7 +14,12 @@ from gpu.weights import COMMON_KINDS, KINDS, SHAPES, Shape, random_weight, repac
 from ingle.kernels.elementwise.activations import q8_tiles
 from ingle.kernels.formats.weight import RepackedTensor
 from ingle.kernels.formats.weight_format import WEIGHT_FORMATS
-from ingle.kernels.matmul.quantized_gemm import GEMM_SHAPES, GemmPlan, QuantizedGemm
+from ingle.kernels.matmul.quantized_gemm import (
+    GEMM_SHAPES,
+    GemmPlan,
+    QuantizedGemm,
+    can_have_few_stages,
+)
 from ingle.kernels.matmul.quantized_gemv import MOST_COLUMNS, quantized_gemv_reference
 
 COLUMNS = (3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 128, 256, 512)
@@ -112,8 +117,11 @@ def _times(session: Session, weights: Sequence[RepackedTensor], columns: int) ->
     for wide in GEMM_SHAPES:
         if wide >= 2 * columns and wide > min(GEMM_SHAPES):
             continue
-        gemm = QuantizedGemm(session.library(), session.device, costs={wide: 1.0})
-        ways[f"block {wide}"] = partial(gemm.multiply, tiles=tiles, out=out)
+        gemm = QuantizedGemm(session.library(), session.device)
+        for few_stages in (False, True) if can_have_few_stages(weights[0], wide) else (False,):
+            plan = gemm.plan_blocks(weights[0], rows, columns, wide, few_stages=few_stages)
+            name = f"block {wide}, two stages" if few_stages else f"block {wide}"
+            ways[name] = partial(gemm.multiply, tiles=tiles, out=out, plan=plan)
     times: dict[str, float] = {}
     for name, way in ways.items():
         launches = [partial(way, weight) for weight in weights]

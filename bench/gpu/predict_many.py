@@ -83,6 +83,7 @@ def tables() -> Iterable[str]:
         for kind in FORMATS
         for gpu in GPUS
         for name, report in cubin_report(cache.cubin(kind.source, gpu.architecture)).items()
+        if "_two_" not in name
     }
     rows: list[list[str]] = []
     for kind in FORMATS:

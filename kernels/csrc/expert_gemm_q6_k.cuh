@@ -2,6 +2,8 @@
 #pragma once
 #undef GEMM_VARIANTS
 #define GEMM_VARIANTS  // none: those of expert_gemm.cuh
+#undef TWO_STAGES_VARIANTS
+#define TWO_STAGES_VARIANTS
 #include "q6_k_gemm.cuh"
 #include "expert_gemm.cuh"
 

@@ -44,3 +44,11 @@ struct Q6KGemm {
 #define VARIANT(COLUMNS, COLUMN_TILES, COLUMN_WARPS, STAGES)                                        \
   GEMM_KERNEL(q6_k_gemm_c##COLUMNS, Q6KGemm, COLUMN_TILES, COLUMN_WARPS, STAGES, {inputs / 256})
 GEMM_VARIANTS
+
+// Fewer stages, of which more blocks fit into the 100 KB that an SM of a GeForce card has for all.
+#ifndef TWO_STAGES_VARIANTS
+#define TWO_STAGES_VARIANTS TWO_STAGES(8, 1) TWO_STAGES(16, 2) TWO_STAGES(32, 4)
+#endif
+#define TWO_STAGES(COLUMNS, COLUMN_TILES) \
+  GEMM_KERNEL(q6_k_gemm_two_c##COLUMNS, Q6KGemm, COLUMN_TILES, 1, 2, {inputs / 256})
+TWO_STAGES_VARIANTS

@@ -16,7 +16,7 @@ from .linear import LinearLayer
 from .quantized_gemv import GemvVariant, QuantizedGemv, check_tiles
 
 MOST_NORMED_COLUMNS = 2
-"""The most rows that one block normalises in less time than a launch takes."""
+"""More rows would keep one block busy for longer than a launch takes, by estimate."""
 
 
 class NormedGemv:

@@ -49,6 +49,11 @@ class GemmShape(NamedTuple):
         """Threads of a block."""
         return 128 * self.column_warps
 
+    @property
+    def few_stages(self) -> GemmShape:
+        """The same with two stages, of which more blocks fit into an SM."""
+        return self._replace(stages=2)
+
     def shared_bytes(self, source: str) -> int:
         """Dynamic shared memory of a block, in bytes, for weights of the kernel `source`."""
         values, facts = 2 * (16 * self.columns + 64) + 16, 8 * self.columns + 32
@@ -73,6 +78,10 @@ GEMM_SHAPES: Mapping[int, GemmShape] = {
 }
 """The shapes by batch rows, as csrc/gemm.cuh compiles them."""
 
+_WITH_TWO_STAGES = frozenset(("q4_k", "q6_k"))
+"""The kernels that are also compiled with two stages, for up to 32 batch rows."""
+_MOST_WITH_TWO_STAGES = 32
+
 # With fewer slabs, a block spends most of its time in its prologue and epilogue.
 _LEAST_SLABS = 4
 
@@ -81,17 +90,22 @@ GEMM_COSTS: Mapping[int, float] = {8: 337, 16: 460, 32: 691, 64: 1268, 128: 2524
 
 
 class GemmPlan(NamedTuple):
-    """The batch rows ("columns") of a block, and the number of blocks that share the work."""
+    """The batch rows ("columns") of a block, and the number of blocks that share the work.
+
+    With `few_stages` two slabs of a block are in shared memory at a time.
+    """
 
     columns: int
     blocks: int
+    few_stages: bool = False
 
 
 class QuantizedGemm:
     """Multiplies quantised activations with the kernels of `library`.
 
     Its workspace for partial sums of blocks that share a tile is allocated once, on `device`; so
-    only one stream can use it. `costs` of blocks by their batch rows decide which shape is used.
+    only one stream can use it. `costs` of blocks by their batch rows decide which shape is used,
+    and with `few_stages` a single block that an SM has room for makes way for those of two stages.
     """
 
     def __init__(
@@ -100,8 +114,10 @@ class QuantizedGemm:
         device: torch.device | None = None,
         *,
         costs: Mapping[int, float] = GEMM_COSTS,
+        few_stages: bool = True,
     ) -> None:
         self._library = library
+        self._few_stages = few_stages
         self._costs = costs
         most = library.num_sms * max(shape.blocks for shape in GEMM_SHAPES.values())
         room = library.num_sms * max(
@@ -158,8 +174,10 @@ class QuantizedGemm:
         `arguments` follow those that all of them have. Raises `ValueError` if there is no room for
         the sums of so many blocks.
         """
-        wide, blocks = plan
+        wide, blocks, few_stages = plan
         shape, columns = GEMM_SHAPES[wide], tiles.shape[1]
+        if few_stages:
+            shape, kernel = shape.few_stages, f"{kernel}_two"
         if blocks > len(self._arrivals) or blocks * wide * 2 * ROWS > len(self._partials):
             raise ValueError(f"There is no room for the sums of {blocks} blocks.")
         self._library.launch(
@@ -178,11 +196,32 @@ class QuantizedGemm:
     def plan(self, weight: RepackedTensor, columns: int) -> GemmPlan:
         """The cheapest shape for so many batch rows, with enough blocks to fill the GPU."""
         wide = min(self._costs, key=lambda each: (-(-columns // each) * self._costs[each], each))
-        return self.plan_blocks(weight, weight.shape[0], columns, wide)
+        usual = self.plan_blocks(weight, weight.shape[0], columns, wide)
+        if not self._few_stages or not can_have_few_stages(weight, wide):
+            return usual
+        shape, architecture = GEMM_SHAPES[wide], self._library.architecture
+        if shape.resident_blocks(weight.format.kernel, architecture) > 1:
+            return usual
+        return self.plan_blocks(weight, weight.shape[0], columns, wide, few_stages=True)
 
-    def plan_blocks(self, weight: RepackedTensor, rows: int, columns: int, wide: int) -> GemmPlan:
+    def plan_blocks(
+        self,
+        weight: RepackedTensor,
+        rows: int,
+        columns: int,
+        wide: int,
+        *,
+        few_stages: bool = False,
+    ) -> GemmPlan:
         """Enough blocks of `wide` batch rows to fill the GPU, for matrices of so many rows."""
         inputs = weight.shape[1]
         slabs = -(-rows // ROWS) * -(-columns // wide) * -(-inputs // SLAB)
-        blocks = GEMM_SHAPES[wide].resident_blocks(weight.format.kernel, self._library.architecture)
-        return GemmPlan(wide, max(1, min(self._library.num_sms * blocks, slabs // _LEAST_SLABS)))
+        shape = GEMM_SHAPES[wide].few_stages if few_stages else GEMM_SHAPES[wide]
+        blocks = shape.resident_blocks(weight.format.kernel, self._library.architecture)
+        most = max(1, min(self._library.num_sms * blocks, slabs // _LEAST_SLABS))
+        return GemmPlan(wide, most, few_stages)
+
+
+def can_have_few_stages(weight: RepackedTensor, wide: int) -> bool:
+    """Whether there is a kernel with two stages for blocks of `wide` batch rows."""
+    return weight.format.kernel in _WITH_TWO_STAGES and wide <= _MOST_WITH_TWO_STAGES

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ingle.kernels.elementwise.activations import quantize_q8_reference
 from ingle.kernels.matmul.expert_gemm import expert_blocks
-from ingle.kernels.matmul.quantized_gemm import GEMM_SHAPES
+from ingle.kernels.matmul.quantized_gemm import GEMM_SHAPES, can_have_few_stages
 
 from .replay import Case
 
@@ -21,6 +21,7 @@ GEMM_DEFINES: Mapping[str, str] = MappingProxyType(
     {
         "GEMM_VARIANTS": "VARIANT(8, 1, 1, 4)",
         "EXPERT_GEMM_VARIANTS": "EXPERT_VARIANT(8, 1, 1, 4)",
+        "TWO_STAGES_VARIANTS": "TWO_STAGES(8, 1)",
     }
 )
 """The compiled variants: the smallest blocks."""
@@ -44,9 +45,14 @@ def _cases(kind: str, inputs: int) -> Sequence[Case]:
         *(out, bias, 1.0, _ROWS, 0, *extra),
     )
     name, shape = kind.lower(), GEMM_SHAPES[_WIDE]
-    kernel = f"{name}_gemm_c{_WIDE}"
-    size = shape.shared_bytes(name)
-    return [Case(kernel, (_BLOCKS, 1, 1), (shape.threads, 1, 1), arguments, size)]
+    kernels = {f"{name}_gemm_c{_WIDE}": shape}
+    if can_have_few_stages(packed, _WIDE):
+        kernels[f"{name}_gemm_two_c{_WIDE}"] = shape.few_stages
+    grid, block = (_BLOCKS, 1, 1), (shape.threads, 1, 1)
+    return [
+        Case(kernel, grid, block, arguments, each.shared_bytes(name))
+        for kernel, each in kernels.items()
+    ]
 
 
 def _expert_cases(inputs: int) -> Sequence[Case]:

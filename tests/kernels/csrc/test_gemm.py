@@ -35,6 +35,9 @@ CASES = [
     (130, 1280, 20, GemmPlan(32, 3)),
     (257, 768, 33, GemmPlan(64, 4)),
     (140, 512, 130, GemmPlan(128, 3)),
+    (130, 1280, 9, GemmPlan(8, 7, few_stages=True)),
+    (37, 768, 20, GemmPlan(16, 2, few_stages=True)),
+    (130, 768, 40, GemmPlan(32, 3, few_stages=True)),
 ]
 
 
@@ -232,7 +235,29 @@ def test_plans(make_library: MakeLibrary, make_quantized: MakeQuantized) -> None
     assert gemm.plan(weight, 64) == GemmPlan(64, 32)
     assert gemm.plan(weight, 4096).blocks == 128 * GEMM_SHAPES[128].blocks
     dear = QuantizedGemm(make_library(), costs={16: 1, 64: 3})
-    assert dear.plan(weight, 40) == GemmPlan(16, 96)
+    assert dear.plan(weight, 40) == GemmPlan(16, 96, few_stages=True)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_several_blocks_share_an_sm_of_every_gpu(
+    make_library: MakeLibrary, make_quantized: MakeQuantized, kind: str
+) -> None:
+    """With fewer stages where an SM has 100 KB of shared memory for them."""
+    library, weight = make_library(num_sms=82), repack(make_quantized(kind, 8192, 4096))
+    source = weight.format.kernel
+    for architecture, few in (("sm_86", True), ("sm_89", True), ("sm_120", True), ("sm_90", False)):
+        library.architecture = architecture
+        for columns in (8, 16, 32):
+            plan = QuantizedGemm(library).plan(weight, columns)
+            assert plan.few_stages is few
+            assert plan.blocks >= 2 * 82
+            shape = GEMM_SHAPES[plan.columns]
+            room = (228 if architecture == "sm_90" else 100) << 10
+            chosen = shape.few_stages if few else shape
+            each = chosen.shared_bytes(source) + (1 << 10)
+            assert plan.blocks // 82 * each <= room
+        plan = QuantizedGemm(library, few_stages=False).plan(weight, 8)
+        assert not plan.few_stages
 
 
 def test_blocks_fit_into_every_sm() -> None:
