@@ -44,7 +44,7 @@ BODY_BYTES = "ingle.body_bytes"
 
 T = TypeVar("T")
 
-_PLACE = re.compile(r"^(?P<what>.*) - at `(?P<where>(?:key in )?\$.*)`$", re.DOTALL)
+_PLACE = re.compile(r"^(?P<what>.*) - at (?:`key` in )?`(?:key in )?(?P<where>\$.*)`$", re.DOTALL)
 _MISSING = re.compile(r"missing required field `(?P<field>[^`]+)`")
 
 
@@ -144,7 +144,7 @@ def _wrong_type(complaint: str, within: str) -> InvalidBody:
     """Turn an error message of msgspec into an error that names the field."""
     place = _PLACE.match(complaint)
     what, where = (place["what"], place["where"]) if place else (complaint, "")
-    field = where.removeprefix("key in ").removeprefix("$").removeprefix(".")
+    field = where.removeprefix("$").removeprefix(".")
     if missing := _MISSING.search(what):
         field = f"{field}.{missing['field']}" if field else missing["field"]
     if within:

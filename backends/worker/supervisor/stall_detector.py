@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-BUSY_SECONDS = 0.1
-"""CPU seconds per check from which on a worker that sends nothing counts as computing."""
+BUSY_SHARE = 1 / 150
+"""The share of a processor from which on a worker that sends nothing counts as computing."""
 
 LONGEST_STEP = 1800.0
 """Most seconds of a step while the model's speed is not known."""
@@ -43,7 +43,7 @@ class StepWatch:
         decides nothing.
         """
         late = now - self._looked_at > OVERSLEPT * self._interval
-        worked = computed - self._computed >= BUSY_SECONDS
+        worked = computed - self._computed >= BUSY_SHARE * self._interval
         self._looked_at, self._computed = now, computed
         if late or heard_at >= self._asked_at:
             self._asked_at = now

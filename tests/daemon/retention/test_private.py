@@ -159,7 +159,7 @@ def send_requests_that_fail(served: Served) -> None:
     served.post("/v1/completions", {"model": model, "prompt": CANARY, "n": CANARY}, 400)
     served.post("/v1/completions", b'{"prompt": "\xff' + CANARY.encode(), 400)
     served.post("/v1/completions", {"model": model, "prompt": CANARY, "grammar": CANARY}, 400)
-    served.post("/v1/completions", {"model": model, "prompt": STORY * 20, "max_tokens": 2}, 400)
+    served.post("/v1/completions", {"model": model, "prompt": STORY * 100, "max_tokens": 2}, 400)
     served.post(f"/v1/{CANARY}?q={CANARY}", {"prompt": CANARY}, 404)
     served.post(f"/ingle/v1/generations/{CANARY}/cancel", {}, 404)
     image = base64.b64encode(CANARY.encode()).decode()

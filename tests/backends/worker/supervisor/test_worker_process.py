@@ -315,8 +315,8 @@ async def test_slow_worker_is_not_killed(
 async def test_endless_busy_step_is_detected(
     scripted_spec: MakeSpec, start_worker: StartWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ingle.backends.worker.supervisor.worker_process._WATCH_INTERVAL", 0.3)
-    monkeypatch.setattr("ingle.backends.worker.supervisor.stall_detector.LONGEST_STEP", 1.0)
+    monkeypatch.setattr("ingle.backends.worker.supervisor.worker_process._WATCH_INTERVAL", 0.8)
+    monkeypatch.setattr("ingle.backends.worker.supervisor.stall_detector.LONGEST_STEP", 1.5)
     worker = await start_worker(scripted_spec(reply="ab", spin_seconds=3600))
     with pytest.raises(WorkerDied, match="did not end within"):
         await collect(worker, ask())

@@ -199,7 +199,7 @@ WRONG_IN_CHAT: list[tuple[dict[str, Any], str]] = [
     ({"messages": [*HI, {"role": "user", "content": 5}]}, "messages[1].content"),
     (
         {"messages": [{"role": "user", "content": [{"type": "image_url"}]}]},
-        "messages[0].content[0]",
+        "messages[0].content[0].image_url",
     ),
     (
         {"messages": [{"role": "user", "content": [{"type": "text"}]}]},
