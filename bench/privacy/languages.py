@@ -58,10 +58,10 @@ _SECRETS = frozenset({FindingKind.PASSWORD, FindingKind.API_KEY, FindingKind.TOK
 _TAG = re.compile(r"<[^>]+>")
 
 
-def own(kind: str) -> dict[str, list[str]]:
+def own(kind: str, name: str = "languages") -> dict[str, list[str]]:
     """The prompts of a kind by language."""
     found: dict[str, list[str]] = {}
-    for line in (CORPORA / f"languages.{kind}.txt").read_text().splitlines():
+    for line in (CORPORA / f"{name}.{kind}.txt").read_text().splitlines():
         language, text = line.split(": ", 1)
         found.setdefault(language, []).append(text)
     return found

@@ -7,7 +7,8 @@ Sensitive are questions to therapists (counsel-chat, MIT), those of patients to 
 sentences about a separation (Chatbot_data, MIT). Harmless are requests that fit no intent (CLINC,
 CC BY 3.0), instructions (self-instruct, Apache-2.0; some name people), Arabic articles (ARCD, MIT),
 Hindi headlines (BBC), the constitution of Korea (konlpy), and messages of KDE's programs. What is
-fetched stays in FOLDER. No error of these sets may be read.
+fetched stays in FOLDER. No error of these sets may be read. Beside them stand our own everyday
+prompts, `corpora/everyday.*`, which were written before their first run.
 """
 
 from __future__ import annotations
@@ -21,13 +22,14 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import product
 from pathlib import Path
 from xml.etree import ElementTree
 
 import msgspec
 import public_texts
 from everyday_texts import TATOEBA, messages
-from languages import measured
+from languages import measured, missed, own
 from machine import save  # bench/, on the path beside this folder
 from public_texts import SEED, Source
 from topics import Rate
@@ -142,6 +144,13 @@ def _programs(folder: Path, language: str) -> Iterator[str]:
         yield from messages(folder / package, language)
 
 
+def _everyday(_: Path, kind: str, *, english: bool) -> Iterator[str]:
+    """Our own prompts, written before their first run."""
+    for language, texts in own(kind, "everyday").items():
+        if (language == "en") == english:
+            yield from texts
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
@@ -151,6 +160,9 @@ def main() -> None:
     folder: Path = options.folder.resolve()
     _fetch(folder)
     sets = dict(SETS)
+    for language, kind in product(("en", "other"), ("sensitive", "harmless")):
+        read = partial(_everyday, kind=kind, english=language == "en")
+        sets[f"{language}, {kind}"] = kind == "sensitive", read
     for language in TATOEBA:
         sets[f"{language}, messages"] = False, partial(_programs, language=language)
     scanner, draw = make_scanner(OwnWords()), random.Random(SEED)
@@ -166,8 +178,15 @@ def main() -> None:
         print(
             f"{name:20} {rate.wrong:3} of {rate.prompts:3} {what}  {rate.low:.3f}-{rate.high:.3f}"
         )
+    secrets = [text for texts in own("credentials", "everyday").values() for text in texts]
+    gone = len(missed(secrets, scanner))
+    print(f"credentials missed {gone} of {len(secrets)}")
     if options.save:
-        print(save("privacy-others", {"rates": msgspec.to_builtins(rates)}), file=sys.stderr)
+        figures: dict[str, object] = {
+            "rates": msgspec.to_builtins(rates),
+            "credentials": {"texts": len(secrets), "missed": gone},
+        }
+        print(save("privacy-others", figures), file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -21,12 +21,11 @@ from ...http.off_loop import off_loop
 from ...http.route_access import ADMIN
 from ...http.route_spec import route
 from ...routing.egress.outbound_request import OutboundRequest
-from ...routing.guard.guard_judge import judge
+from ...routing.guard.guard_judge import guard_route, judge
 from ...routing.guard.guard_runs import GuardRun, GuardRuns
 from ...routing.guard.guarded_call import GuardedCall, guard_clearance
 from ...routing.guard.guarded_request import CannotMask, GuardedRequest
 from ...routing.guard.json_nodes import NotJson
-from ...routing.policy.guard_route import guard_route
 from ...routing.policy.policy import Verdict
 from ...routing.policy.policy_file import PolicyError
 from ...routing.policy.route_resolver import RouteTarget

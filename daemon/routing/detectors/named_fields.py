@@ -141,7 +141,7 @@ def _meaning(name: str) -> _Meaning | None:
     known = _meanings()
     found = known.get(words)
     first, _, rest = words.partition(" ")
-    if first in _words_of_persons() and rest in known:
+    if first in _list("of persons") and rest in known:
         return _Meaning(known[rest].kind, True)
     return found
 
@@ -160,15 +160,8 @@ def _meanings() -> dict[str, _Meaning]:
 
 
 @functools.cache
-def _words_of_persons() -> frozenset[str]:
-    return frozenset(", ".join(read_sections("field_names.txt")["of persons"]).split(", "))
-
-
-@functools.cache
-def _placeholders() -> frozenset[str]:
-    return frozenset(
-        map(_folded, ", ".join(read_sections("field_names.txt")["placeholders"]).split(", "))
-    )
+def _list(heading: str) -> frozenset[str]:
+    return frozenset(map(_folded, ", ".join(read_sections("field_names.txt")[heading]).split(", ")))
 
 
 def _folded(words: str) -> str:
@@ -180,7 +173,7 @@ def _folded(words: str) -> str:
 
 def _is_plausible(value: str, meaning: _Meaning) -> bool:
     """Whether the value can be what its field says, and is no placeholder or type."""
-    if not value.strip() or _folded(value) in _placeholders():
+    if not value.strip() or _folded(value) in _list("placeholders"):
         return False
     letters = [letter for letter in value if letter.isalpha()]
     digits = sum(map(str.isdigit, value))

@@ -1,4 +1,4 @@
-"""Judges what a guarded program sends, first as it is, then with placeholders."""
+"""Judges what a guarded program sends, by a route of its own, as it is and with placeholders."""
 
 from __future__ import annotations
 
@@ -9,15 +9,36 @@ from ingle.backends.base.requests import GenerateRequest
 from ..detectors.finding import Sensitivity
 from ..egress.outbound_request import OutboundRequest
 from ..plan_maker import plan_for_decision
-from ..policy.policy import REPLACED, Verdict
-from ..policy.policy_tables import RedactMode
+from ..policy.policy import REPLACED, Policy, Verdict
+from ..policy.policy_tables import RedactMode, RouteDefinition
 from ..policy.route_resolver import RouteTarget
 from ..policy.routing_plan import InspectedDecision, RoutingPlan
 from ..policy.routing_preference import NO_PREFERENCE
 from ..policy.sensitivity_classes import TOPICS
 from ..router import Router
 
-_MASKED = REPLACED | {Sensitivity.ALLOW}
+GUARD = "guard"
+"""The name of the route, which the policy may define."""
+
+_FREE = REPLACED | {Sensitivity.ALLOW}
+_MASKED = (Sensitivity.NEVER, Sensitivity.ASK, Sensitivity.REDACT)
+
+
+def guard_route(policy: Policy, *, strict: bool) -> RouteDefinition:
+    """Return the policy's route of this name, else one with placeholders for every value.
+
+    Kinds that concern a text as a whole, and with `strict` all kinds, have the policy's classes.
+    """
+    if GUARD in policy.routes:
+        return policy.routes[GUARD]
+    classes: dict[str, Sensitivity] = {}
+    if not strict:
+        classes = {
+            kind: Sensitivity.REDACT
+            for kind, sensitivity in policy.classes.items()
+            if sensitivity in _MASKED and kind not in TOPICS
+        }
+    return RouteDefinition(name=GUARD, redact=RedactMode.ALWAYS, classes=classes, override=True)
 
 
 async def judge(
@@ -49,5 +70,5 @@ def _may_be_its_values(considered: InspectedDecision) -> bool:
         considered.target.route.redact is RedactMode.ALWAYS
         and not considered.decision.tainted
         and any(c.sensitivity in REPLACED for c in kept)
-        and all(c.sensitivity in _MASKED for c in kept)
+        and all(c.sensitivity in _FREE for c in kept)
     )

@@ -15,7 +15,7 @@ from ingle.backends.confinement.access_policy import AccessPolicy
 from ingle.backends.confinement.confine import confine
 
 from ..detectors.own_words import OwnWords
-from .scan_protocol import FindingList, ScanRequest
+from .scanner_process import FindingList, ScanRequest
 
 if TYPE_CHECKING:
     from .text_scanner import Scanner

@@ -1,4 +1,8 @@
-"""The daemon's side of the process that scans texts."""
+"""The daemon's side of the process that scans texts, and the messages between both.
+
+Framed as the worker protocol: a little-endian u32 length, then that many bytes of msgpack; one
+answer for each request, in order.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +15,21 @@ from ingle.backends.base.framed_child import ChildDied, FramedChild, start_child
 
 from ..detectors.finding import SensitiveFinding, TextPart
 from ..detectors.own_words import OwnWords
-from .scan_protocol import FindingList, ScanRequest
+
+
+class ScanRequest(msgspec.Struct, frozen=True):
+    """Scan the texts with the user's words."""
+
+    parts: list[TextPart]
+    words: OwnWords
+
+
+class FindingList(msgspec.Struct, frozen=True):
+    """The findings, or the type of the error; its message might quote what was scanned."""
+
+    findings: list[SensitiveFinding] = []
+    error: str = ""
+
 
 _MODULE = "ingle.daemon.routing.inspection.scan_process"
 _WARM_UP = ScanRequest([TextPart("", "a")], OwnWords())

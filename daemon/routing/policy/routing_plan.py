@@ -53,10 +53,6 @@ class InspectedDecision:
         """Return it without lifted masks: they belong to a consent."""
         return replace(self, edits=MaskEdits(self.edits.hide))
 
-    def must_replace(self) -> bool:
-        """Whether it contains something that never leaves as it is."""
-        return any(c.sensitivity in REPLACED for c in self.classified())
-
     def grantable_verdicts(self, *, override: bool = False, asks: bool = False) -> list[Verdict]:
         """Return the verdicts that consent can grant; `override` includes the class never.
 
@@ -67,7 +63,8 @@ class InspectedDecision:
             case Verdict.REDACT:
                 return [Verdict.REDACT]
             case Verdict.ASK:
-                as_it_is = [] if self.must_replace() else [Verdict.CLOUD]
+                replaced = any(c.sensitivity in REPLACED for c in self.classified())
+                as_it_is = [] if replaced else [Verdict.CLOUD]
                 return [*([Verdict.REDACT] if redactable else []), *as_it_is]
             case Verdict.LOCAL if override and self.decision.sensitivity is Sensitivity.NEVER:
                 return [*([Verdict.REDACT] if redactable else []), Verdict.CLOUD]

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from ...text_analysis.data_files import word_lists
 from ...text_analysis.text_index import lowered, vocabulary
-from ...text_analysis.top_level_domains import TOP_LEVEL_DOMAINS
 from ..finding import FindingKind, SensitiveFinding
 
+_TOP_LEVEL_DOMAINS = frozenset(word_lists()["top-level domains"])
 # From the @ sign outwards, so that a long run of letters is scanned only once.
 _LOCAL_PART = re.compile(r"[^\W_][\w.+'’&!#$%*/=?^`{|}~-]{0,63}\Z")
 _DOMAIN = re.compile(
@@ -34,7 +35,7 @@ _NAME_BEFORE = re.compile(
 )
 _HOST_BEHIND = re.compile(
     rf"[\w-]{{1,40}}(?:(?:\.|{_DOT})[\w-]{{1,40}}){{0,3}}(?:(?P<dot>{_DOT})"
-    rf"|\s?\.\s?)(?P<top>{'|'.join(sorted(TOP_LEVEL_DOMAINS))}|[a-z]{{2}})(?!\w)",
+    rf"|\s?\.\s?)(?P<top>{'|'.join(sorted(_TOP_LEVEL_DOMAINS))}|[a-z]{{2}})(?!\w)",
     re.IGNORECASE,
 )
 _HINTS = (
@@ -72,7 +73,7 @@ def _spelled(text: str) -> Iterator[SensitiveFinding]:
             continue
         # In brackets the sign is unambiguous, so any country code is accepted.
         country = len(host["top"]) == 2 and sign[0].strip()[:1] in ("[", "(", "{", "<")
-        if not country and host["top"].lower() not in TOP_LEVEL_DOMAINS:
+        if not country and host["top"].lower() not in _TOP_LEVEL_DOMAINS:
             continue
         name = _NAME_BEFORE.search(text[max(0, sign.start() - 100) : sign.start()])
         if name is None:

@@ -86,10 +86,6 @@ _SERVER = re.compile(
     r"accountname|user id|uid|dbname|database|initial catalog)\s{0,2}=",
     re.IGNORECASE,
 )
-_CURL_USER = re.compile(
-    r"(?:\s-u|--user|--proxy-user)[\s=]{1,2}['\"]?([^\s:'\"$]{1,64}:[^\s'\"$]{3,128})"
-)
-_NETRC = re.compile(r"\blogin\s{1,4}\S{1,80}\s{1,4}password\s{1,4}(\S{3,200})")
 _HEADERS = (
     (("authorization",), _AUTHORIZATION, FindingKind.TOKEN),
     (("bearer",), _BEARER, FindingKind.TOKEN),
@@ -97,7 +93,6 @@ _HEADERS = (
     (("sid", "session", "csrftoken", "auth_token", "remember_token"), _SESSION, FindingKind.COOKIE),
 )
 """Words of which every match has one, and the shape, whose group is the secret."""
-_LOGINS = ((("curl", "wget"), _CURL_USER), (("login",), _NETRC))
 
 
 def find_assigned_secrets(text: str) -> Iterator[SensitiveFinding]:
@@ -183,10 +178,6 @@ def _logins(text: str, lower: str) -> Iterator[SensitiveFinding]:
     for match in _COMMANDS.finditer(text):
         if not _CODE.match(match[1]) and not is_placeholder(match[1]):
             yield SensitiveFinding(FindingKind.PASSWORD, *match.span(1), match[1])
-    for words, pattern in _LOGINS:
-        if any(word in lower for word in words):
-            for match in pattern.finditer(text):
-                yield SensitiveFinding(FindingKind.PASSWORD, *match.span(1), match[1])
 
 
 def _kind_of_login(scheme: str) -> FindingKind:
