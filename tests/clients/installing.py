@@ -21,6 +21,10 @@ NPM = {
     "claude-code": ("@anthropic-ai/claude-code", "2.1.329"),
     "opencode": ("opencode-ai", "1.18.33"),
     "continue": ("@continuedev/cli", "1.5.47"),
+    "qwen-code": ("@qwen-code/qwen-code", "0.24.4"),
+    "copilot-cli": ("@github/copilot", "1.0.102"),
+    "cline": ("cline", "3.0.65"),
+    "pi": ("@earendil-works/pi-coding-agent", "1.6.0"),
 }
 AFTER = {
     "claude-code": "install.cjs",
@@ -32,6 +36,7 @@ PYTHON = {
     "litellm": ("litellm", "1.106.2", "mcp"),
     "instructor": ("instructor", "1.17.0"),
     "aider": ("aider-chat", "0.86.2"),
+    "vibe": ("mistral-vibe", "3.0.2"),
 }
 """Their dependencies conflict with ours or with one another. litellm needs `mcp` to pass on tools,
 but does not declare it."""
@@ -107,7 +112,7 @@ class Installer:
 
     def _venv(self, folder: Path, package: str, version: str, *more: str) -> str:
         wanted = package if self._latest else f"{package}=={version}"
-        _run(["uv", "venv", "--no-config", "--python", ">=3.11,<3.13", str(folder)], folder)
+        _run(["uv", "venv", "--no-config", "--python", ">=3.12,<3.13", str(folder)], folder)
         python = str(folder / "bin" / "python")
         _run(["uv", "pip", "install", "--no-config", "--python", python, wanted, *more], folder)
         listed = _run(["uv", "pip", "show", "--python", python, package], folder)
