@@ -72,7 +72,8 @@ class DocumentLibrary:
         Raises `NotFound`, `InvalidBody` and `IndexUnusable`.
         """
         path = await asyncio.to_thread(_existing, folder)
-        names = await list_files(path)
+        # Other names could be neither sent nor cited.
+        names = [name for name in await list_files(path) if name.isprintable()]
         if len(names) > MOST_FILES:
             raise InvalidBody(
                 f"{path} has more than {MOST_FILES:,} files.",
