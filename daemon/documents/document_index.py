@@ -19,8 +19,8 @@ VERSION = 1
 """Of the tables; an index of another version is made anew."""
 CANDIDATES = 60
 """Passages of each ranking that are merged."""
-_RANK_OFFSET = 60
-"""Of reciprocal rank fusion, as its authors chose it."""
+_RANK_OFFSET = 5
+"""Of reciprocal rank fusion: small, since what is first in either of two rankings counts most."""
 _TITLE_WEIGHT = 2.0
 _LEAST_SHARE = 0.9
 """Of passages that need a vector before vectors count."""

@@ -7,14 +7,14 @@ import hashlib
 import logging
 import os
 from collections import OrderedDict
-from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from ingle.backends.base.errors import BackendError
+from ingle.models.errors import ModelError
 
 from ..client.document_types import FoundPassages
-from ..errors import InvalidBody, NotFound, RequestError
+from ..errors import IndexUnusable, InvalidBody, NotFound, RequestError
 from ..pictures.picture_decoder import DecodingProcess
 from .folder_files import list_files
 from .folder_index import FolderIndex
@@ -36,7 +36,7 @@ class _OpenFolder:
 
     def __init__(self, index: FolderIndex) -> None:
         self.index = index
-        self.reading: asyncio.Task[ScanState] | None = None
+        self.reading: asyncio.Task[None] | None = None
         self.embedding: asyncio.Task[None] | None = None
         self.idle: asyncio.TimerHandle | None = None
 
@@ -49,9 +49,7 @@ class _OpenFolder:
         """End the tasks and the process."""
         if self.idle is not None:
             self.idle.cancel()
-        tasks: list[asyncio.Task[Any]] = [
-            task for task in (self.reading, self.embedding) if task is not None
-        ]
+        tasks = [task for task in (self.reading, self.embedding) if task is not None]
         for task in tasks:
             task.cancel()
         await asyncio.to_thread(self.index.close)
@@ -74,7 +72,8 @@ class DocumentLibrary:
         Raises `NotFound`, `InvalidBody` and `IndexUnusable`.
         """
         path = await asyncio.to_thread(_existing, folder)
-        names = await list_files(path)
+        # Other names could be neither sent nor cited.
+        names = [name for name in await list_files(path) if name.isprintable()]
         if len(names) > MOST_FILES:
             raise InvalidBody(
                 f"{path} has more than {MOST_FILES:,} files.",
@@ -86,7 +85,7 @@ class DocumentLibrary:
             state = await self._read(opened, names, wait)
             model, vector = await self._embedder.embed_question(state.model, question)
             found = await asyncio.to_thread(opened.index.find, question, most, model, vector)
-            if not state.waiting and (opened.embedding is None or opened.embedding.done()):
+            if opened.embedding is None or opened.embedding.done():
                 opened.embedding = asyncio.create_task(self._embed(opened, state.model))
         finally:
             self._end_later(path, opened)
@@ -108,10 +107,10 @@ class DocumentLibrary:
         opened = self._open.pop(path, None)
         if opened is None:
             opened = _OpenFolder(FolderIndex(path, self._file(path), self._converter))
-        await asyncio.to_thread(_prepare, self._file(path))
+        self._open[path] = opened  # before anything is awaited: a file has one process
         if opened.idle is not None:
             opened.idle.cancel()
-        self._open[path] = opened
+        await asyncio.to_thread(_prepare, self._file(path))
         for other in list(self._open)[:-MOST_OPEN]:
             await self._open.pop(other).close()
         return opened
@@ -125,13 +124,13 @@ class DocumentLibrary:
             return state
         if opened.reading is None or opened.reading.done():
             opened.reading = asyncio.create_task(_read_all(opened.index))
-        done, _ = await asyncio.wait({opened.reading}, timeout=wait)
-        if done:
-            return opened.reading.result()
+        await asyncio.wait({opened.reading}, timeout=wait)
         return await asyncio.to_thread(opened.index.read_more)
 
     async def _embed(self, opened: _OpenFolder, earlier: str) -> None:
-        """Give vectors to all passages, while nothing else is asked for."""
+        """Give vectors to all passages that are read, while nothing else is asked for."""
+        if opened.reading is not None:
+            await asyncio.wait({opened.reading})
         try:
             model = await self._embedder.choose(earlier)
             while model:
@@ -140,7 +139,7 @@ class DocumentLibrary:
                     return
                 async for digests, vectors in self._embedder.embed(model, pending):
                     await asyncio.to_thread(opened.index.keep_vectors, model, digests, vectors)
-        except (RequestError, BackendError) as error:
+        except (RequestError, BackendError, ModelError) as error:
             log.warning("Passages of documents cannot be embedded now: %s", error.message)
 
     def _end_later(self, path: Path, opened: _OpenFolder) -> None:
@@ -149,34 +148,33 @@ class DocumentLibrary:
         def end() -> None:
             if not opened.is_filled:
                 self._end_later(path, opened)
-            elif self._open.get(path) is opened:
+                return
+            if self._open.get(path) is opened:
                 del self._open[path]
-                loop.run_in_executor(None, opened.index.close)
+            loop.run_in_executor(None, opened.index.close)
 
         if opened.idle is not None:
             opened.idle.cancel()
         opened.idle = loop.call_later(IDLE_SECONDS, end)
 
 
-async def _read_all(index: FolderIndex) -> ScanState:
-    read: Callable[[], ScanState] = index.read_more
-    state = await asyncio.to_thread(read)
-    while state.waiting:
-        state = await asyncio.to_thread(read)
-    return state
+async def _read_all(index: FolderIndex) -> None:
+    try:
+        while (await asyncio.to_thread(index.read_more)).waiting:
+            pass
+    except IndexUnusable as error:  # the next search reports it, if it lasts
+        log.warning("A folder is not read to its end: %s", error.message)
 
 
 def _existing(folder: str) -> Path:
     path = Path(folder)
     if not path.is_absolute():
         raise InvalidBody("'folder' must be an absolute path.", param="folder")
-    try:
+    with suppress(OSError, ValueError, RuntimeError):
         path = path.resolve(strict=True)
-    except (OSError, ValueError, RuntimeError):
-        path = Path(folder, "\0")
-    if not path.is_dir():
-        raise NotFound(f"There is no folder {folder}.", param="folder")
-    return path
+        if path.is_dir():
+            return path
+    raise NotFound(f"There is no folder {folder}.", param="folder")
 
 
 def _prepare(file: Path) -> None:

@@ -33,11 +33,13 @@ class FolderIndexer:
         self._index = DocumentIndex(index)
         self._reader = FolderReader(folder, self._index)
 
-    def begin_anew(self) -> None:
-        """Replace a damaged index by an empty one; the next scan fills it."""
+    def reopen(self, *, anew: bool) -> None:
+        """Undo what was begun; `anew` replaces a damaged index by an empty one."""
         self._index.close()
-        self._path.unlink(missing_ok=True)
-        self.__init__(self._folder, self._path)
+        if anew:
+            self._path.unlink(missing_ok=True)
+        self._index = DocumentIndex(self._path)
+        self._reader = FolderReader(self._folder, self._index)
 
     def answer(self, message: IndexMessage) -> IndexReply:
         """Return the reply; raises `sqlite3.DatabaseError` if the index is damaged."""

@@ -25,7 +25,7 @@ MOST_PASSAGES = 20_000
 _SNIFFED = 8192
 _LONGEST_NAME = 1024
 _DOCUMENTS: dict[str, Unit] = {".pdf": "page", ".docx": "paragraph"}
-_PAGES = (".html", ".htm", ".xhtml")
+_PAGES = (".html", ".htm", ".xhtml", ".svg")
 _NOT_FOLLOWED = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 
 

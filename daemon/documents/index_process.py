@@ -57,9 +57,10 @@ def main() -> None:
         try:
             reply = indexer.answer(message)
         except sqlite3.OperationalError as error:  # a full disk
+            indexer.reopen(anew=False)
             reply = IndexFailure(str(error))
         except sqlite3.DatabaseError:
-            indexer.begin_anew()
+            indexer.reopen(anew=True)
             reply = IndexFailure("the index was damaged, and is made anew")
 
 

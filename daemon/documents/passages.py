@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 LONGEST = 1200
 """Characters of a passage: some 300 tokens, of which most embedding models read all."""
-LEAST = 300
+LEAST = 700
 """Characters after which a passage ends at the next empty line."""
 _HEADING = re.compile(r"(#{1,6}) +(\S.{0,199})")
 _FENCE = re.compile(r" {0,3}(?:```|~~~)")

@@ -125,6 +125,8 @@ async def test_hostile_files_cost_only_themselves(daemon: RunningDaemon, folder:
     (folder / "unclosed.html").write_text("<!--" * 100_000)
     with (folder / "latin.md").open("wb") as file:
         file.write(b"caf\xe9 au lait\n")
+    for odd in (b"no\xffname.txt", b"two\nlines.txt"):
+        (folder / os.fsdecode(odd)).write_text("treasure")
     found = await search(daemon, folder, "treasure lagoon")
     assert found["passages"] == []
     assert (found["unreadable"], found["waiting"]) == (len(hostile), 0)
