@@ -159,9 +159,10 @@ class RunningRequests:
                 self._finish(sequence, FinishReason.STOP, answer.text.consumed)
             elif reason is not None:
                 self._finish(sequence, reason, answer.text.consumed + eog)
-            elif answer.is_overdue:
-                self._engine.finish(sequence, FinishReason.LENGTH)
-                self._finish(sequence, FinishReason.LENGTH, answer.text.consumed)
+            elif answer.is_complete or answer.is_overdue:
+                reason = FinishReason.STOP if answer.is_complete else FinishReason.LENGTH
+                self._engine.finish(sequence, reason)
+                self._finish(sequence, reason, answer.text.consumed)
             else:
                 if answer.is_free:
                     sequence.constraint = None

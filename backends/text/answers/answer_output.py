@@ -83,6 +83,11 @@ class AnswerOutput:
         return [] if self._reasoning_budget is None else self._reasoning_budget.end()
 
     @property
+    def is_complete(self) -> bool:
+        """Return whether all that follows would be dropped."""
+        return self._parser is not None and self._parser.is_complete
+
+    @property
     def is_overdue(self) -> bool:
         """Return whether the time limit for generation has passed."""
         return time.monotonic() - self._begun > self._max_seconds

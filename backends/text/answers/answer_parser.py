@@ -31,6 +31,8 @@ class AnswerParser(ABC):
         self._source = TextSource(prompt_prefix)
         self.thinking = thinking
         """Whether the model is reasoning at this point."""
+        self.is_complete = False
+        """Whether the only call that is wanted has been read; what follows is dropped."""
         self._steps = self._read()
 
     def push(self, text: str) -> list[Part]:

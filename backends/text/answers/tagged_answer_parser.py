@@ -186,6 +186,7 @@ class TaggedAnswerParser(AnswerParser):
         self._source.take(len(opener.tag))
         if (yield from self._read_body(opener)):
             self._source.kept()
+            self.is_complete = self._sink.closed
             if self._spoken and not self._gap:
                 self._gap = "".join(self._blanks) or "\n"
             self._blanks.clear()

@@ -87,7 +87,11 @@ def test_only_the_first_call_of_a_named_tool_is_kept() -> None:
     parser = AnswerFormats(ByteTokenizer(), QWEN).of(named, "assistant\n").new_parser
     assert parser is not None
     reading = parser()
-    parts = [*reading.push(f"{WEATHER}\n{WEATHER}"), *reading.finish()]
+    begun, rest = WEATHER[:-20], WEATHER[-20:]
+    parts = reading.push(begun)
+    assert not reading.is_complete
+    parts += [*reading.push(f"{rest}\n"), *reading.push(WEATHER), *reading.finish()]
+    assert reading.is_complete  # so that the answer ends here
     assert len([part for part in parts if isinstance(part, CallStart)]) == 1
 
 
