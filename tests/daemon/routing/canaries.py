@@ -1,4 +1,7 @@
-"""Generated prompts that each contain something sensitive and a unique marker."""
+"""Generated prompts that each contain something that stays here, and a unique marker.
+
+Internal hosts are none: they leave with placeholders (class `mask`).
+"""
 
 from __future__ import annotations
 
@@ -104,11 +107,6 @@ def _ssn(rng: random.Random) -> str:
     return f"My SSN is {area}-{group}-{serial}."
 
 
-def _address(rng: random.Random) -> str:
-    host = rng.choice(["db", "mail"])
-    return f"The server {host}.corp.internal has 10.1.{rng.randint(1, 250)}.7."
-
-
 def _marked(rng: random.Random) -> str:
     return f"This is confidential, do not share: the offer is {_digits(rng, 5)}."
 
@@ -129,7 +127,6 @@ MAKERS: dict[str, Callable[[random.Random], str]] = {
     "password": _password,
     "phone": _phone,
     "ssn": _ssn,
-    "internal host": _address,
     "marked": _marked,
     "health": _health,
 }

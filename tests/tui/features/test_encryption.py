@@ -114,7 +114,7 @@ async def test_keyring_unlocks_the_chats_if_enabled(
         assert opened is not None
         await chat.until(lambda: not opened.database.is_locked)
         await chat.send("/encrypt remember")
-        await chat.until_shown("keyring opens")
+        await chat.until_shown("keyring unlocks the chats")
         await chat.until(lambda: "open sesame" in keyring.kept.values())
     async with open_chat(folders=folders, size=(100, 30)) as chat:
         kept = chat.screen.store

@@ -49,7 +49,10 @@ def in_columns(parts: list[Content], width: int) -> list[Content]:
     gap = 3
     if sum(part.cell_length + gap for part in parts) - gap <= width:
         return [Content(" " * gap).join(parts)]
-    half = max(width // 2, max(part.cell_length for part in parts[::2]) + 2)
+    left, right = (
+        max((part.cell_length for part in side), default=0) for side in (parts[::2], parts[1::2])
+    )
+    half = max(left + 1, min(max(width // 2, left + 2), width - right))
     return [
         Content.assemble(
             row[0], *((" " * (half - row[0].cell_length), row[1]) if len(row) > 1 else ())

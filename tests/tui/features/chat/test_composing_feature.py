@@ -195,9 +195,9 @@ async def test_answer_of_another_chat_is_attached(
         await chat.send("/new")
         await chat.until(lambda: "Hello there." not in chat.screen_text)
         await chat.pilot.press(*"#kyo")
-        await chat.until_shown("Kyoto with parents")
+        await chat.until_shown("2 messages")
         await chat.pilot.press("tab")
-        await chat.until(lambda: chat.draft == "[Kyoto with parents #1] ")
+        await chat.until(lambda: chat.draft == "[Kyoto with parents] ")
         await chat.pilot.press("enter")
         await chat.until(lambda: len(fake_daemon.prompts) == 2)
     assert "Hello there." in fake_daemon.prompts[1][-1]["content"]

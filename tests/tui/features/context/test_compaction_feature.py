@@ -397,7 +397,7 @@ async def test_pins_are_listed_and_removed(open_chat: OpenChat) -> None:
         assert chat.app.screen.query_one(OptionList).option_count == 1
         await chat.pilot.press("delete")
         await chat.until(lambda: not made.path[-1].pinned)
-        await chat.until_shown("Nothing is pinned.")
+        await chat.until_shown("No message is pinned.")
         assert "esc closes" in chat.screen_text
 
 

@@ -207,7 +207,7 @@ async def test_context_change_is_confirmed_and_actual_size_reported(
         await chat.send("/ctx 16384")
         await chat.until_shown("with 16 384 tokens of context?")
         for text in (
-            "Its cache is lost: 22 tokens are prefilled again",
+            "Its cache is lost: 22 tokens must be prefilled again",
             "The KV cache will take about 400 MB, now 200 MB.",
             "It was trained for 8 192 tokens",
         ):
