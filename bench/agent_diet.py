@@ -1,8 +1,8 @@
 """A small agent with the instructions and tools of a real one: off, slim and lazy compared.
 
 `bench/agent_diet.py MODEL CAPTURED` has a model do small tasks (`agent_tasks.py`). CAPTURED is the
-body of a request of Claude Code or Codex, as `agent_table.py --keep FOLDER` writes it; what it says
-belongs to its author, so none is kept here. `slim` is the daemon's `agent_diet`. `lazy` is tried
+JSON body of a request of Claude Code or Codex that you recorded: what it says belongs to its
+author, so none is kept here. `slim` is the daemon's `agent_diet`. `lazy` is tried
 here only: of each tool the model sees its name and its first sentence, and asks for the rest with a
 tool `describe_tool`; a call whose arguments do not fit a tool's schema is answered with it, too.
 """
