@@ -162,7 +162,7 @@ class Opencode(ChatProgram):
 
 
 class Vibe(ChatProgram):
-    """Mistral Vibe, on Textual; it needs Python 3.12."""
+    """Mistral Vibe, with a screen in Rust; it needs Python 3.12."""
 
     name = "vibe"
     version: ClassVar[str] = "3.0.2"

@@ -97,7 +97,7 @@ class EditFile:
         lines = text_lines(before)
         first = max(0, _nearest(lines, old) - _LINES_AROUND)
         shown = lines[first : first + 2 * _LINES_AROUND + len(old.split("\n"))]
-        return f" Lines {first + 1} to {first + len(shown)} are:\n" + bounded(
+        return f"\nLines {first + 1} to {first + len(shown)} are:\n" + bounded(
             "\n".join(shown), 4_000
         )
 

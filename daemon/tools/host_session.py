@@ -173,4 +173,4 @@ def _result(call_id: str, outcome: ToolOutcome, seconds: float = 0.0) -> CallRes
 
 
 def _failure(call_id: str, text: str) -> CallResult:
-    return CallResult(call_id, bounded(text), one_line(text), failed=True)
+    return CallResult(call_id, bounded(text), one_line(text.partition("\n")[0]), failed=True)
