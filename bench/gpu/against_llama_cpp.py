@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
 from gpu.session import Session, Skipped
+from gpu.small_llama import write_carried_llama
 from msgspec import to_builtins
 
 from ingle.backends.base.load_spec import LoadSpec
@@ -14,21 +16,27 @@ from ingle.backends.hardware.llama_cpp_library import library_folder
 from ingle.backends.jobs.verification.messages import VerificationSpec
 from ingle.backends.jobs.verification.scored_text import default_text
 from ingle.backends.jobs.verification.verification import verify
+from ingle.backends.packages.engine_installer import build_cache
+from ingle.backends.packages.engine_packages import all_engine_packages
 
 MODEL = Path(__file__).with_name("carried") / "small-llama.gguf"
 
 
 def run(session: Session) -> dict[str, object]:
     """Return the divergence of both engines' predictions."""
+    built = build_cache(all_engine_packages()["llama.cpp"])
+    if library_folder() is None and built is not None and built.exists():
+        os.environ["LLAMA_CPP_LIB_PATH"] = str(built / "llama_cpp/lib")
     if library_folder() is None:
-        raise Skipped("llama.cpp is not here: bench/gpu/carry packs it")
-    if not MODEL.exists():
-        raise Skipped("the model is not here: bench/gpu/carry makes it")
+        raise Skipped("llama.cpp is not here: bench/gpu/carry packs it, `ingle run` installs it")
+    model = MODEL if MODEL.exists() else session.folder / MODEL.name
+    if not model.exists():
+        write_carried_llama(model)
     if not session.on_cpu:
         # Verification would compute without the kernels where these cannot be used; this raises.
         how = LoadSpec(
             engine="cuda",
-            path=str(MODEL),
+            path=str(model),
             context=512,
             kv_capacity=512,
             slots=1,
@@ -36,7 +44,7 @@ def run(session: Session) -> dict[str, object]:
             may_fall_back=True,
         )
         CudaModelRunner(how).close()
-    spec = VerificationSpec(path=str(MODEL), text=default_text(), tokens=512)
+    spec = VerificationSpec(path=str(model), text=default_text(), tokens=512)
     report = verify(spec, lambda step: None)
     return {"ok": not report.failures, **to_builtins(report)}
 

@@ -10,7 +10,7 @@ from itertools import product
 from typing import Any
 
 import torch
-from gpu.session import Session, Skipped
+from gpu.session import Session
 
 from ingle.kernels.attention.attention_combine import combine_partials_reference
 from ingle.kernels.attention.attention_input import AttentionMetadata
@@ -91,8 +91,6 @@ class Problem:
 
 def run(session: Session) -> dict[str, object]:
     """Microseconds of decoding by pages, sequences and context; of mixtures, drafts, a prompt."""
-    if session.on_cpu:
-        raise Skipped("it needs a GPU")
     decoding: list[dict[str, Any]] = []
     for pages in PAGES:
         for sequences in SEQUENCES:

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from gpu.fusions import fusion_times
 from gpu.rows import large_products, rows_rates
-from gpu.session import Session, Skipped, copies_for
+from gpu.session import Session, copies_for
 from gpu.weights import SHAPES, Shape, kinds_of, random_weight, repacked
 
 from ingle.kernels.formats.weight import RepackedTensor
@@ -26,8 +26,6 @@ MATMUL_SIZE = 8192
 
 def run(session: Session) -> dict[str, object]:
     """GB/s of a copy, of torch's products and of each kernel, by shape and columns."""
-    if session.on_cpu:
-        raise Skipped("it needs a GPU")
     copy = copy_rate(session)
     result: dict[str, Any] = {
         "copy_gb_s": round(copy / 1e9, 1),
@@ -76,7 +74,7 @@ def table(result: dict[str, Any]) -> list[str]:
 
 def copy_rate(session: Session) -> float:
     """Bytes a second, read and written, of a copy within the device's memory."""
-    size = min(COPY_BYTES, torch.cuda.mem_get_info()[0] // 4)
+    size = min(COPY_BYTES, session.free_memory // 4)
     source = torch.randint(0, 256, (size,), dtype=torch.uint8, device=session.device)
     target = torch.empty_like(source)
     return 2 * size / session.time([lambda: target.copy_(source)])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpu.session import Session, Skipped
+from gpu.session import Session
 from msgspec.structs import asdict
 
 from ingle.backends.jobs.engine_check.engine_check import run_engine_check
@@ -13,12 +13,12 @@ from ingle.backends.jobs.engine_check.messages import EngineCheckSpec, EngineChe
 
 def run(session: Session) -> dict[str, object]:
     """Return the steps, of which the last one failed if `ok` is False."""
-    if session.on_cpu:
-        raise Skipped("it needs a GPU")
     steps: list[EngineCheckStep] = []
     spec = EngineCheckSpec(engine="cuda", kernel_cache=str(session.folder))
     run_engine_check(spec, steps.append)
-    return {"ok": all(step.passed for step in steps), "steps": [asdict(step) for step in steps]}
+    # Without a GPU the check has to get as far as its driver.
+    judged = steps[:1] if session.on_cpu else steps
+    return {"ok": all(step.passed for step in judged), "steps": [asdict(step) for step in steps]}
 
 
 def table(result: dict[str, Any]) -> list[str]:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from gpu.session import Session, Skipped, copies_for
+from gpu.session import Session, copies_for
 from gpu.weights import random_weight, repacked
 
 from ingle.kernels.formats.weight import RepackedTensor
@@ -23,8 +23,6 @@ _NEVER = 1 << 30
 
 def run(session: Session) -> dict[str, object]:
     """Microseconds of each kernel by rows of activations, and the table that follows."""
-    if session.on_cpu:
-        raise Skipped("it needs a GPU")
     library = session.library()
     few, many = QuantizedGemv(library), QuantizedGemm(library, session.device)
     large = DequantizedGemm(library, torch.bfloat16, session.device)

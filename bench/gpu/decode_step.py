@@ -25,9 +25,7 @@ VARIANTS = ((False, True), (True, True), (True, False))
 
 def run(session: Session) -> dict[str, object]:
     """Milliseconds of a step and percent of a copy, by columns."""
-    if session.on_cpu:
-        raise Skipped("it needs a GPU")
-    if torch.cuda.mem_get_info()[0] < 9 << 30:
+    if session.free_memory < 9 << 30:
         raise Skipped("there are less than 9 GiB of free memory")
     copy, weights = copy_rate(session), model(session)
     size = sum(weight.nbytes for weight in weights)

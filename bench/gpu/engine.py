@@ -38,7 +38,7 @@ NEEDED_BYTES = 30 << 30
 def run(session: Session) -> dict[str, object]:
     """Measure each kind of weights, and a draft model with the first."""
     result: dict[str, Any] = {"models": [], "beside": [], "drafts": [], "skipped": []}
-    if not session.on_cpu and torch.cuda.mem_get_info()[0] < NEEDED_BYTES:
+    if session.free_memory < NEEDED_BYTES:
         raise Skipped(f"there are less than {NEEDED_BYTES >> 30} GiB of free memory")
     for kind in KINDS:
         if session.seconds_left < 40:

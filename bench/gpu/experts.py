@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import torch
-from gpu.session import Session, Skipped, copies_for
+from gpu.session import Session, copies_for
 from gpu.weights import random_weight, repacked
 
 from ingle.kernels.elementwise.activations import Activations, quantize_q8_reference
@@ -64,8 +64,6 @@ def wrong_experts(session: Session) -> Iterator[str]:
 
 def run(session: Session) -> dict[str, object]:
     """Microseconds of the gates' product, by mixture, tokens and way."""
-    if session.on_cpu:
-        raise Skipped("it needs a GPU")
     rows: list[dict[str, Any]] = []
     for mixture in MIXTURES:
         for tokens in TOKENS:

@@ -38,9 +38,7 @@ def run(session: Session) -> dict[str, object]:
         "ok": all(errors[name] <= bound for name, bound in TOLERANCES.items()),
         "skipped": [],
     }
-    if session.on_cpu:
-        result["skipped"].append("timings: it needs a GPU")
-    elif torch.cuda.mem_get_info()[0] < LARGE_BYTES:
+    if session.free_memory < LARGE_BYTES:
         result["skipped"].append("timings: there are less than 20 GiB of free memory")
     else:
         result["steps"] = timings(session)
@@ -90,33 +88,35 @@ def logits(config: ModelConfig, device: torch.device, dtype: torch.dtype) -> lis
 @torch.inference_mode()
 def timings(session: Session) -> list[dict[str, Any]]:
     """Of decoding with 1, 4 and 16 sequences, and of a prompt, as Python launches them."""
-    weights = RandomWeights(LARGE, session.device)
-    operations = Operations(torch.bfloat16)
-    model = Transformer(LARGE, weights, device=session.device, operations=operations)
+    config = SMALL if session.on_cpu else LARGE
+    weights = RandomWeights(config, session.device)
+    model = Transformer(
+        config, weights, device=session.device, operations=Operations(torch.bfloat16)
+    )
     rows: list[dict[str, Any]] = []
     for sequences in (1, 4, 16):
         what = f"decode, {sequences} sequences of {CONTEXT} tokens"
-        rows.append({"what": what, "ms": milliseconds(model, operations, sequences, CONTEXT, 1)})
+        rows.append({"what": what, "ms": milliseconds(session, model, sequences, CONTEXT, 1)})
     what = f"a prompt of {PROMPT} tokens"
-    rows.append({"what": what, "ms": milliseconds(model, operations, 1, 0, PROMPT)})
+    rows.append({"what": what, "ms": milliseconds(session, model, 1, 0, PROMPT)})
     return rows
 
 
 def milliseconds(
-    model: Transformer, operations: Operations, sequences: int, start: int, count: int
+    session: Session, model: Transformer, sequences: int, start: int, count: int
 ) -> float:
     """The median of a step, waiting included."""
-    device = torch.device("cuda")
-    room = start + count
+    device, room = session.device, start + count
+    operations = Operations(torch.bfloat16)
     pages = Pages(model.config, operations, sequences=sequences, room=room, device=device)
     tokens = torch.randint(0, 1000, (sequences * count,), device=device)
     positions = pages.place(start, count)
     last = torch.arange(1, sequences + 1, device=device) * count - 1
     times: list[float] = []
     for _ in range(8):
-        torch.cuda.synchronize()
+        session.synchronize()
         began = time.perf_counter()
         model.forward(tokens, positions, pages, last)
-        torch.cuda.synchronize()
+        session.synchronize()
         times.append(time.perf_counter() - began)
     return round(statistics.median(times[2:]) * 1000, 2)

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 import torch
-from gpu.session import Session, Skipped
+from gpu.session import Session
 
 from ingle.kernels.attention.attention_combine import (
     AttentionPartials,
@@ -30,6 +30,8 @@ FLOATS = {"f16": torch.float16, "bf16": torch.bfloat16}
 # Query heads, key heads, size, elements that rotate.
 SHAPES = ((4, 2, 64, 64), (32, 8, 128, 128), (8, 4, 256, 256), (32, 32, 80, 32), (3, 1, 72, 20))
 LLAMA = SHAPES[1]
+# Of a step, and how many splits of how many tokens.
+TOKENS, SPLITS = (1, 16, 4096), ((1, 8), (1, 64), (16, 8), (64, 4))
 SUM_TOLERANCE, TABLE_TOLERANCE = 2e-6, 3e-7
 
 Append = tuple[AttentionInput, KVPages, KVPages, torch.Tensor]
@@ -37,8 +39,6 @@ Append = tuple[AttentionInput, KVPages, KVPages, torch.Tensor]
 
 def run(session: Session) -> dict[str, object]:
     """Microseconds of each kernel at the shape of an 8B model, and GB/s of many tokens."""
-    if session.on_cpu:
-        raise Skipped("it needs a GPU")
     rows = [*_append_times(session), *_combine_times(session), *_table_times(session)]
     return {"times": rows}
 
@@ -184,7 +184,7 @@ def make_partials(
 def _append_times(session: Session) -> Iterator[dict[str, Any]]:
     operation = partial(launch_rope_append, session.library())
     for kind in KINDS:
-        for tokens in (1, 16, 4096):
+        for tokens in TOKENS:
             # With many tokens more than a cache holds.
             copies = [
                 _moved(make_append(LLAMA, kind, tokens), session.device)
@@ -200,7 +200,7 @@ def _append_times(session: Session) -> Iterator[dict[str, Any]]:
 def _combine_times(session: Session) -> Iterator[dict[str, Any]]:
     combine = partial(launch_attention_combine, session.library())
     heads, _, size, _ = LLAMA
-    for tokens, splits in ((1, 8), (1, 64), (16, 8), (64, 4)):
+    for tokens, splits in SPLITS:
         partials = make_partials(splits, tokens, heads, size, session.device, torch.bfloat16)
         for rotated in (False, True):
             launch = partial(combine, partials, rotated=rotated, dense=False, tiles=True)
@@ -211,7 +211,7 @@ def _combine_times(session: Session) -> Iterator[dict[str, Any]]:
 
 def _table_times(session: Session) -> Iterator[dict[str, Any]]:
     rates = (5e5 ** (-torch.arange(64) / 64)).to(session.device)
-    for tokens in (1, 4096):
+    for tokens in TOKENS[::2]:
         positions = torch.arange(tokens, device=session.device)
         launch = partial(launch_rotary_tables, session.library(), positions, rates, 1.0)
         yield _row(session, f"tables of {tokens} tokens", [launch], 8 * tokens * 64)

@@ -82,6 +82,5 @@ def _median(session: Session, call: Callable[[], object]) -> float:
         for _ in range(LAUNCHES):
             call()
         rounds.append((time.perf_counter() - began) / LAUNCHES)
-        if not session.on_cpu:
-            torch.cuda.synchronize()
+        session.synchronize()
     return round(statistics.median(rounds) * 1e6, 2)

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 from gpu.bandwidth import cold_weights
-from gpu.session import Session, Skipped, copies_for
+from gpu.session import Session, copies_for
 from gpu.weights import COMMON_KINDS, KINDS, SHAPES, Shape, random_weight, repacked
 
 from ingle.kernels.elementwise.activations import q8_tiles
@@ -58,8 +58,6 @@ def wrong_products(session: Session) -> Iterator[str]:
 
 def run(session: Session) -> dict[str, object]:
     """Microseconds by kind, shape and columns: of every width of blocks, and of the others."""
-    if session.on_cpu:
-        raise Skipped("it needs a GPU")
     rows: list[dict[str, Any]] = []
     skipped: list[str] = []
     for shape in [shape for shape in SHAPES if shape.name in NAMES]:

@@ -25,7 +25,7 @@ NEEDED_BYTES = 22 << 30
 
 def run(session: Session) -> dict[str, object]:
     """Tokens a second of transformers; of llama.cpp for the file that `LLAMA_BENCH_MODEL` names."""
-    if not session.on_cpu and torch.cuda.mem_get_info()[0] < NEEDED_BYTES:
+    if session.free_memory < NEEDED_BYTES:
         raise Skipped(f"there are less than {NEEDED_BYTES >> 30} GiB of free memory")
     result: dict[str, Any] = {"transformers": _transformers(session), "skipped": []}
     tool, model = shutil.which("llama-bench"), os.environ.get("LLAMA_BENCH_MODEL")

@@ -1,6 +1,8 @@
 #!/bin/sh
 # Everything that needs a GPU, in one run of at most ten minutes, with nothing from the network:
-#   bench/gpu/run_all.sh [PART ...] [--limit SECONDS] [--output FOLDER] [--allow-skipped] [--on-cpu]
+#   bench/gpu/run_all.sh [PART ...] [--limit SECONDS] [--output FOLDER] [--allow-skipped]
+# Rehearsed without one, on a fake driver:
+#   uv run --extra cuda --group test bench/gpu/run_all.sh --on-cpu
 # Python needs torch with CUDA; NVRTC (the extra `cuda`) or nvcc compile the kernels, g++ their twins.
 set -eu
 root=$(cd "$(dirname "$0")/../.." && pwd)

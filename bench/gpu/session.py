@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from gpu.fake_driver import fake_gpu_library
+from gpu.fake_driver import build_fake_driver, fake_gpu_library
 from kernel_harness.host_build import HostModule, build_host_library
 
 from ingle.kernels.attention.attention_variant import AttentionVariant
@@ -39,7 +39,7 @@ class Skipped(Exception):
 
 
 class Session:
-    """One device with its kernels; `on_cpu` runs these on a fake driver, for all but timings.
+    """One device with its kernels; `on_cpu` runs these on a fake driver.
 
     `seconds` is how long the part may take. With `overlap=False` no kernel begins before the
     previous one has ended, and no step before the tokens of the previous one are known.
@@ -58,6 +58,7 @@ class Session:
         self._deadline = time.monotonic() + seconds
         self.folder = folder or Path(tempfile.gettempdir()) / f"ingle-kernels-{os.getuid()}"
         self._is_compiled = False
+        self._fake_driver: Path | None = None
         self.device = torch.device("cpu" if on_cpu else "cuda")
         if not on_cpu:
             torch.zeros(1, device=self.device)  # its context comes first, and the driver shares it
@@ -78,6 +79,16 @@ class Session:
     def seconds_left(self) -> float:
         """Until the part has to end."""
         return self._deadline - time.monotonic()
+
+    @property
+    def free_memory(self) -> int:
+        """Bytes of the GPU; on a CPU, where everything is small, as much as any part asks for."""
+        return 1 << 40 if self.on_cpu else torch.cuda.mem_get_info()[0]
+
+    def synchronize(self) -> None:
+        """Wait for the GPU."""
+        if not self.on_cpu:
+            torch.cuda.synchronize()
 
     @property
     def stream(self) -> int:
@@ -112,7 +123,11 @@ class Session:
         products = [name for name in kernel_sources() if "GEMV_VARIANTS" in kernel_source(name)]
         chosen = dict.fromkeys(products, defines)
         if self.on_cpu:
-            return fake_gpu_library(self.folder, defines=chosen, overlap=overlap)
+            if self._fake_driver is None:
+                self._fake_driver = build_fake_driver(Path(tempfile.mkdtemp(dir=self.folder)))
+            return fake_gpu_library(
+                self.folder, driver=self._fake_driver, defines=chosen, overlap=overlap
+            )
         if not self._is_compiled and not defines:
             self.compile([(name, NO_DEFINES) for name in kernel_sources()])
             self._is_compiled = True
@@ -142,10 +157,11 @@ class Session:
     def time(self, launches: Sequence[Callable[[], object]], *, repeats: int = 7) -> float:
         """Seconds that one of `launches` takes: the median over replays of a graph of all.
 
-        They should differ in the memory they read, or it is the cache that is measured.
+        They should differ in the memory they read, or it is the cache that is measured. On a CPU
+        the first two run once, which measures nothing.
         """
         if self.on_cpu:
-            raise Skipped("timings need a GPU")
+            return self._rehearse(launches[:2])
         graph = self._captured(launches)
         for _ in range(2):
             graph.replay()
@@ -162,6 +178,13 @@ class Session:
     @cached_property
     def _finder(self) -> CubinFinder:
         return CubinFinder(self.driver.architecture, self.folder)
+
+    @staticmethod
+    def _rehearse(launches: Sequence[Callable[[], object]]) -> float:
+        began = time.perf_counter()
+        for launch in launches:
+            launch()
+        return (time.perf_counter() - began) / len(launches)
 
     @staticmethod
     def _captured(launches: Sequence[Callable[[], object]]) -> torch.cuda.CUDAGraph:

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 from gpu.bandwidth import cold_weights, copy_rate, product_launches
-from gpu.session import Session, Skipped
+from gpu.session import Session
 from gpu.weights import KINDS, SHAPES, kinds_of
 
 from ingle.kernels.matmul.quantized_gemv import GemvVariant
@@ -26,8 +26,6 @@ def defines(columns: int) -> dict[str, str]:
 
 def run(session: Session) -> dict[str, object]:
     """Microseconds of every variant, by kind, shape and columns."""
-    if session.on_cpu:
-        raise Skipped("it needs a GPU")
     sources = [(source, defines(columns)) for source in SOURCES.values() for columns in COLUMNS]
     seconds = session.compile(sources)
     copy = copy_rate(session)

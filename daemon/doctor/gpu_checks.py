@@ -29,6 +29,8 @@ _DRIVERS = {11: "450.80", 12: "525.60", 13: "580.65"}
 _HELD = 0.3
 _LEAST_HELD = 2**30
 _WORTH_TELLING = 300 * 2**20
+_BESIDE_OURS = "It also runs what ingle's own engine does not, and models that only partly fit."
+_ON_THE_PROCESSOR = "Models are computed on the processor, though the GPU is faster."
 
 
 def check_driver(situation: SystemState) -> Iterator[Diagnostic]:
@@ -167,8 +169,7 @@ def check_llama_cpp(situation: SystemState) -> Iterator[Diagnostic]:
         code="llama-cpu-only",
         severity="note" if limited else "warning",
         what=f"llama.cpp {state} without a GPU, and there is {article} {best.name}.",
-        why=limited
-        or "It also runs what ingle's own engine does not, and models that only partly fit.",
+        why=limited or (_BESIDE_OURS if is_capable(best) else _ON_THE_PROCESSOR),
         mend=_how_to_build(packages, best, situation.machine.software),
         commands=_install(packages, situation),
     )

@@ -82,8 +82,8 @@ def describe_gpus(gpus: Sequence[Gpu]) -> str:
     """Return the GPUs as a noun phrase, such as "an RTX 4090 with 24 GB"."""
     own = [gpu for gpu in gpus if not gpu.unified] or list(gpus)
     first = own[0]
-    name = re.sub(r"^(NVIDIA )?(GeForce )?|( Laptop)? GPU$| Graphics$| \(.*\)$", "", first.name)
-    name = name.strip() or "GPU"
+    name = re.sub(r"(?i)\((R|TM)\)| \([^()]*\)$", "", first.name)
+    name = re.sub(r"^(NVIDIA )?(GeForce )?|( Laptop)? GPU$| Graphics$", "", name).strip() or "GPU"
     memory = f" with {round(first.memory_total / 2**30)} GB" if first.memory_total else ""
     same = sum(gpu.name == first.name for gpu in own)
     if same > 1:

@@ -119,7 +119,7 @@ def _install(arguments: Sequence[str]) -> int:
     else:
         print_status(f"{entry.title} {entry.version} is installed ({format_bytes(entry.bytes)}).")
         if entry.useless:
-            print_status(f"It changes nothing on this machine. {entry.useless}")
+            print_status(f"No model runs faster with it on this machine. {entry.useless}")
         elif entry.limited:
             print_status(entry.limited)
     return 0

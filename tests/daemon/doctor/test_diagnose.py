@@ -37,6 +37,10 @@ MAC_GPU = Gpu(name="Apple M2", vendor="apple", memory_total=8 * GIB, unified=Tru
 EXPECTED = {
     "rtx-3060-laptop": ["driver-too-old", "llama-cpu-only"],
     "rtx-4090-game": ["gpu-memory-held", "neighbour-holds-memory"],
+    "rtx-4090-laptop": ["cuda-engine-missing", "llama-cpu-only"],
+    "h200": ["cuda-engine-missing", "llama-cpu-only"],
+    "rx-7900-xtx": ["llama-cpu-only"],
+    "arc-b580": ["llama-cpu-only"],
     "rtx-5090": ["cuda-engine-missing", "llama-cpu-only"],
     "two-3090": [],
     "wsl2": ["driver-too-old", "llama-cpu-only", "models-on-network", "wsl-memory"],

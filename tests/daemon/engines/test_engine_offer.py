@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -23,13 +24,17 @@ FETCH = "Fetch the engine for it (2.7 GB)?"
 VULKAN = "Build llama.cpp for GPUs with Vulkan (77 MB to download, then some minutes of compiling)?"
 RECORDED = {
     "amd-igpu": None,
+    "arc-b580": f"This machine has an Intel Arc B580 with 12 GB. {VULKAN}",
     "gtx-1080": f"This machine has a GTX 1080 with 8 GB. {VULKAN}",
+    "h200": f"This machine has an H200 with 140 GB. {FETCH}",
     "m2-air": None,
     "m3-max": None,
     "raspberry-pi-5": None,
     "rtx-3060-laptop": None,  # its driver is too old
     "rtx-4090-game": f"This machine has an RTX 4090 with 24 GB. {FETCH}",
+    "rtx-4090-laptop": f"This machine has an RTX 4090 with 16 GB. {FETCH}",
     "rtx-5090": f"This machine has an RTX 5090 with 32 GB. {FETCH}",
+    "rx-7900-xtx": f"This machine has an AMD Radeon RX 7900 XTX with 24 GB. {VULKAN}",
     "server-without-gpu": None,
     "small-container": None,  # its driver does not answer
     "two-3090": f"This machine has two RTX 3090 with 24 GB each. {FETCH}",
@@ -52,7 +57,7 @@ def nvidia(name: str, capability: tuple[int, int], memory: int, cuda: str = "13.
 LAPTOP = nvidia("NVIDIA GeForce RTX 4090 Laptop GPU", (8, 9), 16)
 INTEGRATED = Gpu(name="AMD Radeon 610M", vendor="amd", unified=True, memory_total=1 << 30)
 RADEON = Gpu(name="AMD Radeon RX 7900 XTX (RADV NAVI31)", vendor="amd", memory_total=24 << 30)
-ARC = Gpu(name="Intel Arc B580 Graphics", vendor="intel", memory_total=12 << 30)
+ARC = Gpu(name="Intel(R) Arc(tm) B580 Graphics (BMG G21)", vendor="intel", memory_total=12 << 30)
 MAC = Gpu(name="Apple M2", vendor="apple", unified=True, memory_total=16 << 30)
 TURING = nvidia("NVIDIA GeForce RTX 2080 Ti", (7, 5), 11)
 OLD_DRIVER = nvidia("NVIDIA GeForce RTX 4070", (8, 9), 12, cuda="12.8")
@@ -68,6 +73,12 @@ def test_every_recorded_machine_has_its_offer(machines: dict[str, bytes]) -> Non
         )
         offers[name] = None if offer is None else offer.question
     assert offers == RECORDED
+
+
+def test_page_shows_what_the_first_run_asks() -> None:
+    page = (Path(__file__).parents[3] / "docs/engines.md").read_text()
+    for name in ("rtx-4090-laptop", "h200", "two-3090", "rx-7900-xtx", "arc-b580"):
+        assert f"  {RECORDED[name]} [Y/n]\n" in page, name
 
 
 @pytest.mark.parametrize(

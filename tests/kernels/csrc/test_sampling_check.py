@@ -15,7 +15,7 @@ from ingle.kernels.errors import KernelError
 from ingle.kernels.kernel_operations import KernelOperations
 from ingle.kernels.launch.cuda_driver import Argument, Grid
 from ingle.kernels.sampling_check import sampling_failures
-from ingle.kernels.self_check import CHECKED_PAGES, HeadShape, SelfCheck
+from ingle.kernels.self_check import CHECKED_PAGES, CheckedLayer, HeadShape, SelfCheck
 from ingle.kernels.token_sampling import MAX_VOCAB
 
 CPU = torch.device("cpu")
@@ -91,6 +91,7 @@ def test_operations_with_a_wrong_sampler_are_refused(
     # The other checks have their own tests, and take long in Triton's interpreter.
     monkeypatch.setattr(SelfCheck, "failures", no_failures)
     pages = torch.zeros(CHECKED_PAGES, 32, 2, 64)
+    layer = CheckedLayer(HeadShape(4, 2, 64), pages, pages)
     with pytest.raises(KernelError, match=r"sampling \(greedy\) draws a wrong token"):
-        operations.check(HeadShape(4, 2, 64), pages, pages, 300)
-    operations.check(HeadShape(4, 2, 64), pages, pages, MAX_VOCAB + 1)
+        operations.check([layer], 300)
+    operations.check([layer], MAX_VOCAB + 1)

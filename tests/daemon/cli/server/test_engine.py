@@ -62,7 +62,10 @@ def test_install_shows_progress_and_the_size(daemon: Any, capsys: Capture) -> No
 @pytest.mark.parametrize(
     ("note", "said"),
     [
-        ({"useless": "There is no GPU."}, "changes nothing on this machine. There is no GPU."),
+        (
+            {"useless": "There is no GPU."},
+            "No model runs faster with it on this machine. There is no GPU.",
+        ),
         ({"limited": "Answers are not faster."}, "(4.8 GB).\nAnswers are not faster."),
     ],
 )
