@@ -144,7 +144,10 @@ def test_curl_streams_from_the_unix_socket(daemon: RunningDaemon) -> None:
     assert "".join(d.get("content") or "" for d in deltas) == "The capital of France is Paris."
 
 
-@pytest.mark.parametrize("prompt", ["def fibonacci(n):", "The three primary colours are"])
+@pytest.mark.parametrize(
+    "prompt",
+    ["def fibonacci(n):", pytest.param("The three primary colours are", marks=pytest.mark.slow)],
+)
 def test_greedy_text_equals_llama_cpp_python(
     daemon: RunningDaemon, reference: llama_cpp.Llama, prompt: str
 ) -> None:

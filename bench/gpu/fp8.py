@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, Literal
 
 import torch
-from gpu.session import Session, Skipped, copies_for
+from gpu.session import Session, copies_for
 from gpu.weights import SHAPES, Shape
 
 from ingle.kernels.elementwise.activations import Activations
@@ -53,8 +53,6 @@ def wrong_products(session: Session) -> Iterator[str]:
 
 def run(session: Session) -> dict[str, object]:
     """Microseconds by shape and columns, rounding included: of each kind of scales, and 16 bits."""
-    if session.on_cpu:
-        raise Skipped("it needs a GPU")
     products = _products(session)
     rows: list[dict[str, Any]] = []
     skipped = [

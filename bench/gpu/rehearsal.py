@@ -38,6 +38,7 @@ _SMALL: Mapping[str, Mapping[str, Any]] = {
         "COLUMNS": (1, 8),
     },
     "experts": {"MIXTURES": _MIXTURES, "TOKENS": (1, 8)},
+    "fp8": {"SHAPES": _MATRICES, "COLUMNS": (1, 8)},
     "fusions": {"TOKENS": (1, 8), "COLUMNS": (1, 8), "WIDTH": 256, "HIDDEN": 256},
     "heads": {"TOKENS": (1, 2, 5), "SPLITS": ((1, 8), (2, 4))},
     "many_columns": {"SHAPES": _MATRICES[1:]},

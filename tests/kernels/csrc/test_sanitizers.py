@@ -116,7 +116,9 @@ def test_races_are_detected(build_folder: Path, tmp_path: Path, kernel: str) -> 
     assert "misuse.cuh" in done.stderr
 
 
-@pytest.mark.parametrize("kernel", ["reverse", "sum_with_fence"])
+@pytest.mark.parametrize(
+    "kernel", [pytest.param("reverse", marks=pytest.mark.slow), "sum_with_fence"]
+)
 def test_barriers_and_fences_order_accesses(
     build_folder: Path, tmp_path: Path, kernel: str
 ) -> None:

@@ -205,7 +205,8 @@ def test_stream_continues_after_sigstop_and_sigcont(make_daemon: MakeDaemon) -> 
     assert daemon.metric("ingle_worker_deaths_total") == 0
 
 
-@pytest.mark.parametrize("years", [pytest.param(10, marks=pytest.mark.slow), -10])
+@pytest.mark.slow
+@pytest.mark.parametrize("years", [10, -10])
 def test_clock_jump_does_not_interrupt_streams(
     make_daemon: MakeDaemon, tmp_path: Path, years: int
 ) -> None:

@@ -140,6 +140,8 @@ async def test_a_growing_answer_is_drawn_like_a_complete_one(
             shown.transcript.update_entry(entry)
             entry.append("late ")  # after its height was measured
             await shown.pilot.pause()
+        shown.transcript.update_entry(entry)
+        await shown.pilot.pause(0.3)  # paints are paced
         grown = shown.app.export_screenshot(simplify=True)
         shown.transcript.vertical_scrollbar.refresh()
         shown.transcript.redraw()
