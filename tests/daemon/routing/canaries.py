@@ -64,7 +64,7 @@ def _iban(rng: random.Random) -> str:
 
 def _email(rng: random.Random) -> str:
     name = _letters(rng, 7, string.ascii_lowercase)
-    return f"Write to {name}@{_letters(rng, 8, string.ascii_lowercase)}.example.com."
+    return f"Write to {name}@{_letters(rng, 8, string.ascii_lowercase)}.fabrikam.org."
 
 
 def _aws(rng: random.Random) -> str:

@@ -24,6 +24,7 @@ from tests.daemon.routing.canaries import HARMLESS, canaries
 from tests.daemon.routing.conftest import Sink
 
 CONCURRENCY = 8
+PROSE = ("This is confidential", "I was diagnosed")
 SCRIPTED = "scripted"
 """A daemon with a scripted model, for thousands of prompts."""
 _SIOCGIFFLAGS, _SIOCSIFFLAGS, _IFF_UP = 0x8913, 0x8914, 1
@@ -76,9 +77,9 @@ class Sniffer(threading.Thread):
 
 
 def bodies(text: str) -> list[tuple[str, dict[str, Any]]]:
-    """A request of each protocol."""
+    """A request of each protocol; what prose says is not read where programs write."""
     chat = [{"role": "user", "content": text}]
-    return [
+    ways: list[tuple[str, dict[str, Any]]] = [
         ("/v1/chat/completions", {"messages": chat, "max_tokens": 1}),
         ("/v1/chat/completions", {"messages": chat, "max_tokens": 1, "stream": True}),
         ("/v1/responses", {"input": text, "max_output_tokens": 1}),
@@ -99,6 +100,7 @@ def bodies(text: str) -> list[tuple[str, dict[str, Any]]]:
              "tools": [{"type": "function", "function": {"name": "f", "description": text}}]},
         ),
     ]  # fmt: skip
+    return ways[:-2] if any(prose in text for prose in PROSE) else ways
 
 
 async def send(client: httpx.AsyncClient, prompts: list[tuple[int, str]]) -> Counter[str]:

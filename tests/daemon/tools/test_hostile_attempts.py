@@ -16,6 +16,7 @@ import psutil
 import pytest
 
 from ingle.daemon.client.tool_types import CallResult, CallTool, DecideCall, UndoEdit
+from tests.harness.thinning import thinned
 
 from ...harness.tool_client import ToolClient, tool_client
 
@@ -337,7 +338,7 @@ def _named(names: Iterable[str]) -> list[Any]:
     ]
 
 
-@pytest.mark.parametrize("name", _named(OF_MODELS))
+@pytest.mark.parametrize("name", thinned(_named(OF_MODELS), 3))
 async def test_attempts_of_models(name: str, lab: Lab) -> None:
     await OF_MODELS[name](lab)
     assert (lab.outside / "secret.txt").read_text() == SECRET
@@ -369,7 +370,7 @@ OF_SERVERS: dict[str, tuple[str, str]] = {
 }
 
 
-@pytest.mark.parametrize("name", OF_SERVERS)
+@pytest.mark.parametrize("name", thinned(OF_SERVERS, 3))
 async def test_attempts_of_servers(name: str, tmp_path: Path) -> None:
     way, brings = OF_SERVERS[name]
     async with make_lab(tmp_path, way) as lab:

@@ -39,6 +39,7 @@ def test_long_sequence_among_short_ones_has_most_parts() -> None:
     assert parts(problem, num_sms=4) == [1, 1, 6, 1]
 
 
+@pytest.mark.slow
 def test_equal_sequences_have_equal_parts() -> None:
     problem = bounded(make([(1, 640)] * 3, kv_heads=1))
     assert parts(problem, num_sms=4) == [3] * 3
@@ -46,6 +47,7 @@ def test_equal_sequences_have_equal_parts() -> None:
     assert grid == (3 + 8, 1, 1), "a program for each sequence and each of eight parts"
 
 
+@pytest.mark.slow
 def test_no_part_has_more_than_its_share_of_all_tiles() -> None:
     lengths = [30, 700, 1100, 5]
     problem = make([(1, length) for length in lengths], kv_heads=1)
@@ -78,6 +80,7 @@ def test_sequences_without_keys_or_queries_are_marked_or_skipped() -> None:
     assert (partials.log_sums[:, 1] == -torch.inf).all()
 
 
+@pytest.mark.slow
 def test_chunks_of_prompts_have_no_parts() -> None:
     problem = make([(1, 1200), (40, 80), (3, 50), (17, 1100)], kv_heads=1)
     library = problem.check(num_sms=4)

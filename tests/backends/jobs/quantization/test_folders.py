@@ -28,6 +28,7 @@ from ingle.models.weights.gguf_tensor_names import GGUFTensorNames
 from ingle.models.weights.gguf_weights import GGUFWeights
 from ingle.models.weights.hf_tensor_names import HFTensorNames
 from ingle.models.weights.safetensors_weights import SafetensorsWeights
+from tests.harness.thinning import thinned
 
 MakeFolder = Callable[..., Path]
 LLAMA3 = {
@@ -204,7 +205,7 @@ def test_every_family_is_written() -> None:
     assert {HF_MODEL_TYPES[kind][0].name for kind, _ in FAMILIES} == names
 
 
-@pytest.mark.parametrize(("kind", "settings"), FAMILIES)
+@pytest.mark.parametrize(("kind", "settings"), thinned(FAMILIES, 3))
 def test_converted_family_computes_the_same(
     kind: str, settings: dict[str, Any], make_folder: MakeFolder
 ) -> None:
@@ -226,7 +227,7 @@ def test_converted_family_computes_the_same(
 
 @pytest.mark.parametrize(
     ("kind", "settings"),
-    [(kind, settings) for kind, settings in FAMILIES if HF_MODEL_TYPES[kind][0].has_states],
+    thinned((each for each in FAMILIES if HF_MODEL_TYPES[each[0]][0].has_states), 4),
 )
 def test_converted_hybrid_is_verified_against_llama_cpp(
     kind: str, settings: dict[str, Any], make_folder: MakeFolder

@@ -39,7 +39,7 @@ def is_masked_only(sent: bytes, body: bytes) -> bool:
 
 
 @pytest.mark.parametrize("protocol", BODIES)
-@pytest.mark.parametrize("strict", [True, False])
+@pytest.mark.parametrize("strict", [pytest.param(True, marks=pytest.mark.slow), False])
 async def test_no_planted_value_leaves(
     run_daemon: DaemonFactory, upstream: Upstream, protocol: str, strict: bool
 ) -> None:

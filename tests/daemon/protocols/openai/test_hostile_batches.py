@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.harness.thinning import thinned
+
 if TYPE_CHECKING:
     from ...conftest import RunningDaemon
 
@@ -122,7 +124,7 @@ async def test_file_that_is_no_batch_fails_with_its_reason(
     tries(1)
 
 
-@pytest.mark.parametrize("kind", ANSWERED)
+@pytest.mark.parametrize("kind", thinned(ANSWERED, 3))
 async def test_each_hostile_line_has_one_result(
     daemon: RunningDaemon, ingle_home: Path, kind: str, tries: Callable[[int], None]
 ) -> None:
