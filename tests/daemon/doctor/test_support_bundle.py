@@ -120,6 +120,7 @@ def test_bundle_contains_no_canary(home: Path, capsys: pytest.CaptureFixture[str
     assert counts["logs"] == 2
 
 
+@pytest.mark.slow
 def test_with_models_includes_model_names(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["doctor", "--bundle", "-", "--with-models"]) == 0
     assert f"{CANARY}:1" in capsys.readouterr().out
@@ -156,6 +157,7 @@ def test_redacted_text_is_replaced_by_a_marker(text: str, remaining: str) -> Non
     assert "/run" not in redacted
 
 
+@pytest.mark.slow
 def test_bundle_lists_the_versions_of_installed_engines(home: Path) -> None:
     packages = all_engine_packages()["llama.cpp-vulkan"]
     store = EngineStore(home / "engines")

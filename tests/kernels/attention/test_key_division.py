@@ -57,6 +57,7 @@ def test_no_part_has_more_than_its_share_of_all_tiles() -> None:
         assert parts(problem, num_sms=num_sms) == [-(-each // share) for each in tiles]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("window", [1, 64, 100])
 def test_tiles_outside_the_window_are_not_counted(window: int) -> None:
     bounded(make([(1, 400), (3, 200), (1, 3)], kv_heads=2)).check(num_sms=4, window=window)
@@ -105,6 +106,7 @@ def test_parts_fit_into_the_workspace() -> None:
     torch.testing.assert_close(found, problem.expected(), rtol=1e-3, atol=1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("context", [1024, 1025])
 def test_few_keys_are_divided_alike(context: int) -> None:
     ((_, grid),) = bounded(make([(1, 30)] * 2, kv_heads=1), context).check(num_sms=2).launches

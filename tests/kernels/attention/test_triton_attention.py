@@ -89,6 +89,7 @@ def test_many_chunks_in_one_grid() -> None:
     make(lengths, kv_heads=1, group=4).check()
 
 
+@pytest.mark.slow
 def test_prefill_chunks_and_decoding_in_one_step() -> None:
     """With long contexts, each kind has its own kernel, and rows of chunks are marked."""
     problem = make([(1, 1200), (40, 80), (16, 50), (17, 17)], kv_heads=1)

@@ -168,6 +168,7 @@ def test_random_parameters(sample: SamplingKernel) -> None:
     assert found == [expected_token(*each) for each in zip(logits, numbers, fields, strict=True)]
 
 
+@pytest.mark.slow
 def test_large_vocabulary(sample: SamplingKernel) -> None:
     fields = [FIELDS[i] for i in (0, 1, 9, 13)]
     logits = rows_of("2", len(fields), 262_145)
@@ -210,6 +211,7 @@ def test_nan_logits_are_never_sampled(sample: SamplingKernel, fields: dict[str, 
         assert sample_tokens(sample, logits, [fields] * 40) == [0] * 40
 
 
+@pytest.mark.slow
 def test_infinite_logit_is_always_sampled(sample: SamplingKernel) -> None:
     logits = rows_of("1", 40, 130)
     logits[:, (3, 90)] = np.inf

@@ -246,6 +246,7 @@ def test_launched_kernels(
     assert counting.launched == launches
 
 
+@pytest.mark.slow
 def test_launch_does_not_synchronise_with_the_device() -> None:
     """Meta tensors, which cannot be read, stand for a device that is still computing."""
     device = torch.device("meta")

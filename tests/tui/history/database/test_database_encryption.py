@@ -200,6 +200,7 @@ def test_program_opening_during_encryption_waits_and_loses_nothing(
     assert [m.content for m in loaded.path] == ["in that very instant"]
 
 
+@pytest.mark.slow
 @needs_sqlcipher
 def test_chats_decrypted_by_another_program_are_reopened(
     saved_chat: SavedChat, make_store: MakeStore, state_of: StateOf
