@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 
 from ingle.kernels.matmul.linear import LinearLayer
 
 from ..config.model_config import ModelConfig, StreamConfig
 from .attention import AttentionContext
-from .decoder_block import DecoderBlock
 from .layer_input import LayerInputGate
 from .parameters import Parameters
 from .rotary_embedding import RotaryTables
 
+Block = Callable[[torch.Tensor, RotaryTables | None, AttentionContext, torch.Tensor | None], object]
+"""Changes a residual stream as `DecoderBlock` does."""
 _LEAST_POWER = 1e-5
 
 
@@ -59,7 +62,7 @@ class StreamBlock:
         layer: int,
         config: ModelConfig,
         streams: StreamConfig,
-        block: DecoderBlock,
+        block: Block,
         parameters: Parameters,
     ) -> None:
         self._streams = streams

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -16,6 +16,5 @@ def thinned(cases: Iterable[Any], every: int) -> list[Any]:
 def _slow(case: Any) -> Any:
     if hasattr(case, "marks"):  # it is from `pytest.param` already
         return pytest.param(*case.values, marks=[*case.marks, pytest.mark.slow], id=case.id)
-    if isinstance(case, tuple):
-        return pytest.param(*case, marks=pytest.mark.slow)
-    return pytest.param(case, marks=pytest.mark.slow)
+    values = cast("tuple[Any, ...]", case if isinstance(case, tuple) else (case,))
+    return pytest.param(*values, marks=pytest.mark.slow)
