@@ -269,8 +269,7 @@ class CudaModelRunner:
         """Inputs, sampler, and pages: as many as the largest step leaves room for."""
         spec, where = self._spec, self._where
         self.context = min(spec.context, self._config.context)
-        self.slots = spec.slots
-        self.max_batch_tokens = spec.batch
+        self.slots, self.max_batch_tokens = spec.slots, spec.batch
         self._launched: deque[PendingSamples | torch.cuda.Event | None] = deque()
         """Launched steps: their samples, or else an event that marks their end on a GPU."""
         self.can_run_ahead = where.is_gpu
