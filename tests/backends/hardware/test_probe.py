@@ -36,6 +36,7 @@ def test_machine_is_probed_and_cached(tmp_path: Path, monkeypatch: pytest.Monkey
     assert read_machine(tmp_path, cache_file).cpu == machine.cpu
 
 
+@pytest.mark.slow
 def test_probe_is_repeated_when_the_cpu_changes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -48,6 +49,7 @@ def test_probe_is_repeated_when_the_cpu_changes(
     assert probe_machine(Cpu(model="another"), cache_file).bandwidth == 0.0
 
 
+@pytest.mark.slow
 def test_result_of_a_busy_machine_is_replaced_once_it_is_not_busy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -178,6 +178,7 @@ def test_large_vocabulary(sample: SamplingKernel) -> None:
         assert token in close_tokens(logits[row], random_number(3, row), fields[row])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("vocab", [200, 9000])
 def test_samples_do_not_depend_on_the_rest_of_the_batch(
     make_library: MakeLibrary, vocab: int

@@ -103,6 +103,7 @@ async def test_a_rejected_edit_is_not_made(
     assert [u.status for u in client.of("tool_call_update")] == ["failed", "failed"]
 
 
+@pytest.mark.slow
 async def test_always_holds_for_the_chat_and_after_it_is_loaded(
     fake_daemon: FakeDaemon, connect: Connect, folder: Path
 ) -> None:
@@ -122,6 +123,7 @@ async def test_always_holds_for_the_chat_and_after_it_is_loaded(
     assert (folder / "notes.txt").read_text() == "new\n"
 
 
+@pytest.mark.slow
 async def test_modes_decide_what_is_asked(
     fake_daemon: FakeDaemon, connect: Connect, folder: Path
 ) -> None:
@@ -249,6 +251,7 @@ async def test_unsaved_changes_are_read_and_edited_in_the_editor(
     assert client.written == {place: "new, not saved\n"}
 
 
+@pytest.mark.slow
 async def test_commands_run_in_the_session(
     fake_daemon: FakeDaemon, connect: Connect, folder: Path
 ) -> None:
@@ -265,6 +268,7 @@ async def test_commands_run_in_the_session(
             await client.prompt(session, "/open")
 
 
+@pytest.mark.slow
 async def test_the_chat_is_kept_like_others(
     fake_daemon: FakeDaemon, connect: Connect, folder: Path, tmp_path: Path
 ) -> None:

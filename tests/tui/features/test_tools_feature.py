@@ -143,6 +143,7 @@ async def test_escape_declines_one_call_and_always_holds_for_the_chat(
     assert "declined" in fake_daemon.prompts[1][-1]["content"]
 
 
+@pytest.mark.slow
 async def test_an_unknown_tool_is_an_answer_to_the_model(
     open_tools: OpenTools, fake_daemon: FakeDaemon
 ) -> None:
@@ -315,6 +316,7 @@ async def test_an_added_server_is_kept(open_tools: OpenTools, tmp_path: Path) ->
     assert kept == {"mcpServers": {"files": {"command": "npx", "args": ["-y", "server", "a b"]}}}
 
 
+@pytest.mark.slow
 async def test_calls_after_which_the_chat_was_killed_are_run_on_demand(
     open_tools: OpenTools, fake_daemon: FakeDaemon, notes: Path
 ) -> None:

@@ -237,7 +237,7 @@ def test_endless_recursion_is_rejected(make_template: MakeTemplate, source: str)
     ("source", "message"),
     [
         ("{{ 'a'*10**9 }}", "MiB of memory"),
-        (HANGING["nested ranges"], "took too long"),
+        pytest.param(HANGING["nested ranges"], "took too long", marks=pytest.mark.slow),
         (MEMORY_HUNGRY["output"], "far more text"),
         (RECURSIVE["macro"], "without end"),
         (ESCAPES["class"], "unsafe"),

@@ -274,6 +274,7 @@ async def test_frozen_worker_is_detected(
         await anext(event async for event in events if isinstance(event, Finished))
 
 
+@pytest.mark.slow
 async def test_worker_that_is_stopped_while_loading_is_reported_as_such(
     scripted_spec: MakeSpec, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -116,6 +116,7 @@ class SlowBackend(LocalBackend):
         return await super().start(on_progress)
 
 
+@pytest.mark.slow
 async def test_loading_is_reported(run_daemon: DaemonFactory) -> None:
     async with run_daemon(create_backend=SlowBackend) as daemon:
         events = await daemon.events("POST", CHAT, json=hi(stream=True))

@@ -118,6 +118,7 @@ async def is_unharmed(scripted: ScriptedDaemon) -> None:
     await scripted.daemon.until(lambda: not scripted.daemon.server.server_state.connections)
 
 
+@pytest.mark.slow
 async def test_hostile_frames_end_at_most_their_connection(
     scripted: ScriptedDaemon, tries: Callable[[int], None]
 ) -> None:

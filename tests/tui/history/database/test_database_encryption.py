@@ -103,6 +103,7 @@ def test_messages_before_unlocking_are_held_in_memory(
     assert problems == []
 
 
+@pytest.mark.slow
 @needs_sqlcipher
 def test_decrypting_restores_the_chats(
     saved_chat: SavedChat,
