@@ -17,10 +17,10 @@ from ingle.models.families.family_registry import find_family
 from ingle.models.gguf.gguf_header import TensorInfo, read_file_header
 
 from ...base.errors import BackendError
-from ...base.load_spec import LoadSpec
 from ...base.sampling_params import SamplingParams
 from ...engine.batch import Batch, StateStep
 from ...engine.sequence import Sequence
+from ..verification.scorer import reading_spec
 from .ggml_library import Floats
 
 if TYPE_CHECKING:
@@ -95,16 +95,7 @@ def _read(file: Path) -> Importance:
 def _measure(model: Path, text: str, report: Callable[[int, int], None]) -> Importance:
     from ...cuda.state_model_runner import open_model_runner  # imports PyTorch
 
-    spec = LoadSpec(
-        engine="cuda",
-        path=str(model),
-        context=_WINDOW,
-        kv_capacity=_WINDOW,
-        slots=1,
-        batch=_WINDOW,
-        speculation="off",
-    )
-    runner = open_model_runner(spec)
+    runner = open_model_runner(reading_spec(model, context=_WINDOW, chunk=_WINDOW))
     try:
         tokens = runner.tokenizer.encode(text, add_special=True, parse_special=False)[:_MOST]
         if len(tokens) < _LEAST:

@@ -6,11 +6,10 @@ import random
 from collections.abc import Sequence as Tokens
 from pathlib import Path
 
-from ...base.load_spec import LoadSpec
 from ...cuda.state_model_runner import open_model_runner
 from ...engine.batch import StateStep
 from .logit_comparison import Logits
-from .scorer import scored_chunk
+from .scorer import reading_spec, scored_chunk
 
 _ROW = 0
 """Of the pool of states, if the model has one."""
@@ -21,16 +20,7 @@ class EngineScorer:
 
     def __init__(self, path: Path, *, context: int, chunk: int) -> None:
         """Load a file or folder for windows of `context` tokens; raises `LoadFailed`."""
-        spec = LoadSpec(
-            engine="cuda",
-            path=str(path),
-            context=context,
-            kv_capacity=context,
-            slots=1,
-            batch=chunk,
-            speculation="off",
-        )
-        self._runner = open_model_runner(spec)
+        self._runner = open_model_runner(reading_spec(path, context=context, chunk=chunk))
         self._random = random.Random(context)  # noqa: S311 - only an order, and the same each time
         self._pages: list[int] = []
 

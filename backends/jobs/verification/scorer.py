@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence as Tokens
+from pathlib import Path
 from typing import Protocol
 
+from ...base.load_spec import LoadSpec
 from ...base.sampling_params import SamplingParams
 from ...engine.batch import Batch, ScheduledChunk
 from ...engine.sequence import Sequence
@@ -36,6 +38,19 @@ class Scorer(Protocol):
     def close(self) -> None:
         """Free everything."""
         ...
+
+
+def reading_spec(path: Path, *, context: int, chunk: int) -> LoadSpec:
+    """What loads a model in ingle's own engine to read windows of `context` tokens."""
+    return LoadSpec(
+        engine="cuda",
+        path=str(path),
+        context=context,
+        kv_capacity=context,
+        slots=1,
+        batch=chunk,
+        speculation="off",
+    )
 
 
 def chunk_size(vocab_size: int) -> int:
