@@ -36,6 +36,18 @@ _WIRES: dict[ProviderKind, type[Wire]] = {
     ProviderKind.ANTHROPIC: AnthropicWire,
 }
 
+
+def request_headers(kind: ProviderKind, key: str | None, *, accept: str) -> list[tuple[str, str]]:
+    """Return the headers of every request to a provider of this protocol."""
+    return [
+        ("user-agent", USER_AGENT),
+        ("accept", accept),
+        ("accept-encoding", "identity"),
+        ("content-type", "application/json"),
+        *_WIRES[kind]().headers(key),
+    ]
+
+
 BeforeSend = Callable[[int], Awaitable[None]]
 """Called with the total bytes of all bodies before the first is sent; an exception cancels sending.
 """
@@ -168,7 +180,8 @@ class RemoteBackend:
         """
         meter = Meter()
         self._meters.append(meter)
-        async with exchange(self.provider, self._wire.path, self._headers(), body, meter) as answer:
+        headers = request_headers(self.provider.kind, self._key, accept="text/event-stream")
+        async with exchange(self.provider, self._wire.path, headers, body, meter) as answer:
             self._status = answer.status
             if answer.status != 200:
                 wait = retry_after(answer.headers.get("retry-after", ""), time.time())
@@ -214,15 +227,6 @@ class RemoteBackend:
                 if self._first is None:
                     self._first = time.monotonic() - self._began
                 sink(events)
-
-    def _headers(self) -> list[tuple[str, str]]:
-        return [
-            ("user-agent", USER_AGENT),
-            ("accept", "text/event-stream"),
-            ("accept-encoding", "identity"),
-            ("content-type", "application/json"),
-            *self._wire.headers(self._key),
-        ]
 
     def _receipt(self, seconds: float, outcome: Outcome) -> Receipt:
         counted = [reader.usage for reader in self._readers if reader.usage is not None]

@@ -1,4 +1,4 @@
-"""The only place where remote backends are created; `offline` disables it."""
+"""The only place where requests to providers begin; `offline` disables it."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ from collections.abc import Callable
 
 from .clearance import Clearance
 from .errors import RemoteForbidden
+from .metered_connection import Meter
 from .providers import Provider
 from .receipt import Receipt
 from .remote_backend import BeforeSend, RemoteBackend
+from .served_models import ServedModel, list_served_models
 
 
 class RemoteBackends:
@@ -36,3 +38,9 @@ class RemoteBackends:
     ) -> RemoteBackend:
         """Return a backend for the one request that was cleared; raises `NotCleared`."""
         return RemoteBackend(provider, model, key, clearance, on_receipt, before_send=before_send)
+
+    async def served_models(
+        self, provider: Provider, key: str | None, meter: Meter
+    ) -> list[ServedModel]:
+        """Ask the provider for its models, counting bytes in `meter`; raises `RemoteError`."""
+        return await list_served_models(provider, key, meter)

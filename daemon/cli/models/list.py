@@ -21,6 +21,7 @@ from ..progress_report import progress_line
 
 if TYPE_CHECKING:
     from ...client.model_types import DownloadProgress, ModelEntry
+    from ...client.routing_types import RoutingProvider
 
 HEADERS = ("NAME", "SIZE", "PARAMS", "QUANT", "CONTEXT", "STATE")
 
@@ -30,18 +31,24 @@ def main(arguments: Sequence[str]) -> int:
     parser = CommandParser(
         "list",
         "List the models on this machine, including those of other programs, then\n"
-        "those of the catalog (state 'available').",
+        "those of the catalog (state 'available'), and those of providers.",
     )
     parser.add_flag("--all", help="include unusable and identical files (reads them once)")
     options = parser.parse_args(arguments)
-    listing = ensure_daemon(load_config(os.environ)).models(compare=options.all)
+    from ...client.routing_types import RoutingState
+
+    client = ensure_daemon(load_config(os.environ))
+    listing = client.models(compare=options.all)
+    providers = client.get("/ingle/v1/routing", RoutingState).providers
     unusable = listing.unusable if options.all else []
     if options.json:
         extra = {"unusable": unusable} if options.all else {}
         extra |= {"pulls": listing.pulls, "unfinished": listing.unfinished}
+        extra |= {"providers": providers}
         print_json({"models": listing.models, **extra})
         return 0
     _print_models(listing.models)
+    _print_remote_models(providers)
     print_pulls(listing.pulls)
     if listing.unfinished:
         print("\nNot finished (`ingle pull NAME` continues, `ingle rm NAME` removes it):")
@@ -79,6 +86,17 @@ def _print_models(models: Sequence[ModelEntry]) -> None:
         print(line)
         if entry.same_as:
             print_text(f"  same file as {entry.same_as}")
+
+
+def _print_remote_models(providers: Sequence[RoutingProvider]) -> None:
+    """Print the models that providers serve, and whether requests leave the owner's machines."""
+    served = [(provider, model) for provider in providers for model in provider.models]
+    if served:
+        print("\nOf providers (the policy decides what may be sent there, see `ingle route`):")
+    for provider, model in served:
+        place = "your own server" if provider.own else "leaves your machines"
+        trouble = f"; {provider.trouble}" if provider.trouble else ""
+        print_text(f"  {provider.name}/{model}: {place}{trouble}")
 
 
 def _row(entry: ModelEntry) -> list[str]:

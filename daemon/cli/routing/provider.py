@@ -21,6 +21,7 @@ from ..command_parser import CommandParser, given, run_subcommand
 if TYPE_CHECKING:
     from ingle.backends.remote.providers import Provider
     from ingle.backends.remote.receipt import Receipt
+    from ingle.backends.remote.served_models import ServedModel
 
     from ...routing.egress.provider_egress import ProviderEgress
 
@@ -28,6 +29,7 @@ HELP = """\
 usage: ingle provider add NAME [--preset PRESET] [--url URL] [--model MODEL ...]
        ingle provider list [--json]
        ingle provider key NAME [--file] [--remove]
+       ingle provider models NAME [--save] [--json]
        ingle provider test NAME [--model MODEL] [--json]
        ingle provider remove NAME
 
@@ -35,16 +37,16 @@ Remote servers that may answer requests: a cloud, or another machine of yours.
 Nothing is sent to them unless the policy of `ingle route` allows it, and
 everything that is sent is recorded in `ingle ledger`.
 
-Presets: openai, anthropic, openrouter, groq, mistral, and own for a server of
-yours (vLLM, SGLang, Ray Serve, llama.cpp). A provider with the name of a preset
-uses that preset.
+Presets: openai, anthropic, openrouter, groq, mistral, and vllm or own for a
+server of yours (vLLM, SGLang, Ray Serve, llama.cpp), which is asked for its
+models. A provider with the name of a preset uses that preset.
 
 A key is read without echo, or from standard input; it is stored in the
 system's keyring, else in a file that only you can read.
 
 examples:
   ingle provider add groq --model llama-3.3-70b-versatile --budget 5
-  ingle provider add rack --preset own --url http://10.0.0.5:8000/v1
+  ingle provider add rack --preset vllm --url http://10.0.0.5:8000/v1
   ingle provider key groq < key.txt
   ingle provider test rack
 """
@@ -53,12 +55,13 @@ _OPTIONS = ("kind", "base_url", "own", "models", "budget_money", "budget_tokens"
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run one of the five subcommands; raises `CommandError`."""
+    """Run one of the six subcommands; raises `CommandError`."""
     subcommands = {
         "add": _add,
         "list": _list,
         "ls": _list,
         "key": _key,
+        "models": _models,
         "test": _test,
         "remove": _remove,
         "rm": _remove,
@@ -94,7 +97,10 @@ def _add(arguments: Sequence[str]) -> int:
     egress.store.add(provider)
     print(f"Added {provider.name} ({provider.protocol_name} at {provider.base_url}).")
     if provider.needs_key and sys.stdin is not None and sys.stdin.isatty():  # pyright: ignore[reportUnnecessaryComparison]  # None where it was closed
-        return _store_key(egress, provider, in_file=False)
+        _store_key(egress, provider, in_file=False)
+        return 0
+    if provider.own and not provider.models:
+        _find_models(egress, provider)
     if trouble := egress.trouble(provider):
         print_status(f"{trouble} `ingle provider key {provider.name}` asks for a key.")
     return 0
@@ -115,6 +121,55 @@ def _list(arguments: Sequence[str]) -> int:
     return 0
 
 
+def _find_models(egress: ProviderEgress, provider: Provider) -> None:
+    """Keep the models that a new server lists; say what to do if it does not answer."""
+    from ingle.backends.base.errors import BackendError
+
+    from ...routing.providers.provider_errors import ProviderError
+
+    try:
+        _keep_models(egress, provider, _served(egress, provider))
+    except (BackendError, ProviderError) as error:
+        print_status(error.message)
+        print_status(f"`ingle provider models {provider.name} --save` asks it again.")
+
+
+def _models(arguments: Sequence[str]) -> int:
+    parser = CommandParser("provider models", "Ask a provider which models it serves.")
+    parser.add_argument("name", metavar="NAME", help="a name of `provider list`")
+    parser.add_flag("--save", help="use all of them: write them into providers.toml")
+    options = parser.parse_args(arguments)
+    egress = _egress()
+    provider = egress.store.find(options.name)
+    served = _served(egress, provider)
+    if options.json:
+        print_json({"models": [{"id": m.id, "context": m.max_model_len} for m in served]})
+    else:
+        contexts = [f"{m.max_model_len:,}" if m.max_model_len else "-" for m in served]
+        rows = [[f"{provider.name}/{m.id}", c] for m, c in zip(served, contexts, strict=True)]
+        print_table(("MODEL", "CONTEXT"), rows)
+    if options.save:
+        _keep_models(egress, provider, served)
+    return 0
+
+
+def _served(egress: ProviderEgress, provider: Provider) -> list[ServedModel]:
+    import asyncio
+
+    try:
+        return asyncio.run(egress.served_models(provider))
+    finally:
+        egress.flush()
+
+
+def _keep_models(egress: ProviderEgress, provider: Provider, served: Sequence[ServedModel]) -> None:
+    names = [model.id for model in served]
+    contexts = [model.max_model_len for model in served if model.max_model_len]
+    egress.store.keep_models(provider.name, names, min(contexts, default=None))
+    listed = ", ".join(f"{provider.name}/{name}" for name in names)
+    print_status(f"Its models: {listed}." if names else "It serves no model yet.")
+
+
 def _key(arguments: Sequence[str]) -> int:
     parser = CommandParser("provider key", "Set or remove the key of a provider.", json=False)
     parser.add_argument("name", metavar="NAME", help="a name of `provider list`")
@@ -127,17 +182,19 @@ def _key(arguments: Sequence[str]) -> int:
         gone = egress.keys.remove(provider.name)
         print("The key is deleted." if gone else f"'{provider.name}' had no key.")
         return 0
-    return _store_key(egress, provider, in_file=options.file)
+    _store_key(egress, provider, in_file=options.file)
+    if provider.own and not provider.models:
+        _find_models(egress, provider)
+    return 0
 
 
-def _store_key(egress: ProviderEgress, provider: Provider, *, in_file: bool) -> int:
+def _store_key(egress: ProviderEgress, provider: Provider, *, in_file: bool) -> None:
     from ...routing.providers.provider_keys import ProviderKeys
 
     keys = ProviderKeys(egress.keys.path.parent, use_keyring=False) if in_file else egress.keys
     place = keys.set(provider.name, _read_key(provider))
     where = "the system's keyring" if place == "keyring" else f"{keys.path}, for you alone"
     print(f"The key of '{provider.name}' is in {where}.")
-    return 0
 
 
 def _read_key(provider: Provider) -> str:

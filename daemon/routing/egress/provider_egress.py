@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ from msgspec import structs
 
 from ingle.backends.base.requests import GenerateRequest
 from ingle.backends.remote.clearance import Clearance
+from ingle.backends.remote.errors import ProviderRefused
 from ingle.backends.remote.providers import Provider
 from ingle.backends.remote.receipt import Outcome, Receipt, TokenUsage
 
@@ -26,6 +28,7 @@ from ..providers.token_prices import Price
 
 if TYPE_CHECKING:
     from ingle.backends.remote.remote_backend import RemoteBackend
+    from ingle.backends.remote.served_models import ServedModel
 
 log = logging.getLogger("ingle.daemon")
 
@@ -93,6 +96,42 @@ class ProviderEgress:
         )
         made.check(request)
         return made
+
+    async def served_models(self, provider: Provider) -> list[ServedModel]:
+        """Ask the provider for its models, which the ledger records like any request.
+
+        Raises `RemoteForbidden` if offline, `RemoteError` and `ProviderError`.
+        """
+        from ingle.backends.remote.metered_connection import Meter
+        from ingle.backends.remote.remote_backend_factory import RemoteBackends
+
+        backends = RemoteBackends(offline=self.offline)
+        key = await asyncio.to_thread(self.keys.get, provider.name)
+        clearance = Clearance(
+            digest="", provider=provider.name, model="", verdict="cloud", rule="the list of models"
+        )
+        call = OutboundCall(self, provider, clearance, Price(input=0.0, output=0.0))
+        await call.begin(BudgetReservation(tokens=0, cost=0.0, currency=self.store.currency()))
+        meter, began, outcome, status = Meter(), time.monotonic(), Outcome.FAILED, 0
+        try:
+            found = await backends.served_models(provider, key, meter)
+            outcome, status = Outcome.COMPLETE, 200
+            return found
+        except ProviderRefused as error:
+            outcome, status = Outcome.REFUSED, error.status
+            raise
+        finally:
+            call.settle(
+                Receipt(
+                    bytes_sent=meter.sent,
+                    bytes_received=meter.received,
+                    seconds=time.monotonic() - began,
+                    outcome=outcome,
+                    status=status,
+                    attempts=1,
+                    digests=(meter.digest.hexdigest(),) if meter.sent else (),
+                )
+            )
 
     def settle(self, intent: LedgerIntent, receipt: Receipt, cost: float | None) -> None:
         """Record the outcome in the background."""

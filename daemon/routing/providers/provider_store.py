@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -14,6 +14,8 @@ from ingle.backends.remote.providers import NAME, RESERVED_NAMES, Provider
 from ingle.models.file_stamp import FileStamp
 from ingle.models.struct_preparation import prepared
 
+from ...config_editing.document_path import CannotEdit
+from ...config_editing.toml_document import TOMLDocument
 from ...stores.atomic_file import write_atomically
 from .provider_errors import ProviderError, UnknownProvider
 from .token_prices import PriceList, load_prices
@@ -62,6 +64,23 @@ class ProviderStore:
         gap = "\n" if text and not text.endswith("\n\n") else ""
         self._write(text + gap + _table(provider))
 
+    def keep_models(self, name: str, models: Sequence[str], context: int | None) -> None:
+        """Write the models of a provider, and their context in tokens if it is known.
+
+        Raises `ProviderError`, with the file unchanged.
+        """
+        values = {"models": list(models)} | ({"context": context} if context else {})
+        text = self._text()
+        try:
+            for key, value in values.items():
+                text = TOMLDocument(text).changed((name, key), value)
+        except CannotEdit as error:
+            raise ProviderError(
+                f"{self.path} was not changed: {error}", hint="Write `models` into it by hand."
+            ) from None
+        _parse(text, self.path)
+        self._write(text)
+
     def remove(self, name: str) -> None:
         """Remove a provider from the file; raises `UnknownProvider` and `ProviderError`."""
         self.find(name)
@@ -106,19 +125,30 @@ class ProviderStore:
 
 
 def _read(path: Path) -> list[Provider]:
-    import tomllib
-
     try:
-        tables = tomllib.loads(path.read_bytes().decode())
+        return _parse(path.read_bytes().decode(), path)
     except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as error:
         raise ProviderError(f"{path} cannot be read: {error.strerror}.") from error
+    except UnicodeDecodeError as error:
+        raise _not_toml(path, error) from error
+
+
+def _parse(text: str, path: Path) -> list[Provider]:
+    import tomllib
+
+    try:
+        tables = tomllib.loads(text)
     except ValueError as error:
-        raise ProviderError(
-            f"{path} is not a TOML file: {error}.", hint="Each provider is a table: [groq]."
-        ) from error
+        raise _not_toml(path, error) from error
     return [read_provider(name, table, path) for name, table in tables.items()]
+
+
+def _not_toml(path: Path, error: ValueError) -> ProviderError:
+    return ProviderError(
+        f"{path} is not a TOML file: {error}.", hint="Each provider is a table: [groq]."
+    )
 
 
 def read_provider(name: str, table: object, origin: Path | str) -> Provider:
@@ -168,6 +198,13 @@ def _table(provider: Provider) -> str:
 _ALWAYS = frozenset({"kind", "base_url", "models"})
 
 
+_OWN: Mapping[str, Any] = {
+    "kind": "openai",
+    "base_url": "http://127.0.0.1:8000/v1",
+    "own": True,
+    "json_schema": True,
+    "extra_sampling": True,
+}
 PRESETS: Mapping[str, Mapping[str, Any]] = {
     "openai": {
         "kind": "responses",
@@ -178,12 +215,7 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
     "openrouter": {"kind": "openai", "base_url": "https://openrouter.ai/api/v1"},
     "groq": {"kind": "openai", "base_url": "https://api.groq.com/openai/v1"},
     "mistral": {"kind": "openai", "base_url": "https://api.mistral.ai/v1", "json_schema": True},
-    "own": {
-        "kind": "openai",
-        "base_url": "http://127.0.0.1:8000/v1",
-        "own": True,
-        "json_schema": True,
-        "extra_sampling": True,
-    },
+    "own": _OWN,
+    "vllm": _OWN,
 }
 """Keys of `providers.toml` by the preset's name."""
