@@ -226,4 +226,4 @@ def clear(screen: Keyboard) -> None:
 
 def composer(shown: str) -> str:
     """The composer's part of the screen."""
-    return shown[shown.rfind("╭") :]
+    return shown[shown.rfind("╭") : shown.rfind("╰")]

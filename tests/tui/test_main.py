@@ -58,7 +58,7 @@ def arguments(tmp_path: Path, gate: Path) -> list[str]:
 
 @pytest.mark.parametrize(
     "size",
-    [(130, 32), *(pytest.param(size, marks=pytest.mark.slow) for size in ((80, 24), (80, 32)))],
+    [(80, 32), *(pytest.param(size, marks=pytest.mark.slow) for size in ((80, 24), (130, 32)))],
 )
 def test_first_frame_precedes_textual_and_keeps_type_ahead(
     open_terminal: OpenTerminal, arguments: list[str], gate: Path, size: tuple[int, int]

@@ -104,7 +104,7 @@ class ChatLayout(PromptScreen[None]):
                 with Container(id="entry"):
                     yield Composer(id="composer")
                     yield RouteLine()
-        yield StatusLine()
+        yield StatusLine(classes="" if self.preferences.gauges else "-off")
 
     # Drawing
 

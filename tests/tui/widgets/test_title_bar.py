@@ -67,11 +67,11 @@ async def test_saved_state_and_errors_are_shown(open_chat: OpenChat, tmp_path: P
     async with open_chat(size=(100, 30), folders=folders) as chat:
         await chat.until_shown("smollm2:135m")
         await chat.send("hello")
-        await chat.until_shown("│ saved")
+        await chat.until_shown(" saved\n")
         chat.screen.post_message(HistoryStatusChanged("The disk is full."))
-        await chat.until_shown("│ NOT SAVED")
+        await chat.until_shown(" NOT SAVED\n")
         chat.screen.post_message(HistoryStatusChanged("Chats are kept again.", is_over=True))
-        await chat.until_shown("│ saved")
+        await chat.until_shown(" saved\n")
 
 
 async def test_clicks_open_models_and_the_route_reason(open_chat: OpenChat) -> None:

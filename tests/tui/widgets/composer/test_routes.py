@@ -60,7 +60,7 @@ async def test_chat_is_local_until_a_route_is_selected(
         assert last_generation(cloud)["model"] == "smollm2:135m"
         assert not any("explain" in request.target for request in cloud.requests)
         await chat.send("/route")
-        await chat.until_notified("what it lets go may be answered by acme")
+        await chat.until_notified("what it allows may be answered by acme")
         await chat.until_shown("⇄ AUTO")
         await chat.send("/route moon")
         await chat.until_notified("/route takes auto, local, ask, acme/big.")
