@@ -94,6 +94,12 @@ class SplitWeights(ABC):
         part = self._parts.get(name)
         return part.source if isinstance(part, TensorPart) else None
 
+    def sources_of(self, name: str) -> list[str]:
+        """The stored tensors that one of the layers is made of."""
+        part = self._parts[name]
+        parts = part.parts if isinstance(part, JoinedParts) else [part]
+        return [each.source for each in parts]
+
     @abstractmethod
     def _named_parts(self, name: str) -> Mapping[str, TensorPart]:
         """What a stored tensor becomes, by the names of GGUF files."""

@@ -21,7 +21,7 @@ from ...base.sampling_params import SamplingParams
 from ...engine.batch import Batch, StateStep
 from ...engine.sequence import Sequence
 from ..verification.scorer import reading_spec
-from .ggml_library import Floats
+from .arrays import Floats
 
 if TYPE_CHECKING:
     import torch

@@ -17,6 +17,14 @@ class QuantizationTarget(StrEnum):
     Q5_K_M = "Q5_K_M"
     Q4_K_M = "Q4_K_M"
     Q4_0 = "Q4_0"
+    AWQ = "AWQ"
+    GPTQ = "GPTQ"
+    FP8 = "FP8"
+
+    @property
+    def is_folder(self) -> bool:
+        """Return whether it is one of safetensors, and not of GGUF."""
+        return self in (QuantizationTarget.AWQ, QuantizationTarget.GPTQ, QuantizationTarget.FP8)
 
     @property
     def tensor_type(self) -> str:
@@ -31,6 +39,8 @@ class QuantizationTarget(StrEnum):
 
 class QuantizeSpec(msgspec.Struct, frozen=True, kw_only=True):
     """Quantise the model at `source`, a GGUF file or a folder of safetensors, to the file `output`.
+
+    With a target of safetensors both are folders.
 
     `adapter` is the folder of a LoRA adapter that is merged into it, `importance` a text or an
     imatrix file of llama.cpp that says which weights matter. `requantize` allows a source
@@ -58,7 +68,7 @@ class QuantizeProgress(msgspec.Struct, frozen=True, tag="progress"):
 
 
 class QuantizeReport(msgspec.Struct, frozen=True, kw_only=True, tag="report"):
-    """The finished file, which both ingle's reader and llama.cpp have loaded.
+    """The finished file, which llama.cpp has loaded, or the folder, which ingle's engine has.
 
     Sizes in bytes; `types` counts the tensors of each type, `weighted` those whose
     columns were weighed by their importance; `writes_text` is false for models that

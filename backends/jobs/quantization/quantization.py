@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import errno
 import math
-import shutil
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import astuple, replace
@@ -19,33 +17,25 @@ import numpy as np
 from ingle.models.families.gguf_config import config_from_gguf
 from ingle.models.gguf.ggml_types import FILE_TYPES
 from ingle.models.gguf.gguf_header import GGUFHeader, read_header
-from ingle.models.gguf.gguf_writer import PlannedTensor, encode_header, encode_pair
+from ingle.models.gguf.gguf_writer import PlannedTensor, encode_header, encode_pair, padded
 from ingle.models.model_task import ModelTask, task_of
 
-from ...base.errors import BackendError
 from ...hardware.cpu_inventory import read_inventory
 from ...hardware.thread_plan import plan_threads
-from .ggml_library import GGMLLibrary, Raw
+from .arrays import Raw
+from .ggml_library import GGMLLibrary
 from .gguf_source import FLOATS, GGUFSource
 from .importance import find_importance
 from .merged_source import MergedSource
 from .messages import QuantizeProgress, QuantizeReport, QuantizeSpec
+from .quantize_failures import QuantizeFailed, check_room, disk_failure
 from .resumable_file import ResumableFile
-from .tensor_source import TensorSource
+from .tensor_source import Send, TensorSource
 from .type_mixture import choose_types
 
-Send = Callable[[QuantizeProgress], None]
-
 _FILE_TYPES = {name: number for number, name in FILE_TYPES.items()}
-_SPARE = 64 << 20
 _PROBE = 32
 """Tokens with which the finished file is tested."""
-
-
-class QuantizeFailed(BackendError):
-    """No file was written; the message says why."""
-
-    code = "quantize_failed"
 
 
 def quantize(spec: QuantizeSpec, send: Send) -> QuantizeReport:
@@ -81,10 +71,11 @@ def quantize(spec: QuantizeSpec, send: Send) -> QuantizeReport:
     ]
     try:
         recipe = f"{stamp}|{spec.target}|{spec.adapter}|{_stamp_of(spec.importance)}"
-        file = ResumableFile(output, encode_header(pairs, planned), planned, recipe)
+        sizes = [padded(tensor.bytes) for tensor in planned]
+        file = ResumableFile(output, encode_header(pairs, planned), sizes, recipe)
         header = _write_and_check(source, stamp, planned, file, spec, send)
     except OSError as error:
-        raise _disk_failure(error, output) from error
+        raise disk_failure(error, output) from error
     return QuantizeReport(
         output=str(output),
         architecture=header.architecture,
@@ -153,7 +144,7 @@ def _write_and_check(
 ) -> GGUFHeader:
     """Write the file and return its header; it gets its final name only once it is checked."""
     try:
-        _check_room(file)
+        check_room(file)
         total = sum(math.prod(tensor.shape) for tensor in planned)
         done = resumed = sum(math.prod(tensor.shape) for tensor in planned[: file.done])
         count = spec.threads or plan_threads(read_inventory()).threads
@@ -203,14 +194,6 @@ def _convert(source: TensorSource, tensor: PlannedTensor, library: GGMLLibrary) 
     return library.encode(rows, tensor.type, source.importance.get(tensor.name))
 
 
-def _check_room(file: ResumableFile) -> None:
-    free = shutil.disk_usage(file.part.parent).free
-    if free < file.bytes_left + _SPARE:
-        if not file.done:
-            file.discard()
-        raise OSError(errno.ENOSPC, f"{file.bytes_left} bytes are needed, and {free} are free")
-
-
 def _check_header(source: TensorSource, file: ResumableFile) -> None:
     """Raise unless the header to be written expresses all settings of a folder, before any work."""
     wanted = source.config
@@ -247,20 +230,3 @@ def _check_loads(path: Path, header: GGUFHeader) -> None:
                 f"llama.cpp computes no numbers with {path.name}.",
                 hint="Keep the source, and report this as a bug.",
             )
-
-
-def _disk_failure(error: OSError, output: Path) -> QuantizeFailed:
-    if error.errno == errno.ENOSPC:
-        return QuantizeFailed(
-            f"The disk of {output.parent} has too little room: {error.strerror}.",
-            hint="Make room, or choose another --output; what is done is kept.",
-            code="disk_full",
-        )
-    if isinstance(error, BlockingIOError):
-        return QuantizeFailed(
-            f"Another process is writing {output}.",
-            hint="Wait for it, or choose another --output.",
-            code="busy",
-        )
-    reason = error.strerror or error
-    return QuantizeFailed(f"{output} cannot be written: {reason}.", hint="Choose another --output.")

@@ -21,6 +21,10 @@ run_quantization = ChildTask(
 def _work(spec: QuantizeSpec, send: Send) -> QuantizeReport:
     if Path(spec.source).is_dir():
         require_torch("Reading a folder of safetensors")
+    if spec.target.is_folder:
+        from .folder_quantization import quantize_folder
+
+        return quantize_folder(spec, send)
     from .importance import is_matrix
     from .quantization import quantize
 
@@ -31,7 +35,9 @@ def _work(spec: QuantizeSpec, send: Send) -> QuantizeReport:
 
 def _policy(spec: QuantizeSpec) -> AccessPolicy:
     read = [path for path in (spec.source, spec.adapter, spec.importance) if path]
-    return task_access_policy(*read, output=spec.output, computes=bool(spec.importance))
+    return task_access_policy(
+        *read, output=spec.output, computes=bool(spec.importance) or spec.target.is_folder
+    )
 
 
 if __name__ == "__main__":

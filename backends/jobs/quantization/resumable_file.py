@@ -1,4 +1,4 @@
-"""A GGUF file written tensor by tensor, which can be resumed after an interruption."""
+"""A file written tensor by tensor, which can be resumed after an interruption."""
 
 from __future__ import annotations
 
@@ -13,9 +13,8 @@ from typing import IO
 import msgspec
 
 from ingle.models.file_lock import lock_open_file
-from ingle.models.gguf.gguf_writer import PlannedTensor, padded
 
-from .ggml_library import Raw
+from .arrays import Raw
 
 
 class _Journal(msgspec.Struct, frozen=True):
@@ -30,10 +29,10 @@ class ResumableFile:
     finished.
     """
 
-    def __init__(
-        self, path: Path, header: bytes, tensors: Sequence[PlannedTensor], recipe: str
-    ) -> None:
+    def __init__(self, path: Path, header: bytes, sizes: Sequence[int], recipe: str) -> None:
         """Resume an existing file if it was begun with the same `recipe` and header.
+
+        `sizes` are the bytes of each tensor, padding included.
 
         Raises `OSError`, as all methods may, and `BlockingIOError` while another process writes it.
         """
@@ -42,11 +41,11 @@ class ResumableFile:
         self._journal = path.with_name(f"{path.name}.part.json")
         self._recipe = hashlib.sha256(recipe.encode() + b"\0" + header).hexdigest()
         ends = [len(header)]
-        for tensor in tensors:
-            ends.append(ends[-1] + padded(tensor.bytes))
+        for size in sizes:
+            ends.append(ends[-1] + size)
         self._ends = ends
         self._file = self._open_locked()
-        self.done = min(self._read_journal(), len(tensors))
+        self.done = min(self._read_journal(), len(sizes))
         if os.fstat(self._file.fileno()).st_size < ends[self.done]:
             self.done = 0
         if not self.done:

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ingle.models.config.model_config import ModelConfig
 from ingle.models.gguf.gguf_writer import PlannedTensor
 
-from .ggml_library import Floats, GGMLLibrary, Raw
+from .arrays import Floats, Raw
+from .messages import QuantizeProgress
 from .type_mixture import QuantizedShape
+
+if TYPE_CHECKING:
+    from .ggml_library import GGMLLibrary
+
+
+Send = Callable[[QuantizeProgress], None]
 
 
 class TensorSource(ABC):

@@ -38,7 +38,11 @@ TARGETS = {
     "Q5_K_M": "5.7 bits; small",
     "Q4_K_M": "4.9 bits; the most common choice",
     "Q4_0": "4.6 bits; older and coarser, fast on old processors",
+    "AWQ": "4.2 bits, a folder of safetensors for ingle's own engine and vLLM",
+    "GPTQ": "4.2 bits around zero, likewise; for programs that read no AWQ",
+    "FP8": "8 bits, likewise; fast on RTX 40 and newer",
 }
+_FOLDERS = ("AWQ", "GPTQ", "FP8")
 _VERIFIED_TOKENS = 512
 _PART = re.compile(r"-\d{5}-of-\d{5}$")
 _SHOWN_EVERY = 0.1
@@ -51,6 +55,9 @@ def main(arguments: Sequence[str]) -> int:
     adapter = find_adapter(options.model)
     name, source = find_model_path(options.model if adapter is None else adapter.model)
     added = "" if adapter is None else adapter.name.rpartition("+")[2]
+    is_folder = target in _FOLDERS
+    if is_folder:
+        _check_folder(Path(source), added)
     output = _output(options.output, Path(source), added, target)
     from ingle.backends.jobs.quantization.messages import QuantizationTarget, QuantizeSpec
     from ingle.backends.jobs.quantization.quantizer import run_quantization
@@ -65,17 +72,19 @@ def main(arguments: Sequence[str]) -> int:
         overwrite=options.force,
         threads=options.threads,
     )
-    import_path = required_import_path("llama.cpp")
+    import_path = required_import_path("cuda" if is_folder else "llama.cpp")
     with ProgressReport() as progress:
         view = _ProgressView(progress, f"{Path(name).name} to {target}")
         report = run_quantization(spec, view.show, import_path)
-        verified = None if options.no_verify else _verify(output, progress, import_path)
+        verified = (
+            None if options.no_verify or is_folder else _verify(output, progress, import_path)
+        )
     if options.json:
         from msgspec.structs import asdict
 
         print_json({**asdict(report), "verified": _verdict(verified)})
     else:
-        _print(report, verified, asked=not options.no_verify)
+        _print(report, verified, asked=not options.no_verify, is_folder=is_folder)
     return 1 if verified is not None and _failures(verified) else 0
 
 
@@ -84,9 +93,10 @@ def _parser() -> CommandParser:
     parser = CommandParser(
         "quantize",
         "Write a smaller GGUF file of a model: of a folder of safetensors, or of a GGUF\n"
-        "file in F16, BF16 or Q8_0. After an interruption the same command continues\n"
-        "where it was. At the end llama.cpp loads the file, and both engines are\n"
-        "compared on it.\n\n"
+        "file in F16, BF16 or Q8_0; or a smaller folder of a folder. After an\n"
+        "interruption the same command continues where it was. At the end llama.cpp\n"
+        "loads the file, and both engines are compared on it; a folder is loaded by\n"
+        "ingle's own engine.\n\n"
         f"targets:\n{kinds}",
         examples=EXAMPLES,
     )
@@ -97,7 +107,10 @@ def _parser() -> CommandParser:
     )
     parser.add_argument("target", metavar="TARGET", help="one of those above")
     parser.add_argument(
-        "--output", "-o", metavar="FILE", help="the file; else MODEL-TARGET.gguf here"
+        "--output",
+        "-o",
+        metavar="FILE",
+        help="the file or folder; else MODEL-TARGET.gguf\nor MODEL-TARGET here",
     )
     parser.add_argument(
         "--importance",
@@ -127,7 +140,7 @@ def _target(text: str) -> str:
 def _importance(wanted: str | None, target: str) -> str:
     if wanted is None:
         return ""
-    if target in ("F16", "BF16", "Q8_0"):
+    if target in ("F16", "BF16", "Q8_0", "FP8"):
         raise UsageError(
             f"{target} rounds all weights alike.", "Leave --importance out, or choose Q6_K or less."
         )
@@ -145,12 +158,27 @@ def _output(wanted: str | None, source: Path, adapter: str, target: str) -> Path
         for known in TARGETS:
             if stem.upper().endswith((f"-{known}", f".{known}")):
                 stem = stem[: -len(known) - 1]
-        path = Path.cwd() / f"{stem}{adapter and f'-{adapter}'}-{target}.gguf"
-    if path.suffix.lower() != ".gguf":
+        ending = "" if target in _FOLDERS else ".gguf"
+        path = Path.cwd() / f"{stem}{adapter and f'-{adapter}'}-{target}{ending}"
+    if target not in _FOLDERS and path.suffix.lower() != ".gguf":
         raise UsageError(f"{path} should end in .gguf.", "Rename it.")
     if not path.parent.is_dir():
         raise CommandError(f"There is no folder {path.parent}.", "Create it first.")
     return path
+
+
+def _check_folder(source: Path, adapter: str) -> None:
+    """Raise `CommandError` unless a folder can be made of this model."""
+    if adapter:
+        raise CommandError(
+            "An adapter is merged into GGUF files only.",
+            "Choose another target, or name the model without its adapter.",
+        )
+    if not source.is_dir():
+        raise CommandError(
+            f"{source} is no folder of safetensors, of which alone such a folder is made.",
+            "Choose a GGUF target such as Q4_K_M.",
+        )
 
 
 class _ProgressView:
@@ -217,19 +245,21 @@ def _verdict(verified: VerificationReport | None) -> dict[str, object] | None:
     }
 
 
-def _print(report: QuantizeReport, verified: VerificationReport | None, *, asked: bool) -> None:
+def _print(
+    report: QuantizeReport, verified: VerificationReport | None, *, asked: bool, is_folder: bool
+) -> None:
     bits = 8 * report.size / max(1, report.parameters)
     kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(report.types.items()))
     facts = [
-        ("file", report.output),
+        ("folder" if is_folder else "file", report.output),
         ("model", f"{report.architecture}, {format_count(report.parameters)} weights"),
         ("from", f"{report.source_quantization}, {format_bytes(report.source_size)}"),
         ("to", f"{report.quantization}, {format_bytes(report.size)}, {bits:.1f} bits a weight"),
         ("tensors", kinds),
         *([("weighed", f"{report.weighted} tensors")] if report.weighted else []),
         ("time", format_seconds(report.seconds)),
-        ("loaded", "by llama.cpp"),
-        ("engines", _agreement(verified, asked=asked)),
+        ("loaded", "by ingle's own engine" if is_folder else "by llama.cpp"),
+        *([] if is_folder else [("engines", _agreement(verified, asked=asked))]),
     ]
     for label, fact in facts:
         print_text(f"{label:<9} {fact}")

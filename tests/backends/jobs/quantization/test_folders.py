@@ -15,7 +15,8 @@ from ingle.backends.jobs.quantization.messages import (
     QuantizeProgress,
     QuantizeSpec,
 )
-from ingle.backends.jobs.quantization.quantization import QuantizeFailed, quantize
+from ingle.backends.jobs.quantization.quantization import quantize
+from ingle.backends.jobs.quantization.quantize_failures import QuantizeFailed
 from ingle.backends.jobs.verification.messages import VerificationProgress, VerificationSpec
 from ingle.backends.jobs.verification.verification import verify
 from ingle.models.errors import UnsupportedModel

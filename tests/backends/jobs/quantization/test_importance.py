@@ -16,7 +16,8 @@ import torch
 
 from ingle.backends.jobs.quantization.importance import TextTooShort, find_importance
 from ingle.backends.jobs.quantization.messages import QuantizationTarget, QuantizeSpec
-from ingle.backends.jobs.quantization.quantization import QuantizeFailed, quantize
+from ingle.backends.jobs.quantization.quantization import quantize
+from ingle.backends.jobs.quantization.quantize_failures import QuantizeFailed
 from ingle.models.errors import InvalidModel
 from ingle.models.gguf.gguf_header import read_header
 

@@ -20,7 +20,8 @@ from ingle.backends.jobs.quantization.messages import (
     QuantizeProgress,
     QuantizeSpec,
 )
-from ingle.backends.jobs.quantization.quantization import QuantizeFailed, quantize
+from ingle.backends.jobs.quantization.quantization import quantize
+from ingle.backends.jobs.quantization.quantize_failures import QuantizeFailed
 from ingle.backends.jobs.quantization.quantizer import run_quantization
 from ingle.models.errors import InvalidModel, UnsupportedModel
 

@@ -46,7 +46,7 @@ def by_ingle(source: Path, target: Path, kind: QuantizationTarget, *, again: boo
     return target
 
 
-@pytest.mark.parametrize("kind", QuantizationTarget)
+@pytest.mark.parametrize("kind", FILE_TYPES)
 @pytest.mark.parametrize(
     ("width", "layers", "stored"),
     [  # whole blocks, small blocks, and none
