@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import shutil
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -138,7 +139,7 @@ async def test_answer_equals_that_of_llama_cpp(simulate: MakeSimulation) -> None
 
 @dataclass(frozen=True)
 class Case:
-    """A fault at the `number`-th point of its kind, and the `reason` that users read."""
+    """A fault at the `number`-th point of its kind, and a pattern of the reason that users read."""
 
     kind: Kind
     number: int
@@ -152,7 +153,7 @@ HANG = Fault(hangs=True)
 LOST = Fault(46, lasts=True)
 MEMORY = Fault(2)
 CASES = {
-    "error while loading": Case("call", 400, Fault(719, lasts=True), "LAUNCH_FAILED", False),
+    "error while loading": Case("call", 400, Fault(719, lasts=True), "(?i)launch.fail", False),
     "fault while loading": Case("kernel", 60, Fault(), "illegal memory access", False),
     "hang while loading": Case("kernel", 60, HANG, "did not end within 20 seconds", False),
     "no memory while loading": Case("allocation", 90, MEMORY, "not fit into", False, False),
@@ -163,7 +164,7 @@ CASES = {
     "lost in prefill": Case("call", 4, LOST, "busy or unavailable"),
     "lost while decoding": Case("call", 60, LOST, "busy or unavailable"),
     "no memory in prefill": Case("allocation", 4, MEMORY, "out of memory"),
-    "no memory while decoding": Case("allocation", 30, MEMORY, "out of memory"),
+    "no memory while decoding": Case("allocation", 14, MEMORY, "out of memory"),
 }
 
 
@@ -187,10 +188,10 @@ async def test_other_engine_takes_over(
     if error:
         assert case.serving
         assert streamed, "nothing had been streamed, so it could have been repeated"
-        assert case.reason in error
+        assert re.search(case.reason, error)
         assert right.startswith(found)
     else:
         assert found == right
     reasons = [failure.reason for failure in simulation.failures.all()]
     assert len(reasons) == case.recorded
-    assert all(case.reason in reason for reason in reasons)
+    assert all(re.search(case.reason, reason) for reason in reasons)
