@@ -48,7 +48,8 @@ class LoadSpec(msgspec.Struct, frozen=True, kw_only=True):
     n-grams of the text (`ngram`), the smaller model at `draft_path` (`draft`), or whichever is
     faster (`auto`).
     ingle's own engine computes on `device`, with activations of `dtype`, and may `quantize`
-    unquantised weights on load; llama.cpp uses `gpu_layers` instead.
+    unquantised weights on load; llama.cpp uses `gpu_layers` instead. It divides a model among as
+    many devices as `tensor_parallel` says, with a process for each.
     Workers with the same `compute_lease`, a file that they lock, compute in turns. `script` is for
     the scripted engine only. `pooling` overrides the one in the file, for embedding and reranking
     models. Without a `kv_store`, evicted KV of finished sequences is lost. Kernels compiled for a
@@ -72,6 +73,7 @@ class LoadSpec(msgspec.Struct, frozen=True, kw_only=True):
     device: Device = "auto"
     dtype: Dtype = "auto"
     quantize: Quantize = "none"
+    tensor_parallel: int = 1
     kv_type: KVType = KVType.F16
     flash_attention: Literal["auto", "on", "off"] = "auto"
     mmap: bool = True

@@ -178,6 +178,10 @@ class CudaEngine(EngineDescriptor):
     def open_runner(self, spec: LoadSpec, on_progress: Progress) -> CudaModelRunner:
         """Load a model that generates."""
         try:
+            if spec.tensor_parallel > 1:
+                from .parallel.lead_runner import open_divided
+
+                return open_divided(spec, on_progress)
             from .state_model_runner import open_model_runner
         except ImportError as error:
             raise LoadFailed(

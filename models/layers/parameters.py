@@ -117,7 +117,7 @@ class RankSums:
 
 
 class AdaptedLayer(NamedTuple):
-    """The adapters of a linear layer, and its size."""
+    """The adapters of a linear layer, and its size, which is that of the whole model's."""
 
     adapters: LayerAdapters
     outputs: int
@@ -158,13 +158,14 @@ class Parameters:
     def linear(self, name: str, outputs: int, inputs: int) -> LinearLayer:
         """The matrix `name`, with its bias if the file has one."""
         weight = self._matrix(f"{name}.weight", outputs, inputs, may_be_fp8=True)
-        bias = f"{name}.bias"
-        adapters = None
+        bias, adapters = self.optional_vector(f"{name}.bias", outputs), None
+        cut = None if self.part is None else self.part.shard.cut(f"{name}.weight")
         if name.startswith("blk."):
             adapters = LayerAdapters(self.operations.adapters)
+            if cut is not None:
+                outputs, inputs = (cut.total, inputs) if cut.axis == 0 else (outputs, cut.total)
             self.adapted[name] = AdaptedLayer(adapters, outputs, inputs)
-        is_summed = self.part is not None and self.part.shard.is_summed(name)
-        return LinearLayer(weight, self.optional_vector(bias, outputs), adapters, is_summed)
+        return LinearLayer(weight, bias, adapters, is_summed=cut is not None and cut.axis == 1)
 
     def experts(self, name: str, count: int, outputs: int, inputs: int) -> ExpertLayer:
         """The matrices `name` of all experts, with their biases if the file has them."""

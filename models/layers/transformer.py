@@ -48,7 +48,7 @@ class Transformer:
         parameters = Parameters(
             weights, device=device, operations=operations, on_progress=on_progress, part=part
         )
-        self._part = part
+        self.part = part
         size, vocab = config.hidden_size, config.vocab_size
         self._embedding = parameters.embedding("token_embd", vocab, size, config.embedding_scale)
         self._inputs: LayerInputs | None = None
@@ -144,8 +144,8 @@ class Transformer:
 
     def _logits(self, rows: torch.Tensor) -> torch.Tensor:
         (logits,) = self._operations.linear(self._norm(rows), self._output, dtype=torch.float32)
-        if self._part is not None:
-            logits = self._part.ranks.join_columns(logits, self._part.shard.whole.vocab_size)
+        if self.part is not None:
+            logits = self.part.ranks.join_columns(logits, self.part.shard.whole.vocab_size)
         if self.config.logit_scale != 1.0:
             logits = logits * self.config.logit_scale
         cap = self.config.final_soft_cap

@@ -71,13 +71,11 @@ class ModelShard:
         match = _OF_A_LAYER.fullmatch(name)
         return not (match and self._rank and match[3] == "bias" and match[2] in _ADDED)
 
-    def is_summed(self, layer: str) -> bool:
-        """Whether the outputs of a linear layer are to be summed over all ranks."""
-        cut = self.cut(f"{layer}.weight")
-        return cut is not None and cut.axis == 1
-
     def cut(self, name: str) -> TensorCut | None:
-        """The part of a tensor that the rank has; None if it has it whole."""
+        """The part of a tensor that the rank has; None if it has it whole.
+
+        Outputs of a matrix of which it has a part of the columns are to be summed over all ranks.
+        """
         if name in ("token_embd.weight", "output.weight", "output.bias"):
             return TensorCut(0, self._vocabulary, self.whole.vocab_size)
         match = _OF_A_LAYER.fullmatch(name)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from datetime import timedelta
 from typing import TYPE_CHECKING, cast
 
@@ -38,6 +40,8 @@ class RankGroup:
 
     def connect(self, store: Store, device: torch.device) -> None:
         """Meet the other ranks in `store`: by NCCL on a GPU, else by gloo."""
+        if sys.platform == "linux":  # all are on this machine
+            os.environ["NCCL_SOCKET_IFNAME"] = os.environ["GLOO_SOCKET_IFNAME"] = "lo"
         if device.type == "cuda":
             from torch.distributed import ProcessGroupNCCL
 
