@@ -26,6 +26,15 @@ if TYPE_CHECKING:
 _TIMEOUT = timedelta(minutes=30)
 """A rank waits for others only within a step; if one ends, the group ends with it."""
 
+_ENVIRONMENT = {
+    # All ranks are on this machine.
+    "GLOO_SOCKET_IFNAME": "lo",
+    "NCCL_SOCKET_IFNAME": "lo",
+    # Not when a size or a recorded step first needs it.
+    "NCCL_RUNTIME_CONNECT": "0",
+    "NCCL_GRAPH_REGISTER": "0",
+}
+
 
 class RankGroup:
     """One rank of `count`; all of them call its collective operations in the same order.
@@ -39,9 +48,12 @@ class RankGroup:
         self._group: ProcessGroup | None = None
 
     def connect(self, store: Store, device: torch.device) -> None:
-        """Meet the other ranks in `store`: by NCCL on a GPU, else by gloo."""
-        if sys.platform == "linux":  # all are on this machine
-            os.environ["NCCL_SOCKET_IFNAME"] = os.environ["GLOO_SOCKET_IFNAME"] = "lo"
+        """Meet the other ranks in `store`: by NCCL on a GPU, else by gloo.
+
+        All connections are made here, so that afterwards a process may lose the right to connect.
+        """
+        if sys.platform == "linux":
+            os.environ.update(_ENVIRONMENT)
         if device.type == "cuda":
             from torch.distributed import ProcessGroupNCCL
 
@@ -51,6 +63,9 @@ class RankGroup:
         else:
             group = ProcessGroupGloo(store, self.rank, self.count, _TIMEOUT)
         self._group = cast("ProcessGroup", group)  # which torch's stubs do not say
+        trial = torch.zeros(1, self.count, device=device)
+        self.broadcast(self.sum(trial))
+        self.join_columns(trial[:, :1], self.count)
 
     def sum(self, rows: torch.Tensor) -> torch.Tensor:
         """The sum of what each rank has; may change `rows` in place."""

@@ -19,8 +19,8 @@ from ..state_model_runner import StateModelRunner
 from .messages import (
     CopyPage,
     CopyState,
-    ForgetAdapter,
     FollowStep,
+    ForgetAdapter,
     LoadAdapter,
     LoadPart,
     PagesRead,
@@ -31,7 +31,7 @@ from .messages import (
     WritePages,
     WriteState,
 )
-from .rank_runner import RankRunner, open_part
+from .rank_runner import RankRunner, meet, open_part
 
 _PARAMS = SamplingParams(seed=0)
 
@@ -42,19 +42,17 @@ class FollowerRunner(RankRunner):
     def __init__(
         self,
         ranks: RankGroup,
-        meeting: str,
         spec: LoadSpec,
         source: ModelSource,
         on_loaded: Callable[[], None],
     ) -> None:
-        """`on_loaded` is called before the ranks meet."""
+        """`on_loaded` is called when the rank has its part."""
         self._on_loaded = on_loaded
-        super().__init__(ranks, meeting, spec, None, source)
+        super().__init__(ranks, spec, None, source)
         self._steps.on_sent = lambda _: ranks.broadcast(self._inputs.token_ids)
 
     def _make_room(self) -> None:
         self._on_loaded()
-        self._meet()
         super()._make_room()
 
     def launch(self, batch: Batch) -> None:
@@ -127,6 +125,7 @@ class FollowerStateRunner(FollowerRunner, StateModelRunner):
 def open_follower(load: LoadPart, on_loaded: Callable[[], None]) -> FollowerRunner:
     """The runner of a rank; raises `ModelError` or `LoadFailed`."""
     ranks = RankGroup(load.rank, load.count)
+    meet(load.spec, ranks, load.meeting)
     source = open_part(load.spec, ranks)
     kind = FollowerStateRunner if source.files.config.state_bytes else FollowerRunner
-    return kind(ranks, load.meeting, load.spec, source, on_loaded)
+    return kind(ranks, load.spec, source, on_loaded)

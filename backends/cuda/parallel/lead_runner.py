@@ -23,8 +23,8 @@ from ..state_model_runner import StateModelRunner
 from .messages import (
     CopyPage,
     CopyState,
-    ForgetAdapter,
     FollowStep,
+    ForgetAdapter,
     LoadAdapter,
     PagesRead,
     PartReady,
@@ -33,8 +33,11 @@ from .messages import (
     WritePages,
     WriteState,
 )
-from .rank_runner import RankRunner, open_part
+from .rank_runner import RankRunner, meet, open_part
 from .rank_team import RankTeam
+
+_OWN_PART = 0.99
+"""The fraction that is reported while other ranks still load."""
 
 
 class LeadRunner(RankRunner):
@@ -54,14 +57,14 @@ class LeadRunner(RankRunner):
     ) -> None:
         self._team = team
         self._adapting = Lock()
-        with team.ending_together():
-            super().__init__(ranks, team.meeting, spec, on_progress, source)
+        self._progress: Callable[[float], None] = on_progress or (lambda _: None)
+        super().__init__(ranks, spec, lambda part: self._progress(min(part, _OWN_PART)), source)
         self._others = [each for each in team.receive() if isinstance(each, PartReady)]
         self._steps.on_sent = self._announce
 
     def _make_room(self) -> None:
-        self._team.receive()  # they have their parts
-        self._meet()
+        self._team.receive()  # the others have their parts
+        self._report = self._progress
         super()._make_room()
 
     @property
@@ -176,14 +179,15 @@ def open_divided(
             hint="Load it with a smaller tensor_parallel.",
         )
     ranks = RankGroup(0, count)
-    try:
-        source = open_part(spec, ranks)
-    except ModelError as error:
-        raise LoadFailed(error.message, hint=error.hint) from error
     team = RankTeam(spec, count)
     try:
-        kind = LeadStateRunner if source.files.config.state_bytes else LeadRunner
-        return kind(team, ranks, spec, on_progress, source)
-    except BaseException:
+        with team.ending_together():
+            meet(spec, ranks, team.meeting)
+            source = open_part(spec, ranks)
+            kind = LeadStateRunner if source.files.config.state_bytes else LeadRunner
+            return kind(team, ranks, spec, on_progress, source)
+    except BaseException as error:
         team.close()
+        if isinstance(error, ModelError):
+            raise LoadFailed(error.message, hint=error.hint) from error
         raise

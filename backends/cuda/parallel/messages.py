@@ -9,7 +9,7 @@ from ...base.load_spec import LoadSpec
 
 
 class LoadPart(msgspec.Struct, tag="load", frozen=True):
-    """Load a rank's part of the model; ranks meet in the file `meeting`."""
+    """Meet the other ranks in the file `meeting`, and load a part of the model."""
 
     spec: LoadSpec
     rank: int
@@ -100,7 +100,7 @@ ToFollower = (
 
 
 class PartLoaded(msgspec.Struct, tag="loaded", frozen=True):
-    """The rank has its part, and goes on to meet the others."""
+    """The rank has its part."""
 
 
 class PartReady(msgspec.Struct, tag="ready", frozen=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +18,8 @@ from ingle.models.parallel.rank_group import RankGroup
 from ingle.models.parallel.sharded_weights import ShardedWeights, block_of
 
 from ...base.load_spec import LoadSpec
+from ...confinement.access_policy import has_gpu_device
+from ...confinement.seccomp_filter import filter_calls
 from ..compute_backend import ComputeBackend
 from ..graphs.step_graphs import Record
 from ..model_files import ModelSource, open_source
@@ -33,14 +36,12 @@ class RankRunner(CudaModelRunner):
     def __init__(
         self,
         ranks: RankGroup,
-        meeting: str,
         spec: LoadSpec,
         on_progress: Callable[[float], None] | None,
         source: ModelSource,
     ) -> None:
-        """Load `source`, which is the rank's part, and meet the others in the file `meeting`."""
+        """Load `source`, which is the rank's part; the `ranks` are connected."""
         self._ranks = ranks
-        self._meeting = meeting
         super().__init__(spec, on_progress, source=source)
 
     def _load(self, source: ModelSource, backend: ComputeBackend | None) -> None:
@@ -51,10 +52,20 @@ class RankRunner(CudaModelRunner):
         if record is not None:
             self._backend = replace(self._backend, record=_evenly(record))
 
-    def _meet(self) -> None:
-        """Wait for the other ranks."""
-        store = FileStore(self._meeting, self._ranks.count)
-        self._ranks.connect(store, self._where.device)
+
+def meet(spec: LoadSpec, ranks: RankGroup, meeting: str) -> None:
+    """Connect to the other ranks, which look into the file `meeting`.
+
+    This comes before anything of the model is read: afterwards a confined process has no network.
+    """
+    on_gpu = spec.device != "cpu" and torch.cuda.is_available()
+    device = torch.device("cuda", 0) if on_gpu else torch.device("cpu")
+    ranks.connect(FileStore(meeting, ranks.count), device)
+    if not spec.confine:
+        return
+    gpu = has_gpu_device() and spec.device != "cpu"
+    if not filter_calls(drives_gpu=gpu, is_connected=True):
+        print("This kernel filters no system calls: the network is open.", file=sys.stderr)
 
 
 def open_part(spec: LoadSpec, ranks: RankGroup) -> ModelSource:

@@ -28,8 +28,15 @@ def open_ranks() -> Iterator[OpenDivided]:
     opened: list[CudaModelRunner] = []
 
     def load(path: Path, count: int = 2, **fields: Any) -> CudaModelRunner:
-        values: dict[str, Any] = {"context": 512, "slots": 16, "threads": 1, "device": "cpu", **fields}
-        values.setdefault("kv_type", KVType.F32)
+        values: dict[str, Any] = {
+            "context": 512,
+            "slots": 16,
+            "threads": 1,
+            "device": "cpu",
+            "kv_type": KVType.F32,
+            "confine": False,
+            **fields,
+        }
         spec = LoadSpec(engine="cuda", path=str(path), tensor_parallel=count, **values)
         opened.append(open_divided(spec))
         return opened[-1]
