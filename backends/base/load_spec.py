@@ -22,6 +22,10 @@ Dtype = Literal["auto", "f32", "f16", "bf16"]
 Quantize = Literal["none", "nf4"]
 
 
+MOST_RANKS = 8
+"""The most processes that a model is divided among."""
+
+
 class KVStoreSpec(msgspec.Struct, frozen=True, kw_only=True):
     """Where KV is stored that was evicted from the cache, or outlives the worker.
 
@@ -41,7 +45,9 @@ class LoadSpec(msgspec.Struct, frozen=True, kw_only=True):
     `context` is in tokens; `kv_capacity` tokens are shared by up to `slots` sequences (0: the same
     as `context`); `batch` bounds the tokens of one step; `threads` 0 means one per physical core,
     without efficiency cores; `gpu_layers` -1 means as many as llama.cpp can place, and the experts
-    of the first `cpu_experts` blocks stay on the CPU. A quantised `kv_type` needs flash attention.
+    of the first `cpu_experts` blocks stay on the CPU; llama.cpp divides layers among GPUs in the
+    proportions of `tensor_split` (empty: by free memory), or has all on `main_gpu` (-1: no such). A
+    quantised `kv_type` needs flash attention.
     `mmap` maps weights from the file if possible, `mlock` keeps them from being swapped out.
     `projector_path` is the file that turns pictures into tokens of the model.
     `chat_template` replaces the one in the file. `speculation` chooses the source of draft tokens:
@@ -74,6 +80,8 @@ class LoadSpec(msgspec.Struct, frozen=True, kw_only=True):
     dtype: Dtype = "auto"
     quantize: Quantize = "none"
     tensor_parallel: int = 1
+    tensor_split: tuple[float, ...] = ()
+    main_gpu: int = -1
     kv_type: KVType = KVType.F16
     flash_attention: Literal["auto", "on", "off"] = "auto"
     mmap: bool = True

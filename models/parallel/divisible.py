@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from ..config.model_config import ModelConfig
 from ..errors import UnsupportedModel
 from ..families.family import QueryKeyNorm
 from ..families.family_registry import find_family
-from .model_shard import indivisible
+from .model_shard import ModelShard, indivisible
+
+
+@dataclass(frozen=True)
+class _First:
+    count: int
+    rank: int = 0
+
+
+def first_part(config: ModelConfig, count: int) -> ModelConfig:
+    """The shape of the first of `count` parts; raises `UnsupportedModel` if there are none."""
+    return ModelShard(config, _First(count)).config
 
 
 def check_divisible(config: ModelConfig, count: int) -> None:
@@ -18,6 +31,7 @@ def check_divisible(config: ModelConfig, count: int) -> None:
     fewest = min((each.experts.count for each in config.layers if each.experts), default=count)
     if fewest < count:
         raise indivisible(count, f"{fewest} experts")
+    first_part(config, count)
 
 
 def _undivided(what: str) -> UnsupportedModel:

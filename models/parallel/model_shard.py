@@ -21,8 +21,22 @@ _ADDED = frozenset({"attn_output", "ffn_down", "ffn_down_shexp", "ffn_latent_up"
 class RankPlace(Protocol):
     """The number of a rank among `count`."""
 
-    rank: int
-    count: int
+    @property
+    def rank(self) -> int:
+        """0 for the first."""
+        ...
+
+    @property
+    def count(self) -> int:
+        """How many there are."""
+        ...
+
+
+class ColumnBlocks(NamedTuple):
+    """Columns that have a scale together, in matrices behind attention and in those behind MLPs."""
+
+    heads: int = 1
+    units: int = 1
 
 
 class TensorCut(NamedTuple):
@@ -33,6 +47,9 @@ class TensorCut(NamedTuple):
     total: int
 
 
+_PLAIN = ColumnBlocks()
+
+
 class ModelShard:
     """The part of a model that one rank has; `config` is that of a model of this size.
 
@@ -41,13 +58,13 @@ class ModelShard:
     than ranks, several ranks have the same one.
     """
 
-    def __init__(self, whole: ModelConfig, place: RankPlace, *, block: int = 1) -> None:
-        """Columns are cut at multiples of `block`, since as many have a scale together.
+    def __init__(self, whole: ModelConfig, place: RankPlace, blocks: ColumnBlocks = _PLAIN) -> None:
+        """Columns are cut at multiples of `blocks`.
 
         Raises `UnsupportedModel` for a model that cannot be divided by so many ranks.
         """
         self.whole = whole
-        self._rank, self._count, self._block = place.rank, place.count, block
+        self._rank, self._count, self._blocks = place.rank, place.count, blocks
         self._heads = self._head_split()
         self.config = replace(
             whole,
@@ -118,20 +135,21 @@ class ModelShard:
 
     def _units(self, width: int) -> range:
         """The rank's units of an MLP."""
-        tile = lcm(self._block, gcd(width, _TILE))
-        unit = tile if width // tile >= self._count else self._block
+        block = self._blocks.units
+        tile = lcm(block, gcd(width, _TILE))
+        unit = tile if width // tile >= self._count else block
         if width % unit or width // unit < self._count:
-            raise indivisible(self._count, f"{width} units of its MLP, {self._block} at a time")
+            raise indivisible(self._count, f"{width} units of its MLP, {block} at a time")
         return share(width, self._rank, self._count, unit)
 
     def _head_split(self) -> range:
         """The rank's heads of queries, which are those of whole key heads, or of a part of one."""
         layers = [i for i, kinds in enumerate(self.whole.layers) if kinds.has_attention]
         shapes = {self.whole.kv_heads_of(layer) for layer in layers}
-        total = self.whole.num_heads
+        total, block = self.whole.num_heads, self._blocks.heads
         if not shapes:
             return range(total)
-        unit = lcm(*(self._block // gcd(self._block, shape.size) for shape in shapes))
+        unit = lcm(*(block // gcd(block, shape.size) for shape in shapes))
         groups = {total // shape.count for shape in shapes}
         for step in (lcm(unit, *groups), unit):
             if total % step or total // step < self._count:

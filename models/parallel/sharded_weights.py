@@ -12,7 +12,7 @@ from ingle.kernels.formats.weight_format import WEIGHT_FORMATS
 from ..errors import UnsupportedModel
 from ..weights.tensor_part import rows_of, without_fp8
 from ..weights.weights import Weights
-from .model_shard import ModelShard
+from .model_shard import ColumnBlocks, ModelShard
 
 
 class ShardedWeights:
@@ -40,20 +40,23 @@ class ShardedWeights:
         return rows_of(weight, part) if cut.axis == 0 else _columns_of(name, weight, part)
 
 
-def block_of(weights: Weights) -> int:
-    """Columns of the model's matrices that have a scale together, where ranks divide columns.
-
-    That of the first such matrix of each kind in each layer: a file mixes formats by layer.
-    """
-    blocks = [1]
+def blocks_of(weights: Weights, least: int = 1) -> ColumnBlocks:
+    """The largest blocks of the matrices whose columns ranks divide; at least `least` columns."""
+    heads, units = [least], [least]
     for name in weights.names:
-        if name.endswith(("attn_output.weight", "ffn_down.weight", "ffn_down_shexp.weight")):
-            weight = weights.get(name)
-            if isinstance(weight, QuantizedTensor):
-                blocks.append(WEIGHT_FORMATS[weight.type].block_elements)
-            elif not isinstance(weight, torch.Tensor):
-                blocks.append(FP8_BLOCK if isinstance(weight, FP8Tensor) else weight.block_size)
-    return max(blocks)
+        if name.endswith("attn_output.weight"):
+            heads.append(_block(weights.get(name)))
+        elif name.endswith(("ffn_down.weight", "ffn_down_shexp.weight")):
+            units.append(_block(weights.get(name)))
+    return ColumnBlocks(max(heads), max(units))
+
+
+def _block(weight: Weight) -> int:
+    if isinstance(weight, torch.Tensor):
+        return 1
+    if isinstance(weight, QuantizedTensor):
+        return WEIGHT_FORMATS[weight.type].block_elements
+    return FP8_BLOCK if isinstance(weight, FP8Tensor) else weight.block_size
 
 
 def _columns_of(name: str, weight: Weight, part: slice) -> Weight:

@@ -15,7 +15,7 @@ from ingle.models.layers.parameters import RankPart
 from ingle.models.parallel.divisible import check_divisible
 from ingle.models.parallel.model_shard import ModelShard
 from ingle.models.parallel.rank_group import RankGroup
-from ingle.models.parallel.sharded_weights import ShardedWeights, block_of
+from ingle.models.parallel.sharded_weights import ShardedWeights, blocks_of
 
 from ...base.load_spec import LoadSpec
 from ...confinement.access_policy import has_gpu_device
@@ -73,10 +73,8 @@ def open_part(spec: LoadSpec, ranks: RankGroup) -> ModelSource:
     source = open_source(Path(spec.path))
     files = source.files
     check_divisible(files.config, ranks.count)
-    block = block_of(files.weights)
-    if spec.quantize == "nf4":
-        block = max(block, _NF4_BLOCK)
-    shard = ModelShard(files.config, ranks, block=block)
+    least = _NF4_BLOCK if spec.quantize == "nf4" else 1
+    shard = ModelShard(files.config, ranks, blocks_of(files.weights, least))
     weights = ShardedWeights(files.weights, shard)
     part = replace(files, config=shard.config, weights=weights, part=RankPart(shard, ranks))
     return replace(source, files=part)

@@ -16,7 +16,7 @@ from ingle.models.layers.transformer import Transformer
 from ingle.models.parallel.divisible import check_divisible
 from ingle.models.parallel.model_shard import ModelShard
 from ingle.models.parallel.rank_group import RankGroup
-from ingle.models.parallel.sharded_weights import ShardedWeights, block_of
+from ingle.models.parallel.sharded_weights import ShardedWeights, blocks_of
 from tests.harness.full_attention import FullAttention
 from tests.models.families.test_transformers_agreement import CASES
 
@@ -32,12 +32,12 @@ def divided_logits(config: Any, weights: Any, tokens: torch.Tensor, count: int) 
     """Return the logits of the first of `count` ranks."""
     check_divisible(config, count)
     store = HashStore()
-    block = block_of(weights)
+    blocks = blocks_of(weights)
 
     @torch.inference_mode()
     def compute(rank: int) -> torch.Tensor:
         ranks = RankGroup(rank, count)
-        shard = ModelShard(config, ranks, block=block)
+        shard = ModelShard(config, ranks, blocks)
         model = Transformer(
             shard.config,
             ShardedWeights(weights, shard),
