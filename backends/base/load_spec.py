@@ -22,6 +22,10 @@ Dtype = Literal["auto", "f32", "f16", "bf16"]
 Quantize = Literal["none", "nf4"]
 
 
+MOST_RANKS = 8
+"""The most processes that a model is divided among."""
+
+
 class KVStoreSpec(msgspec.Struct, frozen=True, kw_only=True):
     """Where KV is stored that was evicted from the cache, or outlives the worker.
 
@@ -41,14 +45,17 @@ class LoadSpec(msgspec.Struct, frozen=True, kw_only=True):
     `context` is in tokens; `kv_capacity` tokens are shared by up to `slots` sequences (0: the same
     as `context`); `batch` bounds the tokens of one step; `threads` 0 means one per physical core,
     without efficiency cores; `gpu_layers` -1 means as many as llama.cpp can place, and the experts
-    of the first `cpu_experts` blocks stay on the CPU. A quantised `kv_type` needs flash attention.
+    of the first `cpu_experts` blocks stay on the CPU; llama.cpp divides layers among GPUs in the
+    proportions of `tensor_split` (empty: by free memory), or has all on `main_gpu` (-1: no such). A
+    quantised `kv_type` needs flash attention.
     `mmap` maps weights from the file if possible, `mlock` keeps them from being swapped out.
     `projector_path` is the file that turns pictures into tokens of the model.
     `chat_template` replaces the one in the file. `speculation` chooses the source of draft tokens:
     n-grams of the text (`ngram`), the smaller model at `draft_path` (`draft`), or whichever is
     faster (`auto`).
     ingle's own engine computes on `device`, with activations of `dtype`, and may `quantize`
-    unquantised weights on load; llama.cpp uses `gpu_layers` instead.
+    unquantised weights on load; llama.cpp uses `gpu_layers` instead. It divides a model among as
+    many devices as `tensor_parallel` says, with a process for each.
     Workers with the same `compute_lease`, a file that they lock, compute in turns. `script` is for
     the scripted engine only. `pooling` overrides the one in the file, for embedding and reranking
     models. Without a `kv_store`, evicted KV of finished sequences is lost. Kernels compiled for a
@@ -72,6 +79,9 @@ class LoadSpec(msgspec.Struct, frozen=True, kw_only=True):
     device: Device = "auto"
     dtype: Dtype = "auto"
     quantize: Quantize = "none"
+    tensor_parallel: int = 1
+    tensor_split: tuple[float, ...] = ()
+    main_gpu: int = -1
     kv_type: KVType = KVType.F16
     flash_attention: Literal["auto", "on", "off"] = "auto"
     mmap: bool = True

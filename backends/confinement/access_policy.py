@@ -16,7 +16,8 @@ class AccessPolicy:
     """Files that may be read and written, and folders that may only be listed.
 
     With `drives_gpu`, a driver's files are open too, and the address space is unrestricted. No file
-    may grow beyond `largest_file` bytes, if that is set.
+    may grow beyond `largest_file` bytes, if that is set. A process that `meets_others` connects to
+    its children before it opens the model, and calls `filter_calls` itself when it has.
     """
 
     reads: tuple[Path, ...]
@@ -24,6 +25,7 @@ class AccessPolicy:
     writes: tuple[Path, ...] = ()
     drives_gpu: bool = False
     largest_file: int | None = None
+    meets_others: bool = False
 
     def with_folder(self, folder: Path) -> AccessPolicy:
         """Return the policy with one more folder to read and write in."""

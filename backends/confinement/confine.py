@@ -48,6 +48,8 @@ def confine(policy: AccessPolicy, reporter: DeniedCallReporter | None = None) ->
         return
     if not restrict_files(file_rules(policy)):
         print("This kernel has no Landlock: files are as open as to the user.", file=sys.stderr)
+    if policy.meets_others:
+        return
     if not filter_calls(drives_gpu=policy.drives_gpu, reporter=reporter):
         print("This kernel filters no system calls: the network is open.", file=sys.stderr)
 
@@ -63,6 +65,7 @@ def file_rules(policy: AccessPolicy) -> FileRules:
         policy.lists,
         writes=(*policy.writes, *devices.writes, _SINK),
         executes=executes,
+        tcp=policy.meets_others,
     )
 
 

@@ -42,7 +42,8 @@ class FileRules:
     """Files and folders, with their contents, that remain accessible; missing ones are skipped.
 
     Those in `lists` can only be listed. `writes` and `executes` None leave these rights
-    unrestricted; `reads` always restricts. With `links`, symbolic links can be made in `writes`.
+    unrestricted; `reads` always restricts. With `links`, symbolic links can be made in `writes`,
+    with `tcp` connections.
     """
 
     reads: tuple[Path, ...]
@@ -50,6 +51,7 @@ class FileRules:
     writes: tuple[Path, ...] | None = ()
     executes: tuple[Path, ...] | None = ()
     links: bool = False
+    tcp: bool = False
 
 
 def landlock_version() -> int:
@@ -71,7 +73,7 @@ def restrict_files(rules: FileRules) -> bool:
     if version == 0:
         return False
     handled = _handled(rules, version)
-    ruleset = _create(handled, version)
+    ruleset = _create(handled, version, tcp=rules.tcp)
     try:
         _allow(ruleset, rules.reads, (_READ_FILE | _READ_FOLDER) & handled)
         _allow(ruleset, rules.lists, _READ_FOLDER)
@@ -96,10 +98,10 @@ def _handled(rules: FileRules, version: int) -> int:
     return handled
 
 
-def _create(handled: int, version: int) -> int:
+def _create(handled: int, version: int, *, tcp: bool) -> int:
     attributes = struct.pack("=Q", handled)
     if version >= 4:
-        attributes += struct.pack("=Q", _TCP)
+        attributes += struct.pack("=Q", 0 if tcp else _TCP)
     if version >= 6:
         attributes += struct.pack("=Q", _OUTSIDE_SOCKETS_AND_SIGNALS)
     size = ctypes.c_size_t(len(attributes))

@@ -17,7 +17,7 @@ from itertools import chain
 from typing import Final
 
 from .denied_call_reporter import DeniedCallReporter
-from .system_calls import ALLOWED, ATTRIBUTES, CHECKED, DENIED
+from .system_calls import ALLOWED, ATTRIBUTES, CHECKED, DENIED, OF_CONNECTIONS
 
 _LOAD = 0x20  # BPF_LD | BPF_W | BPF_ABS
 _IF_EQUAL = 0x15  # BPF_JMP | BPF_JEQ | BPF_K
@@ -39,7 +39,7 @@ _NEWER_CALLS = 451
 _PR_SET_NO_NEW_PRIVS = 38
 _PR_SET_SECCOMP = 22
 _MODE_FILTER = 2
-_NEW_LISTENER = 1 << 3
+_ALL_THREADS, _NEW_LISTENER = 1 << 0, 1 << 3
 _NETLINK: Final = 16
 # CLONE_NEWTIME is no flag of clone: its bit belongs to the signal at the end.
 _CLONE_NEW = 0x7E020000
@@ -66,6 +66,7 @@ def filter_calls(
     drives_gpu: bool = False,
     runs_commands: bool = False,
     scopes_signals: bool = False,
+    is_connected: bool = False,
     reporter: DeniedCallReporter | None = None,
 ) -> bool:
     """Limit the system calls of this process and its children.
@@ -76,7 +77,8 @@ def filter_calls(
     runs a user's commands has the rights of one with a GPU, and changes of attributes seem to
     succeed; signals are left to Landlock with `scopes_signals`. Denied calls fail with EACCES, and
     `reporter` names them. Returns False if the system has no such filters. Call it before threads
-    start.
+    start, unless the process `is_connected`: then it is for all its threads, and what they have
+    connected stays so.
     """
     known = {"x86_64": _X86_64, "AMD64": _X86_64, "aarch64": _AARCH64, "arm64": _AARCH64}
     architecture = known.get(platform.machine())
@@ -89,6 +91,7 @@ def filter_calls(
         drives_gpu=drives_gpu,
         runs_commands=runs_commands,
         scopes_signals=scopes_signals,
+        is_connected=is_connected,
     )
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0:
@@ -102,6 +105,10 @@ def filter_calls(
             reporter.attach(listener)
             return True
         # Another program listens already, or the kernel is too old to report.
+    if is_connected:
+        number = ctypes.c_long(ALLOWED["seccomp"][_COLUMNS[architecture]] or 0)
+        arguments = (ctypes.c_ulong(_MODE_FILTER - 1), ctypes.c_ulong(_ALL_THREADS))
+        return libc.syscall(number, *arguments, ctypes.byref(_program(program))) == 0
     if libc.prctl(_PR_SET_SECCOMP, _MODE_FILTER, ctypes.byref(_program(program)), 0, 0) != 0:
         failed = ctypes.get_errno()
         if failed in (errno.EINVAL, errno.ENOSYS, errno.EPERM, errno.EACCES):
@@ -131,6 +138,7 @@ def filter_program(
     drives_gpu: bool = False,
     runs_commands: bool = False,
     scopes_signals: bool = False,
+    is_connected: bool = False,
 ) -> bytes:
     """Return the filter program as the kernel reads it, 8 bytes per instruction.
 
@@ -157,6 +165,8 @@ def filter_program(
         assert number is not None
         code += [_step(_IF_EQUAL, number, 0, len(rule)), *rule]
     table, outcome = (DENIED, _DENY) if lenient else (ALLOWED, _ALLOW)
+    if is_connected and not lenient:
+        table = {**table, **OF_CONNECTIONS}
     for name, numbers in table.items():
         if (number := numbers[column]) is not None:
             ignored = runs_commands and name in ATTRIBUTES

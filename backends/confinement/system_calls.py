@@ -79,6 +79,8 @@ ALLOWED: Mapping[str, Numbers] = _table(
     """
 )
 """All that a worker without a GPU may call, besides `CHECKED`."""
+OF_CONNECTIONS: Mapping[str, Numbers] = _table("recvfrom 45 207")
+"""What a worker without a GPU may also call if it has connections; it makes no others."""
 DENIED: Mapping[str, Numbers] = _table(
     """
     # Other ends of sockets. Those made through io_uring bypass seccomp.

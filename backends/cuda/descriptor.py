@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ingle.kernels.formats.weight_format import GGML_FORMATS
+from ingle.models.config.model_config import ModelConfig
 from ingle.models.errors import ModelError, UnsupportedModel
 from ingle.models.families.family_registry import FAMILIES
 from ingle.models.families.gguf_config import config_from_gguf
@@ -19,6 +21,7 @@ from ingle.models.fit.paged_fit import (
 )
 from ingle.models.gguf.gguf_header import GGUFHeader, TensorInfo
 from ingle.models.model_task import ModelTask
+from ingle.models.parallel.divisible import check_divisible, first_part
 from ingle.models.safetensors.model_folder import ModelFolder
 
 from ..base.child_process import find_module
@@ -55,6 +58,7 @@ class CudaEngine(EngineDescriptor):
     formats = frozenset({"gguf", "safetensors"})
     fallback = "llama.cpp"
     converts_weights = True
+    divides_models = True
     needs_temporary_files = True  # its libraries do, if only to find others
     longest_step = 20.0
     imports = ("cuda", "llama.cpp")  # the vocabulary of a GGUF file is read by llama.cpp
@@ -100,6 +104,8 @@ class CudaEngine(EngineDescriptor):
         try:
             config = model.config if isinstance(model, ModelFolder) else config_from_gguf(model)
             check_paged_kv_type(model.path.name, config, query.kv_type)
+            if query.ranks > 1:
+                check_divisible(config, query.ranks)
         except ModelError as error:
             return error
         return None
@@ -160,6 +166,8 @@ class CudaEngine(EngineDescriptor):
         """Return the bytes on the GPU, or on the CPU, where weights become floats if those fit."""
         config = costs.config
         assert config is not None
+        if load.ranks > 1:
+            return self._estimate_divided(costs, config, load, split, host, quantize)
         kept = costs.stored
         if split.gpu_layers and costs.stored_in_fp8:
             kept = costs.stored_in_fp8
@@ -175,9 +183,36 @@ class CudaEngine(EngineDescriptor):
             vocabulary=costs.vocabulary,
         )
 
+    def _estimate_divided(
+        self,
+        costs: ModelCosts,
+        config: ModelConfig,
+        load: LoadParameters,
+        split: GPUSplit,
+        host: int,
+        quantize: Quantize,
+    ) -> SplitEstimate:
+        """The bytes on the first of several GPUs, and those of all processes on the host."""
+        ranks = load.ranks
+        part = replace(first_part(config, ranks), vocab_size=config.vocab_size)  # it has all logits
+        costs = replace(
+            costs,
+            config=part,
+            stored=costs.stored // ranks,
+            stored_in_fp8=costs.stored_in_fp8 // ranks,
+            parameters=costs.parameters // ranks,
+        )
+        own = replace(load, ranks=1)
+        found = self.estimate(costs, own, split, host=host // ranks, quantize=quantize)
+        return SplitEstimate(found.host.times(ranks), found.gpu)
+
     def open_runner(self, spec: LoadSpec, on_progress: Progress) -> CudaModelRunner:
         """Load a model that generates."""
         try:
+            if spec.tensor_parallel > 1:
+                from .parallel.lead_runner import open_divided
+
+                return open_divided(spec, on_progress)
             from .state_model_runner import open_model_runner
         except ImportError as error:
             raise LoadFailed(

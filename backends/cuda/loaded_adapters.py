@@ -8,11 +8,12 @@ from threading import Lock
 
 import torch
 
-from ingle.kernels.matmul.low_rank import ActiveAdapters
+from ingle.kernels.matmul.low_rank import ActiveAdapters, LowRank
 from ingle.models.adapters.lora_matrices import LoraMatrices
 from ingle.models.config.model_config import ModelConfig
 from ingle.models.errors import ModelError
-from ingle.models.layers.parameters import AdaptedLayer
+from ingle.models.layers.parameters import AdaptedLayer, RankPart
+from ingle.models.parallel.model_shard import TensorCut
 
 from ..base.errors import RequestRejected
 from ..engine.batch import Batch
@@ -34,8 +35,11 @@ class LoadedAdapters:
         *,
         device: torch.device,
         dtype: torch.dtype,
+        part: RankPart | None = None,
     ) -> None:
-        self._config = config
+        """Matrices are cut to the `part` of a rank."""
+        self._config = config if part is None else part.shard.whole
+        self._part = part
         self._layers = layers
         self._active = active
         self._device = device
@@ -98,6 +102,18 @@ class LoadedAdapters:
             raise RequestRejected(f"{error.message} {error.hint or ''}".rstrip()) from error
         self._last += 1
         for name, each in matrices.items():
+            if self._part is not None:
+                each = _cut(each, self._part.shard.cut(f"{name}.weight"))
             self._layers[name].adapters.matrices[self._last] = each
             self.nbytes += each.nbytes
         return self._last
+
+
+def _cut(matrices: LowRank, cut: TensorCut | None) -> LowRank:
+    """What an adapter adds to the outputs of a rank, or to its addends of them."""
+    if cut is None:
+        return matrices
+    part = slice(cut.part.start, cut.part.stop)
+    if cut.axis == 0:
+        return matrices._replace(up=matrices.up[part].clone())
+    return matrices._replace(down=matrices.down[:, part].contiguous())

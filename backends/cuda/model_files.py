@@ -13,6 +13,7 @@ from ingle.kernels.operations import Operations
 from ingle.models.config.model_config import ModelConfig
 from ingle.models.families.gguf_config import config_from_gguf
 from ingle.models.fit.paged_fit import weights_on_cpu
+from ingle.models.layers.parameters import RankPart
 from ingle.models.layers.transformer import Transformer
 from ingle.models.safetensors.model_folder import read_folder
 from ingle.models.weights.converted_weights import DequantizedWeights, NF4Weights
@@ -28,13 +29,17 @@ from ..text.tokenization.tokenizer import Tokenizer
 
 @dataclass(frozen=True)
 class ModelFiles:
-    """A model's shape and its tensors, by the engine's names and conventions."""
+    """A model's shape and its tensors, by the engine's names and conventions.
+
+    With the `part` of a rank, `config` and `weights` are those of this part.
+    """
 
     config: ModelConfig
     weights: Weights
     parameters: int
     stored_bytes: int
     """Bytes of the weights as the engine holds them."""
+    part: RankPart | None = None
 
     def load(
         self,
@@ -55,7 +60,12 @@ class ModelFiles:
         if not operations.reads_blocks and device.type == "cpu" and self._becomes_floats():
             weights = DequantizedWeights(weights, operations.dtype)
         return Transformer(
-            self.config, weights, device=device, operations=operations, on_progress=on_progress
+            self.config,
+            weights,
+            device=device,
+            operations=operations,
+            on_progress=on_progress,
+            part=self.part,
         )
 
     def _becomes_floats(self) -> bool:

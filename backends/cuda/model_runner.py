@@ -219,7 +219,7 @@ class CudaModelRunner:
             slots=self.slots,
             kv_capacity=self.kv_capacity,
             has_chat_template=self.tokenizer.chat_template is not None,
-            weights_bytes=self._weights_bytes,
+            weights_bytes=self._model.weights_bytes,
             kv_bytes=self._pool.nbytes,
             compute_bytes=self._workspace,
             layers=config.num_layers,
@@ -255,7 +255,6 @@ class CudaModelRunner:
             lambda part: report(before + part * (1 - before)),
             quantize=self._spec.quantize,
         )
-        self._weights_bytes = self._model.weights_bytes
         operations = self._backend.operations
         self.adapters = LoadedAdapters(
             files.config,
@@ -263,6 +262,7 @@ class CudaModelRunner:
             operations.adapters,
             device=self._where.device,
             dtype=operations.dtype,
+            part=files.part,
         )
 
     def _make_room(self) -> None:
@@ -283,7 +283,7 @@ class CudaModelRunner:
             self.tokenizer, where.device, room=self.context, kernels=self._backend.library
         )
         self._steps = StepLauncher(self._inputs, self._forward, self._sampler, self.adapters.choose)
-        budget = PageBudget(where, context=self.context, slots=self.slots)
+        budget = PageBudget(where, context=self.context, slots=self.slots, part=self._model.part)
         pages = budget.wanted(spec.kv_capacity)
         self._workspace = 0
         self._key_biases = self._find_key_biases()

@@ -88,7 +88,9 @@ class StateModelRunner(CudaModelRunner):
         super().close()
 
     def _make_room(self) -> None:
-        spec, config = self._spec, self._config
+        spec, part = self._spec, self._model.part
+        # All ranks of a divided model have the same rows.
+        config = self._config if part is None else part.shard.whole
         context = min(spec.context, config.context)
         self.num_states = state_rows(
             config, context=context, slots=spec.slots, kv_type=spec.kv_type

@@ -48,6 +48,8 @@ class LlamaContext(ABC):
                 Path(spec.path),
                 gpu_layers=spec.gpu_layers,
                 cpu_experts=spec.cpu_experts,
+                tensor_split=spec.tensor_split,
+                main_gpu=spec.main_gpu,
                 mmap=spec.mmap,
                 mlock=spec.mlock,
                 on_progress=on_progress,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, cast
@@ -27,6 +27,8 @@ class LlamaModel:
         *,
         gpu_layers: int = -1,
         cpu_experts: int = 0,
+        tensor_split: Sequence[float] = (),
+        main_gpu: int = -1,
         mmap: bool = True,
         mlock: bool = False,
         vocab_only: bool = False,
@@ -38,6 +40,11 @@ class LlamaModel:
         _start_library()
         params = llama_cpp.llama_model_default_params()
         params.n_gpu_layers = gpu_layers
+        shares = _shares(tensor_split)
+        if shares is not None:
+            params.tensor_split = shares
+        elif main_gpu >= 0:
+            params.split_mode, params.main_gpu = llama_cpp.LLAMA_SPLIT_MODE_NONE, main_gpu
         overrides = _expert_overrides(cpu_experts) if cpu_experts else None
         if overrides is not None:
             address: Any = ctypes.addressof(overrides)
@@ -180,6 +187,20 @@ def load_ggml_base() -> ctypes.CDLL:
     library = open_library("ggml-base", folder)
     assert library is not None
     return library
+
+
+def _shares(split: Sequence[float]) -> ctypes.Array[ctypes.c_float] | None:
+    """Return the share of each GPU as llama.cpp reads them; None for its own.
+
+    Raises `LoadFailed` for more than there can be. They must live until the model is loaded.
+    """
+    most = llama_cpp.llama_max_devices()
+    if len(split) > most:
+        raise LoadFailed(
+            f"tensor_split has {len(split)} shares, and llama.cpp here has {most} GPUs at most.",
+            hint="Write one share for each GPU.",
+        )
+    return (ctypes.c_float * most)(*split) if split else None
 
 
 def _expert_overrides(blocks: int) -> ctypes.Array[_Override]:

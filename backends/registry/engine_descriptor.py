@@ -40,6 +40,7 @@ class LoadQuery:
     kv_type: KVType = KVType.F16
     gpu_layers: int = -1
     pooling: Pooling | None = None
+    ranks: int = 1
 
     @property
     def file_format(self) -> Literal["gguf", "safetensors"]:
@@ -72,6 +73,8 @@ class EngineDescriptor(ABC):
     """Whether a part of the layers may be on the GPU."""
     converts_weights: bool = False
     """Whether it can convert weights on load, for example to NF4."""
+    divides_models: bool = False
+    """Whether several processes can compute one model, each with a part of every matrix."""
     auto_speculation: bool = True
     """Whether the setting "auto" of `speculation` enables it."""
     constrains_calls: bool = True

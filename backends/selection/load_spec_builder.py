@@ -29,13 +29,16 @@ def complete_spec(wanted: LoadSpec, model: GGUFHeader | ModelFolder) -> LoadSpec
     texts that way, whatever its file says. Raises `UnsupportedModel` if the engine has no such KV
     cache for the model.
     """
-    engine, query = get_engine(wanted.engine), LoadQuery(model, wanted.kv_type, -1, wanted.pooling)
+    engine = get_engine(wanted.engine)
+    ranks = wanted.tensor_parallel if engine.divides_models else 1
+    query = LoadQuery(model, wanted.kv_type, -1, wanted.pooling, ranks)
     trained = model.config.context if isinstance(model, ModelFolder) else model.context
     spec = replace(
         wanted,
         context=min(wanted.context, trained) if trained else wanted.context,
         device="cpu" if wanted.gpu_layers == 0 else "auto",
         quantize=wanted.quantize if engine.converts_weights else "none",
+        tensor_parallel=ranks,
         task=query.task,
         pooling=None,
         stamps=list(model.stamps) if isinstance(model, GGUFHeader) else [],

@@ -80,6 +80,7 @@ class PlacementRequest:
     kv_type: KVType = KVType.F16
     flash_attention: bool = True
     quantize: Quantize = "none"
+    tensor_parallel: int = 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,6 +154,7 @@ class _Selector:
             kv_type=wanted.kv_type,
             flash_attention=wanted.flash_attention,
             repacked=frozenset() if self._room.llama_offloads else self._room.repacked,
+            ranks=wanted.tensor_parallel,
         )
 
     @property

@@ -56,7 +56,8 @@ def worker_access(spec: LoadSpec) -> AccessPolicy:
     gpu = has_gpu_device() and get_engine(spec.engine).drives_gpu(spec)
     stored = 0 if spec.kv_store is None else spec.kv_store.disk_bytes
     largest = max(stored, _OTHER_FILES)
-    return AccessPolicy(tuple(reads), tuple(lists), tuple(writes), gpu, largest)
+    divided = spec.tensor_parallel > 1
+    return AccessPolicy(tuple(reads), tuple(lists), tuple(writes), gpu, largest, divided)
 
 
 def with_temporary_files(place: AccessPolicy, spec: LoadSpec) -> AccessPolicy:

@@ -105,6 +105,7 @@ class LoadedModel(Answer, frozen=True, kw_only=True):
     layers: int = 0
     layers_on_gpu: int = 0
     quantize: Literal["none", "nf4"] = "none"
+    tensor_parallel: int = 1
     kv_type: str = ""
     flash_attention: bool = False
     speculation: Literal["auto", "off", "ngram", "draft"] = "off"

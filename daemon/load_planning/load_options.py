@@ -24,5 +24,6 @@ class LoadOptions(msgspec.Struct, frozen=True):
     engine: str | None = None
     kv_type: KVType | None = None
     quantize: Quantize | None = None
+    tensor_parallel: int | None = None
     draft: str | None = None
     pooling: Pooling | None = None

@@ -23,6 +23,7 @@ from .load_options import NO_DRAFT, LoadOptions
 from .model_placer import ModelPlacer
 
 if TYPE_CHECKING:
+    from ingle.backends.registry.engine_descriptor import EngineDescriptor
     from ingle.backends.selection.engine_facts import EngineFacts
 
     from ..client.engine_types import EngineOffer
@@ -128,12 +129,7 @@ class ModelLoadPlanner(ModelPlacer):
         pooling = options.pooling if model.task is ModelTask.EMBED else None
         options, room = self.beside_projector(model, options, available)
         selection = self.select(description, options, available=room, pooling=pooling)
-        if options.quantize == "nf4" and not get_engine(selection.engine).converts_weights:
-            title = get_engine(selection.engine).title
-            raise UnsupportedModel(
-                f"{model.name} is run by {title}, which does not quantise weights on load.",
-                hint="Choose the engine cuda, or a GGUF file that is quantised.",
-            )
+        _check_engine(model, options, get_engine(selection.engine))
         spec = LoadSpec(
             engine=selection.engine,
             path=str(description.path),
@@ -145,6 +141,9 @@ class ModelLoadPlanner(ModelPlacer):
             gpu_layers=selection.gpu_layers,
             cpu_experts=selection.cpu_experts,
             quantize=options.quantize or config.quantize,
+            tensor_parallel=options.tensor_parallel or config.tensor_parallel,
+            tensor_split=config.tensor_split,
+            main_gpu=config.main_gpu,
             kv_type=selection.kv_type,
             flash_attention=config.flash_attention,
             mmap=config.mmap,
@@ -217,6 +216,20 @@ class ModelLoadPlanner(ModelPlacer):
             needs=prepared.needs + needs,
             draft=draft.name,
             draft_needs=needs,
+        )
+
+
+def _check_engine(model: StoredModel, options: LoadOptions, engine: EngineDescriptor) -> None:
+    """Raise `UnsupportedModel` for options of the load that the engine cannot meet."""
+    if options.quantize == "nf4" and not engine.converts_weights:
+        raise UnsupportedModel(
+            f"{model.name} is run by {engine.title}, which does not quantise weights on load.",
+            hint="Choose the engine cuda, or a GGUF file that is quantised.",
+        )
+    if (options.tensor_parallel or 1) > 1 and not engine.divides_models:
+        raise UnsupportedModel(
+            f"{model.name} is run by {engine.title}, which has no tensor_parallel.",
+            hint="Choose the engine cuda; llama.cpp uses several GPUs by itself: see tensor_split.",
         )
 
 

@@ -235,7 +235,8 @@ class ModelPlacer:
 
         config, own = self._config, self.facts.own
         kv_type = options.kv_type or KVType.F16
-        query = LoadQuery(description, kv_type, config.gpu_layers, pooling)
+        ranks = options.tensor_parallel or config.tensor_parallel
+        query = LoadQuery(description, kv_type, config.gpu_layers, pooling, ranks)
         choice = options.engine or config.engine
         return PlacementRequest(
             engine=choose_engine(query, choice, own),
@@ -251,6 +252,7 @@ class ModelPlacer:
             kv_type=kv_type,
             flash_attention=config.flash_attention != "off",
             quantize=options.quantize or config.quantize,
+            tensor_parallel=ranks,
         )
 
     def room(self, available: MemoryNeeds) -> MemoryBudget:

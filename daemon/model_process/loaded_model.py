@@ -43,6 +43,7 @@ def loaded_model(run: ModelRun) -> LoadedModel:
             run.reclaimable,
         ),
         quantize=run.spec.quantize if run.spec else "none",
+        tensor_parallel=run.spec.tensor_parallel if run.spec else 1,
         reason=run.reason,
         warnings=_warnings(run),
         known_agents=list(run.known_agents),

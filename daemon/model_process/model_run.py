@@ -168,6 +168,8 @@ class ModelRun:
             and options.kv_type in (None, own.kv_type, info.kv_type if info else None)
             and options.engine in (None, own.engine, info.engine if info else None)
             and options.quantize in (None, own.quantize, spec.quantize if spec else None)
+            and options.tensor_parallel
+            in (None, own.tensor_parallel, spec.tensor_parallel if spec else None)
             and options.draft in (None, own.draft)
             and options.pooling in (None, own.pooling)
         )

@@ -56,6 +56,9 @@ class Config:
     engine_index: str = ""
     quantize: Literal["none", "nf4"] = "none"
     gpu_layers: int = -1
+    tensor_parallel: int = 1
+    tensor_split: tuple[float, ...] = ()
+    main_gpu: int = -1
     kv_type: Literal["auto", "f32", "f16", "bf16", "q8_0", "q4_0"] = "auto"
     flash_attention: Literal["auto", "on", "off"] = "auto"
     mmap: bool = True

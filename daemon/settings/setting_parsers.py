@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import cast
 
+from ingle.backends.base.load_spec import MOST_RANKS
 from ingle.backends.registry.engines import engine_choices
 from ingle.models.kv_type import KVType
 
@@ -158,6 +159,16 @@ def _list(value: object, textual: bool, expected: str, separator: str = ",") -> 
     if isinstance(value, list | tuple):
         return list(cast("list[object]", value))
     raise InvalidSetting(expected)
+
+
+def _shares(value: object, textual: bool) -> tuple[float, ...]:
+    expected = "a list of shares such as [3, 1], one for each GPU"
+    number = _number(10**6)
+    shares = _list(value, textual, expected)
+    try:
+        return tuple(cast("float", number(share, textual)) for share in shares)
+    except InvalidSetting:
+        raise InvalidSetting(expected) from None
 
 
 def _folders(value: object, textual: bool) -> tuple[Path, ...]:
@@ -332,6 +343,9 @@ PARSERS: Mapping[str, Parser] = {
     "engine_index": _optional_text,
     "quantize": _choice(QUANTIZE),
     "gpu_layers": _integer(-1, 10_000),
+    "tensor_parallel": _integer(1, MOST_RANKS),
+    "tensor_split": _shares,
+    "main_gpu": _integer(-1, 63),
     "kv_type": _choice(("auto", *KVType)),
     "flash_attention": _choice(FLASH_ATTENTION),
     "mmap": _flag,

@@ -21,12 +21,13 @@ W = TypeVar("W", torch.Tensor, RepackedTensor)
 class LinearLayer:
     """`weight` (outputs, inputs) from `Operations.prepare`, and `bias` (outputs,) fp32 or None.
 
-    `adapters` are added to the outputs.
+    `adapters` are added to the outputs. Those of a layer that `is_summed` are a rank's addends.
     """
 
     weight: PreparedWeight
     bias: torch.Tensor | None = None
     adapters: LayerAdapters | None = None
+    is_summed: bool = False
 
     @property
     def outputs(self) -> int:

@@ -50,6 +50,16 @@ class MemoryEstimate:
         """All that is needed."""
         return self.weights + self.kv + self.compute + self.runtime
 
+    def times(self, count: int) -> MemoryEstimate:
+        """What so many processes take, which share the pages of the file."""
+        return MemoryEstimate(
+            self.weights * count,
+            self.kv * count,
+            self.compute * count,
+            self.runtime * count,
+            self.reclaimable * count,
+        )
+
     @property
     def resident(self) -> int:
         """All bytes in memory, including reclaimable ones."""
@@ -87,6 +97,7 @@ class LoadParameters:
 
     `repacked` are the tensor types whose matrices this build of llama.cpp lays out anew for the
     processor; `own_process` is False for a draft model, which lives in the process of another.
+    ingle's own engine divides the model among `ranks` processes.
     """
 
     context: int
@@ -96,6 +107,7 @@ class LoadParameters:
     flash_attention: bool = True
     repacked: frozenset[str] = frozenset()
     own_process: bool = True
+    ranks: int = 1
 
     @property
     def cells(self) -> int:

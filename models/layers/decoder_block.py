@@ -41,6 +41,7 @@ class DecoderBlock:
         self, layer: int, config: ModelConfig, family: Family, parameters: Parameters
     ) -> None:
         self._operations = parameters.operations
+        self._sums = parameters.sums
         self._scale = config.residual_scale
 
         def norm(name: str, *placements: NormPlacement) -> RMSNorm | None:
@@ -137,9 +138,8 @@ class DecoderBlock:
         following: RMSNorm | None,
     ) -> Activations | None:
         """Add the layer's outputs; return what the norm `following` makes of the sums, if any."""
-        if norm is not None:
-            (rows,) = self._operations.linear(x, layer)
-            norm.add_to(residual, rows)
+        if norm is not None or layer.is_summed:
+            self._add_rows(residual, self._sums.linear(x, layer), norm)
             return None
         if following is None:
             self._operations.linear_add(residual, x, layer, self._scale)

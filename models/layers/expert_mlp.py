@@ -65,6 +65,7 @@ class ExpertMLP:
         hidden, width, count = config.hidden_size, experts.width, experts.count
         prefix = f"blk.{layer}.ffn"
         self._operations = parameters.operations
+        self._sums = parameters.sums
         self._route = ExpertRouter(layer, hidden, experts, parameters)
         self._narrow: LinearLayer | None = None
         self._widen: LinearLayer | None = None
@@ -72,6 +73,10 @@ class ExpertMLP:
             self._narrow = parameters.linear(f"{prefix}_latent_down", experts.latent, hidden)
             self._widen = parameters.linear(f"{prefix}_latent_up", hidden, experts.latent)
         inner = experts.latent or hidden
+        self._own: range | None = None
+        if parameters.part is not None:
+            self._own = parameters.part.shard.experts(count)
+            count = len(self._own)
         is_gated = config.activation is not Activation.RELU_SQUARED
         up = parameters.experts(f"{prefix}_up_exps", count, width, inner)
         self._experts = ExpertLayers(
@@ -91,6 +96,8 @@ class ExpertMLP:
     def __call__(self, x: Activations, routed: Activations | None = None) -> torch.Tensor:
         """(tokens, hidden) fp32; the experts are picked by `routed` if it is given, else by `x`."""
         picked, weights = self._route(x if routed is None else routed)
+        if self._own is not None:
+            picked, weights = _among(self._own, picked, weights)
         inner = x
         if self._narrow is not None:
             (rows,) = self._operations.linear(x, self._narrow)
@@ -107,4 +114,12 @@ class ExpertMLP:
             if self._shared_gate is not None:
                 shared = shared * (dense(x).float() @ self._shared_gate).sigmoid()[:, None]
             found = found + shared
-        return found
+        return self._sums(found)
+
+
+def _among(
+    own: range, picked: torch.Tensor, weights: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The picks of a rank, as numbers of its `own` experts; those of others have no weight."""
+    is_own = (picked >= own.start) & (picked < own.stop)
+    return (picked - own.start).clamp(0, len(own) - 1), weights * is_own

@@ -19,7 +19,7 @@ class ParallelExperts:
         self, layer: int, config: ModelConfig, experts: ExpertConfig, parameters: Parameters
     ) -> None:
         hidden, epsilon, name = config.hidden_size, config.norm_epsilon, f"blk.{layer}"
-        self._operations = parameters.operations
+        self._sums = parameters.sums
         width = config.mlp_width_of(layer)
         self._mlp = GatedMLP(f"{name}.ffn_{{}}", width, config, parameters)
         self._mlp_norm = parameters.norm(f"{name}.post_ffw_norm_1", hidden, epsilon)
@@ -31,7 +31,7 @@ class ParallelExperts:
 
     def __call__(self, x: Activations, residual: torch.Tensor) -> torch.Tensor:
         """(tokens, hidden) fp32 of the MLP's input and of the residual stream before its norm."""
-        (rows,) = self._operations.linear(self._mlp(x), self._mlp.down, dtype=torch.float32)
+        rows = self._sums.linear(self._mlp(x), self._mlp.down, torch.float32)
         found = self._experts(self._before_experts(residual), self._router_norm(residual))
         total = torch.zeros_like(residual)
         self._mlp_norm.add_to(total, rows)

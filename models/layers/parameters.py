@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
@@ -18,6 +18,10 @@ from ingle.kernels.operations import Operations
 
 from ..errors import InvalidModel, UnsupportedModel
 from ..weights.weights import Weight, Weights
+
+if TYPE_CHECKING:
+    from ..parallel.model_shard import ModelShard
+    from ..parallel.rank_group import RankGroup
 
 
 class RMSNorm:
@@ -61,8 +65,59 @@ class TokenEmbedding:
         return self._operations.embed(token_ids, self.weight, self._scale)
 
 
+class PartialEmbedding(TokenEmbedding):
+    """The same of a rank that has some consecutive rows: the rest are zeros, and all are summed."""
+
+    def __init__(
+        self,
+        operations: Operations,
+        weight: PreparedWeight,
+        scale: float,
+        *,
+        first: int,
+        ranks: RankGroup,
+    ) -> None:
+        super().__init__(operations, weight, scale)
+        self._first, self._ranks = first, ranks
+
+    def __call__(self, token_ids: torch.Tensor) -> torch.Tensor:
+        """See `TokenEmbedding`."""
+        places, last = token_ids - self._first, self.weight.shape[0] - 1
+        is_foreign = (places < 0) | (places > last)
+        rows = super().__call__(places.clamp(0, last))
+        return self._ranks.sum(rows.masked_fill_(is_foreign[:, None], 0.0))
+
+
+class RankPart(NamedTuple):
+    """The part of a model that this process has, and those that it computes the model with."""
+
+    shard: ModelShard
+    ranks: RankGroup
+
+
+class RankSums:
+    """Sums over all ranks; a model on one device, without `ranks`, has nothing to add."""
+
+    def __init__(self, operations: Operations, ranks: RankGroup | None) -> None:
+        self._operations = operations
+        self._ranks = ranks
+
+    def __call__(self, rows: torch.Tensor) -> torch.Tensor:
+        """The sum of the addends of all ranks; may change `rows` in place."""
+        return rows if self._ranks is None else self._ranks.sum(rows)
+
+    def linear(
+        self, x: Activations, layer: LinearLayer, dtype: torch.dtype | None = None
+    ) -> torch.Tensor:
+        """The outputs (tokens, outputs) of a layer, summed if it is one that `is_summed`."""
+        if layer.is_summed and self._operations.dtype is torch.float16:
+            dtype = torch.float32  # addends may exceed the range in which their sum is
+        (rows,) = self._operations.linear(x, layer, dtype=dtype)
+        return self(rows) if layer.is_summed else rows
+
+
 class AdaptedLayer(NamedTuple):
-    """The adapters of a linear layer, and its size."""
+    """The adapters of a linear layer, and its size, which is that of the whole model's."""
 
     adapters: LayerAdapters
     outputs: int
@@ -75,7 +130,7 @@ class Parameters:
     Matrices keep the quantisation of their file, else they take the type of the activations; both
     in the form that `operations` expects. FP8 is dequantised if they do not multiply it. Raises
     `InvalidModel` for a tensor that is missing or has the wrong shape. `on_progress` is called with
-    the share of tensors loaded so far.
+    the share of tensors loaded so far. `part` is that of a rank, whose `weights` these are.
     """
 
     def __init__(
@@ -85,6 +140,7 @@ class Parameters:
         device: torch.device,
         operations: Operations,
         on_progress: Callable[[float], None] | None = None,
+        part: RankPart | None = None,
     ) -> None:
         self._weights = weights
         self._left = set(weights.names)
@@ -92,6 +148,8 @@ class Parameters:
         self._device = device
         self.operations = operations
         self._progress = on_progress
+        self.part = part
+        self.sums = RankSums(operations, None if part is None else part.ranks)
         self.adapted: dict[str, AdaptedLayer] = {}
         """The linear layers that adapters can change, by their names."""
         self.bytes = 0
@@ -100,12 +158,14 @@ class Parameters:
     def linear(self, name: str, outputs: int, inputs: int) -> LinearLayer:
         """The matrix `name`, with its bias if the file has one."""
         weight = self._matrix(f"{name}.weight", outputs, inputs, may_be_fp8=True)
-        bias = f"{name}.bias"
-        adapters = None
+        bias, adapters = self.optional_vector(f"{name}.bias", outputs), None
+        cut = None if self.part is None else self.part.shard.cut(f"{name}.weight")
         if name.startswith("blk."):
             adapters = LayerAdapters(self.operations.adapters)
+            if cut is not None:
+                outputs, inputs = (cut.total, inputs) if cut.axis == 0 else (outputs, cut.total)
             self.adapted[name] = AdaptedLayer(adapters, outputs, inputs)
-        return LinearLayer(weight, self.optional_vector(bias, outputs), adapters)
+        return LinearLayer(weight, bias, adapters, is_summed=cut is not None and cut.axis == 1)
 
     def experts(self, name: str, count: int, outputs: int, inputs: int) -> ExpertLayer:
         """The matrices `name` of all experts, with their biases if the file has them."""
@@ -130,7 +190,10 @@ class Parameters:
     def embedding(self, name: str, rows: int | None, columns: int, scale: float) -> TokenEmbedding:
         """The table `name`, whose rows are multiplied by `scale`; None for any number of rows."""
         table = self._matrix(f"{name}.weight", rows, columns)
-        return TokenEmbedding(self.operations, table, scale)
+        if self.part is None or self.part.shard.cut(f"{name}.weight") is None:
+            return TokenEmbedding(self.operations, table, scale)
+        first, ranks = self.part.shard.first_token, self.part.ranks
+        return PartialEmbedding(self.operations, table, scale, first=first, ranks=ranks)
 
     def norm(self, name: str, size: int, epsilon: float) -> RMSNorm:
         """The norm `name`, with its weight in fp32."""

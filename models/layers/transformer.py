@@ -17,7 +17,7 @@ from ..weights.weights import Weights
 from .attention import Attention, AttentionContext
 from .decoder_block import DecoderBlock
 from .layer_input import LayerInputs
-from .parameters import Parameters
+from .parameters import Parameters, RankPart
 from .residual_streams import ResidualStreams, StreamBlock
 from .rotary_embedding import RotaryEmbedding, RotaryTables
 
@@ -26,7 +26,8 @@ class Transformer:
     """A model with its weights on `device`, computed with `operations`.
 
     The residual stream is fp32 whatever the activation type: it is small, and some families exceed
-    the range of fp16 there. `on_progress` is called with the share of tensors loaded so far.
+    the range of fp16 there. `on_progress` is called with the share of tensors loaded so far. With
+    the `part` of a rank, `config` and `weights` are those of this part.
     Raises `InvalidModel` if a tensor is missing or does not fit, and `UnsupportedModel` for an
     unknown family or a tensor that no layer loads.
     """
@@ -39,13 +40,15 @@ class Transformer:
         device: torch.device,
         operations: Operations,
         on_progress: Callable[[float], None] | None = None,
+        part: RankPart | None = None,
     ) -> None:
         family = find_family(config.architecture)
         self.config = config
         self._operations = operations
         parameters = Parameters(
-            weights, device=device, operations=operations, on_progress=on_progress
+            weights, device=device, operations=operations, on_progress=on_progress, part=part
         )
+        self.part = part
         size, vocab = config.hidden_size, config.vocab_size
         self._embedding = parameters.embedding("token_embd", vocab, size, config.embedding_scale)
         self._inputs: LayerInputs | None = None
@@ -86,6 +89,8 @@ class Transformer:
         output_rows: torch.Tensor,
     ) -> torch.Tensor:
         """Logits (rows, vocabulary) fp32 that follow the tokens at `output_rows` (rows,) int64.
+
+        A rank other than the first returns those of its part of the vocabulary.
 
         `token_ids` and `positions` are (tokens,), the sequences one after the other.
         """
@@ -139,6 +144,8 @@ class Transformer:
 
     def _logits(self, rows: torch.Tensor) -> torch.Tensor:
         (logits,) = self._operations.linear(self._norm(rows), self._output, dtype=torch.float32)
+        if self.part is not None:
+            logits = self.part.ranks.join_columns(logits, self.part.shard.whole.vocab_size)
         if self.config.logit_scale != 1.0:
             logits = logits * self.config.logit_scale
         cap = self.config.final_soft_cap

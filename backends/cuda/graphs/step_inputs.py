@@ -124,6 +124,21 @@ class StepInputs:
             count = self.shape.tokens
             torch.gather(self._long, 0, self._sent(_ORIGINS), out=self._token_ids[:count])
 
+    def copy_out(self) -> StepCopy:
+        """What `copy_in` needs to have the same inputs in another process."""
+        long, ints = self._stage.used(self.shape.sequences)
+        return StepCopy(self.shape, self.num_rows, long.tobytes(), ints.tobytes())
+
+    def copy_in(self, step: StepCopy) -> None:
+        """Fill in what `copy_out` returned, except for tokens that only the device knows."""
+        self._drawn_for = []
+        stage = self._next_stage()
+        self.shape, self.num_rows = StepShape(*step.shape), step.num_rows
+        stage.lay_out(self.shape.tokens, self.shape.longest_context)
+        long, ints = stage.used(self.shape.sequences)
+        long[:] = np.frombuffer(step.long, np.int64)
+        ints[:] = np.frombuffer(step.ints, np.int32)
+
     def mark_drawn(self, batch: Batch) -> None:
         """The step drew a token for each of its chunks, which have one each, into `drawn`."""
         self._drawn_for = [
@@ -273,6 +288,15 @@ def _multiple_of_four(count: int) -> int:
     return -(-count // 4) * 4
 
 
+class StepCopy(NamedTuple):
+    """The inputs of a step as bytes; see `StepInputs.copy_out`."""
+
+    shape: tuple[int, int, int, int]
+    num_rows: int
+    long: bytes
+    ints: bytes
+
+
 class _Drawn(NamedTuple):
     """A sequence for which the last step drew a token, as it was before."""
 
@@ -343,6 +367,11 @@ class _Stage:
         self.long = self._longs[: _LONG_ROWS * row].reshape(_LONG_ROWS, row)
         tables = self._ints[sizes.tables_from :][: sizes.sequences * table]
         self.tables = tables.reshape(sizes.sequences, table)
+
+    def used(self, sequences: int) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+        """What a step of so many sequences uses."""
+        ints = self._sizes.tables_from + sequences * self.widths.table
+        return self._longs[: _LONG_ROWS * self.widths.row], self._ints[:ints]
 
     def wait(self) -> None:
         """Until what was sent from here is there."""

@@ -21,7 +21,8 @@ class StepLauncher:
     Plain decoding is one replay after the other, and a copy of the tokens to the host: inputs are
     sent when other sequences take part. What needs the host, such as a grammar, is drawn after the
     replay, and steps with adapters are not recorded. `graphs` and `draw` are set once the model is
-    ready for them.
+    ready for them, and `on_sent` where other ranks compute each batch, too: it is called when the
+    inputs are on the device.
     """
 
     def __init__(
@@ -41,12 +42,21 @@ class StepLauncher:
         self._adapt = adapt
         self.graphs: StepGraphs | None = None
         self.draw: StepDraw | None = None
+        self.on_sent: Callable[[Batch], None] = lambda _: None
 
     def compute(self, batch: Batch) -> torch.Tensor:
         """Logits (rows, vocabulary) fp32 of all positions that sample; raises `KVCacheFull`."""
         rows, shape = self._fill(batch, adapted=self._adapt(batch))
         self._inputs.upload(in_place=not self._draws(shape))
+        self.on_sent(batch)
         return self._run(shape)[:rows]
+
+    def repeat(self, batch: Batch) -> None:
+        """Compute what the inputs hold, which are those of another rank's batch."""
+        shape = None if self._adapt(batch) or self.graphs is None else self.graphs.fit()
+        self._inputs.upload()
+        self.on_sent(batch)
+        self._run(shape)
 
     def launch(self, batch: Batch) -> tuple[torch.Tensor, PendingSamples | None]:
         """Start a step; its logits, and what chunks that sample draw. Raises `KVCacheFull`."""
@@ -58,6 +68,7 @@ class StepLauncher:
         rows, shape = self._fill(batch, adapted=adapted)
         draws = self._draws(shape)
         inputs.upload(in_place=not draws)
+        self.on_sent(batch)
         if draw is not None and shape is not None and draws and is_plain:
             draw.send(self._sampler.plain_rows(chunks))
             return self._launch_plain(batch, shape)

@@ -33,7 +33,7 @@ EXAMPLES = """\
   ingle load smollm2 --keep-alive 2h
   ingle load qwen2.5-coder --context 32768 --pin
   ingle load qwen2.5-coder --no-pin"""
-LOAD_OPTIONS = ("context", "engine", "quantize", "kv_type")
+LOAD_OPTIONS = ("context", "engine", "quantize", "tensor_parallel", "kv_type")
 """The options that `add_load_options` adds, as the API names them."""
 
 
@@ -77,6 +77,7 @@ def add_load_options(parser: CommandParser) -> None:
     parser.add_argument(
         "--quantize", choices=QUANTIZE, help="quantise plain weights to four bits on load"
     )
+    parser.add_number("--tensor-parallel", 1, help="divide it among N GPUs (ingle's own engine)")
     parser.add_argument("--kv-type", choices=tuple(KVType), help="how the KV cache is stored")
 
 

@@ -106,6 +106,11 @@ def _loaded_facts(model: LoadedModel) -> list[tuple[str, str]]:
         ("runs on", model.device),
         *([("why there", model.reason)] if model.reason else []),
         ("loaded with", f"{model.context} tokens of context for {model.slots} requests"),
+        *(
+            [("divided", f"among {ranks} processes")]
+            if (ranks := model.tensor_parallel) > 1
+            else []
+        ),
         *([("weights", "quantised to NF4 on load")] if model.quantize == "nf4" else []),
         ("KV cache", context_cost(model)),
         ("attention", f"{flash} flash attention"),

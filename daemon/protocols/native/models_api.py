@@ -159,6 +159,7 @@ class NativeModelsApi(ServicesApi):
                 engine=body.engine,
                 kv_type=body.kv_type,
                 quantize=body.quantize,
+                tensor_parallel=body.tensor_parallel,
                 draft=body.draft,
                 pooling=Pooling(body.pooling) if body.pooling is not None else None,
             ),

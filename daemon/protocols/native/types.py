@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from ingle.backends.base.load_spec import Quantize
+from ingle.backends.base.load_spec import MOST_RANKS, Quantize
 from ingle.backends.registry.engines import engine_choices
 from ingle.models.kv_type import KVType
 
@@ -70,6 +70,7 @@ class LoadRequest(msgspec.Struct, frozen=True):
     engine: EngineChoice | None = None
     kv_type: KVType | None = None
     quantize: Quantize | None = None
+    tensor_parallel: Annotated[int, Meta(ge=1, le=MOST_RANKS)] | None = None
     draft: Reference | None = None
     pooling: Literal["mean", "cls", "last"] | None = None
     keep_alive: KeepAlive | None = None

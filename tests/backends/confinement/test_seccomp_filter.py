@@ -269,3 +269,38 @@ def test_reported_program_asks_for_every_denied_call_and_no_other() -> None:
         assert after == ((0x06, 0, 0, 0x7FC00000) if denied else before)
         asked += denied
     assert asked > len(DENIED)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="uses Linux features")
+@pytest.mark.parametrize("drives_gpu", [False, True])
+def test_connected_process_keeps_its_connections_only(drives_gpu: bool) -> None:
+    """In threads that started before, too."""
+    code = f"""
+import os, socket, threading
+from ingle.backends.confinement.seccomp_filter import filter_calls
+listener = socket.create_server(("127.0.0.1", 0))
+near = socket.create_connection(listener.getsockname())
+far, _ = listener.accept()
+ready = threading.Event()
+
+def attempt(action):
+    try:
+        action()
+    except OSError as error:
+        print(type(error).__name__)
+
+def use():
+    ready.wait()
+    attempt(lambda: socket.socket())
+    attempt(listener.accept)
+    os.write(far.fileno(), b"x")
+    print(near.recv(1))
+
+thread = threading.Thread(target=use)
+thread.start()
+assert filter_calls(drives_gpu={drives_gpu}, is_connected=True)
+ready.set()
+thread.join()
+"""
+    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True)
+    assert done.stdout.split() == ["PermissionError"] * 2 + ["b'x'"], done.stderr

@@ -82,7 +82,7 @@ _GEMMA4 = {
     "final_logit_softcapping": 30.0,
 }
 _LAYER_INPUTS = {"vocab_size_per_layer_input": 99, "hidden_size_per_layer_input": 12}
-_CASES: dict[str, tuple[str, dict[str, Any]]] = {
+CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "llama2": ("llama", {"num_key_value_heads": 6}),
     "llama3": ("llama", {"rope_parameters": _LLAMA3, "tie_word_embeddings": True}),
     "llama with biases": ("llama", {"attention_bias": True, "mlp_bias": True, "head_dim": 12}),
@@ -339,7 +339,7 @@ _CASES: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 def test_every_model_type_is_compared() -> None:
-    assert {kind for kind, _ in _CASES.values()} == HF_MODEL_TYPES.keys()
+    assert {kind for kind, _ in CASES.values()} == HF_MODEL_TYPES.keys()
 
 
 @pytest.mark.parametrize("name", HF_MODEL_TYPES)
@@ -357,11 +357,11 @@ def test_defaults_equal_those_of_transformers(name: str) -> None:
     assert kind.tied == config["tie_word_embeddings"]
 
 
-@pytest.mark.parametrize("case", _CASES)
+@pytest.mark.parametrize("case", CASES)
 def test_logits_equal_those_of_transformers(
     case: str, make_random_model: Any, compute_logits: Any, tokens: torch.Tensor
 ) -> None:
-    kind, settings = _CASES[case]
+    kind, settings = CASES[case]
     model = make_random_model(kind, **settings)
     expected = model.logits(tokens)
     found = compute_logits(model.config, model.canonical(), tokens)
@@ -372,7 +372,7 @@ def test_logits_equal_those_of_transformers(
 def test_longrope_uses_short_factors_for_short_contexts(
     make_random_model: Any, compute_logits: Any, tokens: torch.Tensor
 ) -> None:
-    _, settings = _CASES["phi3, longrope"]
+    _, settings = CASES["phi3, longrope"]
     model = make_random_model("phi3", **settings)
     tokens = tokens[:32]
     expected = model.logits(tokens)

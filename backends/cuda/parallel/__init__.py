@@ -1,0 +1,1 @@
+"""One model on several devices: a process for each, which compute every step together."""

@@ -1,0 +1,143 @@
+"""The other ranks of a divided model: processes of this one, which end together with it."""
+
+from __future__ import annotations
+
+import os
+import queue
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO, cast
+
+from ...base.child_process import child_environment, signal_name
+from ...base.errors import EngineFault, LoadFailed, OutOfMemory
+from ...base.framing import read_body
+from ...base.load_spec import LoadSpec
+from .messages import (
+    FromFollower,
+    LoadPart,
+    PartFailed,
+    ToFollower,
+    from_follower,
+    rank_frame,
+)
+
+_MODULE = "ingle.backends.cuda.parallel"
+_ERRORS = {error.code: error for error in (LoadFailed, OutOfMemory, EngineFault)}
+_GRACE = 2.0
+"""Seconds in which this rank reports by itself why another one failed."""
+_BROKEN = 3
+
+
+class RankTeam:
+    """Starts the ranks 1 to `count` - 1 and talks to them.
+
+    If one of them ends, so does this process, and by the same signal: a rank that waits for
+    another within a step waits for ever.
+    """
+
+    def __init__(self, spec: LoadSpec, count: int) -> None:
+        """They load their parts of `spec` at once; `wait_for` says when, or why not."""
+        self._is_closing = False
+        self._lock = threading.Lock()
+        self._folder = tempfile.TemporaryDirectory(
+            prefix="ingle-ranks-", ignore_cleanup_errors=True
+        )
+        self.meeting = str(Path(self._folder.name) / "meeting")
+        """The file in which the ranks find one another."""
+        self._replies = [queue.SimpleQueue[FromFollower]() for _ in range(1, count)]
+        self._processes = [_start(rank) for rank in range(1, count)]
+        for rank, process in enumerate(self._processes, 1):
+            thread = threading.Thread(target=self._follow, args=(rank, process), daemon=True)
+            thread.start()
+            self._write(process, rank_frame(LoadPart(spec, rank, count, self.meeting)))
+
+    def send(self, message: ToFollower) -> None:
+        """Send a message to all; they take messages in the order in which they are sent."""
+        sent = rank_frame(message)
+        with self._lock:
+            for process in self._processes:
+                self._write(process, sent)
+
+    def send_each(self, messages: list[ToFollower]) -> None:
+        """Send each rank its own message, that of rank 1 first."""
+        with self._lock:
+            for process, message in zip(self._processes, messages, strict=True):
+                self._write(process, rank_frame(message))
+
+    def receive(self) -> list[FromFollower]:
+        """Wait for the next message of each; raises `LoadFailed` if one could not load its part."""
+        found = [replies.get() for replies in self._replies]
+        for each in found:
+            if isinstance(each, PartFailed):
+                raise _ERRORS.get(each.code, LoadFailed)(each.message, hint=each.hint)
+        return found
+
+    @contextmanager
+    def ending_together(self) -> Generator[None]:
+        """Let this process end by what ended a rank, rather than by what came of that here."""
+        try:
+            yield
+        except RuntimeError:
+            time.sleep(_GRACE)
+            raise
+
+    def close(self) -> None:
+        """End the processes."""
+        self._is_closing = True
+        for process in self._processes:
+            process.kill()
+        for process in self._processes:
+            process.wait()
+            cast(BinaryIO, process.stdin).close()
+        self._folder.cleanup()
+
+    def _write(self, process: subprocess.Popen[bytes], sent: bytes) -> None:
+        stdin = cast(BinaryIO, process.stdin)
+        try:
+            stdin.write(sent)
+            stdin.flush()
+        except BrokenPipeError:
+            if not self._is_closing:
+                time.sleep(_GRACE)  # the thread that follows the process ends this one
+                raise
+
+    def _follow(self, rank: int, process: subprocess.Popen[bytes]) -> None:
+        """Pass on what a rank says until it ends, and end this process then."""
+        has_failed = False
+        with cast(BinaryIO, process.stdout) as stream:
+            try:
+                while True:
+                    message = from_follower.decode(read_body(stream))
+                    has_failed = isinstance(message, PartFailed)
+                    self._replies[rank - 1].put(message)
+            except EOFError:
+                status = process.wait()
+        if has_failed:
+            time.sleep(_GRACE)
+        if self._is_closing:
+            return
+        how = signal_name(-status) if status < 0 else f"exit code {status}"
+        print(f"The process of rank {rank} ended: {how}.", file=sys.stderr, flush=True)
+        if status < 0:
+            os.kill(os.getpid(), -status)
+            os.kill(os.getpid(), signal.SIGKILL)  # if the signal is ignored here
+        os._exit(status or _BROKEN)
+
+
+def _start(rank: int) -> subprocess.Popen[bytes]:
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    devices = [str(rank)] if visible is None else visible.split(",")[rank : rank + 1]
+    return subprocess.Popen(
+        [sys.executable, "-P", "-X", "utf8", "-m", _MODULE, str(os.getpid())],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        cwd=os.path.abspath(os.sep),  # noqa: PTH100  # the root of whatever drive this is
+        env=child_environment(os.environ) | {"CUDA_VISIBLE_DEVICES": ",".join(devices)},
+    )
