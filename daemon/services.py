@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from .routing.egress.provider_egress import ProviderEgress
     from .routing.router import Router
     from .settings.config import Config
+    from .speech.transcriber import Transcriber
     from .stores.response_store import ResponseStore
     from .warming.prefix_warmer import PrefixWarmer
 
@@ -53,6 +54,7 @@ class Services:
     engines: EngineInstalls
     batches: BatchManager
     documents: DocumentLibrary
+    speech: Transcriber
     hub: EventHub
     prepare: Preparer
     planner: ModelLoadPlanner

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import msgspec
 
+from ingle.backends.base.errors import WrongTask
 from ingle.backends.base.load_spec import LoadSpec
 from ingle.backends.registry.engines import get_engine
 from ingle.models.adapters.adapter_folder import AdapterFolder
@@ -123,6 +124,8 @@ class ModelLoadPlanner(ModelPlacer):
         # Imported here: selecting an engine imports the process machinery.
         from ingle.backends.selection.load_spec_builder import complete_spec, describe
 
+        if model.task is ModelTask.TRANSCRIBE:
+            raise WrongTask(model.task, ModelTask.GENERATE, name=model.name)
         config = self._config
         description = describe(model.path)
         pooling = options.pooling if model.task is ModelTask.EMBED else None

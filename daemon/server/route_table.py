@@ -40,6 +40,7 @@ from ..protocols.native.watch_api import WatchApi
 from ..protocols.ollama.create_api import OllamaCreateApi
 from ..protocols.ollama.generate_api import OllamaEmbedApi, OllamaGenerateApi
 from ..protocols.ollama.library_api import OllamaLibraryApi
+from ..protocols.openai.audio_api import AudioApi
 from ..protocols.openai.batches_api import BatchesApi, FilesApi
 from ..protocols.openai.completions.completions_api import CompletionsApi
 from ..protocols.openai.completions.stored_completions_api import StoredCompletionsApi
@@ -80,6 +81,7 @@ def route_table(services: Services) -> list[RouteSpec]:
         messages,
         MessageBatchesApi(services),
         embeddings,
+        AudioApi(services),
         FilesApi(services),
         BatchesApi(services),
         RerankApi(services),

@@ -18,6 +18,7 @@ from ..gguf.gguf_names import (
     quantization_of,
 )
 from ..metadata.stored_model import FirstMessage
+from ..metadata.whisper_folder import is_whisper
 from ..model_reference import SAFETENSORS, HubReference, hub_repository
 from ..safetensors.folder_files import CONFIG
 
@@ -66,8 +67,11 @@ def find_in_file(path: Path, name: str, sha256: str | None = None) -> Iterator[F
 
 
 def find_in_folder(path: Path, names: Collection[str], name: str) -> Iterator[FoundModel]:
-    """A folder that holds files of these `names`, if they are safetensors with their settings."""
-    if CONFIG in names and any(file.endswith(".safetensors") for file in names):
+    """A folder that holds files of these `names`, if they are safetensors with their settings,
+    or a model that recognises speech.
+    """
+    safetensors = CONFIG in names and any(file.endswith(".safetensors") for file in names)
+    if safetensors or is_whisper(names):
         yield FoundModel(name, path)
 
 

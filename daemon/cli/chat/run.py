@@ -39,7 +39,11 @@ if TYPE_CHECKING:
     from ...client.model_types import ModelEntry
     from ...client.sync_client import DaemonClient
 
-PURPOSES = {"embed": "embeddings (POST /v1/embeddings)", "rerank": "ranking (POST /v1/rerank)"}
+PURPOSES = {
+    "embed": "embeddings (POST /v1/embeddings)",
+    "rerank": "ranking (POST /v1/rerank)",
+    "transcribe": "recognising speech (`ingle transcribe`)",
+}
 PATIENCE = 2.0
 """Seconds of silence before the wait for standard input is announced."""
 EXAMPLES = """\
