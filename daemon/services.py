@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from .routing.egress.provider_egress import ProviderEgress
     from .routing.router import Router
     from .settings.config import Config
-    from .speech.transcriber import Transcriber
     from .stores.response_store import ResponseStore
     from .warming.prefix_warmer import PrefixWarmer
 
@@ -54,7 +53,6 @@ class Services:
     engines: EngineInstalls
     batches: BatchManager
     documents: DocumentLibrary
-    speech: Transcriber
     hub: EventHub
     prepare: Preparer
     planner: ModelLoadPlanner

@@ -124,10 +124,8 @@ class ModelLoadPlanner(ModelPlacer):
         # Imported here: selecting an engine imports the process machinery.
         from ingle.backends.selection.load_spec_builder import complete_spec, describe
 
-        if model.task is ModelTask.TRANSCRIBE:
-            raise WrongTask(model.task, ModelTask.GENERATE, name=model.name)
         config = self._config
-        description = describe(model.path)
+        description = describe(_loadable(model).path)
         pooling = options.pooling if model.task is ModelTask.EMBED else None
         options, room = self.beside_projector(model, options, available)
         selection = self.select(description, options, available=room, pooling=pooling)
@@ -221,6 +219,13 @@ class ModelLoadPlanner(ModelPlacer):
             draft=draft.name,
             draft_needs=needs,
         )
+
+
+def _loadable(model: StoredModel) -> StoredModel:
+    """Return the model; raises `WrongTask` for one that an engine of its own runs."""
+    if model.task is ModelTask.TRANSCRIBE:
+        raise WrongTask(model.task, ModelTask.GENERATE, name=model.name)
+    return model
 
 
 def _projector_needs(reserved: MemoryNeeds, spec: LoadSpec) -> MemoryNeeds:

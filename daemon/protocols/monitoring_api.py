@@ -268,7 +268,7 @@ class MetricsApi(ServicesApi):
         ):
             rows = [((model,), count) for model, count in tuple(counts.items())]
             yield _family(kind, name, help_, _MODEL, rows)
-        speech = self._services.speech
+        speech = self._services.manager.speech
         heard = "Seconds of audio in which speech was recognised."
         for name, help_, counts in (
             ("ingle_transcriptions_total", "Recognised audio files.", speech.requests),

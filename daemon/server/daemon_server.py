@@ -279,7 +279,6 @@ async def _drain(
     await services.warmer.close()
     await services.batches.close()
     await services.documents.close()
-    services.speech.close()
     closing = asyncio.create_task(services.manager.close(grace))
     urgent = asyncio.create_task(ending.urgent.wait())
     await asyncio.wait({closing, urgent}, return_when=asyncio.FIRST_COMPLETED)

@@ -53,6 +53,8 @@ from ..services import Services
 BATCHED = RequestOrigin(client="batches", priority=Priority.BATCH)
 """The origin of the requests in batches."""
 
+_OLLAMA = (OllamaLibraryApi, OllamaGenerateApi, OllamaEmbedApi, OllamaCreateApi)
+
 
 def route_table(services: Services) -> list[RouteSpec]:
     """Return every route of the daemon, in the order in which the router tries them."""
@@ -103,10 +105,7 @@ def route_table(services: Services) -> list[RouteSpec]:
         GuardApi(services),
         ToolEgressApi(services),
         WatchApi(services),
-        OllamaLibraryApi(services),
-        OllamaGenerateApi(services),
-        OllamaEmbedApi(services),
-        OllamaCreateApi(services),
+        *(api(services) for api in _OLLAMA),
         LMStudioModelsApi(services),
         LMStudioCompletionsApi(services),
         LMStudioChatApi(services, responses.state),

@@ -49,7 +49,6 @@ from ..routing.policy.route_resolver import PolicySource, RouteResolver
 from ..routing.router import Router
 from ..services import Services
 from ..settings.config import Config
-from ..speech.transcriber import Transcriber
 from ..stores.response_store import ResponseStore
 from ..warming.prefix_warmer import PrefixWarmer
 
@@ -113,7 +112,6 @@ def build_services(
         generations=GenerationRegistry(manager),
         batches=_batches(config),
         documents=_documents(config, manager, store, memory, warmer),
-        speech=Transcriber(engines.store, config.threads),
         pulls=PullManager(pull or store.pull, catalog.canonical_name, hub, engines.begin_default),
         engines=engines,
         hub=hub,

@@ -11,7 +11,7 @@ from ingle.backends.hardware.cpu_inventory import read_inventory
 from ingle.backends.hardware.thread_plan import plan_threads
 
 from .speech_protocol import (
-    Finished,
+    EndOfSpeech,
     NextSegment,
     OpenSpeechModel,
     Recognise,
@@ -92,7 +92,7 @@ class Recogniser:
     def _next(self) -> SpeechReply:
         found = next(self._segments, None)
         if found is None:
-            return Finished()
+            return EndOfSpeech()
         return Segment(
             id=found.id,
             seek=found.seek,

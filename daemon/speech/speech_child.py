@@ -11,7 +11,7 @@ from ingle.backends.base.errors import BackendError, LoadFailed, RequestRejected
 from ingle.backends.base.framed_child import ChildDied, FramedChild, start_child
 
 from .speech_protocol import (
-    Finished,
+    EndOfSpeech,
     NextSegment,
     OpenSpeechModel,
     Recognise,
@@ -88,7 +88,7 @@ class SpeechChild(FramedChild):
             raise _failed("its process ended") from None
         if isinstance(reply, Segment):
             return reply
-        if isinstance(reply, Finished):
+        if isinstance(reply, EndOfSpeech):
             return None
         raise _failed(reply.reason if isinstance(reply, SpeechFailed) else "it failed")
 

@@ -17,7 +17,7 @@ from ingle.backends.base.framing import frame, read_body
 from ingle.backends.confinement.access_policy import AccessPolicy
 from ingle.backends.confinement.confine import confine
 from ingle.backends.confinement.resource_limits import lower_limit
-from ingle.models.metadata.whisper_folder import FILES
+from ingle.models.whisper_files import FILES
 
 from .speech_protocol import OpenSpeechModel, SpeechMessage, SpeechReply
 

@@ -1,7 +1,7 @@
 """Messages between `Transcriber` and its process, framed as the worker protocol.
 
 The process answers each message with one: `OpenSpeechModel` with `SpeechModelOpened`, `Recognise`
-with `Recognised`, and `NextSegment` with `Segment`, or `Finished` behind the last one.
+with `Recognised`, and `NextSegment` with `Segment`, or `EndOfSpeech` behind the last one.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Segment(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     words: list[Word] = []
 
 
-class Finished(msgspec.Struct, frozen=True, tag=True):
+class EndOfSpeech(msgspec.Struct, frozen=True, tag=True):
     """There are no more segments."""
 
 
@@ -87,4 +87,4 @@ class SpeechFailed(msgspec.Struct, frozen=True, tag=True):
 
 
 SpeechMessage = OpenSpeechModel | Recognise | NextSegment
-SpeechReply = SpeechModelOpened | Recognised | Segment | Finished | SpeechFailed
+SpeechReply = SpeechModelOpened | Recognised | Segment | EndOfSpeech | SpeechFailed

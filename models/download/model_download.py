@@ -15,12 +15,12 @@ from ..gguf.projector import read_projector
 from ..json_object import read_json_object
 from ..metadata.description_cache import describe_model
 from ..metadata.manifest import Manifest, ManifestFile
-from ..metadata.whisper_folder import WEIGHTS as WHISPER_WEIGHTS
 from ..safetensors.folder_files import CONFIG
 from ..safetensors.model_folder import check_settings
 from ..safetensors.quantized.quantization_config import read_quantization
 from ..safetensors.safetensors_header import read_safetensors_header
 from ..sources.download_source import RemoteFile, Source
+from ..whisper_files import WEIGHTS as WHISPER_WEIGHTS
 from .file_download import Fetched, FileDownload, check_room
 from .pull_progress import PullReporter
 

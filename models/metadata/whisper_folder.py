@@ -3,28 +3,18 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Collection
 from pathlib import Path
 
 from ..errors import InvalidModel
 from ..json_object import read_json_object
 from ..model_task import ModelTask
+from ..safetensors.folder_files import CONFIG
+from ..whisper_files import FILES, WEIGHTS
 from .stored_model import StoredModel
 
-WEIGHTS = "model.bin"
-CONFIG = "config.json"
-_NEEDED = (CONFIG, "tokenizer.json", WEIGHTS)
-_VOCABULARIES = ("vocabulary.json", "vocabulary.txt")
-FILES = (*_NEEDED, *_VOCABULARIES, "preprocessor_config.json")
-"""Nothing else of a folder is read or fetched. The weights are no pickle, but a list of arrays."""
 _SPEC = b"WhisperSpec\0"
 _HEADER = struct.Struct(f"<IH{len(_SPEC)}s")
 _CONTEXT = 448
-
-
-def is_whisper(names: Collection[str]) -> bool:
-    """Whether a folder with files of these names can be such a model."""
-    return all(name in names for name in _NEEDED) and any(n in names for n in _VOCABULARIES)
 
 
 def describe_whisper(path: Path) -> StoredModel:

@@ -18,9 +18,9 @@ from ..gguf.gguf_names import (
     quantization_of,
 )
 from ..metadata.stored_model import FirstMessage
-from ..metadata.whisper_folder import is_whisper
 from ..model_reference import SAFETENSORS, HubReference, hub_repository
 from ..safetensors.folder_files import CONFIG
+from ..whisper_files import is_whisper
 
 
 class FoundModel(msgspec.Struct, frozen=True):

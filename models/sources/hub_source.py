@@ -18,10 +18,10 @@ from ..catalog import FILE
 from ..errors import ModelNotFound, Offline, SourceUnavailable, UnsupportedModel
 from ..gguf.gguf_names import is_language_model, parse_shard, quantization_of
 from ..gguf.projector import choose_projector, is_projector
-from ..metadata.whisper_folder import FILES as WHISPER_FILES
-from ..metadata.whisper_folder import is_whisper
 from ..model_reference import CTRANSLATE2, SAFETENSORS
 from ..safetensors.folder_files import BESIDE, CONFIG, TOKENIZER, is_weights
+from ..whisper_files import FILES as WHISPER_FILES
+from ..whisper_files import is_whisper
 from .download_source import RemoteFile, Transfer
 from .http_source import HTTPSource
 from .ranged_file import RangedFile

@@ -39,11 +39,7 @@ if TYPE_CHECKING:
     from ...client.model_types import ModelEntry
     from ...client.sync_client import DaemonClient
 
-PURPOSES = {
-    "embed": "embeddings (POST /v1/embeddings)",
-    "rerank": "ranking (POST /v1/rerank)",
-    "transcribe": "recognising speech (`ingle transcribe`)",
-}
+PURPOSES = {"embed": "embeddings (POST /v1/embeddings)", "rerank": "ranking (POST /v1/rerank)"}
 PATIENCE = 2.0
 """Seconds of silence before the wait for standard input is announced."""
 EXAMPLES = """\
@@ -305,7 +301,7 @@ def _generate_with_pull(
         if entry.installed:
             raise
         if entry.task != "generate":
-            purpose = PURPOSES.get(entry.task, entry.task)
+            purpose = PURPOSES.get(entry.task, "speech (`ingle transcribe`)")
             raise CommandError(
                 f"{entry.name} does not generate text: it is for {purpose}.",
                 "Choose a model that chats; `ingle list` shows them.",

@@ -101,9 +101,9 @@ class EnginesApi(ServicesApi):
                 hint="Wait until `ingle engine list` says that it is there.",
             )
         if packages.engine == SPEECH:
-            if services.speech.is_busy:
+            if services.manager.speech.is_busy:
                 raise Conflict("Speech is being recognised.", hint="Try again behind it.")
-            services.speech.end()
+            services.manager.speech.end()
         users = [
             run.name
             for run in services.manager.loaded()

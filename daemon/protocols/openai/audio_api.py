@@ -29,11 +29,11 @@ from ...speech.speech_protocol import Recognise, Recognised, Segment
 from ...speech.transcriber import MOST_BYTES
 from ..services_api import ServicesApi
 from .multipart import MultipartForm, read_form
-from .transcripts import Transcript, TranscriptFormat, Transcription, VerboseTranscription
+from .transcripts import SpeechTranscript, TranscriptFormat, Transcription
 
 _OTHER_FIELDS = 2**20
 _THEIRS = ("whisper-1", "gpt-4o-transcribe", "gpt-4o-mini-transcribe")
-"""OpenAI's names, which clients send unless they are told another: the usual model."""
+"""OpenAI's names, which clients send by default: they mean the usual model."""
 _GRANULARITIES = "timestamp_granularities[]"
 _EXAMPLE = "hf.co/Systran/faster-whisper-base"
 
@@ -94,7 +94,7 @@ _route = partial(
     error_format=OPENAI,
     upload=True,
     request_media="multipart/form-data",
-    response=Transcription | VerboseTranscription,
+    response=Transcription,
     errors=(404, 408, 413, 422, 429, 500),
 )
 
@@ -110,7 +110,7 @@ class AudioApi(ServicesApi):
     async def transcribe(self, request: Request) -> Response:
         """Recognise speech: a form with an audio file."""
         with ExitStack() as held:
-            held.enter_context(self._services.speech.place())
+            held.enter_context(self._services.manager.speech.place())
             form, content = await self._read(request, TranscriptionForm)
             task = Recognise(
                 data=content,
@@ -128,7 +128,7 @@ class AudioApi(ServicesApi):
     @_route("/v1/audio/translations", request=TranslationForm)
     async def translate(self, request: Request) -> Response:
         """Recognise speech and write it in English."""
-        with self._services.speech.place():
+        with self._services.manager.speech.place():
             form, content = await self._read(request, TranslationForm)
             prompt, temperature = form.prompt, form.temperature
             task = Recognise(data=content, prompt=prompt, temperature=temperature, translate=True)
@@ -155,7 +155,7 @@ class AudioApi(ServicesApi):
             return JSONResponse(transcript.verbose(asked))
         return PlainTextResponse(transcript.as_text(form.response_format))
 
-    async def _collect(self, form: TranslationForm, task: Recognise) -> Transcript:
+    async def _collect(self, form: TranslationForm, task: Recognise) -> SpeechTranscript:
         segments: list[Segment] = []
         async with aclosing(self._recognised(form, task)) as parts:
             first = await anext(parts)
@@ -164,7 +164,7 @@ class AudioApi(ServicesApi):
                 assert isinstance(part, Segment)
                 segments.append(part)
         name = "translate" if task.translate else "transcribe"
-        return Transcript(name, first.language, first.seconds, segments)
+        return SpeechTranscript(name, first.language, first.seconds, segments)
 
     async def _stream(
         self, form: TranslationForm, task: Recognise, held: ExitStack, out: EventWriter
@@ -183,7 +183,7 @@ class AudioApi(ServicesApi):
         self, form: TranslationForm, task: Recognise
     ) -> AsyncGenerator[Recognised | Segment]:
         model = await asyncio.to_thread(self._model, form.model)
-        async with aclosing(self._services.speech.recognise(model, task)) as parts:
+        async with aclosing(self._services.manager.speech.recognise(model, task)) as parts:
             async for part in parts:
                 yield part
 

@@ -20,13 +20,6 @@ class AudioUsage(msgspec.Struct, frozen=True, tag="duration", tag_field="type"):
     seconds: float
 
 
-class Transcription(msgspec.Struct, frozen=True):
-    """The text."""
-
-    text: str
-    usage: AudioUsage
-
-
 class TranscribedSegment(msgspec.Struct, frozen=True):
     """A part of the text with its place, in seconds, and how probable it is."""
 
@@ -42,20 +35,20 @@ class TranscribedSegment(msgspec.Struct, frozen=True):
     no_speech_prob: float
 
 
-class VerboseTranscription(msgspec.Struct, frozen=True, kw_only=True):
-    """The text with its parts; `language` is a code, such as "en"."""
+class Transcription(msgspec.Struct, frozen=True, kw_only=True):
+    """The text, in `verbose_json` with its parts; `language` is a code, such as "en"."""
 
-    task: Literal["transcribe", "translate"]
-    language: str
-    duration: float
     text: str
+    usage: AudioUsage
+    task: Literal["transcribe", "translate"] | UnsetType = UNSET
+    language: str | UnsetType = UNSET
+    duration: float | UnsetType = UNSET
     segments: list[TranscribedSegment] | UnsetType = UNSET
     words: list[Word] | UnsetType = UNSET
-    usage: AudioUsage
 
 
 @dataclass(frozen=True)
-class Transcript:
+class SpeechTranscript:
     """What was recognised in an audio file of so many `seconds`."""
 
     task: Literal["transcribe", "translate"]
@@ -70,15 +63,15 @@ class Transcript:
 
     def short(self) -> Transcription:
         """Return the answer in the format `json`."""
-        return Transcription(self.text, AudioUsage(self.seconds))
+        return Transcription(text=self.text, usage=AudioUsage(self.seconds))
 
-    def verbose(self, granularities: Sequence[str]) -> VerboseTranscription:
+    def verbose(self, granularities: Sequence[str]) -> Transcription:
         """Return the answer with these parts; without any, with segments."""
         segments = [
             TranscribedSegment(*(getattr(each, name) for name in _FIELDS)) for each in self.segments
         ]
         words = [word for segment in self.segments for word in segment.words]
-        return VerboseTranscription(
+        return Transcription(
             task=self.task,
             language=self.language,
             duration=self.seconds,
