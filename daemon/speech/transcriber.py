@@ -103,6 +103,11 @@ class Transcriber:
         """Whether a file is being recognised."""
         return self._lock.locked()
 
+    @property
+    def pid(self) -> int | None:
+        """The id of the process, None if there is none."""
+        return self._process.pid
+
     def end(self) -> None:
         """End the process, which the next file starts again."""
         self._process.close()

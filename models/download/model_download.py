@@ -105,7 +105,9 @@ def _check_for(name: str, *, alone: bool, whisper: bool) -> Callable[[Path], obj
         return _check_gguf if alone else read_file_header
     if name.endswith(_SAFETENSORS):
         return read_safetensors_header
-    if name == CONFIG and not whisper:
+    if whisper:
+        return lambda path: None  # all of them are checked together
+    if name == CONFIG:
         return _check_config
     return _check_json if name.endswith(".json") else lambda path: None  # for the tokenizer only
 

@@ -15,14 +15,13 @@ _BOUND = 40.0
 
 def write_whisper(folder: Path) -> Path:
     """Write a model in CTranslate2's format; returns its folder."""
-    import torch
-    from transformers import WhisperConfig, WhisperForConditionalGeneration
-
+    torch: Any = import_module("torch")
+    transformers: Any = import_module("transformers")
     source, target = folder / "transformers", folder / "ctranslate2"
     source.mkdir(parents=True)
     special = _write_tokenizer(source / "tokenizer.json")
     torch.manual_seed(7)
-    config = WhisperConfig(
+    config = transformers.WhisperConfig(
         vocab_size=256 + len(special) + 1501,
         d_model=64,
         encoder_layers=2,
@@ -39,7 +38,7 @@ def write_whisper(folder: Path) -> Path:
         suppress_tokens=[],
         begin_suppress_tokens=[256],
     )
-    model = WhisperForConditionalGeneration(config)
+    model = transformers.WhisperForConditionalGeneration(config)
     with torch.no_grad():
         model.model.decoder.layer_norm.weight.mul_(_BOUND)
         model.model.decoder.embed_tokens.weight[_unwritten()] = 0  # they are improbable
@@ -60,8 +59,7 @@ def write_whisper(folder: Path) -> Path:
 
 def _letters() -> list[str]:
     """Return what stands for each byte, by its token."""
-    from tokenizers import pre_tokenizers
-
+    pre_tokenizers: Any = import_module("tokenizers.pre_tokenizers")
     return sorted(pre_tokenizers.ByteLevel.alphabet())
 
 
@@ -73,17 +71,16 @@ def _unwritten() -> list[int]:
 
 def _write_tokenizer(path: Path) -> list[str]:
     """Write a tokenizer of bytes; returns its special tokens."""
-    from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
-
+    tokenizers: Any = import_module("tokenizers")
     vocabulary = {letter: number for number, letter in enumerate(_letters())}
-    tokenizer = Tokenizer(models.BPE(vocab=vocabulary, merges=[]))
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE(vocab=vocabulary, merges=[]))
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = tokenizers.decoders.ByteLevel()
     special = [
         *("<|endoftext|>", "<|startoftranscript|>", *(f"<|{code}|>" for code in LANGUAGES)),
         *("<|translate|>", "<|transcribe|>", "<|startoflm|>", "<|startofprev|>"),
         *("<|nospeech|>", "<|notimestamps|>"),
     ]
-    tokenizer.add_special_tokens([AddedToken(token, special=True) for token in special])
+    tokenizer.add_special_tokens([tokenizers.AddedToken(token, special=True) for token in special])
     tokenizer.save(str(path))
     return special
