@@ -27,6 +27,7 @@ COMMANDS = {name: f"{folder}.{name}" for folder, names in _FOLDERS.items() for n
 """Command to module below `ingle.daemon.cli`; each has a `main(arguments) -> int`."""
 COMMANDS["ls"] = COMMANDS["list"]
 COMMANDS["ask-files"] = "chat.ask_files"
+COMMANDS["transcribe"] = "chat.transcribe"
 CHAT_OPTIONS = ("--plain", "--temp", "--prompt", "-p")
 """Options that are accepted without a command; they are those of `ingle chat`."""
 
@@ -47,6 +48,7 @@ chat:
   chats      list, search, export and import stored chats
   run        send one prompt, and stream the answer
   ask-files  ask about the files of a folder, with the passages that answer
+  transcribe write down what is spoken in an audio file
   forget     list stored data, and erase it: by chat, by time, or all
 
 models:

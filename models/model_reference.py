@@ -13,6 +13,8 @@ from .errors import ModelNotFound
 
 SAFETENSORS = "SAFETENSORS"
 """The tag of a repository's safetensors, where that of a GGUF file has its quantization."""
+CTRANSLATE2 = "CTRANSLATE2"
+"""The tag of a repository's model in CTranslate2's format, which recognises speech."""
 _MAX_LENGTH = 4096
 _HUB_PREFIX = re.compile(r"(?:https://)?(?:www\.)?(?:hf\.co|huggingface\.co)/", re.IGNORECASE)
 _HUB_NAME = r"[A-Za-z0-9](?:[A-Za-z0-9_-]|\.(?!\.)){0,95}"

@@ -1,4 +1,4 @@
-"""The task of a model: generate text, embed it, or rank it."""
+"""The task of a model: generate text, embed it, rank it, or recognise speech."""
 
 from __future__ import annotations
 
@@ -25,6 +25,8 @@ class ModelTask(StrEnum):
     GENERATE = "generate"
     EMBED = "embed"
     RERANK = "rerank"
+    TRANSCRIBE = "transcribe"
+    """Recognise speech, which an engine of its own does."""
 
 
 class Pooling(StrEnum):

@@ -126,11 +126,13 @@ _PURPOSES = {
     ModelTask.GENERATE: ("writes text", "Ask it through /v1/chat/completions or /v1/completions"),
     ModelTask.EMBED: ("turns texts into vectors", "Ask it through /v1/embeddings"),
     ModelTask.RERANK: ("ranks documents for a query", "Ask it through /v1/rerank"),
+    ModelTask.TRANSCRIBE: ("recognises speech", "Ask it through /v1/audio/transcriptions"),
 }
 _WANTED = {
     ModelTask.GENERATE: ("cannot chat or complete text", "a model that chats"),
     ModelTask.EMBED: ("makes no embeddings", "an embedding model such as all-minilm"),
     ModelTask.RERANK: ("cannot rank documents", "a reranking model"),
+    ModelTask.TRANSCRIBE: ("cannot recognise speech", "a Whisper model"),
 }
 
 

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import threading
+from collections.abc import Sequence
 from typing import BinaryIO, cast
 
 from .child_process import child_environment
@@ -68,15 +69,18 @@ class FramedChild:
             watchdog.cancel()
 
 
-def start_child(module: str) -> subprocess.Popen[bytes]:
-    """Start a module of ours, with nothing of the daemon's environment and folder."""
+def start_child(module: str, import_path: Sequence[str] = ()) -> subprocess.Popen[bytes]:
+    """Start a module of ours, with nothing of the daemon's environment and folder.
+
+    It finds modules in the folders of `import_path` first.
+    """
     return subprocess.Popen(
         [sys.executable, "-P", "-X", "utf8", "-m", module, str(os.getpid())],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,  # a traceback could quote what is sent
         cwd=os.path.abspath(os.sep),  # noqa: PTH100  # the root of whatever drive this is
-        env=child_environment(os.environ),
+        env=child_environment(os.environ, import_path),
         start_new_session=True,  # a terminal's Ctrl-C is for the daemon
         creationflags=getattr(subprocess, "CREATE_NO_WINDOW", 0),
     )

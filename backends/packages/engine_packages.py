@@ -12,11 +12,13 @@ import msgspec
 
 from ingle.models.struct_preparation import prepared
 
+SPEECH = "speech"
+"""The engine that recognises speech, which runs no language model."""
 _FOLDER = Path(__file__).parent
 
 
 class EnginePackages(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Packages that make the engine `engine` of `registry.engines` available.
+    """Packages that make the engine `engine` of `registry.engines` available, or `SPEECH`.
 
     `distribution` is the main one, whose `module` is imported to check an installation.
     `requirements` names the file of pinned requirements. `download_bytes` is what they have

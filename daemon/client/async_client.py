@@ -155,6 +155,14 @@ class AsyncDaemonClient:
         """Add a word to the policy: one that stays here, or a public one."""
         await self.request_json("POST", "/ingle/v1/routing/words", {kind: [word]})
 
+    async def transcribe(self, audio: bytes) -> str:
+        """Return the text that is spoken in an audio file; silence is left out."""
+        from .document_types import PATIENCE, TRANSCRIPTIONS, HeardText, audio_form
+
+        form = audio_form(audio, chunking_strategy="auto")
+        heard = await self.request(HeardText, "POST", TRANSCRIPTIONS, form, patience=PATIENCE)
+        return heard.text
+
     async def ledger_totals(self) -> LedgerTotals:
         """Return the totals of outbound requests in the current month."""
         return await self.request(LedgerTotals, "GET", "/ingle/v1/ledger/totals")

@@ -9,6 +9,7 @@ import h11
 import msgspec
 
 from .client_errors import DaemonError
+from .document_types import FormBody
 
 READ_SIZE = 1 << 16
 
@@ -28,13 +29,17 @@ class ClientConnection:
         self._h11 = h11.Connection(h11.CLIENT)
 
     async def send(self, method: str, path: str, body: object, *, accept: str) -> None:
-        """Send the request, with `body` as JSON unless it is None."""
-        content = b"" if body is None else msgspec.json.encode(body)
+        """Send the request, with `body` as JSON unless it is None or a form."""
+        content, kind = b"", "application/json"
+        if isinstance(body, FormBody):
+            content, kind = body
+        elif body is not None:
+            content = msgspec.json.encode(body)
         # The daemon checks Host against DNS rebinding; "localhost" is right for both transports.
         headers = [("Host", "localhost"), ("Accept", accept), ("Connection", "close")]
         if body is not None:
             headers += [
-                ("Content-Type", "application/json"),
+                ("Content-Type", kind),
                 ("Content-Length", str(len(content))),
             ]
         request = h11.Request(method=method, target=path, headers=headers)

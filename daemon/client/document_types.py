@@ -1,8 +1,9 @@
-"""Searches in folders of documents, and small copies of pictures."""
+"""Searches in folders of documents, small copies of pictures, and speech in audio files."""
 
 from __future__ import annotations
 
-from typing import Literal
+import os
+from typing import Literal, NamedTuple
 
 from .answer import Answer
 
@@ -61,3 +62,36 @@ class Thumbnail(Answer, frozen=True, kw_only=True):
     width: int
     height: int
     rgb: str
+
+
+TRANSCRIPTIONS = "/v1/audio/transcriptions"
+TRANSLATIONS = "/v1/audio/translations"
+PATIENCE = 3700.0
+"""Seconds: the daemon stops after an hour."""
+
+
+class FormBody(NamedTuple):
+    """The body of a request that is no JSON."""
+
+    content: bytes
+    content_type: str
+
+
+class HeardText(Answer, frozen=True):
+    """The text that was recognised."""
+
+    text: str
+
+
+def audio_form(audio: bytes, **fields: str | None) -> FormBody:
+    """Return a form of a file and the fields that are not None."""
+    boundary = os.urandom(16).hex()
+    parts: list[bytes] = []
+    for name, value in fields.items():
+        if value is not None:
+            head = f'--{boundary}\r\nContent-Disposition: form-data; name="{name}"\r\n\r\n'
+            parts.append(f"{head}{value}\r\n".encode())
+    file = 'Content-Disposition: form-data; name="file"; filename="audio"'
+    parts.append(f"--{boundary}\r\n{file}\r\n\r\n".encode())
+    parts += [audio, f"\r\n--{boundary}--\r\n".encode()]
+    return FormBody(b"".join(parts), f"multipart/form-data; boundary={boundary}")

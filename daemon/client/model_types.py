@@ -10,7 +10,7 @@ from .answer import Answer
 EntryState = Literal[
     "available", "downloading", "stopped", "starting", "ready", "draining", "stopping", "failed"
 ]
-TaskName = Literal["generate", "embed", "rerank"]
+TaskName = Literal["generate", "embed", "rerank", "transcribe"]
 
 
 class ModelState(StrEnum):
@@ -190,6 +190,11 @@ class ModelEntry(Answer, frozen=True, kw_only=True):
     def writes(self) -> bool:
         """Whether it generates text, unlike models that embed or rank texts."""
         return self.task == "generate"
+
+    @property
+    def purpose(self) -> str:
+        """What a model is for that does not generate text."""
+        return {"embed": "embeddings", "rerank": "ranking"}.get(self.task, "speech")
 
 
 class UnusableEntry(Answer, frozen=True):

@@ -26,6 +26,7 @@ from .client_errors import (
     DaemonUnreachable,
 )
 from .daemon_types import Status
+from .document_types import FormBody
 from .error_types import read_error
 from .model_types import ModelEntries
 from .sse_parser import ServerSentEvent, ServerSentEventParser
@@ -106,6 +107,11 @@ class DaemonClient:
         """Send `body` as JSON, and return the answer as `kind`."""
         return self._request("POST", path, body, kind, timeout)
 
+    def post_form(self, path: str, form: FormBody, *, timeout: float) -> str:
+        """Send a form, and return the answer as text."""
+        with self._response("POST", path, form, timeout) as response:
+            return response.read().decode(errors="replace")
+
     def delete(self, path: str, kind: type[T], *, timeout: float | None = 30.0) -> T:
         """Return the answer to a deletion as `kind`."""
         return self._request("DELETE", path, None, kind, timeout)
@@ -137,7 +143,9 @@ class DaemonClient:
         connection = UnixConnection(self.socket_path, timeout)
         headers = {"Accept": "application/json, text/event-stream"}
         content = None
-        if body is not None:
+        if isinstance(body, FormBody):
+            content, headers["Content-Type"] = body
+        elif body is not None:
             content = msgspec.json.encode(body)
             headers["Content-Type"] = "application/json"
         try:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from ingle.backends.base.errors import BackendError
 from ingle.backends.jobs.engine_check.engine_check import run_engine_check
 from ingle.backends.jobs.engine_check.messages import EngineCheckSpec, EngineCheckStep
-from ingle.backends.packages.engine_packages import EnginePackages
+from ingle.backends.packages.engine_packages import SPEECH, EnginePackages
+from ingle.backends.packages.engine_store import EngineStore
 
 from ..client.engine_types import CheckStep, EngineCheck
 from ..settings.paths import Paths
@@ -26,7 +27,10 @@ def check_engine(packages: EnginePackages, paths: Paths) -> EngineCheck:
 
     spec = EngineCheckSpec(engine=packages.engine, kernel_cache=str(paths.kernels))
     try:
-        run_engine_check(spec, add, engine_import_path(paths))
+        folders = engine_import_path(paths)
+        if packages.engine == SPEECH:
+            folders = EngineStore(paths.engines).import_path([SPEECH])
+        run_engine_check(spec, add, folders)
     except BackendError as error:
         remedy = "`ingle doctor` checks this machine."
         steps.append(CheckStep(name="end", passed=False, detail=error.message, remedy=remedy))

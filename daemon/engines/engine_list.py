@@ -8,10 +8,11 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from ingle.backends.base.child_process import find_module
 from ingle.backends.hardware.machine import Gpu
 from ingle.backends.hardware.read_cpu import read_cpu
 from ingle.backends.hardware.read_machine import read_gpus
-from ingle.backends.packages.engine_packages import EnginePackages, all_engine_packages
+from ingle.backends.packages.engine_packages import SPEECH, EnginePackages, all_engine_packages
 from ingle.backends.packages.engine_store import EngineStore
 from ingle.backends.registry.engines import get_engine
 from ingle.models.json_cache import read_json_cache, write_json_cache
@@ -88,6 +89,8 @@ def _entry(packages: EnginePackages, installs: EngineInstalls, gpus: Sequence[Gp
 def _is_beside_ingle(packages: EnginePackages) -> bool:
     """Whether the packages lie in ingle's own environment, which only the plain ones may."""
     plain = [each for each in all_engine_packages().values() if each.engine == packages.engine][-1]
+    if packages.engine == SPEECH:
+        return find_module(packages.module) is not None
     return packages is plain and get_engine(packages.engine).is_importable(())
 
 

@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 
 from ingle.backends.cuda.kernel_coverage import OLDEST_GPU
 from ingle.backends.hardware.machine import Gpu
-from ingle.backends.packages.engine_packages import EnginePackages, all_engine_packages
+from ingle.backends.packages.engine_packages import SPEECH, EnginePackages, all_engine_packages
 
 from ..client.engine_types import EngineOffer
 
@@ -64,7 +64,8 @@ def choose_offer(
     """
     for packages in all_engine_packages().values():
         useless = why_useless(packages, gpus, system="" if has_index else system)
-        if packages.unasked or useless or why_limited(packages, gpus):
+        asked_for = packages.unasked or packages.engine == SPEECH
+        if asked_for or useless or why_limited(packages, gpus):
             continue
         if packages.name in ready:
             return None

@@ -15,6 +15,7 @@ from ingle.backends.base.backend import Backend, LoadProgress
 from ingle.backends.base.errors import WorkerDied
 from ingle.backends.base.load_spec import LoadSpec
 from ingle.backends.base.model_info import Gauges
+from ingle.backends.packages.engine_store import EngineStore
 from ingle.models.fit.memory_needs import MemoryNeeds
 from ingle.models.metadata.stored_model import StoredModel
 
@@ -34,6 +35,7 @@ from ..model_process.model_history import CrashCounts, CrashRecord, UsageRecord
 from ..model_process.model_run import ModelRun, ModelState, still_computes
 from ..pictures.picture_decoder import PictureDecoder
 from ..settings.config import Config
+from ..speech.transcriber import Transcriber
 from .keep_alive_rules import NO_RULE, KeepAliveRule, find_rule
 from .model_starter import ModelStarter, PrepareEngine, leave_engine
 from .request_queue import RequestQueue
@@ -121,6 +123,7 @@ class ModelRuns:
         self._watch = MemoryWatch(self.allocator, on_resume=self.resumed)
         self.pages = KVMapWatch(hub, self.find)
         self.pictures = PictureDecoder()
+        self.speech = Transcriber(EngineStore(config.paths.engines), config.threads)
         self._closing = False
 
     async def unload(self, reference: str | None = None) -> list[str]:
@@ -203,6 +206,7 @@ class ModelRuns:
         """Refuse new requests and end every process once it is idle or after `grace` seconds."""
         self._closing = True
         self.pictures.close()
+        self.speech.close()
         runs = list(self._runs.values())
         for run in runs:
             run.request_stop("The daemon is shutting down.", drain=grace)

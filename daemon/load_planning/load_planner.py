@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import msgspec
 
+from ingle.backends.base.errors import WrongTask
 from ingle.backends.base.load_spec import LoadSpec
 from ingle.backends.registry.engines import get_engine
 from ingle.models.adapters.adapter_folder import AdapterFolder
@@ -125,7 +126,7 @@ class ModelLoadPlanner(ModelPlacer):
         from ingle.backends.selection.load_spec_builder import complete_spec, describe
 
         config = self._config
-        description = describe(model.path)
+        description = describe(_loadable(model).path)
         pooling = options.pooling if model.task is ModelTask.EMBED else None
         options, room = self.beside_projector(model, options, available)
         selection = self.select(description, options, available=room, pooling=pooling)
@@ -231,6 +232,13 @@ def _check_engine(model: StoredModel, options: LoadOptions, engine: EngineDescri
             f"{model.name} is run by {engine.title}, which has no tensor_parallel.",
             hint="Choose the engine cuda; llama.cpp uses several GPUs by itself: see tensor_split.",
         )
+
+
+def _loadable(model: StoredModel) -> StoredModel:
+    """Return the model; raises `WrongTask` for one that an engine of its own runs."""
+    if model.task is ModelTask.TRANSCRIBE:
+        raise WrongTask(model.task, ModelTask.GENERATE, name=model.name)
+    return model
 
 
 def _projector_needs(reserved: MemoryNeeds, spec: LoadSpec) -> MemoryNeeds:

@@ -268,6 +268,14 @@ class MetricsApi(ServicesApi):
         ):
             rows = [((model,), count) for model, count in tuple(counts.items())]
             yield _family(kind, name, help_, _MODEL, rows)
+        speech = self._services.manager.speech
+        heard = "Seconds of audio in which speech was recognised."
+        for name, help_, counts in (
+            ("ingle_transcriptions_total", "Recognised audio files.", speech.requests),
+            ("ingle_transcribed_seconds_total", heard, speech.seconds),
+        ):
+            rows = [((model,), count) for model, count in tuple(counts.items())]
+            yield _family("Counter", name, help_, _MODEL, rows)
         ignored = tuple(self._services.ignored_fields.items())
         rows = [((field,), count) for field, count in ignored]
         help_ = "Fields of requests that have no effect here; those of no list are `unknown`."

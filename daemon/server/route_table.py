@@ -40,6 +40,7 @@ from ..protocols.native.watch_api import WatchApi
 from ..protocols.ollama.create_api import OllamaCreateApi
 from ..protocols.ollama.generate_api import OllamaEmbedApi, OllamaGenerateApi
 from ..protocols.ollama.library_api import OllamaLibraryApi
+from ..protocols.openai.audio_api import AudioApi
 from ..protocols.openai.batches_api import BatchesApi, FilesApi
 from ..protocols.openai.completions.completions_api import CompletionsApi
 from ..protocols.openai.completions.stored_completions_api import StoredCompletionsApi
@@ -51,6 +52,8 @@ from ..services import Services
 
 BATCHED = RequestOrigin(client="batches", priority=Priority.BATCH)
 """The origin of the requests in batches."""
+
+_OLLAMA = (OllamaLibraryApi, OllamaGenerateApi, OllamaEmbedApi, OllamaCreateApi)
 
 
 def route_table(services: Services) -> list[RouteSpec]:
@@ -80,6 +83,7 @@ def route_table(services: Services) -> list[RouteSpec]:
         messages,
         MessageBatchesApi(services),
         embeddings,
+        AudioApi(services),
         FilesApi(services),
         BatchesApi(services),
         RerankApi(services),
@@ -101,10 +105,7 @@ def route_table(services: Services) -> list[RouteSpec]:
         GuardApi(services),
         ToolEgressApi(services),
         WatchApi(services),
-        OllamaLibraryApi(services),
-        OllamaGenerateApi(services),
-        OllamaEmbedApi(services),
-        OllamaCreateApi(services),
+        *(api(services) for api in _OLLAMA),
         LMStudioModelsApi(services),
         LMStudioCompletionsApi(services),
         LMStudioChatApi(services, responses.state),

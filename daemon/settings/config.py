@@ -42,6 +42,7 @@ class Config:
     default_model: str = "smollm2"
     aliases: tuple[tuple[str, str], ...] = ()
     unknown_model: str = ""
+    speech_model: str = ""
     offline: bool = False
     import_models: bool = True
     model_folders: tuple[Path, ...] = ()

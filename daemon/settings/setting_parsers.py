@@ -329,6 +329,7 @@ PARSERS: Mapping[str, Parser] = {
     "default_model": _text,
     "aliases": _aliases,
     "unknown_model": _optional_text,
+    "speech_model": _optional_text,
     "offline": _flag,
     "import_models": _flag,
     "model_folders": _folders,

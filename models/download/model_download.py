@@ -20,6 +20,7 @@ from ..safetensors.model_folder import check_settings
 from ..safetensors.quantized.quantization_config import read_quantization
 from ..safetensors.safetensors_header import read_safetensors_header
 from ..sources.download_source import RemoteFile, Source
+from ..whisper_files import WEIGHTS as WHISPER_WEIGHTS
 from .file_download import Fetched, FileDownload, check_room
 from .pull_progress import PullReporter
 
@@ -56,6 +57,11 @@ class WantedModel:
         return sum(known) if len(known) == len(sizes) else None
 
     @property
+    def is_whisper(self) -> bool:
+        """Whether it recognises speech."""
+        return any(wanted.file.name == WHISPER_WEIGHTS for wanted in self.files)
+
+    @property
     def first_weights(self) -> str:
         """The file that represents the model; empty for a folder."""
         return next((f.file.name for f in self.files if f.file.name.endswith(_GGUF)), "")
@@ -73,7 +79,7 @@ def fetch_model(wanted: WantedModel, folder: Path, reporter: PullReporter) -> Ma
         for each in wanted.files:
             reporter.begin_file(sum(one.path.stat().st_size for one in fetched))
             alone = len(wanted.files) == 1 + bool(wanted.projector)
-            check = _check_for(each.file.name, alone=alone)
+            check = _check_for(each.file.name, alone=alone, whisper=wanted.is_whisper)
             if each.file.name == wanted.projector:
                 check = read_projector
             download = FileDownload(wanted.name, folder, each.file, each.sources, reporter, check)
@@ -93,12 +99,14 @@ def _check_room(wanted: WantedModel, folder: Path) -> None:
         check_room(wanted.name, folder, max(0, wanted.size - here))
 
 
-def _check_for(name: str, *, alone: bool) -> Callable[[Path], object]:
+def _check_for(name: str, *, alone: bool, whisper: bool) -> Callable[[Path], object]:
     """The check of a file, by its name, as far as it does not depend on the other files."""
     if name.endswith(_GGUF):
         return _check_gguf if alone else read_file_header
     if name.endswith(_SAFETENSORS):
         return read_safetensors_header
+    if whisper:
+        return lambda path: None  # all of them are checked together
     if name == CONFIG:
         return _check_config
     return _check_json if name.endswith(".json") else lambda path: None  # for the tokenizer only

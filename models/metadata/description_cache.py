@@ -132,7 +132,11 @@ def describe_model(path: Path) -> StoredModel:
         check_supported(header)
         return describe_file(path, header)
     from ..safetensors.model_folder import is_model_folder, read_folder
+    from ..whisper_files import is_whisper
+    from .whisper_folder import describe_whisper
 
+    if is_whisper({entry.name for entry in path.iterdir()}):
+        return describe_whisper(path)
     if not is_model_folder(path):
         raise ModelNotFound(
             f"{path} is a folder without a model.",

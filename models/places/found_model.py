@@ -20,6 +20,7 @@ from ..gguf.gguf_names import (
 from ..metadata.stored_model import FirstMessage
 from ..model_reference import SAFETENSORS, HubReference, hub_repository
 from ..safetensors.folder_files import CONFIG
+from ..whisper_files import is_whisper
 
 
 class FoundModel(msgspec.Struct, frozen=True):
@@ -66,8 +67,11 @@ def find_in_file(path: Path, name: str, sha256: str | None = None) -> Iterator[F
 
 
 def find_in_folder(path: Path, names: Collection[str], name: str) -> Iterator[FoundModel]:
-    """A folder that holds files of these `names`, if they are safetensors with their settings."""
-    if CONFIG in names and any(file.endswith(".safetensors") for file in names):
+    """A folder that holds files of these `names`, if they are safetensors with their settings,
+    or a model that recognises speech.
+    """
+    safetensors = CONFIG in names and any(file.endswith(".safetensors") for file in names)
+    if safetensors or is_whisper(names):
         yield FoundModel(name, path)
 
 

@@ -18,8 +18,10 @@ from ..catalog import FILE
 from ..errors import ModelNotFound, Offline, SourceUnavailable, UnsupportedModel
 from ..gguf.gguf_names import is_language_model, parse_shard, quantization_of
 from ..gguf.projector import choose_projector, is_projector
-from ..model_reference import SAFETENSORS
+from ..model_reference import CTRANSLATE2, SAFETENSORS
 from ..safetensors.folder_files import BESIDE, CONFIG, TOKENIZER, is_weights
+from ..whisper_files import FILES as WHISPER_FILES
+from ..whisper_files import is_whisper
 from .download_source import RemoteFile, Transfer
 from .http_source import HTTPSource
 from .ranged_file import RangedFile
@@ -195,6 +197,10 @@ class HubModel:
 def choose_model(repo: str, files: Sequence[RemoteFile], tag: str | None) -> HubModel:
     """Pick among a repository's files by their names; see `find_model`."""
     models = _by_quantization(files)
+    if tag == CTRANSLATE2 or (tag is None and is_whisper({file.name for file in files})):
+        chosen = tuple(file for file in files if file.name in WHISPER_FILES)
+        if is_whisper({file.name for file in chosen}):
+            return HubModel(CTRANSLATE2, chosen, tuple(file.name for file in chosen))
     if tag == SAFETENSORS or (tag is None and not models):
         return choose_safetensors(repo, files)
     for name in (tag,) if tag else (*_PREFERRED, *models):

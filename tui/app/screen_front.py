@@ -188,6 +188,11 @@ class ScreenFront(Feature):
         composer.type_text(composer.chips.add(f"$ {command[:CHIP_WORDS]}", output) + " ")
         composer.focus()
 
+    def insert_spoken(self, text: str) -> None:
+        """Put the text into the draft, at the cursor."""
+        self.host.composer.type_text(text)
+        self.host.composer.focus()
+
     async def pick_model(self, listing: ModelEntries) -> ModelPick | None:
         """A model, and the action on it."""
         from ..screens.model_picker import ModelPicker

@@ -134,6 +134,10 @@ class FrontEnd(Protocol):
         """Put the output of a command into the draft, or send it with the next prompt."""
         ...
 
+    def insert_spoken(self, text: str) -> None:
+        """Put recognised speech into the draft, or let it be edited and send it."""
+        ...
+
     async def pick_route(self, review: TextReview) -> str: ...
     async def summary_action(
         self, record: CompactionRecord, *, is_last: bool

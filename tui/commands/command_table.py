@@ -135,6 +135,7 @@ COMMANDS: tuple[Command, ...] = (
         "FOLDER QUESTION",
     ),
     Command("describe", "Describe", "Have the model describe a picture", "Files", None, "FILE"),
+    Command("speak", "Speak", "Write what is spoken into the draft", "Files"),
     Command("paste", "Paste", "Insert the clipboard's text or picture", "Files"),
     Command(
         "tools",

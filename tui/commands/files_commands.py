@@ -1,4 +1,4 @@
-"""Commands of files: attached to the prompt, pictures described, folders asked."""
+"""Commands of files: attached to the prompt, pictures described, folders asked, speech."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ingle.daemon.client.document_types import CITE
 
-from .chat_session import ChatSession, refuse_while_answering
+from .chat_session import ChatSession, LineQuestion, refuse_while_answering
 from .command_results import CommandRefused, Done
 
 FOLDER_SECONDS = 20.0
@@ -74,4 +74,40 @@ async def describe(session: ChatSession, argument: str) -> Done:
     if not pictures:
         raise CommandRefused("Name a picture: /describe FILE (PNG, JPEG, WebP or GIF).")
     session.send(DESCRIBE, pictures)
+    return Done(is_visible=True)
+
+
+async def speak(session: ChatSession, argument: str) -> Done:
+    """Write what is spoken into the draft."""
+    from ..terminal.microphone import MOST_SECONDS, MicrophoneRecording, how_to_get_one, recorder
+
+    front, command = session.front, recorder()
+    if not front.is_person:
+        raise CommandRefused("Nobody can end a recording here; `ingle transcribe` reads a file.")
+    if not command:
+        raise CommandRefused("No program here records from the microphone.", how_to_get_one())
+    try:
+        recording = MicrophoneRecording(command)
+    except OSError as error:
+        raise CommandRefused(f"{command[0]} cannot start: {error.strerror}.") from error
+    note = (
+        f"{command[0]} is recording, up to {MOST_SECONDS // 60} minutes. Speak, then press enter."
+    )
+    try:
+        ended = await front.line(
+            LineQuestion("Recording", note=note, legend="enter ends it  ·  esc discards it")
+        )
+    finally:
+        audio = await asyncio.to_thread(recording.stop)
+    if ended is None:
+        return Done("The recording is discarded.")
+    if not audio:
+        raise CommandRefused(
+            f"{command[0]} recorded nothing.", "Check that a microphone is there and allowed."
+        )
+    front.progress("Recognising speech")
+    text = await session.client.transcribe(audio)
+    if not text:
+        raise CommandRefused("No speech was recognised.", "Speak louder, or for longer.")
+    front.insert_spoken(text)
     return Done(is_visible=True)

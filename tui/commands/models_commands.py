@@ -63,9 +63,8 @@ async def use_model(session: ChatSession, model: ModelEntry, disk_free: int | No
     """Answer with this model; download it first if it is missing, and ask if that costs much."""
     front = session.front
     if not model.writes:
-        purpose = "embeddings" if model.task == "embed" else "ranking"
         raise CommandRefused(
-            f"{model.name} is for {purpose} and cannot chat.", "/model lists the others."
+            f"{model.name} is for {model.purpose} and cannot chat.", "/model lists the others."
         )
     done = f"Now using {model.name}."
     if model.installed:

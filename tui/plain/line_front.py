@@ -189,6 +189,11 @@ class LineFront:
         self._output.line(output)
         self._session.attachments.append(Attachment(f"$ {command}", output))
 
+    def insert_spoken(self, text: str) -> None:
+        """Let the text be edited, and send it."""
+        if said := self._reader.edit("You said (enter sends): ", text):
+            self._session.send(said)
+
     async def pick_route(self, review: TextReview) -> str:
         """The user's choice of a route; `LOCAL` if no user can be asked."""
         output, said = self._output, review.said

@@ -178,8 +178,7 @@ class ModelPicker(ModalScreen[ModelPick | None]):
 
     def _meaning_of_enter(self, model: ModelEntry) -> Content:
         if not model.writes:
-            purpose = "embeddings" if model.task == "embed" else "ranking"
-            return Content(f"for {purpose}; it cannot chat")
+            return Content(f"for {model.purpose}; it cannot chat")
         if model.state == "downloading":
             return Content.assemble(("enter", "bold $primary"), " follows its download")
         if model.installed:

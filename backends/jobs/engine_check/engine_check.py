@@ -15,6 +15,7 @@ import msgspec
 from ...base.errors import BackendError
 from ...confinement.access_policy import AccessPolicy, has_gpu_device
 from ...confinement.denied_call_reporter import DeniedCallReporter
+from ...packages.engine_packages import SPEECH
 from ..child_main import Send, run_task
 from ..child_task import ChildTask
 from .check_step import Step, StepFailed
@@ -35,6 +36,10 @@ def check_steps(spec: EngineCheckSpec) -> Iterator[Step]:
         from .cuda_steps import cuda_steps
 
         yield from cuda_steps(Path(spec.kernel_cache))
+    elif spec.engine == SPEECH:
+        from .speech_steps import speech_steps
+
+        yield from speech_steps()
     else:
         from .llama_cpp_steps import llama_cpp_steps
 

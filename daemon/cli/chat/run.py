@@ -301,7 +301,7 @@ def _generate_with_pull(
         if entry.installed:
             raise
         if entry.task != "generate":
-            purpose = PURPOSES.get(entry.task, entry.task)
+            purpose = PURPOSES.get(entry.task, "speech (`ingle transcribe`)")
             raise CommandError(
                 f"{entry.name} does not generate text: it is for {purpose}.",
                 "Choose a model that chats; `ingle list` shows them.",

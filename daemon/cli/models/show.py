@@ -68,6 +68,8 @@ def _chat(entry: ModelEntry) -> str:
         return "no, embeddings only"
     if entry.task == "rerank":
         return "no, ranking only"
+    if entry.task == "transcribe":
+        return "no, speech recognition only"
     return "yes" if entry.chat else "no, text completion only"
 
 

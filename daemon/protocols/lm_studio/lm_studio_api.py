@@ -225,7 +225,7 @@ class LMStudioModelsApi(ServicesApi):
         return [
             (name, model, self._services.facts.read(model))
             for name, model in named_models(self._services)
-            if model.task is not ModelTask.RERANK
+            if model.task not in (ModelTask.RERANK, ModelTask.TRANSCRIBE)
         ]
 
     async def _context(self, model: StoredModel) -> int:

@@ -8,7 +8,7 @@ from functools import partial
 import msgspec
 from starlette.responses import Response
 
-from ingle.backends.packages.engine_packages import EnginePackages, all_engine_packages
+from ingle.backends.packages.engine_packages import SPEECH, EnginePackages, all_engine_packages
 
 from ...client.engine_types import (
     EngineCheck,
@@ -100,6 +100,10 @@ class EnginesApi(ServicesApi):
                 f"{packages.title} is being installed.",
                 hint="Wait until `ingle engine list` says that it is there.",
             )
+        if packages.engine == SPEECH:
+            if services.manager.speech.is_busy:
+                raise Conflict("Speech is being recognised.", hint="Try again behind it.")
+            services.manager.speech.end()
         users = [
             run.name
             for run in services.manager.loaded()

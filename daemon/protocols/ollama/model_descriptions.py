@@ -38,7 +38,7 @@ def capability_words(capabilities: Capabilities) -> list[str]:
     """The capabilities of a model, in Ollama's format."""
     if capabilities.task is ModelTask.EMBED:
         return ["embedding"]
-    if capabilities.task is ModelTask.RERANK:
+    if capabilities.task in (ModelTask.RERANK, ModelTask.TRANSCRIBE):
         return []
     has = {
         "completion": True,

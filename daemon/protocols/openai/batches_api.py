@@ -276,7 +276,7 @@ def _file_object(stored: UploadedFile) -> FileObject:
     return FileObject(**msgspec.structs.asdict(stored))
 
 
-def _purpose(form: MultipartForm) -> str:
+def _purpose(form: MultipartForm[FileWriter]) -> str:
     purpose = form.fields.get("purpose", "")
     if purpose not in PURPOSES:
         raise InvalidBody(
@@ -286,7 +286,7 @@ def _purpose(form: MultipartForm) -> str:
     return purpose
 
 
-def _lifetime(form: MultipartForm) -> int | None:
+def _lifetime(form: MultipartForm[FileWriter]) -> int | None:
     """Seconds that the file is kept; None for ever."""
     text = form.fields.get("expires_after[seconds]")
     if text is None:

@@ -32,7 +32,16 @@ from ..anthropic.models import (
 )
 from ..services_api import ServicesApi
 
-Capability = Literal["completion", "tools", "thinking", "insert", "vision", "embedding", "rerank"]
+Capability = Literal[
+    "completion",
+    "tools",
+    "thinking",
+    "insert",
+    "vision",
+    "embedding",
+    "rerank",
+    "transcription",
+]
 
 
 class ModelMeta(msgspec.Struct, frozen=True, kw_only=True):
@@ -189,6 +198,8 @@ def _capabilities(has: Capabilities) -> list[Capability]:
             return ["embedding"]
         case ModelTask.RERANK:
             return ["rerank"]
+        case ModelTask.TRANSCRIBE:
+            return ["transcription"]
         case ModelTask.GENERATE:
             pass
     said: list[tuple[Capability, bool]] = [

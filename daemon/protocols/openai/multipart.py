@@ -1,14 +1,14 @@
-"""Reads multipart forms with a file, which is written to disk as it arrives."""
+"""Reads multipart forms with a file, which is written to its place as it arrives."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Generic, Protocol, TypeVar
 
 from starlette.requests import Request
 
-from ...batches.file_store import FileWriter
 from ...errors import InvalidBody
 from ...http.bodies import read_chunks
 
@@ -17,18 +17,32 @@ MAX_FIELD_BYTES = 64 * 2**10
 _LONGEST_NAME = 200
 
 
+class FormFile(Protocol):
+    """Takes the content of a form's file."""
+
+    def write(self, data: bytes, /) -> object:
+        """Append."""
+
+    def discard(self) -> None:
+        """Forget it."""
+
+
+F = TypeVar("F", bound=FormFile)
+
+
 @dataclass
-class MultipartForm:
-    """The fields of a form, and its one file with the name given by the client."""
+class MultipartForm(Generic[F]):
+    """The fields of a form, and its one file with the name given by the client.
+
+    The values of a field whose name ends in `[]` are joined by commas.
+    """
 
     fields: dict[str, str] = field(default_factory=dict[str, str])
     filename: str = ""
-    file: FileWriter | None = None
+    file: F | None = None
 
 
-async def read_form(
-    request: Request, limit: int, open_file: Callable[[], FileWriter]
-) -> MultipartForm:
+async def read_form(request: Request, limit: int, open_file: Callable[[], F]) -> MultipartForm[F]:
     """The form in a body of at most `limit` bytes; raises `InvalidBody` and what a body may raise.
 
     `open_file` is called for the part named `file`; blocking calls are made in threads. The file
@@ -53,10 +67,10 @@ async def read_form(
     return reader.form
 
 
-class _FormReader:
+class _FormReader(Generic[F]):
     """The parser's callbacks."""
 
-    def __init__(self, content_type: str, open_file: Callable[[], FileWriter]) -> None:
+    def __init__(self, content_type: str, open_file: Callable[[], F]) -> None:
         from python_multipart.multipart import MultipartParser, parse_options_header
 
         media_type, options = parse_options_header(content_type)
@@ -64,9 +78,10 @@ class _FormReader:
         if media_type != b"multipart/form-data" or not boundary:
             raise InvalidBody(
                 "The body must be a form.",
-                hint="Send multipart/form-data with the fields `file` and `purpose`.",
+                hint="Send multipart/form-data with the field `file`.",
             )
-        self.form = MultipartForm()
+        self.form = MultipartForm[F]()
+        self._parts = 0
         self._open_file = open_file
         self._parse_options = parse_options_header
         self._headers: dict[bytes, bytes] = {}
@@ -101,7 +116,8 @@ class _FormReader:
             raise InvalidBody("The form breaks off.", hint="Send it again.")
 
     def _begin_part(self) -> None:
-        if len(self.form.fields) >= MAX_FIELDS:
+        self._parts += 1
+        if self._parts > MAX_FIELDS:
             raise InvalidBody(f"The form has more than {MAX_FIELDS} fields.")
         self._headers = {}
         self._content = bytearray()
@@ -139,7 +155,10 @@ class _FormReader:
 
     def _end_part(self) -> None:
         if not self._to_file:
-            self.form.fields[self._name] = self._content.decode(errors="replace")
+            value, fields = self._content.decode(errors="replace"), self.form.fields
+            if self._name.endswith("[]") and self._name in fields:
+                value = f"{fields[self._name]},{value}"
+            fields[self._name] = value
 
     def _end(self) -> None:
         self._complete = True

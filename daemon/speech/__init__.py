@@ -1,0 +1,1 @@
+"""Speech recognition: a process of its own decodes audio files and turns them into text."""
