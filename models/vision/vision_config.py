@@ -13,6 +13,9 @@ from ..gguf.gguf_header import GGUFHeader
 _MOST = 1 << 16
 _MOST_PIXELS = 1 << 26
 _LONGEST = 4096
+_LARGEST_PICTURE = 4_000_000
+"""Pixels; larger ones are scaled down when they are decoded."""
+_FLOAT = 4
 
 
 class VisionFamily(StrEnum):
@@ -92,7 +95,14 @@ class VisionConfig:
     def most_patches(self) -> int:
         """Patches of the largest picture that is encoded at once."""
         longest = self.longest if self.family is VisionFamily.PIXTRAL else self.image_size
-        return max(longest**2, self.most_pixels) // self.patch_size**2
+        pixels = min(max(longest**2, self.most_pixels), _LARGEST_PICTURE)
+        return pixels // self.patch_size**2
+
+    @property
+    def workspace_bytes(self) -> int:
+        """Bytes that the encoding of such a picture takes beside the weights, about."""
+        width = 6 * self.hidden_size + 2 * self.intermediate_size
+        return self.most_patches * width * _FLOAT
 
 
 def vision_family(settings: Mapping[str, object]) -> VisionFamily | None:
@@ -121,9 +131,7 @@ def vision_from_hf(
     epsilon = 1e-5 if is_pixtral else vision.number("layer_norm_eps", 1e-6)
     rope = vision.group("rope_parameters") or vision
     mean, std = _COLOURS[family]
-    longest = {VisionFamily.IDEFICS3: 4 * side, VisionFamily.PIXTRAL: side}.get(family, 0)
-    if longest:
-        longest = size.integer("longest_edge", patch, _LONGEST, longest)
+    longest = _longest(size, "longest_edge", family, side)
     if family is VisionFamily.IDEFICS3 and not shown.flag("do_image_splitting", True):
         longest = 0
     least, most = (_LEAST_PIXELS, _MOST_OF_QWEN) if is_qwen else (0, 0)
@@ -171,6 +179,12 @@ def _merge(fields: ConfigFields, vision: ConfigFields, family: VisionFamily, sid
     return outer.integer("spatial_merge_size", 1, _MOST, 2)
 
 
+def _longest(fields: ConfigFields, key: str, family: VisionFamily, side: int) -> int:
+    """The longest side of a picture that is cut into tiles, or encoded in its own shape."""
+    default = {VisionFamily.IDEFICS3: 4 * side, VisionFamily.PIXTRAL: side}.get(family)
+    return 0 if default is None else fields.integer(key, 1, _LONGEST, default)
+
+
 def vision_from_gguf(header: GGUFHeader) -> VisionConfig:
     """The encoder of a projector's file; raises `UnsupportedModel` and `InvalidModel`."""
     name = header.text("clip.projector_type") or header.text("clip.vision.projector_type")
@@ -183,7 +197,7 @@ def vision_from_gguf(header: GGUFHeader) -> VisionConfig:
     family, prefix = VisionFamily(name), "clip.vision."
     values = {k.removeprefix(prefix): v for k, v in header.metadata.items() if k.startswith(prefix)}
     fields = ConfigFields(values, header.path.name)
-    is_qwen, mean_std = family is VisionFamily.QWEN25, _COLOURS[family]
+    is_qwen, (mean, std) = family is VisionFamily.QWEN25, _COLOURS[family]
     layers = fields.integer("block_count", 1, 512)
     side = fields.integer("image_size", 1, _MOST)
     patch = fields.integer("patch_size", 1, side)
@@ -193,7 +207,6 @@ def vision_from_gguf(header: GGUFHeader) -> VisionConfig:
         merge_key = "spatial_merge_size"
     default = {VisionFamily.GEMMA3: 4, VisionFamily.PIXTRAL: 1}.get(family, 2)
     pattern = fields.integer("n_wa_pattern", 0, layers, 0) if is_qwen else 0
-    longest = {VisionFamily.PIXTRAL: side}.get(family, 0)
     return VisionConfig(
         family=family,
         hidden_size=fields.integer("embedding_length", 1, _MOST),
@@ -208,13 +221,11 @@ def vision_from_gguf(header: GGUFHeader) -> VisionConfig:
         projector_epsilon=epsilon,
         activation=_ACTIVATIONS[family],
         rope_theta=10000.0,
-        longest=fields.integer("preproc_image_size", patch, _MOST, longest or None)
-        if "preproc_image_size" in fields or longest
-        else 0,
+        longest=_longest(fields, "preproc_image_size", family, side),
         least_pixels=_LEAST_PIXELS if is_qwen else 0,
         most_pixels=_MOST_OF_QWEN if is_qwen else 0,
-        window=_WINDOW if pattern else 0,
+        window=fields.integer("window_size", 1, _MOST, _WINDOW) if pattern else 0,
         full_layers=tuple(i for i in range(layers) if pattern and (i + 1) % pattern == 0),
-        mean=mean_std[0],
-        std=mean_std[1],
+        mean=mean,
+        std=std,
     )

@@ -5,26 +5,23 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import cast
 
 import torch
 
 from ..errors import InvalidModel
 from ..gguf.projector import read_projector
-from ..json_object import read_json_object
-from ..safetensors.folder_files import CONFIG
 from ..safetensors.model_folder import read_folder
 from ..weights.gguf_weights import GGUFWeights
 from ..weights.quantized_weights import open_folder_weights
 from .gemma3_vision import Gemma3Vision
 from .idefics3_vision import Idefics3Vision
+from .picture_encoders import read_encoder
 from .pixtral_vision import PixtralVision
 from .qwen25_vision import Qwen25Vision
-from .vision_config import VisionConfig, VisionFamily, vision_from_gguf, vision_from_hf
+from .vision_config import VisionConfig, VisionFamily
 from .vision_encoder import VisionEncoder
 from .vision_weights import VisionWeights, hf_vision_names
 
-_PREPROCESSING = ("preprocessor_config.json", "processor_config.json")
 _KINDS: Mapping[VisionFamily, Callable[[VisionConfig, VisionWeights], VisionEncoder]] = {
     VisionFamily.GEMMA3: Gemma3Vision,
     VisionFamily.IDEFICS3: Idefics3Vision,
@@ -42,12 +39,12 @@ def open_vision(
 
     Raises `UnsupportedModel`, and `InvalidModel` if a tensor is missing or does not fit.
     """
+    config = read_encoder(path)
     if path.is_dir():
-        config, raw = _config_of(path), open_folder_weights(read_folder(path))
+        raw = open_folder_weights(read_folder(path))
         names = hf_vision_names(raw.names)
     else:
-        header = read_projector(path)
-        config, raw = vision_from_gguf(header), GGUFWeights(path, header)
+        raw = GGUFWeights(path, read_projector(path))
         names = _gguf_names(raw, config)
     if config.text_width != text_width:
         raise InvalidModel(
@@ -64,15 +61,6 @@ def open_vision(
         norm_offset=1.0 if config.family is VisionFamily.GEMMA3 and path.is_dir() else 0.0,
     )
     return _KINDS[config.family](config, weights), weights.bytes
-
-
-def _config_of(folder: Path) -> VisionConfig:
-    settings = read_json_object(folder / CONFIG) or {}
-    shown = read_json_object(folder / _PREPROCESSING[0])
-    if shown is None:
-        both = (read_json_object(folder / _PREPROCESSING[1]) or {}).get("image_processor")
-        shown = cast("dict[str, object]", both) if isinstance(both, dict) else {}
-    return vision_from_hf(settings, shown)
 
 
 def _gguf_names(raw: GGUFWeights, config: VisionConfig) -> Mapping[str, str]:

@@ -8,11 +8,13 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import gguf
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from ingle.backends.base.conversation import Picture
+from ingle.models.vision.vision_weights import hf_vision_names
 
 FAMILIES = ("gemma3", "smolvlm", "mistral3", "qwen2_5_vl")
 WIDTH = 32
@@ -169,3 +171,53 @@ def _write_tokenizer(folder: Path) -> None:
 
 
 _TEMPLATE = "{% for message in messages %}{{ message.content }} {% endfor %}"
+
+
+def write_projector_of(model: SeeingModel, path: Path, **more: int) -> Path:
+    """Write the model's encoder as a projector, as llama.cpp's conversion does it."""
+    tensors = model.module.state_dict()
+    names = hf_vision_names(tensors)
+    kinds = {"smolvlm": "idefics3", "mistral3": "pixtral", "qwen2_5_vl": "qwen2.5vl_merger"}
+    writer: Any = gguf.GGUFWriter(path, "clip")
+    writer.add_bool("clip.has_vision_encoder", True)
+    writer.add_string("clip.projector_type", kinds.get(model.family, model.family))
+    numbers = {
+        "image_size": 32,
+        "patch_size": 4,
+        "embedding_length": 32,
+        "feed_forward_length": 48,
+        "projection_dim": WIDTH,
+        "block_count": 2,
+        "attention.head_count": 2,
+        "projector.scale_factor": 2,
+        "spatial_merge_size": 2,
+        "preproc_image_size": 64,
+        "n_wa_pattern": 2,
+        "window_size": 24,
+        **more,
+    }
+    if model.family == "mistral3":
+        numbers["preproc_image_size"] = 32
+    for name, number in numbers.items():
+        writer.add_uint32(f"clip.vision.{name}", number)
+    epsilon = 1e-5 if model.family == "mistral3" else 1e-6
+    writer.add_float32("clip.vision.attention.layer_norm_epsilon", epsilon)
+    for name, theirs in names.items():
+        for ours, tensor in _converted(model.family, name, tensors[theirs]).items():
+            writer.add_tensor(ours, tensor.float().contiguous().numpy())
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path
+
+
+def _converted(family: str, name: str, tensor: torch.Tensor) -> dict[str, torch.Tensor]:
+    if name == "v.patch_embd.weight" and tensor.ndim == 5:
+        return {name: tensor[:, :, 0], f"{name}.1": tensor[:, :, 1]}
+    if ".attn_qkv." in name:
+        parts = zip("qkv", tensor.chunk(3), strict=True)
+        return {name.replace("attn_qkv", f"attn_{part}"): each for part, each in parts}
+    if family == "mistral3" and ("attn_q." in name or "attn_k." in name):
+        return {name: tensor.view(2, 2, -1, tensor.shape[1]).transpose(1, 2).reshape(tensor.shape)}
+    return {name: tensor + 1 if name == "mm.soft_emb_norm.weight" else tensor}

@@ -89,12 +89,20 @@ class PictureModelRunner(CudaModelRunner):
             self._blind = f"{error.message[:-1]}: the model does not see pictures."
             return
         vision.tower.turn = self._turns
+        self._encoder_bytes = vision.tower.config.workspace_bytes
         self.pictures = TorchPictureEncoder(
             vision, self.tokenizer, device, most_tokens=self._spec.batch
         )
         self._weights_bytes += size
         stat = path.stat()
         self._projector = f"projector {stat.st_size} {stat.st_mtime_ns}"
+
+    def _make_room(self) -> None:
+        """See `CudaModelRunner`; what the encoding of a picture takes on a GPU is left free."""
+        room = self._encoder_bytes if self._where.is_gpu and self.pictures is not None else 0
+        held = torch.empty(room, dtype=torch.uint8, device=self._where.device)
+        super()._make_room()
+        del held
 
     def _find_key_biases(self) -> list[KeyBias | None]:
         """None where keys of pictures are turned by other angles than those of their place."""

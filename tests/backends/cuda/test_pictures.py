@@ -21,7 +21,13 @@ from ingle.backends.engine.engine import Engine
 from ingle.backends.engine.kv_store.kv_store import KVStore
 from ingle.backends.engine.sequence import Sequence
 from ingle.models.kv_type import KVType
-from tests.harness.seeing_models import FAMILIES, SeeingModel, picture, write_seeing_model
+from tests.harness.seeing_models import (
+    FAMILIES,
+    SeeingModel,
+    picture,
+    write_projector_of,
+    write_seeing_model,
+)
 
 TEXT = " ".join(f"w{i * 7 % 60}" for i in range(18))
 
@@ -99,6 +105,32 @@ def test_embeddings_equal_those_of_transformers(
     expected = model.embeddings(shown).numpy()
     assert found.shape == expected.shape
     assert np.abs(found - expected).max() < 1e-3
+
+
+def test_projector_gives_the_same_embeddings(
+    model: SeeingModel, runner: CudaModelRunner, tmp_path: Path
+) -> None:
+    projector = write_projector_of(model, tmp_path / "mmproj.gguf")
+    other = load(model, projector_path=str(projector))
+    assert runner.pictures is not None
+    assert other.pictures is not None
+    shown = picture(1)
+    found, expected = other.pictures.encode(shown), runner.pictures.encode(shown)
+    assert found.token_ids == expected.token_ids
+    for one, two in zip(found.spans, expected.spans, strict=True):
+        assert np.abs(one.embeddings - two.embeddings).max() < 1e-3
+    assert other.state_key != runner.state_key
+    other.close()
+
+
+def test_model_is_loaded_without_an_encoder_of_another_one(
+    model: SeeingModel, tmp_path: Path
+) -> None:
+    projector = write_projector_of(model, tmp_path / "mmproj.gguf", projection_dim=64)
+    blind = load(model, projector_path=str(projector))
+    assert blind.pictures is None
+    assert "does not see pictures" in blind.info().warnings[-1]
+    blind.close()
 
 
 def test_logits_equal_those_of_transformers(model: SeeingModel, runner: CudaModelRunner) -> None:
