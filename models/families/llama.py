@@ -44,7 +44,7 @@ FAMILY = Family(
         HFModelType(
             name="mistral",
             read=_read_mistral,
-            multimodal_types=("mistral3",),
+            multimodal_types=("mistral3", "llava"),
             context=131072,
             kv_heads=8,
         ),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import cast
 
 from ..config.config_fields import ConfigFields
 from ..errors import UnsupportedModel
@@ -107,8 +108,13 @@ class VisionConfig:
 
 def vision_family(settings: Mapping[str, object]) -> VisionFamily | None:
     """The family of the encoder that a `config.json` describes; None without one that is known."""
-    has_encoder = isinstance(settings.get("vision_config"), dict)
-    return _HF_FAMILIES.get(str(settings.get("model_type"))) if has_encoder else None
+    vision, name = settings.get("vision_config"), settings.get("model_type")
+    if not isinstance(vision, dict):
+        return None
+    if name == "llava":  # Pixtral 12B
+        is_pixtral = cast("dict[str, object]", vision).get("model_type") == "pixtral"
+        return VisionFamily.PIXTRAL if is_pixtral else None
+    return _HF_FAMILIES.get(str(name))
 
 
 def vision_from_hf(
@@ -176,7 +182,8 @@ def _merge(fields: ConfigFields, vision: ConfigFields, family: VisionFamily, sid
     if family is VisionFamily.IDEFICS3:
         return fields.integer("scale_factor", 1, side, 2)
     outer = fields if family is VisionFamily.PIXTRAL else vision
-    return outer.integer("spatial_merge_size", 1, _MOST, 2)
+    default = 1 if fields.text("model_type") == "llava" else 2
+    return outer.integer("spatial_merge_size", 1, _MOST, default)
 
 
 def _longest(fields: ConfigFields, key: str, family: VisionFamily, side: int) -> int:

@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 from ingle.backends.base.conversation import Picture
 from ingle.models.vision.vision_weights import hf_vision_names
 
-FAMILIES = ("gemma3", "smolvlm", "mistral3", "qwen2_5_vl")
+FAMILIES = ("gemma3", "smolvlm", "mistral3", "pixtral", "qwen2_5_vl")
 WIDTH = 32
+_OF_ANY_SHAPE = ("mistral3", "pixtral")
 _IMAGE = 5
 _TEXT: dict[str, Any] = {
     "hidden_size": WIDTH,
@@ -125,6 +126,16 @@ def write_seeing_model(folder: Path, family: str) -> SeeingModel:
         module = transformers.Mistral3ForConditionalGeneration(config)
         sizes = {"size": {"longest_edge": 32}, "patch_size": {"height": 8, "width": 8}}
         processor = _processor("pixtral", "Pixtral", **sizes)
+    elif family == "pixtral":
+        text |= {"model_type": "mistral", "sliding_window": None}
+        vision = {**_VISION, "model_type": "pixtral"}
+        shown = {"vision_feature_layer": -1, "vision_feature_select_strategy": "full"}
+        config = transformers.LlavaConfig(
+            text_config=text, vision_config=vision, image_token_index=_IMAGE, **shown
+        )
+        module = transformers.LlavaForConditionalGeneration(config)
+        sizes = {"size": {"longest_edge": 32}, "patch_size": {"height": 4, "width": 4}}
+        processor = _processor("pixtral", "Pixtral", **sizes)
     else:
         rope = {"rope_type": "default", "rope_theta": 1e6, "mrope_section": [1, 1, 2]}
         vision = {**_VISION, "depth": 2, "num_heads": 2, "out_hidden_size": WIDTH}
@@ -196,11 +207,12 @@ def write_projector_of(model: SeeingModel, path: Path, **more: int) -> Path:
         "window_size": 24,
         **more,
     }
-    if model.family == "mistral3":
+    if model.family in _OF_ANY_SHAPE:
         numbers["preproc_image_size"] = 32
+        numbers["spatial_merge_size"] = 2 if model.family == "mistral3" else 1
     for name, number in numbers.items():
         writer.add_uint32(f"clip.vision.{name}", number)
-    epsilon = 1e-5 if model.family == "mistral3" else 1e-6
+    epsilon = 1e-5 if model.family in _OF_ANY_SHAPE else 1e-6
     writer.add_float32("clip.vision.attention.layer_norm_epsilon", epsilon)
     for name, theirs in names.items():
         for ours, tensor in _converted(model.family, name, tensors[theirs]).items():
@@ -218,6 +230,6 @@ def _converted(family: str, name: str, tensor: torch.Tensor) -> dict[str, torch.
     if ".attn_qkv." in name:
         parts = zip("qkv", tensor.chunk(3), strict=True)
         return {name.replace("attn_qkv", f"attn_{part}"): each for part, each in parts}
-    if family == "mistral3" and ("attn_q." in name or "attn_k." in name):
+    if family in _OF_ANY_SHAPE and ("attn_q." in name or "attn_k." in name):
         return {name: tensor.view(2, 2, -1, tensor.shape[1]).transpose(1, 2).reshape(tensor.shape)}
     return {name: tensor + 1 if name == "mm.soft_emb_norm.weight" else tensor}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
@@ -40,15 +42,14 @@ class PictureModelRunner(CudaModelRunner):
     @torch.inference_mode()
     def launch(self, batch: Batch) -> None:
         """See `CudaModelRunner`."""
-        self._lay_out(batch)
-        with self._turns:
+        with self._turns, self._showing(batch):
             super().launch(batch)
 
     @torch.inference_mode()
     def compute(self, batch: Batch) -> torch.Tensor:
         """Logits of all positions that sample; see `CudaModelRunner`."""
-        self._lay_out(batch)
-        return super().compute(batch)
+        with self._showing(batch):
+            return super().compute(batch)
 
     def info(self) -> ModelInfo:
         """See `LocalRunner`."""
@@ -61,10 +62,17 @@ class PictureModelRunner(CudaModelRunner):
         self.pictures = self._shown = None
         super().close()
 
-    def _lay_out(self, batch: Batch) -> None:
-        self._shown = pictures_of_step(batch, self._where.device)
-        self._steps.has_pictures = self._shown is not None
-        self._inputs.last_seen = None if self._shown is None else self._shown.last_seen
+    @contextmanager
+    def _showing(self, batch: Batch) -> Generator[None]:
+        """Compute the pictures of the batch within; steps that are recorded later have none."""
+        shown = self._shown = pictures_of_step(batch, self._where.device)
+        self._steps.has_pictures = shown is not None
+        self._inputs.last_seen = None if shown is None else shown.last_seen
+        try:
+            yield
+        finally:
+            self._shown = self._inputs.last_seen = None
+            self._steps.has_pictures = False
 
     def _forward(self) -> torch.Tensor:
         if self._shown is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +16,7 @@ from ingle.backends.base.load_spec import KVStoreSpec, LoadSpec
 from ingle.backends.base.picture_span import PictureSpan
 from ingle.backends.base.sampling_params import SamplingParams
 from ingle.backends.cuda.model_runner import CudaModelRunner
+from ingle.backends.cuda.pictures.torch_picture_encoder import Turns
 from ingle.backends.cuda.state_model_runner import open_model_runner
 from ingle.backends.engine.batch import Batch, ScheduledChunk
 from ingle.backends.engine.engine import Engine
@@ -194,3 +196,33 @@ def test_stored_pictures_are_restored(model: SeeingModel, tmp_path: Path) -> Non
     assert cold.cached_tokens == 0
     assert warm.cached_tokens > warm.pictures[0].end
     assert answers[0] == answers[1]
+
+
+def test_waiting_thread_comes_before_the_one_that_comes_again() -> None:
+    turns, order, waits = Turns(), list[str](), threading.Event()
+
+    def step() -> None:
+        waits.set()
+        with turns:
+            order.append("step")
+
+    stepping = threading.Thread(target=step)
+    with turns:
+        stepping.start()
+        waits.wait()
+        while not turns.is_awaited:
+            pass
+        order.append("layer")
+    with turns:
+        order.append("next layer")
+    stepping.join()
+    assert order == ["layer", "step", "next layer"]
+
+
+def test_steps_while_a_picture_is_encoded(runner: CudaModelRunner) -> None:
+    assert runner.pictures is not None
+    expected = run(Engine(runner), sequence_of(runner, TEXT, max_tokens=40))
+    encoding = threading.Thread(target=runner.pictures.encode, args=[picture(99, 400, 300)])
+    encoding.start()
+    assert run(Engine(runner), sequence_of(runner, TEXT, max_tokens=40)) == expected
+    encoding.join()
