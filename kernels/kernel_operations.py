@@ -299,6 +299,11 @@ class KernelOperations(Operations):
         soft_cap: float | None = None,
     ) -> Activations:
         """See `Operations`."""
+        if step.last_seen is not None:  # a few steps of prompts, for which there is no kernel
+            found = super().attend(
+                x, key_pages, value_pages, step, scale=scale, window=window, soft_cap=soft_cap
+            )
+            return self.activations(dense(found))
         wanted = self._wanted(len(x.query))
         bias_query = launch_rope_append(self._library, x, key_pages, value_pages, step.slot_mapping)
         partials = self._attention.attend(

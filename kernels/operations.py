@@ -160,6 +160,7 @@ class Operations:
             window=window,
             soft_cap=soft_cap,
             sinks=x.sinks,
+            last_seen=step.last_seen,
         )
         return Activations(output.shape[1] * output.shape[2], output.flatten(1))
 

@@ -31,6 +31,7 @@ from ..engine.kv_store.kv_store import KVStore
 from ..engine.sequence import Sequence
 from ..hardware.cpu_inventory import read_inventory
 from ..hardware.thread_plan import plan_threads
+from ..text.prompts.picture_prompt import PictureEncoder
 from .compute_backend import ComputeBackend, load_warnings, open_compute_backend
 from .device import choose_device
 from .graphs.step_draw import StepDraw
@@ -61,7 +62,7 @@ class CudaModelRunner:
     """
 
     block_size = PAGE_SIZE
-    pictures = None
+    pictures: PictureEncoder | None = None
     max_drafts = MAX_DRAFTS
     can_fork = True
     records_draws: ClassVar[bool] = True
@@ -112,11 +113,10 @@ class CudaModelRunner:
     @property
     def state_key(self) -> str:
         """The layout of pages, what is in them, and how exactly it was computed."""
-        where, weights = self._where, self._spec.quantize
-        operations = self._backend.operations
+        where, operations = self._where, self._backend.operations
         by = "kernels" if operations.reads_blocks else "torch"
         by += ", products in FP8" if operations.rounds_to_fp8 else ""
-        computed = f"{where.dtype} on {where.device.type} by {by}, quantize {weights}"
+        computed = f"{where.dtype} on {where.device.type} by {by}, quantize {self._spec.quantize}"
         return f"{_LAYOUT}, {self._spec.kv_type}, {computed}"
 
     def open_cache(self, store: KVStore | None = None) -> PagedCache:

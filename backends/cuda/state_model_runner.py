@@ -120,4 +120,8 @@ def open_model_runner(
     except ModelError as error:
         raise LoadFailed(error.message, hint=error.hint) from error
     kind = StateModelRunner if source.files.config.state_bytes else CudaModelRunner
+    if spec.projector_path is not None and kind is CudaModelRunner:
+        from .pictures.picture_model_runner import PictureModelRunner
+
+        kind = PictureModelRunner
     return kind(spec, on_progress, backend, source)

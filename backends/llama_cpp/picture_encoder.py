@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-import hashlib
 import os
-import threading
-from collections import OrderedDict
 from contextlib import ExitStack
 from functools import cache
 from pathlib import Path
@@ -18,15 +15,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..base.conversation import Picture
-from ..base.errors import FileRejected, LoadFailed, RequestRejected
+from ..base.errors import FileRejected, LoadFailed
 from ..base.picture_span import PictureSpan
 from ..hardware.llama_cpp_library import library_folder
-from ..text.prompts.picture_prompt import EncodedPicture
+from ..text.prompts.encoded_pictures import (
+    EncodedPictures,
+    PictureTokens,
+    too_many_tokens,
+    unreadable_picture,
+)
 from .llama_model import LlamaModel
 
-_MEMORY = 256 * 2**20
 _IMAGE = 1
-_NEGATIVE = np.int32(-(2**31))
 _api: Any = llama_cpp  # the binding annotates plain integers as C types
 
 
@@ -54,11 +54,8 @@ def _mtmd() -> Any:
     return binding
 
 
-class LlamaPictureEncoder:
-    """A projector on a loaded model; any thread may use it, one at a time computes.
-
-    Embeddings of the pictures used last, 256 MiB at most, are kept by digest.
-    """
+class LlamaPictureEncoder(EncodedPictures):
+    """A projector on a loaded model."""
 
     def __init__(
         self, path: Path, model: LlamaModel, *, gpu: bool, threads: int, most_tokens: int
@@ -68,10 +65,9 @@ class LlamaPictureEncoder:
         `most_tokens` is what a step can compute, and so the largest picture whose tokens attend to
         each other.
         """
+        super().__init__(self._add_tokens)
         self._lib = _mtmd()
         self._most_tokens = most_tokens
-        self._lock = threading.Lock()
-        self._kept: OrderedDict[bytes, EncodedPicture] = OrderedDict()
         self._width: int = _api.llama_model_n_embd_inp(model.handle)
         # It logs each picture; results say what it rejects.
         self._lib.mtmd_log_set(_SILENCE, ctypes.c_void_p(None))
@@ -93,27 +89,11 @@ class LlamaPictureEncoder:
             )
         self._has_axes: bool = self._lib.mtmd_decode_use_mrope(self._ctx)
 
-    def encode(self, picture: Picture) -> EncodedPicture:
-        """See `PictureEncoder.encode`."""
-        size = picture.width * picture.height * 3
-        if not size or len(picture.rgb) != size:
-            raise RequestRejected("A picture has no pixels.", param="messages")
-        head = f"{picture.width} {picture.height} ".encode()
-        digest = hashlib.sha256(head + picture.rgb).digest()
-        with self._lock:
-            encoded = self._kept.pop(digest, None)
-            if encoded is None:
-                encoded = self._encode(picture, digest)
-            self._kept[digest] = encoded
-            while sum(map(_bytes, self._kept.values())) > _MEMORY and len(self._kept) > 1:
-                self._kept.popitem(last=False)
-        return encoded
-
     def close(self) -> None:
         """Free the projector; it must come before the model is freed."""
         self._lib.mtmd_free(self._ctx)
 
-    def _encode(self, picture: Picture, digest: bytes) -> EncodedPicture:
+    def _add_tokens(self, picture: Picture, tokens: PictureTokens) -> None:
         lib = self._lib
         with ExitStack() as resources:
             pixels = (ctypes.c_uint8 * len(picture.rgb)).from_buffer_copy(picture.rgb)
@@ -125,8 +105,7 @@ class LlamaPictureEncoder:
             text = lib.mtmd_input_text(marker, len(marker), False, True)
             bitmaps = (ctypes.c_void_p * 1)(bitmap)
             if lib.mtmd_tokenize(self._ctx, chunks, ctypes.byref(text), bitmaps, 1):
-                raise _unreadable(picture)
-            tokens = _PictureTokens(digest)
+                raise unreadable_picture(picture)
             for number in range(lib.mtmd_input_chunks_size(chunks)):
                 chunk = lib.mtmd_input_chunks_get(chunks, number)
                 if lib.mtmd_input_chunk_get_type(chunk) == _IMAGE:
@@ -136,21 +115,15 @@ class LlamaPictureEncoder:
                     ids = lib.mtmd_input_chunk_get_tokens_text(chunk, ctypes.byref(count))
                     # Marks that the vocabulary lacks are negative, too.
                     tokens.ids += [token for token in ids[: count.value] if token >= 0]
-        return EncodedPicture(tokens.ids, tokens.spans)
 
     def _span(self, chunk: int, picture: Picture) -> PictureSpan:
         lib = self._lib
         count: int = lib.mtmd_input_chunk_get_n_tokens(chunk)
         whole: bool = lib.mtmd_decode_use_non_causal(self._ctx, chunk)
         if whole and count > self._most_tokens:
-            raise RequestRejected(
-                f"The picture takes {count} tokens, which have to be computed in one step of at "
-                f"most {self._most_tokens}.",
-                hint="Load the model with a larger batch, or send a smaller picture.",
-                param="messages",
-            )
+            raise too_many_tokens(count, self._most_tokens)
         if lib.mtmd_encode_chunk(self._ctx, chunk):
-            raise _unreadable(picture)
+            raise unreadable_picture(picture)
         found = lib.mtmd_get_output_embd(self._ctx)
         embeddings = np.ctypeslib.as_array(found, (count, self._width)).copy()
         return PictureSpan(
@@ -167,38 +140,3 @@ class LlamaPictureEncoder:
         tokens = lib.mtmd_input_chunk_get_tokens_image(chunk)
         places = (lib.mtmd_image_tokens_get_decoder_pos(tokens, 0, i) for i in range(count))
         return np.array([(p.t, p.y, p.x, p.z) for p in places], np.int32)
-
-
-class _PictureTokens:
-    """The tokens of a picture, those of its spans drawn from the digest.
-
-    Pictures that differ have no token in common, but for a chance of 2**-31.
-    """
-
-    def __init__(self, digest: bytes) -> None:
-        self._digest = digest
-        self.ids: list[int] = []
-        self.spans: list[PictureSpan] = []
-
-    def add_span(self, span: PictureSpan) -> None:
-        """Append a span."""
-        seed = self._digest + len(self.spans).to_bytes(4, "little")
-        drawn = np.frombuffer(hashlib.shake_256(seed).digest(4 * span.length), np.int32)
-        start = len(self.ids)
-        self.ids += (drawn | _NEGATIVE).tolist()
-        self.spans.append(
-            PictureSpan(start, span.embeddings, span.positions, span.axes, span.whole)
-        )
-
-
-def _bytes(encoded: EncodedPicture) -> int:
-    return sum(span.embeddings.nbytes for span in encoded.spans)
-
-
-def _unreadable(picture: Picture) -> RequestRejected:
-    return RequestRejected(
-        f"The model's projector cannot read a picture of {picture.width} × {picture.height} "
-        "pixels.",
-        hint="Send another size.",
-        param="messages",
-    )

@@ -127,7 +127,9 @@ def _few(
     template = model.chat_template or ""
     return ModelFacts(
         format=kind,
-        capabilities=Capabilities(model.task, **_of_template(template)),
+        capabilities=Capabilities(
+            model.task, sees=model.projector is not None, **_of_template(template)
+        ),
         modified=modified,
         template=template,
         metadata={

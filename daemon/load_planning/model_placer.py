@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ingle.models.fit.memory_needs import MemoryNeeds
-from ingle.models.gguf.projector import projector_bytes
 from ingle.models.kv_type import KVType
 from ingle.models.metadata.stored_model import StoredModel
 from ingle.models.model_task import ModelTask, Pooling
+from ingle.models.vision.picture_encoders import encoder_bytes, is_known_encoder
 
 from ..settings.config import Config
 from .load_options import LoadOptions
@@ -89,17 +89,21 @@ class ModelPlacer:
     ) -> tuple[LoadOptions, MemoryNeeds]:
         """Return the options and the memory of a model itself, without its projector's.
 
-        Only llama.cpp has projectors; it computes them where it computes layers. Where ingle's own
-        engine has the GPU for itself, the model is fast rather than seeing.
+        A projector is computed where layers are, by llama.cpp if that can use the GPU. Where only
+        ingle's own engine can, and does not know the projector, the model is fast rather than
+        seeing.
         """
-        chosen = options.engine or self._config.engine
-        fast = chosen == "auto" and self.facts.uses_gpu and not self.facts.llama_offloads
-        size = projector_bytes(model.projector) if chosen in ("auto", "llama.cpp") else 0
-        if fast or not size:
+        chosen, facts = options.engine or self._config.engine, self.facts
+        fast = chosen == "auto" and facts.uses_gpu and not facts.llama_offloads
+        is_own = model.path.is_dir() or fast or chosen == "cuda"
+        size = encoder_bytes(model.projector)
+        if not size or (is_own and not is_known_encoder(model.projector)):
             return options, available
-        on_gpu = available.gpu > 0 and self.facts.llama_offloads
+        on_gpu = available.gpu > 0 and (facts.uses_gpu if is_own else facts.llama_offloads)
         taken = MemoryNeeds(size, size if on_gpu else 0)
-        return msgspec.structs.replace(options, engine="llama.cpp"), available - taken
+        if not is_own:
+            options = msgspec.structs.replace(options, engine="llama.cpp")
+        return options, available - taken
 
     def most_context(self, trained: int) -> int:
         """Return the most tokens that a model with this trained context can get."""

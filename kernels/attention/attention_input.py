@@ -40,7 +40,8 @@ class AttentionMetadata:
     `context_lengths` (sequences,) int32 including the step's own tokens, `query_starts` (sequences
     + 1,) int32. Two bounds known to the host choose kernels and their grids: `longest_query` is at
     least the most tokens that a sequence has in the step, and `longest_context` the longest
-    context.
+    context. With `last_seen` (tokens,) int64, the last position in its sequence that a token sees,
+    attention is not causal: those of a picture see each other.
     """
 
     positions: torch.Tensor
@@ -50,3 +51,4 @@ class AttentionMetadata:
     query_starts: torch.Tensor
     longest_query: int
     longest_context: int
+    last_seen: torch.Tensor | None = None

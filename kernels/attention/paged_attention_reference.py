@@ -45,6 +45,7 @@ def paged_attention_reference(
     window: int | None = None,
     soft_cap: float | None = None,
     sinks: torch.Tensor | None = None,
+    last_seen: torch.Tensor | None = None,
 ) -> torch.Tensor:
     """Causal attention output (tokens, heads, head_size) for consecutive sequences of any lengths.
 
@@ -53,7 +54,8 @@ def paged_attention_reference(
     `block_tables[s]` (int32, padded). Pages are (num_pages, page_size, kv_heads, head_size), of a
     type of their own; a KV head serves heads / kv_heads consecutive query heads. A query sees the
     `window` last tokens, itself included; scores are bounded by `soft_cap`. Softmax is in float32;
-    `sinks` (heads,) take their share of it.
+    `sinks` (heads,) take their share of it. A query sees keys behind it up to the position
+    `last_seen` (tokens,), if given.
     Slots after a sequence's end are never read, not even a NaN; queries that belong to no sequence
     get zeros.
 
@@ -86,6 +88,7 @@ def paged_attention_reference(
             window=window,
             soft_cap=soft_cap,
             sinks=sinks,
+            last_seen=None if last_seen is None else last_seen[begin:end] - skipped,
         )
     if isinstance(value_pages, QuantizedKVPages):
         output = hadamard_reference(output)
@@ -119,6 +122,7 @@ def _attend(
     window: int | None,
     soft_cap: float | None,
     sinks: torch.Tensor | None,
+    last_seen: torch.Tensor | None,
 ) -> torch.Tensor:
     """Attention in float32 of the last tokens of one sequence to all of `keys` and `values`."""
     tokens, heads, head_size = query.shape
@@ -127,7 +131,7 @@ def _attend(
     # Heads that share keys are consecutive, so that they are rows of one product.
     rows = query.float().view(tokens, kv_heads, group, head_size).permute(1, 2, 0, 3)
     rows = rows.reshape(kv_heads, group * tokens, head_size)
-    mask = _mask(tokens, length, window, query.device)
+    mask = _mask(tokens, length, window, query.device, last_seen)
     if soft_cap is None and sinks is None:
         tiled = None if mask is None else mask.repeat(group, 1)
         mixed = functional.scaled_dot_product_attention(
@@ -153,12 +157,16 @@ def _softmax(scores: torch.Tensor, sinks: torch.Tensor | None, tokens: int) -> t
 
 
 def _mask(
-    tokens: int, length: int, window: int | None, device: torch.device
+    tokens: int,
+    length: int,
+    window: int | None,
+    device: torch.device,
+    last_seen: torch.Tensor | None,
 ) -> torch.Tensor | None:
     """The tokens that each query may see (tokens, length); None if it is all of them."""
     if tokens == 1 and (window is None or length <= window):
         return None
     keys = torch.arange(length, device=device)
     positions = torch.arange(length - tokens, length, device=device)[:, None]
-    seen = keys <= positions
+    seen = keys <= (positions if last_seen is None else last_seen[:, None])
     return seen if window is None else seen & (keys > positions - window)

@@ -68,8 +68,14 @@ def _scaled(
     fields: ConfigFields, settings: ConfigFields, rope: RopeConfig, context: int
 ) -> RopeConfig:
     kind = _kind(settings)
-    if kind == "default":
-        return rope
+    if kind in ("default", "mrope"):
+        key = "mrope_section"
+        if key not in settings or settings.says_something("mrope_interleaved"):
+            return rope
+        sections = settings.integers(key, 0, rope.size)
+        if sum(sections) != rope.size // 2:
+            settings.fail(f"divides {rope.size // 2} pairs of elements into {sections}")
+        return replace(rope, sections=sections)
     if kind == "linear":
         return replace(rope, factors=linear_factors(rope.size, _factor(settings)))
     if kind == "dynamic" and "alpha" in settings:

@@ -27,6 +27,8 @@ class RopeConfig:
     size)`, here `factors` (empty: none); if a model is used for more than `original_context`
     positions, `long_factors` replace them (LongRoPE). `attention_factor` scales cosine and sine.
     Queries at position p are scaled by `1 + temperature * log(1 + p // original_context)`.
+    Positions in pictures have as many axes as there are `sections` (M-RoPE), each of which turns so
+    many pairs of elements, one axis after the other.
     """
 
     theta: float
@@ -36,6 +38,7 @@ class RopeConfig:
     original_context: int = 0
     attention_factor: float = 1.0
     temperature: float = 0.0
+    sections: tuple[int, ...] = ()
 
 
 class ExpertScores(StrEnum):

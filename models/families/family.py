@@ -108,12 +108,12 @@ def no_keys(_config: ModelConfig) -> Mapping[str, GGUFValue]:
 class HFModelType:
     """A `model_type` of config.json, with the defaults that transformers has for it.
 
-    A file of type `multimodal_type` holds the settings of this one under `text_config`.
+    A file of one of the `multimodal_types` holds the settings of this one under `text_config`.
     """
 
     name: str
     read: ConfigReader = unchanged
-    multimodal_type: str | None = None
+    multimodal_types: tuple[str, ...] = ()
     context: int = 2048
     epsilon: float = 1e-6
     epsilon_key: str = "rms_norm_eps"

@@ -63,7 +63,7 @@ FAMILY = Family(
         HFModelType(
             name="gemma3_text",
             read=_read_hf,
-            multimodal_type="gemma3",
+            multimodal_types=("gemma3",),
             context=131072,
             theta=1000000.0,
             activation="gelu_pytorch_tanh",

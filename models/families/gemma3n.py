@@ -148,7 +148,7 @@ FAMILY = Family(
         HFModelType(
             name="gemma3n_text",
             read=_read_hf,
-            multimodal_type="gemma3n",
+            multimodal_types=("gemma3n",),
             context=32768,
             theta=1000000.0,
             activation="gelu_pytorch_tanh",

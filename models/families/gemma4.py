@@ -218,7 +218,7 @@ def _gguf_keys(config: ModelConfig) -> Mapping[str, GGUFValue]:
 _HF_TYPE = HFModelType(
     name="gemma4_text",
     read=_read_hf,
-    multimodal_type="gemma4",
+    multimodal_types=("gemma4",),
     context=131072,
     theta=1000000.0,
     activation="gelu_pytorch_tanh",
@@ -244,7 +244,7 @@ FAMILY = Family(
             _HF_TYPE,
             name="gemma4_unified_text",
             read=_read_unified,
-            multimodal_type="gemma4_unified",
+            multimodal_types=("gemma4_unified",),
             context=262144,
         ),
     ),

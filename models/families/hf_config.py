@@ -39,11 +39,12 @@ def config_from_hf(config: Mapping[str, object]) -> ModelConfig:
 def _text_fields(config: Mapping[str, object]) -> ConfigFields:
     """The settings; those of its text half if the model also takes images."""
     fields = ConfigFields(config, "config.json")
-    if fields.group("text_config") is None:
+    name = fields.text("model_type", "")
+    halves = [kind.name for _, kind in HF_MODEL_TYPES.values() if name in kind.multimodal_types]
+    if fields.group("text_config") is None and not halves:
         return fields
-    name = fields.text("model_type")
-    halves = [kind.name for _, kind in HF_MODEL_TYPES.values() if kind.multimodal_type == name]
-    text = cast("Mapping[str, object]", config["text_config"])
+    # Older files of Qwen2.5-VL have the settings of the text half beside the group of the other.
+    text = cast("Mapping[str, object]", config.get("text_config") or {})
     half = text.get("model_type") or next(iter(halves), None)
     if half not in halves:
         fields.refuse("is that of a model which is not for text alone", _OTHER_WAY)

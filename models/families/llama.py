@@ -40,11 +40,11 @@ FAMILY = Family(
     has_experts=True,
     gguf_interleaves_heads=True,
     hf_types=(
-        HFModelType(name="llama"),
+        HFModelType(name="llama", multimodal_types=("idefics3", "smolvlm")),
         HFModelType(
             name="mistral",
             read=_read_mistral,
-            multimodal_type="mistral3",
+            multimodal_types=("mistral3", "llava"),
             context=131072,
             kv_heads=8,
         ),

@@ -36,7 +36,7 @@ FAMILY = Family(
         HFModelType(
             name="ministral3",
             read=_read_hf,
-            multimodal_type="mistral3",
+            multimodal_types=("mistral3",),
             context=262144,
             epsilon=1e-5,
             theta=1000000.0,

@@ -9,6 +9,8 @@ from ..config.model_config import ModelConfig
 from ..config.sliding_window import hf_window, with_hf_local_layers
 from .family import Family, HFModelType
 
+_AXES = 3
+
 
 def read_hf(fields: ConfigFields, config: ModelConfig) -> ModelConfig:
     """The window of the layers from `max_window_layers` on, if the file uses it."""
@@ -19,4 +21,32 @@ def read_hf(fields: ConfigFields, config: ModelConfig) -> ModelConfig:
     return with_hf_local_layers(fields, config, local, lambda index: index >= first)
 
 
-FAMILY = Family(name="qwen2", hf_types=(HFModelType(name="qwen2", read=read_hf, context=32768),))
+def _read_gguf(fields: ConfigFields, config: ModelConfig) -> ModelConfig:
+    """The sections of Qwen2.5-VL's RoPE, if the file has some."""
+    key, rope = "rope.dimension_sections", config.layers[0].rope
+    assert rope is not None
+    if key not in fields:
+        return config
+    sections = fields.integers(key, 0, rope.size)[:_AXES]
+    if sum(sections) != rope.size // 2:
+        fields.fail(f"divides {rope.size // 2} pairs of elements into {sections}")
+    layer = replace(config.layers[0], rope=replace(rope, sections=sections))
+    return replace(config, layers=(layer,) * config.num_layers)
+
+
+FAMILY = Family(
+    name="qwen2",
+    other_names=("qwen2vl",),
+    read_gguf=_read_gguf,
+    hf_types=(
+        HFModelType(name="qwen2", read=read_hf, context=32768),
+        HFModelType(
+            name="qwen2_5_vl_text",
+            read=read_hf,
+            multimodal_types=("qwen2_5_vl",),
+            context=32768,
+            epsilon=1e-5,
+            theta=1000000.0,
+        ),
+    ),
+)

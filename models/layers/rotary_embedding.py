@@ -28,13 +28,19 @@ class RotaryEmbedding:
         self._operations = operations
         frequencies = rotary_frequencies(config, context)
         self._frequencies = torch.tensor(frequencies, dtype=torch.float32, device=device)
+        axes = [axis for axis, pairs in enumerate(config.sections) for _ in range(pairs)]
+        self._axes = torch.tensor(axes or [0] * len(frequencies), device=device)
         self._scale = config.attention_factor
         # Within the original context the scale of queries is one.
         self._temperature = config.temperature if context > config.original_context else 0.0
         self._original_context = config.original_context
 
     def __call__(self, positions: torch.Tensor) -> RotaryTables:
-        """The tables of `positions` (tokens,) int64."""
+        """The tables of `positions` (tokens,) int64, or (axes, tokens) in pictures."""
+        if positions.ndim > 1:
+            angles = positions[self._axes].T.double() * self._frequencies.double()
+            cosine, sine = angles.cos() * self._scale, angles.sin() * self._scale
+            return RotaryTables(cosine.float(), sine.float())
         tables = self._operations.rotary_tables(positions, self._frequencies, self._scale)
         if not self._temperature:
             return RotaryTables(*tables)

@@ -18,6 +18,7 @@ from .attention import Attention, AttentionContext
 from .decoder_block import DecoderBlock
 from .layer_input import LayerInputs
 from .parameters import Parameters, RankPart
+from .picture_input import PictureInput
 from .residual_streams import ResidualStreams, StreamBlock
 from .rotary_embedding import RotaryEmbedding, RotaryTables
 
@@ -87,15 +88,22 @@ class Transformer:
         positions: torch.Tensor,
         attention: AttentionContext,
         output_rows: torch.Tensor,
+        pictures: PictureInput | None = None,
     ) -> torch.Tensor:
         """Logits (rows, vocabulary) fp32 that follow the tokens at `output_rows` (rows,) int64.
 
         A rank other than the first returns those of its part of the vocabulary.
 
-        `token_ids` and `positions` are (tokens,), the sequences one after the other.
+        `token_ids` and `positions` are (tokens,), the sequences one after the other; those of
+        `pictures` are negative.
         """
+        if pictures is not None:
+            token_ids = token_ids.clamp(min=0)
+            positions = positions if pictures.positions is None else pictures.positions
         tables = [rotary(positions) for rotary in self._rotary]
         residual = self._embedding(token_ids)
+        if pictures is not None and len(pictures.rows):
+            residual[pictures.rows] = pictures.embeddings
         inputs = None if self._inputs is None else self._inputs(token_ids, residual)
         turns = [None if kind is None else tables[kind] for kind in self._rotary_of]
         if self._streams is not None:

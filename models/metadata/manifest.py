@@ -16,10 +16,10 @@ from ..catalog import FILE
 from ..durable_folder import sync_folder
 from ..errors import InvalidModel
 from ..gguf.gguf_names import shard_paths
-from ..gguf.projector import find_projector
 from ..model_task import task_of
 from ..safetensors.folder_files import CONFIG
 from ..struct_preparation import prepared
+from ..vision.picture_encoders import find_encoder
 from .stored_model import ModelDetails, StoredModel
 
 if TYPE_CHECKING:
@@ -130,9 +130,9 @@ def read_manifest(folder: Path) -> StoredModel:
     model = Path(manifest.path or folder / manifest.folder / manifest.file)
     check_sizes(manifest, folder)
     projector = folder / manifest.folder / manifest.projector if manifest.projector else None
-    if projector is None and manifest.path:
-        projector = find_projector(model)
-    if projector is not None and not projector.is_file():
+    if projector is None and (manifest.path or not manifest.file):
+        projector = find_encoder(model)
+    if projector is not None and not projector.exists():
         projector = None
     return StoredModel(
         path=model, sha256=manifest.sha256 or None, projector=projector, **manifest.details()

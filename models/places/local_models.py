@@ -14,10 +14,10 @@ from typing import Any
 import msgspec
 
 from ..errors import ModelError
-from ..gguf.projector import find_projector
 from ..metadata.description_cache import DescriptionCache, as_text
 from ..metadata.manifest import clean_text
 from ..metadata.stored_model import StoredModel, UnusableModel
+from ..vision.picture_encoders import find_encoder
 from .found_model import FoundModel, Place
 
 logger = logging.getLogger(__name__)
@@ -115,7 +115,7 @@ class LocalModels:
             options=dict(finding.options),
             sampling=_sampling(finding.options),
             notes=list(finding.notes),
-            projector=finding.projector or find_projector(finding.path),
+            projector=finding.projector or find_encoder(finding.path),
         )
 
     def _log_unusable(self, unusable: Sequence[UnusableModel]) -> None:

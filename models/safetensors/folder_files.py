@@ -13,7 +13,7 @@ BESIDE = frozenset(
         *("special_tokens_map.json", "added_tokens.json", "chat_template.json"),
         *("chat_template.jinja", "vocab.json", "merges.txt", "tokenizer.model"),
         *("model.safetensors.index.json", "quantize_config.json", "quant_config.json"),
-        "hf_quant_config.json",
+        *("hf_quant_config.json", "preprocessor_config.json", "processor_config.json"),
     }
 )
 # GPTQ's tools name the bits and the size of groups.

@@ -18,7 +18,6 @@ from ..catalog import HUB_HOST, LATEST_TAG, Catalog
 from ..download.pull_progress import OnPullProgress, PullReporter
 from ..errors import AmbiguousName, ModelNotFound, NotInStore, Offline
 from ..gguf.gguf_names import parse_shard
-from ..gguf.projector import find_projector
 from ..metadata.description_cache import DescriptionCache
 from ..metadata.digest_cache import DigestCache
 from ..metadata.manifest import MANIFEST
@@ -27,6 +26,7 @@ from ..model_reference import CatalogReference, HubReference, PathReference, par
 from ..places.found_model import Place
 from ..places.local_models import LocalModels, identity, merge_listings
 from ..sources.download_source import Cancelled
+from ..vision.picture_encoders import find_encoder
 from .draft_finder import DraftFinder
 from .model_removal import RemovalReport, bytes_freed, delete_files, files_of
 from .model_versions import ModelVersions
@@ -330,7 +330,7 @@ class ModelStore:
     def _at_path(self, path: Path, text: str) -> StoredModel:
         try:
             model = self._descriptions.describe(path)
-            projector = find_projector(path)
+            projector = find_encoder(path)
             return msgspec.structs.replace(model, projector=projector) if projector else model
         except (OSError, ValueError):
             hint = "Check the spelling."

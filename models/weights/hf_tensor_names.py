@@ -30,7 +30,8 @@ _WHOLE_MODEL: Mapping[str, str] = {
 }
 _FUSED_ATTENTION, _FUSED_GATE = "self_attn.qkv_proj", "mlp.gate_up_proj"
 _PREFIX = (
-    r"(?:model\.language_model\.|language_model\.model\.|language_model\.|model\.|backbone\.)?"
+    r"(?:model\.(?:language|text)_model\.|language_model\.model\.|language_model\.|model\."
+    r"|backbone\.)?"
 )
 _NAME = re.compile(
     _PREFIX + r"(?:layers\.(?P<layer>\d+)\.)?(?P<part>[\w.]+)\.(?P<kind>weight|bias)"
@@ -71,7 +72,8 @@ _OTHER_NAMES: Mapping[str, str] = {
 }
 # Not needed for text: the image half, and tables that follow from the settings.
 _IGNORED = re.compile(
-    r"(?:model\.)?(?:visual|vision_tower|audio_tower|embed_vision|embed_audio|multi_modal_projector)\..*"
+    r"(?:model\.)?(?:visual|vision_tower|vision_model|audio_tower|embed_vision|embed_audio"
+    r"|multi_modal_projector|connector)\..*"
     r"|.*\.rotary_emb\.inv_freq"
 )
 

@@ -66,6 +66,8 @@ class StepInputs:
         """The sizes of the step."""
         self.num_rows = 0
         """Rows of logits that the step computes."""
+        self.last_seen: torch.Tensor | None = None
+        """Of the step's pictures, see `AttentionMetadata`."""
         self._drawn_for: list[_Drawn] = []
         """The sequences of the last step, if the device can go on from it."""
 
@@ -242,6 +244,7 @@ class StepInputs:
             self._int[: count + 1],
             self.shape.longest_query,
             self.shape.longest_context,
+            self.last_seen,
         )
 
     def _sent(self, row: int) -> torch.Tensor:

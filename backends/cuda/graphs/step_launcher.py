@@ -43,10 +43,12 @@ class StepLauncher:
         self.graphs: StepGraphs | None = None
         self.draw: StepDraw | None = None
         self.on_sent: Callable[[Batch], None] = lambda _: None
+        self.has_pictures = False
+        """Whether the next step has any, which is set before it: no recording has."""
 
     def compute(self, batch: Batch) -> torch.Tensor:
         """Logits (rows, vocabulary) fp32 of all positions that sample; raises `KVCacheFull`."""
-        rows, shape = self._fill(batch, adapted=self._adapt(batch))
+        rows, shape = self._fill(batch, adapted=self._adapt(batch) or self.has_pictures)
         self._inputs.upload(in_place=not self._draws(shape))
         self.on_sent(batch)
         return self._run(shape)[:rows]
@@ -61,7 +63,7 @@ class StepLauncher:
     def launch(self, batch: Batch) -> tuple[torch.Tensor, PendingSamples | None]:
         """Start a step; its logits, and what chunks that sample draw. Raises `KVCacheFull`."""
         inputs, chunks, draw = self._inputs, batch.sampling, self.draw
-        adapted = self._adapt(batch)
+        adapted = self._adapt(batch) or self.has_pictures
         is_plain = draw is not None and not adapted and self._sampler.is_plain(batch.chunks)
         if is_plain and inputs.follow(batch):
             return self._launch_plain(batch, inputs.shape)

@@ -91,7 +91,7 @@ class DryPenalties:
         return {
             token: params.dry_multiplier * params.dry_base ** min(length - allowed, most)
             for token, length in _repeats(tokens, limit, allowed).items()
-            if length >= allowed and not breakers.is_breaker(token)
+            if length >= allowed and token >= 0 and not breakers.is_breaker(token)
         }
 
     def _breakers(self, wanted: tuple[str, ...]) -> SequenceBreakers:

@@ -162,13 +162,15 @@ class PagedCache(KVCache):
     def _restore(self, sequence: Sequence) -> None:
         """Append what was fetched from the store, as far as it fits."""
         parts, sequence.stored = sequence.stored, []
+        last = sequence.whole_pictures(parts[-1].end) if parts else 0
         for part in parts:
-            if part.end <= sequence.num_computed:
+            end = min(part.end, last)
+            if end <= sequence.num_computed:
                 continue
-            count = part.end - part.start
+            count = end - part.start
             if part.start != sequence.num_computed or self.growth(sequence, count) > self.available:
                 break
-            self._cover(sequence, part.end)
+            self._cover(sequence, end)
             pages = sequence.block_table[part.start // self._size :]
             if not self._runner.write_pages(pages, count, part.data):
                 assert self._store is not None

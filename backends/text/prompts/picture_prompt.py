@@ -18,10 +18,15 @@ from ..tokenization.tokenizer import Tokenizer, encode_prompt
 
 @dataclass(frozen=True, eq=False)
 class EncodedPicture:
-    """A picture as tokens: those of text around it, and of its spans, which are negative."""
+    """A picture as tokens: those of text around it, and of its spans, which are negative.
+
+    The texts `before` and `after` belong to it, too, and are tokenised with those around it.
+    """
 
     token_ids: list[int]
     spans: list[PictureSpan]
+    before: str = ""
+    after: str = ""
 
 
 class PictureEncoder(Protocol):
@@ -70,14 +75,18 @@ class PictureMarks:
                 hint="Attach pictures to messages of the user.",
                 param="messages",
             )
-        token_ids = encode_prompt(tokenizer, pieces[0])
+        shown = [encoder.encode(self._pictures[number]) for number in numbers]
+        texts = pieces[::2]
+        for place, encoded in enumerate(shown):
+            texts[place] += encoded.before
+            texts[place + 1] = encoded.after + texts[place + 1]
+        token_ids = encode_prompt(tokenizer, texts[0])
         spans: list[PictureSpan] = []
-        for number, piece in zip(numbers, pieces[2::2], strict=True):
-            encoded = encoder.encode(self._pictures[number])
+        for encoded, text in zip(shown, texts[1:], strict=True):
             at = len(token_ids)
             spans += (replace(span, start=at + span.start) for span in encoded.spans)
             token_ids += encoded.token_ids
-            token_ids += tokenizer.encode(piece, add_special=False, parse_special=True)
+            token_ids += tokenizer.encode(text, add_special=False, parse_special=True)
         return token_ids, tuple(spans)
 
 

@@ -83,7 +83,7 @@ FAMILY = Family(
         HFModelType(
             name="qwen3_5_text",
             read=read_hf,
-            multimodal_type="qwen3_5",
+            multimodal_types=("qwen3_5",),
             context=32768,
             vocab_size=248320,
             heads=16,

@@ -52,7 +52,7 @@ FAMILY = Family(
         HFModelType(
             name="qwen3_5_moe_text",
             read=_read_hf,
-            multimodal_type="qwen3_5_moe",
+            multimodal_types=("qwen3_5_moe",),
             context=32768,
             vocab_size=248320,
             heads=16,

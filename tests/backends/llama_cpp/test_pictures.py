@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import llama_cpp
 import numpy as np
 import pytest
+import torch
 from msgspec import structs
 from numpy.typing import NDArray
 
@@ -24,6 +25,8 @@ from ingle.backends.engine.engine import Engine
 from ingle.backends.engine.kv_store.kv_store import KVStore
 from ingle.backends.engine.sequence import Sequence
 from ingle.backends.llama_cpp.model_runner import LlamaModelRunner
+from ingle.models.vision.picture_encoders import is_known_encoder
+from ingle.models.vision.vision_registry import open_vision
 from tests.harness.small_projector import write_small_projector
 
 KINDS = [("llama", "gemma3"), ("qwen2vl", "qwen2vl_merger"), ("llama", "idefics3")]
@@ -140,6 +143,22 @@ def test_picture_is_computed_as_libmtmd_does(spec: LoadSpec, runner: LlamaModelR
     (answer,) = run(Engine(runner), sequence_of(runner, "see ", picture(1), " what"))
     assert answer.tokens[0] == int(expected.argmax())
     assert abs(answer.logprobs[0] - expected.max()) < CLOSE
+
+
+def test_own_engine_encodes_the_same(spec: LoadSpec, runner: LlamaModelRunner) -> None:
+    """A picture of the encoder's size, since llama.cpp resizes with other rounding and borders."""
+    projector = Path(str(spec.projector_path))
+    if not is_known_encoder(projector):
+        pytest.skip("our own engine computes Qwen2.5-VL, not Qwen2-VL")
+    vision, _ = open_vision(projector, 64, device=torch.device("cpu"), dtype=torch.float32)
+    shown = picture(1, 64, 64)
+    assert runner.pictures is not None
+    expected = [span.embeddings for span in runner.pictures.encode(shown).spans]
+    pixels = np.frombuffer(shown.rgb, np.uint8).reshape(64, 64, 3)
+    found = [part for part in vision.encode(pixels) if not isinstance(part, str)]
+    for one, other in zip(found, expected, strict=True):
+        # llama.cpp reads GELU from a table.
+        assert np.abs(one.embeddings.numpy() - other).max() < 3e-3
 
 
 def test_pictures_and_texts_in_one_batch(runner: LlamaModelRunner) -> None:

@@ -14,7 +14,7 @@ import pytest
 from ingle.backends.registry.cuda_availability import CudaAvailability
 from ingle.backends.selection.engine_facts import EngineFacts
 from ingle.daemon.load_planning.load_options import LoadOptions
-from ingle.daemon.load_planning.load_planner import ModelLoadPlanner
+from ingle.daemon.load_planning.load_planner import LoadPlan, ModelLoadPlanner
 from ingle.daemon.settings.config import Config
 from ingle.daemon.settings.paths import find_paths
 from ingle.models.catalog import Catalog
@@ -24,6 +24,8 @@ from ingle.models.kv_type import KVType
 from ingle.models.metadata.manifest import describe_folder
 from ingle.models.metadata.stored_model import StoredModel
 from ingle.models.safetensors.model_folder import read_folder
+from ingle.models.vision.picture_encoders import encoder_bytes
+from tests.harness.small_projector import write_small_projector
 
 GIB = 2**30
 
@@ -89,6 +91,33 @@ APPLE = EngineFacts(
     gpu_total=12 * GIB,
     llama_offloads=True,
 )
+
+
+def test_projector_is_computed_where_the_model_is(
+    config: Config, large: StoredModel, tmp_path: Path
+) -> None:
+    gpu = CudaAvailability(has_torch=True, gpu_memory=8 * GIB, capability=(8, 9))
+    own_alone = EngineFacts(own=gpu, gpu_name="RTX", gpu_total=8 * GIB)
+    both = replace(own_alone, llama_offloads=True)
+    known = write_small_projector(tmp_path / "mmproj.gguf", "gemma3")
+    other = write_small_projector(tmp_path / "other.gguf", "qwen2vl_merger")
+    room = MemoryNeeds(4 * GIB, 4 * GIB)
+
+    def plan(facts: EngineFacts, projector: Path, engine: str | None = None) -> LoadPlan:
+        model = msgspec.structs.replace(large, projector=projector)
+        planner = ModelLoadPlanner(config, lambda _: model, lambda: facts)
+        return planner(model, LoadOptions(context=512, engine=engine), available=room)
+
+    cases = [
+        (plan(both, known), "llama.cpp", str(known)),
+        (plan(own_alone, known), "cuda", str(known)),
+        (plan(own_alone, other), "cuda", None),
+        (plan(both, known, "cuda"), "cuda", str(known)),
+    ]
+    for found, engine, projector in cases:
+        assert (found.spec.engine, found.spec.projector_path) == (engine, projector)
+    blind = cases[2][0].needs.gpu
+    assert cases[1][0].needs.gpu == blind + encoder_bytes(known)
 
 
 def test_draft_model_is_not_loaded_on_a_cpu_unless_requested(

@@ -56,7 +56,7 @@ def test_every_family_has_a_row() -> None:
     rows = _rows()
     assert {name for row in rows for name in _NAME.findall(row[1])} == FAMILIES.keys()
     types = {name for row in rows for name in _NAME.findall(row[2])}
-    outer = {kind.multimodal_type for _, kind in HF_MODEL_TYPES.values() if kind.multimodal_type}
+    outer = {name for _, kind in HF_MODEL_TYPES.values() for name in kind.multimodal_types}
     assert types == HF_MODEL_TYPES.keys() | outer
 
 
