@@ -1,0 +1,143 @@
+"""Heads that draft: what they compute, that text is the same, and that good ones are right."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from ingle.backends.base.load_spec import KVStoreSpec
+from ingle.backends.engine.engine import Engine
+from ingle.backends.engine.kv_store.kv_store import KVStore
+from ingle.kernels.operations import Operations
+from ingle.models.heads.layer_heads import MTPHead
+from tests.harness.full_attention import FullAttention
+from tests.harness.headed_models import (
+    FAMILIES,
+    SIZES,
+    HeadedModel,
+    HeadedRunners,
+    headed_engine,
+    run,
+    sequences,
+)
+
+_CPU, _EXACT = torch.device("cpu"), Operations(torch.float32)
+MakeHeaded = Callable[[str], HeadedModel]
+
+
+@pytest.fixture
+def make_headed(make_random_model: Any, memory_weights: Any) -> MakeHeaded:
+    """Return a factory of random models with heads."""
+
+    def make(kind: str) -> HeadedModel:
+        return HeadedModel(make_random_model(kind, **SIZES, **FAMILIES[kind]), memory_weights)
+
+    return make
+
+
+@pytest.fixture
+def runners() -> Iterator[HeadedRunners]:
+    made = HeadedRunners()
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize("kind", FAMILIES)
+@torch.inference_mode()
+def test_a_head_computes_what_its_layer_does(kind: str, make_headed: MakeHeaded) -> None:
+    model = make_headed(kind)
+    files = model.source.files
+    target = files.load(_CPU, _EXACT)
+    assert files.head is not None
+    head = MTPHead(files.head, target, device=_CPU, operations=_EXACT)
+    random = torch.Generator().manual_seed(5)
+    tokens = torch.randint(3, 250, (60,), generator=random)
+    places = torch.arange(len(tokens))
+
+    seen: list[torch.Tensor] = []
+    head.join(lambda residuals: seen.append(head.features(residuals)))
+    target.forward(tokens, places, FullAttention(files.config), places)
+    features = torch.cat((torch.zeros(1, 64), seen[0][:-1]))
+    expected = torch.cat((torch.zeros(1, 64), model.hidden(tokens)[:-1]))
+    torch.testing.assert_close(features, expected, atol=1e-4, rtol=1e-4)
+
+    context = FullAttention(head.config)
+    for found, wanted in zip(
+        head.step(tokens, features, places, context),
+        model.reference(tokens, expected),
+        strict=True,
+    ):
+        torch.testing.assert_close(found, wanted, atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("kind", FAMILIES)
+def test_text_is_the_same_with_a_head(
+    kind: str, make_headed: MakeHeaded, runners: HeadedRunners
+) -> None:
+    source = make_headed(kind).source
+    alone = [run(Engine(runners.load(source, draft_path=None)), [s])[0] for s in sequences()]
+    engine = headed_engine(runners.load(source, kv_capacity=4096))
+    assert run(engine, sequences()) == alone
+    assert engine.gauges().drafted_tokens_total > 20
+    again = sequences()
+    assert run(engine, again) == alone, "with the prompts in the cache"
+    assert all(sequence.cached_tokens for sequence in again)
+    engine = headed_engine(runners.load(source, context=256, kv_capacity=320))
+    assert run(engine, sequences()) == alone, "preempted"
+    assert engine.gauges().preemptions_total > 0
+
+
+def _accepted(engine: Engine) -> float:
+    gauges = engine.gauges()
+    assert gauges.drafted_tokens_total > 50
+    return gauges.accepted_tokens_total / gauges.drafted_tokens_total
+
+
+@pytest.mark.parametrize("kind", FAMILIES)
+@pytest.mark.parametrize("right", [HeadedModel.become_copy, HeadedModel.become_cycle])
+def test_a_good_head_is_right(
+    kind: str,
+    right: Callable[[HeadedModel], None],
+    make_headed: MakeHeaded,
+    runners: HeadedRunners,
+    tmp_path: Path,
+) -> None:
+    """One reads tokens and its own keys alone, the other one features alone."""
+    model = make_headed(kind)
+    right(model)
+    source = model.source
+
+    def prompts(*lengths: int) -> list[Any]:
+        return sequences(*lengths, high=64, greedy=True)
+
+    runner = runners.load(source, kv_capacity=4096)
+    engine = headed_engine(runner)
+    texts = run(engine, prompts())
+    assert len({tuple(text) for text in texts}) > 4
+    assert run(engine, prompts()) == texts, "with the prompts in the cache"
+    assert _accepted(engine) > 0.99
+    runner.max_batch_tokens = 24
+    engine = headed_engine(runner)
+    assert run(engine, prompts()) == texts, "with prompts in chunks"
+    assert _accepted(engine) > 0.99
+    engine = headed_engine(runners.load(source, context=256, kv_capacity=320))
+    assert run(engine, prompts()) == texts, "preempted"
+    assert _accepted(engine) > 0.99
+
+    spec = KVStoreSpec(folder=str(tmp_path), model="ab" * 32, disk_bytes=2**30, memory_bytes=2**28)
+    for life in range(2):
+        runner = runners.load(source)
+        store = KVStore(spec, runner.state_key, spare=lambda: 2**30)
+        engine = headed_engine(runner, store=store)
+        (long,) = prompts(400)
+        run(engine, [long])
+        while engine.has_unsaved:
+            engine.save(0.05)
+        store.close(5)
+        assert (long.cached_tokens >= 256) is (life == 1)
+        gauges = engine.gauges()
+        assert gauges.accepted_tokens_total / gauges.drafted_tokens_total > 0.99
