@@ -17,6 +17,7 @@ from ingle.models.fit.llama_cpp_fit import (
     largest_context,
 )
 from ingle.models.fit.memory_needs import MemoryNeeds
+from ingle.models.fit.paged_fit import head_features
 from ingle.models.kv_type import KVType
 from ingle.models.model_task import ModelTask
 
@@ -355,6 +356,27 @@ def draft_needs(draft: ModelCosts, spec: LoadSpec, budget: MemoryBudget) -> Memo
     draft = _known(draft, budget)
     found = engine.estimate(draft, load, split, host=budget.host, quantize=quantize).needs
     return MemoryNeeds(found.total) if budget.unified else found
+
+
+def head_needs(costs: ModelCosts, spec: LoadSpec, budget: MemoryBudget) -> MemoryNeeds | None:
+    """Return the bytes that its own head adds to the needs of a model; None if it has none."""
+    costs, engine = _known(costs, budget), get_engine(spec.engine)
+    if costs.headed is None or not engine.has_heads:
+        return None
+    load = LoadParameters(
+        context=spec.context, slots=spec.slots, batch=spec.batch, kv_type=spec.kv_type
+    )
+    whole, alone = (
+        engine.estimate(
+            each, load, GPUSplit(spec.gpu_layers), host=budget.host, quantize=spec.quantize
+        ).needs
+        for each in (costs.headed, costs)
+    )
+    added = whole - alone
+    width = costs.headed.config.hidden_size if costs.headed.config is not None else 0
+    features = head_features(width, load, on_gpu=spec.gpu_layers != 0)
+    added += MemoryNeeds(0, features) if spec.gpu_layers else MemoryNeeds(features)
+    return MemoryNeeds(added.host + added.gpu) if budget.unified else added
 
 
 def _known(costs: ModelCosts, budget: MemoryBudget) -> ModelCosts:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import msgspec
@@ -24,6 +25,8 @@ from .model_placer import ModelPlacer
 
 if TYPE_CHECKING:
     from ingle.backends.selection.engine_facts import EngineFacts
+    from ingle.models.gguf.gguf_header import GGUFHeader
+    from ingle.models.safetensors.model_folder import ModelFolder
 
     from ..client.engine_types import EngineOffer
 
@@ -161,18 +164,18 @@ class ModelLoadPlanner(ModelPlacer):
             pooling=pooling,
         )
         spec = complete_spec(spec, description)
-        stale = selection.estimate.host.reclaimable
         alone = LoadPlan(
             spec,
             selection.needs + self._beside(model, selection.device, available - room, spec),
             selection.reason,
-            reclaimable=stale,
+            reclaimable=selection.estimate.host.reclaimable,
             longest_context=self.longest(description, options, room, spec),
         )
-        if (draft := self._draft_of(model, spec, options, selection.device)) is None:
-            return alone
-        both = self._with_draft(alone, draft, available)
-        return both if options.draft is not None or both.needs.fits_in(available) else alone
+        both = self._with_head(alone, model, description, options, selection.device, available)
+        if both is None and (draft := self._draft_of(model, spec, options, selection.device)):
+            both = self._with_draft(alone, draft, available)
+        needed = options.draft is not None or (both is not None and both.needs.fits_in(available))
+        return both if both is not None and needed else alone
 
     def _beside(
         self, model: StoredModel, device: str, projector: MemoryNeeds, spec: LoadSpec
@@ -190,14 +193,44 @@ class ModelLoadPlanner(ModelPlacer):
             return None  # it generates nothing to draft
         if options.draft is not None:
             return None if options.draft == NO_DRAFT else self._resolve(options.draft)
-        # A CPU verifies tokens in about the time that it takes to decode them.
-        pays = spec.speculation == "auto" and device == "gpu"
-        if not pays and spec.speculation != "draft":
+        if not _may_pay(spec, device):
             return None
         if model.draft is not None:
             with suppress(ModelNotFound):  # the catalog's draft model need not be installed
                 return self._resolve(model.draft)
         return self._find_draft(model)
+
+    def _with_head(
+        self,
+        prepared: LoadPlan,
+        model: StoredModel,
+        description: GGUFHeader | ModelFolder,
+        options: LoadOptions,
+        device: str,
+        available: MemoryNeeds,
+    ) -> LoadPlan | None:
+        """Add the model's own head, where it can pay or the load names the model as its draft."""
+        from ingle.backends.base.model_info import OWN_HEAD
+        from ingle.backends.registry.model_costs import ModelCosts
+        from ingle.backends.selection.model_placement import head_needs
+
+        spec = prepared.spec
+        if options.draft is None and _may_pay(spec, device):
+            wanted = spec.task is ModelTask.GENERATE
+        else:
+            wanted = options.draft not in (None, NO_DRAFT) and self._is_itself(model, options.draft)
+        if not wanted:
+            return None
+        needs = head_needs(ModelCosts.of(description), spec, self.room(available))
+        if needs is None:
+            return None
+        spec = _drafting(spec, Path(spec.path))
+        return msgspec.structs.replace(
+            prepared, spec=spec, needs=prepared.needs + needs, draft=OWN_HEAD, draft_needs=needs
+        )
+
+    def _is_itself(self, model: StoredModel, draft: str) -> bool:
+        return self._resolve(draft).path == model.path
 
     def _with_draft(
         self, prepared: LoadPlan, draft: StoredModel, available: MemoryNeeds
@@ -209,15 +242,24 @@ class ModelLoadPlanner(ModelPlacer):
 
         spec, costs = prepared.spec, ModelCosts.of(describe(draft.path))
         needs = draft_needs(costs, spec, self.room(available))
-        speculation = spec.speculation if spec.speculation in ("auto", "draft") else "draft"
-        spec = msgspec.structs.replace(spec, draft_path=str(draft.path), speculation=speculation)
         return msgspec.structs.replace(
             prepared,
-            spec=spec,
+            spec=_drafting(spec, draft.path),
             needs=prepared.needs + needs,
             draft=draft.name,
             draft_needs=needs,
         )
+
+
+def _may_pay(spec: LoadSpec, device: str) -> bool:
+    """A CPU verifies tokens in about the time that it takes to decode them."""
+    return spec.speculation == "draft" or (spec.speculation == "auto" and device == "gpu")
+
+
+def _drafting(spec: LoadSpec, draft: Path) -> LoadSpec:
+    """Return the specification with what is at `draft` to draft."""
+    speculation = spec.speculation if spec.speculation in ("auto", "draft") else "draft"
+    return msgspec.structs.replace(spec, draft_path=str(draft), speculation=speculation)
 
 
 def _projector_needs(reserved: MemoryNeeds, spec: LoadSpec) -> MemoryNeeds:

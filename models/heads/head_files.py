@@ -25,6 +25,9 @@ _BESIDE_THE_LAYER: Mapping[str, str] = {
     "hnorm": "hnorm",
     "shared_head.norm": "shared_head_norm",
 }
+_BEHIND = re.compile(
+    r"(?:model\.)?mtp\.|(?:(?:model\.(?:language_model\.)?)?layers|blk)\.(\d{1,9})\."
+)
 _SHARED = ("embed_tokens.weight", "shared_head.head.weight", "shared_head_head.weight")
 """Copies of the model's own embedding and output layer."""
 
@@ -80,6 +83,17 @@ def with_mtp_layer(config: ModelConfig) -> ModelConfig:
     """The configuration with the layer of its head, which is as the last one with attention."""
     like = next(layer for layer in reversed(config.layers) if layer.has_attention)
     return replace(config, layers=(*config.layers, like))
+
+
+def tensors_behind(names: Iterable[str], config: ModelConfig) -> frozenset[str]:
+    """The tensors of layers behind the model's last one, which predict later tokens."""
+    if not find_family(config.architecture).has_draft_layers:
+        return frozenset()
+    count = config.num_layers
+    layers = ((name, _BEHIND.match(name)) for name in names)
+    return frozenset(
+        name for name, match in layers if match and (not match[1] or int(match[1]) >= count)
+    )
 
 
 def mtp_tensors(names: Iterable[str], config: ModelConfig) -> Mapping[str, str] | None:

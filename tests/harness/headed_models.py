@@ -11,6 +11,7 @@ import torch
 
 from ingle.backends.base.load_spec import LoadSpec
 from ingle.backends.base.sampling_params import SamplingParams
+from ingle.backends.cuda.compute_backend import ComputeBackend
 from ingle.backends.cuda.model_files import ModelFiles, ModelSource
 from ingle.backends.cuda.model_runner import CudaModelRunner
 from ingle.backends.cuda.state_model_runner import open_model_runner
@@ -193,7 +194,9 @@ class HeadedRunners:
     def __init__(self) -> None:
         self._made: list[CudaModelRunner] = []
 
-    def load(self, source: ModelSource, **fields: Any) -> CudaModelRunner:
+    def load(
+        self, source: ModelSource, backend: ComputeBackend | None = None, **fields: Any
+    ) -> CudaModelRunner:
         values: dict[str, Any] = {
             "context": 512,
             "slots": 6,
@@ -202,7 +205,7 @@ class HeadedRunners:
             **fields,
         }
         spec = LoadSpec(engine="cuda", path="random", device="cpu", kv_type=KVType.F32, **values)
-        self._made.append(open_model_runner(spec, source=source))
+        self._made.append(open_model_runner(spec, backend=backend, source=source))
         return self._made[-1]
 
     def close(self) -> None:

@@ -5,6 +5,11 @@ from __future__ import annotations
 import time
 from typing import Protocol
 
+import numpy as np
+
+from ...base.sampling_params import SamplingParams
+from ..batch import Batch
+from ..model_runner import ModelRunner
 from ..sequence import Sequence
 from .draft import AcceptanceRates, Draft
 from .step_costs import StepCosts
@@ -12,6 +17,7 @@ from .step_costs import StepCosts
 _LEAST_SURE = 0.4
 """A draft ends before a token to which the head gives a smaller probability."""
 _PRIOR = (0.75,)
+_TRIAL_DEPTH = 3
 
 
 class HeadSteps(Protocol):
@@ -108,3 +114,22 @@ class HeadDrafter:
                 rates.observe(0, right=draft == token)
             if draft != token:
                 break
+
+
+def measure_head(runner: ModelRunner, head: HeadSteps, costs: StepCosts) -> None:
+    """Teach `costs` what drafting a token takes; empties the runner's cache."""
+    cache = runner.open_cache()
+    sequence = Sequence("calibration", 0, [0, 0], SamplingParams(temperature=0))
+    cache.open(sequence, cache.match(np.zeros(1, np.int32)))
+    batch = Batch()
+    batch.add(sequence, 1)
+    cache.reserve(batch)
+    runner.launch(batch)
+    runner.collect()
+    cache.grow(sequence, 1)
+    for trial in range(3):
+        began = time.monotonic()
+        head.draft([sequence], _TRIAL_DEPTH)
+        if trial:  # the first one loads kernels
+            costs.observe(1, (time.monotonic() - began) / _TRIAL_DEPTH)
+    cache.keep(sequence)

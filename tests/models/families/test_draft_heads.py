@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from kernel_harness.host_library import CPUKernelLibrary
 
 from ingle.backends.base.load_spec import KVStoreSpec
+from ingle.backends.cuda.compute_backend import ComputeBackend
+from ingle.backends.cuda.graphs.step_graphs import Recording
 from ingle.backends.engine.engine import Engine
 from ingle.backends.engine.kv_store.kv_store import KVStore
+from ingle.backends.engine.sequence import Sequence
+from ingle.backends.engine.speculation.head_drafter import HeadSteps
 from ingle.kernels.operations import Operations
 from ingle.models.heads.layer_heads import MTPHead
 from tests.harness.full_attention import FullAttention
 from tests.harness.headed_models import (
     FAMILIES,
     SIZES,
+    EagerSpeculator,
     HeadedModel,
     HeadedRunners,
     headed_engine,
@@ -141,3 +148,66 @@ def test_a_good_head_is_right(
         assert (long.cached_tokens >= 256) is (life == 1)
         gauges = engine.gauges()
         assert gauges.accepted_tokens_total / gauges.drafted_tokens_total > 0.99
+
+
+class OccasionalSpeculator(EagerSpeculator):
+    """Drafts in every third step alone, so that others are launched ahead."""
+
+    def __init__(self, head: HeadSteps) -> None:
+        super().__init__(head)
+        self._steps = 0
+
+    def propose(self, decoding: list[Sequence], room: int) -> dict[Sequence, tuple[int, ...]]:
+        return {} if self._steps % 3 else super().propose(decoding, room)
+
+    def waits(self, decoding: list[Sequence], room: int) -> bool:
+        self._steps += 1
+        return self._steps % 3 == 0
+
+
+class Recorder:
+    """Stands in for graph capture: a replay computes the step again into the recorded output."""
+
+    def __init__(self) -> None:
+        self.replays = 0
+
+    def __call__(self, work: Callable[[], torch.Tensor]) -> Recording:
+        output = work().clone()
+
+        def replay() -> None:
+            self.replays += 1
+            output.copy_(work())
+
+        return Recording(replay, output)
+
+
+@pytest.mark.parametrize("right", [HeadedModel.become_copy, HeadedModel.become_cycle])
+def test_a_head_follows_recorded_steps(
+    right: Callable[[HeadedModel], None],
+    make_headed: MakeHeaded,
+    runners: HeadedRunners,
+    pytestconfig: pytest.Config,
+) -> None:
+    """Steps are padded, launched ahead, and continued from tokens that only the device knows."""
+    if shutil.which("g++") is None:
+        pytest.skip("g++ is not installed")
+    model = make_headed("glm4_moe")
+    right(model)
+    assert pytestconfig.cache is not None
+    library = CPUKernelLibrary(pytestconfig.cache.mkdir("kernels"))
+    recorder = Recorder()
+    backend = ComputeBackend(Operations(torch.float32), recorder, library)
+    plain = Engine(runners.load(model.source, kv_capacity=4096, draft_path=None))
+    texts = run(plain, sequences(high=64))
+    runner = runners.load(model.source, backend, kv_capacity=4096)
+    runner.can_run_ahead = True
+    engine = Engine(runner, OccasionalSpeculator(runner.head))
+    assert run(engine, sequences(high=64)) == texts
+    again = sequences(high=64, greedy=True)
+    before = engine.gauges()
+    run(engine, again)
+    after = engine.gauges()
+    assert recorder.replays > 20
+    drafted = after.drafted_tokens_total - before.drafted_tokens_total
+    assert drafted > 50
+    assert (after.accepted_tokens_total - before.accepted_tokens_total) / drafted > 0.99
