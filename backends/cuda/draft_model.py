@@ -64,6 +64,8 @@ def open_drafter(
     """See `pair_head` and `pair_drafter`."""
     if target.head.is_loaded:
         return pair_head(spec, target, costs)
+    if (error := target.head.refused) is not None:
+        raise LoadFailed(error.message, hint=error.hint)
     size = target.tokenizer.vocab_size
     return pair_drafter(
         spec, target, costs, lambda draft: CudaDraftRunner(draft, size, on_progress=on_progress)

@@ -14,8 +14,10 @@ from ingle.models.config.model_config import ModelConfig
 from ingle.models.families.gguf_config import config_from_gguf
 from ingle.models.fit.paged_fit import weights_on_cpu
 from ingle.models.heads.draft_head import DraftHead
+from ingle.models.heads.eagle_files import open_eagle_head
+from ingle.models.heads.eagle_settings import is_eagle_folder
 from ingle.models.heads.head_files import HeadFiles, find_mtp_head
-from ingle.models.heads.layer_heads import MTPHead
+from ingle.models.heads.layer_heads import load_head
 from ingle.models.layers.transformer import Transformer
 from ingle.models.safetensors.model_folder import read_folder
 from ingle.models.weights.converted_weights import DequantizedWeights, NF4Weights
@@ -62,13 +64,19 @@ class ModelFiles:
     def load_head(
         self, spec: LoadSpec, model: Transformer, device: torch.device, operations: Operations
     ) -> DraftHead | None:
-        """The head at `spec.draft_path` for a loaded model; its own one is at the model's path."""
-        if spec.draft_path != spec.path or spec.speculation in ("off", "ngram"):
+        """The head at `spec.draft_path` for a loaded model; its own one is at the model's path.
+
+        None where that is another model, or nothing. Raises `ModelError`.
+        """
+        if spec.draft_path is None or spec.speculation in ("off", "ngram"):
             return None
-        if self.head is None:
+        head = self.head if spec.draft_path == spec.path else None
+        if is_eagle_folder(Path(spec.draft_path)):
+            head = open_eagle_head(Path(spec.draft_path), self.config)
+        if head is None:
             return None
-        weights = self._prepared(self.head.weights, device, operations, spec.quantize)
-        return MTPHead(self.head.holding(weights), model, device=device, operations=operations)
+        weights = self._prepared(head.weights, device, operations, spec.quantize)
+        return load_head(head.holding(weights), model, device=device, operations=operations)
 
     def _prepared(
         self, weights: Weights, device: torch.device, operations: Operations, quantize: Quantize

@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable
 from collections.abc import Sequence as Numbers
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
@@ -249,16 +250,12 @@ class CudaModelRunner:
             quantize=self._spec.quantize,
         )
         self._weights_bytes = self._model.weights_bytes
-        device, operations = self._where.device, self._backend.operations
+        device, own = self._where.device, self._backend.operations
         self.adapters = LoadedAdapters(
-            files.config,
-            self._model.adapted,
-            operations.adapters,
-            device=device,
-            dtype=operations.dtype,
+            files.config, self._model.adapted, own.adapters, device=device, dtype=own.dtype
         )
-        head = files.load_head(self._spec, self._model, device, operations)
-        self.head = RunnerHead(head, operations, device)
+        loads_head = partial(files.load_head, self._spec, self._model, device, own)
+        self.head = RunnerHead(loads_head, own, device)
 
     def drop_head(self) -> None:
         """Free the head that drafts, and the cache, to be opened anew."""

@@ -15,9 +15,11 @@ from ingle.models.families.gguf_config import config_from_gguf
 from ingle.models.fit.model_shape import ModelShape, shape_of
 from ingle.models.fit.process_overhead import vocabulary_bytes
 from ingle.models.gguf.gguf_header import GGUFHeader
-from ingle.models.heads.head_files import mtp_tensors, tensors_behind, with_mtp_layer
+from ingle.models.heads.eagle_settings import EagleSettings, with_eagle_layer
+from ingle.models.heads.head_tensors import mtp_tensors, tensors_behind, with_mtp_layer
 from ingle.models.model_task import ModelTask, Pooling
 from ingle.models.safetensors.model_folder import ModelFolder
+from ingle.models.safetensors.safetensors_index import find_tensors
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,6 +83,15 @@ class ModelCosts:
             costs, own_share=1 - left / whole, config=with_mtp_layer(config)
         )
         return dataclasses.replace(costs, headed=headed)
+
+    def with_eagle_head(self, settings: EagleSettings) -> ModelCosts:
+        """The costs of the model with a head that lies beside it; raises `ModelError`."""
+        assert self.config is not None
+        sizes = (tensor.bytes for _, tensor in find_tensors(settings.path).values())
+        share = self.own_share + sum(sizes) / max(1, self.stored)
+        return dataclasses.replace(
+            self, config=with_eagle_layer(self.config, settings), own_share=share, headed=None
+        )
 
     def without_fp8(self) -> ModelCosts:
         """The costs on GPUs that do not multiply FP8."""

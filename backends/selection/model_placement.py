@@ -358,22 +358,26 @@ def draft_needs(draft: ModelCosts, spec: LoadSpec, budget: MemoryBudget) -> Memo
     return MemoryNeeds(found.total) if budget.unified else found
 
 
-def head_needs(costs: ModelCosts, spec: LoadSpec, budget: MemoryBudget) -> MemoryNeeds | None:
-    """Return the bytes that its own head adds to the needs of a model; None if it has none."""
-    costs, engine = _known(costs, budget), get_engine(spec.engine)
-    if costs.headed is None or not engine.has_heads:
-        return None
+def head_needs(
+    costs: ModelCosts, headed: ModelCosts, spec: LoadSpec, budget: MemoryBudget
+) -> MemoryNeeds:
+    """Return the bytes that a head adds to a model, whose costs with it are `headed`."""
+    engine = get_engine(spec.engine)
     load = LoadParameters(
         context=spec.context, slots=spec.slots, batch=spec.batch, kv_type=spec.kv_type
     )
     whole, alone = (
         engine.estimate(
-            each, load, GPUSplit(spec.gpu_layers), host=budget.host, quantize=spec.quantize
+            _known(each, budget),
+            load,
+            GPUSplit(spec.gpu_layers),
+            host=budget.host,
+            quantize=spec.quantize,
         ).needs
-        for each in (costs.headed, costs)
+        for each in (headed, costs)
     )
     added = whole - alone
-    width = costs.headed.config.hidden_size if costs.headed.config is not None else 0
+    width = 0 if headed.config is None else headed.config.hidden_size
     features = head_features(width, load, on_gpu=spec.gpu_layers != 0)
     added += MemoryNeeds(0, features) if spec.gpu_layers else MemoryNeeds(features)
     return MemoryNeeds(added.host + added.gpu) if budget.unified else added

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
@@ -15,7 +15,7 @@ from ingle.backends.registry.engines import get_engine
 from ingle.models.adapters.adapter_folder import AdapterFolder
 from ingle.models.errors import ModelNotFound, UnsupportedModel
 from ingle.models.fit.memory_needs import MemoryNeeds
-from ingle.models.metadata.stored_model import StoredModel
+from ingle.models.metadata.stored_model import StoredModel, UnusableModel
 from ingle.models.model_task import ModelTask
 
 from ..settings.config import Config
@@ -24,11 +24,14 @@ from .load_options import NO_DRAFT, LoadOptions
 from .model_placer import ModelPlacer
 
 if TYPE_CHECKING:
+    from ingle.backends.registry.model_costs import ModelCosts
     from ingle.backends.selection.engine_facts import EngineFacts
-    from ingle.models.gguf.gguf_header import GGUFHeader
-    from ingle.models.safetensors.model_folder import ModelFolder
 
     from ..client.engine_types import EngineOffer
+
+
+FindHeads = Callable[[StoredModel], Iterable[UnusableModel]]
+"""Finds folders with heads that may have been trained for a model."""
 
 
 class LoadPlan(msgspec.Struct, frozen=True):
@@ -84,8 +87,9 @@ class ModelLoadPlanner(ModelPlacer):
         find_facts: Callable[[], EngineFacts] | None = None,
         find_draft: Callable[[StoredModel], StoredModel | None] = lambda model: None,
         find_offer: Callable[[], EngineOffer | None] = lambda: None,
+        find_heads: FindHeads = lambda model: (),
     ) -> None:
-        """`resolve` finds draft models by name, `find_draft` finds one for a model.
+        """`resolve` finds draft models by name, `find_draft` and `find_heads` those for a model.
 
         `find_facts` describes the machine's engines, `find_offer` the one that it would profit
         from; both are called again if they change.
@@ -93,6 +97,7 @@ class ModelLoadPlanner(ModelPlacer):
         super().__init__(config, find_facts)
         self._find_offer = find_offer
         self._find_draft = find_draft
+        self._find_heads = find_heads
         self._resolve = resolve
 
     @cached_property
@@ -124,6 +129,7 @@ class ModelLoadPlanner(ModelPlacer):
         Raises `LoadFailed` if the engine is not installed.
         """
         # Imported here: selecting an engine imports the process machinery.
+        from ingle.backends.registry.model_costs import ModelCosts
         from ingle.backends.selection.load_spec_builder import complete_spec, describe
 
         config = self._config
@@ -171,8 +177,21 @@ class ModelLoadPlanner(ModelPlacer):
             reclaimable=selection.estimate.host.reclaimable,
             longest_context=self.longest(description, options, room, spec),
         )
-        both = self._with_head(alone, model, description, options, selection.device, available)
-        if both is None and (draft := self._draft_of(model, spec, options, selection.device)):
+        costs = ModelCosts.of(description)
+        return self._with_drafts(alone, model, costs, options, selection.device, available)
+
+    def _with_drafts(
+        self,
+        alone: LoadPlan,
+        model: StoredModel,
+        costs: ModelCosts,
+        options: LoadOptions,
+        device: str,
+        available: MemoryNeeds,
+    ) -> LoadPlan:
+        """Add what drafts, a head or else a smaller model, if it fits or the load names it."""
+        both = self._with_head(alone, model, costs, options, device, available)
+        if both is None and (draft := self._draft_of(model, alone.spec, options, device)):
             both = self._with_draft(alone, draft, available)
         needed = options.draft is not None or (both is not None and both.needs.fits_in(available))
         return both if both is not None and needed else alone
@@ -204,33 +223,32 @@ class ModelLoadPlanner(ModelPlacer):
         self,
         prepared: LoadPlan,
         model: StoredModel,
-        description: GGUFHeader | ModelFolder,
+        costs: ModelCosts,
         options: LoadOptions,
         device: str,
         available: MemoryNeeds,
     ) -> LoadPlan | None:
-        """Add the model's own head, where it can pay or the load names the model as its draft."""
-        from ingle.backends.base.model_info import OWN_HEAD
-        from ingle.backends.registry.model_costs import ModelCosts
+        """Add the head that is to draft and its memory; None without one."""
         from ingle.backends.selection.model_placement import head_needs
 
-        spec = prepared.spec
-        if options.draft is None and _may_pay(spec, device):
-            wanted = spec.task is ModelTask.GENERATE
-        else:
-            wanted = options.draft not in (None, NO_DRAFT) and self._is_itself(model, options.draft)
-        if not wanted:
-            return None
-        needs = head_needs(ModelCosts.of(description), spec, self.room(available))
-        if needs is None:
-            return None
-        spec = _drafting(spec, Path(spec.path))
-        return msgspec.structs.replace(
-            prepared, spec=spec, needs=prepared.needs + needs, draft=OWN_HEAD, draft_needs=needs
-        )
+        from .head_choice import choose_head
 
-    def _is_itself(self, model: StoredModel, draft: str) -> bool:
-        return self._resolve(draft).path == model.path
+        spec = prepared.spec
+        if spec.task is not ModelTask.GENERATE or options.draft == NO_DRAFT:
+            return None
+        if options.draft is None and not _may_pay(spec, device):
+            return None
+        head = choose_head(model, costs, spec, options.draft, self._find_heads, self._resolve)
+        if head is None:
+            return None
+        needs = head_needs(costs, head.costs, spec, self.room(available))
+        return msgspec.structs.replace(
+            prepared,
+            spec=_drafting(spec, head.path),
+            needs=prepared.needs + needs,
+            draft=head.name,
+            draft_needs=needs,
+        )
 
     def _with_draft(
         self, prepared: LoadPlan, draft: StoredModel, available: MemoryNeeds

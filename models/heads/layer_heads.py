@@ -1,6 +1,6 @@
-"""Heads that draft with one decoder layer: those of MTP, which are trained with their model.
+"""Heads that draft with one decoder layer: those of MTP and of EAGLE-3.
 
-Source: the technical report of DeepSeek-V3, section 2.2.
+Source: the technical report of DeepSeek-V3, section 2.2; "EAGLE-3", arXiv 2503.01840.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from ..layers.decoder_block import DecoderBlock
 from ..layers.parameters import Parameters
 from ..layers.rotary_embedding import RotaryEmbedding, RotaryTables
 from .draft_head import HeadedModel, Receive
+from .eagle_files import EagleFiles
 from .head_files import HeadFiles
 
 
@@ -145,3 +146,68 @@ class MTPHead(LayerHead):
     def _end(self, residual: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         features = self._norm.as_tensor(residual)
         return self._model.project(self._operations.activations(features)), features
+
+
+class EagleHead(LayerHead):
+    """Attends with a token's embedding beside features of three residual streams of the model.
+
+    Its vocabulary may be a part of the model's.
+    """
+
+    def __init__(
+        self, files: EagleFiles, model: HeadedModel, *, device: torch.device, operations: Operations
+    ) -> None:
+        """Load it; raises as `Transformer`."""
+        parameters = Parameters(files.weights, device=device, operations=operations)
+        super().__init__(files, model, parameters, device)
+        config, settings = files.config, files.settings
+        size, epsilon = config.hidden_size, config.norm_epsilon
+        width = settings.target_size * len(files.streams)
+        self.watched = tuple(stream - 1 for stream in files.streams)
+        self._norms_residual = settings.norm_before_residual
+        self._input_norm = None
+        if parameters.has("input_norm.weight"):
+            self._input_norm = parameters.norm("input_norm", width, epsilon)
+        self._join = parameters.linear("fc", size, width)
+        self._features_norm = parameters.norm(f"blk.{self.layer}.hidden_norm", size, epsilon)
+        self._norm = parameters.norm("output_norm", size, epsilon)
+        self._output = parameters.linear("output", len(files.token_ids), size)
+        self._embed = model.embed
+        if parameters.has("token_embd.weight"):
+            self._embed = parameters.embedding("token_embd", config.vocab_size, size, 1.0)
+        self._token_ids = files.token_ids.to(device)
+        parameters.check_all_taken()
+
+    def features(self, residuals: Sequence[torch.Tensor]) -> torch.Tensor:
+        """A projection of the residual streams together."""
+        rows, operations = torch.cat(list(residuals), -1), self._operations
+        x = operations.activations(rows) if self._input_norm is None else self._input_norm(rows)
+        return operations.linear(x, self._join)[0]
+
+    def token_ids(self, drafted: torch.Tensor) -> torch.Tensor:
+        """See `DraftHead`."""
+        return self._token_ids[drafted]
+
+    def _begin(
+        self, token_ids: torch.Tensor, features: torch.Tensor
+    ) -> tuple[torch.Tensor, Activations]:
+        norm = self._block.input_norm
+        assert norm is not None
+        known = self._features_norm.as_tensor(features)
+        both = torch.cat((norm.as_tensor(self._embed(token_ids)), known), -1)
+        residual = (known if self._norms_residual else features).to(torch.float32, copy=True)
+        return residual, self._operations.activations(both)
+
+    def _end(self, residual: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        operations = self._operations
+        (logits,) = operations.linear(self._norm(residual), self._output, dtype=torch.float32)
+        return logits, residual.to(operations.dtype)
+
+
+def load_head(
+    files: HeadFiles, model: HeadedModel, *, device: torch.device, operations: Operations
+) -> LayerHead:
+    """The head of a loaded model; raises as `Transformer`."""
+    if isinstance(files, EagleFiles):
+        return EagleHead(files, model, device=device, operations=operations)
+    return MTPHead(files, model, device=device, operations=operations)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import torch
 
 from ingle.kernels.operations import Operations
 from ingle.models.config.model_config import KVHeads
+from ingle.models.errors import ModelError
 from ingle.models.heads.draft_head import DraftHead
 
 from ...engine.batch import Batch
@@ -19,12 +20,22 @@ from .step_head import StepHead
 
 
 class RunnerHead:
-    """A head with its place in the runner's pool and steps; one that is None does nothing."""
+    """A head with its place in the runner's pool and steps; without one it does nothing."""
 
     def __init__(
-        self, head: DraftHead | None, operations: Operations, device: torch.device
+        self,
+        load: Callable[[], DraftHead | None],
+        operations: Operations,
+        device: torch.device,
     ) -> None:
-        self._head = head
+        """A head that cannot be loaded is `refused`: the model runs without it."""
+        self._head: DraftHead | None = None
+        self.refused: ModelError | None = None
+        """Why there is no head."""
+        try:
+            self._head = load()
+        except ModelError as error:
+            self.refused = error
         self._operations = operations
         self._device = device
         self._steps: StepHead | None = None

@@ -28,12 +28,20 @@ from ingle.daemon.load_planning.load_options import LoadOptions
 from ingle.daemon.load_planning.load_planner import LoadPlan, ModelLoadPlanner
 from ingle.daemon.settings.config import Config
 from ingle.daemon.settings.paths import find_paths
+from ingle.models.catalog import Catalog
+from ingle.models.errors import UnsupportedModel
 from ingle.models.fit.memory_needs import MemoryNeeds
-from ingle.models.heads.head_files import find_mtp_head, with_mtp_layer
+from ingle.models.heads.head_files import find_mtp_head
+from ingle.models.heads.head_tensors import with_mtp_layer
 from ingle.models.kv_type import KVType
 from ingle.models.metadata.manifest import describe_folder
+from ingle.models.places.found_model import Place
+from ingle.models.places.model_folders import find_in_plain_folder
 from ingle.models.safetensors.model_folder import read_folder
+from ingle.models.store.model_store import ModelStore
 from ingle.models.weights.gguf_tensor_names import GGUFTensorNames, name_in_gguf
+from tests.harness.eagle_models import SIZES as EAGLE_SIZES
+from tests.harness.eagle_models import EagleModel
 from tests.harness.headed_models import FAMILIES, SIZES, HeadedModel, run, sequences
 
 _GIB = 2**30
@@ -157,3 +165,41 @@ def test_a_head_of_a_gguf_file_is_the_same(model: HeadedModel, memory_weights: A
     assert set(found.weights.names) == set(head.weights.names)
     for name in found.weights.names:
         assert cast("Any", found.weights.get(name)).equal(head.weights.get(name))
+
+
+def test_an_eagle_head_is_planned_by_its_name(
+    make_random_model: Any, load: Any, ingle_home: Path, tmp_path: Path
+) -> None:
+    """Found beside the model, or named; its memory is that which the runner takes."""
+    made = EagleModel(make_random_model("llama", **EAGLE_SIZES))
+    path = tmp_path / "random-8b"
+    path.mkdir()
+    tensors = {name: part.clone() for name, part in made.model.raw.tensors.items()}
+    save_file(tensors, path / "model.safetensors")
+    (path / "config.json").write_text(json.dumps(made.model.settings))
+    (path / "tokenizer.json").write_text(json.dumps({"model": {"vocab": {"a": 0}}}))
+    head = made.save(tmp_path / "Random-8B-EAGLE3")
+    with pytest.raises(UnsupportedModel, match="a head that drafts for a model"):
+        read_folder(head)
+    place = Place("a folder", tmp_path, find_in_plain_folder)
+    store = ModelStore(ingle_home / "models", Catalog.load(), places=(place,))
+    (stored,) = store.list()
+    paths = find_paths({"INGLE_HOME": str(ingle_home)})
+    facts = EngineFacts(own=CudaAvailability(has_torch=True))
+
+    def plan(draft: str | None, speculation: Any = "auto") -> LoadPlan:
+        config = Config(paths=paths, speculation=speculation)
+        planner = ModelLoadPlanner(
+            config, store.resolve, lambda: facts, find_heads=store.find_heads
+        )
+        options = LoadOptions(context=512, draft=draft, kv_type=KVType.F32)
+        return planner(stored, options, available=MemoryNeeds(64 * _GIB))
+
+    alone, found, named = plan(None), plan(None, "draft"), plan(str(head))
+    assert (alone.draft, alone.spec.draft_path) == ("", None)
+    for each in (found, named):
+        assert each.spec.draft_path == str(head)
+        assert "eagle3" in each.draft.lower()
+    plain, headed = (load(each.spec, slots=8).info() for each in (alone, named))
+    added = headed.weights_bytes - plain.weights_bytes + headed.kv_bytes - plain.kv_bytes
+    assert named.draft_needs.host == pytest.approx(added, rel=0.03)
