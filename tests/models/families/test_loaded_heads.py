@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
@@ -167,16 +170,20 @@ def test_a_head_of_a_gguf_file_is_the_same(model: HeadedModel, memory_weights: A
         assert cast("Any", found.weights.get(name)).equal(head.weights.get(name))
 
 
+def _save(model: EagleModel, folder: Path) -> None:
+    """Write the model that a head belongs to."""
+    folder.mkdir(exist_ok=True)
+    tensors = {name: part.clone() for name, part in model.model.raw.tensors.items()}
+    save_file(tensors, folder / "model.safetensors")
+    (folder / "config.json").write_text(json.dumps(model.model.settings))
+
+
 def test_an_eagle_head_is_planned_by_its_name(
     make_random_model: Any, load: Any, ingle_home: Path, tmp_path: Path
 ) -> None:
     """Found beside the model, or named; its memory is that which the runner takes."""
     made = EagleModel(make_random_model("llama", **EAGLE_SIZES))
-    path = tmp_path / "random-8b"
-    path.mkdir()
-    tensors = {name: part.clone() for name, part in made.model.raw.tensors.items()}
-    save_file(tensors, path / "model.safetensors")
-    (path / "config.json").write_text(json.dumps(made.model.settings))
+    _save(made, path := tmp_path / "random-8b")
     (path / "tokenizer.json").write_text(json.dumps({"model": {"vocab": {"a": 0}}}))
     head = made.save(tmp_path / "Random-8B-EAGLE3")
     with pytest.raises(UnsupportedModel, match="a head that drafts for a model"):
@@ -203,3 +210,40 @@ def test_an_eagle_head_is_planned_by_its_name(
     plain, headed = (load(each.spec, slots=8).info() for each in (alone, named))
     added = headed.weights_bytes - plain.weights_bytes + headed.kv_bytes - plain.kv_bytes
     assert named.draft_needs.host == pytest.approx(added, rel=0.03)
+
+
+@pytest.mark.slow
+def test_commands_say_what_drafts(
+    make_random_model: Any, make_folder: Any, ingle_home: Path, tmp_path: Path
+) -> None:
+    made = EagleModel(make_random_model("llama", **EAGLE_SIZES))
+    made.become_cycle()
+    folder: Path = make_folder("random-8b")  # for its tokenizer
+    for file in folder.glob("*.safetensors*"):
+        file.unlink()
+    _save(made, folder)
+    made.save(tmp_path / "Random-8B-EAGLE3")
+    environ = {
+        **os.environ,
+        "INGLE_HOME": str(ingle_home),
+        "INGLE_PORT": "-1",
+        "INGLE_MODEL_FOLDERS": str(tmp_path),
+        "INGLE_SPECULATION": "draft",
+    }
+    program = str(Path(sysconfig.get_path("scripts")) / "ingle")
+
+    def ingle(*words: str) -> str:
+        command = [program, *words]
+        return subprocess.run(
+            command, env=environ, capture_output=True, text=True, check=True, timeout=240
+        ).stdout
+
+    try:
+        assert "draft model   random-8b-eagle3" in ingle("show", "random-8b")
+        ingle("run", "random-8b", "--raw", "ab", "--max-tokens", "100", "--temperature", "0")
+        (loaded,) = json.loads(ingle("ps", "--json"))["models"]
+        assert Path(loaded["draft"]).name == "Random-8B-EAGLE3"
+        assert loaded["drafted_tokens_total"] == loaded["accepted_tokens_total"]
+        assert "draft model   Random-8B-EAGLE3" in ingle("show", "random-8b")
+    finally:
+        ingle("stop")
