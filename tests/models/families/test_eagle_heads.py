@@ -84,6 +84,7 @@ def test_a_head_computes_what_the_paper_says(
     assert head.token_ids(torch.tensor([0, 5])).equal(torch.tensor([3, 13]))
 
 
+@pytest.mark.slow
 def test_text_is_the_same_with_a_head(
     model: EagleModel, runners: HeadedRunners, tmp_path: Path
 ) -> None:

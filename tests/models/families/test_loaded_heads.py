@@ -50,7 +50,7 @@ from tests.harness.headed_models import FAMILIES, SIZES, HeadedModel, run, seque
 _GIB = 2**30
 
 
-@pytest.fixture(params=[pytest.param("qwen3_5_text"), pytest.param("glm4_moe")])
+@pytest.fixture(params=[pytest.param("qwen3_5_text", marks=pytest.mark.slow), "glm4_moe"])
 def model(request: pytest.FixtureRequest, make_random_model: Any, memory_weights: Any) -> Any:
     kind: str = request.param
     found = HeadedModel(make_random_model(kind, **SIZES, **FAMILIES[kind]), memory_weights)
