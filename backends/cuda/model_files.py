@@ -12,7 +12,7 @@ import torch
 from ingle.kernels.operations import Operations
 from ingle.models.config.model_config import ModelConfig
 from ingle.models.families.gguf_config import config_from_gguf
-from ingle.models.fit.paged_fit import weights_on_cpu
+from ingle.models.fit.paged_fit import check_paged_kv_type, weights_on_cpu
 from ingle.models.heads.draft_head import DraftHead
 from ingle.models.heads.eagle_files import open_eagle_head
 from ingle.models.heads.eagle_settings import is_eagle_folder
@@ -70,9 +70,10 @@ class ModelFiles:
         """
         if spec.draft_path is None or spec.speculation in ("off", "ngram"):
             return None
-        head = self.head if spec.draft_path == spec.path else None
+        head: HeadFiles | None = self.head if spec.draft_path == spec.path else None
         if is_eagle_folder(Path(spec.draft_path)):
-            head = open_eagle_head(Path(spec.draft_path), self.config)
+            head = beside = open_eagle_head(Path(spec.draft_path), self.config)
+            check_paged_kv_type(head.title, beside.settings.config, spec.kv_type)
         if head is None:
             return None
         weights = self._prepared(head.weights, device, operations, spec.quantize)

@@ -12,6 +12,7 @@ from ingle.backends.base.model_info import OWN_HEAD
 from ingle.backends.registry.engines import get_engine
 from ingle.backends.registry.model_costs import ModelCosts
 from ingle.models.errors import ModelError, UnsupportedModel
+from ingle.models.fit.paged_fit import check_paged_kv_type
 from ingle.models.heads.eagle_settings import is_eagle_folder, read_eagle_settings
 from ingle.models.metadata.stored_model import StoredModel, UnusableModel
 
@@ -44,7 +45,7 @@ def choose_head(
                 f"{named} is a head, which only ingle's own engine drafts with.",
                 hint="Choose the engine cuda.",
             )
-        return _beside(costs, folder.name, folder)
+        return _beside(costs, spec, folder.name, folder)
     if not able or costs.config is None:
         return None
     own = HeadChoice(OWN_HEAD, Path(spec.path), costs.headed) if costs.headed else None
@@ -54,12 +55,13 @@ def choose_head(
         return own
     for found in find_heads(model):
         with suppress(ModelError):  # it is of another model, or damaged
-            return _beside(costs, found.name, Path(found.path))
+            return _beside(costs, spec, found.name, Path(found.path))
     return None
 
 
-def _beside(costs: ModelCosts, name: str, path: Path) -> HeadChoice:
+def _beside(costs: ModelCosts, spec: LoadSpec, name: str, path: Path) -> HeadChoice:
     settings = read_eagle_settings(path)
+    check_paged_kv_type(name, settings.config, spec.kv_type)
     if costs.config is not None:
         settings.check_fits(costs.config)
     return HeadChoice(name, path, costs.with_eagle_head(settings))

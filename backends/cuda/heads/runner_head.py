@@ -48,11 +48,6 @@ class RunnerHead:
         return self._head is not None
 
     @property
-    def title(self) -> str:
-        """What kind of head it is."""
-        return "" if self._head is None else self._head.title
-
-    @property
     def state_key(self) -> str:
         """What of the contents of pages depends on it."""
         return "" if self._head is None else f", {self._head.title}"

@@ -122,7 +122,8 @@ class StepHead:
                 self._verified.append(verified)
         if not np.array_equal(wanted, self._wanted):
             self._wanted = wanted
-            self._sent.copy_(torch.from_numpy(wanted))  # pyright: ignore[reportUnknownMemberType]
+            rows = torch.from_numpy(wanted)  # pyright: ignore[reportUnknownMemberType]
+            self._sent.copy_(rows, non_blocking=True)
 
     def _row_of(self, sequence: Sequence, length: int) -> int:
         """Where the features at the last of the sequence's first `length` tokens are kept."""
