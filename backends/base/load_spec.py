@@ -51,8 +51,8 @@ class LoadSpec(msgspec.Struct, frozen=True, kw_only=True):
     `mmap` maps weights from the file if possible, `mlock` keeps them from being swapped out.
     `projector_path` is the file that turns pictures into tokens of the model.
     `chat_template` replaces the one in the file. `speculation` chooses the source of draft tokens:
-    n-grams of the text (`ngram`), the smaller model at `draft_path` (`draft`), or whichever is
-    faster (`auto`).
+    n-grams of the text (`ngram`), the smaller model or the head at `draft_path` (`draft`), or
+    whichever is faster (`auto`); the model's own path stands for a head in its files.
     ingle's own engine computes on `device`, with activations of `dtype`, and may `quantize`
     unquantised weights on load; llama.cpp uses `gpu_layers` instead. It divides a model among as
     many devices as `tensor_parallel` says, with a process for each.

@@ -9,15 +9,18 @@ from ingle.models.model_task import ModelTask
 
 from .load_spec import SpeculationKind
 
+OWN_HEAD = "its own MTP head"
+"""The `draft` of a model whose files have a head that drafts."""
+
 
 class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):
     """The actual settings of a loaded model; sizes in bytes.
 
     `context` is the number of tokens one request may use, prompt and answer together. The KV cache
     of `kv_capacity` tokens is shared by `slots` sequences. `draft` is the file of the draft model,
-    `draft_note` the reason if a requested one could not be loaded. A model that embeds
-    gives vectors of `dimensions` numbers, and takes `slots` texts of `context` tokens at most in
-    one batch.
+    or `OWN_HEAD`; `draft_note` is the reason if a requested one could not be loaded. A model that
+    embeds gives vectors of `dimensions` numbers, and takes `slots` texts of `context` tokens at
+    most in one batch.
     """
 
     engine: str

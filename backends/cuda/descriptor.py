@@ -35,7 +35,7 @@ from .kernel_coverage import OLDEST_GPU, layers_without_kernels, why_no_kernels
 
 if TYPE_CHECKING:
     from ..engine.local_runner import LocalRunner
-    from ..engine.speculation.model_drafter import ModelDrafter
+    from ..engine.speculation.draft import Drafter
     from ..engine.speculation.step_costs import StepCosts
     from .model_runner import CudaModelRunner
 
@@ -61,6 +61,7 @@ class CudaEngine(EngineDescriptor):
     divides_models = True
     needs_temporary_files = True  # its libraries do, if only to find others
     longest_step = 20.0
+    has_heads = True
     imports = ("cuda", "llama.cpp")  # the vocabulary of a GGUF file is read by llama.cpp
 
     def is_importable(self, import_path: Sequence[str]) -> bool:
@@ -168,17 +169,18 @@ class CudaEngine(EngineDescriptor):
         assert config is not None
         if load.ranks > 1:
             return self._estimate_divided(costs, config, load, split, host, quantize)
-        kept = costs.stored
+        kept, parameters = costs.stored, int(costs.parameters * costs.own_share)
         if split.gpu_layers and costs.stored_in_fp8:
             kept = costs.stored_in_fp8
+        kept = int(kept * costs.own_share)
         if quantize != "none":
-            kept = nf4_bytes(config, costs.parameters, costs.stored)
+            kept = nf4_bytes(config, parameters, int(costs.stored * costs.own_share))
         if split.gpu_layers:
             return estimate_own_on_gpu(config, load, weights=kept, vocabulary=costs.vocabulary)
         return estimate_own_on_cpu(
             config,
             load,
-            weights=weights_on_cpu(costs.parameters, kept, host),
+            weights=weights_on_cpu(parameters, kept, host),
             mapped=kept if costs.shape is not None else 0,  # safetensors are closed after reading
             vocabulary=costs.vocabulary,
         )
@@ -224,7 +226,7 @@ class CudaEngine(EngineDescriptor):
 
     def open_drafter(
         self, spec: LoadSpec, runner: LocalRunner, costs: StepCosts, on_progress: Progress
-    ) -> ModelDrafter:
+    ) -> Drafter:
         """Load a draft model into the process of the model that it drafts for."""
         from .draft_model import open_drafter
         from .model_runner import CudaModelRunner

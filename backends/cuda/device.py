@@ -30,6 +30,14 @@ class ComputeDevice:
         """Whether it has memory of its own."""
         return self.device.type == "cuda"
 
+    def mark(self) -> torch.cuda.Event | None:
+        """An event at this point of the current stream; None without a GPU."""
+        if not self.is_gpu:
+            return None
+        event = torch.cuda.Event()
+        event.record()
+        return event
+
 
 def choose_device(spec: LoadSpec, threads: str) -> ComputeDevice:
     """The GPU if there is one, unless the specification says the CPU; `threads` describes the CPU.

@@ -1,4 +1,4 @@
-"""A draft model: a second, smaller model on the same device that drafts for the first."""
+"""What drafts for a model: a second, smaller model on the same device, or a head of its own."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import torch
 from ..base.errors import LoadFailed
 from ..base.load_spec import LoadSpec
 from ..engine.batch import Batch
-from ..engine.speculation.draft_pairing import pair_drafter
-from ..engine.speculation.model_drafter import ModelDrafter
+from ..engine.speculation.draft import Drafter
+from ..engine.speculation.draft_pairing import pair_drafter, pair_head
 from ..engine.speculation.step_costs import StepCosts
 from .compute_backend import ComputeBackend
 from .model_files import ModelSource
@@ -60,8 +60,12 @@ def open_drafter(
     target: CudaModelRunner,
     costs: StepCosts,
     on_progress: Callable[[float], None] | None = None,
-) -> ModelDrafter:
-    """See `pair_drafter`."""
+) -> Drafter:
+    """See `pair_head` and `pair_drafter`."""
+    if target.head.is_loaded:
+        return pair_head(spec, target, costs)
+    if (error := target.head.refused) is not None:
+        raise LoadFailed(error.message, hint=error.hint)
     size = target.tokenizer.vocab_size
     return pair_drafter(
         spec, target, costs, lambda draft: CudaDraftRunner(draft, size, on_progress=on_progress)

@@ -12,7 +12,12 @@ import torch
 from ingle.kernels.operations import Operations
 from ingle.models.config.model_config import ModelConfig
 from ingle.models.families.gguf_config import config_from_gguf
-from ingle.models.fit.paged_fit import weights_on_cpu
+from ingle.models.fit.paged_fit import check_paged_kv_type, weights_on_cpu
+from ingle.models.heads.draft_head import DraftHead
+from ingle.models.heads.eagle_files import open_eagle_head
+from ingle.models.heads.eagle_settings import is_eagle_folder
+from ingle.models.heads.head_files import HeadFiles, find_mtp_head
+from ingle.models.heads.layer_heads import load_head
 from ingle.models.layers.parameters import RankPart
 from ingle.models.layers.transformer import Transformer
 from ingle.models.safetensors.model_folder import read_folder
@@ -23,7 +28,7 @@ from ingle.models.weights.hf_tensor_names import HFTensorNames
 from ingle.models.weights.quantized_weights import open_folder_weights
 from ingle.models.weights.weights import Weights
 
-from ..base.load_spec import Quantize
+from ..base.load_spec import LoadSpec, Quantize
 from ..text.tokenization.tokenizer import Tokenizer
 
 
@@ -40,6 +45,8 @@ class ModelFiles:
     stored_bytes: int
     """Bytes of the weights as the engine holds them."""
     part: RankPart | None = None
+    head: HeadFiles | None = None
+    """The draft head among them."""
 
     def load(
         self,
@@ -54,11 +61,7 @@ class ModelFiles:
         With `quantize` dense matrices of linear layers become `NF4Tensor`s. On a CPU weights are
         dequantised once if there is enough memory, rather than in every step.
         """
-        weights = self.weights
-        if quantize == "nf4":
-            weights = NF4Weights(weights, device=device)
-        if not operations.reads_blocks and device.type == "cpu" and self._becomes_floats():
-            weights = DequantizedWeights(weights, operations.dtype)
+        weights = self._prepared(self.weights, device, operations, quantize)
         return Transformer(
             self.config,
             weights,
@@ -67,6 +70,34 @@ class ModelFiles:
             on_progress=on_progress,
             part=self.part,
         )
+
+    def load_head(
+        self, spec: LoadSpec, model: Transformer, device: torch.device, operations: Operations
+    ) -> DraftHead | None:
+        """The head at `spec.draft_path` for a loaded model; its own one is at the model's path.
+
+        None where that is another model, or nothing. Raises `ModelError`.
+        """
+        if spec.draft_path is None or spec.speculation in ("off", "ngram"):
+            return None
+        head: HeadFiles | None = self.head if spec.draft_path == spec.path else None
+        if is_eagle_folder(Path(spec.draft_path)):
+            head = beside = open_eagle_head(Path(spec.draft_path), self.config)
+            check_paged_kv_type(head.title, beside.settings.config, spec.kv_type)
+        if head is None:
+            return None
+        weights = self._prepared(head.weights, device, operations, spec.quantize)
+        return load_head(head.holding(weights), model, device=device, operations=operations)
+
+    def _prepared(
+        self, weights: Weights, device: torch.device, operations: Operations, quantize: Quantize
+    ) -> Weights:
+        """The tensors of the model, or of a head, as they are loaded."""
+        if quantize == "nf4":
+            weights = NF4Weights(weights, device=device)
+        if not operations.reads_blocks and device.type == "cpu" and self._becomes_floats():
+            weights = DequantizedWeights(weights, operations.dtype)
+        return weights
 
     def _becomes_floats(self) -> bool:
         available = psutil.virtual_memory().available
@@ -81,12 +112,14 @@ def open_model(path: Path) -> ModelFiles:
     """
     if path.is_dir():
         folder = read_folder(path)
-        weights = HFTensorNames(open_folder_weights(folder), folder.config)
-        return ModelFiles(folder.config, weights, folder.parameters, folder.held_bytes)
+        stored, config = open_folder_weights(folder), folder.config
+        weights, head = HFTensorNames(stored, config), find_mtp_head(stored, config, HFTensorNames)
+        return ModelFiles(config, weights, folder.parameters, folder.held_bytes, head=head)
     raw = GGUFWeights(path)
     config = config_from_gguf(raw.header)
     weights, header = GGUFTensorNames(raw, config), raw.header
-    return ModelFiles(config, weights, header.parameters, header.tensor_bytes)
+    head = find_mtp_head(raw, config, GGUFTensorNames)
+    return ModelFiles(config, weights, header.parameters, header.tensor_bytes, head=head)
 
 
 @dataclass(frozen=True)

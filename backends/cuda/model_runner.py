@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable
 from collections.abc import Sequence as Numbers
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
@@ -39,6 +40,8 @@ from .graphs.step_graphs import StepGraphs
 from .graphs.step_inputs import StepInputs
 from .graphs.step_launcher import StepLauncher
 from .graphs.step_shape import StepShapes, rounded_up
+from .graphs.trial_batch import trial_batch
+from .heads.runner_head import RunnerHead
 from .kv_pool import KVPool, PagedContext
 from .loaded_adapters import LoadedAdapters
 from .model_files import ModelSource, open_source
@@ -117,18 +120,19 @@ class CudaModelRunner:
         by = "kernels" if operations.reads_blocks else "torch"
         by += ", products in FP8" if operations.rounds_to_fp8 else ""
         computed = f"{where.dtype} on {where.device.type} by {by}, quantize {self._spec.quantize}"
-        return f"{_LAYOUT}, {self._spec.kv_type}, {computed}"
+        return f"{_LAYOUT}, {self._spec.kv_type}, {computed}{self.head.state_key}"
 
     def open_cache(self, store: KVStore | None = None) -> PagedCache:
         """The cache manager of the pages; in-flight batches belong to none any more."""
         self._launched.clear()
-        return PagedCache(self, store)
+        self.head.cache = cache = PagedCache(self, store)
+        return cache
 
     @torch.inference_mode()
     def launch(self, batch: Batch) -> None:
         """Start computing the batch and sampling from it; raises `KVCacheFull` without pages."""
         self._logits, samples = self._steps.launch(batch)
-        self._launched.append(self._mark() if samples is None else samples)
+        self._launched.append(self._where.mark() if samples is None else samples)
 
     @torch.inference_mode()
     def compute(self, batch: Batch) -> torch.Tensor:
@@ -137,10 +141,8 @@ class CudaModelRunner:
 
     def _forward(self) -> torch.Tensor:
         """Logits for what the inputs hold."""
-        inputs = self._inputs
-        return self._model.forward(
-            inputs.token_ids, inputs.positions, self._context, inputs.output_rows
-        )
+        step = self._inputs
+        return self._model.forward(step.token_ids, step.positions, self._context, step.output_rows)
 
     @torch.inference_mode()
     def collect(self) -> list[Sampled]:
@@ -151,14 +153,6 @@ class CudaModelRunner:
         if launched is not None:
             launched.synchronize()
         return []
-
-    def _mark(self) -> torch.cuda.Event | None:
-        """An event at this point of the stream."""
-        if not self._where.is_gpu:
-            return None
-        event = torch.cuda.Event()
-        event.record()
-        return event
 
     def can_follow(self, params: SamplingParams) -> bool:
         """See `ModelRunner`."""
@@ -219,7 +213,7 @@ class CudaModelRunner:
             slots=self.slots,
             kv_capacity=self.kv_capacity,
             has_chat_template=self.tokenizer.chat_template is not None,
-            weights_bytes=self._model.weights_bytes,
+            weights_bytes=self._model.weights_bytes + self.head.nbytes,
             kv_bytes=self._pool.nbytes,
             compute_bytes=self._workspace,
             layers=config.num_layers,
@@ -232,7 +226,7 @@ class CudaModelRunner:
     def close(self) -> None:
         """Free weights, pages and buffers."""
         del self._model, self._pool, self._context, self._inputs, self._sampler, self._logits
-        del self._key_biases, self._steps, self._backend
+        del self._key_biases, self._steps, self._backend, self.head
         self._launched.clear()
         if self._where.is_gpu:
             torch.cuda.synchronize()
@@ -249,21 +243,34 @@ class CudaModelRunner:
         self._backend = backend or open_compute_backend(
             self._where, files.config, self._spec, lambda part: report(part * before)
         )
+        device, own = self._where.device, self._backend.operations
         self._model = files.load(
-            self._where.device,
-            self._backend.operations,
+            device,
+            own,
             lambda part: report(before + part * (1 - before)),
             quantize=self._spec.quantize,
         )
-        operations = self._backend.operations
         self.adapters = LoadedAdapters(
             files.config,
             self._model.adapted,
-            operations.adapters,
-            device=self._where.device,
-            dtype=operations.dtype,
+            own.adapters,
+            device=device,
+            dtype=own.dtype,
             part=files.part,
         )
+        loads_head = partial(files.load_head, self._spec, self._model, device, own)
+        self.head = RunnerHead(loads_head, own, device)
+
+    def drop_head(self) -> None:
+        """Free the head that drafts, and the cache, to be opened anew."""
+        self.head.drop()
+        del self._pool, self._context
+        self._make_room()
+
+    def _before_step(self, batch: Batch) -> bool:
+        """Prepare for a batch; returns whether any row has an adapter."""
+        self.head.lay_out(batch)
+        return self.adapters.choose(batch)
 
     def _make_room(self) -> None:
         """Inputs, sampler, and pages: as many as the largest step leaves room for."""
@@ -273,16 +280,18 @@ class CudaModelRunner:
         self._launched: deque[PendingSamples | torch.cuda.Event | None] = deque()
         """Launched steps: their samples, or else an event that marks their end on a GPU."""
         self.can_run_ahead = where.is_gpu
+        tokens, sequences = max(spec.batch, self._graph_tokens), rounded_up(self.slots)
         self._inputs = StepInputs(
-            tokens=max(spec.batch, self._graph_tokens),
-            sequences=rounded_up(self.slots),
+            tokens=tokens,
+            sequences=sequences,
             max_pages=-(-self.context // PAGE_SIZE),
             device=where.device,
         )
         self._sampler = BatchSampler(
             self.tokenizer, where.device, room=self.context, kernels=self._backend.library
         )
-        self._steps = StepLauncher(self._inputs, self._forward, self._sampler, self.adapters.choose)
+        self._steps = StepLauncher(self._inputs, self._forward, self._sampler, self._before_step)
+        self.head.make_room(self._inputs, tokens, self.slots, sequences, self.tokenizer.vocab_size)
         budget = PageBudget(where, context=self.context, slots=self.slots, part=self._model.part)
         pages = budget.wanted(spec.kv_capacity)
         self._workspace = 0
@@ -363,15 +372,17 @@ class CudaModelRunner:
         return self._model.key_biases(pages * PAGE_SIZE)
 
     def _make_pool(self, pages: int) -> None:
-        config = self._config
+        config, own = self._config, self.head.kv_heads
         self.num_blocks = pages
+        self.head.use(None)
         self._pool = KVPool(
-            heads=dict(zip(config.key_layers, config.key_heads, strict=True)),
+            heads={**dict(zip(config.key_layers, config.key_heads, strict=True)), **own},
             num_blocks=pages,
             kv_type=self._spec.kv_type,
             device=self._where.device,
-            key_biases=self._key_biases,
+            key_biases=self._key_biases and [*self._key_biases, *(None for _ in own)],
         )
+        self.head.use(self._pool)
         self._context = PagedContext(config, self._backend.operations, self._pool, self._inputs)
 
     def _try_out(self, tokens: int) -> None:
@@ -379,21 +390,11 @@ class CudaModelRunner:
 
         Afterwards everything that the first request needs is loaded and compiled.
         """
-        count = min(self.slots, tokens)
-        share = min(tokens // count, self.context)
-        pages = -(-share // PAGE_SIZE)
-        batch = Batch()
-        for row in range(count):
-            sequence = Sequence("trial", row, [0] * share, SamplingParams(seed=0))
-            sequence.slot = row
-            sequence.block_table = list(range(row * pages, (row + 1) * pages))
-            batch.add(sequence, share)
-        self.launch(batch)
+        self.launch(batch := trial_batch(min(self.slots, tokens), tokens, self.context))
         self.collect()
         for chunk in batch.chunks:
             self._sampler.forget(chunk.sequence)
         self._report_step()
 
     def _report_step(self) -> None:
-        """Say that the load goes on, after a step whose duration no disk decides."""
-        self._report(1.0)
+        self._report(1.0)  # it goes on, after a step whose duration no disk decides

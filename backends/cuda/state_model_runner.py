@@ -47,7 +47,8 @@ class StateModelRunner(CudaModelRunner):
     def open_cache(self, store: KVStore | None = None) -> StateCache:
         """The cache manager of pages and states; in-flight batches belong to none any more."""
         self._launched.clear()
-        return StateCache(self, store)
+        self.head.cache = cache = StateCache(self, store)
+        return cache
 
     @torch.inference_mode()
     def launch(self, batch: Batch) -> None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from ..base.load_spec import LoadSpec, Quantize
     from ..engine.local_runner import LocalRunner
-    from ..engine.speculation.model_drafter import ModelDrafter
+    from ..engine.speculation.draft import Drafter
     from ..engine.speculation.step_costs import StepCosts
     from ..engine.text_encoder import LocalTextEncoder
     from ..hardware.machine import Software
@@ -77,6 +77,8 @@ class EngineDescriptor(ABC):
     """Whether several processes can compute one model, each with a part of every matrix."""
     auto_speculation: bool = True
     """Whether the setting "auto" of `speculation` enables it."""
+    has_heads: bool = False
+    """Whether the heads of models can draft for them."""
     constrains_calls: bool = True
     """Whether a grammar constrains the format of tool calls."""
     needs_temporary_files: bool = False
@@ -164,6 +166,9 @@ class EngineDescriptor(ABC):
 
     def open_drafter(
         self, spec: LoadSpec, runner: LocalRunner, costs: StepCosts, on_progress: Progress
-    ) -> ModelDrafter:
-        """Load the draft model of `spec` for a runner of this engine; raises `LoadFailed`."""
+    ) -> Drafter:
+        """Load the draft model of `spec` for a runner of this engine, or use its model's head.
+
+        Raises `LoadFailed`.
+        """
         raise LoadFailed(f"The engine {self.name} has no draft models.")

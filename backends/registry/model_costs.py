@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -14,8 +15,11 @@ from ingle.models.families.gguf_config import config_from_gguf
 from ingle.models.fit.model_shape import ModelShape, shape_of
 from ingle.models.fit.process_overhead import vocabulary_bytes
 from ingle.models.gguf.gguf_header import GGUFHeader
+from ingle.models.heads.eagle_settings import EagleSettings, with_eagle_layer
+from ingle.models.heads.head_tensors import mtp_tensors, tensors_behind, with_mtp_layer
 from ingle.models.model_task import ModelTask, Pooling
 from ingle.models.safetensors.model_folder import ModelFolder
+from ingle.models.safetensors.safetensors_index import find_tensors
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,7 +27,8 @@ class ModelCosts:
     """Sizes of a model; `shape` is None for a folder, `config` for an unknown architecture.
 
     `stored` are the bytes of its weights as engines hold them unless they convert them,
-    `stored_in_fp8` on GPUs that multiply FP8 if that is less, else 0.
+    `stored_in_fp8` on GPUs that multiply FP8 if that is less, else 0. Of these ingle's own engine
+    reads `own_share`: not what predicts later tokens, unless it is `headed`, loaded with its head.
     llama.cpp's costs follow from the `shape`, those of ingle's own engine from the `config`.
     """
 
@@ -33,6 +38,8 @@ class ModelCosts:
     parameters: int
     context: int
     stored_in_fp8: int = 0
+    own_share: float = 1.0
+    headed: ModelCosts | None = None
 
     @classmethod
     def of(cls, model: GGUFHeader | ModelFolder, pooling: Pooling | None = None) -> ModelCosts:
@@ -40,10 +47,12 @@ class ModelCosts:
         shape = config = None
         in_fp8 = 0
         if isinstance(model, ModelFolder):
+            sizes = {name: tensor.bytes for name, (_, tensor) in model.tensors.items()}
             config, context = model.config, model.config.context
             stored = model.held_bytes
             in_fp8 = model.fp8_bytes if model.fp8_bytes < stored else 0
         else:
+            sizes = {tensor.name: tensor.bytes for tensor in model.tensors}
             shape, context = shape_of(model), model.context
             stored = model.tensor_bytes
             if pooling not in (None, Pooling.RANK) and shape.task is ModelTask.GENERATE:
@@ -51,13 +60,37 @@ class ModelCosts:
                 shape = replace(shape, task=ModelTask.EMBED, one_piece=shape.one_piece or whole)
             with suppress(ModelError):
                 config = config_from_gguf(model)
-        return cls(
+        found = cls(
             shape=shape,
             config=config,
             stored=stored,
             parameters=model.parameters,
             context=context,
             stored_in_fp8=in_fp8,
+        )
+        return found if config is None else found._with_head(sizes, config)
+
+    def _with_head(self, sizes: Mapping[str, int], config: ModelConfig) -> ModelCosts:
+        """The costs with what is known of tensors of these sizes behind the model's layers."""
+        behind, whole = tensors_behind(sizes, config), max(1, sum(sizes.values()))
+        left = sum(sizes[name] for name in behind)
+        costs = dataclasses.replace(self, own_share=1 - left / whole)
+        head = mtp_tensors(sizes, config)
+        if head is None:
+            return costs
+        left -= sum(sizes[name] for name in head.values())
+        headed = dataclasses.replace(
+            costs, own_share=1 - left / whole, config=with_mtp_layer(config)
+        )
+        return dataclasses.replace(costs, headed=headed)
+
+    def with_eagle_head(self, settings: EagleSettings) -> ModelCosts:
+        """The costs of the model with a head that lies beside it; raises `ModelError`."""
+        assert self.config is not None
+        sizes = (tensor.bytes for _, tensor in find_tensors(settings.path).values())
+        share = self.own_share + sum(sizes) / max(1, self.stored)
+        return dataclasses.replace(
+            self, config=with_eagle_layer(self.config, settings), own_share=share, headed=None
         )
 
     def without_fp8(self) -> ModelCosts:

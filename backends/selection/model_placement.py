@@ -17,6 +17,7 @@ from ingle.models.fit.llama_cpp_fit import (
     largest_context,
 )
 from ingle.models.fit.memory_needs import MemoryNeeds
+from ingle.models.fit.paged_fit import head_features
 from ingle.models.kv_type import KVType
 from ingle.models.model_task import ModelTask
 
@@ -357,6 +358,31 @@ def draft_needs(draft: ModelCosts, spec: LoadSpec, budget: MemoryBudget) -> Memo
     draft = _known(draft, budget)
     found = engine.estimate(draft, load, split, host=budget.host, quantize=quantize).needs
     return MemoryNeeds(found.total) if budget.unified else found
+
+
+def head_needs(
+    costs: ModelCosts, headed: ModelCosts, spec: LoadSpec, budget: MemoryBudget
+) -> MemoryNeeds:
+    """Return the bytes that a head adds to a model, whose costs with it are `headed`."""
+    engine = get_engine(spec.engine)
+    load = LoadParameters(
+        context=spec.context, slots=spec.slots, batch=spec.batch, kv_type=spec.kv_type
+    )
+    whole, alone = (
+        engine.estimate(
+            _known(each, budget),
+            load,
+            GPUSplit(spec.gpu_layers),
+            host=budget.host,
+            quantize=spec.quantize,
+        ).needs
+        for each in (headed, costs)
+    )
+    added = whole - alone
+    width = 0 if headed.config is None else headed.config.hidden_size
+    features = head_features(width, load, on_gpu=spec.gpu_layers != 0)
+    added += MemoryNeeds(0, features) if spec.gpu_layers else MemoryNeeds(features)
+    return MemoryNeeds(added.host + added.gpu) if budget.unified else added
 
 
 def _known(costs: ModelCosts, budget: MemoryBudget) -> ModelCosts:

@@ -13,7 +13,7 @@ from ingle.models.model_task import ModelTask
 
 from ..base.errors import LoadFailed
 from ..base.load_spec import LoadSpec
-from ..base.model_info import ModelInfo
+from ..base.model_info import OWN_HEAD, ModelInfo
 from ..engine.engine import Engine
 from ..engine.kv_store.kv_store import KVStore
 from ..engine.local_runner import LocalRunner
@@ -148,13 +148,15 @@ def _make_speculation(
         return None, info
     ngrams = NgramDrafter(runner.context) if kind != "draft" else None
     costs, model = StepCosts(), None
-    if spec.draft_path is not None and kind != "ngram":
+    has_head = spec.draft_path == spec.path
+    if spec.draft_path is not None and kind != "ngram" and (engine.has_heads or not has_head):
+        draft, note = OWN_HEAD if has_head else spec.draft_path, None
         try:
             model = engine.open_drafter(spec, runner, costs, lambda fraction: reports(1.0))
-            info = msgspec.structs.replace(info, draft=spec.draft_path)
         except LoadFailed as error:
             print(f"No draft model: {error.message}", file=sys.stderr)
-            info = msgspec.structs.replace(info, draft_note=error.message)
+            draft, note = None, error.message
+        info = msgspec.structs.replace(runner.info(), draft=draft, draft_note=note)
     if ngrams is None and model is None:
         return None, info
     used = "auto" if ngrams and model else "ngram" if ngrams else "draft"

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import msgspec
@@ -15,7 +16,7 @@ from ingle.backends.registry.engines import get_engine
 from ingle.models.adapters.adapter_folder import AdapterFolder
 from ingle.models.errors import ModelNotFound, UnsupportedModel
 from ingle.models.fit.memory_needs import MemoryNeeds
-from ingle.models.metadata.stored_model import StoredModel
+from ingle.models.metadata.stored_model import StoredModel, UnusableModel
 from ingle.models.model_task import ModelTask
 
 from ..settings.config import Config
@@ -25,9 +26,14 @@ from .model_placer import ModelPlacer
 
 if TYPE_CHECKING:
     from ingle.backends.registry.engine_descriptor import EngineDescriptor
+    from ingle.backends.registry.model_costs import ModelCosts
     from ingle.backends.selection.engine_facts import EngineFacts
 
     from ..client.engine_types import EngineOffer
+
+
+FindHeads = Callable[[StoredModel], Iterable[UnusableModel]]
+"""Finds folders with heads that may have been trained for a model."""
 
 
 class LoadPlan(msgspec.Struct, frozen=True):
@@ -83,8 +89,9 @@ class ModelLoadPlanner(ModelPlacer):
         find_facts: Callable[[], EngineFacts] | None = None,
         find_draft: Callable[[StoredModel], StoredModel | None] = lambda model: None,
         find_offer: Callable[[], EngineOffer | None] = lambda: None,
+        find_heads: FindHeads = lambda model: (),
     ) -> None:
-        """`resolve` finds draft models by name, `find_draft` finds one for a model.
+        """`resolve` finds draft models by name, `find_draft` and `find_heads` those for a model.
 
         `find_facts` describes the machine's engines, `find_offer` the one that it would profit
         from; both are called again if they change.
@@ -92,6 +99,7 @@ class ModelLoadPlanner(ModelPlacer):
         super().__init__(config, find_facts)
         self._find_offer = find_offer
         self._find_draft = find_draft
+        self._find_heads = find_heads
         self._resolve = resolve
 
     @cached_property
@@ -123,6 +131,7 @@ class ModelLoadPlanner(ModelPlacer):
         Raises `LoadFailed` if the engine is not installed.
         """
         # Imported here: selecting an engine imports the process machinery.
+        from ingle.backends.registry.model_costs import ModelCosts
         from ingle.backends.selection.load_spec_builder import complete_spec, describe
 
         config = self._config
@@ -161,18 +170,31 @@ class ModelLoadPlanner(ModelPlacer):
             pooling=pooling,
         )
         spec = complete_spec(spec, description)
-        stale = selection.estimate.host.reclaimable
         alone = LoadPlan(
             spec,
             selection.needs + self._beside(model, selection.device, available - room, spec),
             selection.reason,
-            reclaimable=stale,
+            reclaimable=selection.estimate.host.reclaimable,
             longest_context=self.longest(description, options, room, spec),
         )
-        if (draft := self._draft_of(model, spec, options, selection.device)) is None:
-            return alone
-        both = self._with_draft(alone, draft, available)
-        return both if options.draft is not None or both.needs.fits_in(available) else alone
+        costs = ModelCosts.of(description)
+        return self._with_drafts(alone, model, costs, options, selection.device, available)
+
+    def _with_drafts(
+        self,
+        alone: LoadPlan,
+        model: StoredModel,
+        costs: ModelCosts,
+        options: LoadOptions,
+        device: str,
+        available: MemoryNeeds,
+    ) -> LoadPlan:
+        """Add what drafts, a head or else a smaller model, if it fits or the load names it."""
+        both = self._with_head(alone, model, costs, options, device, available)
+        if both is None and (draft := self._draft_of(model, alone.spec, options, device)):
+            both = self._with_draft(alone, draft, available)
+        needed = options.draft is not None or (both is not None and both.needs.fits_in(available))
+        return both if both is not None and needed else alone
 
     def _beside(
         self, model: StoredModel, device: str, projector: MemoryNeeds, spec: LoadSpec
@@ -190,14 +212,43 @@ class ModelLoadPlanner(ModelPlacer):
             return None  # it generates nothing to draft
         if options.draft is not None:
             return None if options.draft == NO_DRAFT else self._resolve(options.draft)
-        # A CPU verifies tokens in about the time that it takes to decode them.
-        pays = spec.speculation == "auto" and device == "gpu"
-        if not pays and spec.speculation != "draft":
+        if not _may_pay(spec, device):
             return None
         if model.draft is not None:
             with suppress(ModelNotFound):  # the catalog's draft model need not be installed
                 return self._resolve(model.draft)
         return self._find_draft(model)
+
+    def _with_head(
+        self,
+        prepared: LoadPlan,
+        model: StoredModel,
+        costs: ModelCosts,
+        options: LoadOptions,
+        device: str,
+        available: MemoryNeeds,
+    ) -> LoadPlan | None:
+        """Add the head that is to draft and its memory; None without one."""
+        from ingle.backends.selection.model_placement import head_needs
+
+        from .head_choice import choose_head
+
+        spec = prepared.spec
+        if spec.task is not ModelTask.GENERATE or options.draft == NO_DRAFT:
+            return None
+        if options.draft is None and not _may_pay(spec, device):
+            return None
+        head = choose_head(model, costs, spec, options.draft, self._find_heads, self._resolve)
+        if head is None:
+            return None
+        needs = head_needs(costs, head.costs, spec, self.room(available))
+        return msgspec.structs.replace(
+            prepared,
+            spec=_drafting(spec, head.path),
+            needs=prepared.needs + needs,
+            draft=head.name,
+            draft_needs=needs,
+        )
 
     def _with_draft(
         self, prepared: LoadPlan, draft: StoredModel, available: MemoryNeeds
@@ -209,11 +260,9 @@ class ModelLoadPlanner(ModelPlacer):
 
         spec, costs = prepared.spec, ModelCosts.of(describe(draft.path))
         needs = draft_needs(costs, spec, self.room(available))
-        speculation = spec.speculation if spec.speculation in ("auto", "draft") else "draft"
-        spec = msgspec.structs.replace(spec, draft_path=str(draft.path), speculation=speculation)
         return msgspec.structs.replace(
             prepared,
-            spec=spec,
+            spec=_drafting(spec, draft.path),
             needs=prepared.needs + needs,
             draft=draft.name,
             draft_needs=needs,
@@ -239,6 +288,17 @@ def _loadable(model: StoredModel) -> StoredModel:
     if model.task is ModelTask.TRANSCRIBE:
         raise WrongTask(model.task, ModelTask.GENERATE, name=model.name)
     return model
+
+
+def _may_pay(spec: LoadSpec, device: str) -> bool:
+    """A CPU verifies tokens in about the time that it takes to decode them."""
+    return spec.speculation == "draft" or (spec.speculation == "auto" and device == "gpu")
+
+
+def _drafting(spec: LoadSpec, draft: Path) -> LoadSpec:
+    """Return the specification with what is at `draft` to draft."""
+    speculation = spec.speculation if spec.speculation in ("auto", "draft") else "draft"
+    return msgspec.structs.replace(spec, draft_path=str(draft), speculation=speculation)
 
 
 def _projector_needs(reserved: MemoryNeeds, spec: LoadSpec) -> MemoryNeeds:

@@ -174,7 +174,13 @@ def _planners(
     store: ModelStore,
 ) -> tuple[Preparer, ModelLoadPlanner]:
     find_offer = partial(_find_offer, config)
-    prepare = make_preparer(config, resolve, find_draft=store.find_draft, find_offer=find_offer)
+    prepare = make_preparer(
+        config,
+        resolve,
+        find_draft=store.find_draft,
+        find_heads=store.find_heads,
+        find_offer=find_offer,
+    )
     planned = isinstance(prepare, ModelLoadPlanner)
     return prepare, prepare if planned else ModelLoadPlanner(config, resolve)
 

@@ -91,7 +91,8 @@ class LayerConfig:
     `kv_heads` and `mlp_width` are None where they are the model's. With `kv_layer` the layer has no
     keys and values of its own, but reads those of that earlier one. `sparsity` is how many standard
     deviations above the mean of a token's gates one must be to open at all. With `parallel_experts`
-    there is an MLP beside the experts, each with norms of its own.
+    there is an MLP beside the experts, each with norms of its own. Attention reads `inputs`
+    elements of a token (None: the hidden size).
     """
 
     window: int | None = None
@@ -105,6 +106,7 @@ class LayerConfig:
     mlp_width: int | None = None
     sparsity: float | None = None
     parallel_experts: bool = False
+    inputs: int | None = None
 
     @property
     def has_attention(self) -> bool:

@@ -153,6 +153,8 @@ class Family:
     """Layers have several residual streams."""
     has_draft_layers: bool = False
     """Files may hold layers behind the last one that predict later tokens; they are left out."""
+    has_mtp_head: bool = False
+    """The first of these layers drafts as `MTPHead` does."""
     hf_parts: HFParts = no_parts
     hf_alternates_gates: bool = False
     """Safetensors files hold the matrices of experts transposed, with gates and ups alternating."""

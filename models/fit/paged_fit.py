@@ -129,6 +129,11 @@ def token_kv_bytes(config: ModelConfig, kv_type: KVType) -> int:
     return 2 * sum(heads.count * kv_type.paged_bytes(heads.size) for heads in config.key_heads)
 
 
+def head_features(width: int, load: LoadParameters, *, on_gpu: bool) -> int:
+    """Bytes of the features that a head keeps of a step's tokens, and of each sequence's last."""
+    return (load.batch + load.slots + 2) * width * (2 if on_gpu else _FLOAT)
+
+
 def weights_on_cpu(parameters: int, stored: int, available: int) -> int:
     """Bytes of the weights on a CPU: as floats where that many are free, else as they are stored.
 

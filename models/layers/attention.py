@@ -62,11 +62,12 @@ class Attention:
 
         None if there is none, or if keys are normalised after it.
         """
+        inputs = config.layers[layer].inputs or hidden
         projections = [
-            parameters.linear(f"{prefix}_q", width * (2 if config.gated_attention else 1), hidden)
+            parameters.linear(f"{prefix}_q", width * (2 if config.gated_attention else 1), inputs)
         ]
         if has_keys:
-            key = parameters.linear(f"{prefix}_k", kv_width, hidden)
+            key = parameters.linear(f"{prefix}_k", kv_width, inputs)
             if key.bias is not None and norm is QueryKeyNorm.NOTHING:
                 self.key_bias = key.bias.float().view(-1, heads.size)
                 key = replace(key, bias=None)
@@ -75,7 +76,7 @@ class Attention:
             parameters.leave_out(*(f"{prefix}_{name}.weight" for name in ("k", "v", "k_norm")))
         norms_values = has_keys and norm is QueryKeyNorm.EACH_HEAD_AND_VALUES
         if has_keys and not (norms_values and not parameters.has(f"{prefix}_v.weight")):
-            projections.append(parameters.linear(f"{prefix}_v", kv_width, hidden))
+            projections.append(parameters.linear(f"{prefix}_v", kv_width, inputs))
         self._projections = parameters.operations.stack(*projections)
         self.output = parameters.linear(f"{prefix}_output", hidden, width)
         self._sinks: torch.Tensor | None = None

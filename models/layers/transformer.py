@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 import torch
 
@@ -66,7 +66,8 @@ class Transformer:
             if config.streams is not None:
                 around = StreamBlock(layer, config, config.streams, block, parameters)
                 self._stream_blocks.append(around)
-        self._norm = parameters.norm("output_norm", size, config.norm_epsilon)
+        self.output_norm = parameters.norm("output_norm", size, config.norm_epsilon)
+        """The norm behind the last layer."""
         self._output = (
             LinearLayer(self._embedding.weight)
             if config.tied_embeddings
@@ -81,6 +82,17 @@ class Transformer:
         kinds = list(dict.fromkeys(rope for rope in ropes if rope is not None))
         self._rotary = [RotaryEmbedding(operations, rope, config.context, device) for rope in kinds]
         self._rotary_of = [None if rope is None else kinds.index(rope) for rope in ropes]
+        self._watched: Collection[int] = ()
+        self._receive: Callable[[Sequence[torch.Tensor]], None] | None = None
+
+    def watch(
+        self, layers: Collection[int], receive: Callable[[Sequence[torch.Tensor]], None] | None
+    ) -> None:
+        """Let each forward pass call `receive` once all blocks are computed; None ends that.
+
+        It gets the residual streams (tokens, hidden) fp32 behind each of `layers`, in their order.
+        """
+        self._watched, self._receive = layers, receive
 
     def forward(
         self,
@@ -129,9 +141,14 @@ class Transformer:
         # The last norm is of the output rows alone.
         following = [*(block.input_norm for block in self._blocks[1:]), None]
         layers = zip(self._blocks, turns, following, strict=True)
+        seen: list[torch.Tensor] = []
         for layer, (block, turn, norm) in enumerate(layers):
             own = None if inputs is None else inputs[:, layer]
             x = block(residual, turn, attention, own, x, norm)
+            if layer in self._watched:
+                seen.append(residual.clone() if block is not self._blocks[-1] else residual)
+        if self._receive is not None:
+            self._receive(seen)
 
     def key_biases(self, count: int) -> list[KeyBias | None]:
         """The key bias of each layer with keys, or None, rotated for the first positions."""
@@ -150,8 +167,16 @@ class Transformer:
                 biases.append(None)
         return biases
 
+    def embed(self, token_ids: torch.Tensor) -> torch.Tensor:
+        """Scaled embeddings (tokens, hidden) fp32."""
+        return self._embedding(token_ids)
+
     def _logits(self, rows: torch.Tensor) -> torch.Tensor:
-        (logits,) = self._operations.linear(self._norm(rows), self._output, dtype=torch.float32)
+        return self.project(self.output_norm(rows))
+
+    def project(self, x: Activations) -> torch.Tensor:
+        """Logits (rows, vocabulary) fp32 of normalised rows."""
+        (logits,) = self._operations.linear(x, self._output, dtype=torch.float32)
         if self.part is not None:
             logits = self.part.ranks.join_columns(logits, self.part.shard.whole.vocab_size)
         if self.config.logit_scale != 1.0:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from typing import cast
 
 CONFIG = "config.json"
 TOKENIZER = "tokenizer.json"
@@ -30,3 +32,10 @@ def is_weights(name: str) -> bool:
 def belongs_to_model(name: str) -> bool:
     """Whether a file is the model's or describes it."""
     return name in BESIDE or is_weights(name)
+
+
+def is_eagle_head(settings: Mapping[str, object]) -> bool:
+    """Whether a `config.json` is that of an EAGLE-3 head."""
+    names = settings.get("architectures")
+    listed = cast("list[object]", names) if isinstance(names, list) else []
+    return any(isinstance(name, str) and "eagle3" in name.lower() for name in listed)

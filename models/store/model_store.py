@@ -28,6 +28,7 @@ from ..places.local_models import LocalModels, identity, merge_listings
 from ..sources.download_source import Cancelled
 from ..vision.picture_encoders import find_encoder
 from .draft_finder import DraftFinder
+from .head_finder import find_heads
 from .model_removal import RemovalReport, bytes_freed, delete_files, files_of
 from .model_versions import ModelVersions
 from .store_folder import StoreFolder
@@ -249,6 +250,10 @@ class ModelStore:
     def find_draft(self, model: StoredModel) -> StoredModel | None:
         """The smaller model on this machine that can draft best for a model; reads vocabularies."""
         return next(iter(self._drafts.find(model, self.list())), None)
+
+    def find_heads(self, model: StoredModel) -> list[UnusableModel]:
+        """The heads on this machine that may have been trained to draft for a model."""
+        return find_heads(model, self._local.survey().unusable)
 
     def versions_of(self, model: StoredModel) -> ModelVersions | None:
         """The versions of a model of the store, None for one whose files lie elsewhere."""

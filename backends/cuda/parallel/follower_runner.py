@@ -58,7 +58,7 @@ class FollowerRunner(RankRunner):
     def launch(self, batch: Batch) -> None:
         """Compute a batch of the trials while the model is loaded."""
         self._logits = self.compute(batch)
-        self._launched.append(self._mark())
+        self._launched.append(self._where.mark())
 
     @property
     def ready(self) -> PartReady:

@@ -76,7 +76,9 @@ def open_part(spec: LoadSpec, ranks: RankGroup) -> ModelSource:
     least = _NF4_BLOCK if spec.quantize == "nf4" else 1
     shard = ModelShard(files.config, ranks, blocks_of(files.weights, least))
     weights = ShardedWeights(files.weights, shard)
-    part = replace(files, config=shard.config, weights=weights, part=RankPart(shard, ranks))
+    part = replace(
+        files, config=shard.config, weights=weights, part=RankPart(shard, ranks), head=None
+    )
     return replace(source, files=part)
 
 

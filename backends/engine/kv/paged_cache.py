@@ -185,6 +185,17 @@ class PagedCache(KVCache):
         for chunk in batch.chunks:
             self._cover(chunk.sequence, chunk.sequence.num_launched + chunk.num_tokens)
 
+    def reserve_drafts(self, sequence: Sequence, count: int) -> bool:
+        """Give the sequence pages for `count` tokens that are computed only to draft others.
+
+        False where the next tokens of all running sequences might lack them.
+        """
+        left = self.available - self.growth(sequence, count)
+        if left < len(self._running) * self._size:
+            return False
+        self._cover(sequence, sequence.num_launched + count)
+        return True
+
     def _cover(self, sequence: Sequence, length: int) -> None:
         table = sequence.block_table
         while len(table) * self._size < length:

@@ -147,6 +147,8 @@ class Scheduler:
                     decoding.append(sequence)
         most = min(limit - len(decoding), self.kv.most(decoding, room))
         proposed = self._drafts(decoding, most) if drafts else {}
+        if proposed:  # for which the sequences may have got pages already
+            room = self.kv.available - sum(self.kv.growth(s, 1) for s in decoding)
         for sequence in decoding:
             tokens = proposed.get(sequence, ())
             if tokens:

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 from ..batch import Batch
 from ..sequence import Sequence
-from .draft import Backoff, Draft
+from .draft import Backoff, Draft, Drafter
 from .draft_length import DraftLength
-from .model_drafter import SHORT_LAG, ModelDrafter
+from .model_drafter import SHORT_LAG
 from .ngram_drafter import NgramDrafter
 from .step_costs import StepCosts
 
@@ -72,7 +72,7 @@ class _Account:
 
 
 class AdaptiveSpeculator:
-    """The speculator of a model: n-grams where the text repeats itself, else a smaller model.
+    """The speculator of a model: n-grams where the text repeats itself, else a model or a head.
 
     Looking up is free, so it comes first. Both only propose; how much of it a step verifies is
     decided by what the step is expected to yield and to take, and for each sequence an account
@@ -85,7 +85,7 @@ class AdaptiveSpeculator:
         context: int,
         costs: StepCosts | None = None,
         ngrams: NgramDrafter | None = None,
-        model: ModelDrafter | None = None,
+        model: Drafter | None = None,
     ) -> None:
         """`costs` are the measured steps of the model that verifies."""
         self._context = context
@@ -229,7 +229,7 @@ class AdaptiveSpeculator:
         }
 
     def _ask(
-        self, model: ModelDrafter, sequences: list[Sequence], decoding: int, room: int
+        self, model: Drafter, sequences: list[Sequence], decoding: int, room: int
     ) -> dict[Sequence, Draft]:
         """Drafts of the model for those sequences for which they are expected to pay."""
         able = [s for s in sequences if self._account(s).allowance.left > 0][: max(room, 0)]
@@ -254,7 +254,7 @@ class AdaptiveSpeculator:
         return drafts
 
     def _depth(
-        self, model: ModelDrafter, decoding: int, chances: list[float], room: int
+        self, model: Drafter, decoding: int, chances: list[float], room: int
     ) -> tuple[int, float]:
         """See `DraftLength.choose_depth`."""
         if not chances:
@@ -265,7 +265,7 @@ class AdaptiveSpeculator:
         )
 
     def _up_to_date(
-        self, model: ModelDrafter, sequences: list[Sequence], saving: float
+        self, model: Drafter, sequences: list[Sequence], saving: float
     ) -> list[Sequence]:
         """The sequences for which the model can draft now.
 

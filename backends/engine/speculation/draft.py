@@ -85,3 +85,43 @@ class Speculator(Protocol):
     def forget(self, sequence: Sequence) -> None:
         """Free the state of a finished sequence."""
         ...
+
+
+class Drafter(Protocol):
+    """A model, or a part of one, that drafts tokens; unlike a look-up it takes time."""
+
+    def chance(self, sequence: Sequence) -> float:
+        """The probability that a draft token for this sequence is accepted."""
+        ...
+
+    def seconds(self, sequences: int, depth: int) -> float:
+        """Seconds to draft `depth` tokens for so many sequences."""
+        ...
+
+    def lag(self, sequence: Sequence) -> int:
+        """Tokens that it has to prefill before it can draft."""
+        ...
+
+    def prefill_seconds(self, tokens: int) -> float:
+        """Seconds to prefill so many tokens."""
+        ...
+
+    def catch_up(self, sequence: Sequence) -> bool:
+        """Prefill as much as a short pause allows; True once it can draft."""
+        ...
+
+    def draft(self, sequences: list[Sequence], depth: int) -> dict[Sequence, Draft]:
+        """Up to `depth` draft tokens for each of the sequences that it has memory for."""
+        ...
+
+    def prepare_step(self) -> bool:
+        """See `ModelRunner.prepare_step`."""
+        ...
+
+    def forget(self, sequence: Sequence) -> None:
+        """Free what is kept for a sequence that ended."""
+        ...
+
+    def close(self) -> None:
+        """Free what it loaded."""
+        ...

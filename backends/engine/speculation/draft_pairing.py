@@ -1,9 +1,10 @@
-"""Whether a smaller model can draft for another, and whether that can pay on this machine."""
+"""Whether a smaller model or a head can draft, and whether that can pay on this machine."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Protocol
 
 import msgspec
 
@@ -14,6 +15,7 @@ from ...base.load_spec import LoadSpec
 from ...text.tokenization.tokenizer import Tokenizer
 from ..local_runner import LocalDraftRunner, LocalRunner
 from .draft_length import DraftLength
+from .head_drafter import HeadDrafter, HeadSteps, measure_head
 from .model_drafter import ModelDrafter
 from .step_costs import StepCosts, measure_steps
 
@@ -42,7 +44,7 @@ def pair_drafter(
     # A step of one token reads all weights once, and takes as long as that.
     step = costs.seconds(1) * _bytes(path) / max(1, _bytes(Path(spec.path)))
     if not asked:
-        _refuse_if_too_slow(path, costs, target.max_drafts, step)
+        _refuse_if_too_slow(path.name, costs, target.max_drafts, step)
     draft_spec = msgspec.structs.replace(
         spec, path=str(path), batch=min(spec.batch, DRAFT_BATCH), draft_path=None, speculation="off"
     )
@@ -54,11 +56,42 @@ def pair_drafter(
         draft_costs = StepCosts()
         measure_steps(runner, draft_costs, (1, 1))
         if not asked:
-            _refuse_if_too_slow(path, costs, target.max_drafts, draft_costs.seconds(1))
+            _refuse_if_too_slow(path.name, costs, target.max_drafts, draft_costs.seconds(1))
     except LoadFailed:
         runner.close()
         raise
     return ModelDrafter(runner, draft_costs)
+
+
+class HeadedRunner(LocalRunner, Protocol):
+    """The runner of a model with a head."""
+
+    @property
+    def head(self) -> HeadSteps:
+        """The head in its steps."""
+        ...
+
+    def drop_head(self) -> None:
+        """Free the head, and the cache, to be opened anew."""
+        ...
+
+
+def pair_head(spec: LoadSpec, target: HeadedRunner, costs: StepCosts) -> HeadDrafter:
+    """The drafter of a model's head, after its steps were measured into `costs`.
+
+    Raises `LoadFailed`, and frees the head, where it could not make this machine any faster, unless
+    drafts were asked for.
+    """
+    measure_steps(target, costs, CALIBRATION_SIZES)
+    head_costs = StepCosts()
+    measure_head(target, target.head, head_costs)
+    if spec.speculation != "draft":
+        try:
+            _refuse_if_too_slow("The head", costs, target.max_drafts, head_costs.seconds(1))
+        except LoadFailed:
+            target.drop_head()
+            raise
+    return HeadDrafter(target.head, head_costs)
 
 
 def check_pair(target: Tokenizer, draft: Tokenizer, name: str) -> None:
@@ -95,12 +128,12 @@ def _bytes(path: Path) -> int:
         raise LoadFailed(f"The model {path} cannot be read: {error.strerror}.") from error
 
 
-def _refuse_if_too_slow(path: Path, costs: StepCosts, most: int, step: float) -> None:
+def _refuse_if_too_slow(name: str, costs: StepCosts, most: int, step: float) -> None:
     depth, _ = DraftLength(costs).choose_depth(
         1, [_AS_GOOD_AS_IT_GETS], most, lambda count: count * step
     )
     if not depth:
         raise LoadFailed(
-            f"{path.name} is not used: on this machine, verifying its drafts takes longer than "
+            f"{name} is not used: on this machine, verifying its drafts takes longer than "
             "doing without."
         )

@@ -77,6 +77,7 @@ FAMILY = Family(
     hf_parts=hf_parts,
     has_states=True,
     has_draft_layers=True,
+    has_mtp_head=True,
     gguf_layer_names={"post_attention_norm": "ffn_norm"},
     gguf_keys=gguf_keys,
     hf_types=(

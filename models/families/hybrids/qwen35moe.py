@@ -46,6 +46,7 @@ FAMILY = Family(
     has_experts=True,
     has_states=True,
     has_draft_layers=True,
+    has_mtp_head=True,
     gguf_layer_names={"post_attention_norm": "ffn_norm"},
     gguf_keys=qwen35.gguf_keys,
     hf_types=(

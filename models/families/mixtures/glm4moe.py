@@ -40,6 +40,7 @@ FAMILY = Family(
     hf_layer_names=HF_EXPERT_NAMES,
     has_experts=True,
     has_draft_layers=True,
+    has_mtp_head=True,
     gguf_layer_names={"post_attention_norm": "ffn_norm"},
     hf_types=(
         HFModelType(

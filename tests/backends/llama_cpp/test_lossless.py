@@ -22,13 +22,13 @@ from ingle.backends.engine.batch import Batch
 from ingle.backends.engine.engine import Engine
 from ingle.backends.engine.sequence import Sequence
 from ingle.backends.llama_cpp.model_runner import LlamaModelRunner
+from tests.harness.chi_square import Probabilities, deviation
 
 WIDTH, HEADS, WIDER, VOCAB = 32, 2, 32, 24
 LENGTH, SEQUENCES, SLOTS = 128, 800, 8
 SAMPLING = SamplingParams(temperature=0.9, top_k=10, top_p=1.0, min_p=0.0, seed=20_000)
 """With one seed, each sequence still has its own: its index is added."""
 
-Probabilities = NDArray[np.float64]
 DraftRule = Callable[[int], int]
 
 
@@ -119,18 +119,6 @@ def count_transitions(
     for sequence in sequences:
         np.add.at(counts, (sequence.token_ids[:-1], sequence.token_ids[1:]), 1)
     return counts, engine
-
-
-def deviation(counts: NDArray[np.int64], transitions: Probabilities) -> float:
-    """Return Pearson's chi-square of all rows in standard deviations (Wilson and Hilferty 1931)."""
-    expected = counts.sum(axis=1, keepdims=True) * transitions
-    assert not counts[transitions == 0].any(), "an impossible token was sampled"
-    tested = expected >= 5
-    square = float((((counts - expected) ** 2)[tested] / expected[tested]).sum())
-    freedom = int((tested.sum(axis=1) - 1).clip(min=0).sum())
-    assert freedom > 100
-    spread = 2 / (9 * freedom)
-    return ((square / freedom) ** (1 / 3) - (1 - spread)) / math.sqrt(spread)
 
 
 @pytest.mark.slow

@@ -1,0 +1,108 @@
+"""The draft head of a model runner, if its model is loaded with one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import torch
+
+from ingle.kernels.operations import Operations
+from ingle.models.config.model_config import KVHeads
+from ingle.models.errors import ModelError
+from ingle.models.heads.draft_head import DraftHead
+
+from ...engine.batch import Batch
+from ...engine.kv.paged_cache import PagedCache
+from ...engine.sequence import Sequence
+from ..graphs.step_inputs import StepInputs
+from ..kv_pool import KVPool
+from .step_head import StepHead
+
+
+class RunnerHead:
+    """A head with its place in the runner's pool and steps; without one it does nothing."""
+
+    def __init__(
+        self,
+        load: Callable[[], DraftHead | None],
+        operations: Operations,
+        device: torch.device,
+    ) -> None:
+        """A head that cannot be loaded is `refused`: the model runs without it."""
+        self._head: DraftHead | None = None
+        self.refused: ModelError | None = None
+        """Why there is no head."""
+        try:
+            self._head = load()
+        except ModelError as error:
+            self.refused = error
+        self._operations = operations
+        self._device = device
+        self._steps: StepHead | None = None
+        self.cache: PagedCache | None = None
+        """The manager of the runner's pages, which those for drafts come from."""
+
+    @property
+    def is_loaded(self) -> bool:
+        """Whether there is a head."""
+        return self._head is not None
+
+    @property
+    def state_key(self) -> str:
+        """What of the contents of pages depends on it."""
+        return "" if self._head is None else f", {self._head.title}"
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of its weights and of the features that it keeps."""
+        if self._head is None:
+            return 0
+        return self._head.weights_bytes + (0 if self._steps is None else self._steps.nbytes)
+
+    @property
+    def kv_heads(self) -> Mapping[int, KVHeads]:
+        """The key heads of its layer, which is behind those of the model."""
+        if self._head is None:
+            return {}
+        return {self._head.layer: self._head.config.kv_heads_of(self._head.layer)}
+
+    def make_room(
+        self, inputs: StepInputs, tokens: int, slots: int, sequences: int, vocab_size: int
+    ) -> None:
+        """Prepare for steps of so many tokens and sequences, which `inputs` hold."""
+        if self._head is not None:
+            self._steps = StepHead(
+                self._head,
+                inputs,
+                operations=self._operations,
+                device=self._device,
+                tokens=tokens,
+                slots=slots,
+                sequences=sequences,
+                vocab_size=vocab_size,
+            )
+
+    def use(self, pool: KVPool | None) -> None:
+        """Keep its keys and values in these pages; None before they are freed."""
+        if self._steps is not None:
+            self._steps.pool = pool
+
+    def lay_out(self, batch: Batch) -> None:
+        """Prepare for a batch, before it is filled in."""
+        if self._steps is not None:
+            self._steps.lay_out(batch)
+
+    @torch.inference_mode()
+    def draft(self, sequences: list[Sequence], depth: int) -> list[list[tuple[int, float]]]:
+        """See `HeadSteps`."""
+        assert self._steps is not None
+        assert self.cache is not None
+        able = [s for s in sequences if self.cache.reserve_drafts(s, depth)]
+        drafts = dict(zip(able, self._steps.draft(able, depth), strict=True)) if able else {}
+        return [drafts.get(sequence, []) for sequence in sequences]
+
+    def drop(self) -> None:
+        """Free it; the runner makes room anew."""
+        if self._head is not None:
+            self._head.leave()
+        self._head = self._steps = None

@@ -1,0 +1,1 @@
+"""Heads that draft: layers beside a model that predict later tokens from its hidden states."""

@@ -1,0 +1,213 @@
+"""Heads that draft with one decoder layer: those of MTP and of EAGLE-3.
+
+Source: the technical report of DeepSeek-V3, section 2.2; "EAGLE-3", arXiv 2503.01840.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+import torch
+
+from ingle.kernels.elementwise.activations import Activations
+from ingle.kernels.operations import Operations
+
+from ..families.family_registry import find_family
+from ..layers.attention import AttentionContext
+from ..layers.decoder_block import DecoderBlock
+from ..layers.parameters import Parameters
+from ..layers.rotary_embedding import RotaryEmbedding, RotaryTables
+from .draft_head import HeadedModel, Receive
+from .eagle_files import EagleFiles
+from .head_files import HeadFiles
+
+
+class LayerHead(ABC):
+    """A `DraftHead` with one decoder block, see there for its methods."""
+
+    watched: Sequence[int]
+    """The layers of the model whose residual streams the features are made of."""
+
+    def __init__(
+        self, files: HeadFiles, model: HeadedModel, parameters: Parameters, device: torch.device
+    ) -> None:
+        config = self.config = files.config
+        self.layer = config.num_layers - 1
+        """The layer that its keys and values belong to, behind those of the model."""
+        self._model = model
+        self._operations: Operations = parameters.operations
+        self._block = DecoderBlock(self.layer, config, find_family(config.architecture), parameters)
+        rope = config.layers[self.layer].rope
+        self._rotary = (
+            None
+            if rope is None
+            else RotaryEmbedding(self._operations, rope, model.config.context, device)
+        )
+        self._parameters = parameters
+        self.title = files.title
+        """What kind of head it is."""
+
+    def leave(self) -> None:
+        """Leave the model's steps."""
+        self._model.watch((), None)
+
+    def join(self, receive: Receive) -> None:
+        """Let each step of the model call `receive` with the streams behind `watched`."""
+        self._model.watch(self.watched, receive)
+
+    @property
+    def weights_bytes(self) -> int:
+        """Bytes of its weights, without those that it shares with the model."""
+        return self._parameters.bytes
+
+    @abstractmethod
+    def features(self, residuals: Sequence[torch.Tensor]) -> torch.Tensor:
+        """Features (tokens, width) of the residual streams behind the layers `watched`."""
+
+    @abstractmethod
+    def _begin(
+        self, token_ids: torch.Tensor, features: torch.Tensor
+    ) -> tuple[torch.Tensor, Activations]:
+        """The residual stream (tokens, width) fp32, and what attention reads."""
+
+    @abstractmethod
+    def _end(self, residual: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Logits (tokens, vocabulary) fp32, and the features of the next tokens."""
+
+    def token_ids(self, drafted: torch.Tensor) -> torch.Tensor:
+        """The tokens of the model that rows of the head's own logits (tokens,) stand for."""
+        return drafted
+
+    def append(
+        self,
+        token_ids: torch.Tensor,
+        features: torch.Tensor,
+        positions: torch.Tensor,
+        context: AttentionContext,
+    ) -> None:
+        """Compute the keys and values of tokens; `features` are those at the tokens before."""
+        mixer = self._block.mixer
+        assert mixer is not None
+        mixer(self._begin(token_ids, features)[1], self._turns(positions), context)
+
+    def step(
+        self,
+        token_ids: torch.Tensor,
+        features: torch.Tensor,
+        positions: torch.Tensor,
+        context: AttentionContext,
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """As `append`; returns the logits that follow, and the features at the tokens."""
+        residual, x = self._begin(token_ids, features)
+        self._block(residual, self._turns(positions), context, None, x)
+        return self._end(residual)
+
+    def _turns(self, positions: torch.Tensor) -> RotaryTables | None:
+        return None if self._rotary is None else self._rotary(positions)
+
+
+class MTPHead(LayerHead):
+    """Projects a token's embedding and the normalised hidden state of the one before together."""
+
+    def __init__(
+        self, files: HeadFiles, model: HeadedModel, *, device: torch.device, operations: Operations
+    ) -> None:
+        """Load it; raises as `Transformer`."""
+        parameters = Parameters(files.weights, device=device, operations=operations)
+        super().__init__(files, model, parameters, device)
+        config, name = files.config, f"blk.{self.layer}.nextn"
+        size, epsilon = config.hidden_size, config.norm_epsilon
+        self.watched = (model.config.num_layers - 1,)
+        self._token_norm = parameters.norm(f"{name}.enorm", size, epsilon)
+        self._state_norm = parameters.norm(f"{name}.hnorm", size, epsilon)
+        self._join = parameters.linear(f"{name}.eh_proj", size, 2 * size)
+        self._norm = model.output_norm
+        if parameters.has(f"{name}.shared_head_norm.weight"):
+            self._norm = parameters.norm(f"{name}.shared_head_norm", size, epsilon)
+        parameters.check_all_taken()
+
+    def features(self, residuals: Sequence[torch.Tensor]) -> torch.Tensor:
+        """What the model's output layer reads."""
+        return self._model.output_norm.as_tensor(residuals[0])
+
+    def _begin(
+        self, token_ids: torch.Tensor, features: torch.Tensor
+    ) -> tuple[torch.Tensor, Activations]:
+        token = self._token_norm.as_tensor(self._model.embed(token_ids))
+        both = torch.cat((token, self._state_norm.as_tensor(features)), -1)
+        (residual,) = self._operations.linear(
+            self._operations.activations(both), self._join, dtype=torch.float32
+        )
+        norm = self._block.input_norm
+        assert norm is not None
+        return residual, norm(residual)
+
+    def _end(self, residual: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        features = self._norm.as_tensor(residual)
+        return self._model.project(self._operations.activations(features)), features
+
+
+class EagleHead(LayerHead):
+    """Attends with a token's embedding beside features of three residual streams of the model.
+
+    Its vocabulary may be a part of the model's.
+    """
+
+    def __init__(
+        self, files: EagleFiles, model: HeadedModel, *, device: torch.device, operations: Operations
+    ) -> None:
+        """Load it; raises as `Transformer`."""
+        parameters = Parameters(files.weights, device=device, operations=operations)
+        super().__init__(files, model, parameters, device)
+        config, settings = files.config, files.settings
+        size, epsilon = config.hidden_size, config.norm_epsilon
+        width = settings.target_size * len(files.streams)
+        self.watched = tuple(stream - 1 for stream in files.streams)
+        self._norms_residual = settings.norm_before_residual
+        self._input_norm = None
+        if parameters.has("input_norm.weight"):
+            self._input_norm = parameters.norm("input_norm", width, epsilon)
+        self._join = parameters.linear("fc", size, width)
+        self._features_norm = parameters.norm(f"blk.{self.layer}.hidden_norm", size, epsilon)
+        self._norm = parameters.norm("output_norm", size, epsilon)
+        self._output = parameters.linear("output", len(files.token_ids), size)
+        self._embed = model.embed
+        if parameters.has("token_embd.weight"):
+            self._embed = parameters.embedding("token_embd", config.vocab_size, size, 1.0)
+        self._token_ids = files.token_ids.to(device)
+        parameters.check_all_taken()
+
+    def features(self, residuals: Sequence[torch.Tensor]) -> torch.Tensor:
+        """A projection of the residual streams together."""
+        rows, operations = torch.cat(list(residuals), -1), self._operations
+        x = operations.activations(rows) if self._input_norm is None else self._input_norm(rows)
+        return operations.linear(x, self._join)[0]
+
+    def token_ids(self, drafted: torch.Tensor) -> torch.Tensor:
+        """See `DraftHead`."""
+        return self._token_ids[drafted]
+
+    def _begin(
+        self, token_ids: torch.Tensor, features: torch.Tensor
+    ) -> tuple[torch.Tensor, Activations]:
+        norm = self._block.input_norm
+        assert norm is not None
+        known = self._features_norm.as_tensor(features)
+        both = torch.cat((norm.as_tensor(self._embed(token_ids)), known), -1)
+        residual = (known if self._norms_residual else features).to(torch.float32, copy=True)
+        return residual, self._operations.activations(both)
+
+    def _end(self, residual: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        operations = self._operations
+        (logits,) = operations.linear(self._norm(residual), self._output, dtype=torch.float32)
+        return logits, residual.to(operations.dtype)
+
+
+def load_head(
+    files: HeadFiles, model: HeadedModel, *, device: torch.device, operations: Operations
+) -> LayerHead:
+    """The head of a loaded model; raises as `Transformer`."""
+    if isinstance(files, EagleFiles):
+        return EagleHead(files, model, device=device, operations=operations)
+    return MTPHead(files, model, device=device, operations=operations)
