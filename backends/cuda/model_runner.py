@@ -60,8 +60,7 @@ class CudaModelRunner:
     """One model on one device; used from one thread.
 
     A step is one forward pass and one sampling pass, both started by `launch`; only `collect` waits
-    for the device. Everything is on the device's current stream, and therefore in order. On a CPU
-    `launch` itself computes, so that running ahead would gain nothing.
+    for the device. Everything is on its current stream, in order. On a CPU `launch` itself computes.
     """
 
     block_size = PAGE_SIZE
@@ -213,7 +212,7 @@ class CudaModelRunner:
             slots=self.slots,
             kv_capacity=self.kv_capacity,
             has_chat_template=self.tokenizer.chat_template is not None,
-            weights_bytes=self._model.weights_bytes + self.head.nbytes,
+            weights_bytes=self._weights_bytes + self.head.nbytes,
             kv_bytes=self._pool.nbytes,
             compute_bytes=self._workspace,
             layers=config.num_layers,
@@ -250,6 +249,7 @@ class CudaModelRunner:
             lambda part: report(before + part * (1 - before)),
             quantize=self._spec.quantize,
         )
+        self._weights_bytes = self._model.weights_bytes
         self.adapters = LoadedAdapters(
             files.config,
             self._model.adapted,

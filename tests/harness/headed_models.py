@@ -156,7 +156,7 @@ class HeadedModel:
         config, stored = self.model.config, self.stored
         head = find_mtp_head(stored, config, HFTensorNames)
         assert head is not None
-        files = ModelFiles(config, HFTensorNames(stored, config), 1 << 20, 1 << 22, head)
+        files = ModelFiles(config, HFTensorNames(stored, config), 1 << 20, 1 << 22, head=head)
         return ModelSource(files, ByteTokenizer())
 
     def norm(self, rows: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:

@@ -75,13 +75,8 @@ class StepInputs:
         """Fill in a batch; raises ValueError if a block table is too short for its chunk."""
         self._drawn_for = []
         stage = self._next_stage()
-        stage.lay_out(
-            sum(chunk.num_tokens for chunk in batch.chunks),
-            max(
-                (chunk.sequence.num_launched + chunk.num_tokens for chunk in batch.chunks),
-                default=0,
-            ),
-        )
+        ends = [chunk.sequence.num_launched + chunk.num_tokens for chunk in batch.chunks]
+        stage.lay_out(sum(chunk.num_tokens for chunk in batch.chunks), max(ends, default=0))
         end = rows = longest_query = longest_context = 0
         for place, chunk in enumerate(batch.chunks):
             start, end = end, end + chunk.num_tokens

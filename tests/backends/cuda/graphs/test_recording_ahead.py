@@ -149,9 +149,11 @@ def test_all_expected_shapes_are_recorded_before_the_first_request(
 
 
 def test_draft_model_is_recorded_ahead_after_the_model(
-    load_model: LoadModel, tiny_path: Path, monkeypatch: pytest.MonkeyPatch
+    load_model: LoadModel, tiny_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By the worker's own composition, and without a change of the text that both make."""
+    draft_path = tmp_path / "draft.gguf"  # the model's own path would mean its head
+    draft_path.symlink_to(tiny_path)
     expected, recorder = expected_answer(load_model, tiny_path, 200), IdleRecorder()
     backend = ComputeBackend(Operations(torch.float32), recorder)
 
@@ -162,7 +164,7 @@ def test_draft_model_is_recorded_ahead_after_the_model(
     spec = LoadSpec(
         engine="cuda",
         path=str(tiny_path),
-        draft_path=str(tiny_path),
+        draft_path=str(draft_path),
         speculation="draft",
         context=512,
         slots=2,
@@ -182,7 +184,7 @@ def test_draft_model_is_recorded_ahead_after_the_model(
     sent: queue.Queue[FromWorker] = queue.Queue()
     inbox: Inbox = queue.SimpleQueue()
     with load_model_with_loop(spec, sent.put, inbox) as (loop, info):
-        assert info.draft == str(tiny_path)
+        assert info.draft == str(draft_path)
         thread = threading.Thread(target=loop.run, daemon=True)
         thread.start()
         assert finished.wait(30)
