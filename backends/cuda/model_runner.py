@@ -287,7 +287,10 @@ class CudaModelRunner:
             self.tokenizer, where.device, room=self.context, kernels=self._backend.library
         )
         self._steps = StepLauncher(self._inputs, self._forward, self._sampler, self._before_step)
-        self.head.make_room(self._inputs, tokens, self.slots, sequences, self.tokenizer.vocab_size)
+        vocab = self.tokenizer.vocab_size
+        self.head.make_room(
+            self._inputs, tokens=tokens, slots=self.slots, sequences=sequences, vocab_size=vocab
+        )
         budget = PageBudget(where, context=self.context, slots=self.slots)
         pages = budget.wanted(spec.kv_capacity)
         self._workspace = 0
