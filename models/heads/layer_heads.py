@@ -194,7 +194,7 @@ class EagleHead(LayerHead):
         return operations.linear(x, self._join)[0]
 
     def token_ids(self, drafted: torch.Tensor) -> torch.Tensor:
-        """See `DraftHead`."""
+        """See `LayerHead`."""
         return self._token_ids[drafted]
 
     def _begin(

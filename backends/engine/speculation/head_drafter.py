@@ -72,7 +72,8 @@ class HeadDrafter:
         """See `ModelDrafter`."""
         began = time.monotonic()
         found = self._head.draft(sequences, depth)
-        self._costs.observe(len(sequences), (time.monotonic() - began) / depth)
+        if all(found):
+            self._costs.observe(len(sequences), (time.monotonic() - began) / depth)
         drafts: dict[Sequence, Draft] = {}
         for sequence, likely in zip(sequences, found, strict=True):
             usual, draft = self.chance(sequence), Draft()
