@@ -35,7 +35,7 @@ from .kernel_coverage import OLDEST_GPU, layers_without_kernels, why_no_kernels
 
 if TYPE_CHECKING:
     from ..engine.local_runner import LocalRunner
-    from ..engine.speculation.draft import Drafter
+    from ..engine.speculation.adaptive_speculator import Drafter
     from ..engine.speculation.step_costs import StepCosts
     from .model_runner import CudaModelRunner
 

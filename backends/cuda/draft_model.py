@@ -11,7 +11,7 @@ import torch
 from ..base.errors import LoadFailed
 from ..base.load_spec import LoadSpec
 from ..engine.batch import Batch
-from ..engine.speculation.draft import Drafter
+from ..engine.speculation.adaptive_speculator import Drafter
 from ..engine.speculation.draft_pairing import pair_drafter, pair_head
 from ..engine.speculation.step_costs import StepCosts
 from .compute_backend import ComputeBackend

@@ -5,18 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from collections.abc import Sequence as Numbers
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 
-from ingle.kernels.attention.attention_input import AttentionInput
+from ingle.kernels.attention.attention_input import AttentionInput, AttentionMetadata
 from ingle.kernels.elementwise.activations import Activations
 from ingle.kernels.kv_cache.kv_pages import KeyBias, KVPages, QuantizedKVPages
 from ingle.kernels.operations import Operations
 from ingle.models.config.model_config import KVHeads, ModelConfig
 from ingle.models.fit.paged_fit import PAGE_SIZE
 from ingle.models.kv_type import KVType
-
-from .graphs.step_inputs import StepInputs
 
 _FLOATS = {
     KVType.F32: torch.float32,
@@ -134,14 +133,23 @@ def _token_bytes(plane: torch.Tensor) -> int:
     return layers * 2 * kv_heads * width * plane.element_size()
 
 
+class AttentionStep(Protocol):
+    """A step that layers attend in, such as `StepInputs`."""
+
+    @property
+    def attention(self) -> AttentionMetadata:
+        """The metadata of every layer's attention."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class PagedContext:
-    """An `AttentionContext` over a `KVPool`, for the step in `StepInputs`."""
+    """An `AttentionContext` over a `KVPool`, for the step in `inputs`."""
 
     config: ModelConfig
     operations: Operations
     pool: KVPool
-    inputs: StepInputs
+    inputs: AttentionStep
 
     def attend(self, layer: int, x: AttentionInput) -> Activations:
         """See `AttentionContext.attend`."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import psutil
@@ -13,11 +13,10 @@ from ingle.kernels.operations import Operations
 from ingle.models.config.model_config import ModelConfig
 from ingle.models.families.gguf_config import config_from_gguf
 from ingle.models.fit.paged_fit import check_paged_kv_type, weights_on_cpu
-from ingle.models.heads.draft_head import DraftHead
 from ingle.models.heads.eagle_files import open_eagle_head
 from ingle.models.heads.eagle_settings import is_eagle_folder
 from ingle.models.heads.head_files import HeadFiles, find_mtp_head
-from ingle.models.heads.layer_heads import load_head
+from ingle.models.heads.layer_heads import LayerHead, load_head
 from ingle.models.layers.parameters import RankPart
 from ingle.models.layers.transformer import Transformer
 from ingle.models.safetensors.model_folder import read_folder
@@ -73,7 +72,7 @@ class ModelFiles:
 
     def load_head(
         self, spec: LoadSpec, model: Transformer, device: torch.device, operations: Operations
-    ) -> DraftHead | None:
+    ) -> LayerHead | None:
         """The head at `spec.draft_path` for a loaded model; its own one is at the model's path.
 
         None where that is another model, or nothing. Raises `ModelError`.
@@ -87,7 +86,9 @@ class ModelFiles:
         if head is None:
             return None
         weights = self._prepared(head.weights, device, operations, spec.quantize)
-        return load_head(head.holding(weights), model, device=device, operations=operations)
+        return load_head(
+            replace(head, weights=weights), model, device=device, operations=operations
+        )
 
     def _prepared(
         self, weights: Weights, device: torch.device, operations: Operations, quantize: Quantize

@@ -60,7 +60,7 @@ class CudaModelRunner:
     """One model on one device; used from one thread.
 
     A step is one forward pass and one sampling pass, both started by `launch`; only `collect` waits
-    for the device. Everything is on its current stream, in order. On a CPU `launch` itself computes.
+    for the device, where all is on one stream. On a CPU `launch` itself computes.
     """
 
     block_size = PAGE_SIZE
@@ -250,13 +250,9 @@ class CudaModelRunner:
             quantize=self._spec.quantize,
         )
         self._weights_bytes = self._model.weights_bytes
+        config, adapted, part = files.config, self._model.adapted, files.part
         self.adapters = LoadedAdapters(
-            files.config,
-            self._model.adapted,
-            own.adapters,
-            device=device,
-            dtype=own.dtype,
-            part=files.part,
+            config, adapted, own.adapters, device=device, dtype=own.dtype, part=part
         )
         loads_head = partial(files.load_head, self._spec, self._model, device, own)
         self.head = RunnerHead(loads_head, own, device)
@@ -291,7 +287,8 @@ class CudaModelRunner:
             self.tokenizer, where.device, room=self.context, kernels=self._backend.library
         )
         self._steps = StepLauncher(self._inputs, self._forward, self._sampler, self._before_step)
-        self.head.make_room(self._inputs, tokens, self.slots, sequences, self.tokenizer.vocab_size)
+        sizes = {"tokens": tokens, "slots": self.slots, "sequences": sequences}
+        self.head.make_room(self._inputs, **sizes, vocab_size=self.tokenizer.vocab_size)
         budget = PageBudget(where, context=self.context, slots=self.slots, part=self._model.part)
         pages = budget.wanted(spec.kv_capacity)
         self._workspace = 0

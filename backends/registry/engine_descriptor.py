@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from ..base.load_spec import LoadSpec, Quantize
     from ..engine.local_runner import LocalRunner
-    from ..engine.speculation.draft import Drafter
+    from ..engine.speculation.adaptive_speculator import Drafter
     from ..engine.speculation.step_costs import StepCosts
     from ..engine.text_encoder import LocalTextEncoder
     from ..hardware.machine import Software

@@ -19,6 +19,8 @@ from ..json_object import read_json_object
 from ..safetensors.folder_files import CONFIG, is_eagle_head
 
 _MOST_LAYERS = 16
+_PADDING = 128
+"""Makers round vocabularies up, so sizes may differ by tokens that never occur."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,15 +47,20 @@ class EagleSettings:
 
     def check_fits(self, target: ModelConfig) -> None:
         """Raise `UnsupportedModel` unless it was trained for a model of this shape."""
-        sizes = self.target_size, self.config.vocab_size
-        if sizes != (target.hidden_size, target.vocab_size) or target.streams is not None:
+        size, vocabulary = self.target_size, self.config.vocab_size
+        same_words = abs(vocabulary - target.vocab_size) <= _PADDING
+        if size != target.hidden_size or not same_words or target.streams is not None:
             raise UnsupportedModel(
-                f"{self.path.name} drafts for models with {sizes[0]} hidden elements and a "
-                f"vocabulary of {sizes[1]}, not for one with {target.hidden_size} and "
+                f"{self.path.name} drafts for models with {size} hidden elements and a "
+                f"vocabulary of {vocabulary}, not for one with {target.hidden_size} and "
                 f"{target.vocab_size}.",
                 hint="Choose the head that was trained for this model.",
             )
-        if not all(0 < stream <= target.num_layers for stream in self.streams_of(target)):
+        streams = list(self.streams_of(target))
+        if (
+            sorted(set(streams)) != streams
+            or not 0 < streams[0] <= streams[-1] <= target.num_layers
+        ):
             raise UnsupportedModel(
                 f"{self.path.name} reads layers that the model does not have.",
                 hint="Choose the head that was trained for this model.",

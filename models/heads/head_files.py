@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
-from typing import Self
+from dataclasses import dataclass
 
 from ingle.kernels.formats.weight import Weight
 
@@ -21,10 +20,6 @@ class HeadFiles:
     weights: Weights
     title: str
     """What kind of head it is."""
-
-    def holding(self, weights: Weights) -> Self:
-        """The same head with its tensors in another form."""
-        return replace(self, weights=weights)
 
 
 class RenamedWeights:

@@ -6,7 +6,8 @@ Source: the technical report of DeepSeek-V3, section 2.2; "EAGLE-3", arXiv 2503.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -18,21 +19,29 @@ from ..layers.attention import AttentionContext
 from ..layers.decoder_block import DecoderBlock
 from ..layers.parameters import Parameters
 from ..layers.rotary_embedding import RotaryEmbedding, RotaryTables
-from .draft_head import HeadedModel, Receive
 from .eagle_files import EagleFiles
 from .head_files import HeadFiles
 
+if TYPE_CHECKING:
+    from ..layers.transformer import Transformer
+
 
 class LayerHead(ABC):
-    """A `DraftHead` with one decoder block, see there for its methods."""
+    """A decoder block that predicts the next but one token from features of its model.
+
+    Its input is a token, and the features at the token before it; those of a drafted token are what
+    the head itself computed. Keys and values of a token depend on the tokens up to it alone, so
+    that pages of a prefix can be shared with them.
+    """
 
     watched: Sequence[int]
     """The layers of the model whose residual streams the features are made of."""
 
     def __init__(
-        self, files: HeadFiles, model: HeadedModel, parameters: Parameters, device: torch.device
+        self, files: HeadFiles, model: Transformer, parameters: Parameters, device: torch.device
     ) -> None:
         config = self.config = files.config
+        """Its settings, as those of a model whose last layer it is."""
         self.layer = config.num_layers - 1
         """The layer that its keys and values belong to, behind those of the model."""
         self._model = model
@@ -52,7 +61,7 @@ class LayerHead(ABC):
         """Leave the model's steps."""
         self._model.watch((), None)
 
-    def join(self, receive: Receive) -> None:
+    def join(self, receive: Callable[[Sequence[torch.Tensor]], None]) -> None:
         """Let each step of the model call `receive` with the streams behind `watched`."""
         self._model.watch(self.watched, receive)
 
@@ -76,7 +85,7 @@ class LayerHead(ABC):
         """Logits (tokens, vocabulary) fp32, and the features of the next tokens."""
 
     def token_ids(self, drafted: torch.Tensor) -> torch.Tensor:
-        """The tokens of the model that rows of the head's own logits (tokens,) stand for."""
+        """The tokens of the model that columns of the logits (tokens,) stand for."""
         return drafted
 
     def append(
@@ -111,7 +120,7 @@ class MTPHead(LayerHead):
     """Projects a token's embedding and the normalised hidden state of the one before together."""
 
     def __init__(
-        self, files: HeadFiles, model: HeadedModel, *, device: torch.device, operations: Operations
+        self, files: HeadFiles, model: Transformer, *, device: torch.device, operations: Operations
     ) -> None:
         """Load it; raises as `Transformer`."""
         parameters = Parameters(files.weights, device=device, operations=operations)
@@ -155,7 +164,7 @@ class EagleHead(LayerHead):
     """
 
     def __init__(
-        self, files: EagleFiles, model: HeadedModel, *, device: torch.device, operations: Operations
+        self, files: EagleFiles, model: Transformer, *, device: torch.device, operations: Operations
     ) -> None:
         """Load it; raises as `Transformer`."""
         parameters = Parameters(files.weights, device=device, operations=operations)
@@ -185,7 +194,7 @@ class EagleHead(LayerHead):
         return operations.linear(x, self._join)[0]
 
     def token_ids(self, drafted: torch.Tensor) -> torch.Tensor:
-        """See `DraftHead`."""
+        """See `LayerHead`."""
         return self._token_ids[drafted]
 
     def _begin(
@@ -205,7 +214,7 @@ class EagleHead(LayerHead):
 
 
 def load_head(
-    files: HeadFiles, model: HeadedModel, *, device: torch.device, operations: Operations
+    files: HeadFiles, model: Transformer, *, device: torch.device, operations: Operations
 ) -> LayerHead:
     """The head of a loaded model; raises as `Transformer`."""
     if isinstance(files, EagleFiles):

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 import torch
 
 from ingle.kernels.operations import Operations
 from ingle.models.config.model_config import KVHeads
 from ingle.models.errors import ModelError
-from ingle.models.heads.draft_head import DraftHead
 
 from ...engine.batch import Batch
 from ...engine.kv.paged_cache import PagedCache
@@ -18,18 +18,21 @@ from ..graphs.step_inputs import StepInputs
 from ..kv_pool import KVPool
 from .step_head import StepHead
 
+if TYPE_CHECKING:
+    from ingle.models.heads.layer_heads import LayerHead
+
 
 class RunnerHead:
     """A head with its place in the runner's pool and steps; without one it does nothing."""
 
     def __init__(
         self,
-        load: Callable[[], DraftHead | None],
+        load: Callable[[], LayerHead | None],
         operations: Operations,
         device: torch.device,
     ) -> None:
         """A head that cannot be loaded is `refused`: the model runs without it."""
-        self._head: DraftHead | None = None
+        self._head: LayerHead | None = None
         self.refused: ModelError | None = None
         """Why there is no head."""
         try:
@@ -66,21 +69,10 @@ class RunnerHead:
             return {}
         return {self._head.layer: self._head.config.kv_heads_of(self._head.layer)}
 
-    def make_room(
-        self, inputs: StepInputs, tokens: int, slots: int, sequences: int, vocab_size: int
-    ) -> None:
-        """Prepare for steps of so many tokens and sequences, which `inputs` hold."""
+    def make_room(self, inputs: StepInputs, **sizes: int) -> None:
+        """Prepare for steps of these sizes, which `inputs` hold; see `StepHead`."""
         if self._head is not None:
-            self._steps = StepHead(
-                self._head,
-                inputs,
-                operations=self._operations,
-                device=self._device,
-                tokens=tokens,
-                slots=slots,
-                sequences=sequences,
-                vocab_size=vocab_size,
-            )
+            self._steps = StepHead(self._head, inputs, self._operations, self._device, **sizes)
 
     def use(self, pool: KVPool | None) -> None:
         """Keep its keys and values in these pages; None before they are freed."""
@@ -95,10 +87,11 @@ class RunnerHead:
     @torch.inference_mode()
     def draft(self, sequences: list[Sequence], depth: int) -> list[list[tuple[int, float]]]:
         """See `HeadSteps`."""
-        assert self._steps is not None
-        assert self.cache is not None
-        able = [s for s in sequences if self.cache.reserve_drafts(s, depth)]
-        drafts = dict(zip(able, self._steps.draft(able, depth), strict=True)) if able else {}
+        steps, cache = self._steps, self.cache
+        assert steps is not None
+        assert cache is not None
+        able = [s for s in sequences if steps.knows(s) and cache.reserve_drafts(s, depth)]
+        drafts = dict(zip(able, steps.draft(able, depth), strict=True)) if able else {}
         return [drafts.get(sequence, []) for sequence in sequences]
 
     def drop(self) -> None:

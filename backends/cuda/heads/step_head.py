@@ -3,48 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Sequence as Items
-from dataclasses import dataclass
-from typing import NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
 import torch
 
-from ingle.kernels.attention.attention_input import AttentionInput, AttentionMetadata
-from ingle.kernels.elementwise.activations import Activations
+from ingle.kernels.attention.attention_input import AttentionMetadata
 from ingle.kernels.operations import Operations
-from ingle.models.config.model_config import ModelConfig
 from ingle.models.fit.paged_fit import PAGE_SIZE
-from ingle.models.heads.draft_head import DraftHead
 
 from ...engine.batch import Batch
 from ...engine.sequence import Sequence
 from ..graphs.step_inputs import StepInputs
-from ..kv_pool import KVPool
+from ..kv_pool import AttentionStep, KVPool, PagedContext
+
+if TYPE_CHECKING:
+    from ingle.models.heads.layer_heads import LayerHead
 
 _ALIGNED = 4
 """Rows of inputs begin at multiples of it: kernels are compiled for aligned pointers."""
 
 
-@dataclass(frozen=True, slots=True)
-class HeadContext:
-    """The `AttentionContext` of a head's layer in one of its steps."""
+class _DraftStep(NamedTuple):
+    """One of the head's own steps."""
 
-    config: ModelConfig
-    operations: Operations
-    pool: KVPool
-    step: AttentionMetadata
-
-    def attend(self, layer: int, x: AttentionInput) -> Activations:
-        """See `AttentionContext.attend`."""
-        config = self.config
-        return self.operations.attend(
-            x,
-            *self.pool.layer(layer),
-            self.step,
-            scale=config.attention_scale,
-            window=config.layers[layer].window,
-            soft_cap=config.attention_soft_cap,
-        )
+    attention: AttentionMetadata
 
 
 class _Verified(NamedTuple):
@@ -68,11 +51,11 @@ class StepHead:
 
     def __init__(
         self,
-        head: DraftHead,
+        head: LayerHead,
         inputs: StepInputs,
-        *,
         operations: Operations,
         device: torch.device,
+        *,
         tokens: int,
         slots: int,
         sequences: int,
@@ -151,42 +134,48 @@ class StepHead:
         """
         if self.pool is None:
             return
-        inputs, attention = self._inputs, self._inputs.attention
+        inputs = self._inputs
         features = self._head.features(residuals)
         count = len(features)
         self._features[self._first : self._first + count] = features
         before = self._features.index_select(0, self._sent[:count])
-        context = HeadContext(self._head.config, self._operations, self.pool, attention)
-        self._head.append(inputs.token_ids, before, inputs.positions, context)
-        ends = attention.query_starts[1:].long() + (self._first - 1)
+        self._head.append(inputs.token_ids, before, inputs.positions, self._context(inputs))
+        ends = inputs.attention.query_starts[1:].long() + (self._first - 1)
         kept = self._sent[self._tokens : self._tokens + len(ends)]
         self._features.index_copy_(0, kept, self._features.index_select(0, ends))
+
+    def knows(self, sequence: Sequence) -> bool:
+        """Whether the features at the last computed token are there, which drafts begin with."""
+        self._settle()
+        return self._row_of(sequence, sequence.num_computed) != self._nothing
 
     def draft(self, sequences: Items[Sequence], depth: int) -> list[list[tuple[int, float]]]:
         """The likeliest `depth` tokens to follow each sequence, and the probability of each.
 
-        Nothing may be launched, all but the last token be computed, and block tables cover what is
-        drafted but for the last token. The device is waited for once.
+        It `knows` them. Nothing may be launched, all but the last token be computed, and block
+        tables cover what is drafted but for the last token. The device is waited for once.
         """
-        assert self.pool is not None
-        self._settle()
         steps = _DraftSteps(sequences, depth, self._device)
         rows = [self._row_of(sequence, sequence.num_computed) for sequence in sequences]
         features = self._features.index_select(0, torch.tensor(rows, device=self._device))
         token_ids = torch.tensor([s.token_ids[-1] for s in sequences], device=self._device)
         found: list[torch.Tensor] = []
         for number in range(depth):
-            step = steps.metadata(number)
-            context = HeadContext(self._head.config, self._operations, self.pool, step)
-            logits, features = self._head.step(token_ids, features, step.positions, context)
+            step = steps.step(number)
+            places, context = step.attention.positions, self._context(step)
+            logits, features = self._head.step(token_ids, features, places, context)
             logits = logits[:, : self._vocab_size]
-            largest, places = logits.max(-1, keepdim=True)
+            largest, likeliest = logits.max(-1, keepdim=True)
             certainty = 1 / (logits - largest).exp().sum(-1, dtype=torch.float64)
-            token_ids = self._head.token_ids(places[:, 0])
+            token_ids = self._head.token_ids(likeliest[:, 0])
             found.append(torch.stack((token_ids.double(), certainty), -1))
         together = torch.stack(found, 1)
         each = cast("list[list[list[float]]]", together.tolist())  # pyright: ignore[reportUnknownMemberType]
         return [[(int(token), chance) for token, chance in row] for row in each]
+
+    def _context(self, step: AttentionStep) -> PagedContext:
+        assert self.pool is not None
+        return PagedContext(self._head.config, self._operations, self.pool, step)
 
 
 class _DraftSteps:
@@ -210,15 +199,12 @@ class _DraftSteps:
         self._tables = torch.from_numpy(tables).to(device)  # pyright: ignore[reportUnknownMemberType]
         self._starts = torch.arange(count + 1, dtype=torch.int32, device=device)
 
-    def metadata(self, number: int) -> AttentionMetadata:
-        """The metadata of one of the steps."""
+    def step(self, number: int) -> _DraftStep:
+        """One of the steps."""
         count = self._count
-        return AttentionMetadata(
-            self._long[0, number, :count],
-            self._long[1, number, :count],
-            self._tables,
-            self._lengths[number, :count],
-            self._starts,
-            1,
-            self._longest,
+        places, slots = self._long[:, number, :count]
+        lengths = self._lengths[number, :count]
+        attention = AttentionMetadata(
+            places, slots, self._tables, lengths, self._starts, 1, self._longest
         )
+        return _DraftStep(attention)

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 
 from ..batch import Batch
 from ..sequence import Sequence
-from .draft import Backoff, Draft, Drafter
+from .draft import Backoff, Draft
 from .draft_length import DraftLength
-from .model_drafter import SHORT_LAG
+from .head_drafter import HeadDrafter
+from .model_drafter import SHORT_LAG, ModelDrafter
 from .ngram_drafter import NgramDrafter
 from .step_costs import StepCosts
 
@@ -26,6 +27,9 @@ _AT_FIRST = 0.6
 _MOST = 6.0
 _SHARE = 0.015
 _RIGHT, _WRONG = 0.1, 0.3
+
+Drafter = ModelDrafter | HeadDrafter
+"""What drafts in steps of its own."""
 
 
 class DraftLossBudget:

@@ -26,8 +26,8 @@ class HeadSteps(Protocol):
     def draft(self, sequences: list[Sequence], depth: int) -> list[list[tuple[int, float]]]:
         """Up to `depth` likely tokens to follow each sequence, and each one's probability.
 
-        None for a sequence without memory for them. Nothing is launched, and of each sequence all
-        but the last token is computed.
+        None for a sequence without memory for them, or just restored. Nothing is launched, and of
+        each sequence all but the last token is computed.
         """
         ...
 
@@ -44,13 +44,13 @@ class HeadDrafter:
         self._drafted: dict[Sequence, tuple[int, list[int]]] = {}
 
     def chance(self, sequence: Sequence) -> float:
-        """See `Drafter`."""
+        """See `ModelDrafter`."""
         self._observe(sequence)
         usual, own = self._rates.chance(0), self._own.get(sequence)
         return usual if own is None else own.chance(0, usual)
 
     def seconds(self, sequences: int, depth: int) -> float:
-        """See `Drafter`."""
+        """See `ModelDrafter`."""
         return depth * self._costs.seconds(sequences) if self._costs.known else 0.0
 
     def lag(self, sequence: Sequence) -> int:
@@ -69,10 +69,11 @@ class HeadDrafter:
         return True
 
     def draft(self, sequences: list[Sequence], depth: int) -> dict[Sequence, Draft]:
-        """See `Drafter`."""
+        """See `ModelDrafter`."""
         began = time.monotonic()
         found = self._head.draft(sequences, depth)
-        self._costs.observe(len(sequences), (time.monotonic() - began) / depth)
+        if all(found):
+            self._costs.observe(len(sequences), (time.monotonic() - began) / depth)
         drafts: dict[Sequence, Draft] = {}
         for sequence, likely in zip(sequences, found, strict=True):
             usual, draft = self.chance(sequence), Draft()
@@ -92,7 +93,7 @@ class HeadDrafter:
         return False
 
     def forget(self, sequence: Sequence) -> None:
-        """See `Drafter`."""
+        """See `ModelDrafter`."""
         self._observe(sequence)
         self._own.pop(sequence, None)
         self._drafted.pop(sequence, None)

@@ -96,7 +96,8 @@ async def test_texts_equal_those_of_faster_whisper(client: openai.AsyncOpenAI, m
 @pytest.mark.parametrize("name", ["a.wav", "a.mp3"])
 async def test_openai_client_gets_every_format(client: openai.AsyncOpenAI, name: str) -> None:
     async def ask(form: Any, **options: Any) -> Any:
-        return await client.audio.transcriptions.create(
+        create: Any = client.audio.transcriptions.create
+        return await create(
             file=(name, data),
             model="whisper-1",
             temperature=TEMPERATURE,

@@ -142,7 +142,7 @@ def _with(**settings: Any) -> Callable[[EagleModel], None]:
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        (_with(vocab_size=300), "a vocabulary of 300, not for one with 64 and 264"),
+        (_with(vocab_size=500), "a vocabulary of 500, not for one with 64 and 264"),
         (_with(target_hidden_size=128), "128 hidden elements"),
         (_with(eagle_aux_hidden_state_layer_ids=[2, 4, 9]), "layers that the model does not have"),
         (_with(eagle_aux_hidden_state_layer_ids=[4, 2, 5]), "do not ascend"),
