@@ -6,9 +6,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 import torch
 
+from ingle.backends.base.errors import LoadFailed
 from ingle.backends.base.load_spec import LoadSpec
 from ingle.backends.cuda.model_runner import CudaModelRunner
 from ingle.backends.cuda.parallel.lead_runner import open_divided
@@ -17,6 +19,7 @@ from ingle.backends.engine.engine import Engine
 from ingle.backends.engine.sequence import Sequence
 from ingle.models.kv_type import KVType
 from tests.backends.cuda.test_model_runner import prompt, run, sequences
+from tests.harness.peft_adapters import write_adapter
 
 LoadModel = Callable[..., CudaModelRunner]
 OpenDivided = Callable[..., CudaModelRunner]
@@ -68,3 +71,56 @@ def test_two_ranks_write_what_one_process_does(
     again = sequences()
     assert run(engine, again) == expected
     assert any(sequence.cached_tokens for sequence in again)
+
+
+@pytest.mark.slow
+def test_adapters_of_a_divided_model_add_what_they_add_to_a_whole_one(
+    load_model: LoadModel, open_ranks: OpenDivided, make_folder: Any, tmp_path: Path
+) -> None:
+    folder = make_folder()
+    adapters = [write_adapter(tmp_path / f"adapter-{seed}", folder, seed) for seed in range(2)]
+    texts: list[list[list[int]]] = []
+    for runner in (load_model(folder), open_ranks(folder, adapters=str(tmp_path))):
+        numbers = [0, *map(runner.adapter_number, adapters)]
+        mixed = sequences(count=6, tokens=16)
+        for place, sequence in enumerate(mixed):
+            sequence.adapter = numbers[place % 3]
+        texts.append(run(Engine(runner), mixed))
+        runner.drop_adapter(adapters[0])
+        assert runner.adapter_number(adapters[0]) == 3
+        again = sequences(count=2, tokens=16)
+        again[1].adapter = 3
+        texts[-1] += run(Engine(runner), again)
+    assert texts[0] == texts[1]
+    assert texts[0][1] != run(Engine(load_model(folder)), sequences(count=2, tokens=16))[1]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kv_type", [KVType.F32, KVType.Q8_0])
+def test_pages_of_all_ranks_are_read_and_written(
+    open_ranks: OpenDivided, tiny_path: Path, kv_type: KVType
+) -> None:
+    runner = open_ranks(tiny_path, kv_type=kv_type)
+    tokens = prompt(9, 70)
+    expected = logits(runner, tokens)
+    data = runner.read_pages([3, 1, 2], 64)
+    other = open_ranks(tiny_path, kv_type=kv_type)
+    assert not other.write_pages([7, 5], 64, data[:-1])
+    assert not other.write_pages([7, 5, 6], 65, data)
+    assert other.write_pages([7, 5], 64, data)
+    other.copy_page(5, 9, 32)
+    sequence, batch = Sequence("r", 0, tokens, sequences()[0].sampling), Batch()
+    sequence.slot, sequence.block_table, sequence.num_computed = 0, [7, 9, 8], 64
+    batch.add(sequence, 6)
+    assert torch.allclose(other.compute(batch), expected, rtol=0, atol=1e-3)
+    assert other.state_key != open_ranks(tiny_path, count=4, kv_type=kv_type).state_key
+
+
+@pytest.mark.slow
+def test_model_that_cannot_be_divided_leaves_no_process(
+    open_ranks: OpenDivided, tiny_path: Path
+) -> None:
+    before = set(psutil.Process().children())
+    with pytest.raises(LoadFailed, match="among 5 GPUs: it has 4 heads, which share 2 key heads"):
+        open_ranks(tiny_path, count=5)
+    assert set(psutil.Process().children()) == before

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ingle.backends.registry.engines import get_engine
 from ingle.backends.registry.model_costs import ModelCosts
 from ingle.backends.selection.model_placement import (
     MemoryBudget,
@@ -16,6 +17,7 @@ from ingle.backends.selection.model_placement import (
     select,
 )
 from ingle.models.config.model_config import LayerConfig, ModelConfig
+from ingle.models.fit.llama_cpp_fit import GPUSplit, LoadParameters
 from ingle.models.fit.memory_needs import MemoryNeeds
 from ingle.models.fit.model_shape import LayerShape, ModelShape
 
@@ -273,3 +275,19 @@ def test_larger_gpu_never_gets_fewer_layers(gpu: int, more: int) -> None:
         return found.gpu_layers if found.gpu_layers >= 0 else 41
 
     assert layers(gpu) <= layers(gpu + more)
+
+
+def test_a_divided_model_takes_its_first_part_of_a_gpu(
+    well_known_shapes: dict[str, ModelShape],
+) -> None:
+    costs = costs_of(well_known_shapes["llama-3-8b"], LLAMA_8B)
+    load = LoadParameters(context=8192, slots=8)
+    whole = get_engine("cuda").estimate(costs, load, GPUSplit(99)).gpu
+    half = get_engine("cuda").estimate(costs, replace(load, ranks=2), GPUSplit(99)).gpu
+    assert half.weights == whole.weights // 2
+    assert half.kv == whole.kv // 2
+    assert half.runtime == whole.runtime
+    alone = get_engine("cuda").estimate(costs, load).host
+    both = get_engine("cuda").estimate(costs, replace(load, ranks=2)).host
+    assert both.weights == alone.weights
+    assert both.runtime == 2 * alone.runtime

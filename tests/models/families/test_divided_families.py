@@ -1,0 +1,77 @@
+"""Families divided among processes: however it is computed, the text is that of one process."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec import structs
+
+from ingle.backends.base.load_spec import KVStoreSpec, LoadSpec
+from ingle.backends.cuda.parallel.lead_runner import open_divided
+from ingle.backends.cuda.state_model_runner import open_model_runner
+from ingle.backends.engine.engine import Engine
+from ingle.backends.engine.kv_store.kv_store import KVStore
+from ingle.models.kv_type import KVType
+from tests.models.families.test_family_runs import (
+    FAMILIES,
+    GuessingSpeculator,
+    run,
+    sequences,
+)
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.mark.parametrize("kind", ["llama", *(kind for kind in FAMILIES if kind != "gemma3n_text")])
+def test_two_ranks_write_the_same_however_it_is_computed(
+    kind: str, make_random_model: Any, make_folder: Any, tmp_path: Path
+) -> None:
+    heads = {"hidden_size": 64, "num_attention_heads": 4, "head_dim": 16}
+    sizes = {"vocab_size": 264, "max_position_embeddings": 512}
+    model = make_random_model(kind.split()[0], **heads, **sizes, **FAMILIES.get(kind, {}))
+    folder: Path = make_folder("model")  # for its tokenizer
+    for file in folder.glob("model*"):
+        file.unlink()
+    model.module.save_pretrained(folder)
+    (folder / "config.json").write_text(json.dumps(model.settings))
+    values: dict[str, Any] = {"context": 512, "slots": 6, "threads": 1, "device": "cpu"}
+    spec = LoadSpec(engine="cuda", path=str(folder), kv_type=KVType.F32, confine=False, **values)
+    one = open_model_runner(spec)
+    alone = [run(Engine(one), [sequence])[0] for sequence in sequences()]
+    (text,) = run(Engine(one), sequences(400))
+    one.close()
+
+    two = open_divided(structs.replace(spec, tensor_parallel=2, kv_capacity=4096))
+    try:
+        engine = Engine(two)
+        assert run(engine, sequences()) == alone, "in one batch"
+        again = sequences()
+        assert run(engine, again) == alone, "with the prompts in the cache"
+        assert all(sequence.cached_tokens for sequence in again)
+
+        engine = Engine(two, GuessingSpeculator(alone))
+        assert run(engine, sequences()) == alone, "with drafts"
+        gauges = engine.gauges()
+        assert 0 < gauges.accepted_tokens_total < gauges.drafted_tokens_total
+
+        two.max_batch_tokens = 13
+        assert run(Engine(two), sequences()) == alone, "with prompts in chunks"
+        two.max_batch_tokens = 512
+
+        kept = KVStoreSpec(
+            folder=str(tmp_path / "kv"), model="ab" * 32, disk_bytes=2**30, memory_bytes=2**28
+        )
+        for life in range(2):
+            store = KVStore(kept, two.state_key, spare=lambda: 2**30)
+            engine = Engine(two, store=store)
+            (long,) = sequences(400)
+            assert run(engine, [long]) == [text], "restored from disk"
+            while engine.has_unsaved:
+                engine.save(0.05)
+            store.close(5)
+            assert (long.cached_tokens >= 256) is (life == 1)
+    finally:
+        two.close()
