@@ -178,6 +178,9 @@ class _Stream:
 
     cuda_stream = STREAM
 
+    def __init__(self, device: object = None) -> None:
+        pass
+
     def wait_stream(self, stream: object) -> None:
         pass
 
