@@ -98,7 +98,9 @@ class ToolPrompt:
 
     async def _ask(self, model: str | None, last: Message) -> Turn:
         functions = await self._tools.prepare()
-        request = msgspec.structs.replace(TurnRequest.of(self.chat, model), tools=functions)
+        request = msgspec.structs.replace(
+            TurnRequest.of(self.chat, model), tools=functions, attached=True
+        )
         answer = add_answer(self.chat, self.history, model or "", last.id)
         writer = AnswerWriter(self._news)
         turn = Turn(

@@ -25,7 +25,11 @@ def test_stdout_contains_only_the_answer(daemon: Any, ingle: Run) -> None:
     done = ingle("run", "smollm2", "Say", "hello")
     assert (done.returncode, done.stdout, done.stderr) == (0, "Hello wörld.\n", "")
     assert daemon.requests_to("POST", GENERATIONS) == [
-        {"model": "smollm2", "messages": [{"role": "user", "content": "Say hello"}]}
+        {
+            "model": "smollm2",
+            "attached": True,
+            "messages": [{"role": "user", "content": "Say hello"}],
+        }
     ]
     assert daemon.requests_to("POST", CANCEL) == []
 
@@ -38,6 +42,7 @@ def test_options_are_sent_to_the_daemon(daemon: Any, ingle: Run) -> None:
     assert daemon.requests_to("POST", GENERATIONS) == [
         {
             "model": "smollm2",
+            "attached": True,
             "messages": [
                 {"role": "system", "content": "Be brief."},
                 {"role": "user", "content": "Hi"},
@@ -95,7 +100,9 @@ def test_invalid_load_options_are_rejected(
 
 def test_raw_sends_the_prompt_without_a_chat(daemon: Any, ingle: Run) -> None:
     ingle("run", "smollm2", "--raw", "Once upon")
-    assert daemon.requests_to("POST", GENERATIONS) == [{"model": "smollm2", "prompt": "Once upon"}]
+    assert daemon.requests_to("POST", GENERATIONS) == [
+        {"model": "smollm2", "attached": True, "prompt": "Once upon"}
+    ]
 
 
 @pytest.mark.parametrize(
