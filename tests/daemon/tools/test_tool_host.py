@@ -113,6 +113,22 @@ async def test_edits_of_small_models_are_understood(folder: Path) -> None:
     assert code.read_text() == "def f():\n    if z:\n        return 3\n\n    x = 1\n    return 2\n"
 
 
+async def test_file_is_written_whole(folder: Path) -> None:
+    dos = folder / "dos.txt"
+    dos.write_bytes(b"a\r\nb\r\n")
+    async with tool_client(folder) as client:
+        written = await client.call("write_file", path="dos.txt", content="a\nc")
+        assert written.summary == "edited dos.txt (+1 -1 lines)"
+        assert "\n+c" in client.asked[0].preview
+        await client.call("write_file", path="a/new.txt", content="new")
+        same = await client.call("write_file", path="dos.txt", content="a\nc\n")
+        assert (same.failed, "already" in same.text) == (True, True)
+        assert dos.read_bytes() == b"a\r\nc\r\n"
+        assert (folder / "a/new.txt").read_text() == "new"
+        assert not (await client.undo("call-1")).failed
+    assert dos.read_bytes() == b"a\r\nb\r\n"
+
+
 async def test_private_chat_leaves_no_copy_behind(folder: Path) -> None:
     async with tool_client(folder, private=True) as client:
         await client.call("edit_file", path="notes.txt", old_text="line 9\n", new_text="")
