@@ -97,7 +97,7 @@ def _parser() -> CommandParser:
     )
     parser.add_argument("target", metavar="TARGET", help="one of those above")
     parser.add_argument(
-        "--output", "-o", metavar="FILE", help="the file; else MODEL-TARGET.gguf here"
+        "-o", "--output", metavar="FILE", help="the file; else MODEL-TARGET.gguf here"
     )
     parser.add_argument(
         "--importance",

@@ -19,6 +19,8 @@ from ...harness.tool_client import tool_client
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="the sandbox is Linux's")
 
+PYTHON = Path(sys.executable).resolve()
+
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
@@ -197,6 +199,17 @@ async def test_command_streams_its_output_and_is_cancelled_with_its_children(fol
         assert not alive
         done = await client.call("run_command", command="git init -q x && cd x && git status -s")
         assert not done.failed, done
+
+
+@linux
+async def test_python_of_an_environment_outside_the_folder_runs(folder: Path) -> None:
+    programs = folder.parent / "environment/bin"
+    programs.mkdir(parents=True)
+    (programs / "python3").symlink_to(PYTHON)
+    (programs.parent / "pyvenv.cfg").write_text(f"home = {PYTHON.parent}\n")
+    async with tool_client(folder, environ={"PATH": f"{programs}:/usr/bin:/bin"}) as client:
+        run = await client.call("run_command", command="python3 -c 'import sys; print(sys.prefix)'")
+    assert run.text == f"{programs.parent}\n\n[exit status 0]"
 
 
 @linux
