@@ -53,7 +53,7 @@ chat:
 
 models:
   pull       download a model
-  update     say which models have changed where they came from
+  update     check models for newer files, and download them
   add        give a model file on this machine a name
   cp         give a model a second name
   create     make a model with settings of its own from a Modelfile
@@ -89,7 +89,7 @@ privacy:
   route      show what may leave this machine, and why
   provider   remote servers that may answer, and their keys
   ledger     show what left this machine, and verify the record
-  guard      start a cloud agent with what it sends judged and masked
+  guard      start a cloud agent, and judge and mask what it sends
 
   version    print the version
   completion SHELL      complete commands and models in bash, zsh or fish

@@ -33,7 +33,7 @@ _TOOLCHAINS = (
         "go/pkg",
     ),
 )
-_OF_PROGRAMS = ("bin", "lib", "lib64", "libexec", "include")
+_OF_PROGRAMS = ("bin", "lib", "lib64", "libexec", "include", "pyvenv.cfg")
 
 
 def can_confine_commands() -> bool:

@@ -50,8 +50,29 @@ class CommandParser(ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Turn argparse's message into a sentence."""
-        sentence = message[:1].upper() + message[1:].rstrip(".") + "."
-        raise UsageError(sentence, f"`{self.prog} --help` shows the options.")
+        raise UsageError(_sentence(message), f"`{self.prog} --help` shows the options.")
+
+
+def _sentence(message: str) -> str:
+    """Return argparse's message in plain words."""
+    subject, _, rest = message.removeprefix("argument ").partition(": ")
+    name = "It" if "|" in subject else subject.rpartition("/")[2]
+    if rest.startswith("it must be "):
+        words = f"{name} must be {rest.removeprefix('it must be ')}"
+    elif rest.startswith("invalid choice: "):
+        given, _, choices = rest.removeprefix("invalid choice: ").partition(" (choose from ")
+        words = f"{name} must be one of {choices.rstrip(')').replace(chr(39), '')}, not {given}"
+    elif rest.startswith("expected "):
+        words = f"{name} needs a value"
+    elif subject == "the following arguments are required":
+        names = rest.split(", ")
+        words = f"{' and '.join(names)} {'is' if len(names) == 1 else 'are'} missing"
+    elif subject == "unrecognized arguments":
+        kind = "option" if rest.startswith("-") else "argument"
+        words = f"Unknown {kind}: {rest}"
+    else:
+        words = message[:1].upper() + message[1:].rstrip(".")
+    return f"{words}."
 
 
 def _whole_number(low: int, high: int) -> Callable[[str], int]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Callable, Generator
+from contextlib import AbstractAsyncContextManager, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Literal
 
@@ -47,6 +47,9 @@ if TYPE_CHECKING:
     from .request_watch import RequestWatch
 
 GenerationState = Literal["running", "finished", "failed"]
+
+UNFOLLOWED_SECONDS = 10.0
+"""Seconds that an attached generation runs without a follower; clients reconnect within four."""
 
 
 class GenerationStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -101,6 +104,10 @@ class GenerationRun:
         self._started_at: float | None = None
         self._first_at: float | None = None
         self._cancelled = False
+        self._is_attached = False
+        self._followers = 0
+        self._unfollowed: asyncio.TimerHandle | None = None
+        self._abandoning: asyncio.Task[None] | None = None
         self._route = route
         self._watch = watch
         self.task = asyncio.create_task(self._run(manager, reference, request, place))
@@ -128,6 +135,31 @@ class GenerationRun:
         """Its memory in bytes, as far as that grows with its answer."""
         texts = 0 if self.state == "running" else len(self._text[0]) + len(self._reasoning_text[0])
         return self.log.size + texts
+
+    def attach(self) -> None:
+        """Cancel it once no client has followed it for `UNFOLLOWED_SECONDS`."""
+        self._is_attached = True
+        self._expect_follower()
+
+    @contextmanager
+    def followed(self) -> Generator[None]:
+        """Count the caller as a client that follows it."""
+        self._followers += 1
+        if self._unfollowed is not None:
+            self._unfollowed.cancel()
+        try:
+            yield
+        finally:
+            self._followers -= 1
+            self._expect_follower()
+
+    def _expect_follower(self) -> None:
+        if self._is_attached and not self._followers and self.state == "running":
+            loop = asyncio.get_running_loop()
+            self._unfollowed = loop.call_later(UNFOLLOWED_SECONDS, self._abandon)
+
+    def _abandon(self) -> None:
+        self._abandoning = asyncio.create_task(self.cancel())
 
     async def cancel(self) -> None:
         """Stop it between two tokens; does nothing if it has ended."""

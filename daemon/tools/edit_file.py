@@ -1,4 +1,4 @@
-"""The tool that edits a file: an exact replacement, or a new file, shown as a diff."""
+"""The tools that change a file: by an exact replacement or as a whole, shown as a diff."""
 
 from __future__ import annotations
 
@@ -39,9 +39,16 @@ class EditArguments(msgspec.Struct, frozen=True, kw_only=True):
     path: Annotated[str, Meta(description="File, relative to the folder.")]
     old_text: Annotated[
         str,
-        Meta(description="Text to replace, copied exactly from the file. Empty for a new file."),
+        Meta(description="Lines to replace, copied exactly from the file."),
     ] = ""
-    new_text: Annotated[str, Meta(description="Text that takes its place.")]
+    new_text: Annotated[str, Meta(description="Lines that take their place.")]
+
+
+class WriteArguments(msgspec.Struct, frozen=True, kw_only=True):
+    """Arguments of `write_file`."""
+
+    path: Annotated[str, Meta(description="File, relative to the folder.")]
+    content: Annotated[str, Meta(description="All lines of the file.")]
 
 
 class EditFile:
@@ -58,7 +65,7 @@ class EditFile:
         parameters = parameters_of(EditArguments) | {"required": [*EditArguments.__struct_fields__]}
         return ToolInfo(
             "edit_file",
-            "Replace a text in a file of the folder, which must have been read, or create a file.",
+            "Replace some lines of a file that you have read.",
             parameters,
             "edit",
         )
@@ -75,20 +82,7 @@ class EditFile:
         except _NotFound as error:
             # Reading needs no consent, so that the model gets what it would read next.
             raise ToolFailed(f"{error}{self._excerpt(before, asked.old_text)}") from error
-        if len(change.after) > MOST_BYTES:
-            raise ToolFailed(f"{place} would have more than {MOST_BYTES} bytes.")
-        diff = await asyncio.to_thread(_diff, place, change)
-        verb = "Create" if before is None else "Edit"
-        return PlannedCall(
-            lambda: asyncio.to_thread(self._apply, call_id, place, change, _counts(diff)),
-            ConsentTerms(
-                effect="edit",
-                title=one_line(f"{verb} {place}"),
-                scope=f"edit files in {self._folder.root}",
-                preview=diff,
-                preview_format="diff",
-            ),
-        )
+        return await _plan(self._folder, self._copies, call_id, place, change)
 
     def _excerpt(self, before: bytes | None, old: str) -> str:
         """Return the text around the place of the file that is most like `old`."""
@@ -101,13 +95,76 @@ class EditFile:
             "\n".join(shown), 4_000
         )
 
-    def _apply(self, call_id: str, place: PurePath, change: FileChange, counts: str) -> ToolOutcome:
-        if self._folder.read_if_exists(place) != change.before:
+
+class WriteFile:
+    """Writes a file as a whole, which small models do better than a replacement."""
+
+    def __init__(self, folder: ProjectFolder, copies: EditCopies) -> None:
+        self._folder = folder
+        self._copies = copies
+
+    @property
+    def info(self) -> ToolInfo:
+        """Return what the model sees of it."""
+        return ToolInfo(
+            "write_file",
+            "Write a whole file: a new one, or a short one that you have read and change.",
+            parameters_of(WriteArguments),
+            "edit",
+        )
+
+    async def plan(
+        self, call_id: str, arguments: str, output: Callable[[str], None]
+    ) -> PlannedCall:
+        """Return the change and its diff."""
+        asked = read_arguments(arguments, WriteArguments)
+        place = await asyncio.to_thread(self._folder.locate_writable, asked.path)
+        before = await asyncio.to_thread(self._folder.read_if_exists, place)
+        content = asked.content.encode()
+        if before is not None:
+            content = _as_in(before, content)
+            if content == before:
+                raise ToolFailed(f"{place} has exactly this content already. Nothing was changed.")
+        return await _plan(self._folder, self._copies, call_id, place, FileChange(before, content))
+
+
+def _as_in(before: bytes, content: bytes) -> bytes:
+    """Return the content with the line ends of the file, the last one included."""
+    if before.endswith(b"\n") and content and not content.endswith(b"\n"):
+        content += b"\n"
+    if b"\r\n" in before and b"\r" not in content:
+        return content.replace(b"\n", b"\r\n")
+    return content
+
+
+async def _plan(
+    folder: ProjectFolder, copies: EditCopies, call_id: str, place: PurePath, change: FileChange
+) -> PlannedCall:
+    """Return the change of a file, with its diff for the user's consent."""
+    if len(change.after) > MOST_BYTES:
+        raise ToolFailed(f"{place} would have more than {MOST_BYTES} bytes.")
+    diff = await asyncio.to_thread(_diff, place, change)
+
+    def apply() -> ToolOutcome:
+        if folder.read_if_exists(place) != change.before:
             raise ToolFailed(f"{place} has changed meanwhile. Read it, and edit it again.")
-        self._copies.keep(call_id, self._folder, place, change)
-        self._folder.write(place, change.after)
+        copies.keep(call_id, folder, place, change)
+        folder.write(place, change.after)
         done = "created" if change.before is None else "edited"
-        return ToolOutcome(f"{place} was {done}.", f"{done} {place} ({counts})", undoable=True)
+        summary = f"{done} {place} ({_counts(diff)})"
+        return ToolOutcome(f"{place} was {done}.", summary, undoable=True)
+
+    verb = "Create" if change.before is None else "Edit"
+    return PlannedCall(
+        lambda: asyncio.to_thread(apply),
+        ConsentTerms(
+            effect="edit",
+            title=one_line(f"{verb} {place}"),
+            scope=f"edit files in {folder.root}",
+            preview=diff,
+            preview_format="diff",
+        ),
+    )
 
 
 class _NotFound(ToolFailed):
@@ -118,24 +175,26 @@ def _edited(place: PurePath, before: bytes | None, asked: EditArguments) -> byte
     new = asked.new_text.encode()
     if before is None:
         if asked.old_text:
-            raise ToolFailed(f"There is no file {place}. Leave out old_text to create it.")
+            raise ToolFailed(f"There is no file {place}. Create it with write_file.")
         return new
     if not asked.old_text:
         if before:
-            raise _NotFound(f"{place} exists: copy the text to replace from it into old_text.")
+            raise _NotFound(f"{place} exists. Say which of its lines to replace.")
         return new
     if asked.old_text == asked.new_text:
-        raise ToolFailed("old_text and new_text are the same.")
+        raise ToolFailed("Both texts are the same. Nothing was changed.")
     old = asked.old_text.encode()
     if b"\r\n" in before and b"\r" not in old:
         old, new = old.replace(b"\n", b"\r\n"), new.replace(b"\n", b"\r\n")
     if (found := before.count(old)) > 1:
-        raise ToolFailed(f"old_text occurs {found} times in {place}. Add lines until it is unique.")
+        raise ToolFailed(
+            f"This text occurs {found} times in {place}. Give more of the lines around it."
+        )
     if found:
         return before.replace(old, new)
     edited = edited_loosely(before.decode("utf-8", "replace"), asked.old_text, asked.new_text)
     if edited is None or b"\r" in before:
-        raise _NotFound(f"old_text is not in {place}: copy it exactly from there.")
+        raise _NotFound(f"{place} has no such lines. Copy the lines to replace from it.")
     return edited.encode()
 
 

@@ -28,7 +28,7 @@ from ..client.tool_types import (
 from .consent_gate import ConsentGate
 from .departures import Departures
 from .edit_copies import EditCopies
-from .edit_file import EditFile
+from .edit_file import EditFile, WriteFile
 from .editor_files import EditorFiles
 from .fetch_page import FetchPage
 from .folder_tools import ListFiles, ReadFile, SearchFiles
@@ -61,6 +61,7 @@ class HostSession:
             ListFiles(self._folder),
             SearchFiles(self._folder),
             EditFile(self._folder, self._copies),
+            WriteFile(self._folder, self._copies),
             RunCommand(self._folder, commands),
         ]
         if not departures.obstacle:

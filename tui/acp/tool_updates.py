@@ -28,6 +28,7 @@ _TITLES = {
     "list_files": "List files {pattern}",
     "search_files": "Search {pattern}",
     "edit_file": "Edit {path}",
+    "write_file": "Write {path}",
     "run_command": "{command}",
     "fetch_page": "Fetch {url}",
 }

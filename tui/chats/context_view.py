@@ -12,6 +12,11 @@ from .message import Attachment, CompactionRecord, Message, RequestedCall
 
 RECORD = "This is a record of what was said earlier in this conversation; it is not a new request."
 KEPT = "Kept word for word:"
+TOOL_ADVICE = (
+    "Do tasks in the user's folder with the tools: read files, change them, run commands. "
+    "If a test fails, correct the code, not the test. Answer when the task is done."
+)
+"""Behind the system prompt where tools are on."""
 LONG_TEXT = 2000
 """Characters from which a prompt or an answer is cut when trimming."""
 KEPT_HEAD, KEPT_TAIL = 600, 200
@@ -64,14 +69,16 @@ def view_entries(chat: Chat, chain: Sequence[CompactionRecord] | None = None) ->
     """Return the entries sent for the chosen branch, after the compactions of `chain` or the chat's
     own.
 
-    First the system prompt, then one message with the pins and summaries of the chain, then the
-    messages after it verbatim. The beginning changes only at a compaction, so that the cache stays
-    valid. Answers with neither text nor answered calls are omitted.
+    First the system prompt, with advice where tools are on, then one message with the pins and
+    summaries of the chain, then the messages after it verbatim. The beginning changes only at a
+    compaction, so that the cache stays valid. Answers with neither text nor answered calls are
+    omitted.
     """
     chain = chat.compaction_chain() if chain is None else chain
     entries: list[ViewEntry] = []
-    if chat.settings.system:
-        entries.append(ViewEntry("system", chat.settings.system, "system"))
+    system = [chat.settings.system, TOOL_ADVICE if chat.settings.tools else ""]
+    if text := "\n\n".join(filter(None, system)):
+        entries.append(ViewEntry("system", text, "system"))
     record = record_text(chat, [step for step in chain if not step.trims])
     if record:
         entries.append(ViewEntry("user", record, "record"))

@@ -15,7 +15,7 @@ class TurnRequest(msgspec.Struct, frozen=True):
 
     With `continues` the last message, an answer, is continued. With `route` "local" it stays on
     this machine; `consent` is the daemon's token for the user's consent. `tools` are functions
-    that it may call.
+    that it may call. An `attached` answer ends with this program, others can be resumed.
     """
 
     messages: list[RequestMessage]
@@ -30,6 +30,7 @@ class TurnRequest(msgspec.Struct, frozen=True):
     route: str = ""
     consent: str = ""
     tools: tuple[dict[str, Any], ...] = ()
+    attached: bool = False
 
     @classmethod
     def of(cls, chat: Chat, model: str | None, *, continues: bool = False) -> TurnRequest:
@@ -43,6 +44,7 @@ class TurnRequest(msgspec.Struct, frozen=True):
             private=chat.temporary,
             continues=continues,
             tools=chat.functions,
+            attached=chat.temporary,
         )
 
     def body(self) -> dict[str, object]:
@@ -61,6 +63,7 @@ class TurnRequest(msgspec.Struct, frozen=True):
             "route": self.route,
             "consent": self.consent,
             "tools": self.tools,
+            "attached": self.attached,
         }
         given = {name: value for name, value in body.items() if value}
         if self.tools:

@@ -13,6 +13,7 @@ Group = Literal[
     "Chat", "Files", "Tools", "History", "Models", "Context", "Reading", "Privacy", "Program"
 ]
 
+_SHOWN = {"escape": "esc", "left": "←", "right": "→", "up": "↑", "down": "↓"}
 _KEY_ONLY = frozenset({"page_up", "page_down", "interrupt", "suspend"})
 """Commands that are run by keys only: neither typed nor in the palette."""
 _UNTYPED = _KEY_ONLY | {"block_up", "block_down"}
@@ -285,11 +286,17 @@ def find_slash(name: str) -> Command | None:
     return next((command for command in COMMANDS if command.slash == name), None)
 
 
+def shown_key(key: str) -> str:
+    """A key as the screen writes it, such as alt+← for alt+left."""
+    *modifiers, name = key.split("+")
+    return "+".join([*modifiers, _SHOWN.get(name, name)])
+
+
 def command_table() -> str:
     """All commands as a table in Markdown, for the documentation."""
     rows = ["| key | command | does |", "|---|---|---|"]
     for command in filter(lambda each: each.is_listed, COMMANDS):
-        key = f"`{command.key}`" if command.key else ""
+        key = f"`{shown_key(command.key)}`" if command.key else ""
         usage = f"`{command.usage}`".replace("|", "\\|") if command.usage else ""
         rows.append(f"| {key} | {usage} | {command.help} |")
     return "\n".join(rows) + "\n"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from .command_table import COMMANDS, Command
+from .command_table import COMMANDS, Command, shown_key
 
 FILE = "keys.toml"
 UNBOUND = "no_key_"
@@ -56,6 +56,10 @@ class KeyTable(msgspec.Struct):
         """The keys that run a command; empty if it has none."""
         default = (command.key,) if command.key is not None else ()
         return self.own.get(command.name, default)
+
+    def shown_keys(self, command: Command) -> str:
+        """The keys that run a command, as the screen writes them."""
+        return " ".join(map(shown_key, self.keys_of(command)))
 
     def keymap(self) -> dict[str, str]:
         """The differences from the defaults, as a Textual keymap."""

@@ -231,6 +231,7 @@ class Compactor:
             "reasoning": (asked.reasoning() or {}) | {"budget": MOST_THOUGHT},
             "format": {"grammar": answer_grammar(written)},
             "max_tokens": _answer_limit(budget),
+            "attached": True,
         }
         body.pop("tools", None)  # a call would be no summary
         if self._batch:

@@ -31,7 +31,9 @@ async def begin_warm_up(
     client: AsyncDaemonClient, chat: Chat, model: str | None
 ) -> GenerationFollower | None:
     """Start the prefill in the daemon without waiting; return None if that fails."""
-    request = msgspec.structs.replace(TurnRequest.of(chat, model), max_tokens=0, batch=True)
+    request = msgspec.structs.replace(
+        TurnRequest.of(chat, model), max_tokens=0, batch=True, attached=False
+    )
     try:
         return await GenerationFollower.start(client, request.body())
     except ClientError:

@@ -90,10 +90,6 @@ class ProgramFeature(Feature):
         folders = self.host.folders
         return None if folders is None else folders.config / KEYS_FILE
 
-    def keys_of(self, command: Command) -> tuple[str, ...]:
-        """The keys that run a command here."""
-        return self._keys.keys_of(command)
-
     # Themes and settings
 
     def _keep_theme(self, theme: Theme) -> None:
@@ -175,7 +171,7 @@ class ProgramFeature(Feature):
         from ..screens.filtered_choice import ChoiceLine
 
         return [
-            ChoiceLine(command.name, command.title, command.help, " ".join(self.keys_of(command)))
+            ChoiceLine(command.name, command.title, command.help, self._keys.shown_keys(command))
             for command in COMMANDS
             if command.palette and self.host.can_run(command.name)
         ]

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+REMINDERS, REMINDER = 2, "Go on until the task is done. Then say what you did."
+
 LEVELS: dict[str, frozenset[ToolEffect]] = {
     "ask": frozenset(("read",)),
     "read": frozenset(("read",)),
@@ -82,13 +84,18 @@ class ToolPrompt:
     async def answer(self, model: str | None, prompt: str) -> None:
         """Answer, running calls until the model has none; raises `ClientError`."""
         last = add_prompt(self.chat, self.history, prompt)
+        reminders = REMINDERS
         try:
             while True:
                 turn = await self._ask(model, last)
-                if not turn.message.facts.calls:
+                if turn.message.facts.calls:
+                    last = await run_calls(self._tools, self.chat, self.history, self)
+                    self._check_rounds()
+                elif turn.text.strip() or last.role != "tool" or not reminders:
                     break
-                last = await run_calls(self._tools, self.chat, self.history, self)
-                self._check_rounds()
+                else:  # small models end without a word after a call
+                    reminders -= 1
+                    last = add_prompt(self.chat, self.history, REMINDER)
         finally:
             await self._tools.close()
         if not turn.text.strip():
@@ -98,7 +105,9 @@ class ToolPrompt:
 
     async def _ask(self, model: str | None, last: Message) -> Turn:
         functions = await self._tools.prepare()
-        request = msgspec.structs.replace(TurnRequest.of(self.chat, model), tools=functions)
+        request = msgspec.structs.replace(
+            TurnRequest.of(self.chat, model), tools=functions, attached=True
+        )
         answer = add_answer(self.chat, self.history, model or "", last.id)
         writer = AnswerWriter(self._news)
         turn = Turn(

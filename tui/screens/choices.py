@@ -29,6 +29,8 @@ SHOWN = 200
 class RewindScreen(ChoiceDialog[Message | None]):
     """Ends with the chosen prompt, or None."""
 
+    DEFAULT_CSS = "RewindScreen OptionList { text-wrap: nowrap; text-overflow: ellipsis; }"
+
     def __init__(self, prompts: Sequence[Message]) -> None:
         choices = [(prompt, _prompt_line(prompt)) for prompt in prompts]
         super().__init__(
@@ -47,6 +49,8 @@ def _prompt_line(prompt: Message) -> Content:
 
 class PinsScreen(ChoiceDialog[tuple[str, str] | None]):
     """Ends with an action, `go` or `unpin`, and a message's id; or None."""
+
+    DEFAULT_CSS = "PinsScreen OptionList { text-wrap: nowrap; text-overflow: ellipsis; }"
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("delete,backspace", "unpin", "Unpin", show=False)

@@ -75,7 +75,8 @@ class DoctorScreen(Dialog[None]):
     def _show(self) -> None:
         if not self._facts:
             return
-        room = max(20, self.query_one("#facts").size.width - NAME_WIDTH)
+        # One cell less, for a wide glyph.
+        room = max(20, self.query_one("#facts").size.width - NAME_WIDTH - 1)
         lines: list[Content] = []
         for name, value in self._facts:
             parts = textwrap.wrap(clean(value), room) or [""]

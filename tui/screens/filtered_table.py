@@ -40,10 +40,15 @@ class Row:
         return all(part in whole for part in typed.lower().split())
 
     def lines(self, width: int, words: int) -> list[Content]:
-        """The row in columns, the second of `words` cells; the text is wrapped in its column."""
+        """The row in columns, the second of `words` cells; the text is wrapped in its column.
+
+        Behind a word that is too long for its column the text begins on the next line.
+        """
         indent = KEY_WIDTH + words
         text = self.text if words else f"{self.text}  {self.word}".rstrip()
         parts = textwrap.wrap(text, max(10, width - indent)) or [""]
+        if words and len(self.word) >= words:
+            parts.insert(0, "")
         first = Content.assemble(
             (self.key.ljust(KEY_WIDTH), "$primary"),
             (self.word.ljust(words) if words else "", "$muted"),
@@ -138,7 +143,7 @@ class HelpScreen(FilteredTable):
         title: str,
     ) -> None:
         sections = _command_sections(
-            commands, lambda each: Row(" ".join(keys.keys_of(each)), each.usage, each.help)
+            commands, lambda each: Row(keys.shown_keys(each), each.usage, each.help)
         )
         sections.setdefault("Program", []).append(Row("ctrl+p", "", "Every command, by name"))
         here_section = {title: [Row(key, "", text) for key, text in here]} if here else {}

@@ -122,7 +122,7 @@ class ModelPicker(ModalScreen[ModelPick | None]):
 
     def _row(self, model: ModelEntry) -> Content:
         width = self.size.width or 80
-        name_width = 16 if width < 70 else 19 if width < 90 else 25
+        name_width = 16 if width < 70 else 19 if width < 90 else 25 if width < 110 else 36
         name = clean(model.name)
         name = name if len(name) <= name_width else f"{name[: name_width - 1]}…"
         mark = MARKS.get(model.state, "◐")

@@ -43,7 +43,9 @@ def main(arguments: Sequence[str]) -> int:
         metavar="WORD",
         help="search: what to find · export: CHAT [md|json|html] [FILE] · import: FILES",
     )
-    parser.add_argument("--limit", type=int, default=50, help="the maximum number of lines (50)")
+    parser.add_argument(
+        "--limit", type=int, default=50, metavar="N", help="the maximum number of lines (50)"
+    )
     options = parser.parse_intermixed_args(arguments)
     with open_chats() as store:
         return ACTIONS[options.action](store, options)

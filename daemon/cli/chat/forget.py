@@ -40,7 +40,9 @@ def _parser() -> CommandParser:
         "models and measurements contain no text of people, and are kept.",
         examples=EXAMPLES,
     )
-    parser.add_argument("what", nargs="?", choices=["chat"], metavar="chat")
+    parser.add_argument(
+        "what", nargs="?", choices=["chat"], metavar="chat", help="what the IDs name"
+    )
     parser.add_argument(
         "ids",
         nargs="*",
@@ -57,5 +59,5 @@ def _parser() -> CommandParser:
         "--place", action="append", default=[], metavar="PLACE", help="only this place of --list"
     )
     parser.add_flag("--dry-run", help="show what would be erased; erase nothing")
-    parser.add_flag("--yes", "-y", help="do not ask for confirmation")
+    parser.add_flag("-y", "--yes", help="do not ask for confirmation")
     return parser

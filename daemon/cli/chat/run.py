@@ -237,7 +237,7 @@ def _end_on_signals() -> None:
 
 
 def _request(options: Namespace, model: str, prompt: str) -> dict[str, Any]:
-    request: dict[str, Any] = {"model": model}
+    request: dict[str, Any] = {"model": model, "attached": True}
     if options.raw:
         if options.system is not None or options.image:
             raise UsageError(

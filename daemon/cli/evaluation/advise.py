@@ -63,10 +63,14 @@ def _parser() -> CommandParser:
         "and engine, and predict its speed. Nothing is loaded.",
         examples=EXAMPLES,
     )
-    parser.add_argument("model", nargs="?", help="rate only this model, which must be installed")
-    parser.add_argument("--for", dest="need", choices=NEEDS, default="quality", help="the need")
+    parser.add_argument(
+        "model", nargs="?", metavar="MODEL", help="rate only this model, which must be installed"
+    )
+    parser.add_argument(
+        "--for", dest="need", choices=NEEDS, default="quality", help="what matters most"
+    )
     parser.add_argument("--task", choices=TASKS, default="chat", help="what the model is for")
-    parser.add_number("--context", 0, default=0, help="required tokens of context")
+    parser.add_number("--context", 0, default=0, help="the least tokens of context")
     parser.add_argument(
         "--bench",
         action="append",
@@ -75,7 +79,7 @@ def _parser() -> CommandParser:
         help="correct predictions by the results of `ingle bench --save FILE`",
     )
     parser.add_flag("--explain", help="show how each number was computed")
-    parser.add_flag("--apply", help="write it into config.toml")
+    parser.add_flag("--apply", help="make it the default, in config.toml")
     return parser
 
 

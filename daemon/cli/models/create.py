@@ -34,10 +34,10 @@ def main(arguments: Sequence[str]) -> int:
     )
     parser.add_argument("name", metavar="NAME", help="the name of the new model")
     parser.add_argument(
-        "-f", "--file", metavar="FILE", default="Modelfile", help="(default: ./Modelfile)"
+        "-f", "--file", metavar="FILE", default="Modelfile", help="what it is made of (./Modelfile)"
     )
     options = parser.parse_args(arguments)
-    text = read_text_file(options.file, "The Modelfile", if_too_long="Shorten it.")
+    text = read_text_file(options.file, "The file", if_too_long="Shorten it.")
     body = read_modelfile(text, options.file, Path(options.file).absolute().parent)
     client = ensure_daemon(load_config(os.environ))
     source = installed_entry(client, body["from"])

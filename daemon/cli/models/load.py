@@ -88,7 +88,9 @@ def _parser() -> CommandParser:
         "are changed; a different context, engine or KV type restarts it.",
         examples=EXAMPLES,
     )
-    parser.add_argument("model", nargs="?", metavar="MODEL", help="(default: the configured one)")
+    parser.add_argument(
+        "model", nargs="?", metavar="MODEL", help="the model (default: the configured one)"
+    )
     parser.add_argument(
         "--keep-alive",
         type=_duration,

@@ -107,8 +107,8 @@ def _parser() -> CommandParser:
     )
     parser.add_argument("target", metavar="TARGET", help="one of those above")
     parser.add_argument(
-        "--output",
         "-o",
+        "--output",
         metavar="FILE",
         help="the file or folder; else MODEL-TARGET.gguf\nor MODEL-TARGET here",
     )

@@ -30,9 +30,9 @@ def main(arguments: Sequence[str]) -> int:
     """Remove each named model; raises `CommandError` at the first that fails."""
     parser = CommandParser(
         "rm",
-        "Remove models from this machine; on a terminal, asks first. A loaded model is\n"
+        "Remove models from this machine; in a terminal, asks first. A loaded model is\n"
         "unloaded first, once its answers are finished. Files that another program\n"
-        "keeps stay, unless you pass otherwise.",
+        "keeps stay without --delete-file.",
     )
     parser.add_argument("models", nargs="+", metavar="MODEL", help="a name from `ingle list`")
     parser.add_flag(

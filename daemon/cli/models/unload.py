@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from threading import Timer
 
 from ...settings.config import load_config
-from ...terminal.terminal_output import print_json, print_text
+from ...terminal.terminal_output import print_json, print_status, print_text
 from ..command_parser import CommandParser
 from ..daemon_launcher import running_daemon
 from ..model_reference import sendable_reference
+
+PATIENCE = 2.0
+"""Seconds without an answer before the wait is announced."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -24,7 +28,11 @@ def main(arguments: Sequence[str]) -> int:
 
         body = {"model": sendable_reference(options.model)} if options.model else {}
         # It waits for running answers, however long they take.
+        notice = Timer(PATIENCE, print_status, ["Waiting for running answers to finish."])
+        notice.daemon = True
+        notice.start()
         unloaded = client.post("/ingle/v1/unload", body, Unloaded, timeout=None).unloaded
+        notice.cancel()
     if options.json:
         print_json({"unloaded": unloaded})
     elif client is None:

@@ -31,15 +31,17 @@ def main(arguments: Sequence[str]) -> int:
     """Print what changed, and update or roll back if so wanted; raises `CommandError`."""
     parser = CommandParser(
         "update",
-        "Say which models have another file now where they came from, and download it.\n"
-        "Only this command asks: the hub about models of the hub, and the catalog of\n"
-        "this version of ingle about others. On a terminal it asks before a download,\n"
-        "elsewhere it downloads only with --yes. The old version stays in use until the\n"
+        "Check whether there are newer files of models, and download them. Models of the\n"
+        "hub are looked up there, which no other command does, others in the catalog of\n"
+        "this version of ingle. In a terminal it asks before a download, elsewhere it\n"
+        "downloads only with --yes. The old version stays in use until the\n"
         "new one is whole, and is kept until the next update; `ingle show` lists it.",
         examples="  ingle update\n  ingle update --yes hf.co/owner/repository:Q4_K_M\n"
         "  ingle update --rollback smollm2",
     )
-    parser.add_argument("models", nargs="*", metavar="MODEL", help="(default: all of ingle's own)")
+    parser.add_argument(
+        "models", nargs="*", metavar="MODEL", help="the models (default: all of ingle's own)"
+    )
     parser.add_flag("-y", "--yes", help="download without asking")
     other = parser.add_mutually_exclusive_group()
     other.add_argument("--rollback", action="store_true", help="use the kept version again")

@@ -45,7 +45,9 @@ def main(arguments: Sequence[str]) -> int:
             "ANTHROPIC_BASE_URL and OPENAI_BASE_URL.",
         )
     if not command:
-        raise UsageError("Name a program, too.", f"Such as {', '.join(KNOWN)}.")
+        raise UsageError(
+            "No program was named.", f"Name one after the options: {', '.join(KNOWN)}."
+        )
     if shutil.which(command[0]) is None:
         raise CommandError(f"There is no program '{command[0]}'.", "Install it, or name its path.")
 
@@ -81,7 +83,9 @@ def _parser() -> CommandParser:
     )
     parser.add_flag("--strict", help="refuse what the policy never lets out, also masked")
     parser.add_argument("--local", metavar="MODEL", help="answer here what would be refused")
-    parser.add_argument("command", nargs=REMAINDER, metavar="PROGRAM", help="and its arguments")
+    parser.add_argument(
+        "command", nargs=REMAINDER, metavar="PROGRAM", help="the program, and its arguments"
+    )
     return parser
 
 

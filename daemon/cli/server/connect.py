@@ -59,7 +59,7 @@ def main(arguments: Sequence[str]) -> int:
     places = ProgramFolders()
     if options.name is None:
         if any(value for name, value in vars(options).items() if name not in ("name", "json")):
-            raise UsageError("Name a program, too.", "`ingle connect` lists them.")
+            raise UsageError("No program was named.", "`ingle connect` lists them.")
         return _list(places, as_json=options.json)
     client = _client(options.name)
     try:

@@ -75,8 +75,10 @@ class GenerationsApi(ServicesApi):
         errors=(403, 404, 409, 413, 422, 429),
     )
     async def generate(self, request: Request, body: GenerationRequest) -> GenerationStarted:
-        """Start a generation, which continues in the daemon even if no client follows it."""
+        """Start a generation, which continues without a client unless it is `attached`."""
         generation = await _start_generation(self._services, body, request)
+        if body.attached:
+            generation.attach()
         return GenerationStarted(generation.id, generation.model)
 
     @native_route("GET", "/ingle/v1/generations/{id}", access=INFERENCE, errors=(404,))
@@ -139,8 +141,10 @@ class GenerationsApi(ServicesApi):
 
 
 async def _follow_generation(generation: GenerationRun, after: int, out: EventWriter) -> None:
-    async for events in generation.log.follow(after):
-        await out.send(b"".join([encode_event(e.data, event=e.name, id=e.number) for e in events]))
+    with generation.followed():
+        async for events in generation.log.follow(after):
+            frames = [encode_event(e.data, event=e.name, id=e.number) for e in events]
+            await out.send(b"".join(frames))
 
 
 def _resume_point(request: Request, generation: GenerationRun) -> int:

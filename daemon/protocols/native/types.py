@@ -104,10 +104,12 @@ class GenerationRequest(IngleOptions, frozen=True, kw_only=True):
     `format` is what the answer must match. `tools` are functions as in OpenAI's chats, or without
     the wrapping object. With `continues` the answer continues the last message. The options that
     other protocols have in `ingle` may be there or at the top level. A client that chose the `id`
-    finds the generation even if the response to this request was lost.
+    finds the generation even if the response to this request was lost. One that is `attached` is
+    cancelled when no client has followed its events for ten seconds.
     """
 
     id: Annotated[str, Meta(pattern=r"^gen-[0-9a-f]{24,64}(?!\n)$")] | None = None
+    attached: bool | None = None
     ingle: IngleOptions | None = None
     model: Reference | None = None
     messages: Conversation | None = None

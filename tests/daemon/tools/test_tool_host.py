@@ -19,6 +19,8 @@ from ...harness.tool_client import tool_client
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="the sandbox is Linux's")
 
+PYTHON = Path(sys.executable).resolve()
+
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
@@ -113,6 +115,22 @@ async def test_edits_of_small_models_are_understood(folder: Path) -> None:
     assert code.read_text() == "def f():\n    if z:\n        return 3\n\n    x = 1\n    return 2\n"
 
 
+async def test_file_is_written_whole(folder: Path) -> None:
+    dos = folder / "dos.txt"
+    dos.write_bytes(b"a\r\nb\r\n")
+    async with tool_client(folder) as client:
+        written = await client.call("write_file", path="dos.txt", content="a\nc")
+        assert written.summary == "edited dos.txt (+1 -1 lines)"
+        assert "\n+c" in client.asked[0].preview
+        await client.call("write_file", path="a/new.txt", content="new")
+        same = await client.call("write_file", path="dos.txt", content="a\nc\n")
+        assert (same.failed, "already" in same.text) == (True, True)
+        assert dos.read_bytes() == b"a\r\nc\r\n"
+        assert (folder / "a/new.txt").read_text() == "new"
+        assert not (await client.undo("call-1")).failed
+    assert dos.read_bytes() == b"a\r\nb\r\n"
+
+
 async def test_private_chat_leaves_no_copy_behind(folder: Path) -> None:
     async with tool_client(folder, private=True) as client:
         await client.call("edit_file", path="notes.txt", old_text="line 9\n", new_text="")
@@ -181,6 +199,17 @@ async def test_command_streams_its_output_and_is_cancelled_with_its_children(fol
         assert not alive
         done = await client.call("run_command", command="git init -q x && cd x && git status -s")
         assert not done.failed, done
+
+
+@linux
+async def test_python_of_an_environment_outside_the_folder_runs(folder: Path) -> None:
+    programs = folder.parent / "environment/bin"
+    programs.mkdir(parents=True)
+    (programs / "python3").symlink_to(PYTHON)
+    (programs.parent / "pyvenv.cfg").write_text(f"home = {PYTHON.parent}\n")
+    async with tool_client(folder, environ={"PATH": f"{programs}:/usr/bin:/bin"}) as client:
+        run = await client.call("run_command", command="python3 -c 'import sys; print(sys.prefix)'")
+    assert run.text == f"{programs.parent}\n\n[exit status 0]"
 
 
 @linux

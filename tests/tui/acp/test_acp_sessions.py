@@ -45,7 +45,7 @@ async def test_a_kept_session_is_listed_and_loaded_with_its_messages(
         fake_daemon.script("As I said.")
         await client.prompt(opened.session_id, "Are you sure?")
     assert [m["role"] for m in fake_daemon.prompts[-1]] == [
-        *("user", "assistant", "tool", "assistant", "user")
+        *("system", "user", "assistant", "tool", "assistant", "user")
     ]
 
 
@@ -63,7 +63,7 @@ async def test_a_resumed_session_is_not_sent_again(
         await client.agent.resume_session(session_id=opened.session_id, cwd=str(folder))
         await client.prompt(opened.session_id, "Leave")
     assert client.said == "Hello.Bye."
-    assert [m["content"] for m in fake_daemon.prompts[-1]] == ["Hi", "Hello.", "Leave"]
+    assert [m["content"] for m in fake_daemon.prompts[-1][1:]] == ["Hi", "Hello.", "Leave"]
 
 
 async def test_the_model_and_thinking_are_chosen_by_options(

@@ -12,7 +12,7 @@ from ingle.tui.app.chat_screen import ChatScreen
 from ingle.tui.commands.command_table import COMMANDS
 from ingle.tui.features import program_feature
 from ingle.tui.features.program_feature import ProgramFeature
-from ingle.tui.screens.filtered_table import HelpScreen
+from ingle.tui.screens.filtered_table import HelpScreen, Row
 from ingle.tui.settings.chat_folders import ChatFolders
 from ingle.tui.settings.preferences import Preferences, load_preferences
 from ingle.tui.widgets.composer.composer import Composer
@@ -52,6 +52,13 @@ async def test_help_starts_with_the_focused_context(
         await chat.pilot.press("f1")
         await chat.until(lambda: "Nothing matches" not in chat.screen_text)
         assert chat.draft == ""
+
+
+def test_text_behind_a_long_word_begins_on_the_next_line() -> None:
+    lines = [
+        line.plain for line in Row("esc", "/think off|on|low|medium", "How much").lines(60, 22)
+    ]
+    assert lines == ["esc".ljust(16) + "/think off|on|low|medium", " " * 38 + "How much"]
 
 
 @pytest.mark.slow

@@ -12,6 +12,7 @@ import pytest
 
 from ingle.tui.chats.chat import Chat as ChatTree
 from ingle.tui.chats.chat import ChatSettings
+from ingle.tui.chats.context_view import TOOL_ADVICE
 from ingle.tui.chats.message import Message, MessageFacts, RequestedCall
 from ingle.tui.screens.consent_screen import ConsentScreen
 from ingle.tui.settings.chat_folders import ChatFolders
@@ -111,6 +112,7 @@ async def test_results_go_back_to_the_model_until_it_answers(
         assert "✓ edit  edited notes.txt" in chat.screen_text
     assert content(notes) == "new\n"
     sent = fake_daemon.prompts[-1]
+    assert sent.pop(0) == {"role": "system", "content": TOOL_ADVICE}
     assert [message["role"] for message in sent] == ["user", "assistant", "tool", "tool"]
     calls = sent[1]["tool_calls"]
     assert [call["function"]["name"] for call in calls] == ["read", "edit"]
@@ -173,8 +175,9 @@ async def test_escape_ends_the_call_and_the_turn(
         await chat.send("And now?")
         await until_answered(chat, "Hello there.")
     sent = fake_daemon.prompts[-1]
-    assert [message["role"] for message in sent] == ["user", "assistant", "tool", "tool", "user"]
-    assert all("stopped" in message["content"] for message in sent[2:4])
+    roles = ["system", "user", "assistant", "tool", "tool", "user"]
+    assert [message["role"] for message in sent] == roles
+    assert all("stopped" in message["content"] for message in sent[3:5])
 
 
 async def test_a_prompt_waits_until_the_calls_have_run(
@@ -286,6 +289,7 @@ async def test_a_chat_that_was_left_resumes_with_its_steps(
         await chat.send("Again?")
         await until_answered(chat, "Hello there.")
     assert [m["role"] for m in fake_daemon.prompts[-1]] == [
+        "system",
         "user",
         "assistant",
         "tool",

@@ -78,6 +78,7 @@ async def test_what_the_level_covers_is_done_without_a_question(
     fake_daemon: FakeDaemon, notes: Path
 ) -> None:
     fake_daemon.script("I look first.", calls=[READ, EDIT])
+    fake_daemon.script()
     fake_daemon.script("It is ", "mended.")
     status, out, errors = await run(fake_daemon, notes.parent, "edit")
     assert (status, out) == (0, "It is mended.\n")
@@ -90,6 +91,9 @@ async def test_what_the_level_covers_is_done_without_a_question(
     request = next(r for r in fake_daemon.requests if r.target == "/ingle/v1/generations")
     offered = [tool["function"]["name"] for tool in request.body["tools"]]
     assert offered == ["read", "edit", "die"]
+    assert request.body["attached"]
+    reminder = fake_daemon.prompts[-1][-1]
+    assert (reminder["role"], reminder["content"].partition(" ")[0]) == ("user", "Go")
 
 
 async def test_what_it_does_not_cover_is_declined_without_a_terminal(

@@ -25,7 +25,11 @@ def test_stdout_contains_only_the_answer(daemon: Any, ingle: Run) -> None:
     done = ingle("run", "smollm2", "Say", "hello")
     assert (done.returncode, done.stdout, done.stderr) == (0, "Hello wörld.\n", "")
     assert daemon.requests_to("POST", GENERATIONS) == [
-        {"model": "smollm2", "messages": [{"role": "user", "content": "Say hello"}]}
+        {
+            "model": "smollm2",
+            "attached": True,
+            "messages": [{"role": "user", "content": "Say hello"}],
+        }
     ]
     assert daemon.requests_to("POST", CANCEL) == []
 
@@ -38,6 +42,7 @@ def test_options_are_sent_to_the_daemon(daemon: Any, ingle: Run) -> None:
     assert daemon.requests_to("POST", GENERATIONS) == [
         {
             "model": "smollm2",
+            "attached": True,
             "messages": [
                 {"role": "system", "content": "Be brief."},
                 {"role": "user", "content": "Hi"},
@@ -95,7 +100,9 @@ def test_invalid_load_options_are_rejected(
 
 def test_raw_sends_the_prompt_without_a_chat(daemon: Any, ingle: Run) -> None:
     ingle("run", "smollm2", "--raw", "Once upon")
-    assert daemon.requests_to("POST", GENERATIONS) == [{"model": "smollm2", "prompt": "Once upon"}]
+    assert daemon.requests_to("POST", GENERATIONS) == [
+        {"model": "smollm2", "attached": True, "prompt": "Once upon"}
+    ]
 
 
 @pytest.mark.parametrize(
@@ -454,22 +461,22 @@ def test_arguments_with_invalid_utf8(daemon: Any, ingle: Run) -> None:
     assert [message["content"] for message in body["messages"]] == ["a�", "b�"]
 
 
-SEED = f"it must be a whole number from {-(2**63)} to {2**63 - 1}"
+SEED = f"must be a whole number from {-(2**63)} to {2**63 - 1}"
 
 
 @pytest.mark.parametrize(
     ("option", "value", "complaint"),
     [
-        ("--temperature", "hot", "it must be a number from 0 to 2, not 'hot'"),
-        ("--temperature", "9", "it must be a number from 0 to 2, not '9'"),
-        ("--temperature", "nan", "it must be a number from 0 to 2, not 'nan'"),
-        ("--max-tokens", "x", "it must be a whole number, 1 or more, not 'x'"),
-        ("--max-tokens", "0", "it must be a whole number, 1 or more, not '0'"),
-        ("--seed", "1.5", f"it must be a whole number from {-(2**63)} to {2**63 - 1}, not '1.5'"),
+        ("--temperature", "hot", "must be a number from 0 to 2, not 'hot'"),
+        ("--temperature", "9", "must be a number from 0 to 2, not '9'"),
+        ("--temperature", "nan", "must be a number from 0 to 2, not 'nan'"),
+        ("--max-tokens", "x", "must be a whole number, 1 or more, not 'x'"),
+        ("--max-tokens", "0", "must be a whole number, 1 or more, not '0'"),
+        ("--seed", "1.5", f"must be a whole number from {-(2**63)} to {2**63 - 1}, not '1.5'"),
         (
             "--seed",
             str(2**63),
-            f"it must be a whole number from {-(2**63)} to {2**63 - 1}, not '{2**63}'",
+            f"must be a whole number from {-(2**63)} to {2**63 - 1}, not '{2**63}'",
         ),
     ],
 )
@@ -478,4 +485,4 @@ def test_invalid_sampling_options_are_rejected(
 ) -> None:
     done = ingle("run", "m", "hi", option, value)
     assert done.returncode == 2
-    assert done.stderr.splitlines()[0] == f"Error: Argument {option}: {complaint}."
+    assert done.stderr.splitlines()[0] == f"Error: {option} {complaint}."

@@ -82,7 +82,7 @@ def test_unavailable_combination_reports_the_reason(model: str, capsys: Capture)
         (["--vary", "speed"], "'speed' is not one of clients"),
         (["--only", "kv=9"], "kv is one of f16"),
         (["--only", "kv=q8_0", "--vary", "kv"], "exclude each other"),
-        (["--runs", "0"], "Argument --runs: it must be a whole number"),
+        (["--runs", "0"], "--runs must be a whole number"),
         (["--against", "nowhere.json"], "cannot be read"),
     ],
 )

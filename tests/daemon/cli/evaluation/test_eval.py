@@ -156,8 +156,8 @@ def terminal(typed: str) -> io.StringIO:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--limit", "0"], "Argument --limit: it must be a whole number"),
-        (["--tokens", "99999"], "Argument --tokens: it must be a whole number"),
+        (["--limit", "0"], "--limit must be a whole number"),
+        (["--tokens", "99999"], "--tokens must be a whole number"),
         (["--chats", "--prompts", "x"], "Use only one of them."),
         (["--prompts", "nowhere.txt"], "cannot be read"),
     ],

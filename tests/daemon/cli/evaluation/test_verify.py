@@ -181,10 +181,10 @@ def test_custom_text_and_reference_engine(
     ("arguments", "message"),
     [
         (["--tokens", "1"], "must be a whole number, 2 or more, not '1'"),
-        (["--against", "vllm"], "Argument --against: invalid choice: 'vllm'"),
+        (["--against", "vllm"], "--against must be one of llama.cpp, transformers, not 'vllm'"),
         (["--text", "/nowhere"], "The text /nowhere cannot be read: No such file"),
         (["--text", "/bin/sh"], "/bin/sh is not UTF-8 text."),
-        ([], "The following arguments are required: MODEL"),
+        ([], "MODEL is missing."),
     ],
 )
 def test_invalid_arguments_exit_with_2(

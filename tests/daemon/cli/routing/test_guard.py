@@ -89,9 +89,9 @@ async def test_a_program_that_goes_elsewhere_is_noticed(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "Name a program, too."),
+        ([], "No program was named."),
         (["emacs"], "ingle does not know how to guard 'emacs'."),
-        (["--"], "Name a program, too."),
+        (["--"], "No program was named."),
         (["--", "no-such-program-here"], "There is no program 'no-such-program-here'."),
     ],
 )

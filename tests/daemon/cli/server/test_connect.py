@@ -242,7 +242,7 @@ async def test_connect_requires_a_tcp_address(home: Path, served: RunningDaemon,
         (["nobody"], "ingle does not know a program 'nobody'"),
         (["codx"], "Did you mean `ingle connect codex`?"),
         (["zed", "--write", "--print"], "not allowed with"),
-        (["--check"], "Name a program, too."),
+        (["--check"], "No program was named."),
     ],
 )
 async def test_invalid_arguments_exit_with_2(

@@ -111,7 +111,7 @@ def test_check_prints_each_step(daemon: Any, capsys: Capture, status: int, *, pa
     [
         (["engine"], 2, "A subcommand is missing"),
         (["engine", "make"], 2, "There is no `ingle engine make`."),
-        (["engine", "install"], 2, "required"),
+        (["engine", "install"], 2, "missing"),
     ],
 )
 def test_usage_errors(arguments: list[str], status: int, message: str, capsys: Capture) -> None:

@@ -71,7 +71,7 @@ def test_list_shows_names_and_expiry_but_no_keys(
     [
         (["key"], 2, "A subcommand is missing"),
         (["key", "make"], 2, "There is no `ingle key make`."),
-        (["key", "revoke"], 2, "required"),
+        (["key", "revoke"], 2, "missing"),
         (["key", "revoke", "none"], 1, "There is no key 'none'."),
         (["key", "new", "a/b"], 1, "cannot be a key's name"),
         (["key", "new", "--expires", "soon"], 2, "not a valid lifetime"),

@@ -306,6 +306,29 @@ async def test_cancelling_while_the_model_loads(run_daemon: DaemonFactory) -> No
         assert cancelled["text"] == ""
 
 
+async def test_attached_generation_ends_with_its_last_follower(
+    run_daemon: DaemonFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ingle.daemon.generations.generation.UNFOLLOWED_SECONDS", 0.05)
+    async with run_daemon(script=ENDLESS) as daemon:
+        never_followed = daemon.services.generations.get(await start(daemon, attached=True))
+        await daemon.until(lambda: never_followed.finished is not None)
+        monkeypatch.setattr("ingle.daemon.generations.generation.UNFOLLOWED_SECONDS", 1e9)
+        attached = daemon.services.generations.get(await start(daemon, attached=True))
+        kept = daemon.services.generations.get(await start(daemon))
+        monkeypatch.setattr("ingle.daemon.generations.generation.UNFOLLOWED_SECONDS", 0.05)
+        for generation in (attached, kept):
+            events = daemon.stream("GET", f"{GENERATIONS}/{generation.id}/events")
+            await anext(events)
+            await asyncio.sleep(0.1)
+            assert generation.state == "running"
+            await events.aclose()
+        await daemon.until(lambda: attached.finished is not None)
+        assert attached.finished is not None
+        assert attached.finished.reason == "cancelled"
+        assert kept.state == "running"
+
+
 @pytest.mark.slow
 async def test_worker_death_ends_the_generation_with_an_error(
     run_daemon: DaemonFactory,
