@@ -62,10 +62,12 @@ class KernelOperations(Operations):
         table: MatmulTuning | None = None,
         fp8: bool = True,
         fuses_norms: bool = True,
+        fuses_combining: bool = True,
     ) -> None:
         """Without `fp8` weights in FP8 are dequantised, even if the device multiplies them.
 
-        Without `fuses_norms` a norm is a launch of its own.
+        Without `fuses_norms` a norm is a launch of its own, without `fuses_combining` so is what
+        combines the parts of attention.
         """
         super().__init__(dtype)
         self._library = library
@@ -81,6 +83,7 @@ class KernelOperations(Operations):
         self._expert_gemm = ExpertGemm(self._products.gemm)
         self._picks = ExpertPicks(library)
         self._attention = TritonAttention(compiled, device)
+        self._fuses_combining = fuses_combining
         self._kinds: set[str] = set()
         self._needs_dense = False
         self._examples: dict[str, Weight] = {}
@@ -316,7 +319,10 @@ class KernelOperations(Operations):
             window=window,
             soft_cap=soft_cap,
             sinks=x.sinks,
+            wanted=wanted if self._fuses_combining else None,
         )
+        if partials.combined is not None:
+            return partials.combined
         return launch_attention_combine(
             self._library,
             partials,

@@ -12,11 +12,16 @@ from typing import Any
 import torch
 from gpu.session import Session
 
-from ingle.kernels.attention.attention_combine import combine_partials_reference
+from ingle.kernels.attention.attention_combine import (
+    AttentionPartials,
+    combine_partials_reference,
+    launch_attention_combine,
+)
 from ingle.kernels.attention.attention_input import AttentionMetadata
 from ingle.kernels.attention.attention_variant import attention_variants
 from ingle.kernels.attention.paged_attention_reference import paged_attention_reference
 from ingle.kernels.attention.triton_attention import TritonAttention
+from ingle.kernels.elementwise.activations import ActivationForms, Activations, dequantize_q8
 from ingle.kernels.elementwise.rope import rotary_tables
 from ingle.kernels.kv_cache.kv_append import hadamard_reference
 from ingle.kernels.kv_cache.kv_page_format import KVPageFormat
@@ -41,6 +46,8 @@ STEPS = (
 )
 # Sequences that decode together: one long one among short ones, and equal ones.
 MIXTURES = ((32768, *[512] * 15), (8192,) * 16)
+# Sequences whose parts the launch itself combines, and how often the result has to be the same.
+COMBINED, REPEATS = ((300,), (1100, 64)), 100
 
 
 @dataclass(frozen=True)
@@ -57,19 +64,27 @@ class Problem:
 
     def launch(self, attention: TritonAttention, out: torch.Tensor | None = None) -> torch.Tensor:
         """Return the whole output."""
-        scale = 1 / math.sqrt(self.query.shape[2])
-        partials = attention.attend(
+        return combine_partials_reference(self.attend(attention, out))
+
+    def attend(
+        self,
+        attention: TritonAttention,
+        out: torch.Tensor | None = None,
+        wanted: ActivationForms | None = None,
+    ) -> AttentionPartials:
+        """Return the output in parts, or combined to the `wanted` forms."""
+        return attention.attend(
             self.query,
             self.bias_query,
             self.key_pages,
             self.value_pages,
             self.step,
-            scale=scale,
+            scale=1 / math.sqrt(self.query.shape[2]),
             window=self.window,
             soft_cap=self.soft_cap,
             out=out,
+            wanted=wanted,
         )
-        return combine_partials_reference(partials)
 
     def expected(self) -> torch.Tensor:
         """The same by plain torch in float32."""
@@ -101,6 +116,7 @@ def run(session: Session) -> dict[str, object]:
         "decoding": decoding,
         "mixtures": [_mixture(session, pages, each) for pages in PAGES for each in MIXTURES],
         "drafts": [_drafts(session, pages, tokens) for pages in PAGES for tokens in VERIFIED],
+        "combined": [_combining(session, pages, keys) for pages in PAGES for keys in CONTEXTS],
         "prompt": [_prompt(session, pages) for pages in PAGES],
     }
 
@@ -121,6 +137,11 @@ def table(result: dict[str, Any]) -> list[str]:
         f"{row['pages']:<5} {row['tokens']:>3} tokens to verify: {row['us']:>7.1f} us, "
         f"{row['us_padded']:.1f} us when padded to {max(VERIFIED)}"
         for row in result["drafts"]
+    ]
+    lines += [
+        f"{row['pages']:<5} {row['context']:>6} tokens to int8: {row['us']:>7.1f} us, "
+        f"{row['us_apart']:.1f} us with a launch that combines the parts"
+        for row in result["combined"]
     ]
     return lines + [
         f"{row['pages']:<5} {PROMPT} at once: {row['us']:>8.1f} us, {row['tflops']:>6.1f} TFLOP/s;"
@@ -155,6 +176,35 @@ def wrong_attention(session: Session) -> Iterator[str]:
                 worst = float((found - expected).abs().max())
                 what = f"{query} heads of {size} in {pages} pages, {pairs} pairs with biases"
                 yield f"attention of {what}, {chunks}, window {window}, {soft_cap}: {worst:.1e}"
+        if not pairs:
+            yield from _wrong_combining(session, attention, size, query, pages)
+
+
+def _wrong_combining(
+    session: Session, attention: TritonAttention, size: int, query: str, pages: str
+) -> Iterator[str]:
+    """Yield where parts that the launch itself combines are wrong, or not always the same."""
+    tolerance = max(TOLERANCES[query], TOLERANCES.get(pages, 1e-3))
+    wanted = ActivationForms(FLOATS[query], tiles=True)
+    for lengths in COMBINED:
+        chunks = [(1, length) for length in lengths]
+        problem = make_problem(session, chunks, pages, query=query, heads=8, kv_heads=2, size=size)
+        expected = problem.expected()
+        expected = (expected if pages in FLOATS else hadamard_reference(expected)).flatten(1)
+        seen: list[tuple[torch.Tensor, torch.Tensor]] = []
+        for _ in range(REPEATS):
+            found = problem.attend(attention, wanted=wanted).combined
+            assert found is not None
+            assert found.dense is not None
+            assert found.tiles is not None
+            seen.append((found.dense.float(), dequantize_q8(found.tiles, found.size).float()))
+        what = f"combined parts of {query} heads of {size} in {pages} pages, {lengths}"
+        if not all(torch.equal(a, b) for each in seen for a, b in zip(each, seen[0], strict=True)):
+            yield f"{what}: they differ from one launch to the next"
+        rounding = float(expected.abs().max()) / 127
+        for values, error in zip(seen[0], (tolerance, tolerance + rounding), strict=True):
+            if not torch.allclose(values, expected, rtol=tolerance, atol=error):
+                yield f"{what}: {float((values - expected).abs().max()):.1e}"
 
 
 def _biased(problem: Problem) -> Problem:
@@ -242,18 +292,7 @@ def _attention(session: Session, pages: str, *, balance: bool = True) -> TritonA
 
 def _launches(attention: TritonAttention, problem: Problem) -> list[Callable[[], object]]:
     """Kernels alone: parts are put together by a kernel of its own, which `heads` measures."""
-    out = torch.empty_like(problem.query)
-    scale = 1 / math.sqrt(SIZE)
-    call = partial(
-        attention.attend,
-        problem.query,
-        None,
-        problem.key_pages,
-        problem.value_pages,
-        problem.step,
-        scale=scale,
-        out=out,
-    )
+    call = partial(problem.attend, attention, torch.empty_like(problem.query))
     return [call] * 4
 
 
@@ -298,6 +337,27 @@ def _drafts(session: Session, pages: str, tokens: int) -> dict[str, Any]:
         "tokens": tokens,
         "us": round(times[0] * 1e6, 1),
         "us_padded": round(times[1] * 1e6, 1),
+    }
+
+
+def _combining(session: Session, pages: str, context: int) -> dict[str, Any]:
+    """One token's attention as bytes: combined by the same launch, and by one of its own."""
+    problem, library = make_problem(session, [(1, context)], pages), session.library()
+    attention, wanted = _attention(session, pages), ActivationForms(tiles=True)
+    out = torch.empty_like(problem.query)
+
+    def apart() -> Activations:
+        partials = problem.attend(attention, out)
+        rotated = pages not in FLOATS
+        return launch_attention_combine(library, partials, rotated=rotated, dense=False, tiles=True)
+
+    ways = (partial(problem.attend, attention, out, wanted), apart)
+    times = [session.time([way] * 4) for way in ways]
+    return {
+        "pages": pages,
+        "context": context,
+        "us": round(times[0] * 1e6, 1),
+        "us_apart": round(times[1] * 1e6, 1),
     }
 
 

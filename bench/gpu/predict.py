@@ -68,9 +68,9 @@ FORMATS = (
 )
 # Of Llama-3.1-8B as Q4_K_M: weights that a token reads in each type.
 STEP = {"Q4_K": 5.973e9, "Q6_K": 1.532e9}
-# Its keys and values in 16 bits, a context as chats have it; seven launches a layer, the first norm
+# Its keys and values in 16 bits, a context as chats have it; six launches a layer, the first norm
 # and six more.
-KV_BYTES_A_TOKEN, CONTEXT, LAUNCHES = 131_072, 4096, 32 * 7 + 7
+KV_BYTES_A_TOKEN, CONTEXT, LAUNCHES = 131_072, 4096, 32 * 6 + 7
 # Published measurements: the share of bandwidth that kernels reach, seconds between two of them in
 # a graph.
 REACHED, GAP = 0.9, 1.3e-6

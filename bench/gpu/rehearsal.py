@@ -15,11 +15,14 @@ _MIXTURES = (Mixture("fine", "Q4_K", 4, 2, 256, 256), Mixture("coarse", "MXFP4",
 _SMALL: Mapping[str, Mapping[str, Any]] = {
     "session": {"_COLD_BYTES": 1 << 18},
     "attention": {
-        "CONTEXTS": (64, 96),
+        "CONTEXTS": (96,),
         "SEQUENCES": (1, 2),
         "PROMPT": 32,
+        "VERIFIED": (2, 16),
         "VERIFIED_CONTEXT": 64,
         "MIXTURES": ((96, 32), (64, 64)),
+        "COMBINED": ((100,), (70, 64)),
+        "REPEATS": 2,
     },
     "bandwidth": {
         "SHAPES": _MATRICES,

@@ -36,6 +36,7 @@ SHARES = {
     "experts": 0.15,
     "heads": 0.2,
     "sampling": 0.2,
+    "launch_cost": 0.1,
     "decode_step": 0.3,
     "crossover": 0.5,
     "peers": 0.6,
@@ -43,10 +44,12 @@ SHARES = {
 }
 _TIME_TO_STOP = 10
 BAD = {"failed", "broken"}
-# What a failed part is run again with, and the most time that it then gets of what is left.
+# What a failed part is run again with; the share of the limit that all such runs may take together,
+# and one of what is left of that: measurements are tried even where every part fails.
 SANITIZER = ("compute-sanitizer", "--target-processes", "all", "--print-limit", "5", "--tool")
 DIAGNOSES = ("without overlap", "memcheck", "racecheck")
-_DIAGNOSIS_SHARE = 0.1
+_DIAGNOSES_SHARE, _DIAGNOSIS_SHARE = 0.3, 0.3
+_SHORTEST_DIAGNOSIS = 30
 
 
 def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
@@ -66,6 +69,12 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     )
     parser.add_argument(
         "--on-cpu", action="store_true", help="rehearse it without a GPU, on a fake driver"
+    )
+    parser.add_argument(
+        "--resume",
+        type=Path,
+        metavar="JSON",
+        help="of an earlier run on the same GPU: keep what is ok there, and run the rest",
     )
     arguments = parser.parse_args(argv)
     unknown = set(arguments.parts) - {*PARTS, *all_parts(PARTS)}
@@ -130,14 +139,14 @@ def diagnose(name: str, ends: float, *, on_cpu: bool) -> dict[str, dict[str, Any
     """Run a failed part again in the ways of `DIAGNOSES`, as far as there are tools and time."""
     found: dict[str, dict[str, Any]] = {}
     for how in DIAGNOSES:
-        seconds = max(20.0, (ends - time.monotonic()) * _DIAGNOSIS_SHARE)
+        seconds = max(_SHORTEST_DIAGNOSIS, (ends - time.monotonic()) * _DIAGNOSIS_SHARE)
         if how == "without overlap":
             again = {"options": ["--without-overlap"], "tool": []}
         elif shutil.which(SANITIZER[0]) is None:
             continue
         else:
             again = {"options": [], "tool": [*SANITIZER, how]}
-        if ends - time.monotonic() > seconds + 2 * _TIME_TO_STOP:
+        if ends - time.monotonic() > seconds + _TIME_TO_STOP:
             found[how] = run_part(name, seconds, on_cpu=on_cpu, **again)
     return found
 
@@ -161,6 +170,15 @@ def save(folder: Path, name: str, facts: dict[str, str], results: dict[str, Any]
     drawing = svg(results)
     if drawing is not None:
         (folder / f"{name}.svg").write_text(drawing)
+
+
+def kept(earlier: Path, facts: dict[str, str]) -> dict[str, Any]:
+    """Return the results of an earlier run that are ok; exits if they are another GPU's."""
+    document = json.loads(earlier.read_text())
+    gpu, other = (each.get("name", "no GPU") for each in (facts, document["machine"]["gpu"]))
+    if gpu != other:
+        raise SystemExit(f"{earlier} was measured on {other}, and this is {gpu}.")
+    return {name: each for name, each in document["parts"].items() if each["status"] == "ok"}
 
 
 def keep_table(facts: dict[str, str], results: dict[str, Any]) -> None:
@@ -191,8 +209,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     facts = gpu_facts()
     gpu = "rehearsal" if arguments.on_cpu else facts.get("name", "none").lower()
     name = arguments.name or "-".join(["gpu", *gpu.split()])
-    results: dict[str, Any] = {}
-    for part in parts:
+    results = {} if arguments.resume is None else kept(arguments.resume, facts)
+    to_diagnose = arguments.limit * _DIAGNOSES_SHARE
+    for part in [part for part in parts if part not in results]:
         left = ends - time.monotonic() - _TIME_TO_STOP
         if left < 20:
             results[part] = {"status": "skipped", "lines": ["no time was left"]}
@@ -202,16 +221,22 @@ def main(argv: Sequence[str] | None = None) -> int:
         show(part, results[part])
         save(arguments.output, name, facts, results)
         if results[part]["status"] in BAD:
-            diagnosis = diagnose(part, ends, on_cpu=arguments.on_cpu)
+            began = time.monotonic()
+            diagnosis = diagnose(part, min(ends, began + to_diagnose), on_cpu=arguments.on_cpu)
+            to_diagnose -= time.monotonic() - began
             results[part]["diagnosis"] = diagnosis
             for how, again in diagnosis.items():
                 show(f"{part}, {how}", again)
             save(arguments.output, name, facts, results)
     if arguments.table:
         keep_table(facts, results)
-    print(f"\nwritten to {arguments.output / name}.json")
     # A green run that measured nothing would prove nothing.
     bad = BAD if arguments.allow_skipped else BAD | {"skipped"}
+    missed = [
+        f"{part} ({each['status']})" for part, each in results.items() if each["status"] != "ok"
+    ]
+    print(f"\n{len(results) - len(missed)} parts are ok{'; ' * bool(missed)}{', '.join(missed)}")
+    print(f"written to {arguments.output / name}.json")
     return int(any(each["status"] in bad for each in results.values()))
 
 

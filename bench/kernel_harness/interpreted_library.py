@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,7 +27,10 @@ from ingle.kernels.errors import LaunchFailed
 from ingle.kernels.launch.cuda_driver import Argument, Grid
 
 _SOURCE = Path(attention.__file__).with_name("attention_kernels.py")
-_HELPERS = tuple(f"ingle.kernels.attention.{name}" for name in ("key_bias_scores", "key_division"))
+_HELPERS = tuple(
+    f"ingle.kernels.attention.{name}"
+    for name in ("combine_parts", "key_bias_scores", "key_division")
+)
 _BUILDER = interpreter.InterpreterBuilder
 _TYPES = {
     "fp32": tl.float32,
@@ -67,8 +71,9 @@ class InterpretedTritonLibrary:
         ]
         constants = variant.constants(self.architecture) | {"OVERLAP": False}
         self.launched.append(name)
-        # A GPU divides by zero without a warning.
-        with _interpreting(), np.errstate(all="ignore"):
+        # A GPU divides by zero, and finds the largest of several NaN, without a warning.
+        with _interpreting(), np.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)
             getattr(self._module, variant.kernel)[grid](*given, **constants)
 
 
@@ -153,8 +158,10 @@ class _Results(interpreter.TensorHandle):
 def _inline_assembly(
     self: Any, text: str, constraints: str, values: Any, *_: object
 ) -> interpreter.TensorHandle:
-    """Python versions of the instructions that unpack codes, by the names in their first lines."""
+    """Python versions of the instructions, by the names in their first lines."""
     name = text.split("//")[1].split("\n")[0].strip()
+    if name == "to the nearest":
+        return _Results(np.rint(values[0].data).astype(np.int32), tl.int32)
     codes, scales = (value.data for value in values)
     numbers = _UNPACKINGS[name](codes).astype(np.float16)
     return _Results(numbers * scales, tl.float16)

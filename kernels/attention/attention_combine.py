@@ -25,12 +25,13 @@ class AttentionPartials:
     infinity in split 0 marks a row that was not split: it is in `dense` (tokens, heads, head_size)
     fp16 or bf16, where the other rows go, too. If `log_sums` is None, all rows are in `dense`.
     Heads of quantised values are still rotated. Rows of tokens that belong to no sequence are
-    undefined.
+    undefined. If there are `combined` activations, nothing is left to be combined.
     """
 
     dense: torch.Tensor
     outputs: torch.Tensor | None = None
     log_sums: torch.Tensor | None = None
+    combined: Activations | None = None
 
     @property
     def splits(self) -> int:

@@ -13,6 +13,7 @@ import triton
 import triton.language as tl
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
+from .combine_parts import combine_parts, store_rows
 from .key_bias_scores import bias_scores
 from .key_division import PAGE, find_part, visible_keys
 
@@ -48,15 +49,17 @@ HIGH_NIBBLES = _unpacking("high nibbles", "shr.u32 u, $2, 4; and.b32 u, u, 0x0f0
 def attend_split(
     query, bias_query, keys, key_scales, values, value_scales, cosine, sine,
     block_tables, context_lengths, query_starts, sinks, outputs, log_sums, dense,
-    query_heads, table_width, tokens, sequences, group, kv_heads, window, limit, parts, has_sinks,
-    scale, soft_cap,
+    combined, facts, counts, query_heads, table_width, tokens, sequences, group, kv_heads,
+    window, limit, parts, has_sinks, forms, scale, soft_cap,
     HEAD: tl.constexpr, PADDED: tl.constexpr, BITS: tl.constexpr, BLOCK: tl.constexpr,
     PAIRS: tl.constexpr, ROWS: tl.constexpr, TILE: tl.constexpr, OVERLAP: tl.constexpr,
+    COMBINES: tl.constexpr,
 ):  # fmt: skip
     """Sequences of at most `limit` queries: blocks of queries, with parts of the keys they see.
 
-    A program has a part (`find_part`) of a block of queries with all heads that share a key. One
-    part alone is written to `dense`, others to their places in `outputs` and `log_sums`.
+    A program has a part (`find_part`) of a block of queries with all heads that share a key. It
+    writes `outputs` and `log_sums`; the last one combines them to the `forms`: `dense` (1), bytes
+    (2), or both (3). With 0 of these, they stay, and a part alone is written to `dense`.
     """
     if OVERLAP:
         gdc_wait()
@@ -77,20 +80,47 @@ def attend_split(
     share = tl.cdiv(tiles, splits)
     begin = split * share
     end = tl.minimum(begin + share, tiles)
-
+    is_alone = (tl.maximum(parts, tl.num_programs(2)) == 1) & (forms == 0)
     part = tokens.to(tl.int64) * (kv_heads * group)
     nothing = tl.full([ROWS], float("-inf"), tl.float32)
-    # Of places for parts, the block's first program marks those that it has not.
-    for other in range(tl.where(split == 0, splits, parts), parts):
+    for other in range(tl.where(split == 0, splits, parts), parts):  # places that have no part
         tl.store(log_sums + other * part + out, nothing, mask=owned)
-    if (begin >= end) & (tl.maximum(parts, tl.num_programs(2)) > 1):
+    if (begin >= end) & (not is_alone) & (forms == 0):
         tl.store(log_sums + split * part + out, nothing, mask=owned)
         return
-    sunk = owned & (has_sinks > 0) & (split == 0)
+    low, high, total, most = _attend_part(
+        query, rows, bias_query, out, owned, sinks, owned & (has_sinks > 0) & (split == 0),
+        keys, key_scales, values, value_scales, cosine, sine,
+        block_tables + sequence.to(tl.int64) * table_width, begin, end, origin, last, position,
+        window, kv_heads, group, scale, soft_cap, HEAD, PADDED, BITS, BLOCK, PAIRS, ROWS, TILE,
+    )  # fmt: skip
+    if OVERLAP:
+        gdc_launch_dependents()
+    if is_alone:
+        store_rows(dense, out, owned, low, high, total, HEAD, PADDED, BITS)
+    else:
+        store_rows(outputs, split * part + out, owned, low, high, total, HEAD, PADDED, BITS)
+        tl.store(log_sums + split * part + out, (most + tl.log2(total)) * LN2, mask=owned)
+    if COMBINES and forms > 0:
+        combine_parts(
+            outputs, log_sums, dense, combined, facts, counts, forms, start, count, block,
+            per_block, splits, tokens, group, kv_heads, HEAD, PADDED, BITS,
+        )  # fmt: skip
+
+
+@triton.jit
+def _attend_part(
+    query, rows, bias_query, out, owned, sinks, sunk,
+    keys, key_scales, values, value_scales, cosine, sine,
+    table, begin, end, origin, last, position,
+    window, kv_heads, group, scale, soft_cap,
+    HEAD: tl.constexpr, PADDED: tl.constexpr, BITS: tl.constexpr, BLOCK: tl.constexpr,
+    PAIRS: tl.constexpr, ROWS: tl.constexpr, TILE: tl.constexpr,
+):  # fmt: skip
+    """Outputs, sums and maxima of rows over the tiles from `begin` to `end`."""
     low, high, total, most = _start(sinks + out % (kv_heads * group), sunk, ROWS, PADDED, BITS)
     factor = _score_factor(scale, soft_cap)
     q_low, q_high = _load_query(query, rows, owned, HEAD, PADDED, BITS, keys.dtype.element_ty)
-    table = block_tables + sequence.to(tl.int64) * table_width
     for tile in range(begin, end):
         low, high, total, most = _attend_tile(
             low, high, total, most, q_low, q_high, bias_query, out, owned,
@@ -98,13 +128,7 @@ def attend_split(
             origin + tile * TILE, last, position, window, kv_heads, factor, soft_cap,
             HEAD, PADDED, BITS, BLOCK, PAIRS, TILE, True,
         )  # fmt: skip
-    if OVERLAP:
-        gdc_launch_dependents()
-    if tl.maximum(parts, tl.num_programs(2)) == 1:
-        _store(dense, out, owned, low, high, total, HEAD, PADDED, BITS)
-    else:
-        _store(outputs, split * part + out, owned, low, high, total, HEAD, PADDED, BITS)
-        tl.store(log_sums + split * part + out, (most + tl.log2(total)) * LN2, mask=owned)
+    return low, high, total, most
 
 
 @triton.jit
@@ -165,7 +189,7 @@ def attend_chunk(
         )  # fmt: skip
     if OVERLAP:
         gdc_launch_dependents()
-    _store(dense, out, owned, low, high, total, HEAD, PADDED, BITS)
+    store_rows(dense, out, owned, low, high, total, HEAD, PADDED, BITS)
     if limit > 0:
         tl.store(log_sums + out, tl.full([ROWS], float("inf"), tl.float32), mask=owned)
 
@@ -359,20 +383,3 @@ def _scaled(FORM: tl.constexpr, codes, scale):
         FORM, "=&r,=&r,r,r,r", [codes3, scale], dtype=tl.float16, is_pure=True, pack=4
     )
     return tl.reshape(out, codes.shape)
-
-
-@triton.jit
-def _store(
-    target, out, owned, low, high, total, HEAD: tl.constexpr, PADDED: tl.constexpr,
-    BITS: tl.constexpr,
-):  # fmt: skip
-    """Rows of heads, divided by `total`, in the type of `target`."""
-    # A row may have seen no key of its part.
-    inverse = 1.0 / tl.where(total == 0.0, 1.0, total)
-    WIDTH: tl.constexpr = HEAD // 2 if BITS == 4 else HEAD
-    column = tl.arange(0, PADDED // 2 if BITS == 4 else PADDED)
-    mask = owned[:, None] & (column < WIDTH)[None, :]
-    where = target + out[:, None] * HEAD + column[None, :]
-    tl.store(where, (low * inverse[:, None]).to(target.dtype.element_ty), mask=mask)
-    if BITS == 4:
-        tl.store(where + WIDTH, (high * inverse[:, None]).to(target.dtype.element_ty), mask=mask)

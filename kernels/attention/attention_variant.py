@@ -17,6 +17,8 @@ HEAD_SIZES = (64, 80, 96, 128, 256, 512)
 _SPLIT_ROWS = (16, 32, 64)
 _FEW_SPLIT_ROWS = (16,)
 _BIASED_HEAD_SIZES = (64, 128)
+# Elements that share a scale as bytes.
+_GROUP = 32
 
 _FLOATS: Mapping[str, str] = {"f16": "*fp16", "bf16": "*bf16"}
 _CODES: Mapping[str, str] = {"q8_0": "*i8", "q4_0": "*u8"}
@@ -69,6 +71,12 @@ class AttentionVariant:
         """The power of two to which head_size is padded."""
         return 1 << (self.head_size - 1).bit_length()
 
+    @property
+    def combines(self) -> bool:
+        """Whether the kernel can combine the parts that it writes; see `combine_parts`."""
+        is_small = self.kernel == "attend_split" and self.rows == _FEW_SPLIT_ROWS[0]
+        return is_small and self.head_size % _GROUP == 0
+
     def shape(self, architecture: str) -> LaunchShape:
         """The launch shape for an architecture such as `sm_90`.
 
@@ -102,6 +110,7 @@ class AttentionVariant:
             "PAIRS": self.pairs,
             "ROWS": self.rows,
             "TILE": self.shape(architecture).tile,
+            **({"COMBINES": int(self.combines)} if self.kernel == "attend_split" else {}),
         }
 
     @property
@@ -126,6 +135,9 @@ class AttentionVariant:
             "log_sums": "*fp32",
             "dense": rows,
         }
+        is_split = self.kernel == "attend_split"
+        if is_split:
+            pointers |= {"combined": "*u8", "facts": "*i32", "counts": "*i32"}
         numbers = (
             "query_heads",
             "table_width",
@@ -135,8 +147,9 @@ class AttentionVariant:
             "kv_heads",
             "window",
             "limit",
-            *(("parts",) if self.kernel == "attend_split" else ()),
+            *(("parts",) if is_split else ()),
             "has_sinks",
+            *(("forms",) if is_split else ()),
         )
         return pointers | dict.fromkeys(numbers, "i32") | {"scale": "fp32", "soft_cap": "fp32"}
 

@@ -6,6 +6,7 @@ from ctypes import c_float, c_int
 
 import torch
 
+from ..elementwise.activations import ActivationForms, Activations, q8_tiles
 from ..kv_cache.kv_pages import KVPages, QuantizedKVPages, page_planes
 from ..launch.cuda_driver import Argument
 from ..launch.kernel_arguments import DTYPE_NAMES, pointer
@@ -25,11 +26,16 @@ MOST_SPLIT_QUERIES = 16
 
 MOST_SPLITS = 64
 
+MOST_COMBINED_TOKENS = 2
+"""Of more, one program would combine the parts for longer than a launch takes, by estimate."""
+
 # Programs that an SM runs at a time, to hide each other's latency.
 _PROGRAMS_A_PROCESSOR = 2
 # With so few keys, one program is as fast as splits with the launch that combines them.
 _FEW_KEYS = 1024
 _NO_WINDOW = 2**31 - 1
+# Key heads whose parts can be counted; those of the largest models are far fewer.
+_MOST_KV_HEADS = 512
 
 
 class TritonAttention:
@@ -39,7 +45,8 @@ class TritonAttention:
     combined before the next is computed. The kernels and their grids follow from shapes and from
     the bounds in `AttentionMetadata` alone, so that a recorded launch stays valid while contexts
     grow up to `longest_context`. `fill` initialises the workspace, for tests. Without `balance`
-    each sequence of a step has as many splits as the others, however long it is.
+    each sequence of a step has as many splits as the others, however long it is. Launches count
+    their parts in memory of this object, so those of two streams must not overlap.
     """
 
     def __init__(
@@ -55,6 +62,8 @@ class TritonAttention:
         self._balance = balance
         count = workspace_bytes // 4
         self._workspace = torch.full((count,), fill, dtype=torch.float32, device=device)
+        counts = MOST_COMBINED_TOKENS * _MOST_KV_HEADS
+        self._counts = torch.zeros(counts, dtype=torch.int32, device=device)
 
     def attend(
         self,
@@ -69,6 +78,7 @@ class TritonAttention:
         soft_cap: float | None = None,
         sinks: torch.Tensor | None = None,
         out: torch.Tensor | None = None,
+        wanted: ActivationForms | None = None,
     ) -> AttentionPartials:
         """Outputs of `query` (tokens, heads, head_size) fp16 or bf16, split or whole.
 
@@ -78,7 +88,8 @@ class TritonAttention:
         `[q1 b1 + q2 b2 | q2 b1 - q1 b2]` of a query's and the bias's first and second halves of
         pairs, before `hadamard`. The bias's tables begin at position 0, and their angles are
         proportional to it. `sinks` (heads,) fp32 are as in `AttentionInput`. `out` becomes `dense`
-        of the result.
+        of the result. Parts of up to `MOST_COMBINED_TOKENS` tokens are combined to the `wanted`
+        forms by the same launch, if the kernel can.
         """
         assert bias_query is None or soft_cap is None
         tokens, heads, head_size = query.shape
@@ -101,13 +112,15 @@ class TritonAttention:
             return AttentionPartials(dense)
         is_chunk = step.longest_query > MOST_SPLIT_QUERIES
         keys = min(step.longest_context, arguments.window + step.longest_query)
+        arguments.wanted = wanted if tokens <= MOST_COMBINED_TOKENS else None
         if is_chunk and (sequences == 1 or keys <= _FEW_KEYS):
             self._attend_chunks(arguments, AttentionPartials(dense), limit=0)
             return AttentionPartials(dense)
         partials = self._attend_splits(arguments, keys)
         if is_chunk:
             self._attend_chunks(arguments, partials, limit=MOST_SPLIT_QUERIES)
-        return partials if partials.splits > 1 else AttentionPartials(dense)
+        needed = partials.splits > 1 or partials.combined is not None
+        return partials if needed else AttentionPartials(dense)
 
     def _attend_splits(self, arguments: _Arguments, keys: int) -> AttentionPartials:
         """Sequences of few queries, with enough splits to fill the GPU."""
@@ -126,11 +139,11 @@ class TritonAttention:
             most = self._most_splits(arguments, programs * arguments.kv_heads, tiles)
             share = -(-tiles // most)
             splits = max(1, -(-tiles // share)) if share else 1
-        partials = self._partials(arguments, splits)
+        partials = self._partials(arguments, splits, arguments.combined(variant))
         self._library.launch_compiled(
             variant.name,
             (programs + parts, arguments.kv_heads, 1 if parts else splits),
-            arguments.pack(partials, MOST_SPLIT_QUERIES, parts),
+            arguments.pack(partials, MOST_SPLIT_QUERIES, parts, counts=self._counts),
         )
         return partials
 
@@ -151,16 +164,19 @@ class TritonAttention:
         wanted = -(-self._library.num_sms * _PROGRAMS_A_PROCESSOR // programs)
         return max(1, min(wanted, tiles, fitting, MOST_SPLITS))
 
-    def _partials(self, arguments: _Arguments, splits: int) -> AttentionPartials:
+    def _partials(
+        self, arguments: _Arguments, splits: int, combined: Activations | None
+    ) -> AttentionPartials:
         tokens, heads, head_size = arguments.query.shape
         rows = splits * tokens * heads
-        if splits == 1:
+        if splits == 1 and combined is None:
             # The kernel writes whole rows; only the marks of chunks need valid memory.
             marks = self._workspace[:rows].view(1, tokens, heads)
             return AttentionPartials(arguments.dense, None, marks)
         outputs = self._workspace[: rows * head_size].view(splits, tokens, heads, head_size)
         log_sums = self._workspace[rows * head_size : rows * (head_size + 1)]
-        return AttentionPartials(arguments.dense, outputs, log_sums.view(splits, tokens, heads))
+        log_sums = log_sums.view(splits, tokens, heads)
+        return AttentionPartials(arguments.dense, outputs, log_sums, combined)
 
 
 class _Arguments:
@@ -182,10 +198,23 @@ class _Arguments:
         self.window = _NO_WINDOW
         self.sinks: torch.Tensor | None = None
         self.scalars: list[Argument] = []
+        self.wanted: ActivationForms | None = None
         self._bias_query = bias_query
         self._key_pages, self._value_pages = key_pages, value_pages
         self._pairs = 0 if bias_query is None else bias_query.shape[2] // 2
         assert key_pages.shape == value_pages.shape
+
+    def combined(self, variant: AttentionVariant) -> Activations | None:
+        """What the kernel is to write of combined parts; None if it does not combine them."""
+        if self.wanted is None or not variant.combines:
+            return None
+        tokens, heads, size = self.query.shape
+        assert self.kv_heads <= _MOST_KV_HEADS
+        tiles = None
+        if self.wanted.tiles:
+            tiles = q8_tiles(tokens, heads * size, self.query.device)
+        dense = None if self.wanted.dense is None else self.dense.view(tokens, -1)
+        return Activations(heads * size, dense, tiles)
 
     def split_variant(self, queries: int) -> AttentionVariant:
         """The smallest kernel for so many queries of a sequence, or the largest there is."""
@@ -201,13 +230,20 @@ class _Arguments:
         query, pages = DTYPE_NAMES[self.query.dtype], _page_type(self._key_pages)
         return AttentionVariant(kernel, self.query.shape[2], query, pages, rows, self._pairs)
 
-    def pack(self, partials: AttentionPartials, *limits: int) -> list[Argument]:
-        """The arguments in the order of `AttentionVariant.parameters`, which has the `limits`."""
+    def pack(
+        self, partials: AttentionPartials, *limits: int, counts: torch.Tensor | None = None
+    ) -> list[Argument]:
+        """The arguments in the order of `AttentionVariant.parameters`, which has the `limits`.
+
+        Kernels that may combine the parts have `counts` of them.
+        """
         step, (tokens, _, head_size) = self.step, self.query.shape
         keys, key_scales = page_planes(self._key_pages)
         values, value_scales = page_planes(self._value_pages)
         bias = self._key_pages.bias if isinstance(self._key_pages, QuantizedKVPages) else None
         assert (bias is None) == (self._bias_query is None)
+        found = partials.combined or Activations(0)
+        forms = (found.dense is not None) + 2 * (found.tiles is not None)
         tensors = (
             self.query,
             self._bias_query,
@@ -224,6 +260,7 @@ class _Arguments:
             partials.outputs,
             partials.log_sums,
             partials.dense,
+            *(() if counts is None else (found.tiles, found.tiles, counts)),
         )
         numbers = (
             self.query.stride(0) // head_size,
@@ -235,6 +272,7 @@ class _Arguments:
             self.window,
             *limits,
             self.sinks is not None,
+            *(() if counts is None else (forms,)),
         )
         return [*map(pointer, tensors), *map(c_int, numbers), *self.scalars]
 

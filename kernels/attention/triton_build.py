@@ -27,7 +27,13 @@ SHARED_BYTES: Mapping[str, int] = MappingProxyType(
 _SHARED_BYTES_ANYWHERE = 101376
 
 # All text that determines the result: the kernels, and how Triton compiles them.
-_TEXTS = ("attention_kernels.py", "key_bias_scores.py", "key_division.py", "triton_build.py")
+_TEXTS = (
+    "attention_kernels.py",
+    "combine_parts.py",
+    "key_bias_scores.py",
+    "key_division.py",
+    "triton_build.py",
+)
 
 _PARAMETER = re.compile(r"^\s*\.param \.\w+", re.MULTILINE)
 

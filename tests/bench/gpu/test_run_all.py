@@ -122,6 +122,27 @@ def test_skipped_part_is_a_failure_unless_allowed(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "x.json").read_text())["parts"]["peers"]["status"] == "skipped"
 
 
+def test_resumed_run_has_only_what_was_not_ok(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    document: dict[str, Any] = {
+        "machine": {"gpu": {}},
+        "parts": {"conformance": {"status": "ok", "lines": []}, "peers": {"status": "broken"}},
+    }
+    earlier = tmp_path / "earlier.json"
+    earlier.write_text(json.dumps(document))
+    options = ["conformance", "peers", "--limit", "1", "--output", str(tmp_path), "--name", "x"]
+    assert main([*options, "--resume", str(earlier)]) == 1
+    assert "1 parts are ok; peers (skipped)" in capsys.readouterr().out
+    parts = json.loads((tmp_path / "x.json").read_text())["parts"]
+    assert parts["conformance"] == document["parts"]["conformance"]
+    assert parts["peers"]["lines"] == ["no time was left"]
+    document["machine"]["gpu"] = {"name": "NVIDIA H200"}
+    earlier.write_text(json.dumps(document))
+    with pytest.raises(SystemExit, match="measured on NVIDIA H200"):
+        main([*options, "--resume", str(earlier)])
+
+
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 @pytest.mark.skipif(os.name != "posix", reason="a shell script stands for compute-sanitizer")
 @pytest.mark.slow

@@ -102,7 +102,7 @@ def test_compiled_kernel_describes_its_launch(compiled: CompiledKernel) -> None:
     assert compiled.hidden_pointers == 2
     assert compiled.parameters[:3] == ("*bf16", "*fp32", "*fp16")
     assert compiled.parameters[-2:] == ("fp32", "fp32")
-    assert len(compiled.parameters) == 27
+    assert len(compiled.parameters) == 31
     assert compiled.cubin.startswith(b"\x7fELF")
     assert compiled.compiler == triton_version()
 
