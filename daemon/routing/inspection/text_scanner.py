@@ -42,7 +42,7 @@ _SPACES = re.compile(r"\\(?:[\\nrtbf]|u00(?:0[9aAdD]|20|[aA]0))")
 
 _CHUNK, _OVERLAP = 32_768, 4_096
 _KEPT_PARTS = 4_096
-_CONTACTS = frozenset(
+_PUBLISHED = frozenset(
     {
         FindingKind.EMAIL,
         FindingKind.PHONE,
@@ -50,8 +50,10 @@ _CONTACTS = frozenset(
         FindingKind.ORGANISATION,
         FindingKind.STREET_ADDRESS,
         FindingKind.IP_ADDRESS,
+        FindingKind.MAC_ADDRESS,
         FindingKind.INTERNAL_HOST,
         FindingKind.FILE_PATH,
+        FindingKind.SECRET_PATH,
     }
 )
 _FAILED = "failed"  # prefix of the detector name in a finding that reports a failed scan
@@ -82,7 +84,7 @@ class Scanner:
         timeout: float = 10.0,
         is_public_document: Callable[[str], bool] = lambda text: False,
     ) -> None:
-        """In a text that `is_public_document`, whom it is by and how to reach them is public."""
+        """In a text that `is_public_document`, names, addresses and paths are public, too."""
         self._is_public_document = is_public_document
         self._detectors = tuple(detectors)
         self._structured = tuple(one for one in detectors if not one.prose)
@@ -131,9 +133,9 @@ class Scanner:
                 here.extend(self._chunk(chunk, deadline, prose))  # keeps what came in time
             except TimeoutError:
                 in_time = False
-            if prose and in_time and any(finding.kind in _CONTACTS for finding in here):
+            if prose and in_time and any(finding.kind in _PUBLISHED for finding in here):
                 public = self._is_public_document(chunk)
-                here = [one for one in here if not public or one.kind not in _CONTACTS]
+                here = [one for one in here if not public or one.kind not in _PUBLISHED]
             for finding in here:
                 if finding.start < _CHUNK or finding.kind is FindingKind.UNINSPECTABLE:
                     start, end = finding.start + offset, finding.end + offset

@@ -40,6 +40,7 @@ _VARIABLE = re.compile(
     r"(?=\w*(?:[a-z][A-Z]|_))[A-Za-z_]*(?i:pass(?:word|wd)|secret|token)[A-Za-z_]*(?:_\d)?"
     r"|[^\d\n]*(?i:password|passphrase)\W{2,}"
 )
+_VERSION = re.compile(r"[~^=v]{0,2}\d{1,3}(?:\.\d{1,3}){1,3}")
 _FORMULA = re.compile(r"[\w.]+(?:[*+/]{1,2}[\w.]+)+\Z|\w*_\w*\Z")
 _PAIR = re.compile(
     r"[\w.-]{0,24}[\"']?[,\s]\s{0,16}[\"']?value[\"']?\s{0,2}[:=]\s{0,2}[\"']?(?P<value>[^\s\"'<>{}]{4,200})",
@@ -166,7 +167,7 @@ def _logins(text: str, lower: str) -> Iterator[SensitiveFinding]:
     while place >= 0:
         match = _LOGIN.match(text, place)
         scheme = _SCHEME.search(text[max(0, place - 32) : place])
-        no_word = match is None or _CODE.match(match[2]) or is_placeholder(match[2])
+        no_word = match is None or _CODE.match(match[2]) or any(map(is_placeholder, match.groups()))
         if match is not None and scheme is not None and not no_word:
             start, end = place - len(scheme[0]), match.end()
             yield SensitiveFinding(_kind_of_login(scheme[0]), start, end, text[start:end])
@@ -209,7 +210,7 @@ def _is_secret(value: str, kind: FindingKind, goes_on: bool, quoted: bool) -> bo
     if len(value) < 4 or is_placeholder(value) or _CODE.match(value):
         return False
     digits = any(map(str.isdigit, value))
-    if _VARIABLE.fullmatch(value):
+    if _VARIABLE.fullmatch(value) or _VERSION.fullmatch(value):
         return False
     if kind is FindingKind.API_KEY:
         # Tokens are counted and secrets are talked about, so plain numbers and words do not count.

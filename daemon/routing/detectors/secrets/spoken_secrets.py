@@ -202,15 +202,15 @@ def _codes(text: str) -> Iterator[SensitiveFinding]:
             match = _CODE_VALUE.search(text, end, _sentence(text, end))
             if match is None or _is_code(text, start, end):
                 continue
+            gap = text[end : match.start()]
+            if gap[-1:] in _OPENING or (words is _OPENERS and "," in gap):  # `MIT Press, 1984`
+                continue
             between = _WORD.findall(lower, end, match.start())
-            said = not _LINKS.isdisjoint(between[-2:]) or ":" in text[end : match.start()]
+            said = not _LINKS.isdisjoint(between[-2:]) or ":" in gap
             if between and not said and _YEAR.match(match[0]):
                 continue
             most = _MOST_WORDS if said else _FEW_WORDS
-            if (
-                len(between) > (0 if words is _OPENERS else most)
-                or "?" in text[end : match.start()]
-            ):
+            if len(between) > (0 if words is _OPENERS else most) or "?" in gap:
                 continue
             begin = max(0, start - _BEFORE, lower.rfind("\n", 0, start) + 1)
             if _NO_CODES.search(lower, begin, match.end() + 12):

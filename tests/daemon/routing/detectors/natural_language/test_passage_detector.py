@@ -104,9 +104,15 @@ def test_prose_is_uninspectable_where_onnxruntime_is_missing(
     assert scanner.scan([TextPart("system", "Why is the sky blue?", prose=False)]) == []
 
 
-def test_contacts_in_a_public_document_are_public() -> None:
+@pytest.mark.parametrize(
+    ("line", "kind"),
+    [
+        ("Write to gnu@fabrikam.org with questions.", FindingKind.EMAIL),
+        ("The list of keys is ~/.ssh/authorized_keys there.", FindingKind.SECRET_PATH),
+        ("A card's address is 9c:5c:8e:d2:41:0b or so.", FindingKind.MAC_ADDRESS),
+    ],
+)
+def test_contacts_and_paths_in_a_public_document_are_public(line: str, kind: FindingKind) -> None:
     scanner = make_scanner(OwnWords())
-    signed = f"{MANUAL * 12}\nWrite to gnu@fabrikam.org with questions.\n"
-    assert scanner.scan([TextPart("prompt", signed)]) == []
-    (found,) = scanner.scan([TextPart("prompt", "Is gnu@fabrikam.org still alive?")])
-    assert found.kind is FindingKind.EMAIL
+    assert scanner.scan([TextPart("prompt", f"{MANUAL * 12}\n{line}\n")]) == []
+    assert kind in {found.kind for found in scanner.scan([TextPart("prompt", line)])}
