@@ -73,7 +73,7 @@ def audio_files() -> dict[str, bytes]:
 def heard_directly(model: Path, data: bytes) -> list[tuple[float, float, str]]:
     whisper: Any = import_module("faster_whisper")
     loaded = whisper.WhisperModel(str(model), device="cpu", compute_type="int8")
-    segments, _ = loaded.transcribe(BytesIO(data), temperature=TEMPERATURE)
+    segments: list[Any] = list(loaded.transcribe(BytesIO(data), temperature=TEMPERATURE)[0])
     return [(float(each.start), float(each.end), str(each.text)) for each in segments]
 
 
@@ -96,7 +96,8 @@ async def test_texts_equal_those_of_faster_whisper(client: openai.AsyncOpenAI, m
 @pytest.mark.parametrize("name", ["a.wav", "a.mp3"])
 async def test_openai_client_gets_every_format(client: openai.AsyncOpenAI, name: str) -> None:
     async def ask(form: Any, **options: Any) -> Any:
-        return await client.audio.transcriptions.create(
+        create: Any = client.audio.transcriptions.create
+        return await create(
             file=(name, data),
             model="whisper-1",
             temperature=TEMPERATURE,
