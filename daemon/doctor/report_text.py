@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, repeat
 
 from ingle.backends.hardware.machine import Gpu, Machine
+from ingle.backends.packages.engine_packages import SPEECH
 from ingle.backends.registry.engines import all_engines
 
 from ..client.doctor_types import Diagnostic
@@ -35,6 +36,8 @@ def report_text(report: DoctorReport, *, columns: int, paint: TerminalColors) ->
         )
         for each in all_engines()
     ]
+    if SPEECH in situation.engines:
+        engines.append((SPEECH, [f"faster-whisper {situation.engines[SPEECH]}"]))
     for title, facts in (
         ("Machine", _machine_facts(situation.machine)),
         ("Engines", engines),

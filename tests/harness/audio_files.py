@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 RATE = 16000
-HOURS = 40
+HOURS = 3
 
 
 def sound(seed: int, seconds: float, rate: int = RATE) -> Any:

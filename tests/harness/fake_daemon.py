@@ -86,7 +86,9 @@ class Request:
         self.method = event.method.decode()
         self.target = event.target.decode()
         self.headers = {name.decode(): value.decode() for name, value in event.headers}
-        self.body: Json = json.loads(body) if body else {}
+        self.raw = body
+        is_form = self.headers.get("content-type", "").startswith("multipart/")
+        self.body: Json = json.loads(body) if body and not is_form else {}
         self._machine = machine
         self._writer = writer
 
@@ -161,6 +163,7 @@ class FakeDaemon:
         self.real_routing: RealRouting | None = None
         """Explains in place of `explanation`."""
         self.routed: Json | None = None
+        self.spoken = "What is a mast?"
         self.documents: Json = {"passages": [], "files": 0}
         self.totals: Json = {"month": "2026-11", "requests": 0}
         self.full_names: dict[str, str] = {}
@@ -261,6 +264,7 @@ class FakeDaemon:
             (r"GET /ingle/v1/ledger/totals", self._totals),
             (r"POST /ingle/v1/documents/search", self._documents),
             (r"POST /ingle/v1/thumbnail", self._thumbnail),
+            (r"POST /v1/audio/transcriptions", self._transcribe),
             (r"POST /ingle/v1/tokens", self._tokens),
             (r"POST /ingle/v1/load", self._load),
             (r"POST /ingle/v1/unload", self._unload),
@@ -329,6 +333,9 @@ class FakeDaemon:
         """A red pixel above a blue one, and a green column."""
         rgb = base64.b64encode(b"\xff\0\0\0\xff\0" + b"\0\0\xff\0\xff\0").decode()
         await request.answer({"width": 2, "height": 2, "rgb": rgb})
+
+    async def _transcribe(self, request: Request) -> None:
+        await request.answer({"text": self.spoken})
 
     async def _totals(self, request: Request) -> None:
         await request.answer(self.totals)

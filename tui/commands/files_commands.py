@@ -83,7 +83,7 @@ async def speak(session: ChatSession, argument: str) -> Done:
 
     front, command = session.front, recorder()
     if not front.is_person:
-        raise CommandRefused("Nobody can end a recording here; `ingle transcribe` reads a file.")
+        raise CommandRefused("In a pipe nothing ends a recording; `ingle transcribe` reads a file.")
     if not command:
         raise CommandRefused("No program here records from the microphone.", how_to_get_one())
     try:

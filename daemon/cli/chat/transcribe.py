@@ -66,7 +66,8 @@ def _read(name: str) -> bytes:
         with sys.stdin.buffer if name == "-" else Path(name).expanduser().open("rb") as file:
             audio = file.read(_MOST + 1)
     except (OSError, ValueError) as error:
-        raise UsageError(f"{name} cannot be read: {error}.", "Name an audio file.") from error
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise UsageError(f"{name} cannot be read: {reason}.", "Name an audio file.") from error
     if len(audio) > _MOST:
         raise UsageError(
             f"{name} has more than {_MOST // 2**20} MiB.", "Send parts of it, or compress it."

@@ -146,6 +146,39 @@ async def test_picture_in_the_clipboard_is_attached(
         await chat.until_shown("neither text nor a picture")
 
 
+async def test_spoken_text_comes_into_the_draft(
+    open_chat: OpenChat, fake_daemon: FakeDaemon, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "parec"
+    program.write_text(f"#!/bin/sh\nprintf sound; touch {tmp_path}/heard; exec sleep 600\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    async with open_chat() as chat:
+        await chat.until_shown("on disk")
+        await chat.send("/speak")
+        await chat.until_shown("parec is recording")
+        await chat.until((tmp_path / "heard").exists)
+        await chat.pilot.press("enter")
+        await chat.until(lambda: chat.draft == "What is a mast?")
+        (asked,) = [
+            each for each in fake_daemon.requests if each.target.endswith("/transcriptions")
+        ]
+        assert b"WAVEfmt " in asked.raw
+        assert b"data\4\0\0\0soun" in asked.raw  # whole samples
+        await chat.send("/speak")
+        await chat.until_shown("parec is recording")
+        await chat.pilot.press("escape")
+        await chat.until_shown("The recording is discarded.")
+        program.write_text("#!/bin/sh\nexit 1\n")
+        await chat.send("/speak")
+        await chat.until_shown("parec is recording")
+        await chat.pilot.press("enter")
+        await chat.until_shown("parec recorded nothing.")
+        program.unlink()
+        await chat.send("/speak")
+        await chat.until_shown("No program here records from the microphone.")
+
+
 async def test_escape_twice_clears_the_draft(open_chat: OpenChat) -> None:
     async with open_chat() as chat:
         await chat.until_shown("on disk")
