@@ -84,17 +84,23 @@ class ProcessMemory(msgspec.Struct, frozen=True):
     private: int = 0
 
     @classmethod
-    def read(cls, pid: int | None) -> ProcessMemory:
-        """Return zeros for a process that has ended, and for None."""
+    def read(cls, pid: int | None, *, with_children: bool = False) -> ProcessMemory:
+        """Return zeros for a process that has ended, and for None.
+
+        With its children, pages that several of them share count several times as resident.
+        """
         if pid is None:
             return cls()
         import psutil
 
         try:
-            memory = psutil.Process(pid).memory_info()
+            process = psutil.Process(pid)
+            children = process.children(recursive=True) if with_children else []
+            found = [each.memory_info() for each in (process, *children)]
         except psutil.Error:
             return cls()
-        return cls(memory.rss, max(0, memory.rss - int(getattr(memory, "shared", 0))))
+        private = sum(max(0, each.rss - int(getattr(each, "shared", 0))) for each in found)
+        return cls(sum(each.rss for each in found), private)
 
 
 async def wait_for_release(

@@ -87,7 +87,8 @@ def _untouched(run: ModelRun, snapshot: MemorySnapshot) -> MemoryNeeds:
     backend = run.backend
     if backend is None:
         return run.needs
-    private = ProcessMemory.read(backend.pid).private
+    divided = run.spec is not None and run.spec.tensor_parallel > 1
+    private = ProcessMemory.read(backend.pid, with_children=divided).private
     touched = private - backend.gauges.kv_memory_bytes  # which is not part of the needs
     on_gpu = snapshot.gpu_processes.get(backend.pid or 0)
     if on_gpu is None:

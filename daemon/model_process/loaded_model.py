@@ -20,7 +20,8 @@ def loaded_model(run: ModelRun) -> LoadedModel:
     backend, info, gauges = run.backend, run.info, run.gauges
     # Once a process has ended, the system may give its number to another.
     pid = backend.pid if backend is not None and backend.state != "dead" else None
-    since, process = run.ready_since, ProcessMemory.read(pid)
+    ranks = run.spec.tensor_parallel if run.spec else 1
+    since, process = run.ready_since, ProcessMemory.read(pid, with_children=ranks > 1)
     fields = {name: getattr(gauges, name) for name in _FROM_GAUGES}
     if info is not None:
         fields |= {name: getattr(info, name) for name in _FROM_INFO}
@@ -43,7 +44,7 @@ def loaded_model(run: ModelRun) -> LoadedModel:
             run.reclaimable,
         ),
         quantize=run.spec.quantize if run.spec else "none",
-        tensor_parallel=run.spec.tensor_parallel if run.spec else 1,
+        tensor_parallel=ranks,
         reason=run.reason,
         warnings=_warnings(run),
         known_agents=list(run.known_agents),

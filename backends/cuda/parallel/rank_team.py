@@ -23,6 +23,7 @@ from .messages import (
     FromFollower,
     LoadPart,
     PartFailed,
+    PartLoaded,
     ToFollower,
     from_follower,
     rank_frame,
@@ -43,8 +44,9 @@ class RankTeam:
     """
 
     def __init__(self, spec: LoadSpec, count: int) -> None:
-        """They load their parts of `spec` at once; `wait_for` says when, or why not."""
+        """They load their parts of `spec` at once; `receive` says when, or why not."""
         self._is_closing = False
+        self._failed: PartFailed | None = None
         self._lock = threading.Lock()
         self._folder = tempfile.TemporaryDirectory(
             prefix="ingle-ranks-", ignore_cleanup_errors=True
@@ -76,16 +78,21 @@ class RankTeam:
         found = [replies.get() for replies in self._replies]
         for each in found:
             if isinstance(each, PartFailed):
-                raise _ERRORS.get(each.code, LoadFailed)(each.message, hint=each.hint)
+                raise _error(each)
         return found
 
     @contextmanager
     def ending_together(self) -> Generator[None]:
-        """Let this process end by what ended a rank, rather than by what came of that here."""
+        """Let this process end by what ended a rank, rather than by what came of that here.
+
+        Raises `LoadFailed` if a rank could not load its part.
+        """
         try:
             yield
-        except RuntimeError:
+        except RuntimeError as error:
             time.sleep(_GRACE)
+            if self._failed is not None:
+                raise _error(self._failed) from error
             raise
 
     def close(self) -> None:
@@ -110,25 +117,35 @@ class RankTeam:
 
     def _follow(self, rank: int, process: subprocess.Popen[bytes]) -> None:
         """Pass on what a rank says until it ends, and end this process then."""
-        has_failed = False
+        is_loaded = False
         with cast(BinaryIO, process.stdout) as stream:
             try:
                 while True:
                     message = from_follower.decode(read_body(stream))
-                    has_failed = isinstance(message, PartFailed)
+                    is_loaded = is_loaded or isinstance(message, PartLoaded)
+                    if isinstance(message, PartFailed):
+                        self._failed = message
                     self._replies[rank - 1].put(message)
             except EOFError:
                 status = process.wait()
-        if has_failed:
-            time.sleep(_GRACE)
+        if self._failed is not None:
+            if not is_loaded:  # this rank waits for no sum yet, and learns of it by `receive`
+                return
+            time.sleep(2 * _GRACE)
         if self._is_closing:
             return
         how = signal_name(-status) if status < 0 else f"exit code {status}"
+        if self._failed is not None:
+            how = self._failed.message
         print(f"The process of rank {rank} ended: {how}.", file=sys.stderr, flush=True)
         if status < 0:
             os.kill(os.getpid(), -status)
             os.kill(os.getpid(), signal.SIGKILL)  # if the signal is ignored here
         os._exit(status or _BROKEN)
+
+
+def _error(failed: PartFailed) -> LoadFailed:
+    return _ERRORS.get(failed.code, LoadFailed)(failed.message, hint=failed.hint)
 
 
 def _start(rank: int) -> subprocess.Popen[bytes]:

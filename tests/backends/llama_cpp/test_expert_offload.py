@@ -7,6 +7,7 @@ import gguf
 import numpy as np
 import pytest
 
+from ingle.backends.base.errors import LoadFailed
 from ingle.backends.llama_cpp.llama_model import LlamaModel, experts_pattern
 from ingle.backends.llama_cpp.native_log import NativeLog
 
@@ -82,3 +83,12 @@ def test_llama_cpp_accepts_the_expert_overrides(mixture: Path) -> None:
 )
 def test_only_experts_of_the_first_blocks_stay_on_the_cpu(name: str, on_cpu: bool) -> None:
     assert (re.search(experts_pattern(3), name) is not None) is on_cpu
+
+
+def test_llama_cpp_takes_a_share_for_each_gpu(mixture: Path) -> None:
+    log = NativeLog()
+    model = LlamaModel(mixture, gpu_layers=0, tensor_split=(3.0, 1.0), log=log)
+    model.close()
+    with pytest.raises(LoadFailed, match="tensor_split has 999 shares"):
+        LlamaModel(mixture, gpu_layers=0, tensor_split=(1.0,) * 999, log=log)
+    log.close()

@@ -132,6 +132,10 @@ def test_choices_ignore_case(home: dict[str, str]) -> None:
     assert (config.kv_type, config.flash_attention) == ("q8_0", "on")
 
 
+def test_shares_of_gpus_are_numbers(home: dict[str, str]) -> None:
+    assert load_config(home | {"INGLE_TENSOR_SPLIT": "3, 1.5"}).tensor_split == (3.0, 1.5)
+
+
 def test_unknown_override_is_refused(home: dict[str, str]) -> None:
     with pytest.raises(ConfigError, match="'sloths'"):
         load_config(home, {"sloths": 1})
@@ -149,6 +153,9 @@ def test_unknown_override_is_refused(home: dict[str, str]) -> None:
         "context = -1",
         "threads = -1",
         "gpu_layers = -2",
+        "tensor_parallel = 9",
+        "tensor_split = [1, -1]",
+        "tensor_split = 2",
         'kv_type = "q2_k"',
         "kv_type = 8",
         'flash_attention = "maybe"',
