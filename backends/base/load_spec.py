@@ -22,10 +22,6 @@ Dtype = Literal["auto", "f32", "f16", "bf16"]
 Quantize = Literal["none", "nf4"]
 
 
-MOST_RANKS = 8
-"""The most processes that a model is divided among."""
-
-
 class KVStoreSpec(msgspec.Struct, frozen=True, kw_only=True):
     """Where KV is stored that was evicted from the cache, or outlives the worker.
 

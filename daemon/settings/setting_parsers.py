@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import cast
 
-from ingle.backends.base.load_spec import MOST_RANKS
 from ingle.backends.registry.engines import engine_choices
 from ingle.models.kv_type import KVType
+from ingle.models.parallel.share import MOST_RANKS
 
 from .alias_rules import find_cycle, is_pattern
 

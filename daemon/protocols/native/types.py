@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from ingle.backends.base.load_spec import MOST_RANKS, Quantize
+from ingle.backends.base.load_spec import Quantize
 from ingle.backends.registry.engines import engine_choices
 from ingle.models.kv_type import KVType
+from ingle.models.parallel.share import MOST_RANKS
 
 from ...routing.policy.policy_tables import Words
 from ..ingle_options import IngleOptions

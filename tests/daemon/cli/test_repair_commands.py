@@ -97,7 +97,12 @@ def test_list_prints_a_table_of_models(
         "qwen3:4b                 2.5 GB    4.0B  Q4_K_M    40960  available\n"
     )
     assert main(["ls", "--json"]) == 0
-    assert printed_json(capsys) == {"models": daemon.models, "pulls": [], "unfinished": []}
+    assert printed_json(capsys) == {
+        "models": daemon.models,
+        "pulls": [],
+        "unfinished": [],
+        "providers": [],
+    }
 
 
 def test_list_and_ps_show_running_and_stopped_downloads(
