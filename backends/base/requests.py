@@ -6,7 +6,15 @@ from enum import StrEnum
 
 import msgspec
 
-from .conversation import ChatMessage, Infill, Reasoning, TemplateVariables, Tool, ToolChoice
+from .conversation import (
+    ChatMessage,
+    Infill,
+    Picture,
+    Reasoning,
+    TemplateVariables,
+    Tool,
+    ToolChoice,
+)
 from .sampling_params import Grammar, SamplingParams
 
 
@@ -22,7 +30,8 @@ class GenerateRequest(
 ):
     """One request to a loaded model: exactly one of `messages`, `prompt` and `infill` is set.
 
-    A `prompt` is raw text (special tokens in it are recognised) or token ids. The answer to
+    A `prompt` is raw text (special tokens in it are recognised), maybe with `pictures` before
+    characters of it, or token ids. The answer to
     `messages` is parsed into reasoning, calls of `tools` and text, unless it is `raw`; one that
     `continues` appends to the last message, an assistant's. `n` sequences share the prompt and
     differ in `index`; with a seed, sequence i uses seed + i. Without `max_tokens` a sequence may
@@ -46,6 +55,7 @@ class GenerateRequest(
     id: str
     messages: list[ChatMessage] | None = None
     prompt: str | list[int] | None = None
+    pictures: list[Picture] = []
     infill: Infill | None = None
     tools: list[Tool] = []
     tool_choice: ToolChoice = ToolChoice()
@@ -87,7 +97,8 @@ def shows_pictures(request: GenerateRequest) -> bool:
 
     In results of tools, which an agent cannot take back, a note replaces a picture otherwise.
     """
-    return any(message.pictures and message.role != "tool" for message in request.messages or ())
+    said = request.messages or ()
+    return bool(request.pictures) or any(m.pictures and m.role != "tool" for m in said)
 
 
 class EmbedRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="embed"):

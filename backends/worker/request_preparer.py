@@ -8,7 +8,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..base.conversation import ChatMessage
 from ..base.errors import BackendError, ContextExceeded, RequestRejected
 from ..base.events import Tokenized
 from ..base.picture_span import PictureSpan
@@ -18,7 +17,7 @@ from ..engine.constraint import Constraint
 from ..engine.model_runner import ModelRunner
 from ..text.answers.answer_format import AnswerFormat, AnswerFormats
 from ..text.prompts.message_token_counts import MessageCounter
-from ..text.prompts.picture_prompt import pictures_of
+from ..text.prompts.picture_prompt import pictures_of_request
 from ..text.prompts.prompt_builder import Prompt, PromptBuilder
 from ..text.structured_output.answer_grammar import AnswerGrammar
 from ..text.structured_output.grammar_compiler import GrammarCompiler
@@ -87,7 +86,7 @@ class RequestPreparer:
 
     def put(self, arrival: Arrival) -> None:
         """Queue a request to be prepared."""
-        if pictures_of(_messages(arrival.request)):
+        if _has_pictures(arrival.request):
             self._encoding.submit(self._encode, arrival)
         else:
             self._executor.submit(self._run, arrival)
@@ -176,9 +175,9 @@ class RequestPreparer:
         check_known(self._tokenizer, "logit_bias", request.sampling.logit_bias)
 
 
-def _messages(request: GenerateRequest | TokenizeRequest) -> list[ChatMessage] | None:
+def _has_pictures(request: GenerateRequest | TokenizeRequest) -> bool:
     asked = request.generate if isinstance(request, TokenizeRequest) else request
-    return None if asked is None else asked.messages
+    return asked is not None and bool(pictures_of_request(asked))
 
 
 def _text_tokens(prompt: Prompt) -> list[int]:

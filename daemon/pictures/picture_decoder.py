@@ -49,6 +49,7 @@ class PictureDecoder:
         """Return the request with pixels and text in place of files; raises `RequestRejected`."""
         messages = request.messages or []
         count = sum(len(message.pictures) + len(message.documents) for message in messages)
+        count += len(request.pictures)
         if not count:
             return request
         if count > MOST_FILES:
@@ -57,6 +58,11 @@ class PictureDecoder:
                 hint="Leave out the oldest ones.",
                 param="messages",
             )
+        if request.pictures:
+            shown = await self._message(
+                ChatMessage("user", "", pictures=request.pictures), MOST_PIXELS
+            )
+            return structs.replace(request, pictures=shown.pictures)
         decoded: list[ChatMessage] = []
         pixels = 0
         for message in messages:

@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import cast
 
 from ..config.config_fields import ConfigFields
-from ..errors import UnsupportedModel
+from ..errors import InvalidModel, UnsupportedModel
 from ..gguf.gguf_header import GGUFHeader
 
 _MOST = 1 << 16
@@ -91,6 +91,14 @@ class VisionConfig:
     most_pixels: int = 0
     window: int = 0
     full_layers: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        unit = self.patch_size * self.merge
+        turned = 4 if self.family in (VisionFamily.PIXTRAL, VisionFamily.QWEN25) else 1
+        if self.hidden_size % (self.num_heads * turned) or self.image_size < unit:
+            raise InvalidModel("The settings of the encoder of pictures contradict each other.")
+        if self.window and self.window < unit:
+            raise InvalidModel("The windows of the encoder of pictures are smaller than a token.")
 
     @property
     def most_patches(self) -> int:

@@ -13,6 +13,7 @@ import msgspec
 from ...base.conversation import ChatMessage, Picture
 from ...base.errors import RequestRejected
 from ...base.picture_span import PictureSpan
+from ...base.requests import GenerateRequest
 from ..tokenization.tokenizer import Tokenizer, encode_prompt
 
 
@@ -93,6 +94,11 @@ class PictureMarks:
 def pictures_of(messages: Sequence[ChatMessage] | None) -> list[Picture]:
     """Return the pictures of a conversation."""
     return [picture for message in messages or () for picture in message.pictures]
+
+
+def pictures_of_request(request: GenerateRequest) -> list[Picture]:
+    """Return the pictures of a conversation or of a prompt."""
+    return [*pictures_of(request.messages), *request.pictures]
 
 
 def without_pictures(message: ChatMessage) -> ChatMessage:

@@ -18,7 +18,13 @@ from ..templates.reasoning_tags import detect_reasoning_tags
 from ..templates.template_errors import TemplateError, TemplateRefused
 from ..tokenization.tokenizer import Tokenizer, encode_prompt
 from .infill import InfillPrompts
-from .picture_prompt import PictureEncoder, PictureMarks, pictures_of, without_pictures
+from .picture_prompt import (
+    PictureEncoder,
+    PictureMarks,
+    pictures_of,
+    pictures_of_request,
+    without_pictures,
+)
 
 _LONG_TEXT = 2**20
 _ANSWER = 512
@@ -90,18 +96,27 @@ class PromptBuilder:
             )
         text = request.prompt or ""
         self._reject_too_long(text)
+        if request.pictures:
+            return self._shown(PictureMarks([ChatMessage("user", text, pictures=request.pictures)]))
         return Prompt(self._tokenizer.encode(text, add_special=True, parse_special=True), text)
 
     def encode_pictures(self, request: GenerateRequest) -> None:
         """Encode the pictures of a request ahead of `build`; from any thread."""
         if self._pictures is not None:
-            for picture in pictures_of(request.messages):
+            for picture in pictures_of_request(request):
                 self._pictures.encode(picture)
 
     def _with_pictures(self, request: GenerateRequest, messages: list[ChatMessage]) -> Prompt:
         if self._pictures is None and not shows_pictures(request):
             blind = [without_pictures(message) for message in messages]
             return self.build(msgspec.structs.replace(request, messages=blind))
+        marks = PictureMarks(messages)
+        text = self.render(msgspec.structs.replace(request, messages=marks.messages))
+        self._reject_too_long(text)
+        return self._shown(marks, text)
+
+    def _shown(self, marks: PictureMarks, text: str | None = None) -> Prompt:
+        """Return the prompt of a text with marks, by default that of the only message."""
         if self._pictures is None:
             raise RequestRejected(
                 "The loaded model reads text only, and the conversation has a picture.",
@@ -110,9 +125,7 @@ class PromptBuilder:
                 code="no_vision",
                 param="messages",
             )
-        marks = PictureMarks(messages)
-        text = self.render(msgspec.structs.replace(request, messages=marks.messages))
-        self._reject_too_long(text)
+        text = marks.messages[0].content if text is None else text
         token_ids, spans = marks.tokens(text, self._tokenizer, self._pictures)
         return Prompt(token_ids, marks.without(text), spans)
 

@@ -26,6 +26,7 @@ from ..request_options import SamplingOptions, merge_sampling
 from ..services_api import ServicesApi
 from .adapters import adapters_of
 from .completions_api import chosen_model
+from .requests import MEDIA_MARKER
 from .types import LoraAdapter, LoraScale
 
 _MODEL = Parameter("model", "query", str, "The model; left out, the one used last, or the default.")
@@ -54,6 +55,7 @@ class Props(msgspec.Struct, frozen=True, kw_only=True):
     model_alias: str
     model_path: str
     modalities: Modalities = Modalities()
+    media_marker: str = MEDIA_MARKER
     chat_template: str
     bos_token: str
     eos_token: str

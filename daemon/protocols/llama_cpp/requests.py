@@ -5,13 +5,14 @@ from __future__ import annotations
 import secrets
 from typing import Any, cast
 
-from ingle.backends.base.conversation import Infill, InfillFile
+from ingle.backends.base.conversation import Infill, InfillFile, Picture
 from ingle.backends.base.requests import GenerateRequest
 from ingle.backends.base.sampling_params import Grammar
 
 from ...errors import InvalidBody, UnsupportedField
 from ..ingle_options import RequestOrigin, routing_preference_of
 from ..job import Job
+from ..picture_parts import base64_bytes
 from ..request_options import (
     check_token_ids,
     merge_sampling,
@@ -21,8 +22,10 @@ from ..request_options import (
     token_limit,
 )
 from .sampling import bounded, sampling_options
-from .types import CompletionRequest, GenerationFields, InfillRequest, Piece, PromptObject
+from .types import CompletionRequest, GenerationFields, InfillRequest, Piece, Prompt, PromptObject
 
+MEDIA_MARKER = "<__media__>"
+"""The mark of a picture in a prompt."""
 MAX_PROMPTS = 64
 MAX_ANSWERS = 16
 MAX_PROBABILITIES = 100
@@ -42,7 +45,7 @@ def completion_job(
     body: CompletionRequest, model: str, prompts: list[str | list[int]], origin: RequestOrigin
 ) -> Job:
     """Check plain prompts, whose mixed ones were turned into tokens; raises `InvalidBody`."""
-    return _job(body, model, origin, prompts=tuple(prompts))
+    return _job(body, model, origin, prompts=tuple(prompts), pictures=_pictures(body.prompt))
 
 
 def _job(
@@ -52,6 +55,7 @@ def _job(
     *,
     infill: Infill | None = None,
     prompts: tuple[str | list[int], ...] = (),
+    pictures: list[Picture] | None = None,
 ) -> Job:
     options = sampling_options(body)
     merge_sampling(options, {})
@@ -59,6 +63,7 @@ def _job(
     request = GenerateRequest(
         id=f"cmpl-{secrets.token_hex(12)}",
         infill=infill,
+        pictures=pictures or [],
         max_tokens=token_limit(body.n_predict, body.max_completion_tokens, body.max_tokens),
         max_seconds=time_limit(body) if body.stream else None,
         stop=_stops(body.stop),
@@ -122,14 +127,38 @@ def mixed_prompts(body: CompletionRequest) -> list[MixedPrompt]:
     return [_one(cast("Any", item)) for item in given]
 
 
+def _pictures(prompt: Prompt) -> list[Picture]:
+    """The pictures of a prompt, where its marks are; raises `InvalidBody`."""
+    if isinstance(prompt, list) and any(
+        isinstance(item, PromptObject) and item.multimodal_data for item in prompt
+    ):
+        raise UnsupportedField(
+            "Several prompts with pictures are not supported in one request.",
+            hint="Send them one by one.",
+            param="prompt",
+        )
+    if not isinstance(prompt, PromptObject) or not prompt.multimodal_data:
+        return []
+    text, data, at = prompt.prompt_string, prompt.multimodal_data, 0
+    pieces = text.split(MEDIA_MARKER) if isinstance(text, str) else []
+    if len(pieces) != len(data) + 1:
+        raise InvalidBody(
+            f"'prompt' has {len(data)} pictures and {max(0, len(pieces) - 1)} marks for them.",
+            hint=f"Write `{MEDIA_MARKER}` into the text of the prompt for each picture.",
+            param="prompt.multimodal_data",
+        )
+    pictures: list[Picture] = []
+    for number, (piece, each) in enumerate(zip(pieces, data, strict=False)):
+        at += len(piece)
+        pictures.append(Picture(at, base64_bytes(each, f"prompt.multimodal_data[{number}]")))
+    return pictures
+
+
 def _one(prompt: str | list[Piece] | PromptObject) -> MixedPrompt:
     if isinstance(prompt, PromptObject):
-        if prompt.multimodal_data:
-            raise UnsupportedField(
-                "'multimodal_data' is not supported: a plain prompt is text only.",
-                hint="Send pictures to /v1/chat/completions, as `image_url`.",
-                param="prompt.multimodal_data",
-            )
-        return _one(prompt.prompt_string)
+        text = prompt.prompt_string
+        if prompt.multimodal_data and isinstance(text, str):
+            text = text.replace(MEDIA_MARKER, "")
+        return _one(text)
     check_token_ids((piece for piece in prompt if isinstance(piece, int)), "prompt")
     return prompt

@@ -18,7 +18,7 @@ Piece = str | int
 
 
 class PromptObject(msgspec.Struct):
-    """A prompt as an object; pictures beside it are not read."""
+    """A prompt as an object, with pictures in base64 for the marks in its text."""
 
     prompt_string: str | list[Piece]
     multimodal_data: list[str] | None = None

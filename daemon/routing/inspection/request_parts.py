@@ -68,6 +68,8 @@ def opaque_part(request: GenerateRequest) -> str | None:
     """Return where the request has content that is not text, such as token ids; None if nowhere."""
     if isinstance(request.prompt, list):
         return "prompt"
+    if request.pictures:
+        return "pictures"
     for number, message in enumerate(request.messages or ()):
         if message.pictures or message.documents:
             return f"messages[{number}].{'pictures' if message.pictures else 'documents'}"

@@ -125,10 +125,13 @@ def test_projector_gives_the_same_embeddings(
     other.close()
 
 
-def test_model_is_loaded_without_an_encoder_of_another_one(
-    model: SeeingModel, tmp_path: Path
+@pytest.mark.slow
+@pytest.mark.parametrize("changed", ["projection_dim", "attention.head_count", "patch_size"])
+def test_model_is_loaded_without_an_encoder_that_does_not_fit(
+    model: SeeingModel, tmp_path: Path, changed: str
 ) -> None:
-    projector = write_projector_of(model, tmp_path / "mmproj.gguf", projection_dim=64)
+    wrong = {"projection_dim": 64, "attention.head_count": 3, "patch_size": 2}[changed]
+    projector = write_projector_of(model, tmp_path / "mmproj.gguf", **{changed: wrong})
     blind = load(model, projector_path=str(projector))
     assert blind.pictures is None
     assert "does not see pictures" in blind.info().warnings[-1]
@@ -176,6 +179,7 @@ def test_chunks_batches_and_prefixes_do_not_change_answers(
         small.close()
 
 
+@pytest.mark.slow
 def test_stored_pictures_are_restored(model: SeeingModel, tmp_path: Path) -> None:
     spec = KVStoreSpec(folder=str(tmp_path), model="m", disk_bytes=2**28, memory_bytes=2**28)
     prompt = (f"{TEXT} " * 4, picture(5), f" {TEXT} " * 5, picture(6), " w1")
@@ -219,6 +223,7 @@ def test_waiting_thread_comes_before_the_one_that_comes_again() -> None:
     assert order == ["layer", "step", "next layer"]
 
 
+@pytest.mark.slow
 def test_steps_while_a_picture_is_encoded(runner: CudaModelRunner) -> None:
     assert runner.pictures is not None
     expected = run(Engine(runner), sequence_of(runner, TEXT, max_tokens=40))

@@ -112,6 +112,30 @@ async def test_pictures_are_seen_counted_and_cached(daemon: RunningDaemon) -> No
     assert both["usage"]["prompt_tokens"] > first["usage"]["prompt_tokens"] + PICTURE_TOKENS
 
 
+async def test_pictures_in_a_plain_prompt(daemon: RunningDaemon) -> None:
+    async def ask(text: str, *seeds: int) -> httpx.Response:
+        prompt = {"prompt_string": text, "multimodal_data": [encoded(seed) for seed in seeds]}
+        body = {"model": "seeing", "prompt": prompt, "n_predict": 4, "temperature": 0}
+        return await daemon.tcp.post("/completion", json=body, timeout=60)
+
+    props = (await daemon.tcp.get("/props?model=seeing")).json()
+    assert (props["modalities"]["vision"], props["media_marker"]) == (True, "<__media__>")
+    alone, shown, both = [
+        (await ask(text, *seeds)).json()
+        for text, seeds in [
+            ("u what ", ()),
+            ("u <__media__>what ", (1,)),
+            ("u <__media__>what <__media__>", (1, 2)),
+        ]
+    ]
+    added = [each["tokens_evaluated"] - alone["tokens_evaluated"] for each in (shown, both)]
+    assert PICTURE_TOKENS < added[0] < PICTURE_TOKENS + 60
+    assert added[1] > added[0] + PICTURE_TOKENS
+    wrong = await ask("u what ", 1)
+    assert wrong.status_code == 400
+    assert "1 pictures and 0 marks" in wrong.text
+
+
 async def test_texts_and_pictures_at_once(daemon: RunningDaemon) -> None:
     text = {"type": "text", "text": "what is there"}
     prompts = [[image_url(1), text], [text], [image_url(2), text], [image_url(1), text]]

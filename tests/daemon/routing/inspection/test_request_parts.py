@@ -11,6 +11,7 @@ from ingle.backends.base.conversation import (
     ChatMessage,
     Infill,
     InfillFile,
+    Picture,
     Reasoning,
     Tool,
     ToolCall,
@@ -80,7 +81,7 @@ def test_every_request_field_is_classified() -> None:
     """A new field of requests must be added to the parts, or listed here."""
     fields = {field.name for field in msgspec.structs.fields(GenerateRequest)}
     inspected = {
-        "messages", "prompt", "infill", "tools", "tool_choice", "reasoning",
+        "messages", "prompt", "pictures", "infill", "tools", "tool_choice", "reasoning",
         "template_variables", "sampling", "stop", "grammar",
     }  # fmt: skip
     no_text = {
@@ -100,6 +101,8 @@ def test_token_ids_are_opaque() -> None:
     assert opaque_part(GenerateRequest(id="r", prompt=[1, 2])) == "prompt"
     biased = SamplingParams(logit_bias={5: 1.0})
     assert opaque_part(GenerateRequest(id="r", prompt="x", sampling=biased)) is not None
+    shown = GenerateRequest(id="r", prompt="x", pictures=[Picture(data=b"x")])
+    assert opaque_part(shown) == "pictures"
     assert opaque_part(GenerateRequest(id="r", prompt="x")) is None
 
 
