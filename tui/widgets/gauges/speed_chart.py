@@ -63,6 +63,9 @@ class SpeedChart(LinesWidget):
 
 def _facts(speed: TokenRates, last: MessageFacts | None) -> list[str]:
     facts = [f"now {number_format.speed(speed.now)}" if speed.now else "now idle"]
+    if speed.prefill_tokens:
+        share = number_format.percent(speed.prefilled_tokens / speed.prefill_tokens)
+        facts.append(f"prefill {share} of {number_format.tokens(speed.prefill_tokens)}")
     if speed.prompt:
         facts.append(f"prefill {number_format.speed(speed.prompt)}")
     if last is not None and last.first_token is not None:
