@@ -70,11 +70,14 @@ class Gauges(msgspec.Struct, frozen=True, kw_only=True):
     `kv_used` tokens of the cache belong to running sequences; `kv_kept` are cached, evictable ones
     of finished sequences. `kv_memory_bytes` and `kv_disk_bytes` are the sizes of the KV store's
     tiers. `prompt_rate` is the measured speed of prefill, `decode_rate` that of one sequence, in
-    tokens a second; 0 if not measured yet.
+    tokens a second; 0 if not measured yet. The prompts that are being computed have
+    `prefill_tokens`, of which `prefilled_tokens` are in the cache.
     """
 
     running: int = 0
     waiting: int = 0
+    prefill_tokens: int = 0
+    prefilled_tokens: int = 0
     kv_used: int = 0
     kv_kept: int = 0
     kv_capacity: int = 0

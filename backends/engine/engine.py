@@ -147,9 +147,13 @@ class Engine:
 
     def gauges(self) -> Gauges:
         """The engine's state and totals."""
+        running = list(self.scheduler.running)
+        prefill = [each for each in running if each.num_computed < each.prompt_length]
         return Gauges(
-            running=len(self.scheduler.running),
+            running=len(running),
             waiting=len(self.scheduler.waiting),
+            prefill_tokens=sum(each.prompt_length for each in prefill),
+            prefilled_tokens=sum(each.num_computed for each in prefill),
             kv_used=self.scheduler.kv.used,
             kv_kept=self.scheduler.kv.kept,
             kv_capacity=self.scheduler.kv.capacity,

@@ -73,8 +73,9 @@ class LoadedModel(Answer, frozen=True, kw_only=True):
 
     Context and KV cache are in tokens; a request can have `longest_context`, for which the model is
     loaded again if that is more than `context`. `prompt_rate` and `decode_rate` are measured tokens
-    per second of prefill and of one answer's decode. `quarantined_for` is the time until a model
-    that crashed too often may start again, else 0.
+    per second of prefill and of one answer's decode. The prompts that are being computed have
+    `prefill_tokens`, of which `prefilled_tokens` are in the cache. `quarantined_for` is the time
+    until a model that crashed too often may start again, else 0.
     """
 
     name: str
@@ -97,6 +98,8 @@ class LoadedModel(Answer, frozen=True, kw_only=True):
     cached_tokens_total: int = 0
     running: int = 0
     waiting: int = 0
+    prefill_tokens: int = 0
+    prefilled_tokens: int = 0
     weights_bytes: int = 0
     kv_bytes: int = 0
     compute_bytes: int = 0

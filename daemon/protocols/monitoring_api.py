@@ -106,6 +106,8 @@ _MODEL = ("model",)
 HELP = {
     "running": "Running sequences.",
     "waiting": "Sequences that wait for a slot or for space in the KV cache.",
+    "prefill_tokens": "Tokens of the prompts that are being computed.",
+    "prefilled_tokens": "Those of them that are in the KV cache.",
     "kv_used": "KV cache cells of running sequences.",
     "kv_kept": "Cached KV cells that requests with the same prefix reuse.",
     "kv_capacity": "KV cache cells in all.",

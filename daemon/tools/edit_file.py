@@ -31,6 +31,9 @@ _MOST_OF_DIFF = 200_000
 _LINES_AROUND = 15
 """Lines that an error shows before and after the place that may be meant."""
 _MOST_COMPARED, _MOST_OF_LINE = 2_000, 200
+_SHORT = 60
+"""Lines of a file that is written whole as easily as edited."""
+_WHOLE = "\n[Do not repeat this call: use write_file with all lines of the file.]"
 
 
 class EditArguments(msgspec.Struct, frozen=True, kw_only=True):
@@ -91,9 +94,10 @@ class EditFile:
         lines = text_lines(before)
         first = max(0, _nearest(lines, old) - _LINES_AROUND)
         shown = lines[first : first + 2 * _LINES_AROUND + len(old.split("\n"))]
-        return f"\nLines {first + 1} to {first + len(shown)} are:\n" + bounded(
-            "\n".join(shown), 4_000
-        )
+        text = bounded("\n".join(shown), 4_000)
+        # A small model repeats the call that failed.
+        other = _WHOLE if len(lines) <= _SHORT else ""
+        return f"\nLines {first + 1} to {first + len(shown)} are:\n{text}{other}"
 
 
 class WriteFile:

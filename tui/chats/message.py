@@ -122,8 +122,8 @@ class Message(msgspec.Struct, kw_only=True):
 
     @property
     def by(self) -> str:
-        """Return the model that answered: a provider's, or the one requested."""
-        return self.facts.route if "/" in self.facts.route else self.model
+        """Return the model that answered: a provider's, or the one requested, if it is known."""
+        return self.facts.route if "/" in self.facts.route else self.model or "assistant"
 
     @property
     def is_open(self) -> bool:

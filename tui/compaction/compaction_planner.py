@@ -49,8 +49,8 @@ class PromptRoom(msgspec.Struct, frozen=True):
         """Return why the user has to choose."""
         sent, context = self.used + self.prompt, number_format.tokens(self.context)
         return (
-            f"{number_format.tokens(sent)} of {context} tokens: "
-            "this prompt leaves no room for an answer."
+            f"With this prompt the chat has {number_format.tokens(sent)} tokens; "
+            f"{context} is the limit, with the answer."
         )
 
 

@@ -20,7 +20,9 @@ class TokenRates(msgspec.Struct, frozen=True):
     """The speed of all models together; None if unknown.
 
     `history` is tokens per second for each of the last 60 s, the oldest first. `acceptance` is the
-    share of draft tokens accepted, `joules_per_token` is averaged over busy time.
+    share of draft tokens accepted, `joules_per_token` is averaged over busy time. Of the
+    `prefill_tokens` of prompts that are being computed, those of other clients included,
+    `prefilled_tokens` are done.
     """
 
     now: float = 0.0
@@ -29,6 +31,8 @@ class TokenRates(msgspec.Struct, frozen=True):
     acceptance: float | None = None
     running: int = 0
     waiting: int = 0
+    prefill_tokens: int = 0
+    prefilled_tokens: int = 0
     watts: float | None = None
     joules_per_token: float | None = None
 
@@ -75,6 +79,8 @@ class SpeedMeter:
             acceptance=accepted / drafted if drafted else None,
             running=sum(m.running for m in models),
             waiting=sum(m.waiting for m in models),
+            prefill_tokens=sum(m.prefill_tokens for m in models),
+            prefilled_tokens=sum(m.prefilled_tokens for m in models),
             watts=sum(watts) if watts else None,
             joules_per_token=self._joules_per_token(),
         )

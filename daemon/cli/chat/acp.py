@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import stat
+import sys
 from collections.abc import Sequence
 
 from ...installed_version import installed_version
 from ...settings.paths import find_paths
+from ..command_errors import UsageError
 from ..command_parser import CommandParser
 from ..model_reference import sendable_reference
 from .chat import find_socket
@@ -21,7 +24,7 @@ EXAMPLES = """\
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Serve the client on stdin and stdout until it leaves."""
+    """Serve the client on stdin and stdout until it leaves; raises `UsageError` without one."""
     parser = CommandParser(
         "acp",
         "Serve the chat, with its tools, as an agent over stdin and stdout: for Zed,\n"
@@ -36,6 +39,12 @@ def main(arguments: Sequence[str]) -> int:
         help="the model of new chats (default: the configured one)",
     )
     options = parser.parse_args(arguments)
+    mode = os.fstat(sys.stdin.fileno()).st_mode
+    if not (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)):
+        raise UsageError(
+            "`ingle acp` is for editors, which start it and talk to it over pipes.",
+            "`ingle` opens the chat; `ingle acp --help` has the settings of an editor.",
+        )
     paths = find_paths(os.environ)
     paths.check_private()
     from ingle.tui.acp.acp_main import run_acp

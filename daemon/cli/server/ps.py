@@ -147,6 +147,9 @@ def _details(model: LoadedModel) -> Iterator[tuple[str, str]]:
         return
     yield "memory", _memory(model)
     yield "KV", context_cost(model)
+    if model.prefill_tokens:
+        done, share = model.prefilled_tokens, model.prefilled_tokens / model.prefill_tokens
+        yield "prefill", f"{done:,} of {model.prefill_tokens:,} tokens computed ({share:.0%})"
     yield "tokens", _tokens(model)
     if model.draft or model.drafted_tokens_total:
         yield "drafts", _drafts(model)

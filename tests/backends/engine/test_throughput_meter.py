@@ -64,3 +64,15 @@ def test_gauges_report_the_rates() -> None:
     gauges = engine.gauges()
     assert 0 < gauges.decode_rate < 1000
     assert gauges.prompt_rate > gauges.decode_rate
+
+
+def test_gauges_report_the_prompts_that_are_being_computed() -> None:
+    engine = Engine(ScriptedModelRunner(LoadSpec(engine="scripted", path="", context=4096)))
+    engine.add(Sequence("r", 0, [n % 100 for n in range(3000)], SamplingParams(), 8))
+    engine.step()
+    gauges = engine.gauges()
+    assert gauges.prefill_tokens == 3000
+    assert 0 < gauges.prefilled_tokens < 3000
+    while engine.gauges().prefill_tokens:
+        engine.step()
+    assert engine.gauges().running

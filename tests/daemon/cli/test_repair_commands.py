@@ -308,6 +308,8 @@ def test_ps_reports_memory_tokens_and_placement_reason(daemon: Any, capsys: Capt
             reason="On ingle's own engine, since the whole model fits into the memory of the GPU.",
             kv_disk_bytes=55_000_000,
             drafted_tokens_total=90,
+            prefill_tokens=4000,
+            prefilled_tokens=1000,
             accepted_tokens_total=61,
             draft="/models/small.gguf",
         )
@@ -323,6 +325,7 @@ def test_ps_reports_memory_tokens_and_placement_reason(daemon: Any, capsys: Capt
         "           spare), on the GPU 5.0 GB predicted, 5.0 GB taken; conversations hold\n"
         "           55.0 MB on disk\n"
         "  KV       f16, 188 MB\n"
+        "  prefill  1,000 of 4,000 tokens computed (25%)\n"
         "  tokens   8,120 prefilled, and 5,413 found in the cache (40%); 611 generated at\n"
         "           96.1/s\n"
         "  drafts   61 of 90 tokens accepted (68%), by small.gguf\n"

@@ -108,7 +108,8 @@ async def test_edits_of_small_models_are_understood(folder: Path) -> None:
         assert "2 times" in missed.text
         for wrong in ({"old_text": "if y:"}, {}):
             told = await client.call("edit_file", path="sub/code.py", new_text="if z:", **wrong)
-            assert told.text.endswith("\nLines 1 to 4 are:\n" + code.read_text().rstrip())
+            assert "\nLines 1 to 4 are:\n" + code.read_text().rstrip() in told.text
+            assert told.text.endswith("write_file with all lines of the file.]")
             assert "Lines" not in told.summary
         loose = {"old_text": "if x:\n  return 1\n", "new_text": "if z:\n    return 3\n\nx = 1"}
         await client.call("edit_file", path="sub/code.py", **loose)

@@ -76,7 +76,14 @@ def test_models_are_summed_and_a_new_model_causes_no_jump() -> None:
         return GaugesEvent(
             models=[
                 LoadedModel(name="a", state=ModelState.READY, completion_tokens_total=a, waiting=1),
-                LoadedModel(name="b", state=ModelState.READY, completion_tokens_total=b, running=2),
+                LoadedModel(
+                    name="b",
+                    state=ModelState.READY,
+                    completion_tokens_total=b,
+                    running=2,
+                    prefill_tokens=9,
+                    prefilled_tokens=3,
+                ),
             ]
         )
 
@@ -88,6 +95,7 @@ def test_models_are_summed_and_a_new_model_causes_no_jump() -> None:
     speed = meter.speed(2.0)
     assert sum(speed.history) == pytest.approx(50)
     assert (speed.running, speed.waiting) == (2, 1)
+    assert (speed.prefilled_tokens, speed.prefill_tokens) == (3, 9)
 
 
 def test_joules_per_token_cover_only_time_with_tokens() -> None:

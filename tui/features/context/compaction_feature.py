@@ -57,6 +57,8 @@ class CompactionFeature(Feature):
         self._chain: list[CompactionRecord] = []
         self._by_itself = False
         self._timer: Timer | None = None
+        self._clock: Timer | None = None
+        self._progress: CompactionProgress | None = None
         self._seconds_left = 0
         self._used = 0
         self._context = 0
@@ -334,5 +336,16 @@ class CompactionFeature(Feature):
             self._timer = None
 
     def _show_progress(self, progress: CompactionProgress) -> None:
-        if self._request is not None:
-            self._say(progress_text(progress))
+        if self._request is None:
+            return
+        self._progress = progress
+        self._say(progress_text(progress))
+        if self._clock is None:  # nothing else comes during a long prefill
+            self._clock = self.host.set_interval(1.0, self._show_seconds)
+
+    def _show_seconds(self) -> None:
+        if self._request is not None and self._progress is not None:
+            self._say(progress_text(self._progress))
+        elif self._clock is not None:
+            self._clock.stop()
+            self._clock = None

@@ -63,8 +63,14 @@ class SpeedChart(LinesWidget):
 
 def _facts(speed: TokenRates, last: MessageFacts | None) -> list[str]:
     facts = [f"now {number_format.speed(speed.now)}" if speed.now else "now idle"]
+    prefill: list[str] = []
+    if speed.prefill_tokens:
+        share = number_format.percent(speed.prefilled_tokens / speed.prefill_tokens)
+        prefill.append(f"{share} of {number_format.tokens(speed.prefill_tokens)}")
     if speed.prompt:
-        facts.append(f"prefill {number_format.speed(speed.prompt)}")
+        prefill.append(number_format.speed(speed.prompt))
+    if prefill:
+        facts.append(f"prefill {' at '.join(prefill)}")
     if last is not None and last.first_token is not None:
         facts.append(f"first token {number_format.duration(last.first_token)}")
     if last is not None and last.prompt_tokens:

@@ -148,6 +148,12 @@ def test_missing_prompt_is_an_error(daemon: Any, ingle: Run) -> None:
     assert done.stderr.startswith("Error: There is no prompt.\n")
 
 
+def test_an_agent_without_an_editor_is_an_error(ingle: Run) -> None:
+    done = ingle("acp", stdin=subprocess.DEVNULL)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "is for editors" in done.stderr
+
+
 def test_json_output_contains_answer_and_usage(
     daemon: Any, ingle: Run, finished_event: Callable[..., Any]
 ) -> None:
