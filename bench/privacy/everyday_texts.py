@@ -71,8 +71,8 @@ _PLACEHOLDER = re.compile(r"[%{<]|\$\w")
 _SPACELESS = ("ja", "ko", "zh")
 
 
-def sentences(folder: Path) -> Iterator[tuple[str, str, str]]:
-    """Tatoeba's, also the English ones."""
+def tatoeba(folder: Path) -> Iterator[tuple[str, str, str]]:
+    """Sentences, their language, and their English translation."""
     source = folder / "LASER" / "data" / "tatoeba" / "v1"
     for language, code in TATOEBA.items():
         here, english = (
@@ -80,9 +80,16 @@ def sentences(folder: Path) -> Iterator[tuple[str, str, str]]:
             for side in (code, "eng")
         )
         for text, translation in zip(here, english, strict=True):
-            if text and not _PRIVATE.search(translation):
-                yield text, language, "tatoeba"
-                yield translation, "en", "tatoeba"
+            if text:
+                yield text, language, translation
+
+
+def sentences(folder: Path) -> Iterator[tuple[str, str, str]]:
+    """Tatoeba's, also the English ones."""
+    for text, language, translation in tatoeba(folder):
+        if not _PRIVATE.search(translation):
+            yield text, language, "tatoeba"
+            yield translation, "en", "tatoeba"
 
 
 def captions(folder: Path) -> Iterator[tuple[str, str, str]]:
@@ -132,20 +139,20 @@ def _programs(folder: Path) -> Iterator[tuple[str, str, str]]:
                 yield text, language, package
 
 
-def _clone(folder: Path) -> None:
-    for name, (address, path) in _REPOSITORIES.items():
-        target = folder / name
-        if not target.exists():
-            cloning = ["git", "clone", "-q", "--depth=1", "--filter=blob:none", "--no-checkout"]
-            subprocess.run([*cloning, address, target], check=True)
-            subprocess.run(["git", "-C", target, "checkout", "-q", "HEAD", "--", path], check=True)
+def clone(address: str, path: str, target: Path) -> None:
+    """Fetch a file or folder of a repository, if it is not there."""
+    if not target.exists():
+        cloning = ["git", "clone", "-q", "--depth=1", "--filter=blob:none", "--no-checkout"]
+        subprocess.run([*cloning, address, target], check=True)
+        subprocess.run(["git", "-C", target, "checkout", "-q", "HEAD", "--", path], check=True)
 
 
 def collect(folder: Path) -> None:
     """Write the file."""
     packages = folder / "packages"
     packages.mkdir(parents=True, exist_ok=True)
-    _clone(packages)
+    for name, (address, path) in _REPOSITORIES.items():
+        clone(address, path, packages / name)
     groups: dict[tuple[str, str], dict[str, str]] = {}
     for read in (sentences, captions, articles, _programs):
         for text, language, source in read(packages):

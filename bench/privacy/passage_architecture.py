@@ -79,7 +79,7 @@ class ShippedPassages(nn.Module):
     """The network with its token vectors in 8 bits, from token ids to probabilities."""
 
     def __init__(self, network: PassageArchitecture, vectors: Tensor) -> None:
-        """`vectors`: [tokens of the vocabulary, VECTOR]."""
+        """`vectors`: [tokens of the vocabulary, the width that the network reads]."""
         super().__init__()
         self.network = network
         scale = vectors.abs().amax(0) / 127
@@ -87,8 +87,23 @@ class ShippedPassages(nn.Module):
         table = (vectors / scale).round().clamp(-127, 127).to(torch.int8)
         self.table = nn.Parameter(table, requires_grad=False)
 
-    def forward(self, ids: Tensor, mask: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return [passages] private, [passages, kinds], and [passages, tokens, tags]."""
+    def forward(self, ids: Tensor, mask: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Return [passages] private, [passages, kinds], [passages, tokens, tags], and the vectors
+        [passages, tokens, width].
+        """
         vectors = self.table[ids].float() * self.scale
         logits, tags = self.network(vectors, mask)
-        return logits[:, 0].sigmoid(), logits[:, 1:].softmax(-1), tags.softmax(-1)
+        return logits[:, 0].sigmoid(), logits[:, 1:].softmax(-1), tags.softmax(-1), vectors
+
+
+class SecondOpinion(nn.Module):
+    """A network that reads the vectors of another one, from them to log-odds."""
+
+    def __init__(self, network: PassageArchitecture, bias: float) -> None:
+        """`bias` is added."""
+        super().__init__()
+        self.network, self.bias = network, bias
+
+    def forward(self, vectors: Tensor, mask: Tensor) -> Tensor:
+        """Return [passages]: the log-odds of private."""
+        return self.network(vectors, mask)[0][:, 0] + self.bias

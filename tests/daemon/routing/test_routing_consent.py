@@ -170,8 +170,8 @@ async def test_redact_always_needs_no_consent(daemon: RunningDaemon, sink: Sink)
 async def test_files_below_a_folder_that_is_named_stay_readable(
     daemon: RunningDaemon, sink: Sink
 ) -> None:
-    await ask(daemon, "I work in /home/ruth/shop, and /home/ruth/shop/src/cart.py fails. Why?")
-    assert b"in [FILE_PATH_1], and [FILE_PATH_1]/src/cart.py fails" in sink.received
+    await ask(daemon, "The folder is /home/ruth/shop, and /home/ruth/shop/src/cart.py fails. Why?")
+    assert b"is [FILE_PATH_1], and [FILE_PATH_1]/src/cart.py fails" in sink.received
 
 
 async def test_conversation_stays_tainted(daemon: RunningDaemon, sink: Sink) -> None:
