@@ -91,13 +91,14 @@ class ModelPlacer:
 
         A projector is computed where layers are, by llama.cpp if that can use the GPU. Where only
         ingle's own engine can, and does not know the projector, the model is fast rather than
-        seeing.
+        seeing. A model that is divided among devices sees nothing.
         """
         chosen, facts = options.engine or self._config.engine, self.facts
         fast = chosen == "auto" and facts.uses_gpu and not facts.llama_offloads
         is_own = model.path.is_dir() or fast or chosen == "cuda"
         size = encoder_bytes(model.projector)
-        if not size or (is_own and not is_known_encoder(model.projector)):
+        divided = (options.tensor_parallel or 1) > 1
+        if not size or divided or (is_own and not is_known_encoder(model.projector)):
             return options, available
         on_gpu = available.gpu > 0 and (facts.uses_gpu if is_own else facts.llama_offloads)
         taken = MemoryNeeds(size, size if on_gpu else 0)
