@@ -19,6 +19,7 @@ from ..engine.kv_store.kv_store import KVStore
 from ..engine.local_runner import LocalRunner
 from ..engine.model_runner import ModelRunner
 from ..engine.speculation.adaptive_speculator import AdaptiveSpeculator
+from ..engine.speculation.head_drafter import HeadDrafter
 from ..engine.speculation.ngram_drafter import NgramDrafter
 from ..engine.speculation.step_costs import StepCosts
 from ..registry.engines import get_engine
@@ -148,11 +149,12 @@ def _make_speculation(
         return None, info
     ngrams = NgramDrafter(runner.context) if kind != "draft" else None
     costs, model = StepCosts(), None
-    has_head = spec.draft_path == spec.path
-    if spec.draft_path is not None and kind != "ngram" and (engine.has_heads or not has_head):
-        draft, note = OWN_HEAD if has_head else spec.draft_path, None
+    if spec.draft_path is not None and kind != "ngram":
+        draft, note = spec.draft_path, None
         try:
             model = engine.open_drafter(spec, runner, costs, lambda fraction: reports(1.0))
+            if draft == spec.path and isinstance(model, HeadDrafter):
+                draft = OWN_HEAD
         except LoadFailed as error:
             print(f"No draft model: {error.message}", file=sys.stderr)
             draft, note = None, error.message
