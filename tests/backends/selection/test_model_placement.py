@@ -148,8 +148,14 @@ def test_own_engine_requires_the_whole_model_on_the_gpu(
 
 
 def test_weights_in_fp8_take_half_where_a_gpu_multiplies_them() -> None:
-    sizes = {"parameters": 8 * GB, "stored": 16 * GB, "stored_in_fp8": 8 * GB}
-    costs = ModelCosts(shape=None, config=LLAMA_8B, context=8192, **sizes)
+    costs = ModelCosts(
+        shape=None,
+        config=LLAMA_8B,
+        context=8192,
+        parameters=8 * GB,
+        stored=16 * GB,
+        stored_in_fp8=8 * GB,
+    )
     wanted = PlacementRequest(engine="cuda", must=True, context=4096)
     newer = replace(RTX, gpu=12 * GB, has_fp8=True)
     assert select(costs, newer, wanted).estimate.gpu.weights == 8 * GB
