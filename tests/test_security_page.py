@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-ROWS = range(1, 34)
+ROWS = range(1, 35)
 
 
 def rows() -> dict[int, str]:

@@ -135,15 +135,21 @@ class AudioApi(ServicesApi):
             return await self._whole(request, form, task)
 
     async def _read(self, request: Request, kind: type[F]) -> tuple[F, bytes]:
-        read = await read_form(request, self._limit, _AudioFile)
+        too_large = BodyTooLarge(
+            f"The audio file has more than {MOST_BYTES // 2**20} MiB.",
+            hint="Send parts of it, or a compressed format.",
+            param="file",
+        )
+        try:
+            read = await read_form(request, self._limit, _AudioFile)
+        except BodyTooLarge:
+            if self._limit <= MOST_BYTES:
+                raise  # a setting says so
+            raise too_large from None
         if read.file is None:
             raise InvalidBody("The form has no file.", param="file")
         if len(read.file.content) > MOST_BYTES:
-            raise BodyTooLarge(
-                f"The audio file has more than {MOST_BYTES // 2**20} MiB.",
-                hint="Send parts of it, or a compressed format.",
-                param="file",
-            )
+            raise too_large
         return _typed(read, kind), bytes(read.file.content)
 
     async def _whole(self, request: Request, form: TranslationForm, task: Recognise) -> Response:

@@ -15,6 +15,7 @@ import pytest
 
 from ingle.backends.packages.engine_packages import SPEECH, abi, all_engine_packages
 from ingle.backends.packages.engine_store import EngineStore, InstalledPackages
+from ingle.daemon.protocols.openai import audio_api
 from ingle.daemon.speech import transcriber
 from ingle.daemon.speech.speech_protocol import Recognise
 from tests.harness.whisper_files import write_whisper_files
@@ -155,6 +156,14 @@ async def test_files_beyond_the_places_are_refused(
         full = await send(daemon)
     assert problem(full)[:2] == (429, "queue_full")
     assert full.headers["retry-after"] == "5"
+    assert (await send(daemon)).status_code == 200
+
+
+async def test_too_large_files_are_refused(
+    daemon: RunningDaemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(audio_api, "MOST_BYTES", len(SECOND))
+    assert problem(await send(daemon, SECOND + b"0")) == (413, "body_too_large", "file")
     assert (await send(daemon)).status_code == 200
 
 
