@@ -4,10 +4,10 @@
 
 Writes `FOLDER/labelled.jsonl`, a text a line: `text`, `language`, `source` and `kind`, which is
 `public` or a kind of private matter. Private sentences are Tatoeba's (CC BY 2.0 FR), by the words
-of their English translations; requests are of NLU-Evaluation-Data
-(CC BY 4.0), Arena-Hard and IFEval (Apache-2.0); questions to doctors of
-medical-question-answer-data (MIT), complaints of patients of RuMedBench (Apache-2.0), CVs of a
-collection without names. What is fetched stays in `FOLDER/packages` and is committed nowhere.
+of their English translations; requests are of NLU-Evaluation-Data (CC BY 4.0), Arena-Hard and
+IFEval (Apache-2.0); questions to doctors of medical-question-answer-data (MIT), complaints of
+patients of RuMedBench, whose repository names no licence, and CVs without names of resume-matcher
+(free with credit). What is fetched stays in `FOLDER/packages` and is committed nowhere.
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from ingle.daemon.routing.detectors.finding import FindingKind, SensitiveFinding, TextPart
+from ingle.daemon.routing.detectors.natural_language import passage_network
 from ingle.daemon.routing.detectors.natural_language.passage_detector import PassageDetector
 from ingle.daemon.routing.detectors.natural_language.passage_network import PassageNetwork
 from ingle.daemon.routing.inspection.text_scanner import OwnWords, make_scanner
@@ -75,6 +76,18 @@ def test_names_and_numbers_are_covered_exactly(detector: PassageDetector) -> Non
     found = {text[one.start : one.end]: one.kind for one in detector.find(text)}
     assert found[name] is FindingKind.PERSON
     assert found[number] is FindingKind.ACCOUNT_NUMBER
+
+
+def test_second_network_is_asked_only_where_the_first_is_unsure(
+    network: PassageNetwork, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = f"{PRIVATE[0]}\n\n{MANUAL * 8}"
+    asked = [passage.private for passage in network.read(text)]
+    monkeypatch.setattr(passage_network, "_CERTAIN", 1.0)
+    first = [passage.private for passage in network.read(text)]
+    assert len(first) > 2
+    assert asked[0] != first[0]
+    assert asked[-1] == first[-1]
 
 
 def test_script_that_the_network_cannot_read_is_reported(detector: PassageDetector) -> None:
