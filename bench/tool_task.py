@@ -67,7 +67,7 @@ TASKS = {
         "test_stack.py",
     ),
 }
-"""The tools were tuned on the first two; the last one is what is reported."""
+"""Failures of all three have shaped the tools: a figure to report needs a task of its own."""
 STEP = re.compile(r"^Tool (\w+)( failed| declined)?: (.*)$", re.MULTILINE)
 
 
