@@ -42,7 +42,7 @@ TINY = SmallModel(
     lambda name: "Q4_0",
 )
 # With these weights logits differ by more than int8 activations are off.
-SEED = 13000
+SEED = 4
 PROMPT: tuple[int, ...] = (5, 25, 3, 17, 9, 20, 44, 8, 12, 7, 66, 31, 28, 12, 19, 2, 14, 33, 71, 9)
 
 
