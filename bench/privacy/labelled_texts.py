@@ -5,9 +5,9 @@
 Writes `FOLDER/labelled.jsonl`, a text a line: `text`, `language`, `source` and `kind`, which is
 `public` or a kind of private matter. Private sentences are Tatoeba's (CC BY 2.0 FR), by the words
 of their English translations; requests are of NLU-Evaluation-Data (CC BY 4.0), Arena-Hard and
-IFEval (Apache-2.0); questions to doctors of medical-question-answer-data (MIT), complaints of
-patients of RuMedBench, whose repository names no licence, and CVs without names of resume-matcher
-(free with credit). What is fetched stays in `FOLDER/packages` and is committed nowhere.
+IFEval (Apache-2.0); questions to doctors of medical-question-answer-data (MIT), and CVs without
+names of resume-matcher (free with credit). What is fetched stays in `FOLDER/packages` and is
+committed nowhere.
 """
 
 from __future__ import annotations
@@ -47,7 +47,6 @@ _OTHERS = {
     "lm-sys/arena-hard-auto": "data/arena-hard-v0.1/question.jsonl",
     "josejg/instruction_following_eval": "instruction_following_eval/data/input_data.jsonl",
     "LasseRegin/medical-question-answer-data": ".",
-    "pavel-blinov/RuMedBench": "data/RuMedTop3/train_v1.jsonl",
     "shubhamShaurya5/resume-matcher": "UpdatedResumeDataSet.csv",
 }
 """Repositories, and what is read of them."""
@@ -140,9 +139,6 @@ def _patients(folder: Path) -> Iterator[Labelled]:
             text = " ".join(row.get("question_text", row["question"]).split())
             if _OF_THE_WRITER.search(text):
                 yield Labelled(text, "en", name, "health")
-    name = "pavel-blinov/RuMedBench"
-    for row in _rows(folder, name, _OTHERS[name]):
-        yield Labelled(row["symptoms"], "ru", name, "health")
 
 
 def _cvs(folder: Path) -> Iterator[Labelled]:

@@ -68,7 +68,11 @@ PUBLIC, OLDER, PROBLEMS = 10_000, 2_500, 600  # texts an epoch
 LONGER = 0.3  # share of texts that stand beside a part of a public one
 NOISE = 0.08  # share of tokens that are replaced: no single word may carry a verdict
 PLAIN_TOKENS = 0.25  # the weight of a token without a tag
-FURTHER_EPOCHS, FURTHER_RATE, FURTHER_SHARE = 1, 6e-4, 0.2  # with `--further`; share of old texts
+FURTHER_EPOCHS, FURTHER_RATE, FURTHER_SHARE = (
+    1,
+    6e-4,
+    0.2,
+)  # with `--further`; share of old texts but everyday ones
 VOCABULARY = 151_936
 UNLABELLED = -100
 _REMOVED = re.compile(r"<PRESIDIO_ANONYMIZED_(\w+)>")
@@ -152,9 +156,7 @@ class Corpus:
         everyday = [
             text
             for language, texts in self._everyday.items()
-            for text in self._some(
-                draw, texts, self._share * EVERYDAY.get(language, EVERYDAY_ELSEWHERE)
-            )
+            for text in self._some(draw, texts, EVERYDAY.get(language, EVERYDAY_ELSEWHERE))
         ]
         harmless += self._plain(everyday, "public")
         for (_, source, kind), texts in self._labelled_texts.items():
@@ -349,6 +351,7 @@ def main() -> None:
     torch.manual_seed(0)
     tokenizer = tokenizer_of(options.model)
     corpus = Corpus(tokenizer, options)
+    options.into.mkdir(parents=True, exist_ok=True)
     epochs = FURTHER_EPOCHS if options.further else EPOCHS
     rows = corpus.rows(0)
     # Epochs differ a little in their number of rows.
