@@ -16,6 +16,7 @@ from .kv_cache.kv_pages import KVPages
 from .matmul.expert_layers import ExpertLayers, experts_reference
 from .matmul.linear import LinearLayer, embedding_reference, linear_reference
 from .matmul.low_rank import ActiveAdapters
+from .recurrent.delta_net import DeltaNet, DeltaNetShape
 
 
 class Operations:
@@ -121,6 +122,11 @@ class Operations:
     ) -> torch.Tensor:
         """The weighted sum (tokens, outputs) fp32 of each token's experts; see `expert_layers`."""
         return experts_reference(dense(x), layers, picked, weights)
+
+    def delta_net(self, shape: DeltaNetShape) -> DeltaNet | None:
+        """What computes gated DeltaNets on rows of states; None where only plain torch does."""
+        del shape
+        return None
 
     def rotary_tables(
         self, positions: torch.Tensor, frequencies: torch.Tensor, scale: float

@@ -127,6 +127,7 @@ class Attention:
             sine,
             self.key_bias,
             self._sinks,
+            self._is_gated,
         )
         output = context.attend(self._layer, heads)
         if gate is None:
