@@ -39,8 +39,9 @@ from .matmul.matmul_tuning import MatmulTuning
 from .matmul.quantized_gemv import QuantizedGemv
 from .matmul.stacked_layers import join_layers, stack_layers
 from .operations import Operations, dense
-from .recurrent.delta_net import DeltaNet, DeltaNetInput, DeltaNetShape, DeltaNetWeights
-from .recurrent.delta_net_kernels import DeltaNetKernels, delta_net_failures, has_delta_kernels
+from .recurrent.delta_net import DeltaNet, DeltaNetInput, DeltaNetWeights
+from .recurrent.delta_net_kernels import DeltaNetKernels, delta_net_failures
+from .recurrent.delta_shape import DeltaNetShape, has_delta_kernels
 from .recurrent.pooled_states import PooledStates
 from .sampling_check import sampling_failures
 from .self_check import CheckedLayer, SelfCheck, first_rows
@@ -291,7 +292,7 @@ class KernelOperations(Operations):
 
     def delta_net(self, shape: DeltaNetShape) -> DeltaNet | None:
         """See `Operations`."""
-        if not has_delta_kernels(shape):
+        if not has_delta_kernels(shape.key_size, shape.value_size, shape.kernel):
             return None
         self._delta_nets.add(shape)
         return partial(self._advance, shape)

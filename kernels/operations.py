@@ -16,7 +16,8 @@ from .kv_cache.kv_pages import KVPages
 from .matmul.expert_layers import ExpertLayers, experts_reference
 from .matmul.linear import LinearLayer, embedding_reference, linear_reference
 from .matmul.low_rank import ActiveAdapters
-from .recurrent.delta_net import DeltaNet, DeltaNetShape
+from .recurrent.delta_net import DeltaNet
+from .recurrent.delta_shape import DeltaNetShape
 
 
 class Operations:

@@ -10,37 +10,9 @@ from torch.nn.functional import softplus
 
 from ..elementwise.activations import Activations
 from ..elementwise.rms_norm import Norm
+from .delta_shape import DeltaNetShape
 from .gated_delta import gated_delta_reference
 from .pooled_states import PooledStates
-
-
-class DeltaNetShape(NamedTuple):
-    """The heads of keys and of values, their sizes, and the inputs of the convolution.
-
-    Heads of values take turns with those of keys, or else are neighbours if they share one.
-    """
-
-    key_heads: int
-    value_heads: int
-    key_size: int
-    value_size: int
-    kernel: int
-    takes_turns: bool
-
-    @property
-    def key_width(self) -> int:
-        """Elements of a token's keys."""
-        return self.key_heads * self.key_size
-
-    @property
-    def value_width(self) -> int:
-        """Elements of a token's values."""
-        return self.value_heads * self.value_size
-
-    @property
-    def channels(self) -> int:
-        """Elements of a token's queries, keys and values."""
-        return 2 * self.key_width + self.value_width
 
 
 class DeltaNetWeights(NamedTuple):

@@ -14,19 +14,15 @@ from ..launch.cuda_driver import Argument, Grid
 from ..launch.kernel_arguments import ELEMENT_TYPES, pointer
 from ..launch.kernel_library import KernelLibrary
 from .causal_convolution import causal_convolution_reference
-from .delta_net import DeltaNetInput, DeltaNetShape, DeltaNetWeights, delta_gates, delta_rule
+from .delta_net import DeltaNetInput, DeltaNetWeights, delta_gates, delta_rule
+from .delta_shape import DELTA_HEAD, DELTA_TAPS, DeltaNetShape, has_delta_kernels
 from .pooled_states import PooledStates, StepRows
 
 _SOURCE = "gated_delta.cuh"
-_HEAD, _TAPS, _THREADS = 128, 4, 128
+_THREADS = 128
 _COLUMNS, _HEADS = 32, 4
 """Elements of a value that a block of the recurrence has; heads that one of the norm has."""
 _LARGEST_ERROR = 1e-4
-
-
-def has_delta_kernels(shape: DeltaNetShape) -> bool:
-    """Whether the kernels know such heads."""
-    return (shape.key_size, shape.value_size, shape.kernel) == (_HEAD, _HEAD, _TAPS)
 
 
 class DeltaNetKernels:
@@ -63,7 +59,7 @@ class DeltaNetKernels:
             rate_steps, places = x.steps, (shape.value_heads, 0)
         self._launch(
             "gated_delta",
-            (_HEAD // _COLUMNS, shape.value_heads, sequences),
+            (DELTA_HEAD // _COLUMNS, shape.value_heads, sequences),
             *map(pointer, (mixed, x.rates, rate_steps, weights.decay, weights.bias)),
             *(pointer(rows.states[1]), *steps, pointer(found)),
             *map(c_int, (shape.key_heads, shape.value_heads, shape.takes_turns)),
@@ -89,7 +85,7 @@ def _check(
     x: DeltaNetInput, shape: DeltaNetShape, weights: DeltaNetWeights, rows: PooledStates
 ) -> None:
     heads, tokens, states = shape.value_heads, len(x.mixed), rows.states
-    if not has_delta_kernels(shape):
+    if not has_delta_kernels(shape.key_size, shape.value_size, shape.kernel):
         raise ValueError(f"There are no kernels for {shape}.")
     rates = (tokens, 2 * heads if x.steps is None else heads)
     strided = (
@@ -99,12 +95,12 @@ def _check(
         (x.rates if x.steps is None else x.steps, rates),
     )
     whole = (
-        (weights.convolution, (shape.channels, _TAPS)),
+        (weights.convolution, (shape.channels, DELTA_TAPS)),
         (weights.decay, (heads,)),
         (weights.bias, (heads,)),
-        (weights.norm.weight, (_HEAD,)),
-        (states[0], (len(states[0]), shape.channels, _TAPS - 1)),
-        (states[1], (len(states[0]), heads, _HEAD, _HEAD)),
+        (weights.norm.weight, (DELTA_HEAD,)),
+        (states[0], (len(states[0]), shape.channels, DELTA_TAPS - 1)),
+        (states[1], (len(states[0]), heads, DELTA_HEAD, DELTA_HEAD)),
     )
     fits = all(each.shape == size and each.stride(1) == 1 for each, size in strided)
     fits &= all(each.shape == size and each.is_contiguous() for each, size in whole)

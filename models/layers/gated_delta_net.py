@@ -9,11 +9,11 @@ from ingle.kernels.elementwise.activations import Activations
 from ingle.kernels.recurrent.causal_convolution import causal_convolution_reference
 from ingle.kernels.recurrent.delta_net import (
     DeltaNetInput,
-    DeltaNetShape,
     DeltaNetWeights,
     delta_gates,
     delta_rule,
 )
+from ingle.kernels.recurrent.delta_shape import DeltaNetShape
 
 from ..config.model_config import ModelConfig
 from ..config.recurrent_config import DeltaNetConfig

@@ -10,12 +10,13 @@ from kernel_harness.host_library import CPUKernelLibrary
 
 from ingle.kernels.elementwise.activations import ActivationForms, q8_groups, quantize_q8_reference
 from ingle.kernels.elementwise.rms_norm import Norm
-from ingle.kernels.recurrent.delta_net import DeltaNetInput, DeltaNetShape, DeltaNetWeights
+from ingle.kernels.recurrent.delta_net import DeltaNetInput, DeltaNetWeights
 from ingle.kernels.recurrent.delta_net_kernels import (
     DeltaNetKernels,
     delta_net_failures,
     delta_net_reference,
 )
+from ingle.kernels.recurrent.delta_shape import DeltaNetShape
 from ingle.kernels.recurrent.pooled_states import PooledStates, StepRows
 
 MakeLibrary = Callable[..., CPUKernelLibrary]

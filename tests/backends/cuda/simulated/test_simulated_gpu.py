@@ -5,11 +5,19 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 from ctypes import c_int, c_void_p
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
-from gpu.random_model import all_bf16, all_fp8, all_nf4, llama_config, q4_k_m
+from gpu.random_model import (
+    all_bf16,
+    all_fp8,
+    all_nf4,
+    delta_net_config,
+    llama_config,
+    q4_k_m,
+)
 from kernel_harness.fault_sweep import FaultSweep, Trial
 from kernel_harness.host_library import CPUKernelLibrary
 from kernel_harness.interpreted_library import InterpretedTritonLibrary
@@ -207,6 +215,35 @@ def test_answers_equal_those_of_the_same_kernels_without_a_driver(
     with simulated_engine(gpu, cache / "cubins"):
         run(open_runner("cuda", model=model), replayed)
     assert replayed == eager
+
+
+DELTA_NETS = SmallModel(
+    delta_net_config(
+        replace(TINY.config, layers=TINY.config.layers * 4), key_heads=1, value_heads=2
+    ),
+    TINY.kind,
+)
+
+
+@pytest.mark.slow
+def test_states_of_recorded_steps_equal_those_of_eager_ones(
+    gpu: SimulatedGPU, cache: Path, open_runner: OpenRunner
+) -> None:
+    library = CPUKernelLibrary(cache / "kernels")
+    compiled = InterpretedTritonLibrary(list(attention_variants()))
+    library.architecture = compiled.architecture = "sm_90"
+    cpu = torch.device("cpu")
+    operations = KernelOperations(library, compiled, dtype=torch.bfloat16, device=cpu)
+    eager: list[list[int]] = [[], [], []]
+    run(open_runner("cpu", ComputeBackend(operations, library=library), DELTA_NETS), eager)
+    replayed: list[list[int]] = [[], [], []]
+    with simulated_engine(gpu, cache / "cubins", (*Q4_0_SOURCES, "gated_delta.cuh")):
+        before = gpu.calls["cuGraphLaunch"]
+        run(open_runner("cuda", model=DELTA_NETS), replayed)
+    assert replayed == eager
+    assert gpu.calls["cuGraphLaunch"] > before + 5
+    assert gpu.driver is not None
+    assert gpu.driver.launches["gated_delta"] > 20
 
 
 def test_launch_with_wrong_arguments_is_refused(simulation: None, cache: Path) -> None:
