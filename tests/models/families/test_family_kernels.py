@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any
 
 import gguf
@@ -15,10 +16,12 @@ from kernel_harness.interpreted_library import InterpretedTritonLibrary
 from ingle.backends.base.load_spec import LoadSpec
 from ingle.backends.base.sampling_params import SamplingParams
 from ingle.backends.cuda.compute_backend import ComputeBackend
+from ingle.backends.cuda.graphs.step_graphs import Recording
 from ingle.backends.cuda.model_files import ModelFiles, ModelSource
 from ingle.backends.cuda.model_runner import CudaModelRunner
 from ingle.backends.cuda.state_model_runner import open_model_runner
 from ingle.backends.engine.batch import Batch, ScheduledChunk, StateStep
+from ingle.backends.engine.engine import Engine
 from ingle.backends.engine.sequence import Sequence
 from ingle.backends.testing.byte_tokenizer import ByteTokenizer
 from ingle.kernels.attention.attention_variant import attention_variants
@@ -115,6 +118,73 @@ def logits(runner: CudaModelRunner, parts: list[tuple[int, int]]) -> torch.Tenso
     return torch.cat(found).log_softmax(-1)
 
 
+def backend_of(pytestconfig: pytest.Config) -> ComputeBackend:
+    """Return kernels that run on the CPU."""
+    assert pytestconfig.cache is not None
+    library = CPUKernelLibrary(pytestconfig.cache.mkdir("kernels"), seed=3, num_sms=8)
+    compiled = InterpretedTritonLibrary(list(attention_variants()), num_sms=8)
+    operations = KernelOperations(library, compiled, dtype=torch.bfloat16, device=CPU)
+    return ComputeBackend(operations, library=library)
+
+
+def open_runner(model: Any, backend: ComputeBackend | None) -> CudaModelRunner:
+    spec = LoadSpec(
+        engine="cuda",
+        path="random",
+        context=64,
+        slots=2,
+        batch=16,
+        device="cpu",
+        threads=1,
+        kv_type=KVType.BF16 if backend else KVType.F32,
+    )
+    files = ModelFiles(model.config, EightBits(model.canonical()), 1 << 20, 1 << 22)
+    source = ModelSource(files, ByteTokenizer())
+    return open_model_runner(spec, backend=backend, source=source)
+
+
+def record(work: Callable[[], torch.Tensor]) -> Recording:
+    """Compute a step once, as a capture does before it, and again in each replay."""
+    output = work().clone()
+    return Recording(lambda: output.copy_(work()), output)
+
+
+class EveryToken:
+    """Drafts two tokens, which are not likely to be right."""
+
+    def propose(self, decoding: list[Sequence], room: int) -> dict[Sequence, tuple[int, ...]]:
+        return {sequence: (7, 9) for sequence in decoding if sequence.num_generated % 2}
+
+    def waits(self, decoding: list[Sequence], room: int) -> bool:
+        return True
+
+    def observe(self, batch: Batch, seconds: float) -> None: ...
+
+    def forget(self, sequence: Sequence) -> None: ...
+
+
+def test_steps_recorded_meanwhile_advance_states_once(
+    make_random_model: Any, pytestconfig: pytest.Config
+) -> None:
+    """Shapes with drafts come up between two tokens, and are computed twice then."""
+    model, texts = (
+        make_random_model("qwen3_5_text", **{**DELTA, "num_hidden_layers": 2}),
+        list[list[int]](),
+    )
+    for recorder in (None, record):
+        runner = open_runner(model, replace(backend_of(pytestconfig), record=recorder))
+        sequence = Sequence(
+            "r", 0, [5, 250, 3, 17, 99], SamplingParams(temperature=0), max_tokens=8
+        )
+        engine = Engine(runner, speculator=EveryToken())
+        engine.add(sequence)
+        while engine.has_work:
+            engine.step()
+        texts.append(sequence.token_ids)
+        runner.close()
+    assert texts[0] == texts[1]
+
+
 @pytest.mark.parametrize(
     ("kind", "settings"),
     [
@@ -129,26 +199,10 @@ def test_kernels_compute_what_plain_torch_does(
     kind: str, settings: dict[str, Any], make_random_model: Any, pytestconfig: pytest.Config
 ) -> None:
     """Prefill, decoding, and verification of drafts; loading compares the kernels of each layer."""
-    assert pytestconfig.cache is not None
-    library = CPUKernelLibrary(pytestconfig.cache.mkdir("kernels"), seed=3, num_sms=8)
-    compiled = InterpretedTritonLibrary(list(attention_variants()), num_sms=8)
-    operations = KernelOperations(library, compiled, dtype=torch.bfloat16, device=CPU)
     model = make_random_model(kind, **settings)
     found: list[torch.Tensor] = []
-    for backend in (ComputeBackend(operations, library=library), None):
-        spec = LoadSpec(
-            engine="cuda",
-            path="random",
-            context=64,
-            slots=2,
-            batch=16,
-            device="cpu",
-            threads=1,
-            kv_type=KVType.BF16 if backend else KVType.F32,
-        )
-        files = ModelFiles(model.config, EightBits(model.canonical()), 1 << 20, 1 << 22)
-        source = ModelSource(files, ByteTokenizer())
-        runner = open_model_runner(spec, backend=backend, source=source)
+    for backend in (backend_of(pytestconfig), None):
+        runner = open_runner(model, backend)
         found.append(logits(runner, [(0, 10), (10, 1), (11, 5)]))
         runner.close()
     divergence = (found[1].exp() * (found[1] - found[0])).sum(-1)
