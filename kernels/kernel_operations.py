@@ -13,7 +13,11 @@ from .attention.attention_input import AttentionInput, AttentionMetadata
 from .attention.rope_append import launch_rope_append
 from .attention.triton_attention import TritonAttention
 from .elementwise.activations import ActivationForms, Activations
-from .elementwise.gated_activation import GateActivation, launch_gated_activation
+from .elementwise.gated_activation import (
+    GateActivation,
+    launch_gated_activation,
+    launch_sigmoid_gate,
+)
 from .elementwise.rms_norm import Norm, NormQuantize
 from .elementwise.rope import launch_rotary_tables
 from .errors import KernelError
@@ -232,6 +236,10 @@ class KernelOperations(Operations):
             gates, ups = self.linear(x, gate, up)
             return launch_gated_activation(self._library, gates, ups, activation, wanted)
         return self._products.gated(x, gate, up, activation, wanted)
+
+    def sigmoid_gate(self, gate: torch.Tensor, rows: torch.Tensor) -> Activations:
+        """See `Operations`."""
+        return launch_sigmoid_gate(self._library, gate, rows, self._wanted(len(rows)))
 
     def experts(
         self, x: Activations, layers: ExpertLayers, picked: torch.Tensor, weights: torch.Tensor

@@ -118,6 +118,10 @@ class Operations:
         gates, ups = self.linear(x, gate, up)
         return Activations(gate.outputs, gated_activation_reference(gates, ups, activation))
 
+    def sigmoid_gate(self, gate: torch.Tensor, rows: torch.Tensor) -> Activations:
+        """`sigmoid(gate) * rows`, both (tokens, size) of the activation type."""
+        return self.activations(rows.float() * gate.float().sigmoid())
+
     def experts(
         self, x: Activations, layers: ExpertLayers, picked: torch.Tensor, weights: torch.Tensor
     ) -> torch.Tensor:

@@ -146,7 +146,11 @@ def open_runner(model: Any, backend: ComputeBackend | None) -> CudaModelRunner:
 def record(work: Callable[[], torch.Tensor]) -> Recording:
     """Compute a step once, as a capture does before it, and again in each replay."""
     output = work().clone()
-    return Recording(lambda: output.copy_(work()), output)
+
+    def replay() -> None:
+        output.copy_(work())
+
+    return Recording(replay, output)
 
 
 class EveryToken:
