@@ -276,18 +276,23 @@ def test_simulated_tensors_behave_like_those_of_a_gpu(gpu: SimulatedGPU, simulat
     assert doubled.tolist() == [8, 8, 8]  # pyright: ignore[reportUnknownMemberType]
 
 
+@pytest.mark.parametrize(
+    "model", [TINY, pytest.param(DELTA_NETS, marks=pytest.mark.slow)], ids=["dense", "DeltaNets"]
+)
 def test_plain_decoding_step_is_one_replay_and_one_copy(
-    gpu: SimulatedGPU, simulation: None, open_runner: OpenRunner
+    gpu: SimulatedGPU, cache: Path, open_runner: OpenRunner, model: SmallModel
 ) -> None:
-    engine, steps = Engine(open_runner("cuda")), list[Counter[str]]()
-    for index in range(2):
-        params = SamplingParams(seed=4) if index else SamplingParams(temperature=0)
-        prompt = list(PROMPT[: 8 + index])
-        engine.add(Sequence("r", index, prompt, params, max_tokens=30, ignore_eos=True))
-    while engine.has_work:
-        before = gpu.calls.copy()
-        engine.step()
-        steps.append(gpu.calls - before)
+    steps: list[Counter[str]] = []
+    with simulated_engine(gpu, cache / "cubins", (*Q4_0_SOURCES, "gated_delta.cuh")):
+        engine = Engine(open_runner("cuda", model=model))
+        for index in range(2):
+            params = SamplingParams(seed=4) if index else SamplingParams(temperature=0)
+            prompt = list(PROMPT[: 8 + index])
+            engine.add(Sequence("r", index, prompt, params, max_tokens=30, ignore_eos=True))
+        while engine.has_work:
+            before = gpu.calls.copy()
+            engine.step()
+            steps.append(gpu.calls - before)
     replay = {"cuGraphLaunch": 1, "copy_": 1, "cuEventRecord": 1, "cuStreamSynchronize": 1}
     assert sum(step == replay for step in steps) >= 24
     # The number of another page is sent.
