@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import accumulate, pairwise
 
 import torch
@@ -12,7 +13,11 @@ from .attention.attention_input import AttentionInput, AttentionMetadata
 from .attention.rope_append import launch_rope_append
 from .attention.triton_attention import TritonAttention
 from .elementwise.activations import ActivationForms, Activations
-from .elementwise.gated_activation import GateActivation, launch_gated_activation
+from .elementwise.gated_activation import (
+    GateActivation,
+    launch_gated_activation,
+    launch_sigmoid_gate,
+)
 from .elementwise.rms_norm import Norm, NormQuantize
 from .elementwise.rope import launch_rotary_tables
 from .errors import KernelError
@@ -38,6 +43,10 @@ from .matmul.matmul_tuning import MatmulTuning
 from .matmul.quantized_gemv import QuantizedGemv
 from .matmul.stacked_layers import join_layers, stack_layers
 from .operations import Operations, dense
+from .recurrent.delta_net import DeltaNet, DeltaNetInput, DeltaNetWeights
+from .recurrent.delta_net_kernels import DeltaNetKernels, delta_net_failures
+from .recurrent.delta_shape import DeltaNetShape, has_delta_kernels
+from .recurrent.pooled_states import PooledStates
 from .sampling_check import sampling_failures
 from .self_check import CheckedLayer, SelfCheck, first_rows
 from .token_sampling import MAX_VOCAB
@@ -82,6 +91,8 @@ class KernelOperations(Operations):
         self._experts = ExpertGemv(library)
         self._expert_gemm = ExpertGemm(self._products.gemm)
         self._picks = ExpertPicks(library)
+        self._delta_net = DeltaNetKernels(library)
+        self._delta_nets: set[DeltaNetShape] = set()
         self._attention = TritonAttention(compiled, device)
         self._fuses_combining = fuses_combining
         self._kinds: set[str] = set()
@@ -141,6 +152,8 @@ class KernelOperations(Operations):
         failures += expert_failures(self._experts, of_experts, self._device)
         failures += expert_gemm_failures(self._expert_gemm, of_experts, self._device)
         failures += expert_pick_failures(self._picks, self._device) if of_experts else ()
+        for shape in self._delta_nets:
+            failures += delta_net_failures(self._delta_net, shape, self._device)
         on_checked()
         if vocab <= MAX_VOCAB:
             failures += sampling_failures(self._library, self._device, vocab)
@@ -227,6 +240,10 @@ class KernelOperations(Operations):
             return launch_gated_activation(self._library, gates, ups, activation, wanted)
         return self._products.gated(x, gate, up, activation, wanted)
 
+    def sigmoid_gate(self, gate: torch.Tensor, rows: torch.Tensor) -> Activations:
+        """See `Operations`."""
+        return launch_sigmoid_gate(self._library, gate, rows, self._wanted(len(rows)))
+
     def experts(
         self, x: Activations, layers: ExpertLayers, picked: torch.Tensor, weights: torch.Tensor
     ) -> torch.Tensor:
@@ -284,6 +301,22 @@ class KernelOperations(Operations):
         rows = self._expert_gemm.multiply(layers.down, active, blocks)
         return self._picks.sum(rows, weights, blocks.rows)
 
+    def delta_net(self, shape: DeltaNetShape) -> DeltaNet | None:
+        """See `Operations`."""
+        if not has_delta_kernels(shape.key_size, shape.value_size, shape.kernel):
+            return None
+        self._delta_nets.add(shape)
+        return partial(self._advance, shape)
+
+    def _advance(
+        self,
+        shape: DeltaNetShape,
+        x: DeltaNetInput,
+        weights: DeltaNetWeights,
+        rows: PooledStates,
+    ) -> Activations:
+        return self._delta_net(x, shape, weights, rows, self._wanted(len(x.mixed)))
+
     def rotary_tables(
         self, positions: torch.Tensor, frequencies: torch.Tensor, scale: float
     ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -327,8 +360,8 @@ class KernelOperations(Operations):
             self._library,
             partials,
             rotated=isinstance(value_pages, QuantizedKVPages),
-            dense=wanted.dense is not None,
-            tiles=wanted.tiles,
+            dense=x.is_gated or wanted.dense is not None,
+            tiles=wanted.tiles and not x.is_gated,
         )
 
     def _wanted(self, tokens: int) -> ActivationForms:

@@ -16,6 +16,8 @@ from .kv_cache.kv_pages import KVPages
 from .matmul.expert_layers import ExpertLayers, experts_reference
 from .matmul.linear import LinearLayer, embedding_reference, linear_reference
 from .matmul.low_rank import ActiveAdapters
+from .recurrent.delta_net import DeltaNet
+from .recurrent.delta_shape import DeltaNetShape
 
 
 class Operations:
@@ -116,11 +118,20 @@ class Operations:
         gates, ups = self.linear(x, gate, up)
         return Activations(gate.outputs, gated_activation_reference(gates, ups, activation))
 
+    def sigmoid_gate(self, gate: torch.Tensor, rows: torch.Tensor) -> Activations:
+        """`sigmoid(gate) * rows`, both (tokens, size) of the activation type."""
+        return self.activations(rows.float() * gate.float().sigmoid())
+
     def experts(
         self, x: Activations, layers: ExpertLayers, picked: torch.Tensor, weights: torch.Tensor
     ) -> torch.Tensor:
         """The weighted sum (tokens, outputs) fp32 of each token's experts; see `expert_layers`."""
         return experts_reference(dense(x), layers, picked, weights)
+
+    def delta_net(self, shape: DeltaNetShape) -> DeltaNet | None:
+        """What computes gated DeltaNets on rows of states; None where only plain torch does."""
+        del shape
+        return None
 
     def rotary_tables(
         self, positions: torch.Tensor, frequencies: torch.Tensor, scale: float

@@ -148,6 +148,10 @@ class SelfCheck:
             summed = residual + expected
             self._operations.rms_norm_add(residual, rows, weight, 1e-5)
             yield f"the norm added to {tokens} rows", _error(residual, summed)
+            gate = rows.to(self._operations.dtype)
+            gated = self._operations.sigmoid_gate(gate, gate)
+            right = gate.float().sigmoid() * gate.float()
+            yield f"attention gated for {tokens} rows", _error(_rows(gated), right)
 
     def _attention(
         self, heads: HeadShape, keys: KVPages, values: KVPages

@@ -149,7 +149,7 @@ class CudaEngine(EngineDescriptor):
         if family is None or not set(tensor_types) <= TENSOR_TYPES:
             return False
         fast = not mixture or set(tensor_types) <= _EXPERT_TYPES | _FLOAT_TYPES
-        return asked or (fast and not family.has_states and not family.has_streams)
+        return asked or (fast and family.has_kernels)
 
     def knows(self, costs: ModelCosts) -> bool:
         """Whether it has code for the architecture."""

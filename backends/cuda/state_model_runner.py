@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -18,8 +19,11 @@ from ..engine.batch import Batch
 from ..engine.kv.state_cache import StateCache
 from ..engine.kv_store.kv_store import KVStore
 from .compute_backend import ComputeBackend
+from .graphs.step_graphs import Record, Recording
+from .graphs.step_shape import rounded_up
 from .model_files import ModelSource, open_source
 from .model_runner import CudaModelRunner
+from .row_table import RowTable
 from .state_pool import PagedStateContext, StatePool, StepStates
 
 _LAYOUT = "states 1"
@@ -27,7 +31,7 @@ _LAYOUT = "states 1"
 
 
 class StateModelRunner(CudaModelRunner):
-    """One model with recurrent layers on one device; its steps are not recorded."""
+    """One model with recurrent layers on one device."""
 
     @property
     def state_key(self) -> str:
@@ -85,7 +89,7 @@ class StateModelRunner(CudaModelRunner):
 
     def close(self) -> None:
         """Free weights, pages, states and buffers."""
-        del self._pool_of_states, self._step_states
+        del self._pool_of_states, self._step_states, self._table
         super().close()
 
     def _make_room(self) -> None:
@@ -98,8 +102,22 @@ class StateModelRunner(CudaModelRunner):
         )
         self.max_drafts = state_drafts(config)
         self._pool_of_states = StatePool(config, self.num_states, self._where.device)
-        self._step_states = StepStates(self._pool_of_states)
+        self._table = RowTable(
+            sequences=rounded_up(spec.slots), writes=self.num_states, device=self._where.device
+        )
+        self._step_states = StepStates(self._pool_of_states, self._table)
+        if self._backend.record is not None:
+            self._backend = replace(self._backend, record=self._recording(self._backend.record))
         super()._make_room()
+
+    def _recording(self, record: Record) -> Record:
+        """Record without writing states: what is recorded is computed once before its replay."""
+
+        def record_step(work: Callable[[], torch.Tensor]) -> Recording:
+            with self._table.read_only():
+                return record(work)
+
+        return record_step
 
     def _make_pool(self, pages: int) -> None:
         super()._make_pool(pages)

@@ -8,11 +8,13 @@ from itertools import groupby
 
 import torch
 
+from ingle.kernels.recurrent.pooled_states import PooledStates
 from ingle.models.config.model_config import ModelConfig
 from ingle.models.layers.state_context import Advance, States
 
 from ..engine.batch import Batch, StateStep
 from .kv_pool import PagedContext
+from .row_table import RowTable
 
 
 class StatePool:
@@ -77,13 +79,16 @@ class _Segment:
 class StepStates:
     """How the tokens of a step divide into segments, at whose ends states are kept."""
 
-    def __init__(self, pool: StatePool) -> None:
+    def __init__(self, pool: StatePool, table: RowTable) -> None:
+        """`table` gets what kernels need to know of a step."""
         self._pool = pool
+        self._table = table
         self._segments: list[_Segment] = []
         self._single: list[_Segment] = []
 
     def lay_out(self, batch: Batch) -> None:
         """Prepare for a batch; without states reserved for it, nothing is kept."""
+        self._table.fill(batch.states)
         self._segments, self._single = [], []
         start = 0
         for number, chunk in enumerate(batch.chunks):
@@ -98,6 +103,10 @@ class StepStates:
                 (self._single if chunk.num_tokens == 1 else self._segments).append(segment)
                 begin, read = start + tokens, rows[-1]
             start = end
+
+    def rows(self, layer: int, starts: torch.Tensor) -> PooledStates:
+        """The layer's states; `starts` (sequences + 1,) int32 are those of the step's tokens."""
+        return PooledStates(self._pool.layer(layer), self._table.rows(starts))
 
     def scan(self, layer: int, inputs: States, advance: Advance) -> torch.Tensor:
         """See `StateContext.scan`; the sequences with one token are advanced together."""
@@ -137,10 +146,14 @@ def _row(part: torch.Tensor, row: int | None) -> torch.Tensor:
 
 @dataclass(frozen=True, slots=True)
 class PagedStateContext(PagedContext):
-    """A `PagedContext` that is a `StateContext` as well."""
+    """A `PagedContext` that is a `StateContext` and a `PooledStatesContext` as well."""
 
     states: StepStates
 
     def scan(self, layer: int, inputs: States, advance: Advance) -> torch.Tensor:
         """See `StateContext`."""
         return self.states.scan(layer, inputs, advance)
+
+    def rows(self, layer: int) -> PooledStates:
+        """See `PooledStatesContext`."""
+        return self.states.rows(layer, self.inputs.attention.query_starts)

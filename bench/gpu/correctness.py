@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import torch
 from gpu.attention import wrong_attention
+from gpu.delta_nets import wrong_delta_nets
 from gpu.experts import wrong_experts
 from gpu.fp8 import wrong_products as wrong_fp8
 from gpu.fusions import wrong_fusions
@@ -65,6 +66,7 @@ def run(session: Session, family: str) -> dict[str, object]:
         "many_columns": wrong_products,
         "fp8": wrong_fp8,
         "experts": wrong_experts,
+        "delta_nets": wrong_delta_nets,
         "heads": wrong_heads,
         "fusions": wrong_fusions,
         "sampling": wrong_draws,

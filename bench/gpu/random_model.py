@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 
 import torch
 from gpu.weights import random_fp8, random_weight
@@ -12,6 +13,7 @@ from ingle.kernels.elementwise.activations import Activations
 from ingle.kernels.formats.weight import Weight
 from ingle.kernels.operations import Operations
 from ingle.models.config.model_config import LayerConfig, ModelConfig, RopeConfig
+from ingle.models.config.recurrent_config import DeltaNetConfig
 
 PAGE = 32
 
@@ -35,6 +37,23 @@ def llama_config(
         layers=(layer,) * layers,
         attention_scale=head_size**-0.5,
     )
+
+
+def delta_net_config(model: ModelConfig, *, key_heads: int, value_heads: int) -> ModelConfig:
+    """Return the model with the layers of Qwen 3.5: the last of four has attention, with gates."""
+    net = DeltaNetConfig(
+        key_heads=key_heads,
+        value_heads=value_heads,
+        key_size=128,
+        value_size=128,
+        kernel=4,
+        takes_turns=True,
+    )
+    layers = [
+        layer if index % 4 == 3 else LayerConfig(recurrent=net)
+        for index, layer in enumerate(model.layers)
+    ]
+    return replace(model, architecture="qwen35", gated_attention=True, layers=tuple(layers))
 
 
 def all_bf16(name: str) -> str:
@@ -94,9 +113,10 @@ class RandomWeights:
         """Ones for norms; else normal, so small that activations keep their size."""
         shape = self._shapes[name]
         if len(shape) == 1:
-            return torch.ones(shape, device=self._device)
+            ones = torch.ones(shape, device=self._device)
+            return -ones if name.endswith("ssm_a") else ones
         seed = self._seed + list(self._shapes).index(name)
-        kind = self._kind(name)
+        kind = "BF16" if "conv1d" in name else self._kind(name)
         if kind == "FP8":
             return random_fp8(shape[0], shape[1], self._device, seed)
         if kind != "BF16":
@@ -161,18 +181,41 @@ def _shapes(config: ModelConfig) -> Iterable[tuple[str, tuple[int, ...]]]:
     hidden, wide = config.hidden_size, config.intermediate_size
     query, key = (n * config.head_size for n in (config.num_heads, config.num_kv_heads))
     yield "token_embd.weight", (config.vocab_size, hidden)
-    for layer in range(config.num_layers):
+    for index, layer in enumerate(config.layers):
+        net = layer.recurrent
+        if isinstance(net, DeltaNetConfig):
+            mixer = dict(_delta_net_shapes(net, hidden))
+        else:
+            mixer = {
+                "attn_q.weight": (query * (2 if config.gated_attention else 1), hidden),
+                "attn_k.weight": (key, hidden),
+                "attn_v.weight": (key, hidden),
+                "attn_output.weight": (hidden, query),
+            }
+            if config.gated_attention:  # Qwen's
+                mixer |= {f"attn_{name}_norm.weight": (config.head_size,) for name in ("q", "k")}
         for name, shape in {
-            "attn_norm": (hidden,),
-            "attn_q": (query, hidden),
-            "attn_k": (key, hidden),
-            "attn_v": (key, hidden),
-            "attn_output": (hidden, query),
-            "ffn_norm": (hidden,),
-            "ffn_gate": (wide, hidden),
-            "ffn_up": (wide, hidden),
-            "ffn_down": (hidden, wide),
+            "attn_norm.weight": (hidden,),
+            **mixer,
+            "ffn_norm.weight": (hidden,),
+            "ffn_gate.weight": (wide, hidden),
+            "ffn_up.weight": (wide, hidden),
+            "ffn_down.weight": (hidden, wide),
         }.items():
-            yield f"blk.{layer}.{name}.weight", shape
+            yield f"blk.{index}.{name}", shape
     yield "output_norm.weight", (hidden,)
     yield "output.weight", (config.vocab_size, hidden)
+
+
+def _delta_net_shapes(net: DeltaNetConfig, hidden: int) -> Mapping[str, tuple[int, ...]]:
+    return {
+        "attn_qkv.weight": (net.channels, hidden),
+        "attn_gate.weight": (net.value_width, hidden),
+        "ssm_beta.weight": (net.value_heads, hidden),
+        "ssm_alpha.weight": (net.value_heads, hidden),
+        "ssm_conv1d.weight": (net.channels, net.kernel),
+        "ssm_a": (net.value_heads,),
+        "ssm_dt.bias": (net.value_heads,),
+        "ssm_norm.weight": (net.value_size,),
+        "ssm_out.weight": (hidden, net.value_width),
+    }

@@ -7,6 +7,7 @@ from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from gpu.delta_nets import DeltaNetCase
 from gpu.experts import Mixture
 from gpu.weights import Shape
 
@@ -40,6 +41,7 @@ _SMALL: Mapping[str, Mapping[str, Any]] = {
         "VOCABULARY": 256,
         "COLUMNS": (1, 8),
     },
+    "delta_nets": {"CASES": (DeltaNetCase("small", 1, 2),), "TOKENS": (1, 8)},
     "experts": {"MIXTURES": _MIXTURES, "TOKENS": (1, 8)},
     "fp8": {"SHAPES": _MATRICES, "COLUMNS": (1, 8)},
     "fusions": {"TOKENS": (1, 8), "COLUMNS": (1, 8), "WIDTH": 256, "HIDDEN": 256},

@@ -1,19 +1,25 @@
-// activation(gate) * up of many tokens, as numbers and as bytes with scales.
+// activation(gate) * up of many tokens, or logistic(gate) * up, as numbers and as bytes with scales.
 #pragma once
 #include "elements.cuh"
 #include "gate.cuh"
 #include "store_q8.cuh"
+
+#define GATE_SIGMOID 3  // of attention, after the activations of feed-forward parts
 
 struct GatedRows {
   const void *gate, *up;
   int gate_stride, up_stride, type;  // from row to row, in elements of the type
 };
 
+DEVICE float gated_one(float gate, float up, int activation) {
+  return activation == GATE_SIGMOID ? logistic(gate) * up : gated(gate, up, activation);
+}
+
 DEVICE float4 gated_four(const GatedRows& rows, int row, int first, int activation) {
   const float4 gate = load_four(rows.gate, size_t(row) * rows.gate_stride + first, rows.type);
   const float4 up = load_four(rows.up, size_t(row) * rows.up_stride + first, rows.type);
-  return make_float4(gated(gate.x, up.x, activation), gated(gate.y, up.y, activation),
-                     gated(gate.z, up.z, activation), gated(gate.w, up.w, activation));
+  return make_float4(gated_one(gate.x, up.x, activation), gated_one(gate.y, up.y, activation),
+                     gated_one(gate.z, up.z, activation), gated_one(gate.w, up.w, activation));
 }
 
 // A lane takes four neighbours; `size` is a multiple of four, of 32 where tiles are wanted. Either

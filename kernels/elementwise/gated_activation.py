@@ -38,6 +38,7 @@ def gated_activation_reference(
 
 GATES: Mapping[GateActivation, int] = {"silu": 0, "gelu_tanh": 1, "clamped_silu": 2}
 """The numbers of the activations in csrc/gate.cuh."""
+_SIGMOID = 3
 
 
 def launch_gated_activation(
@@ -53,13 +54,30 @@ def launch_gated_activation(
     quantised from the float32 results, before these are rounded to a dense type. Raises
     `ValueError` if shapes do not fit.
     """
+    return _launch(library, gate, up, GATES[activation], wanted)
+
+
+def launch_sigmoid_gate(
+    library: KernelLibrary, gate: torch.Tensor, rows: torch.Tensor, wanted: ActivationForms
+) -> Activations:
+    """`sigmoid(gate) * rows`; see `launch_gated_activation`."""
+    return _launch(library, gate, rows, _SIGMOID, wanted)
+
+
+def _launch(
+    library: KernelLibrary,
+    gate: torch.Tensor,
+    up: torch.Tensor,
+    number: int,
+    wanted: ActivationForms,
+) -> Activations:
     tokens, size = gate.shape
     _check(gate, up, wanted)
     dense = None if wanted.dense is None else gate.new_empty(tokens, size, dtype=wanted.dense)
     tiles = q8_tiles(tokens, size, gate.device) if wanted.tiles else None
     numbers = (
         *(gate.stride(0), up.stride(0), ELEMENT_TYPES[gate.dtype]),
-        *(0 if dense is None else ELEMENT_TYPES[dense.dtype], size, GATES[activation]),
+        *(0 if dense is None else ELEMENT_TYPES[dense.dtype], size, number),
     )
     arguments = *map(pointer, (gate, up, dense, tiles)), *map(c_int, numbers)
     grid = (tokens, -(-size // 512), 1)

@@ -128,11 +128,12 @@ class Attention:
             sine,
             self.key_bias,
             self._sinks,
+            self._is_gated,
         )
         output = context.attend(self._layer, heads)
         if gate is None:
             return output
-        return self._operations.activations(dense(output).float() * gate.float().sigmoid())
+        return self._operations.sigmoid_gate(gate, dense(output))
 
     def _project(self, x: Activations) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Queries, keys and values; no heads of the latter where an earlier layer has them."""

@@ -7,6 +7,8 @@ from typing import Protocol, runtime_checkable
 
 import torch
 
+from ingle.kernels.recurrent.pooled_states import PooledStates
+
 from .attention import AttentionContext
 
 States = tuple[torch.Tensor, ...]
@@ -29,8 +31,24 @@ class StateContext(Protocol):
         ...
 
 
+@runtime_checkable
+class PooledStatesContext(Protocol):
+    """The same for kernels, which advance all sequences in the rows of a pool."""
+
+    def rows(self, layer: int) -> PooledStates:
+        """The layer's states, and what the step does with their rows."""
+        ...
+
+
 def states_of(context: AttentionContext) -> StateContext:
     """The same context; raises `TypeError` if it has no states."""
     if not isinstance(context, StateContext):
         raise TypeError(f"{context} has no states for recurrent layers.")
     return context
+
+
+def pooled_states_of(context: AttentionContext, layer: int) -> PooledStates:
+    """The rows of a layer's states; raises `TypeError` if the context has none."""
+    if not isinstance(context, PooledStatesContext):
+        raise TypeError(f"{context} has no rows of states for kernels.")
+    return context.rows(layer)

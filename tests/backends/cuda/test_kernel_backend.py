@@ -8,11 +8,19 @@ from collections.abc import Callable, Iterator
 from collections.abc import Sequence as Arguments
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import torch
-from gpu.random_model import all_bf16, all_fp8, all_g4, all_nf4, llama_config, q4_k_m
+from gpu.random_model import (
+    all_bf16,
+    all_fp8,
+    all_g4,
+    all_nf4,
+    delta_net_config,
+    llama_config,
+    q4_k_m,
+)
 from gpu.synthetic import source
 from gpu.weights import random_weight
 from kernel_harness.host_library import CPUKernelLibrary
@@ -23,6 +31,7 @@ from ingle.backends.base.load_spec import LoadSpec
 from ingle.backends.base.sampling_params import SamplingParams
 from ingle.backends.cuda.compute_backend import ComputeBackend
 from ingle.backends.cuda.model_runner import CudaModelRunner
+from ingle.backends.cuda.state_model_runner import open_model_runner
 from ingle.backends.engine.batch import Batch, ScheduledChunk
 from ingle.backends.engine.engine import Engine
 from ingle.backends.engine.sequence import Sequence
@@ -30,6 +39,7 @@ from ingle.kernels.attention.attention_variant import attention_variants
 from ingle.kernels.elementwise.rms_norm import rms_norm_reference
 from ingle.kernels.kernel_operations import KernelOperations
 from ingle.kernels.launch.cuda_driver import Argument, Grid
+from ingle.models.config.model_config import ModelConfig
 from ingle.models.kv_type import KVType
 from ingle.models.layers.parameters import RMSNorm
 
@@ -194,6 +204,7 @@ class Recordable(TorchDispatchMode):
             "empty",
             "slice",
             "view",
+            "_unsafe_view",
             "as_strided",
             "select",
             "unbind",
@@ -202,7 +213,7 @@ class Recordable(TorchDispatchMode):
             "new_empty",
         )
     )
-    allowed = frozenset(("index", "detach"))
+    allowed = frozenset(("index", "detach", "clone"))
 
     def __init__(self) -> None:
         super().__init__()  # pyright: ignore[reportUnknownMemberType]
@@ -220,37 +231,55 @@ def skip_self_check(*_: object) -> None:
     """Skip the kernels' self-check, which has its own tests."""
 
 
+class StepCounts(NamedTuple):
+    """The kernels of a step, of attention too, and the operations of torch."""
+
+    kernels: list[str]
+    attention: list[str]
+    torch: list[str]
+
+
+def count_step(cache: Path, config: ModelConfig) -> StepCounts:
+    """Return what a decoding step of one sequence starts; it may not wait for the device."""
+    library = CountingLibrary(cache)
+    compiled = InterpretedTritonLibrary(list(attention_variants()), num_sms=8)
+    operations = KernelOperations(library, compiled, dtype=torch.bfloat16, device=CPU)
+    spec = LoadSpec(engine="cuda", path="random", context=64, slots=1, batch=8, device="cpu")
+    backend = ComputeBackend(operations, library=library)
+    runner = open_model_runner(spec, backend=backend, source=source(config, CPU, q4_k_m))
+    sequence = Sequence("text", 0, PROMPT, SamplingParams())
+    sequence.slot, sequence.num_computed, sequence.block_table = 0, 15, [1]
+    runner.compute(Batch([ScheduledChunk(sequence, 1, True)], 1))
+    library.started.clear()
+    compiled.launched.clear()
+    with Recordable() as step:
+        runner._forward()  # pyright: ignore[reportPrivateUsage]
+    counts = StepCounts(library.started[:], compiled.launched[:], step.computed)
+    runner.close()
+    return counts
+
+
+def added_kernels(first: StepCounts, second: StepCounts) -> dict[str, int]:
+    """Return what a layer more adds, by kernel."""
+    added = Counter(name.split("_gemv")[0] for name in second.kernels)
+    added.subtract(name.split("_gemv")[0] for name in first.kernels)
+    return {name: count for name, count in added.items() if count}
+
+
 def test_decoding_step_launches_few_kernels_without_synchronising(
     pytestconfig: pytest.Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert pytestconfig.cache is not None
-    library = CountingLibrary(pytestconfig.cache.mkdir("kernels"))
-    compiled = InterpretedTritonLibrary(list(attention_variants()), num_sms=8)
-    operations = KernelOperations(library, compiled, dtype=torch.bfloat16, device=CPU)
-    counts: dict[int, tuple[list[str], list[str], list[str]]] = {}
-    for layers in (1, 2):
-        config = replace(CONFIG, layers=CONFIG.layers[:layers])
-        spec = LoadSpec(engine="cuda", path="random", context=64, slots=1, batch=8, device="cpu")
-        model = source(config, CPU, q4_k_m)
-        backend = ComputeBackend(operations, library=library)
-        monkeypatch.setattr(KernelOperations, "check", skip_self_check)
-        runner = CudaModelRunner(spec, backend=backend, source=model)
-        sequence = Sequence("text", 0, PROMPT, SamplingParams())
-        sequence.slot, sequence.num_computed, sequence.block_table = 0, 15, [1]
-        runner.compute(Batch([ScheduledChunk(sequence, 1, True)], 1))
-        library.started.clear()
-        compiled.launched.clear()
-        with Recordable() as step:
-            runner._forward()  # pyright: ignore[reportPrivateUsage]
-        counts[layers] = library.started[:], compiled.launched[:], step.computed
-        runner.close()
-    first, second = counts[1], counts[2]
-    assert len(second[1]) - len(first[1]) == 1, "attention is one launch"
-    assert sorted(second[2]) == sorted(first[2]), "torch computes nothing in a layer"
-    added = Counter(name.split("_gemv")[0] for name in second[0])
-    added.subtract(name.split("_gemv")[0] for name in first[0])
-    assert added.total() == 5, "beside attention"
-    assert {name: count for name, count in added.items() if count} == {
+    monkeypatch.setattr(KernelOperations, "check", skip_self_check)
+    cache = pytestconfig.cache.mkdir("kernels")
+    first, second = (
+        count_step(cache, replace(CONFIG, layers=CONFIG.layers[:layers])) for layers in (1, 2)
+    )
+    assert len(second.attention) - len(first.attention) == 1, "attention is one launch"
+    assert sorted(second.torch) == sorted(first.torch), "torch computes nothing in a layer"
+    added = added_kernels(first, second)
+    assert sum(added.values()) == 5, "beside attention"
+    assert added == {
         "q4_k": -1,  # the last one of a layer, which has a norm after it now
         "q4_k_gated_c1_s1": 1,
         "q4_k_normed_c1_s1": 2,
@@ -258,6 +287,25 @@ def test_decoding_step_launches_few_kernels_without_synchronising(
         "q6_k": 1,
         "rope_append_128": 1,
     }
+
+
+@pytest.mark.slow
+def test_delta_net_adds_three_launches_to_its_products(
+    pytestconfig: pytest.Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert pytestconfig.cache is not None
+    monkeypatch.setattr(KernelOperations, "check", skip_self_check)
+    config = delta_net_config(replace(CONFIG, layers=CONFIG.layers * 2), key_heads=1, value_heads=2)
+    first, second = (
+        count_step(
+            pytestconfig.cache.mkdir("kernels"), replace(config, layers=config.layers[4 - count :])
+        )
+        for count in (2, 3)
+    )
+    assert sorted(second.torch) == sorted(first.torch), "torch computes nothing in a layer"
+    added = added_kernels(first, second)
+    assert sum(added.values()) == 8
+    assert added["delta_convolve"] == added["gated_delta"] == added["gate_heads"] == 1
 
 
 @pytest.mark.slow

@@ -176,6 +176,21 @@ def test_layers_without_kernels_use_llama_cpp_by_default(
         assert choose_for_types(family, ["F32"], wanted, GPU, mixture=False) == chosen
 
 
+@pytest.mark.parametrize(("size", "chosen"), [(128, "cuda"), (64, "llama.cpp")])
+def test_delta_nets_use_the_own_engine_where_it_has_kernels_for_their_heads(
+    header: GGUFHeader, size: int, chosen: str
+) -> None:
+    keys = {key.replace("llama.", "qwen35."): value for key, value in header.metadata.items()}
+    numbers = {"time_step_rank": 4, "inner_size": 4 * size, "group_count": 2, "state_size": size}
+    keys |= {f"qwen35.ssm.{name}": number for name, number in numbers.items()}
+    keys |= {"general.architecture": "qwen35", "qwen35.ssm.conv_kernel": 4}
+    hybrid = replace(header, metadata=keys)
+    assert select_engine(hybrid, own=GPU) == chosen
+    reason = why_not_preferred(LoadQuery(hybrid), GPU)
+    assert ("no kernels for recurrent layers" in reason) is (chosen != "cuda")
+    assert choose_for_types("qwen35", ["F32"], "auto", GPU, mixture=False) == "cuda"
+
+
 @pytest.mark.model
 def test_quantized_weights_use_the_own_engine_on_supported_gpus(smollm2_path: Path) -> None:
     header = read_header(smollm2_path)

@@ -141,6 +141,38 @@ def expert_picks_cases() -> list[Case]:
     ]
 
 
+def gated_delta_cases() -> list[Case]:
+    """Return a sequence of more tokens than are staged, one without any, and one with one."""
+    keys, heads, tokens, rows = 1, 2, 18, 4
+    channels, width = 128 * (2 * keys + heads), 128 * heads
+    random = np.random.default_rng(0)
+
+    def normal(*size: int) -> NDArray[np.float32]:
+        return random.normal(size=size).astype(np.float32)
+
+    numbers = [0, 17, 17, 18], [-1, 3, 1], [0, 3, 4, 5], [4, 17, 17, 1, 1], [0, 2, 3, 3, 1]
+    steps = [np.array(each, np.int32) for each in numbers]
+    mixed, found, weight = normal(tokens, channels), normal(tokens, width), normal(128)
+    dense, gate = np.zeros((tokens, width), np.uint16), normal(tokens, width)
+    convolved = np.zeros_like(mixed)
+    convolve = (
+        *(mixed, normal(channels, 4), normal(rows, channels, 3), *steps),
+        *(convolved, channels, 0, channels),
+    )
+    advance = (
+        *(mixed, normal(tokens, heads), normal(tokens, heads), -abs(normal(heads))),
+        *(normal(heads), normal(rows, heads, 128, 128), *steps, found),
+        *(keys, heads, 1, heads, heads, 0),
+    )
+    gates = found, gate, weight, dense, _room(tokens, width), width, 0, 2, heads, 1e-6
+    block = (128, 1, 1)
+    return [
+        Case("delta_convolve", (channels // 128, 3, 1), block, convolve),
+        Case("gated_delta", (4, heads, 3), block, advance),
+        Case("gate_heads", (tokens, 1, 1), block, gates),
+    ]
+
+
 def _room(columns: int, size: int) -> NDArray[np.uint8]:
     return np.zeros((-(-size // 1024), columns, 1536), np.uint8)
 
@@ -154,6 +186,7 @@ FUSION_CASES: Mapping[str, Callable[[], list[Case]]] = MappingProxyType(
         "normed_q4_k": normed_gemv_cases,
         "expert_picks": expert_picks_cases,
         "experts_q4_k": expert_gemv_cases,
+        "gated_delta": gated_delta_cases,
     }
 )
 """By the names of sources."""

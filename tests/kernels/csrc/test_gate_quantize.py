@@ -13,6 +13,7 @@ from ingle.kernels.elementwise.gated_activation import (
     GateActivation,
     gated_activation_reference,
     launch_gated_activation,
+    launch_sigmoid_gate,
 )
 
 MakeLibrary = Callable[..., CPUKernelLibrary]
@@ -56,6 +57,16 @@ def test_gates_of_any_size(make_library: MakeLibrary, activation: GateActivation
     assert found is not None
     exact = gated_activation_reference(gate, torch.full_like(gate, 2), activation)
     assert torch.allclose(found, exact, rtol=3e-6, atol=1e-35)
+
+
+def test_gate_of_attention(make_library: MakeLibrary) -> None:
+    gate, rows = (half.bfloat16() for half in halves(3, 544))
+    found = launch_sigmoid_gate(make_library(), gate, rows, BOTH)
+    assert found.dense is not None
+    assert found.tiles is not None
+    assert torch.allclose(found.dense, gate.float().sigmoid() * rows.float(), rtol=3e-6)
+    expected = quantize_q8_reference(found.dense)
+    assert torch.equal(q8_groups(found.tiles, 544), q8_groups(expected, 544))
 
 
 def test_nan_stays_nan(make_library: MakeLibrary) -> None:

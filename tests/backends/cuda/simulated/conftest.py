@@ -18,6 +18,7 @@ from ingle.backends.base.load_spec import LoadSpec
 from ingle.backends.base.sampling_params import SamplingParams
 from ingle.backends.cuda.compute_backend import ComputeBackend
 from ingle.backends.cuda.model_runner import CudaModelRunner
+from ingle.backends.cuda.state_model_runner import open_model_runner
 from ingle.backends.engine.engine import Engine
 from ingle.backends.engine.sequence import Sequence
 from ingle.kernels.attention.attention_variant import attention_variants
@@ -95,7 +96,7 @@ def open_runner(cache: Path) -> OpenRunner:
             may_fall_back=True,
         )
         weights = source(model.config, torch.device(device), model.kind, SEED)
-        return CudaModelRunner(spec, backend=backend, source=weights)
+        return open_model_runner(spec, backend=backend, source=weights)
 
     return open_runner
 

@@ -5,11 +5,19 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 from ctypes import c_int, c_void_p
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
-from gpu.random_model import all_bf16, all_fp8, all_nf4, llama_config, q4_k_m
+from gpu.random_model import (
+    all_bf16,
+    all_fp8,
+    all_nf4,
+    delta_net_config,
+    llama_config,
+    q4_k_m,
+)
 from kernel_harness.fault_sweep import FaultSweep, Trial
 from kernel_harness.host_library import CPUKernelLibrary
 from kernel_harness.interpreted_library import InterpretedTritonLibrary
@@ -209,6 +217,35 @@ def test_answers_equal_those_of_the_same_kernels_without_a_driver(
     assert replayed == eager
 
 
+DELTA_NETS = SmallModel(
+    delta_net_config(
+        replace(TINY.config, layers=TINY.config.layers * 4), key_heads=1, value_heads=2
+    ),
+    TINY.kind,
+)
+
+
+@pytest.mark.slow
+def test_states_of_recorded_steps_equal_those_of_eager_ones(
+    gpu: SimulatedGPU, cache: Path, open_runner: OpenRunner
+) -> None:
+    library = CPUKernelLibrary(cache / "kernels")
+    compiled = InterpretedTritonLibrary(list(attention_variants()))
+    library.architecture = compiled.architecture = "sm_90"
+    cpu = torch.device("cpu")
+    operations = KernelOperations(library, compiled, dtype=torch.bfloat16, device=cpu)
+    eager: list[list[int]] = [[], [], []]
+    run(open_runner("cpu", ComputeBackend(operations, library=library), DELTA_NETS), eager)
+    replayed: list[list[int]] = [[], [], []]
+    with simulated_engine(gpu, cache / "cubins", (*Q4_0_SOURCES, "gated_delta.cuh")):
+        before = gpu.calls["cuGraphLaunch"]
+        run(open_runner("cuda", model=DELTA_NETS), replayed)
+    assert replayed == eager
+    assert gpu.calls["cuGraphLaunch"] > before + 5
+    assert gpu.driver is not None
+    assert gpu.driver.launches["gated_delta"] > 20
+
+
 def test_launch_with_wrong_arguments_is_refused(simulation: None, cache: Path) -> None:
     library = GPULibrary.open(cache / "simulated")
     grid, block = (2, 1, 1), (128, 1, 1)
@@ -239,18 +276,23 @@ def test_simulated_tensors_behave_like_those_of_a_gpu(gpu: SimulatedGPU, simulat
     assert doubled.tolist() == [8, 8, 8]  # pyright: ignore[reportUnknownMemberType]
 
 
+@pytest.mark.parametrize(
+    "model", [TINY, pytest.param(DELTA_NETS, marks=pytest.mark.slow)], ids=["dense", "DeltaNets"]
+)
 def test_plain_decoding_step_is_one_replay_and_one_copy(
-    gpu: SimulatedGPU, simulation: None, open_runner: OpenRunner
+    gpu: SimulatedGPU, cache: Path, open_runner: OpenRunner, model: SmallModel
 ) -> None:
-    engine, steps = Engine(open_runner("cuda")), list[Counter[str]]()
-    for index in range(2):
-        params = SamplingParams(seed=4) if index else SamplingParams(temperature=0)
-        prompt = list(PROMPT[: 8 + index])
-        engine.add(Sequence("r", index, prompt, params, max_tokens=30, ignore_eos=True))
-    while engine.has_work:
-        before = gpu.calls.copy()
-        engine.step()
-        steps.append(gpu.calls - before)
+    steps: list[Counter[str]] = []
+    with simulated_engine(gpu, cache / "cubins", (*Q4_0_SOURCES, "gated_delta.cuh")):
+        engine = Engine(open_runner("cuda", model=model))
+        for index in range(2):
+            params = SamplingParams(seed=4) if index else SamplingParams(temperature=0)
+            prompt = list(PROMPT[: 8 + index])
+            engine.add(Sequence("r", index, prompt, params, max_tokens=30, ignore_eos=True))
+        while engine.has_work:
+            before = gpu.calls.copy()
+            engine.step()
+            steps.append(gpu.calls - before)
     replay = {"cuGraphLaunch": 1, "copy_": 1, "cuEventRecord": 1, "cuStreamSynchronize": 1}
     assert sum(step == replay for step in steps) >= 24
     # The number of another page is sent.
