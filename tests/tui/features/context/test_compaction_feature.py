@@ -283,7 +283,7 @@ async def test_chat_that_this_model_has_not_answered_is_counted(
         fake_daemon.context = 500
         await chat.send("long " * 1800)
         await chat.until(lambda: isinstance(chat.app.screen, CompactChoice))
-        assert "2 148 of 500 tokens" in chat.screen_text
+        assert "2 148 tokens; 500 is the limit" in chat.screen_text
         titles = ("More context", "Shorten the prompt", "Compact, then send", "Send anyway")
         places = [chat.screen_text.index(title) for title in titles]
         assert places == sorted(places)  # a summary alone would not be enough
