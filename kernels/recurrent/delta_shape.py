@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import dataclass
 
 DELTA_HEAD = 128
 """Elements of the keys and values that kernels know."""
@@ -10,10 +10,12 @@ DELTA_TAPS = 4
 """Inputs of the convolution that they know."""
 
 
-class DeltaNetShape(NamedTuple):
+@dataclass(frozen=True)
+class DeltaNetShape:
     """The heads of keys and of values, their sizes, and the inputs of the convolution.
 
-    Heads of values take turns with those of keys, or else are neighbours if they share one.
+    Each of `key_heads` serves an equal number of `value_heads`: consecutive ones, or with
+    `takes_turns` every `key_heads`-th.
     """
 
     key_heads: int
@@ -35,7 +37,7 @@ class DeltaNetShape(NamedTuple):
 
     @property
     def channels(self) -> int:
-        """Elements of a token's queries, keys and values."""
+        """Elements of a token's queries, keys and values, all of which are convolved."""
         return 2 * self.key_width + self.value_width
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
+from ingle.kernels.recurrent.delta_shape import DeltaNetShape
+
 Shape = tuple[int, ...]
 
 
@@ -21,35 +23,9 @@ class ShortConvConfig:
         return ((self.channels, self.kernel - 1),)
 
 
-@dataclass(frozen=True, kw_only=True)
-class DeltaNetConfig:
-    """A gated DeltaNet with a convolution over the last `kernel` tokens.
-
-    Each of `key_heads` serves an equal number of `value_heads`: consecutive ones, or with
-    `takes_turns` every `key_heads`-th.
-    """
-
-    key_heads: int
-    value_heads: int
-    key_size: int
-    value_size: int
-    kernel: int
-    takes_turns: bool
-
-    @property
-    def key_width(self) -> int:
-        """Elements of a token's keys."""
-        return self.key_heads * self.key_size
-
-    @property
-    def value_width(self) -> int:
-        """Elements of a token's values."""
-        return self.value_heads * self.value_size
-
-    @property
-    def channels(self) -> int:
-        """Elements of a token's queries, keys and values, all of which are convolved."""
-        return 2 * self.key_width + self.value_width
+@dataclass(frozen=True)
+class DeltaNetConfig(DeltaNetShape):
+    """A gated DeltaNet with a convolution over the last `kernel` tokens."""
 
     @property
     def state_shapes(self) -> tuple[Shape, ...]:

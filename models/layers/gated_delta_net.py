@@ -13,7 +13,6 @@ from ingle.kernels.recurrent.delta_net import (
     delta_gates,
     delta_rule,
 )
-from ingle.kernels.recurrent.delta_shape import DeltaNetShape
 
 from ..config.model_config import ModelConfig
 from ..config.recurrent_config import DeltaNetConfig
@@ -55,14 +54,7 @@ class GatedDeltaNet:
             self._norm.of_rows,
         )
         self.output = parameters.linear(f"{name}.ssm_out", hidden, width)
-        self._shape = DeltaNetShape(
-            config.key_heads,
-            heads,
-            config.key_size,
-            config.value_size,
-            config.kernel,
-            config.takes_turns,
-        )
+        self._shape = config
         self._kernels = operations.delta_net(self._shape)
 
     def __call__(

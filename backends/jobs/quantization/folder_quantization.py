@@ -202,6 +202,8 @@ def _write(
             raise QuantizeFailed(
                 f"{folder.path} changed while it was read.", hint="Start again once it is complete."
             )
+        # Until the new settings are there, the folder is no model: the old ones contradict it.
+        (Path(spec.output) / CONFIG).unlink(missing_ok=True)
         file.finish()
     except QuantizeFailed:  # a retry would give the same file
         file.discard()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 import torch
@@ -64,7 +65,7 @@ def test_sequences_are_advanced_as_by_torch(
     make_library: MakeLibrary, dtype: torch.dtype, turns: bool, joint: bool, key_heads: int
 ) -> None:
     """One from nothing, with snapshots; one of a token, whose row is overwritten; two of none."""
-    shape = SHAPE._replace(key_heads=key_heads, takes_turns=turns)
+    shape = replace(SHAPE, key_heads=key_heads, takes_turns=turns)
     tokens, heads = 20, shape.value_heads
     mixed = torch.randn(tokens, shape.channels + 32).to(dtype)[:, : shape.channels]
     gate = torch.randn(tokens, shape.value_width + 8).to(dtype)[:, 8:]
@@ -126,7 +127,7 @@ def test_what_does_not_fit_is_refused(make_library: MakeLibrary) -> None:
     with pytest.raises(ValueError, match="do not fit"):
         kernels(x, SHAPE, weights, rows, BOTH)
     with pytest.raises(ValueError, match="no kernels"):
-        kernels(x, SHAPE._replace(key_size=64), weights, rows, BOTH)
+        kernels(x, replace(SHAPE, key_size=64), weights, rows, BOTH)
 
 
 @pytest.mark.slow

@@ -9,11 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from ingle.backends.base.load_spec import KVStoreSpec, LoadSpec
-from ingle.backends.base.sampling_params import SamplingParams
 from ingle.backends.cuda.model_files import ModelFiles, ModelSource
 from ingle.backends.cuda.model_runner import CudaModelRunner
 from ingle.backends.cuda.state_model_runner import open_model_runner
@@ -23,6 +21,7 @@ from ingle.backends.engine.kv_store.kv_store import KVStore
 from ingle.backends.engine.sequence import Sequence
 from ingle.backends.testing.byte_tokenizer import ByteTokenizer
 from ingle.models.kv_type import KVType
+from tests.harness.headed_models import LENGTH, run, sequences
 
 _EXPERTS = {"num_experts": 8, "num_experts_per_tok": 3, "moe_intermediate_size": 24}
 _DELTA = {
@@ -107,7 +106,6 @@ FAMILIES: dict[str, dict[str, Any]] = {
     },
 }
 _EACH_KIND_OF_LAYER = {"gemma4_text", "lfm2", "qwen3_next", "granitemoehybrid", "gpt_oss"}
-_LENGTH = 40
 
 
 class GuessingSpeculator:
@@ -123,7 +121,7 @@ class GuessingSpeculator:
             coming = self._texts[sequence.index][said : said + min(4, room // len(decoding))]
             drafts[sequence] = tuple(
                 (token + (place % 3 == 2)) % 99 for place, token in enumerate(coming, start=said)
-            )[: _LENGTH - said - 1]
+            )[: LENGTH - said - 1]
         return drafts
 
     def waits(self, decoding: list[Sequence], room: int) -> bool:
@@ -168,29 +166,6 @@ def runners(request: pytest.FixtureRequest, make_random_model: Any) -> Iterator[
     found = FamilyRunners(ModelSource(files, ByteTokenizer()))
     yield found
     found.close()
-
-
-def sequences(*lengths: int) -> list[Sequence]:
-    random = np.random.default_rng(1)
-    return [
-        Sequence(
-            "r",
-            index,
-            random.integers(2, 250, length).tolist(),
-            SamplingParams(seed=index, temperature=0.0 if index % 2 else 0.8),
-            max_tokens=_LENGTH,
-            ignore_eos=True,
-        )
-        for index, length in enumerate(lengths or range(40, 126, 17))
-    ]
-
-
-def run(engine: Engine, together: list[Sequence]) -> list[list[int]]:
-    for sequence in together:
-        engine.add(sequence)
-    while engine.has_work or engine.is_fetching:
-        engine.step()
-    return [sequence.token_ids[sequence.prompt_length :] for sequence in together]
 
 
 def test_text_does_not_depend_on_how_it_is_computed(runners: FamilyRunners, tmp_path: Path) -> None:
