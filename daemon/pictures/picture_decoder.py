@@ -38,9 +38,8 @@ class PictureDecoder:
     For the event loop only. Pixels of the files decoded last are kept, 128 MiB at most.
     """
 
-    def __init__(self, seconds: float = DECODE_SECONDS) -> None:
-        """`seconds` bounds the decoding of one file."""
-        self._process = DecodingProcess(seconds)
+    def __init__(self) -> None:
+        self._process = DecodingProcess()
         self._thread = ThreadPoolExecutor(1, "pictures")
         self._kept: OrderedDict[bytes, DecodedPicture] = OrderedDict()
         self._idle: asyncio.TimerHandle | None = None
@@ -129,9 +128,9 @@ class PictureDecoder:
 class DecodingProcess(FramedChild):
     """Its memory is bounded, and a file that takes too long ends it; blocking, for any thread."""
 
-    def __init__(self, seconds: float = DECODE_SECONDS) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self._seconds = seconds
+        self._seconds = DECODE_SECONDS
         self._lock = threading.Lock()
 
     def decode(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import os
+import signal
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -120,11 +122,17 @@ async def test_bytes_of_other_files_never_end_the_daemon(decoder: PictureDecoder
                 assert len(picture.rgb) == picture.width * picture.height * 3
 
 
-async def test_decoding_is_bounded_in_time() -> None:
-    decoder = PictureDecoder(seconds=0.0)
+@pytest.mark.skipif(sys.platform == "win32", reason="processes cannot be stopped there")
+async def test_decoding_is_bounded_in_time(
+    decoder: PictureDecoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await decode(decoder, noise("PNG"))
+    process = decoder._process  # pyright: ignore[reportPrivateUsage]
+    assert process.pid is not None
+    os.kill(process.pid, signal.SIGSTOP)  # else it might answer in no time
+    monkeypatch.setattr(process, "_seconds", 0.05)
     with pytest.raises(RequestRejected, match="takes more than"):
-        await decode(decoder, noise("PNG"))
-    decoder.close()
+        await decode(decoder, noise("GIF"))
 
 
 async def test_same_file_is_decoded_once(decoder: PictureDecoder) -> None:
