@@ -25,9 +25,9 @@ BEFORE = 20
 class WholeSteps(ChunkBudget):
     """The behaviour of engines without such a budget: a prompt fills the whole step."""
 
-    def limit(self, *, decoding: bool) -> int:
-        """Prompt tokens for the next step, whoever waits."""
-        return super().limit(decoding=False)
+    def limit(self, *, short: bool) -> int:
+        """Prompt tokens for the next step, whichever sequence waits."""
+        return super().limit(short=False)
 
 
 def measure(
@@ -38,6 +38,7 @@ def measure(
     engine.scheduler._chunks = budget(runner.max_batch_tokens)  # pyright: ignore[reportPrivateUsage]
     greedy = SamplingParams(temperature=0)
     answer = Sequence("answer", 0, [1, 4093, 198], greedy, max_tokens=2000, ignore_eos=True)
+    answer.arrived_at -= 60  # requests made together may interrupt each other for longer
     engine.add(answer)
     while answer.num_generated < BEFORE:
         engine.step()

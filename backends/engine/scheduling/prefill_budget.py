@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from ...base.requests import Priority
 from ..sequence import Sequence
@@ -15,15 +15,18 @@ _SMALLEST = 32
 _BEFORE_MEASURING = 64
 _FIRST_CHUNK = 128
 _MEMORY = 0.7
+_TOGETHER_SECONDS = 1.0
+TILE = 16
+"""Matrix products compute so many rows at once; llama.cpp multiplies the rest row by row."""
 
 
 class ChunkBudget:
     """Bounds chunks of prefill by the measured time of earlier steps.
 
-    Beside decoding sequences, or if another model waits for the same CPUs, a chunk fits into a
-    short pause. Alone it may take about a second, for which a cancel or a new request waits. That
-    chunk is a power of two that changes only if the cost has clearly changed: prefill in other
-    chunks yields slightly different logits.
+    Beside decoding sequences that `must_flow`, or if another model waits for the same CPUs, a chunk
+    fits into a short pause. Else it may take about a second, for which a cancel or a new request
+    waits. That chunk is a power of two that changes only if the cost has clearly changed: prefill
+    in other chunks yields slightly different logits.
     """
 
     def __init__(self, most: int) -> None:
@@ -34,9 +37,9 @@ class ChunkBudget:
         self.contended = False
         """Whether another model waits while this one computes."""
 
-    def limit(self, *, decoding: bool) -> int:
-        """Prompt tokens for the next step."""
-        if not decoding and not self.contended:
+    def limit(self, *, short: bool) -> int:
+        """Prompt tokens for the next step: of a `short` pause, else of about a second."""
+        if not short and not self.contended:
             return min(self._most, self._chunk)
         if self._seconds_per_token is None:
             return min(self._most, _BEFORE_MEASURING)
@@ -68,6 +71,26 @@ class ChunkBudget:
 def _power_of_two(number: float) -> int:
     """The largest one that is not above the number, which is at least 1; at most 2 ** 30."""
     return 1 << min(30, math.frexp(max(1.0, number))[1] - 1)
+
+
+def must_flow(decoding: Iterable[Sequence], prompts: Iterable[Sequence]) -> bool:
+    """Whether prefill may interrupt the decoding sequences for a short pause only.
+
+    It may interrupt those of batches, and those that came together with one of the prompts: all
+    answers to requests made at once are complete sooner if prefill is not cut into small chunks.
+    """
+    arrivals = [prompt.arrived_at for prompt in prompts]
+    return any(
+        sequence.priority is not Priority.BATCH
+        and all(abs(sequence.arrived_at - arrival) > _TOGETHER_SECONDS for arrival in arrivals)
+        for sequence in decoding
+    )
+
+
+def whole_tiles(prompt_tokens: int, others: int) -> int:
+    """Return fewer prompt tokens if the step, with its `others`, then has no partial tile."""
+    whole = prompt_tokens - (prompt_tokens + others) % TILE
+    return whole if whole >= TILE else prompt_tokens
 
 
 _SURE = 4

@@ -14,7 +14,7 @@ from ..sequence import Sequence
 from ..speculation.draft import Speculator
 from .admission_control import AdmissionControl
 from .kv_fetches import Fetches
-from .prefill_budget import ChunkBudget, split_prefill
+from .prefill_budget import TILE, ChunkBudget, must_flow, split_prefill, whole_tiles
 from .running_sequences import RunningSequences, can_be_followed
 from .waiting_queue import WaitingQueue
 
@@ -161,12 +161,13 @@ class Scheduler:
     def _add_prompts(self, batch: Batch, room: int) -> None:
         """Divide the rest of the token budget among the prompts."""
         prompts = {s: self.kv.until_checkpoint(s) for s in self.running if not s.is_decoding}
-        most = self._chunks.limit(decoding=batch.num_tokens > 0)
+        decoding = [chunk.sequence for chunk in batch.chunks]
+        most = self._chunks.limit(short=must_flow(decoding, prompts))
         if len(prompts) > 1:  # a nearly finished prompt need not wait for the others
-            pause = self._chunks.limit(decoding=True)
-            most = min(most, max(pause, min(s.num_pending for s in prompts)))
+            pause = self._chunks.limit(short=True)
+            most = min(most, max(pause, min(s.num_pending for s in prompts) + TILE - 1))
         most = min(most, self._runner.max_batch_tokens - batch.num_tokens)
-        most = min(most, self.kv.most(prompts, room))
+        most = whole_tiles(min(most, self.kv.most(prompts, room)), batch.num_tokens)
         for sequence, share in split_prefill(prompts, most).items():
             left = self._runner.max_batch_tokens - batch.num_tokens
             limit = min(left, self.kv.most((sequence,), room))

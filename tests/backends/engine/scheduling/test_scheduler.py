@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,6 +11,7 @@ from hypothesis import strategies as st
 from ingle.backends.base.events import FinishReason
 from ingle.backends.base.load_spec import LoadSpec
 from ingle.backends.base.sampling_params import SamplingParams
+from ingle.backends.engine.batch import Batch
 from ingle.backends.engine.engine import Engine
 from ingle.backends.engine.sequence import Sequence
 from ingle.backends.testing.scripted_model_runner import ScriptedModelRunner
@@ -193,3 +196,28 @@ def test_cache_smaller_than_announced_still_completes_all_requests() -> None:
     assert announced == sequences
     assert [text(sequence) for sequence in sequences] == [REPLY[:12]] * 2
     assert engine.scheduler.preemptions > 0
+
+
+@pytest.mark.parametrize("apart", [0.0, 30.0])
+def test_requests_made_together_are_not_cut_into_short_chunks(
+    apart: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = make_engine(context=2048, batch=512)
+    clock, largest = [100.0], [0]
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
+    launch = engine.runner.launch
+
+    def launch_slowly(batch: Batch) -> None:
+        launch(batch)
+        clock[0] += 0.004 * batch.num_tokens  # 50 tokens in a short pause
+        if batch.num_tokens > batch.prompt_tokens:
+            largest[0] = max(largest[0], batch.prompt_tokens)
+
+    monkeypatch.setattr(engine.runner, "launch", launch_slowly)
+    first, second = make_sequence(300, 50), make_sequence(900, 2)
+    second.token_ids[:] = [2] * 900
+    second.arrived_at = first.arrived_at + apart
+    engine.add(first)
+    engine.add(second)
+    run(engine)
+    assert (largest[0] > 50) is (apart == 0.0)
