@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from .access.permission import current_permission
 from .client.routing_types import AnswerCost
+from .warming.slot_prompts import SlotPrompts
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -70,6 +72,11 @@ class Services:
     """How often requests had fields without effect, by their names in `field_policies`."""
 
     address: str | None = None
+
+    @cached_property
+    def slots(self) -> SlotPrompts:
+        """The prompts of the slots that llama-server's clients number."""
+        return SlotPrompts(self.config.paths.prefixes)
 
     @property
     def devices(self) -> DeviceMeters:

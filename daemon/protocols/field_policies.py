@@ -50,7 +50,7 @@ _EXTENSIONS = frozenset(
 
 _LLAMA_CPP = frozenset(
     {
-        *("cache_prompt", "id_slot", "n_keep", "n_discard", "n_cache_reuse", "t_max_prompt_ms"),
+        *("cache_prompt", "n_keep", "n_discard", "n_cache_reuse", "t_max_prompt_ms"),
         *("samplers", "n_probs", "min_keep", "post_sampling_probs"),
         *("return_tokens", "timings_per_token", "reasoning_format", "reasoning_in_content"),
         *("parse_tool_calls", "thinking_forced_open", "chat_format", "t_max_predict_ms"),
@@ -173,7 +173,7 @@ OLLAMA_EMBED_FIELDS = FieldPolicy(ignored=frozenset({"options"}))
 LLAMA_CPP_FIELDS = FieldPolicy(
     ignored=frozenset(
         {
-            *("cache_prompt", "id_slot", "n_keep", "n_discard", "n_cache_reuse"),
+            *("cache_prompt", "n_keep", "n_discard", "n_cache_reuse"),
             *("t_max_prompt_ms", "min_keep", "post_sampling_probs", "backend_sampling"),
             *("speculative.n_max", "speculative.n_min", "speculative.p_min", "sse_ping_interval"),
             "user",

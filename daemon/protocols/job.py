@@ -41,7 +41,8 @@ class Job:
     least `context` tokens, and stays for `keep_alive` seconds after its last use, where they are
     given; -1 is for ever. `messages_field` is the protocol's name of the conversation. `fit` may
     shorten the job once its model is loaded. `preference` is the request's routing
-    preference; `opaque` names content that is not text, and so never leaves this machine.
+    preference; `opaque` names content that is not text, and so never leaves this machine. `slot`
+    is the number that llama-server's clients give to a prompt, to save it later.
     """
 
     model: str
@@ -54,6 +55,7 @@ class Job:
     fit: Callable[[Job, Lease], Awaitable[Job]] | None = None
     preference: RoutingPreference = NO_PREFERENCE
     opaque: str = ""
+    slot: int = -1
 
     @property
     def id(self) -> str:

@@ -173,6 +173,9 @@ class JobRunner:
         if lease.info.engine != REMOTE:
             record = current_route_record.get() or RouteRecord()
             self._services.warmer.saw(lease.model, requests[0], record.agent)
+            if job.slot >= 0:
+                key = current_permission().key or ""
+                self._services.slots.note(key, lease.model.name, job.slot, requests[0])
         watch = self._services.generations.watch
         try:
             async with asyncio.TaskGroup() as group:

@@ -20,6 +20,7 @@ from ..protocols.ingle_options import RequestOrigin
 from ..protocols.llama_cpp.completions_api import LlamaCppCompletionsApi
 from ..protocols.llama_cpp.props_api import PropsApi
 from ..protocols.llama_cpp.router_api import RouterApi
+from ..protocols.llama_cpp.slots_api import SlotsApi
 from ..protocols.llama_cpp.texts_api import LlamaCppEmbeddingsApi, TokenizeApi
 from ..protocols.lm_studio.chat_api import LMStudioChatApi
 from ..protocols.lm_studio.downloads_api import LMStudioDownloadsApi
@@ -91,6 +92,7 @@ def route_table(services: Services) -> list[RouteSpec]:
         ConversationsApi(responses.state),
         TokenizeApi(services),
         PropsApi(services),
+        SlotsApi(services),
         LlamaCppEmbeddingsApi(services),
         DaemonApi(services),
         NativeModelsApi(services),

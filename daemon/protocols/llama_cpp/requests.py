@@ -29,6 +29,7 @@ MEDIA_MARKER = "<__media__>"
 MAX_PROMPTS = 64
 MAX_ANSWERS = 16
 MAX_PROBABILITIES = 100
+MOST_SLOT = 2**31 - 1
 _LARGEST = 2**31 - 1
 
 MixedPrompt = str | list[Piece]
@@ -80,6 +81,7 @@ def _job(
         prompts=prompts,
         options=options,
         preference=routing_preference_of(body.ingle),
+        slot=-1 if body.id_slot is None else bounded(body.id_slot, -1, MOST_SLOT),
     )
 
 

@@ -63,6 +63,7 @@ class GenerationFields(SamplingFields, kw_only=True):
     t_max_predict_ms: Number | None = None
     stop: str | list[str] | None = None
     lora: list[LoraScale] | None = None
+    id_slot: Number | None = None
     ignore_eos: bool | None = None
     grammar: str | None = None
     json_schema: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)

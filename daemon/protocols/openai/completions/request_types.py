@@ -217,6 +217,7 @@ LogprobCount = Annotated[int, Meta(ge=0, le=20)]
 AnswerLength = Annotated[
     int, Meta(ge=-1, description="-1 is as many as fit, and more than fit are as many")
 ]
+SlotNumber = Annotated[int, Meta(ge=-1, lt=2**31)]
 StopTokens = Annotated[list[int], Meta(max_length=1024)]
 Budget = Annotated[int, Meta(ge=-1, le=2**31 - 1, description="tokens; -1 is no bound")]
 
@@ -235,8 +236,8 @@ class CommonRequest(SamplingOptions, kw_only=True):
     """The common fields of chat and plain completions; unknown fields are ignored.
 
     `service_tier` flex is the priority batch. `user`, `safety_identifier` and `prompt_cache_key`
-    distinguish clients. `grammar`, `json_schema`, `n_predict` and
-    `return_progress` are llama-server's,
+    distinguish clients. `grammar`, `json_schema`, `n_predict`, `return_progress` and `id_slot` are
+    llama-server's,
     `structured_outputs`, `guided_…`, `ignore_eos`, `stop_token_ids`, `prompt_logprobs` and
     `repetition_penalty` vLLM's.
     """
@@ -265,6 +266,7 @@ class CommonRequest(SamplingOptions, kw_only=True):
     prompt_logprobs: LogprobCount | None = None
     n_predict: AnswerLength | None = None
     return_progress: bool | None = None
+    id_slot: SlotNumber | None = None
     repetition_penalty: RepeatPenalty | None = None
 
     def __post_init__(self) -> None:

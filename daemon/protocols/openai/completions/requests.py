@@ -66,6 +66,7 @@ def chat_job(body: ChatCompletionRequest, origin: RequestOrigin) -> Job:
         request=request,
         options=body,
         preference=routing_preference_of(body.ingle),
+        slot=-1 if body.id_slot is None else body.id_slot,
     )
 
 
@@ -98,6 +99,7 @@ def completion_job(body: PlainCompletionRequest, origin: RequestOrigin) -> Job:
         prompts=_gaps(prompts, body),
         options=body,
         preference=routing_preference_of(body.ingle),
+        slot=-1 if body.id_slot is None else body.id_slot,
     )
 
 
