@@ -191,6 +191,8 @@ class Engine:
 
     def _launch_ahead(self, previous: Batch) -> Batch | None:
         """Launch the batch after the in-flight one, if its tokens are known."""
+        if not self.runner.can_run_ahead:
+            return None
         began = time.monotonic()
         batch = self.scheduler.schedule_ahead(previous)
         if batch is None:

@@ -161,6 +161,8 @@ class Scheduler:
     def _add_prompts(self, batch: Batch, room: int) -> None:
         """Divide the rest of the token budget among the prompts."""
         prompts = {s: self.kv.until_checkpoint(s) for s in self.running if not s.is_decoding}
+        if not prompts:
+            return
         decoding = [chunk.sequence for chunk in batch.chunks]
         most = self._chunks.limit(short=must_flow(decoding, prompts))
         if len(prompts) > 1:  # a nearly finished prompt need not wait for the others
