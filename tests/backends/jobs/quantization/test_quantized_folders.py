@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import (  # pyright: ignore[reportUnknownVariableType]
-    load_file,
-    save_file,
+from safetensors.torch import (
+    load_file,  # pyright: ignore[reportUnknownVariableType]
+    save_file,  # pyright: ignore[reportUnknownVariableType]
 )
 
 from ingle.backends.jobs.quantization.folder_quantization import quantize_folder
