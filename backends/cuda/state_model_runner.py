@@ -92,6 +92,11 @@ class StateModelRunner(CudaModelRunner):
         del self._pool_of_states, self._step_states, self._table
         super().close()
 
+    def _load(self, source: ModelSource, backend: ComputeBackend | None) -> None:
+        super()._load(source, backend)
+        if self._backend.record is not None:
+            self._backend = replace(self._backend, record=self._recording(self._backend.record))
+
     def _make_room(self) -> None:
         spec, part = self._spec, self._model.part
         # All ranks of a divided model have the same rows.
@@ -106,8 +111,6 @@ class StateModelRunner(CudaModelRunner):
             sequences=rounded_up(spec.slots), writes=self.num_states, device=self._where.device
         )
         self._step_states = StepStates(self._pool_of_states, self._table)
-        if self._backend.record is not None:
-            self._backend = replace(self._backend, record=self._recording(self._backend.record))
         super()._make_room()
 
     def _recording(self, record: Record) -> Record:

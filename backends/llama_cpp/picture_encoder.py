@@ -65,7 +65,7 @@ class LlamaPictureEncoder(EncodedPictures):
         `most_tokens` is what a step can compute, and so the largest picture whose tokens attend to
         each other.
         """
-        super().__init__(self._add_tokens)
+        super().__init__()
         self._lib = _mtmd()
         self._most_tokens = most_tokens
         self._width: int = _api.llama_model_n_embd_inp(model.handle)

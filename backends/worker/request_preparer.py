@@ -6,6 +6,7 @@ import traceback
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from ..base.errors import BackendError, ContextExceeded, RequestRejected
@@ -101,9 +102,9 @@ class RequestPreparer:
         request = arrival.request
         if isinstance(request, TokenizeRequest):
             request = request.generate
-        if self._is_wanted(arrival) and request is not None:
+        if request is not None:
             try:
-                self._prompts.encode_pictures(request)
+                self._prompts.encode_pictures(request, partial(self._is_wanted, arrival))
             except Exception:
                 traceback.print_exc()  # the preparation meets it again, and answers with it
         self._executor.submit(self._run, arrival)

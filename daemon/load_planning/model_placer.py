@@ -97,8 +97,8 @@ class ModelPlacer:
         fast = chosen == "auto" and facts.uses_gpu and not facts.llama_offloads
         is_own = model.path.is_dir() or fast or chosen == "cuda"
         size = encoder_bytes(model.projector)
-        divided = (options.tensor_parallel or 1) > 1
-        if not size or divided or (is_own and not is_known_encoder(model.projector)):
+        ranks = options.tensor_parallel or (self._config.tensor_parallel if is_own else 1)
+        if not size or ranks > 1 or (is_own and not is_known_encoder(model.projector)):
             return options, available
         on_gpu = available.gpu > 0 and (facts.uses_gpu if is_own else facts.llama_offloads)
         taken = MemoryNeeds(size, size if on_gpu else 0)

@@ -6,6 +6,7 @@ import asyncio
 import os
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
 import msgspec
 
@@ -95,10 +96,13 @@ class ProcessMemory(msgspec.Struct, frozen=True):
 
         try:
             process = psutil.Process(pid)
+            found = [process.memory_info()]
             children = process.children(recursive=True) if with_children else []
-            found = [each.memory_info() for each in (process, *children)]
         except psutil.Error:
             return cls()
+        for child in children:
+            with suppress(psutil.Error):  # it has ended
+                found.append(child.memory_info())
         private = sum(max(0, each.rss - int(getattr(each, "shared", 0))) for each in found)
         return cls(sum(each.rss for each in found), private)
 

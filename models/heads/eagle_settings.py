@@ -86,10 +86,7 @@ def read_eagle_settings(path: Path) -> EagleSettings:
     found = read_json_object(path / CONFIG) or {}
     if not is_eagle_head(found):
         raise UnsupportedModel(f"{path} holds no EAGLE-3 head.")
-    whole = ConfigFields(found, CONFIG)
-    speculators = whole.group("transformer_layer_config") is not None
-    layer = cast("dict[str, object]", found["transformer_layer_config"]) if speculators else {}
-    eagle = cast("dict[str, object]", found.get("eagle_config") or {})
+    layer, eagle = (_group(found, name) for name in ("transformer_layer_config", "eagle_config"))
     fields = ConfigFields({**found, **layer, **eagle}, CONFIG)
     config = config_from_hf({**found, **layer, "tie_word_embeddings": False})
     if config.num_layers != 1:
@@ -106,16 +103,19 @@ def read_eagle_settings(path: Path) -> EagleSettings:
         target_size=fields.integer("target_hidden_size", 1, 1 << 17, config.hidden_size),
         drafted=fields.integer("draft_vocab_size", 1, config.vocab_size, config.vocab_size),
         streams=tuple(streams),
-        norm_before_residual=fields.flag("norm_before_residual", speculators),
+        norm_before_residual=fields.flag("norm_before_residual", bool(layer)),
         verifier=_verifier(found),
     )
 
 
+def _group(settings: Mapping[str, object], name: str) -> Mapping[str, object]:
+    """The settings under a name; none where something else is."""
+    inner = settings.get(name)
+    return cast("dict[str, object]", inner) if isinstance(inner, dict) else {}
+
+
 def _verifier(settings: Mapping[str, object]) -> str:
-    for name in ("speculators_config", "verifier"):
-        inner = settings.get(name)
-        settings = cast("dict[str, object]", inner) if isinstance(inner, dict) else {}
-    name = settings.get("name_or_path")
+    name = _group(_group(settings, "speculators_config"), "verifier").get("name_or_path")
     return name if isinstance(name, str) else ""
 
 

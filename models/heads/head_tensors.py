@@ -48,7 +48,8 @@ def tensors_behind(names: Iterable[str], config: ModelConfig) -> frozenset[str]:
 
 def mtp_tensors(names: Iterable[str], config: ModelConfig) -> Mapping[str, str] | None:
     """The tensors of a model's head by the names of a further layer; None if it has no head."""
-    if not find_family(config.architecture).has_mtp_head:
+    attends = any(layer.has_attention for layer in config.layers)  # as the head's layer does
+    if not attends or not find_family(config.architecture).has_mtp_head:
         return None
     layer = config.num_layers
     kept = re.compile(

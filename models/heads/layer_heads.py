@@ -181,9 +181,10 @@ class EagleHead(LayerHead):
         self._features_norm = parameters.norm(f"blk.{self.layer}.hidden_norm", size, epsilon)
         self._norm = parameters.norm("output_norm", size, epsilon)
         self._output = parameters.linear("output", len(files.token_ids), size)
-        self._embed = model.embed
+        self._embed, self._last_token = model.embed, model.config.vocab_size - 1
         if parameters.has("token_embd.weight"):
             self._embed = parameters.embedding("token_embd", config.vocab_size, size, 1.0)
+            self._last_token = config.vocab_size - 1
         self._token_ids = files.token_ids.to(device)
         parameters.check_all_taken()
 
@@ -203,7 +204,9 @@ class EagleHead(LayerHead):
         norm = self._block.input_norm
         assert norm is not None
         known = self._features_norm.as_tensor(features)
-        both = torch.cat((norm.as_tensor(self._embed(token_ids)), known), -1)
+        # Its vocabulary may lack the last tokens of the model's, which only fill that up.
+        embedded = self._embed(token_ids.clamp(max=self._last_token))
+        both = torch.cat((norm.as_tensor(embedded), known), -1)
         residual = (known if self._norms_residual else features).to(torch.float32, copy=True)
         return residual, self._operations.activations(both)
 

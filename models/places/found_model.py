@@ -18,7 +18,7 @@ from ..gguf.gguf_names import (
     quantization_of,
 )
 from ..metadata.stored_model import FirstMessage
-from ..model_reference import SAFETENSORS, HubReference, hub_repository
+from ..model_reference import CTRANSLATE2, SAFETENSORS, HubReference, hub_repository
 from ..safetensors.folder_files import CONFIG
 from ..whisper_files import is_whisper
 
@@ -94,9 +94,10 @@ def hub_file_name(owner: str, repo: str, file: str) -> str:
     return hub_name(owner, repo, quantization_of(file)) or plain_name(file)
 
 
-def hub_folder_name(owner: str, repo: str) -> str:
-    """The name of a repository's safetensors."""
-    return hub_name(owner, repo, SAFETENSORS) or plain_name(repo)
+def hub_folder_name(owner: str, repo: str, names: Collection[str]) -> str:
+    """The name of a repository's safetensors, or of a model that recognises speech."""
+    tag = CTRANSLATE2 if is_whisper(names) else SAFETENSORS
+    return hub_name(owner, repo, tag) or plain_name(repo)
 
 
 def plain_name(file: str) -> str:

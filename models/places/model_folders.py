@@ -83,7 +83,7 @@ def _in_repository(repository: Path) -> Iterator[FoundModel]:
     for path in files:
         yield from find_in_file(path, hub_file_name(owner, repo, path.name))
     names = {path.name for path in files}
-    yield from find_in_folder(repository, names, hub_folder_name(owner, repo))
+    yield from find_in_folder(repository, names, hub_folder_name(owner, repo, names))
 
 
 def find_in_hugging_face_cache(hub: Path) -> Iterator[FoundModel]:
@@ -112,7 +112,7 @@ def _in_snapshot(snapshot: Path, owner: str, repo: str) -> Iterator[FoundModel]:
     for path in files_below(snapshot, _SNAPSHOT_DEPTH):
         yield from find_in_file(path, hub_file_name(owner, repo, path.name), _digest(path))
     names = set(os.listdir(snapshot))  # noqa: PTH208 - names are all that is needed
-    yield from find_in_folder(snapshot, names, hub_folder_name(owner, repo))
+    yield from find_in_folder(snapshot, names, hub_folder_name(owner, repo, names))
 
 
 def _digest(path: Path) -> str | None:

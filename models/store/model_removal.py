@@ -12,7 +12,9 @@ import msgspec
 from ..errors import DiskUnusable, NotInStore
 from ..gguf.gguf_names import shard_paths
 from ..metadata.stored_model import StoredModel
+from ..model_task import ModelTask
 from ..safetensors.folder_files import belongs_to_model
+from ..whisper_files import FILES
 
 _OLLAMA = "Ollama"
 _BLOBS = "blobs"
@@ -44,7 +46,12 @@ def files_of(model: StoredModel) -> list[Path]:
             hint=f"`ollama rm {model.name.partition('@')[0]}` removes it.",
         )
     if model.path.is_dir():
-        inside = sorted(path for path in model.path.iterdir() if belongs_to_model(path.name))
+        speech = FILES if model.task is ModelTask.TRANSCRIBE else ()
+        inside = sorted(
+            path
+            for path in model.path.iterdir()
+            if belongs_to_model(path.name) or path.name in speech
+        )
         return _with_blobs(inside)
     return _with_blobs(shard_paths(model.path))
 

@@ -6,20 +6,15 @@ from torch.nn import functional
 
 from .pixels import Pixels, normalized, resized
 from .vision_config import VisionConfig
-from .vision_encoder import SeenTokens
-from .vision_tower import VisionTower
+from .vision_encoder import SeenTokens, VisionEncoder
 from .vision_weights import VisionWeights
 
 
-class Gemma3Vision:
+class Gemma3Vision(VisionEncoder):
     """See `VisionEncoder`; tokens of a picture attend to each other in the text model."""
 
     def __init__(self, config: VisionConfig, weights: VisionWeights) -> None:
-        self.tower, self._config, self._device = (
-            VisionTower(config, weights),
-            config,
-            weights.device,
-        )
+        super().__init__(config, weights)
         width = config.hidden_size
         self._token_norm = weights.norm("mm.soft_emb_norm", width, config.projector_epsilon)
         self._projection = weights.tensor(

@@ -6,22 +6,17 @@ import math
 
 from .pixels import Pixels, normalized, resized
 from .vision_config import VisionConfig
-from .vision_encoder import SeenTokens
-from .vision_tower import VisionTower
+from .vision_encoder import SeenTokens, VisionEncoder
 from .vision_weights import VisionWeights
 
 _MARK = "<fake_token_around_image>"
 
 
-class Idefics3Vision:
+class Idefics3Vision(VisionEncoder):
     """See `VisionEncoder`; a larger picture is cut into tiles, behind which it comes as a whole."""
 
     def __init__(self, config: VisionConfig, weights: VisionWeights) -> None:
-        self.tower, self._config, self._device = (
-            VisionTower(config, weights),
-            config,
-            weights.device,
-        )
+        super().__init__(config, weights)
         joined = config.hidden_size * config.merge**2
         self._projection = weights.linear("mm.model.fc", config.text_width, joined)
 

@@ -9,20 +9,16 @@ from torch.nn import functional
 
 from .pixels import Pixels, normalized, resized
 from .vision_config import VisionConfig
-from .vision_encoder import SeenTokens
-from .vision_tower import Turns, VisionTower
+from .vision_encoder import SeenTokens, VisionEncoder
+from .vision_tower import Turns
 from .vision_weights import VisionWeights
 
 
-class PixtralVision:
+class PixtralVision(VisionEncoder):
     """See `VisionEncoder`; squares of `merge` patches a side are one token."""
 
     def __init__(self, config: VisionConfig, weights: VisionWeights) -> None:
-        self.tower, self._config, self._device = (
-            VisionTower(config, weights),
-            config,
-            weights.device,
-        )
+        super().__init__(config, weights)
         width, text = config.hidden_size, config.text_width
         self._merger = None
         if config.merge > 1:

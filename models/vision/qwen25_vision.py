@@ -12,22 +12,18 @@ from torch.nn import functional
 from ..errors import UnsupportedModel
 from .pixels import Pixels, normalized, resized
 from .vision_config import VisionConfig
-from .vision_encoder import SeenTokens
-from .vision_tower import Segments, Turns, VisionTower
+from .vision_encoder import SeenTokens, VisionEncoder
+from .vision_tower import Segments, Turns
 from .vision_weights import VisionWeights
 
 _MOST_ELONGATED = 200
 
 
-class Qwen25Vision:
+class Qwen25Vision(VisionEncoder):
     """See `VisionEncoder`; squares of `merge` patches a side are one token."""
 
     def __init__(self, config: VisionConfig, weights: VisionWeights) -> None:
-        self.tower, self._config, self._device = (
-            VisionTower(config, weights),
-            config,
-            weights.device,
-        )
+        super().__init__(config, weights)
         joined = config.hidden_size * config.merge**2
         self._first = weights.linear("mm.0", joined, joined)
         self._second = weights.linear("mm.2", config.text_width, joined)

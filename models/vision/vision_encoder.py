@@ -1,15 +1,18 @@
-"""The interface of picture encoders, and what they make of a picture."""
+"""What all picture encoders have, and what they make of a picture."""
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from abc import ABC, abstractmethod
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from .pixels import Pixels
+from .vision_config import VisionConfig
 from .vision_tower import VisionTower
+from .vision_weights import VisionWeights
 
 
 class SeenTokens(NamedTuple):
@@ -26,14 +29,15 @@ class SeenTokens(NamedTuple):
     axes: NDArray[np.int32] | None = None
 
 
-class VisionEncoder(Protocol):
+class VisionEncoder(ABC):
     """Turns pictures into tokens of one text model."""
 
-    @property
-    def tower(self) -> VisionTower:
+    def __init__(self, config: VisionConfig, weights: VisionWeights) -> None:
+        self.tower = VisionTower(config, weights)
         """What computes the patches."""
-        ...
+        self._config = config
+        self._device = weights.device
 
+    @abstractmethod
     def encode(self, pixels: Pixels) -> list[str | SeenTokens]:
         """The picture's tokens, and the text around and between them, in order."""
-        ...

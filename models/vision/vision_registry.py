@@ -33,9 +33,7 @@ _KINDS: Mapping[VisionFamily, Callable[[VisionConfig, VisionWeights], VisionEnco
 def open_vision(
     path: Path, text_width: int, *, device: torch.device, dtype: torch.dtype
 ) -> tuple[VisionEncoder, int]:
-    """The encoder of a model's folder, or in a projector's file, for embeddings of this width.
-
-    With the bytes of its weights.
+    """The encoder of a folder or a projector's file, for embeddings of this width, and its bytes.
 
     Raises `UnsupportedModel`, and `InvalidModel` if a tensor is missing or does not fit.
     """

@@ -28,9 +28,8 @@ Segments = Sequence[torch.Tensor]
 class VisionTower:
     """Embeds patches and computes the layers, with a norm before or behind them if there is one.
 
-    The residual stream is fp32.
-
-    Each layer is computed within `turn`, so that another thread can compute between two.
+    The residual stream is fp32. Each layer is computed within `turn`, so that another thread can
+    compute between two.
     """
 
     def __init__(self, config: VisionConfig, weights: VisionWeights) -> None:

@@ -46,7 +46,7 @@ _MARKS = [
     *(f"<row_{row}_col_{column}>" for row in range(1, 5) for column in range(1, 5)),
 ]
 _SPECIAL = ["<pad>", "<s>", "</s>", "<unk>", "<other>", "<image>", *_MARKS]
-_VOCABULARY = len(_SPECIAL) + 256
+VOCABULARY = len(_SPECIAL) + 256
 
 
 def picture(seed: int, width: int = 77, height: int = 50) -> Picture:
@@ -97,7 +97,7 @@ class SeeingModel:
 def write_seeing_model(folder: Path, family: str) -> SeeingModel:
     """Write a random model of the family with a tokenizer and the settings of its preprocessing."""
     transformers: Any = import_module("transformers")
-    text = {**_TEXT, "vocab_size": _VOCABULARY}
+    text = {**_TEXT, "vocab_size": VOCABULARY}
     if family == "gemma3":
         text |= {"sliding_window": 8, "layer_types": ["sliding_attention", "full_attention"]}
         config = transformers.Gemma3Config(

@@ -8,11 +8,13 @@ import sys
 import threading
 import wave
 from collections.abc import Callable
-from io import BytesIO
-from typing import BinaryIO, cast
+from io import BufferedReader, BytesIO
+from typing import cast
 
 MOST_SECONDS = 600
 """A recording ends by itself then."""
+PATIENCE = 2.0
+"""Seconds that the program has to end."""
 _RATE = 16000
 _BYTES = 2
 _PROGRAMS: dict[str, tuple[str, ...]] = {
@@ -59,8 +61,12 @@ class MicrophoneRecording:
     def stop(self) -> bytes:
         """End it, and return a WAV file, b"" if nothing was recorded; blocks for a moment."""
         self._process.terminate()
-        self._reader.join()
-        self._process.wait()
+        try:
+            self._process.wait(PATIENCE)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._reader.join(PATIENCE)  # a child of the program may have its output
         whole = bytes(self._samples[: len(self._samples) // _BYTES * _BYTES])
         if not whole:
             return b""
@@ -73,9 +79,9 @@ class MicrophoneRecording:
         return file.getvalue()
 
     def _read(self) -> None:
-        with cast(BinaryIO, self._process.stdout) as output:
+        with cast(BufferedReader, self._process.stdout) as output:
             while len(self._samples) < MOST_SECONDS * _RATE * _BYTES:
-                chunk = output.read(4096)
+                chunk = output.read1(4096)
                 if not chunk:
                     return
                 self._samples += chunk

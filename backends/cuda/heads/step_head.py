@@ -139,7 +139,8 @@ class StepHead:
         count = len(features)
         self._features[self._first : self._first + count] = features
         before = self._features.index_select(0, self._sent[:count])
-        self._head.append(inputs.token_ids, before, inputs.positions, self._context(inputs))
+        token_ids = inputs.token_ids.clamp(min=0)  # those of pictures are negative
+        self._head.append(token_ids, before, inputs.positions, self._context(inputs))
         ends = inputs.attention.query_starts[1:].long() + (self._first - 1)
         kept = self._sent[self._tokens : self._tokens + len(ends)]
         self._features.index_copy_(0, kept, self._features.index_select(0, ends))

@@ -63,7 +63,7 @@ class TorchPictureEncoder(EncodedPictures):
         most_tokens: int,
     ) -> None:
         """`most_tokens` is what a step can compute: the most that may attend to each other."""
-        super().__init__(self._add_tokens)
+        super().__init__()
         self._vision, self._tokenizer = vision, tokenizer
         self._most_tokens = most_tokens
         self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None

@@ -16,8 +16,8 @@ import msgspec
 import numpy as np
 import torch
 
-from ingle.models.errors import UnsupportedModel
-from ingle.models.safetensors.folder_files import BESIDE, CONFIG
+from ingle.models.errors import ModelError, UnsupportedModel
+from ingle.models.safetensors.folder_files import BESIDE, CONFIG, belongs_to_model
 from ingle.models.safetensors.model_folder import NF4, ModelFolder, read_folder
 from ingle.models.safetensors.quantized.quantization_config import SETTINGS_BESIDE
 from ingle.models.safetensors.safetensors_header import DTYPE_BYTES
@@ -25,6 +25,7 @@ from ingle.models.weights.gguf_tensor_names import name_in_gguf
 from ingle.models.weights.hf_tensor_names import HFTensorNames
 from ingle.models.weights.safetensors_weights import SafetensorsWeights
 
+from ...base.errors import BackendError
 from ...hardware.cpu_inventory import read_inventory
 from ...hardware.thread_plan import plan_threads
 from .importance import Importance, find_importance
@@ -40,6 +41,8 @@ _LINEAR = frozenset(
     f"{name}{kind}.weight" for name in _PROJECTIONS for kind in ("", "_exps", "_shexp")
 )
 """Ends of the names of matrices that are quantised: those that every format's readers expect."""
+_TABLES = ("embed_tokens.weight", "lm_head.weight")
+"""Matrices that no reader expects to be quantised."""
 _PROBE = 32
 """Tokens with which the finished folder is tested."""
 
@@ -81,8 +84,12 @@ def quantize_folder(spec: QuantizeSpec, send: Send) -> QuantizeReport:
     except OSError as error:
         raise disk_failure(error, output) from error
     send(QuantizeProgress("checking the new folder"))
-    written = read_folder(output)
-    _check_loads(written)
+    try:
+        written = read_folder(output)
+        _check_loads(written)
+    except (BackendError, ModelError):
+        (output / CONFIG).unlink(missing_ok=True)
+        raise
     return QuantizeReport(
         output=spec.output,
         architecture=folder.config.architecture,
@@ -203,7 +210,9 @@ def _write(
                 f"{folder.path} changed while it was read.", hint="Start again once it is complete."
             )
         # Until the new settings are there, the folder is no model: the old ones contradict it.
-        (Path(spec.output) / CONFIG).unlink(missing_ok=True)
+        for path in Path(spec.output).iterdir():
+            if belongs_to_model(path.name):
+                path.unlink()
         file.finish()
     except QuantizeFailed:  # a retry would give the same file
         file.discard()
@@ -236,7 +245,7 @@ def _encoded(
         if importance is not None and importance.size == columns:
             counts = torch.as_tensor(importance.reshape(columns))
         tensors = encoder.encode(stored.float(), counts)
-    return np.concatenate([each.contiguous().view(torch.uint8).numpy().ravel() for each in tensors])
+    return np.concatenate([each.reshape(-1).view(torch.uint8).numpy() for each in tensors])
 
 
 def _describe(
@@ -250,7 +259,7 @@ def _describe(
     dense = [
         each.name.removesuffix(".weight")
         for each in planned
-        if not each.parts and _is_linear(each.name, folder.tensors[each.name][1].shape)
+        if not each.parts and _may_be_linear(each.name, folder.tensors[each.name][1].shape)
     ]
     settings: Mapping[str, object] = json.loads((folder.path / CONFIG).read_bytes())
     changed = {**settings, "quantization_config": encoder.settings(dense)}
@@ -260,9 +269,9 @@ def _describe(
     temporary.replace(output / CONFIG)
 
 
-def _is_linear(name: str, shape: tuple[int, ...]) -> bool:
-    """Whether readers take the tensor for that of a linear layer."""
-    return len(shape) == 2 and name.endswith(".weight") and ".layers." in name
+def _may_be_linear(name: str, shape: tuple[int, ...]) -> bool:
+    """Whether readers may take the tensor for that of a linear layer to be quantised."""
+    return len(shape) == 2 and name.endswith(".weight") and not name.endswith(_TABLES)
 
 
 def _check_loads(folder: ModelFolder) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import threading
+from abc import ABC, abstractmethod
 from collections import OrderedDict
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -19,15 +19,13 @@ _MEMORY = 256 * 2**20
 _NEGATIVE = np.int32(-(2**31))
 
 
-class EncodedPictures:
+class EncodedPictures(ABC):
     """Encodes pictures, one at a time, from any thread.
 
     Embeddings of the pictures used last, 256 MiB at most, are kept by digest.
     """
 
-    def __init__(self, encode: Callable[[Picture, PictureTokens], None]) -> None:
-        """`encode` appends the tokens of a picture; it raises `RequestRejected`."""
-        self._encode = encode
+    def __init__(self) -> None:
         self._lock = threading.Lock()
         self._kept: OrderedDict[bytes, EncodedPicture] = OrderedDict()
 
@@ -42,12 +40,16 @@ class EncodedPictures:
             encoded = self._kept.pop(digest, None)
             if encoded is None:
                 tokens = PictureTokens(digest)
-                self._encode(picture, tokens)
+                self._add_tokens(picture, tokens)
                 encoded = EncodedPicture(tokens.ids, tokens.spans, tokens.before, tokens.after)
             self._kept[digest] = encoded
             while sum(map(_bytes, self._kept.values())) > _MEMORY and len(self._kept) > 1:
                 self._kept.popitem(last=False)
         return encoded
+
+    @abstractmethod
+    def _add_tokens(self, picture: Picture, tokens: PictureTokens) -> None:
+        """Append the tokens of a picture; raises `RequestRejected`."""
 
 
 class PictureTokens:

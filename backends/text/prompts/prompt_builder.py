@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -100,10 +101,10 @@ class PromptBuilder:
             return self._shown(PictureMarks([ChatMessage("user", text, pictures=request.pictures)]))
         return Prompt(self._tokenizer.encode(text, add_special=True, parse_special=True), text)
 
-    def encode_pictures(self, request: GenerateRequest) -> None:
-        """Encode the pictures of a request ahead of `build`; from any thread."""
-        if self._pictures is not None:
-            for picture in pictures_of_request(request):
+    def encode_pictures(self, request: GenerateRequest, is_wanted: Callable[[], bool]) -> None:
+        """Encode the pictures of a request ahead of `build` while it is wanted; from any thread."""
+        for picture in pictures_of_request(request):
+            if self._pictures is not None and is_wanted():
                 self._pictures.encode(picture)
 
     def _with_pictures(self, request: GenerateRequest, messages: list[ChatMessage]) -> Prompt:

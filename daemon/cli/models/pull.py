@@ -146,7 +146,7 @@ def find_model_path(wanted: str) -> tuple[str, str]:
         entry = pull(client, reference)
     if entry.task != "generate":
         raise CommandError(
-            f"{entry.name} does not generate text, and runs on llama.cpp alone.",
+            f"{entry.name} does not generate text: it is for {entry.purpose}.",
             "Only models that generate text can be compared or quantised here.",
         )
     if entry.path is None:

@@ -131,6 +131,8 @@ def mixed_prompts(body: CompletionRequest) -> list[MixedPrompt]:
 
 def _pictures(prompt: Prompt) -> list[Picture]:
     """The pictures of a prompt, where its marks are; raises `InvalidBody`."""
+    if isinstance(prompt, list) and len(prompt) == 1 and isinstance(prompt[0], PromptObject):
+        prompt = prompt[0]
     if isinstance(prompt, list) and any(
         isinstance(item, PromptObject) and item.multimodal_data for item in prompt
     ):

@@ -62,3 +62,8 @@ def is_placeholder(value: str) -> bool:
     """Whether a word in the place of a password is none."""
     word = value.lower().rstrip(".!?):")
     return word in _PLACEHOLDERS or _NO_VALUE.match(word) is not None
+
+
+def is_example_login(login: str) -> bool:
+    """Whether `USER:PASSWORD` is a published example."""
+    return login.lower() in _PLACEHOLDERS

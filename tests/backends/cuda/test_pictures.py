@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
@@ -10,6 +11,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from safetensors.torch import save_file  # pyright: ignore[reportUnknownVariableType]
 
 from ingle.backends.base.conversation import Picture
 from ingle.backends.base.load_spec import KVStoreSpec, LoadSpec
@@ -25,6 +28,8 @@ from ingle.backends.engine.sequence import Sequence
 from ingle.models.kv_type import KVType
 from tests.harness.seeing_models import (
     FAMILIES,
+    VOCABULARY,
+    WIDTH,
     SeeingModel,
     picture,
     write_projector_of,
@@ -87,6 +92,35 @@ def sequence_of(runner: CudaModelRunner, *parts: str | Picture, max_tokens: int 
         speculates=False,
         pictures=tuple(spans),
     )
+
+
+def write_head(folder: Path) -> Path:
+    """Write an EAGLE-3 head for a model that sees, which reads its last residual stream."""
+    shapes = {
+        **dict.fromkeys(("q_proj", "k_proj", "v_proj"), (WIDTH, 2 * WIDTH)),
+        "o_proj": (WIDTH, WIDTH),
+    }
+    tensors = {f"midlayer.self_attn.{name}.weight": shape for name, shape in shapes.items()}
+    tensors |= {f"midlayer.mlp.{x}_proj.weight": (WIDTH, WIDTH) for x in ("gate", "up", "down")}
+    norms = ("input_layernorm", "hidden_norm", "post_attention_layernorm")
+    tensors |= {f"midlayer.{name}.weight": (WIDTH,) for name in norms}
+    tensors |= {"fc.weight": (WIDTH, WIDTH), "norm.weight": (WIDTH,)}
+    tensors |= {"lm_head.weight": (VOCABULARY, WIDTH)}
+    folder.mkdir()
+    filled = {name: torch.rand(shape) for name, shape in tensors.items()}
+    save_file(filled, folder / "model.safetensors")
+    settings = {
+        "architectures": ["LlamaForCausalLMEagle3"],
+        "model_type": "llama",
+        "hidden_size": WIDTH,
+        "intermediate_size": WIDTH,
+        "num_attention_heads": 4,
+        "num_hidden_layers": 1,
+        "vocab_size": VOCABULARY,
+        "eagle_aux_hidden_state_layer_ids": [2],
+    }
+    (folder / "config.json").write_text(json.dumps(settings))
+    return folder
 
 
 def run(engine: Engine, *sequences: Sequence) -> list[list[int]]:
@@ -177,6 +211,18 @@ def test_chunks_batches_and_prefixes_do_not_change_answers(
         assert found == alone
     finally:
         small.close()
+
+
+def test_a_head_beside_pictures_changes_no_answer(tmp_path: Path) -> None:
+    model = write_seeing_model(tmp_path / "model", "smolvlm")
+    head = str(write_head(tmp_path / "head"))
+    answers: list[list[list[int]]] = []
+    for draft in (None, head):
+        runner = load(model, draft_path=draft, speculation="draft", batch=256)
+        assert runner.head.is_loaded is (draft is not None), runner.head.refused
+        answers.append(run(Engine(runner), sequence_of(runner, TEXT, picture(1), "w2")))
+        runner.close()
+    assert answers[0] == answers[1]
 
 
 @pytest.mark.slow

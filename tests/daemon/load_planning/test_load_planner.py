@@ -103,9 +103,12 @@ def test_projector_is_computed_where_the_model_is(
     other = write_small_projector(tmp_path / "other.gguf", "qwen2vl_merger")
     room = MemoryNeeds(4 * GIB, 4 * GIB)
 
-    def plan(facts: EngineFacts, projector: Path, engine: str | None = None) -> LoadPlan:
+    def plan(
+        facts: EngineFacts, projector: Path, engine: str | None = None, ranks: int = 1
+    ) -> LoadPlan:
         model = msgspec.structs.replace(large, projector=projector)
-        planner = ModelLoadPlanner(config, lambda _: model, lambda: facts)
+        divided = replace(config, tensor_parallel=ranks)
+        planner = ModelLoadPlanner(divided, lambda _: model, lambda: facts)
         return planner(model, LoadOptions(context=512, engine=engine), available=room)
 
     cases = [
@@ -113,6 +116,8 @@ def test_projector_is_computed_where_the_model_is(
         (plan(own_alone, known), "cuda", str(known)),
         (plan(own_alone, other), "cuda", None),
         (plan(both, known, "cuda"), "cuda", str(known)),
+        (plan(both, known, "cuda", 2), "cuda", None),
+        (plan(both, known, None, 2), "llama.cpp", str(known)),
     ]
     for found, engine, projector in cases:
         assert (found.spec.engine, found.spec.projector_path) == (engine, projector)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import cast
 
+import psutil
 import pytest
 
 from ingle.backends.hardware.machine import Gpu, GpuProcess
@@ -31,6 +34,17 @@ def test_reads_memory_of_the_machine_and_this_process() -> None:
     assert 0 < memory.private <= memory.resident
     assert ProcessMemory.read(None) == ProcessMemory(0, 0)
     assert ProcessMemory.read(2**22 + 1) == ProcessMemory(0, 0)
+
+
+def test_a_child_that_has_ended_does_not_hide_its_parent(monkeypatch: pytest.MonkeyPatch) -> None:
+    with subprocess.Popen([sys.executable, "-c", ""]) as child:
+        ended = psutil.Process(child.pid)
+
+    def children(process: psutil.Process, recursive: bool) -> list[psutil.Process]:
+        return [ended]
+
+    monkeypatch.setattr(psutil.Process, "children", children)
+    assert ProcessMemory.read(os.getpid(), with_children=True).private > 0
 
 
 def test_usable_memory_keeps_a_reserve() -> None:

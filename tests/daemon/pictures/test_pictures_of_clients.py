@@ -113,8 +113,9 @@ async def test_pictures_are_seen_counted_and_cached(daemon: RunningDaemon) -> No
 
 
 async def test_pictures_in_a_plain_prompt(daemon: RunningDaemon) -> None:
-    async def ask(text: str, *seeds: int) -> httpx.Response:
-        prompt = {"prompt_string": text, "multimodal_data": [encoded(seed) for seed in seeds]}
+    async def ask(text: str, *seeds: int, times: int = 0) -> httpx.Response:
+        one = {"prompt_string": text, "multimodal_data": [encoded(seed) for seed in seeds]}
+        prompt = [one] * times if times else one
         body = {"model": "seeing", "prompt": prompt, "n_predict": 4, "temperature": 0}
         return await daemon.tcp.post("/completion", json=body, timeout=60)
 
@@ -131,9 +132,12 @@ async def test_pictures_in_a_plain_prompt(daemon: RunningDaemon) -> None:
     added = [each["tokens_evaluated"] - alone["tokens_evaluated"] for each in (shown, both)]
     assert PICTURE_TOKENS < added[0] < PICTURE_TOKENS + 60
     assert added[1] > added[0] + PICTURE_TOKENS
+    listed = await ask("u <__media__>what ", 1, times=1)
+    assert listed.json()["tokens_evaluated"] == shown["tokens_evaluated"]
     wrong = await ask("u what ", 1)
     assert wrong.status_code == 400
     assert "1 pictures and 0 marks" in wrong.text
+    assert "one by one" in (await ask("u <__media__>what ", 1, times=2)).text
 
 
 async def test_texts_and_pictures_at_once(daemon: RunningDaemon) -> None:

@@ -125,6 +125,16 @@ FOUND: list[tuple[FindingKind, str, str]] = [
     ),
     (
         FindingKind.CONNECTION_STRING,
+        "postgres://example_app:Hund3Katze9@db:5432/app",
+        "DSN postgres://example_app:Hund3Katze9@db:5432/app",
+    ),
+    (
+        FindingKind.CONNECTION_STRING,
+        "mysql://$DB_USER:Hund3Katze9@db/app",
+        "DSN mysql://$DB_USER:Hund3Katze9@db/app",
+    ),
+    (
+        FindingKind.CONNECTION_STRING,
         "jdbc:mysql://db/app?user=bob&password=hunter2x",
         "url=jdbc:mysql://db/app?user=bob&password=hunter2x",
     ),

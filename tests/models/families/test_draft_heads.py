@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from ingle.backends.engine.kv_store.kv_store import KVStore
 from ingle.backends.engine.sequence import Sequence
 from ingle.backends.engine.speculation.head_drafter import HeadSteps
 from ingle.kernels.operations import Operations
+from ingle.models.heads.head_tensors import mtp_tensors
 from ingle.models.heads.layer_heads import MTPHead
 from tests.harness.full_attention import FullAttention
 from tests.harness.headed_models import (
@@ -59,6 +61,15 @@ def runners() -> Iterator[HeadedRunners]:
     made = HeadedRunners()
     yield made
     made.close()
+
+
+def test_a_model_without_attention_has_no_head(make_headed: MakeHeaded) -> None:
+    config = make_headed("qwen3_5_text").source.files.config
+    recurrent = next(layer for layer in config.layers if layer.recurrent is not None)
+    names = [f"blk.{config.num_layers}.nextn.eh_proj.weight"]
+    assert mtp_tensors(names, config) is not None
+    without = replace(config, layers=(recurrent,) * config.num_layers)
+    assert mtp_tensors(names, without) is None
 
 
 @pytest.mark.parametrize("kind", _mostly("glm4_moe"))

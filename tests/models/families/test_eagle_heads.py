@@ -84,6 +84,24 @@ def test_a_head_computes_what_the_paper_says(
     assert head.token_ids(torch.tensor([0, 5])).equal(torch.tensor([3, 13]))
 
 
+@torch.inference_mode()
+def test_tokens_behind_the_vocabulary_of_a_head_are_read_as_its_last_one(
+    model: EagleModel, tmp_path: Path
+) -> None:
+    rows = SIZES["vocab_size"] - 8
+    model.settings["vocab_size"] = rows
+    model.tensors["embed_tokens.weight"] = torch.randn(rows, SIZES["hidden_size"])
+    files = model.source.files
+    found = open_eagle_head(model.save(tmp_path / "head"), files.config)
+    head = EagleHead(found, files.load(_CPU, _EXACT), device=_CPU, operations=_EXACT)
+    before, places = torch.zeros(2, SIZES["hidden_size"]), torch.arange(2)
+    behind, last = (
+        head.step(torch.tensor([3, token]), before, places, FullAttention(head.config))[0]
+        for token in (SIZES["vocab_size"] - 1, rows - 1)
+    )
+    torch.testing.assert_close(behind, last)
+
+
 @pytest.mark.slow
 def test_text_is_the_same_with_a_head(
     model: EagleModel, runners: HeadedRunners, tmp_path: Path

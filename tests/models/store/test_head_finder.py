@@ -63,3 +63,9 @@ def test_a_head_has_the_words_of_its_model(
         _head(tmp_path / "Qwen3-14B", architectures=["Qwen3ForCausalLM"]),
     ]
     assert [each.name for each in find_heads(_model(name, path), folders)] == heads
+
+
+def test_settings_of_a_head_that_are_no_group_are_no_error(tmp_path: Path) -> None:
+    damaged = _head(tmp_path / "Qwen3-8B_eagle3", eagle_config=["no group"])
+    model = _model("qwen3:8b", "model.gguf")
+    assert find_heads(model, [damaged]) == [damaged], "the load says what is wrong with it"

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from ingle.models.catalog import Catalog
 from ingle.models.errors import InvalidModel, UnsupportedModel
 from ingle.models.metadata.description_cache import describe_model
 from ingle.models.model_task import ModelTask
-from ingle.models.places.model_folders import find_in_plain_folder
+from ingle.models.places.model_folders import find_in_hugging_face_cache, find_in_plain_folder
 from ingle.models.sources.download_source import RemoteFile
 from ingle.models.sources.hub_source import choose_model
+from ingle.models.store.model_store import ModelStore
 from tests.harness.whisper_files import WHISPER_FILES, write_whisper_files
 
 if TYPE_CHECKING:
@@ -88,3 +90,17 @@ def test_folder_of_a_speech_model_is_a_model(tmp_path: Path) -> None:
     (folder / "model.bin").write_bytes(b"\6")
     with pytest.raises(InvalidModel, match="is no Whisper model"):
         describe_model(folder)
+
+
+def test_all_files_of_a_speech_model_are_removed(tmp_path: Path) -> None:
+    folder = write_whisper_files(tmp_path / "whisper")
+    (folder / "notes.txt").touch()
+    plan = ModelStore(tmp_path / "store", Catalog.load()).remove(str(folder), delete_file=True)
+    assert {Path(file).name for file in plan.files} == set(WHISPER_FILES)
+    assert [path.name for path in folder.iterdir()] == ["notes.txt"]
+
+
+def test_speech_model_in_the_hub_cache_has_the_tag_of_its_format(tmp_path: Path) -> None:
+    write_whisper_files(tmp_path / "models--own--whisper" / "snapshots" / "1")
+    (found,) = find_in_hugging_face_cache(tmp_path)
+    assert found.name == "hf.co/own/whisper:CTRANSLATE2"

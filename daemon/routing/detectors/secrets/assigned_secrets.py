@@ -13,7 +13,7 @@ from ...text_analysis.generated_strings import looks_generated
 from ...text_analysis.text_index import lowered
 from ..context_words import Phrases
 from ..finding import FindingKind, SensitiveFinding
-from ..public_examples import is_placeholder
+from ..public_examples import is_example_login, is_placeholder
 
 _PASSWORDS, _KEYS = Phrases("passwords"), Phrases("keys")
 # Words with other meanings, too, so that an assignment sign must follow.
@@ -162,13 +162,18 @@ def _headers(text: str, lower: str) -> Iterator[SensitiveFinding]:
                 yield SensitiveFinding(kind, *match.span(1), match[1])
 
 
+def _is_login(login: str, password: str) -> bool:
+    """Whether `USER:PASSWORD` is one, and no example, variable or placeholder."""
+    example = is_example_login(login) or is_placeholder(password)
+    return not example and not _CODE.match(password)
+
+
 def _logins(text: str, lower: str) -> Iterator[SensitiveFinding]:
     place = text.find("://") if "@" in text else -1
     while place >= 0:
         match = _LOGIN.match(text, place)
         scheme = _SCHEME.search(text[max(0, place - 32) : place])
-        no_word = match is None or _CODE.match(match[2]) or any(map(is_placeholder, match.groups()))
-        if match is not None and scheme is not None and not no_word:
+        if match is not None and scheme is not None and _is_login(match[1], match[2]):
             start, end = place - len(scheme[0]), match.end()
             yield SensitiveFinding(_kind_of_login(scheme[0]), start, end, text[start:end])
         place = text.find("://", place + 3)

@@ -10,6 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import (
+    load_file,  # pyright: ignore[reportUnknownVariableType]
+    save_file,  # pyright: ignore[reportUnknownVariableType]
+)
 
 from ingle.backends.jobs.quantization.folder_quantization import quantize_folder
 from ingle.backends.jobs.quantization.matrix_encoders import rounded_groups
@@ -198,6 +202,44 @@ def test_weights_that_are_not_numbers_leave_no_file(source: Path) -> None:
     with pytest.raises(QuantizeFailed, match="not numbers"):
         quantize_folder(spec, ignore)
     assert list(Path(spec.output).iterdir()) == []
+
+
+def test_other_weights_in_an_overwritten_folder_are_removed(source: Path) -> None:
+    spec = spec_of(source, FP8, overwrite=True)
+    output = Path(spec.output)
+    output.mkdir()
+    old = ("model-00001-of-00002.safetensors", "model.safetensors.index.json", "quant_config.json")
+    for name in (*old, "notes.txt"):
+        (output / name).write_text("{}")
+    quantize_folder(spec, ignore)
+    assert not any((output / name).exists() for name in old), "vLLM would read the old weights"
+    assert (output / "notes.txt").exists()
+
+
+def test_folder_that_computes_nothing_is_no_model(source: Path) -> None:
+    path, tensor = read_folder(source).tensors["model.norm.weight"]
+    raw = bytearray(path.read_bytes())
+    raw[tensor.offset : tensor.offset + tensor.bytes] = b"\x7f\x7f" * 128  # 3e38 in BF16
+    path.write_bytes(raw)
+    spec = spec_of(source, FP8)
+    with pytest.raises(QuantizeFailed, match="computes no numbers"):
+        quantize_folder(spec, ignore)
+    assert not (Path(spec.output) / "config.json").exists()
+
+
+def test_tensors_beside_the_text_model_are_copied_and_named(source: Path) -> None:
+    beside = {
+        "visual.logit_scale": torch.tensor(2.5),
+        "visual.blocks.0.attn.qkv.weight": torch.ones(8, 8),
+    }
+    path = source / "model.safetensors"
+    save_file({**load_file(path), **beside}, path, {"format": "pt"})
+    report = quantize_folder(spec_of(source, FP8), ignore)
+    found = load_file(Path(report.output) / "model.safetensors")
+    assert all(torch.equal(found[name], tensor) for name, tensor in beside.items())
+    settings = json.loads((Path(report.output) / "config.json").read_bytes())
+    left = ["lm_head", "visual.blocks.0.attn.qkv"]
+    assert settings["quantization_config"]["ignore"] == left
 
 
 def test_header_is_that_of_the_format(source: Path) -> None:

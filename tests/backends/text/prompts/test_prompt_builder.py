@@ -7,10 +7,18 @@ from typing import Any
 
 import pytest
 
-from ingle.backends.base.conversation import ChatMessage, Reasoning, Tool, ToolCall, ToolChoice
+from ingle.backends.base.conversation import (
+    ChatMessage,
+    Picture,
+    Reasoning,
+    Tool,
+    ToolCall,
+    ToolChoice,
+)
 from ingle.backends.base.errors import ContextExceeded, RequestRejected
 from ingle.backends.base.requests import GenerateRequest
 from ingle.backends.testing.byte_tokenizer import BOS, ByteTokenizer
+from ingle.backends.text.prompts.encoded_pictures import EncodedPictures, PictureTokens
 from ingle.backends.text.prompts.prompt_builder import PromptBuilder
 from ingle.backends.text.templates.chat_template import ChatTemplate
 
@@ -40,6 +48,27 @@ def test_tools_are_rendered_unless_tool_choice_is_none(build: Build) -> None:
     assert "look_up" in build(source, tools=tools)
     assert "look_up" in build(source, tools=tools, tool_choice=ToolChoice("required"))
     assert build(source, tools=tools, tool_choice=ToolChoice("none")) == "user:Hi;"
+
+
+class Encoder(EncodedPictures):
+    """Keeps the first byte of each picture in `seen`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[int] = []
+
+    def _add_tokens(self, picture: Picture, tokens: PictureTokens) -> None:
+        del tokens
+        self.seen.append(picture.rgb[0])
+
+
+def test_pictures_of_a_cancelled_request_are_not_encoded() -> None:
+    pictures = [Picture(width=1, height=1, rgb=bytes([n, 0, 0])) for n in range(3)]
+    encoder = Encoder()
+    prompts = PromptBuilder(ByteTokenizer(), None, context=64, pictures=encoder)
+    request = GenerateRequest(id="a", messages=[ChatMessage("user", "", pictures=pictures)])
+    prompts.encode_pictures(request, lambda: len(encoder.seen) < 2)
+    assert encoder.seen == [0, 1]
 
 
 class TestTemplateVariables:

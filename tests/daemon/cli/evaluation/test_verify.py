@@ -200,7 +200,7 @@ def test_invalid_arguments_exit_with_2(
 def test_embedding_and_unknown_models_are_rejected(daemon: Any, capsys: Capture) -> None:
     daemon.models[0] |= {"task": "embed", "chat": False}
     assert main(["verify", "smollm2"]) == 1
-    assert "does not generate text" in capsys.readouterr().err
+    assert "does not generate text: it is for embeddings" in capsys.readouterr().err
     assert main(["verify", "smolm2"]) == 1
     assert "There is no model 'smolm2' here." in capsys.readouterr().err
 
