@@ -16,7 +16,7 @@ from typing import ClassVar, NamedTuple
 import torch
 
 from ..build.compiled_kernel import KernelVariant
-from ..build.cubin_finder import PREBUILT, CubinFinder
+from ..build.cubin_finder import CubinFinder
 from ..build.kernel_source import NO_DEFINES
 from ..errors import LaunchFailed
 from .cuda_driver import Argument, CudaDriver, CudaModule, Grid
@@ -69,22 +69,14 @@ class GPULibrary:
         self._variants: dict[str, _Variant] = {}
 
     @classmethod
-    def open(
-        cls,
-        cache: Path,
-        *,
-        device: int = 0,
-        prebuilt: Path = PREBUILT,
-        defines: Mapping[str, Mapping[str, str]] = _NOTHING,
-    ) -> GPULibrary:
+    def open(cls, cache: Path, *, device: int = 0) -> GPULibrary:
         """A library for a GPU of torch; compiled kernels are cached in the folder `cache`.
 
         Raises `DriverUnavailable`.
         """
         torch.cuda.init()
         driver = CudaDriver(device)
-        finder = CubinFinder(driver.architecture, cache, prebuilt=prebuilt)
-        return cls(driver, finder, defines=defines)
+        return cls(driver, CubinFinder(driver.architecture, cache))
 
     def prepare(
         self,

@@ -58,7 +58,7 @@ def test_every_kernel_is_built_for_every_architecture() -> None:
     assert len(set(jobs)) == len(jobs)
     assert {job.architecture for job in jobs} == {"sm_86", "sm_90", "sm_120"}
     for_one = {job.kernel for job in jobs if job.architecture == "sm_86"}
-    assert for_one == {*kernel_sources(), *attention_variants()}
+    assert for_one == {*kernel_sources(), *(v for v in attention_variants() if v.query == "bf16")}
 
 
 def test_check_finds_missing_kernels(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

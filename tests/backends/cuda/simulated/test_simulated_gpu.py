@@ -35,7 +35,16 @@ from ingle.kernels.kernel_operations import KernelOperations
 from ingle.kernels.launch.gpu_library import GPULibrary
 from ingle.models.kv_type import KVType
 
-from .conftest import PROMPT, TINY, OpenRunner, SmallModel, run
+from .conftest import (
+    PROMPT,
+    TINY,
+    Answers,
+    OpenRunner,
+    SmallModel,
+    answers,
+    assert_right,
+    run,
+)
 
 ONCE = (1, 2, 701, 801)
 LASTING = (700, 719, 214, 46, 999)
@@ -50,6 +59,8 @@ REASONS = {
     801: ("NOT_SUPPORTED", "not supported"),
     999: ("CUDA_ERROR_UNKNOWN", "unknown error"),
 }
+Swept = tuple[FaultSweep, Answers]
+"""Runs with faults, and what the run without one answered."""
 ERRORS = {"EngineFault", "OutOfMemory", "LaunchFailed", "AcceleratorError", "OutOfMemoryError"}
 
 
@@ -71,25 +82,20 @@ def simulation(gpu: SimulatedGPU, cache: Path) -> Iterator[None]:
         yield
 
 
-def sweep(gpu: SimulatedGPU, open_runner: OpenRunner, chosen: Callable[[int], bool]) -> FaultSweep:
+def sweep(gpu: SimulatedGPU, open_runner: OpenRunner, chosen: Callable[[int], bool]) -> Swept:
     """Run once, with a fault at each chosen point in a child."""
-    streamed: list[list[int]] = []
-
-    def work() -> None:
-        streamed[:] = [], [], []
-        run(open_runner("cuda"), streamed)
-
+    right = Answers()
     found = FaultSweep(
         gpu,
         lambda kind, number: [fault_at(kind, number)] if chosen(number) else [],
-        streamed,
+        right.texts,
     )
-    found.run(work)
-    return found
+    found.run(lambda: run(open_runner("cuda"), right))
+    return found, right
 
 
 @pytest.fixture(scope="module")
-def swept(gpu: SimulatedGPU, simulation: None, open_runner: OpenRunner) -> FaultSweep:
+def swept(gpu: SimulatedGPU, simulation: None, open_runner: OpenRunner) -> Swept:
     """Return a run with few faults: every 179th point, so that all kinds of them take part."""
     return sweep(gpu, open_runner, lambda number: number % 179 == 0)
 
@@ -112,8 +118,9 @@ def problem(trial: Trial, expected: list[list[int]]) -> str | None:
     return None
 
 
-def problems(found: FaultSweep, expected: list[list[int]]) -> list[str]:
-    named = ((trial, problem(trial, expected)) for trial in found.trials)
+def problems(swept: Swept) -> list[str]:
+    found, right = swept
+    named = ((trial, problem(trial, right.texts)) for trial in found.trials)
     return [
         f"{trial.fault} at {trial.kind} {trial.number} ({trial.name}): {what}"
         for trial, what in named
@@ -121,42 +128,37 @@ def problems(found: FaultSweep, expected: list[list[int]]) -> list[str]:
     ]
 
 
-@pytest.mark.slow
-def test_replayed_batched_answers_equal_those_of_plain_torch(
-    gpu: SimulatedGPU, swept: FaultSweep, expected: list[list[int]]
-) -> None:
-    assert swept.streamed == expected
-    assert len({tuple(text) for text in expected}) == 3
-    assert gpu.calls["cuGraphInstantiate"] >= 2
-    assert gpu.calls["cuGraphLaunch"] > 5
+def test_logits_are_those_of_plain_torch(swept: Swept, expected: Answers) -> None:
+    assert_right(swept[1], expected)
+    assert len({tuple(text) for text in expected.texts}) == 3
 
 
-def test_every_launch_is_checked_against_its_cubin(gpu: SimulatedGPU, swept: FaultSweep) -> None:
+def test_every_launch_is_checked_against_its_cubin(gpu: SimulatedGPU, swept: Swept) -> None:
     assert gpu.driver is not None
     launches = gpu.driver.launches
     assert launches.total() == gpu.calls["cuLaunchKernelEx"] > 200
+    assert gpu.calls["cuGraphInstantiate"] >= 2
+    assert gpu.calls["cuGraphLaunch"] > 5
     for kind in ("gemv", "gemm", "gated", "rms_norm", "rope_append", "attend_split", "sample"):
         assert any(kind in kernel for kernel in launches), kind
     assert any("attend_chunk" in kernel for kernel in launches)
 
 
-def test_faults_end_runs_with_their_reason_and_without_wrong_tokens(
-    swept: FaultSweep, expected: list[list[int]]
-) -> None:
-    assert {trial.kind for trial in swept.trials} == {"call", "kernel", "allocation"}
-    assert any(trial.ending is not None and trial.ending.waits for trial in swept.trials)
-    assert problems(swept, expected) == []
+def test_faults_end_runs_with_their_reason_and_without_wrong_tokens(swept: Swept) -> None:
+    trials = swept[0].trials
+    assert {trial.kind for trial in trials} == {"call", "kernel", "allocation"}
+    assert any(trial.ending is not None and trial.ending.waits for trial in trials)
+    assert problems(swept) == []
 
 
 @pytest.mark.slow
-def test_fault_at_each_point(
-    gpu: SimulatedGPU, simulation: None, open_runner: OpenRunner, expected: list[list[int]]
-) -> None:
+def test_fault_at_each_point(gpu: SimulatedGPU, simulation: None, open_runner: OpenRunner) -> None:
     found = sweep(gpu, open_runner, lambda number: True)
-    assert len(found.trials) == sum(gpu.points.values()) > 3000
-    assert problems(found, expected) == []
-    slowest = max(found.trials, key=lambda trial: trial.seconds)
-    print(f"{len(found.trials)} faults, the longest took {slowest.seconds:.0f} s: {gpu.points}")
+    trials = found[0].trials
+    assert len(trials) == sum(gpu.points.values()) > 3000
+    assert problems(found) == []
+    slowest = max(trials, key=lambda trial: trial.seconds)
+    print(f"{len(trials)} faults, the longest took {slowest.seconds:.0f} s: {gpu.points}")
 
 
 @pytest.mark.slow
@@ -165,14 +167,12 @@ def test_launches_fit_other_gpus(
     gpu: SimulatedGPU,
     simulation: None,
     open_runner: OpenRunner,
-    expected: list[list[int]],
+    expected: Answers,
     monkeypatch: pytest.MonkeyPatch,
     capability: str,
 ) -> None:
     monkeypatch.setenv("FAKE_DRIVER_CAPABILITY", capability)
-    streamed: list[list[int]] = [[], [], []]
-    run(open_runner("cuda"), streamed)
-    assert streamed == expected
+    assert_right(answers(open_runner("cuda")), expected)
     assert gpu.driver is not None
     assert gpu.driver.architecture == f"sm_{capability}"
     assert gpu.driver.launches.total() > 200
@@ -209,12 +209,10 @@ def test_answers_equal_those_of_the_same_kernels_without_a_driver(
     library.architecture = compiled.architecture = "sm_90"
     cpu = torch.device("cpu")
     operations = KernelOperations(library, compiled, dtype=torch.bfloat16, device=cpu)
-    eager: list[list[int]] = [[], [], []]
-    run(open_runner("cpu", ComputeBackend(operations, library=library), model), eager)
-    replayed: list[list[int]] = [[], [], []]
+    eager = answers(open_runner("cpu", ComputeBackend(operations, library=library), model))
     with simulated_engine(gpu, cache / "cubins"):
-        run(open_runner("cuda", model=model), replayed)
-    assert replayed == eager
+        replayed = answers(open_runner("cuda", model=model))
+    assert replayed.texts == eager.texts
 
 
 DELTA_NETS = SmallModel(
@@ -234,13 +232,11 @@ def test_states_of_recorded_steps_equal_those_of_eager_ones(
     library.architecture = compiled.architecture = "sm_90"
     cpu = torch.device("cpu")
     operations = KernelOperations(library, compiled, dtype=torch.bfloat16, device=cpu)
-    eager: list[list[int]] = [[], [], []]
-    run(open_runner("cpu", ComputeBackend(operations, library=library), DELTA_NETS), eager)
-    replayed: list[list[int]] = [[], [], []]
+    eager = answers(open_runner("cpu", ComputeBackend(operations, library=library), DELTA_NETS))
     with simulated_engine(gpu, cache / "cubins", (*Q4_0_SOURCES, "gated_delta.cuh")):
         before = gpu.calls["cuGraphLaunch"]
-        run(open_runner("cuda", model=DELTA_NETS), replayed)
-    assert replayed == eager
+        replayed = answers(open_runner("cuda", model=DELTA_NETS))
+    assert replayed.texts == eager.texts
     assert gpu.calls["cuGraphLaunch"] > before + 5
     assert gpu.driver is not None
     assert gpu.driver.launches["gated_delta"] > 20
