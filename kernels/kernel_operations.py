@@ -35,7 +35,7 @@ from .launch.kernel_library import KernelLibrary, TritonLibrary
 from .matmul.dequantize_rows import DequantizeRows
 from .matmul.expert_gemm import ExpertGemm, block_width, expert_gemm_failures
 from .matmul.expert_gemv import MOST_PICKS, ExpertGemv, expert_failures, has_expert_kernel
-from .matmul.expert_layers import ExpertLayers
+from .matmul.expert_layers import ExpertLayers, weighted
 from .matmul.expert_picks import ExpertPicks, expert_pick_failures
 from .matmul.linear import LinearLayer, embedding_reference
 from .matmul.matmul_dispatch import MatmulDispatch
@@ -265,7 +265,7 @@ class KernelOperations(Operations):
             gate, up, down = (each.of(expert) for each in (layers.gate, layers.up, layers.down))
             active = self._products.gated(x, gate, up, layers.activation, wanted)
             (rows,) = self.linear(active, down, dtype=torch.float32)
-            out += rows * weights.where(picked == expert, 0.0).sum(1, keepdim=True)
+            out += weighted(rows, weights.where(picked == expert, 0.0).sum(1, keepdim=True))
         return out
 
     def _few_experts(

@@ -11,7 +11,7 @@ from ingle.models.config.model_config import ModelConfig
 from ingle.models.errors import ModelError, UnsupportedModel
 from ingle.models.families.family_registry import FAMILIES
 from ingle.models.families.gguf_config import config_from_gguf
-from ingle.models.fit.llama_cpp_fit import GPUSplit, LoadParameters, SplitEstimate
+from ingle.models.fit.llama_cpp_fit import GPUSplit, LoadParameters, SplitEstimate, total_of
 from ingle.models.fit.paged_fit import (
     check_paged_kv_type,
     estimate_own_on_cpu,
@@ -21,7 +21,8 @@ from ingle.models.fit.paged_fit import (
 )
 from ingle.models.gguf.gguf_header import GGUFHeader, TensorInfo
 from ingle.models.model_task import ModelTask
-from ingle.models.parallel.divisible import check_divisible, first_part
+from ingle.models.parallel.divisible import DevicePart, check_divisible, device_parts
+from ingle.models.parallel.model_shard import NF4_BLOCKS, PLAIN_BLOCKS
 from ingle.models.safetensors.model_folder import ModelFolder
 
 from ..base.child_process import find_module
@@ -164,49 +165,59 @@ class CudaEngine(EngineDescriptor):
         host: int = 0,
         quantize: Quantize = "none",
     ) -> SplitEstimate:
-        """Return the bytes on the GPU, or on the CPU, where weights become floats if those fit."""
-        config = costs.config
-        assert config is not None
-        if load.ranks > 1:
-            return self._estimate_divided(costs, config, load, split, host, quantize)
-        kept, parameters = costs.stored, int(costs.parameters * costs.own_share)
-        if split.gpu_layers and costs.stored_in_fp8:
-            kept = costs.stored_in_fp8
-        kept = int(kept * costs.own_share)
-        if quantize != "none":
-            kept = nf4_bytes(config, parameters, int(costs.stored * costs.own_share))
-        if split.gpu_layers:
-            return estimate_own_on_gpu(config, load, weights=kept, vocabulary=costs.vocabulary)
-        return estimate_own_on_cpu(
-            config,
-            load,
-            weights=weights_on_cpu(parameters, kept, host),
-            mapped=kept if costs.shape is not None else 0,  # safetensors are closed after reading
-            vocabulary=costs.vocabulary,
-        )
+        """Return the bytes on the GPU, or on the CPU, where weights become floats if those fit.
 
-    def _estimate_divided(
+        Of several GPUs they are those on the fullest one, and on the host those of all processes.
+        """
+        config, vocabulary = costs.config, costs.vocabulary
+        assert config is not None
+        parameters = int(costs.parameters * costs.own_share)
+        kept = self._kept_bytes(costs, config, parameters, split, quantize)
+        parts = [DevicePart(config, 1.0)]
+        if load.ranks > 1:
+            least = NF4_BLOCKS if quantize == "nf4" else PLAIN_BLOCKS
+            blocks = costs.blocks.joined(least)
+            first, *others = device_parts(config, parameters, load.ranks, blocks)
+            # All logits come together on the first device.
+            all_logits = replace(first.config, vocab_size=config.vocab_size)
+            parts = [first._replace(config=all_logits), *others]
+        if split.gpu_layers:
+            found = [
+                estimate_own_on_gpu(
+                    part, load, weights=int(kept * share), vocabulary=vocabulary, whole=config
+                )
+                for part, share in parts
+            ]
+        else:
+            weights = weights_on_cpu(parameters, kept, host)
+            mapped = kept if costs.shape is not None else 0  # safetensors are closed after reading
+            found = [
+                estimate_own_on_cpu(
+                    part,
+                    load,
+                    weights=int(weights * share),
+                    mapped=int(mapped * share),
+                    vocabulary=vocabulary,
+                    whole=config,
+                )
+                for part, share in parts
+            ]
+        fullest = max((each.gpu for each in found), key=lambda gpu: gpu.total)
+        return SplitEstimate(total_of(each.host for each in found), fullest)
+
+    def _kept_bytes(
         self,
         costs: ModelCosts,
         config: ModelConfig,
-        load: LoadParameters,
+        parameters: int,
         split: GPUSplit,
-        host: int,
         quantize: Quantize,
-    ) -> SplitEstimate:
-        """The bytes on the first of several GPUs, and those of all processes on the host."""
-        ranks = load.ranks
-        part = replace(first_part(config, ranks), vocab_size=config.vocab_size)  # it has all logits
-        costs = replace(
-            costs,
-            config=part,
-            stored=costs.stored // ranks,
-            stored_in_fp8=costs.stored_in_fp8 // ranks,
-            parameters=costs.parameters // ranks,
-        )
-        own = replace(load, ranks=1)
-        found = self.estimate(costs, own, split, host=host // ranks, quantize=quantize)
-        return SplitEstimate(found.host.times(ranks), found.gpu)
+    ) -> int:
+        """The bytes of all weights, unless they become floats."""
+        if quantize != "none":
+            return nf4_bytes(config, parameters, int(costs.stored * costs.own_share))
+        in_fp8 = costs.stored_in_fp8 if split.gpu_layers else 0
+        return int((in_fp8 or costs.stored) * costs.own_share)
 
     def open_runner(self, spec: LoadSpec, on_progress: Progress) -> CudaModelRunner:
         """Load a model that generates."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
+from ingle.kernels.formats.weight_format import GGML_FORMATS
 from ingle.models.config.model_config import ModelConfig
 from ingle.models.errors import ModelError
 from ingle.models.families.gguf_config import config_from_gguf
@@ -18,6 +19,7 @@ from ingle.models.gguf.gguf_header import GGUFHeader
 from ingle.models.heads.eagle_settings import EagleSettings, with_eagle_layer
 from ingle.models.heads.head_tensors import mtp_tensors, tensors_behind, with_mtp_layer
 from ingle.models.model_task import ModelTask, Pooling
+from ingle.models.parallel.model_shard import PLAIN_BLOCKS, ColumnBlocks
 from ingle.models.safetensors.model_folder import ModelFolder
 from ingle.models.safetensors.safetensors_index import find_tensors
 
@@ -29,6 +31,7 @@ class ModelCosts:
     `stored` are the bytes of its weights as engines hold them unless they convert them,
     `stored_in_fp8` on GPUs that multiply FP8 if that is less, else 0. Of these ingle's own engine
     reads `own_share`: not what predicts later tokens, unless it is `headed`, loaded with its head.
+    Several devices divide columns of its matrices by `blocks`.
     llama.cpp's costs follow from the `shape`, those of ingle's own engine from the `config`.
     """
 
@@ -39,13 +42,14 @@ class ModelCosts:
     context: int
     stored_in_fp8: int = 0
     own_share: float = 1.0
+    blocks: ColumnBlocks = PLAIN_BLOCKS
     headed: ModelCosts | None = None
 
     @classmethod
     def of(cls, model: GGUFHeader | ModelFolder, pooling: Pooling | None = None) -> ModelCosts:
         """Read the sizes of a file or a folder; `pooling` makes the model an embedder."""
         shape = config = None
-        in_fp8 = 0
+        in_fp8, blocks = 0, PLAIN_BLOCKS
         if isinstance(model, ModelFolder):
             sizes = {name: tensor.bytes for name, (_, tensor) in model.tensors.items()}
             config, context = model.config, model.config.context
@@ -54,7 +58,7 @@ class ModelCosts:
         else:
             sizes = {tensor.name: tensor.bytes for tensor in model.tensors}
             shape, context = shape_of(model), model.context
-            stored = model.tensor_bytes
+            stored, blocks = model.tensor_bytes, _blocks_of(model)
             if pooling not in (None, Pooling.RANK) and shape.task is ModelTask.GENERATE:
                 whole = pooling in (Pooling.MEAN, Pooling.CLS)
                 shape = replace(shape, task=ModelTask.EMBED, one_piece=shape.one_piece or whole)
@@ -67,6 +71,7 @@ class ModelCosts:
             parameters=model.parameters,
             context=context,
             stored_in_fp8=in_fp8,
+            blocks=blocks,
         )
         return found if config is None else found._with_head(sizes, config)
 
@@ -111,3 +116,17 @@ class ModelCosts:
             return vocabulary_bytes(self.shape.vocab_size, self.shape.merges)
         assert self.config is not None
         return vocabulary_bytes(self.config.vocab_size, self.config.vocab_size)
+
+
+def _blocks_of(header: GGUFHeader) -> ColumnBlocks:
+    """The largest blocks of the matrices whose columns are divided; see `blocks_of`."""
+    heads, units = [1], [1]
+    for tensor in header.tensors:
+        form = GGML_FORMATS.get(tensor.type)
+        if form is not None and tensor.name.endswith("attn_output.weight"):
+            heads.append(form.block_elements)
+        elif form is not None and tensor.name.endswith(
+            ("ffn_down.weight", "ffn_down_shexp.weight")
+        ):
+            units.append(form.block_elements)
+    return ColumnBlocks(max(heads), max(units))

@@ -76,8 +76,8 @@ extern "C" __global__ void __launch_bounds__(32 * PICK_WARPS) sort_picks(
 EXPORT_KERNEL(sort_picks)
 
 // out (tokens, size): the products (rows, size) of each token's `used` picks, times their weights, in
-// order. With `sorted` a pick's row is in `rows`, else they follow one another. Sizes are a multiple of
-// four. Grid: tokens, size / 1024 rounded up.
+// order; one without weight adds nothing, even where its products overflowed. With `sorted` a pick's row is
+// in `rows`, else they follow one another. Sizes are a multiple of four. Grid: tokens, size / 1024 rounded up.
 extern "C" __global__ void __launch_bounds__(256) sum_picks(
     const float* products, const long long* rows, const float* weights, float* __restrict__ out, int used, int size,
     int sorted) {
@@ -88,8 +88,9 @@ extern "C" __global__ void __launch_bounds__(256) sum_picks(
 #pragma unroll 4
   for (int i = 0; i < used; ++i) {
     const size_t pick = size_t(blockIdx.x) * used + i, row = sorted ? size_t(rows[pick]) : pick;
-    const float4 v = load_four(products, row * size + first, ELEMENT_F32);
     const float weight = weights[pick];
+    if (weight == 0.f) continue;
+    const float4 v = load_four(products, row * size + first, ELEMENT_F32);
     // Rounded one after the other, as in plain torch.
     sum = make_float4(sum.x + rounded_product(v.x, weight), sum.y + rounded_product(v.y, weight),
                       sum.z + rounded_product(v.z, weight), sum.w + rounded_product(v.w, weight));

@@ -59,9 +59,10 @@ def experts_reference(
 ) -> torch.Tensor:
     """The weighted sum (tokens, outputs) fp32 of the outputs of each token's experts.
 
-    `x` is (tokens, inputs), `picked` (tokens, used) int64 and `weights` (tokens, used) fp32. On a
-    GPU the host does not wait: few tokens copy the matrices of their experts, and for more all
-    tokens are computed by each expert. On a CPU an expert computes only its own tokens.
+    `x` is (tokens, inputs), `picked` (tokens, used) int64 and `weights` (tokens, used) fp32: picks
+    without weight add nothing, whatever comes of them. On a GPU the host does not wait: few tokens
+    copy the matrices of their experts, and for more all tokens are computed by each expert. On a
+    CPU an expert computes only its own tokens.
     """
     if x.device.type == "cpu":
         return experts_by_group(x, layers, picked, weights)
@@ -85,7 +86,7 @@ def experts_by_group(
             out[mine] = _one_expert(x[mine // picked.shape[1]], layers, expert).float()
             first += count
     # Summed in the order of the picks, so that a token's sum does not depend on the batch.
-    return (out.view(*picked.shape, -1) * weights[..., None]).sum(1)
+    return weighted(out.view(*picked.shape, -1), weights[..., None]).sum(1)
 
 
 def experts_by_copy(
@@ -99,7 +100,7 @@ def experts_by_copy(
         _copied(inputs[first : first + step], layers, pairs[first : first + step]).float()
         for first in range(0, len(pairs), step)
     ]
-    return (torch.cat(parts).view(*picked.shape, -1) * weights[..., None]).sum(1)
+    return weighted(torch.cat(parts).view(*picked.shape, -1), weights[..., None]).sum(1)
 
 
 def experts_by_mask(
@@ -109,8 +110,13 @@ def experts_by_mask(
     out = x.new_zeros(len(x), layers.down.outputs, dtype=torch.float32)
     for expert in range(layers.gate.count):
         weight = weights.where(picked == expert, 0.0).sum(1, keepdim=True)
-        out += _one_expert(x, layers, expert).float() * weight
+        out += weighted(_one_expert(x, layers, expert).float(), weight)
     return out
+
+
+def weighted(rows: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+    """Outputs times weights, and 0 without weight: there an expert's outputs may be infinite."""
+    return (rows * weights).where(weights != 0, 0.0)
 
 
 def _one_expert(x: torch.Tensor, layers: ExpertLayers, expert: int) -> torch.Tensor:

@@ -10,6 +10,7 @@ import torch
 from ..launch.kernel_arguments import pointer
 from ..launch.kernel_library import KernelLibrary
 from .expert_gemm import ExpertBlocks, expert_blocks
+from .expert_layers import weighted
 
 _SOURCE = "expert_picks.cuh"
 _MOST_EXPERTS = 1024
@@ -46,7 +47,8 @@ class ExpertPicks:
         """The weighted sum (tokens, size) fp32 of each token's `products` (rows, size) fp32.
 
         `weights` are (tokens, used) fp32, `rows` (tokens, used) int64 the products of the picks; if
-        None, they follow one another. Sizes are a multiple of four.
+        None, they follow one another. Picks without weight add nothing, whatever their products
+        are. Sizes are a multiple of four.
         """
         (tokens, used), size = weights.shape, products.shape[1]
         if size % 4 or products.dtype != torch.float32 or not products.is_contiguous():
@@ -68,7 +70,7 @@ def sum_picks_reference(
         rows = torch.arange(weights.numel(), device=weights.device).view_as(weights)
     out = products.new_zeros(len(weights), products.shape[1])
     for mine, weight in zip(rows.unbind(1), weights.unbind(1), strict=True):
-        out += products.index_select(0, mine) * weight[:, None]
+        out += weighted(products.index_select(0, mine), weight[:, None])
     return out
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import astuple, dataclass
 
 from ..errors import UnsupportedModel
 from ..gguf.gguf_header import GGUFHeader
@@ -50,20 +50,15 @@ class MemoryEstimate:
         """All that is needed."""
         return self.weights + self.kv + self.compute + self.runtime
 
-    def times(self, count: int) -> MemoryEstimate:
-        """What so many processes take, which share the pages of the file."""
-        return MemoryEstimate(
-            self.weights * count,
-            self.kv * count,
-            self.compute * count,
-            self.runtime * count,
-            self.reclaimable * count,
-        )
-
     @property
     def resident(self) -> int:
         """All bytes in memory, including reclaimable ones."""
         return self.total + self.reclaimable
+
+
+def total_of(estimates: Iterable[MemoryEstimate]) -> MemoryEstimate:
+    """What several processes take together; of a file, each has pages of its own."""
+    return MemoryEstimate(*map(sum, zip(*map(astuple, estimates), strict=True)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,13 +32,20 @@ _GPU_RESERVE = 256 * 2**20
 
 
 def estimate_own_on_cpu(
-    config: ModelConfig, load: LoadParameters, *, weights: int, mapped: int, vocabulary: int
+    config: ModelConfig,
+    load: LoadParameters,
+    *,
+    weights: int,
+    mapped: int,
+    vocabulary: int,
+    whole: ModelConfig | None = None,
 ) -> SplitEstimate:
     """Predict a model that ingle's own engine computes on the processor: blocks, and one step.
 
     Blocks are counted exactly. The step is that of the reference operations, which copy a context's
     keys and values to floats, and a mask over it. Where its `weights` became floats, the `mapped`
     bytes of the file they come from are of no further use; 0 for files that are closed once read.
+    A rank's `config` is that of its part of the `whole` model.
     """
     context, slots = load.context, load.slots
     width = max((heads.count * heads.size for heads in config.key_heads), default=0)
@@ -54,7 +61,7 @@ def estimate_own_on_cpu(
     logits = 4 * slots * config.vocab_size * _FLOAT
     host = MemoryEstimate(
         weights=weights,
-        kv=_kv_bytes(config, load),
+        kv=_kv_bytes(config, load, whole or config),
         compute=max(attention, layer) + logits,
         runtime=vocabulary + (TORCH_PROCESS if load.own_process else 0),
         reclaimable=mapped if weights > mapped else 0,
@@ -63,12 +70,18 @@ def estimate_own_on_cpu(
 
 
 def estimate_own_on_gpu(
-    config: ModelConfig, load: LoadParameters, *, weights: int, vocabulary: int
+    config: ModelConfig,
+    load: LoadParameters,
+    *,
+    weights: int,
+    vocabulary: int,
+    whole: ModelConfig | None = None,
 ) -> SplitEstimate:
     """A model that ingle's own engine computes on a GPU, all of it.
 
     A step holds activations in 16 bits and one matrix at a time that was unpacked for a long
     prompt; recordings of short steps hold their logits three times, and have memory of the driver.
+    A rank's `config` is that of its part of the `whole` model.
     """
     tokens = min(load.batch, load.context)
     experts = max((_expert_bytes(config, layer, tokens) for layer in config.layers), default=0)
@@ -77,7 +90,7 @@ def estimate_own_on_gpu(
     process = load.own_process
     gpu = MemoryEstimate(
         weights=weights,
-        kv=_kv_bytes(config, load),
+        kv=_kv_bytes(config, load, whole or config),
         compute=2 * tokens * config.step_elements + unpacked + logits + RECORDING_BYTES,
         runtime=GPU_PROCESS + _GPU_RESERVE if process else 0,
     )
@@ -98,10 +111,13 @@ def _expert_bytes(config: ModelConfig, layer: LayerConfig, tokens: int) -> int:
     return max(int(rows * row), 2 * _COPIED_EXPERTS)
 
 
-def _kv_bytes(config: ModelConfig, load: LoadParameters) -> int:
-    """The blocks of one whole context, one more for each slot, one for padding, and the states."""
+def _kv_bytes(config: ModelConfig, load: LoadParameters, whole: ModelConfig) -> int:
+    """The blocks of one whole context, one more for each slot, one for padding, and the states.
+
+    All ranks have as many states, of which each is whole.
+    """
     blocks = -(-load.context // PAGE_SIZE) + load.slots + 1
-    rows = state_rows(config, context=load.context, slots=load.slots, kv_type=load.kv_type)
+    rows = state_rows(whole, context=load.context, slots=load.slots, kv_type=load.kv_type)
     states = (rows + 1) * config.state_bytes if rows else 0  # one more for steps without a cache
     return blocks * PAGE_SIZE * token_kv_bytes(config, load.kv_type) + states
 

@@ -1,25 +1,79 @@
-"""Which models can be divided among several devices."""
+"""Which models can be divided among several devices, and how much of them each has."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from ..config.model_config import ModelConfig
+from ..config.model_config import Activation, LayerConfig, ModelConfig
 from ..errors import UnsupportedModel
 from ..families.family import QueryKeyNorm
 from ..families.family_registry import find_family
-from .model_shard import ModelShard, indivisible
+from .model_shard import PLAIN_BLOCKS, ColumnBlocks, ModelShard, indivisible
 
 
 @dataclass(frozen=True)
-class _First:
+class _Place:
     count: int
     rank: int = 0
 
 
-def first_part(config: ModelConfig, count: int) -> ModelConfig:
-    """The shape of the first of `count` parts; raises `UnsupportedModel` if there are none."""
-    return ModelShard(config, _First(count)).config
+class DevicePart(NamedTuple):
+    """What one of several devices has: a model of this shape, and this share of the weights."""
+
+    config: ModelConfig
+    share: float
+
+
+def device_parts(
+    config: ModelConfig, parameters: int, count: int, blocks: ColumnBlocks = PLAIN_BLOCKS
+) -> list[DevicePart]:
+    """The parts of a model with so many weights, that of the first device first.
+
+    What is not divided each device has whole. Raises `UnsupportedModel` as `ModelShard` does.
+    """
+    divided = _divided_weights(config, lambda experts: experts)
+    total = max(parameters, divided, 1)
+    found: list[DevicePart] = []
+    for rank in range(count):
+        shard = ModelShard(config, _Place(count, rank), blocks)
+        own = _divided_weights(shard.config, lambda experts, s=shard: len(s.experts(experts)))
+        found.append(DevicePart(shard.config, (own + total - divided) / total))
+    return found
+
+
+def _divided_weights(config: ModelConfig, own_experts: Callable[[int], int]) -> int:
+    """The elements of the matrices that ranks divide, in a model of this shape."""
+    tables = 1 if config.tied_embeddings else 2
+    found = tables * config.vocab_size * config.hidden_size
+    return found + sum(
+        _of_attention(config, index) + _of_mlps(config, index, layer, own_experts)
+        for index, layer in enumerate(config.layers)
+    )
+
+
+def _of_attention(config: ModelConfig, index: int) -> int:
+    layer, heads = config.layers[index], config.kv_heads_of(index)
+    if not layer.has_attention:
+        return 0
+    inputs, queries = layer.inputs or config.hidden_size, config.num_heads * heads.size
+    keys = 2 * heads.count * heads.size if layer.has_keys else 0
+    gates = queries if config.gated_attention else 0
+    return inputs * (queries + gates + keys) + config.hidden_size * queries
+
+
+def _of_mlps(
+    config: ModelConfig, index: int, layer: LayerConfig, own_experts: Callable[[int], int]
+) -> int:
+    matrices = 2 if config.activation is Activation.RELU_SQUARED else 3
+    hidden, experts, found = config.hidden_size, layer.experts, 0
+    if layer.has_mlp and (experts is None or layer.parallel_experts):
+        found = hidden * config.mlp_width_of(index)
+    if experts is not None:
+        found += own_experts(experts.count) * experts.width * (experts.latent or hidden)
+        found += hidden * experts.shared_width
+    return matrices * found
 
 
 def check_divisible(config: ModelConfig, count: int) -> None:
@@ -31,7 +85,7 @@ def check_divisible(config: ModelConfig, count: int) -> None:
     fewest = min((each.experts.count for each in config.layers if each.experts), default=count)
     if fewest < count:
         raise indivisible(count, f"{fewest} experts")
-    first_part(config, count)
+    ModelShard(config, _Place(count))
 
 
 def _undivided(what: str) -> UnsupportedModel:

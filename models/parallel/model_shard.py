@@ -38,6 +38,10 @@ class ColumnBlocks(NamedTuple):
     heads: int = 1
     units: int = 1
 
+    def joined(self, other: ColumnBlocks) -> ColumnBlocks:
+        """The larger of both."""
+        return ColumnBlocks(max(self.heads, other.heads), max(self.units, other.units))
+
 
 class TensorCut(NamedTuple):
     """Elements of a tensor along an axis, on which the whole one has `total`."""
@@ -47,7 +51,10 @@ class TensorCut(NamedTuple):
     total: int
 
 
-_PLAIN = ColumnBlocks()
+PLAIN_BLOCKS = ColumnBlocks()
+"""Of matrices that are cut between any two columns."""
+NF4_BLOCKS = ColumnBlocks(64, 64)
+"""Of matrices that are put into NF4 when they are loaded."""
 
 
 class ModelShard:
@@ -58,7 +65,9 @@ class ModelShard:
     than ranks, several ranks have the same one.
     """
 
-    def __init__(self, whole: ModelConfig, place: RankPlace, blocks: ColumnBlocks = _PLAIN) -> None:
+    def __init__(
+        self, whole: ModelConfig, place: RankPlace, blocks: ColumnBlocks = PLAIN_BLOCKS
+    ) -> None:
         """Columns are cut at multiples of `blocks`.
 
         Raises `UnsupportedModel` for a model that cannot be divided by so many ranks.

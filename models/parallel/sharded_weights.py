@@ -40,9 +40,9 @@ class ShardedWeights:
         return rows_of(weight, part) if cut.axis == 0 else _columns_of(name, weight, part)
 
 
-def blocks_of(weights: Weights, least: int = 1) -> ColumnBlocks:
-    """The largest blocks of the matrices whose columns ranks divide; at least `least` columns."""
-    heads, units = [least], [least]
+def blocks_of(weights: Weights) -> ColumnBlocks:
+    """The largest blocks of the matrices whose columns ranks divide."""
+    heads, units = [1], [1]
     for name in weights.names:
         if name.endswith("attn_output.weight"):
             heads.append(_block(weights.get(name)))

@@ -13,7 +13,7 @@ from torch._C._distributed_c10d import FileStore
 from ingle.models.fit.paged_fit import RECORDING_BYTES
 from ingle.models.layers.parameters import RankPart
 from ingle.models.parallel.divisible import check_divisible
-from ingle.models.parallel.model_shard import ModelShard
+from ingle.models.parallel.model_shard import NF4_BLOCKS, PLAIN_BLOCKS, ModelShard
 from ingle.models.parallel.rank_group import RankGroup
 from ingle.models.parallel.sharded_weights import ShardedWeights, blocks_of
 
@@ -25,7 +25,6 @@ from ..graphs.step_graphs import Record
 from ..model_files import ModelSource, open_source
 from ..model_runner import CudaModelRunner
 
-_NF4_BLOCK = 64
 _RECORDED_BYTES = RECORDING_BYTES // 64
 """What a recording counts for, whatever the driver took: all ranks record the same steps."""
 
@@ -73,8 +72,8 @@ def open_part(spec: LoadSpec, ranks: RankGroup) -> ModelSource:
     source = open_source(Path(spec.path))
     files = source.files
     check_divisible(files.config, ranks.count)
-    least = _NF4_BLOCK if spec.quantize == "nf4" else 1
-    shard = ModelShard(files.config, ranks, blocks_of(files.weights, least))
+    least = NF4_BLOCKS if spec.quantize == "nf4" else PLAIN_BLOCKS
+    shard = ModelShard(files.config, ranks, least.joined(blocks_of(files.weights)))
     weights = ShardedWeights(files.weights, shard)
     part = replace(
         files, config=shard.config, weights=weights, part=RankPart(shard, ranks), head=None

@@ -48,13 +48,11 @@ class RankTeam:
         self._is_closing = False
         self._failed: PartFailed | None = None
         self._lock = threading.Lock()
-        self._folder = tempfile.TemporaryDirectory(
-            prefix="ingle-ranks-", ignore_cleanup_errors=True
-        )
-        self.meeting = str(Path(self._folder.name) / "meeting")
+        self._file = _MeetingFile()
+        self.meeting = self._file.path
         """The file in which the ranks find one another."""
         self._replies = [queue.SimpleQueue[FromFollower]() for _ in range(1, count)]
-        self._processes = [_start(rank) for rank in range(1, count)]
+        self._processes = [_start(rank, self._file) for rank in range(1, count)]
         for rank, process in enumerate(self._processes, 1):
             thread = threading.Thread(target=self._follow, args=(rank, process), daemon=True)
             thread.start()
@@ -103,7 +101,7 @@ class RankTeam:
         for process in self._processes:
             process.wait()
             cast(BinaryIO, process.stdin).close()
-        self._folder.cleanup()
+        self._file.close()
 
     def _write(self, process: subprocess.Popen[bytes], sent: bytes) -> None:
         stdin = cast(BinaryIO, process.stdin)
@@ -148,13 +146,40 @@ def _error(failed: PartFailed) -> LoadFailed:
     return _ERRORS.get(failed.code, LoadFailed)(failed.message, hint=failed.hint)
 
 
-def _start(rank: int) -> subprocess.Popen[bytes]:
+class _MeetingFile:
+    """A file by the same path in this process and in its children.
+
+    On Linux it is in memory alone, since nothing could remove it after a hard kill.
+    """
+
+    def __init__(self) -> None:
+        self.inherited: tuple[int, ...] = ()
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        if sys.platform == "linux":
+            self.inherited = (os.memfd_create("ingle-ranks"),)
+            self.path = f"/proc/self/fd/{self.inherited[0]}"
+        else:
+            self._folder = tempfile.TemporaryDirectory(
+                prefix="ingle-ranks-", ignore_cleanup_errors=True
+            )
+            self.path = str(Path(self._folder.name) / "meeting")
+
+    def close(self) -> None:
+        for descriptor in self.inherited:
+            os.close(descriptor)
+        self.inherited = ()
+        if self._folder is not None:
+            self._folder.cleanup()
+
+
+def _start(rank: int, meeting: _MeetingFile) -> subprocess.Popen[bytes]:
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     devices = [str(rank)] if visible is None else visible.split(",")[rank : rank + 1]
     return subprocess.Popen(
         [sys.executable, "-P", "-X", "utf8", "-m", _MODULE, str(os.getpid())],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
+        pass_fds=meeting.inherited,
         cwd=os.path.abspath(os.sep),  # noqa: PTH100  # the root of whatever drive this is
         env=child_environment(os.environ) | {"CUDA_VISIBLE_DEVICES": ",".join(devices)},
     )

@@ -290,10 +290,10 @@ def test_a_divided_model_takes_its_first_part_of_a_gpu(
     load = LoadParameters(context=8192, slots=8)
     whole = get_engine("cuda").estimate(costs, load, GPUSplit(99)).gpu
     half = get_engine("cuda").estimate(costs, replace(load, ranks=2), GPUSplit(99)).gpu
-    assert half.weights == whole.weights // 2
+    assert half.weights == pytest.approx(whole.weights / 2, rel=1e-3)
     assert half.kv == whole.kv // 2
     assert half.runtime == whole.runtime
     alone = get_engine("cuda").estimate(costs, load).host
     both = get_engine("cuda").estimate(costs, replace(load, ranks=2)).host
-    assert both.weights == alone.weights
+    assert both.weights == pytest.approx(alone.weights, rel=1e-3)
     assert both.runtime == 2 * alone.runtime

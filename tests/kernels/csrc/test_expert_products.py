@@ -135,9 +135,14 @@ def test_picks_are_sorted_and_summed_as_by_torch(
     found, right = picks.sort(picked, count, wide), expert_blocks(picked, count, wide)
     assert all(map(torch.equal, found[1:], right[1:]))
     products, weights = torch.randn(len(right.tokens), 1036), torch.rand(tokens, used)
+    weights[0, 0] = 0.0
     for rows in (right.rows, None):
-        given = products[: tokens * used] if rows is None else products, weights, rows
-        assert torch.equal(picks.sum(*given), sum_picks_reference(*given))
+        some = products[: tokens * used] if rows is None else products.clone()
+        some[0 if rows is None else rows[0, 0]] = torch.inf
+        given = some, weights, rows
+        total = picks.sum(*given)
+        assert torch.equal(total, sum_picks_reference(*given))
+        assert bool(total[0].isfinite().all()), "a pick without weight"
     with pytest.raises(ValueError, match="are not summed"):
         picks.sum(products[:, :30], weights)
     assert not list(expert_pick_failures(picks, torch.device("cpu")))

@@ -14,7 +14,12 @@ from ingle.backends.cuda.parallel.lead_runner import open_divided
 from ingle.backends.cuda.state_model_runner import open_model_runner
 from ingle.backends.engine.engine import Engine
 from ingle.backends.engine.kv_store.kv_store import KVStore
+from ingle.backends.registry.engines import get_engine
+from ingle.backends.registry.model_costs import ModelCosts
+from ingle.models.fit.llama_cpp_fit import LoadParameters
+from ingle.models.fit.paged_fit import token_kv_bytes
 from ingle.models.kv_type import KVType
+from ingle.models.safetensors.model_folder import read_folder
 from tests.models.families.test_family_runs import (
     FAMILIES,
     GuessingSpeculator,
@@ -46,6 +51,12 @@ def test_two_ranks_write_the_same_however_it_is_computed(
 
     two = open_divided(structs.replace(spec, tensor_parallel=2, kv_capacity=4096))
     try:
+        load = LoadParameters(context=512, slots=6, batch=spec.batch, kv_type=KVType.F32, ranks=2)
+        found = read_folder(folder)
+        predicted = get_engine("cuda").estimate(ModelCosts.of(found), load, host=2**40).host
+        held, more = two.info(), (4096 - 512) * token_kv_bytes(found.config, KVType.F32)
+        assert held.weights_bytes == pytest.approx(predicted.weights, rel=0.03)
+        assert held.kv_bytes - more == pytest.approx(predicted.kv, rel=0.03)
         engine = Engine(two)
         assert run(engine, sequences()) == alone, "in one batch"
         again = sequences()

@@ -13,7 +13,7 @@ from ingle.kernels.operations import Operations
 from ingle.models.errors import UnsupportedModel
 from ingle.models.layers.parameters import RankPart
 from ingle.models.layers.transformer import Transformer
-from ingle.models.parallel.divisible import check_divisible
+from ingle.models.parallel.divisible import check_divisible, device_parts
 from ingle.models.parallel.model_shard import ModelShard
 from ingle.models.parallel.rank_group import RankGroup
 from ingle.models.parallel.sharded_weights import ShardedWeights, blocks_of
@@ -24,18 +24,22 @@ CPU = torch.device("cpu")
 EXACT = Operations(torch.float32)
 UNDIVIDED = {"olmo2", "olmo3", "olmoe", "gemma3n"}
 """Model types whose layers need all heads or all gates of a token at once."""
+FAST = ("llama3", "qwen3_5")
+"""A model with attention alone, and one with recurrent layers."""
 SIX_HEADS = {"llama2", "phi3, longrope", "glm4_moe"}
 """Cases whose other settings are for as many."""
 
 
-def divided_logits(config: Any, weights: Any, tokens: torch.Tensor, count: int) -> torch.Tensor:
-    """Return the logits of the first of `count` ranks."""
+def compute_divided(
+    config: Any, weights: Any, tokens: torch.Tensor, count: int
+) -> tuple[torch.Tensor, list[int]]:
+    """Return the logits of the first of `count` ranks, and the bytes of the weights of each."""
     check_divisible(config, count)
     store = HashStore()
     blocks = blocks_of(weights)
 
     @torch.inference_mode()
-    def compute(rank: int) -> torch.Tensor:
+    def compute(rank: int) -> tuple[torch.Tensor, int]:
         ranks = RankGroup(rank, count)
         shard = ModelShard(config, ranks, blocks)
         model = Transformer(
@@ -47,17 +51,30 @@ def divided_logits(config: Any, weights: Any, tokens: torch.Tensor, count: int) 
         )
         ranks.connect(store, CPU)
         places = torch.arange(len(tokens))
-        return model.forward(tokens, places, FullAttention(shard.config), places)
+        logits = model.forward(tokens, places, FullAttention(shard.config), places)
+        return logits, model.weights_bytes
 
     with ThreadPoolExecutor(count) as pool:
-        return next(iter(pool.map(compute, range(count))))
+        found = list(pool.map(compute, range(count)))
+    return found[0][0], [nbytes for _, nbytes in found]
+
+
+def check_shares(config: Any, weights: Any, held: list[int]) -> None:
+    """Compare the predicted bytes of each rank with those that it has, within 3 percent."""
+    whole = Transformer(config, weights, device=CPU, operations=EXACT).weights_bytes
+    # Predicted as if each rank had them whole: only in models this small they count.
+    biases = sum(weights.get(name).nbytes for name in weights.names if name.endswith("bias"))
+    parts = device_parts(config, whole // torch.float32.itemsize, len(held))
+    for nbytes, part in zip(held, parts, strict=True):
+        assert nbytes <= whole * part.share * 1.03
+        assert nbytes >= whole * part.share * 0.97 - biases
 
 
 @pytest.mark.parametrize(
     ("case", "count"),
     [
-        ("llama3", 2),
-        *(pytest.param(case, 2, marks=pytest.mark.slow) for case in CASES if case != "llama3"),
+        *((case, 2) for case in FAST),
+        *(pytest.param(case, 2, marks=pytest.mark.slow) for case in CASES if case not in FAST),
         *(pytest.param(case, 4, marks=pytest.mark.slow) for case in CASES if case not in SIX_HEADS),
     ],
 )
@@ -71,8 +88,9 @@ def test_ranks_compute_what_one_process_does(
     model = make_random_model(kind, **settings)
     if kind.removesuffix("_text") in UNDIVIDED:
         with pytest.raises(UnsupportedModel, match="cannot be divided among GPUs"):
-            divided_logits(model.config, model.canonical(), tokens, count)
+            compute_divided(model.config, model.canonical(), tokens, count)
         return
     expected = compute_logits(model.config, model.canonical(), tokens)
-    found = divided_logits(model.config, model.canonical(), tokens, count)
+    found, held = compute_divided(model.config, model.canonical(), tokens, count)
+    check_shares(model.config, model.canonical(), held)
     assert float((found - expected).abs().max() / expected.abs().max()) < 1e-5

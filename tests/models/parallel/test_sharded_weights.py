@@ -15,7 +15,7 @@ from ingle.kernels.formats.weight_format import WEIGHT_FORMATS
 from ingle.models.config.model_config import LayerConfig, ModelConfig
 from ingle.models.errors import UnsupportedModel
 from ingle.models.parallel.divisible import check_divisible
-from ingle.models.parallel.model_shard import ColumnBlocks, ModelShard
+from ingle.models.parallel.model_shard import NF4_BLOCKS, ColumnBlocks, ModelShard
 from ingle.models.parallel.rank_group import RankGroup
 from ingle.models.parallel.sharded_weights import ShardedWeights, blocks_of
 
@@ -87,7 +87,8 @@ def test_parts_are_the_whole_matrix(kind: str, count: int) -> None:
 def test_blocks_are_those_of_the_file() -> None:
     assert blocks_of(OneTensor(DOWN, blocks("Q4_K", 4, 256))) == (1, 256)
     assert blocks_of(OneTensor("blk.0.attn_output.weight", fp8(128, 128))) == (128, 1)
-    assert blocks_of(OneTensor(UP, blocks("Q4_K", 4, 256)), 64) == (64, 64)
+    assert blocks_of(OneTensor(UP, blocks("Q4_K", 4, 256))) == (1, 1)
+    assert ColumnBlocks(1, 256).joined(NF4_BLOCKS) == (64, 256)
 
 
 def test_parts_need_not_be_equal() -> None:

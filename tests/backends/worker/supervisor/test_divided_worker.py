@@ -29,6 +29,7 @@ MakeWorker = Callable[[int], WorkerProcess]
 @pytest.fixture
 async def make_worker(
     make_model: Callable[..., Path],  # noqa: F811
+    tmp_path: Path,
 ) -> AsyncIterator[MakeWorker]:
     """Return a factory of workers with a model for so many ranks; they are ended after the test."""
     workers: list[WorkerProcess] = []
@@ -44,6 +45,7 @@ async def make_worker(
             kv_type=KVType.F32,
             tensor_parallel=count,
             speculation="off",
+            kernel_cache=str(tmp_path),
         )
         workers.append(WorkerProcess(spec))
         return workers[-1]
@@ -102,7 +104,7 @@ async def test_confined_ranks_answer_as_one_process(make_worker: MakeWorker, cou
     [(1, 3), *(pytest.param(*each, marks=pytest.mark.slow) for each in ((0, 3), (1, 400)))],
 )
 async def test_death_of_a_rank_is_that_of_the_model(
-    make_worker: MakeWorker, rank: int, prompt: int
+    make_worker: MakeWorker, rank: int, prompt: int, tmp_path: Path
 ) -> None:
     """In decoding after a short prompt, or in the prefill of a long one that its stop delays."""
     worker = make_worker(2)
@@ -128,6 +130,7 @@ async def test_death_of_a_rank_is_that_of_the_model(
         await asyncio.wait_for(running, 30)
     assert not (await worker.wait_dead()).is_fault
     await asyncio.wait_for(ends(ranks), 10)
+    assert not list((tmp_path / "tmp").iterdir())
 
 
 @pytest.mark.slow
