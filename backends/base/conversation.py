@@ -20,8 +20,8 @@ class ToolCall(msgspec.Struct, frozen=True, omit_defaults=True):
 class Picture(msgspec.Struct, frozen=True, omit_defaults=True):
     """A picture in a message, before the character `at` of its text.
 
-    `data` is the file as it was sent. Decoded, it is `rgb` instead: 3 bytes for each of `width` ×
-    `height` pixels, row by row.
+    `data` is the file as it was sent, or `address` says where it is. Decoded, it is `rgb` instead:
+    3 bytes for each of `width` × `height` pixels, row by row.
     """
 
     at: int = 0
@@ -29,6 +29,7 @@ class Picture(msgspec.Struct, frozen=True, omit_defaults=True):
     width: int = 0
     height: int = 0
     rgb: bytes = b""
+    address: str = ""
 
 
 class PDFFile(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 
+from msgspec import structs
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -84,7 +85,7 @@ class RequestGate:
             try:
                 origin, key = self._admit(scope, headers)
                 # Always set: a pipelined request inherits the context of the previous one.
-                counted.enter_context(use_permission(key.permission() if key else OWNER))
+                counted.enter_context(use_permission(self._permission(key)))
                 if key is not None:
                     counted.enter_context(self._limits.request(key))
             except RequestError as error:
@@ -112,7 +113,7 @@ class RequestGate:
         def admitted() -> Generator[None]:
             _, key = self._admit(scope, headers)
             with ExitStack() as counted:
-                counted.enter_context(use_permission(key.permission() if key else OWNER))
+                counted.enter_context(use_permission(self._permission(key)))
                 if key is not None:
                     counted.enter_context(self._limits.request(key))
                 yield
@@ -146,6 +147,11 @@ class RequestGate:
         if origin is not None:
             _check_media_type(scope, headers)
         return origin, key
+
+    def _permission(self, key: KeyRecord | None) -> Permission:
+        permission = key.permission() if key is not None else OWNER
+        fetches = self._config.picture_urls and permission.cloud
+        return structs.replace(permission, fetches=True) if fetches else permission
 
     def _check_user(
         self, connection: PeerConnection, scope: Scope, headers: Headers

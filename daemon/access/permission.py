@@ -35,13 +35,14 @@ class Permission(msgspec.Struct, frozen=True, kw_only=True):
     """The permission of one request; without a `key` it is the owner's, and allows everything.
 
     Empty `models` allow all; patterns have `*` and `?`. With `cloud` a request may leave this
-    machine if the routing policy allows it.
+    machine if the routing policy allows it. With `fetches` pictures may be given by addresses.
     """
 
     key: str | None = None
     scopes: frozenset[Scope] = frozenset(Scope)
     models: tuple[str, ...] = ()
     cloud: bool = True
+    fetches: bool = False
 
     @property
     def restricted(self) -> bool:

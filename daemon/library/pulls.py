@@ -8,6 +8,7 @@ import msgspec
 
 from ingle.models.download.pull_progress import OnPullProgress, PullProgress
 from ingle.models.metadata.stored_model import StoredModel
+from ingle.models.model_task import ModelTask
 
 from ..access.permission import current_permission
 from ..background_job import BackgroundJob, JobTable
@@ -29,7 +30,7 @@ class PullManager:
         hub: EventHub,
         on_start: Callable[[], None] = lambda: None,
     ) -> None:
-        """`on_start` is called when a download starts: there is time to build an engine."""
+        """`on_start` is called when a language model is found: there is time to build an engine."""
         self._on_start = on_start
         self._pull = pull
         self._canonical = canonical
@@ -69,7 +70,7 @@ class PullManager:
         return [pull.progress for pull in self._jobs.running().values()]
 
     def _start(self, name: str, reference: str, pull: Puller) -> Pull:
-        self._on_start()
+        began = False
 
         def work(on_progress: OnPullProgress, cancelled: Callable[[], bool]) -> StoredModel:
             # The store learns the full name during the download; listeners need a constant one.
@@ -80,6 +81,11 @@ class PullManager:
             )
 
         def publish(progress: PullProgress, ended: bool) -> None:
+            nonlocal began
+            found = not ended and progress.status != "resolving"
+            if found and not began and progress.task is not ModelTask.TRANSCRIBE:
+                began = True
+                self._on_start()
             self._hub.publish("pull", progress, replaces=None if ended else name)
 
         return BackgroundJob(

@@ -110,12 +110,14 @@ class ModelRuns:
         self._runs: dict[str, ModelRun] = {}
         self._records: dict[str, ModelRecord] = {}
         self.failures = CrashCounts()
+        self.speech = Transcriber(EngineStore(config.paths.engines), config.threads)
         self.allocator = MemoryAllocator(
             lambda: list(self._runs.values()),  # a copy: the list of models reads it from a thread
             prepare,
             memory,
             limit=MemoryNeeds(config.memory_limit, config.vram_limit),
             times=allocation_times or AllocationTimes(),
+            speech=self.speech.memory,
         )
         self._starter = ModelStarter(
             self.allocator, create_backend, config, prepare_engine, engine_failures
@@ -123,7 +125,6 @@ class ModelRuns:
         self._watch = MemoryWatch(self.allocator, on_resume=self.resumed)
         self.pages = KVMapWatch(hub, self.find)
         self.pictures = PictureDecoder()
-        self.speech = Transcriber(EngineStore(config.paths.engines), config.threads)
         self._closing = False
 
     async def unload(self, reference: str | None = None) -> list[str]:
@@ -148,7 +149,8 @@ class ModelRuns:
         await asyncio.gather(*(run.until_ended() for run in runs))
         for run in runs:
             self._forget(run)
-        return [run.model.name for run in runs]
+        speech = await self.speech.unload(None if reference is None else keys[0])
+        return [*(run.model.name for run in runs), *speech]
 
     def retry_engine(self, engine: str) -> None:
         """Forget on which models the engine failed, since it works now; blocking."""
@@ -171,7 +173,9 @@ class ModelRuns:
 
     def loaded(self) -> list[LoadedModel]:
         """Return every model that has a process or whose last process failed."""
-        return [loaded_model(run) for run in list(self._runs.values())]
+        speech = self.speech.loaded()
+        loaded = [loaded_model(run) for run in list(self._runs.values())]
+        return loaded if speech is None else [*loaded, speech]
 
     def models(self) -> list[StoredModel]:
         """Return the models that have a process or are starting; safe in any thread."""

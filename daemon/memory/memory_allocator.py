@@ -19,6 +19,7 @@ from ..load_planning.load_options import LoadOptions
 from ..load_planning.load_planner import LoadPlan, Preparer
 from ..machine.memory_reader import MemoryReader, wait_for_release
 from ..model_process.model_run import ModelRun, ModelState
+from ..speech.speech_memory import SpeechMemory
 from .eviction_plan import EvictionPlan, ResidentModel, plan_eviction
 from .memory_ledger import MemoryLedger
 
@@ -77,11 +78,12 @@ class MemoryAllocator:
         *,
         limit: MemoryNeeds,
         times: AllocationTimes,
+        speech: Callable[[], SpeechMemory] = SpeechMemory,
     ) -> None:
-        """`limit` bounds all models together; 0 is no limit."""
+        """`limit` bounds all models together, `speech` included; 0 is no limit."""
         self._runs = runs
         self._prepare = prepare
-        self.ledger = MemoryLedger(runs, memory, limit)
+        self.ledger = MemoryLedger(runs, memory, limit, speech)
         self._times = times
         self._ended_at = -math.inf
         self._allocating = asyncio.Lock()

@@ -8,6 +8,7 @@ from ingle.models.fit.memory_needs import MemoryNeeds
 
 from ..machine.memory_reader import MemoryReader, MemorySnapshot, ProcessMemory
 from ..model_process.model_run import ModelRun, ModelState
+from ..speech.speech_memory import SpeechMemory
 from .eviction_plan import READ_RATE, ResidentModel, reload_seconds
 
 
@@ -15,9 +16,14 @@ class MemoryLedger:
     """The predicted and measured memory of every model; safe in any thread."""
 
     def __init__(
-        self, runs: Callable[[], Sequence[ModelRun]], memory: MemoryReader, limit: MemoryNeeds
+        self,
+        runs: Callable[[], Sequence[ModelRun]],
+        memory: MemoryReader,
+        limit: MemoryNeeds,
+        speech: Callable[[], SpeechMemory] = SpeechMemory,
     ) -> None:
-        """`limit` bounds all models together; 0 is no limit."""
+        """`limit` bounds all models together, `speech` included; 0 is no limit."""
+        self._speech = speech
         self._runs = runs
         self._memory = memory
         self._limit = limit
@@ -70,9 +76,10 @@ class MemoryLedger:
         for run in holders:
             if run.backend is not None:
                 run.gpu_bytes = snapshot.gpu_processes.get(run.backend.pid or 0, 0)
-        untouched = sum((_untouched(run, snapshot) for run in holders), MemoryNeeds())
+        speech = self._speech()
+        untouched = sum((_untouched(run, snapshot) for run in holders), speech.untouched)
         free = snapshot.usable - untouched
-        taken = sum((run.needs for run in holders), MemoryNeeds())
+        taken = sum((run.needs for run in holders), speech.needs)
         return MemoryNeeds(
             _within(free.host, self._limit.host - taken.host, self._limit.host),
             _within(free.gpu, self._limit.gpu - taken.gpu, self._limit.gpu),

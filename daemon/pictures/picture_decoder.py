@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import threading
 from collections import OrderedDict
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
@@ -32,6 +33,10 @@ _IDLE_SECONDS = 60.0
 _MODULE = "ingle.daemon.pictures.picture_process"
 
 
+FetchPicture = Callable[[str, int], Awaitable[bytes]]
+"""Returns the file at an address, of which little more than so many bytes is read."""
+
+
 class PictureDecoder:
     """Has a process of its own decode files, which ends when there was nothing to do for a minute.
 
@@ -39,6 +44,8 @@ class PictureDecoder:
     """
 
     def __init__(self) -> None:
+        self.fetch: FetchPicture | None = None
+        """Brings pictures that have only an address; without it they are refused."""
         self._process = DecodingProcess()
         self._thread = ThreadPoolExecutor(1, "pictures")
         self._kept: OrderedDict[bytes, DecodedPicture] = OrderedDict()
@@ -59,13 +66,13 @@ class PictureDecoder:
             )
         if request.pictures:
             shown = await self._message(
-                ChatMessage("user", "", pictures=request.pictures), MOST_PIXELS
+                ChatMessage("user", "", pictures=request.pictures), MOST_PIXELS, request.private
             )
             return structs.replace(request, pictures=shown.pictures)
         decoded: list[ChatMessage] = []
         pixels = 0
         for message in messages:
-            decoded.append(await self._message(message, MOST_PIXELS - pixels))
+            decoded.append(await self._message(message, MOST_PIXELS - pixels, request.private))
             pixels += sum(len(picture.rgb) // 3 for picture in decoded[-1].pictures)
         return structs.replace(request, messages=decoded)
 
@@ -84,10 +91,13 @@ class PictureDecoder:
         self._thread.shutdown(wait=False, cancel_futures=True)
         self._process.close()
 
-    async def _message(self, message: ChatMessage, most_pixels: int) -> ChatMessage:
+    async def _message(self, message: ChatMessage, most_pixels: int, private: bool) -> ChatMessage:
         pictures: list[Picture] = []
         for picture in message.pictures:
-            found = await self._decode(picture.data, A_PICTURE)
+            if picture.address:
+                found = await self._at(picture.address, private)
+            else:
+                found = await self._decode(picture.data, A_PICTURE)
             most_pixels -= len(found.rgb) // 3
             if most_pixels < 0:
                 raise RequestRejected(
@@ -105,19 +115,37 @@ class PictureDecoder:
             message = _with_text(message, document.at, text)
         return structs.replace(message, documents=[])
 
-    async def _decode(self, data: bytes, what: str) -> DecodedPicture:
+    async def _at(self, address: str, private: bool) -> DecodedPicture:
+        """Return the picture at an address; the next turns of a conversation fetch it no more."""
+        key = address.encode()
+        known = self._kept.get(key)
+        if known is None:
+            if private or self.fetch is None:
+                raise _rejected(A_PICTURE, "to fetch it would tell its server of this request")
+            data = await self.fetch(address, MOST_BYTES)
+            known = await self._decode(data, A_PICTURE, key)
+        else:
+            self._keep(key, known)
+        return known
+
+    async def _decode(self, data: bytes, what: str, key: bytes = b"") -> DecodedPicture:
+        """Return what a file holds, to be kept by `key`, or by its digest."""
         if len(data) > MOST_BYTES:
             raise _rejected(what, f"its file has more than {MOST_BYTES // 2**20} MiB")
-        digest = await asyncio.to_thread(_digest, data)
-        known = self._kept.pop(digest, None)
+        key = key or await asyncio.to_thread(_digest, data)
+        known = self._kept.get(key)
         if known is None:
             loop = asyncio.get_running_loop()
             known = await loop.run_in_executor(self._thread, self._process.decode, data, what)
             self._end_when_idle(loop)
-        self._kept[digest] = known
+        self._keep(key, known)
+        return known
+
+    def _keep(self, key: bytes, known: DecodedPicture) -> None:
+        self._kept[key] = known
+        self._kept.move_to_end(key)
         while sum(len(kept.rgb) + len(kept.text) for kept in self._kept.values()) > _MEMORY:
             self._kept.popitem(last=False)
-        return known
 
     def _end_when_idle(self, loop: asyncio.AbstractEventLoop) -> None:
         if self._idle is not None:

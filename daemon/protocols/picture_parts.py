@@ -6,11 +6,15 @@ import binascii
 from base64 import b64decode
 from typing import Any, cast
 
+from msgspec import structs
+
 from ingle.backends.base.conversation import PDFFile, Picture
 
+from ..access.permission import current_permission
 from ..errors import InvalidBody, UnsupportedField
 
-_REMOTE = ("http://", "https://", "file://")
+_WEB = ("http://", "https://")
+_REMOTE = (*_WEB, "file://")
 _SIGNATURES = (b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff", b"GIF8", b"RIFF")
 
 
@@ -37,15 +41,26 @@ class MessageContent:
         self._length += len(text) + (len(self._separator) if self._parts else 0)
         self._parts.append(text)
 
-    def add_picture(self, data: bytes) -> None:
-        """Append a picture's file."""
+    def add_picture(self, picture: Picture) -> None:
+        """Append a picture, whose place is here."""
         self.add_text("")
-        self.pictures.append(Picture(at=self._length, data=data))
+        self.pictures.append(structs.replace(picture, at=self._length))
 
     def add_document(self, name: str, data: bytes) -> None:
         """Append a PDF file."""
         self.add_text("")
         self.documents.append(PDFFile(self._length, name, data))
+
+
+def read_picture(uri: object, place: str, *, may_fetch: bool = True) -> Picture:
+    """Return the picture in a data URI, or one to fetch if that is allowed.
+
+    Raises `InvalidBody`, and `UnsupportedField` for other addresses.
+    """
+    fetches = may_fetch and current_permission().fetches
+    if fetches and isinstance(uri, str) and uri.startswith(_WEB):
+        return Picture(address=uri)
+    return Picture(data=data_uri_bytes(uri, place))
 
 
 def data_uri_bytes(uri: object, place: str) -> bytes:
@@ -58,7 +73,8 @@ def data_uri_bytes(uri: object, place: str) -> bytes:
         raise UnsupportedField(
             f"'{place}' is an address, and files are not fetched: that would tell its server "
             "of this request.",
-            hint="Send the file itself, as a data URI (`data:image/png;base64,…`).",
+            hint="Send the file itself, as a data URI (`data:image/png;base64,…`); or set "
+            "`picture_urls = true` in config.toml.",
             param=place,
         )
     head, comma, body = text.partition(",")
@@ -106,8 +122,8 @@ def _decoded(text: object) -> bytes:
         return b""
 
 
-def image_url_bytes(part: object, place: str) -> bytes:
-    """The file of OpenAI's `image_url`, an object with a `url`, or the address itself."""
+def read_image_url(part: object, place: str, *, may_fetch: bool) -> Picture:
+    """Return the picture of OpenAI's `image_url`, an object with a `url`, or that itself."""
     if isinstance(part, dict):
         part, place = cast("dict[str, Any]", part).get("url"), f"{place}.url"
-    return data_uri_bytes(part, place)
+    return read_picture(part, place, may_fetch=may_fetch)

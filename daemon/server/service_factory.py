@@ -101,7 +101,7 @@ def build_services(
         find_seeing=partial(_find_seeing, store),
         on_change=warmer.changed,
     )
-    _connect(router, warmer, manager, AnswerEstimator(manager, resolve, energy, providers))
+    _connect(router, warmer, manager, providers, resolve, energy)
     return Services(
         config=config,
         store=store,
@@ -186,12 +186,24 @@ def _planners(
 
 
 def _connect(
-    router: Router, warmer: PrefixWarmer, manager: ModelManager, estimator: AnswerEstimator
+    router: Router,
+    warmer: PrefixWarmer,
+    manager: ModelManager,
+    providers: ProviderEgress,
+    resolve: Callable[[str], StoredModel],
+    energy: AnswerEnergy,
 ) -> None:
-    """Let the others use what is known of local models."""
+    """Let the others use what is known of local models, and models fetch pictures."""
     warmer.find_runs = manager.runs
     router.find_judge = partial(_find_judge, manager)
-    router.estimate = estimator.estimate
+    router.estimate = AnswerEstimator(manager, resolve, energy, providers).estimate
+    manager.pictures.fetch = partial(_fetch_picture, providers)
+
+
+async def _fetch_picture(egress: ProviderEgress, address: str, most_bytes: int) -> bytes:
+    from ..routing.egress.picture_fetcher import PictureFetcher  # with much that only it needs
+
+    return await PictureFetcher(egress).fetch(address, most_bytes)
 
 
 def _open_store(config: Config, catalog: Catalog) -> ModelStore:

@@ -43,6 +43,7 @@ class Config:
     aliases: tuple[tuple[str, str], ...] = ()
     unknown_model: str = ""
     speech_model: str = ""
+    picture_urls: bool = False
     offline: bool = False
     import_models: bool = True
     model_folders: tuple[Path, ...] = ()

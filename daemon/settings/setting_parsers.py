@@ -330,6 +330,7 @@ PARSERS: Mapping[str, Parser] = {
     "aliases": _aliases,
     "unknown_model": _optional_text,
     "speech_model": _optional_text,
+    "picture_urls": _flag,
     "offline": _flag,
     "import_models": _flag,
     "model_folders": _folders,

@@ -21,6 +21,7 @@ from .speech_protocol import (
     SpeechMessage,
     SpeechModelOpened,
     SpeechReply,
+    TranscribedSegment,
     Word,
 )
 
@@ -93,7 +94,7 @@ class Recogniser:
         found = next(self._segments, None)
         if found is None:
             return EndOfSpeech()
-        return Segment(
+        part = TranscribedSegment(
             id=found.id,
             seek=found.seek,
             start=float(found.start),
@@ -104,7 +105,9 @@ class Recogniser:
             avg_logprob=float(found.avg_logprob),
             compression_ratio=float(found.compression_ratio),
             no_speech_prob=float(found.no_speech_prob),
-            words=[Word(w.word, float(w.start), float(w.end)) for w in found.words or ()],
+        )
+        return Segment(
+            part, [Word(w.word, float(w.start), float(w.end)) for w in found.words or ()]
         )
 
 

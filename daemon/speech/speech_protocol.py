@@ -59,8 +59,8 @@ class Word(msgspec.Struct, frozen=True):
     end: float
 
 
-class Segment(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """A part of the text, from `start` to `end` in seconds; see OpenAI's segments."""
+class TranscribedSegment(msgspec.Struct, frozen=True, kw_only=True):
+    """A part of the text with its place, in seconds, and how probable it is."""
 
     id: int
     seek: int
@@ -72,7 +72,13 @@ class Segment(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     avg_logprob: float
     compression_ratio: float
     no_speech_prob: float
-    words: list[Word] = []
+
+
+class Segment(msgspec.Struct, frozen=True, tag=True):
+    """A part of the text, and its words if they were wanted."""
+
+    part: TranscribedSegment
+    words: list[Word]
 
 
 class EndOfSpeech(msgspec.Struct, frozen=True, tag=True):

@@ -17,8 +17,10 @@ from ingle.backends.packages.engine_packages import SPEECH, all_engine_packages
 from ingle.backends.packages.engine_store import EngineStore
 from ingle.models.metadata.stored_model import StoredModel
 
+from ..client.model_types import LoadedModel, MemoryBytes, ModelMemory, ModelState
 from ..errors import NotFound, QueueFull
 from .speech_child import SpeechChild
+from .speech_memory import SpeechMemory
 from .speech_protocol import OpenSpeechModel, Recognise, Recognised, Segment
 
 T = TypeVar("T")
@@ -48,6 +50,9 @@ class Transcriber:
         self._lock = asyncio.Lock()
         self._held = 0
         self._idle: asyncio.TimerHandle | None = None
+        self._model: StoredModel | None = None
+        """The model of the process."""
+        self._since = 0.0
 
     @contextmanager
     def place(self) -> Generator[None]:
@@ -79,6 +84,8 @@ class Transcriber:
             began, ended = time.monotonic(), False
             try:
                 opened = OpenSpeechModel(str(model.path), self._threads)
+                if self.loaded() is None or self._model != model:
+                    self._model, self._since = model, began
                 await self._in_thread(lambda: self._process.open(opened, import_path))
                 first = await self._in_thread(lambda: self._process.begin(task))
                 yield first
@@ -107,6 +114,45 @@ class Transcriber:
     def pid(self) -> int | None:
         """The id of the process, None if there is none."""
         return self._process.pid
+
+    def memory(self) -> SpeechMemory:
+        """Return the memory that the process needs and has; safe in any thread."""
+        model = self._model
+        return SpeechMemory.read(self.pid, model.size if model is not None else 0)
+
+    def loaded(self) -> LoadedModel | None:
+        """Return the model that has a process, as the API shows it; None if none has."""
+        model, pid = self._model, self.pid
+        if model is None or pid is None:
+            return None
+        memory, busy = self.memory(), self.is_busy
+        idle = self._idle
+        return LoadedModel(
+            name=model.name,
+            state=ModelState.READY,
+            pid=pid,
+            engine=SPEECH,
+            device="CPU",
+            running=int(busy),
+            waiting=max(0, self._held - 1) if busy else 0,
+            rss=memory.process.resident,
+            memory=ModelMemory(
+                MemoryBytes(memory.needs.host),
+                MemoryBytes(memory.process.private),
+                memory.process.resident - memory.process.private,
+            ),
+            loaded_for=time.monotonic() - self._since,
+            expires_in=None if busy or idle is None else max(0.0, idle.when() - time.monotonic()),
+        )
+
+    async def unload(self, path: str | None = None) -> list[str]:
+        """End the process of the model at `path`, or of any, once it is idle; return its name."""
+        model = self._model
+        if model is None or self.pid is None or path not in (None, str(model.path)):
+            return []
+        async with self._lock:
+            self.end()
+        return [model.name]
 
     def end(self) -> None:
         """End the process, which the next file starts again."""

@@ -85,12 +85,12 @@ class FetchPage:
         return ToolOutcome(bounded(page), f"{origin} ({len(page)} characters)")
 
     async def _get(self, url: str) -> tuple[str, str]:
-        from .web_client import get  # its imports take long
+        from .web_client import get_page  # its imports take long
 
         departure = await self._departures.begin("fetch_page", host_of(url))
         outcome = "failed"
         try:
-            found = await get(url, departure)
+            found = await get_page(url, departure)
             outcome = "complete"
         except asyncio.CancelledError:
             outcome = "cancelled"
@@ -109,11 +109,11 @@ def checked_url(url: str) -> str:
         host, port = parts.hostname or "", parts.port
         host = host if ":" in host else host.encode("idna").decode()
     except (ValueError, UnicodeError) as error:
-        raise ToolFailed("This is no address of a page.") from error
+        raise ToolFailed("This is no address of the web.") from error
     if parts.scheme not in ("http", "https") or not host or parts.username is not None:
         raise ToolFailed("Only http and https addresses without a password can be fetched.")
     if (host.replace(".", "").isdigit() or ":" in host) and not is_public(host):
-        raise ToolFailed(f"{host} is not a public address. Such pages are not fetched.")
+        raise ToolFailed(f"{host} is not a public address. Nothing is fetched there.")
     where = f"[{host}]" if ":" in host else host
     where = f"{where}:{port}" if port is not None else where
     path, query = (quote(part, safe=_SAFE) for part in (parts.path or "/", parts.query))

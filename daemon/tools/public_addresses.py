@@ -23,8 +23,8 @@ async def public_addresses(host: str, port: int) -> list[str]:
     addresses = list(dict.fromkeys(str(entry[4][0]) for entry in found))
     if not all(is_public(address) for address in addresses):
         raise ToolFailed(
-            f"{host} is an address of this machine or of a private network. Such pages are not "
-            "fetched."
+            f"{host} is an address of this machine or of a private network. Nothing is fetched "
+            "there."
         )
     return addresses
 

@@ -1,18 +1,17 @@
-"""One request for a page, to a public address."""
+"""One request for a page or a picture, to a public address."""
 
 from __future__ import annotations
 
 import asyncio
 import ssl
 from collections.abc import Iterable
-from typing import Any, cast
+from typing import Any, NamedTuple, Protocol, cast
 from urllib.parse import urlsplit
 
 import httpcore
 import httpx
 
 from ..documents.page_text import page_text
-from .departures import Departure
 from .public_addresses import public_addresses
 from .tool import ToolFailed, one_line
 
@@ -24,6 +23,21 @@ _CHARSETS = (
     *("euc-", "gb", "big5", "koi8-"),
 )
 _REDIRECTS = (301, 302, 303, 307, 308)
+
+
+class Traffic(Protocol):
+    """The bytes of one request."""
+
+    sent: int
+    received: int
+
+
+class WebAnswer(NamedTuple):
+    """What a server sent, with the names of headers in small letters; or where it redirects to."""
+
+    content: bytes
+    headers: dict[str, str]
+    location: str = ""
 
 
 class PublicNetwork(httpcore.AsyncNetworkBackend):
@@ -59,49 +73,62 @@ class PublicNetwork(httpcore.AsyncNetworkBackend):
         socket_options: Iterable[Any] | None = None,
     ) -> httpcore.AsyncNetworkStream:
         """Refuse."""
-        raise ToolFailed("Only pages of the web can be fetched.")
+        raise ToolFailed("Only addresses of the web can be fetched.")
 
     async def sleep(self, seconds: float) -> None:
         """Wait."""
         await asyncio.sleep(seconds)
 
 
-async def get(url: str, departure: Departure) -> tuple[str, str]:
+async def get_page(url: str, traffic: Traffic) -> tuple[str, str]:
     """Return the text of the page, or the address that it redirects to; raises `ToolFailed`."""
+    accept = "text/html, text/plain, application/json"
+    answer = await get(url, traffic, accept=accept, most_bytes=_MOST_BYTES)
+    if answer.location:
+        return "", answer.location
+    content = answer.content[:_MOST_BYTES]
+    return await asyncio.to_thread(_text, content, answer.headers), ""
+
+
+async def get(url: str, traffic: Traffic, *, accept: str, most_bytes: int) -> WebAnswer:
+    """Return the answer, of whose content little more than `most_bytes` is read.
+
+    Raises `ToolFailed`.
+    """
     try:
-        return await _get(url, departure)
+        return await _get(url, traffic, accept, most_bytes)
     except (httpcore.NetworkError, httpcore.TimeoutException, httpcore.ProtocolError) as error:
         host = urlsplit(url).hostname
         raise ToolFailed(f"{host} cannot be reached: {one_line(str(error))}") from error
 
 
-async def _get(url: str, departure: Departure) -> tuple[str, str]:
+async def _get(url: str, traffic: Traffic, accept: str, most_bytes: int) -> WebAnswer:
     context: ssl.SSLContext = await asyncio.to_thread(httpx.create_ssl_context)
     headers = [
         ("Host", urlsplit(url).netloc),
         ("User-Agent", "ingle"),
-        ("Accept", "text/html, text/plain, application/json"),
+        ("Accept", accept),
         ("Accept-Encoding", "identity"),
         ("Connection", "close"),
     ]
     async with httpcore.AsyncConnectionPool(context, network_backend=PublicNetwork()) as pool:
-        departure.sent = len(url) + sum(len(name) + len(value) + 4 for name, value in headers)
+        traffic.sent = len(url) + sum(len(name) + len(value) + 4 for name, value in headers)
         extensions = {"timeout": _TIMEOUTS}
         async with pool.stream("GET", url, headers=headers, extensions=extensions) as answer:
             found = {
                 name.lower().decode(): value.decode("latin-1") for name, value in answer.headers
             }
             if answer.status in _REDIRECTS and found.get("location"):
-                return "", found["location"]
+                return WebAnswer(b"", found, found["location"])
             if answer.status >= 400:
                 raise ToolFailed(f"{urlsplit(url).hostname} answered with status {answer.status}.")
             content = bytearray()
             async for chunk in answer.aiter_stream():
                 content += chunk
-                departure.received = len(content)
-                if len(content) > _MOST_BYTES:
+                traffic.received = len(content)
+                if len(content) > most_bytes:
                     break
-    return await asyncio.to_thread(_text, bytes(content[:_MOST_BYTES]), found), ""
+    return WebAnswer(bytes(content), found)
 
 
 def _text(content: bytes, headers: dict[str, str]) -> str:

@@ -15,6 +15,7 @@ from ..gguf.projector import read_projector
 from ..json_object import read_json_object
 from ..metadata.description_cache import describe_model
 from ..metadata.manifest import Manifest, ManifestFile
+from ..model_task import ModelTask
 from ..safetensors.folder_files import CONFIG
 from ..safetensors.model_folder import check_settings
 from ..safetensors.quantized.quantization_config import read_quantization
@@ -60,6 +61,13 @@ class WantedModel:
     def is_whisper(self) -> bool:
         """Whether it recognises speech."""
         return any(wanted.file.name == WHISPER_WEIGHTS for wanted in self.files)
+
+    @property
+    def task(self) -> ModelTask | None:
+        """Its task, if that is known before its files are read."""
+        if self.entry is not None:
+            return self.entry.task
+        return ModelTask.TRANSCRIBE if self.is_whisper else None
 
     @property
     def first_weights(self) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import msgspec
 
+from ..model_task import ModelTask
 from ..sources.download_source import Cancelled, raise_if_cancelled
 
 _INTERVAL = 0.1
@@ -17,7 +18,8 @@ _RATE_WINDOW = 3.0
 class PullProgress(msgspec.Struct, frozen=True, kw_only=True):
     """One report: bytes received, bytes in all, bytes a second, seconds left.
 
-    `status` is a word or two for the user; `source` is empty before one was chosen.
+    `status` is a word or two for the user; `source` is empty before one was chosen. `task` is None
+    unless it is known before the files are here.
     """
 
     model: str
@@ -27,6 +29,7 @@ class PullProgress(msgspec.Struct, frozen=True, kw_only=True):
     total: int | None = None
     bytes_per_second: float = 0.0
     eta: float | None = None
+    task: ModelTask | None = None
 
 
 OnPullProgress = Callable[[PullProgress], None]
@@ -41,10 +44,12 @@ class PullReporter:
         total: int | None,
         on_progress: OnPullProgress,
         cancelled: Cancelled = lambda: False,
+        task: ModelTask | None = None,
     ) -> None:
         self.cancelled = cancelled
         self._model = model
         self._total = total
+        self._task = task
         self._on_progress = on_progress
         self._status = ""
         self._source = ""
@@ -100,6 +105,7 @@ class PullReporter:
                 total=self._total,
                 bytes_per_second=rate,
                 eta=left / rate if left is not None and rate > 0 else None,
+                task=self._task,
             )
         )
 

@@ -146,7 +146,7 @@ class ModelStore:
         if isinstance(parsed, HubReference):
             self.check_online(str(parsed))
         wanted = self._wanted(parsed)
-        reporter = PullReporter(wanted.name, wanted.size, on_progress, cancelled)
+        reporter = PullReporter(wanted.name, wanted.size, on_progress, cancelled, wanted.task)
         pull = ModelPull(wanted, self.folders, self.list, self._digests, reporter)
         return self._advised(pull.run(self.check_online))
 

@@ -85,7 +85,7 @@ def update_model(
     wanted = _wanted(store, model)
     if isinstance(wanted, ModelUpdate):
         raise UnsupportedModel(f"{model.name} cannot be updated: {wanted.reason}.")
-    reporter = PullReporter(wanted.name, wanted.size, on_progress, cancelled)
+    reporter = PullReporter(wanted.name, wanted.size, on_progress, cancelled, wanted.task)
     try:
         with store.folders.claim(model.name) as folder:
             versions = ModelVersions(folder)

@@ -146,6 +146,8 @@ def _details(model: LoadedModel) -> Iterator[tuple[str, str]]:
     if model.state == "starting":
         return
     yield "memory", _memory(model)
+    if not model.context:  # it recognises speech
+        return
     yield "KV", context_cost(model)
     if model.prefill_tokens:
         done, share = model.prefilled_tokens, model.prefilled_tokens / model.prefill_tokens

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
+from ingle.backends.base.conversation import Picture
+
 from ...errors import UnsupportedField
-from ..picture_parts import base64_bytes, data_uri_bytes
+from ..picture_parts import base64_bytes, read_picture
 
 
 class Unreadable(UnsupportedField):
@@ -26,15 +28,15 @@ class Image(msgspec.Struct):
     source: ImageSource
 
 
-def image_bytes(image: Image, place: str) -> bytes:
-    """The file of a picture; raises `InvalidBody` and `UnsupportedField`."""
+def picture_of(image: Image, place: str, *, may_fetch: bool) -> Picture:
+    """Return the picture of a block; raises `InvalidBody` and `UnsupportedField`."""
     source = image.source
     if source.type == "url":
-        return data_uri_bytes(source.url, f"{place}.source.url")
+        return read_picture(source.url, f"{place}.source.url", may_fetch=may_fetch)
     if source.type != "base64":
         raise Unreadable(
             f"'{place}.source' is of type {source.type[:40]!r}, and no file of that kind is here.",
             hint="Send the picture itself, as a source of type 'base64'.",
             param=f"{place}.source",
         )
-    return base64_bytes(source.data, f"{place}.source.data")
+    return Picture(data=base64_bytes(source.data, f"{place}.source.data"))

@@ -15,7 +15,7 @@ from ingle.backends.base.conversation import ChatMessage, ToolCall
 from ...errors import InvalidBody
 from ...http.bodies import parse
 from ..picture_parts import MessageContent, document_bytes
-from .image_block import Image, Unreadable, image_bytes
+from .image_block import Image, Unreadable, picture_of
 
 Identifier = Annotated[str, Meta(min_length=1, max_length=512)]
 
@@ -293,7 +293,7 @@ def _user(content: Content, place: str, names: dict[str, str]) -> list[ChatMessa
                 own = MessageContent()
                 said.append(_tool(block, at, names))
             case Image():
-                own.add_picture(image_bytes(block, at))
+                own.add_picture(picture_of(block, at, may_fetch=True))
             case Document() if block.source.type == "base64":
                 _add_pdf(own, block, at)
             case Text() | Document() | SearchResult() | Compaction():
@@ -344,7 +344,7 @@ def _tool(result: ToolResult, place: str, names: dict[str, str]) -> ChatMessage:
 
 def _add_result_picture(found: MessageContent, image: Image, place: str) -> None:
     try:
-        found.add_picture(image_bytes(image, place))
+        found.add_picture(picture_of(image, place, may_fetch=False))
     except InvalidBody:
         found.add_text(LEFT_OUT)
 

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from starlette.requests import Request
 
-from ingle.backends.remote.clearance import Clearance
-from ingle.backends.remote.errors import RemoteForbidden
 from ingle.backends.remote.receipt import Outcome, Receipt
 
 from ...client.routing_types import RecordedDeparture
 from ...errors import NotFound
 from ...http.route_access import ADMIN
-from ...routing.ledger.egress_ledger import BudgetReservation
 from ...routing.ledger.ledger_entries import LedgerIntent
 from ...services import Services
 from ..services_api import ServicesApi
@@ -33,21 +28,9 @@ class ToolEgressApi(ServicesApi):
     @native_route("POST", "/ingle/v1/ledger", access=ADMIN, errors=(403, 413, 422))
     async def depart(self, body: ToolDeparture) -> RecordedDeparture:
         """Record that a tool is about to send something; nothing may leave if this fails."""
-        egress = self._services.egress
-        if egress.offline:
-            raise RemoteForbidden(
-                "The setting `offline` keeps everything on this machine.",
-                hint="Set `offline = false` in config.toml, and restart the daemon.",
-            )
-        clearance = Clearance(
-            digest="",
-            provider=f"tool:{body.tool}",
-            model=body.destination,
-            verdict="ask",
-            rule="consent to a tool's call",
+        intent = await self._services.egress.depart(
+            f"tool:{body.tool}", body.destination, "consent to a tool's call"
         )
-        nothing = BudgetReservation(tokens=0, cost=0.0, currency=egress.store.currency())
-        intent = await asyncio.to_thread(egress.ledger.intend, clearance, nothing)
         if len(self._open) >= _MOST_OPEN:
             self._open.pop(next(iter(self._open)))
         self._open[str(intent.seq)] = intent

@@ -180,7 +180,7 @@ class AudioApi(ServicesApi):
             async with aclosing(self._recognised(form, task)) as parts:
                 async for part in parts:
                     if isinstance(part, Segment):
-                        delta = part.text if text else part.text.lstrip()
+                        delta = part.part.text if text else part.part.text.lstrip()
                         text += delta
                         await out.send(encode_event(msgspec.json.encode(TranscriptDelta(delta))))
         await out.send(encode_event(msgspec.json.encode(TranscriptDone(text.rstrip()))))

@@ -9,7 +9,7 @@ from typing import Literal
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from ...speech.speech_protocol import Segment, Word
+from ...speech.speech_protocol import Segment, TranscribedSegment, Word
 
 TranscriptFormat = Literal["json", "text", "srt", "verbose_json", "vtt"]
 
@@ -18,21 +18,6 @@ class AudioUsage(msgspec.Struct, frozen=True, tag="duration", tag_field="type"):
     """The length of the audio."""
 
     seconds: float
-
-
-class TranscribedSegment(msgspec.Struct, frozen=True):
-    """A part of the text with its place, in seconds, and how probable it is."""
-
-    id: int
-    seek: int
-    start: float
-    end: float
-    text: str
-    tokens: list[int]
-    temperature: float
-    avg_logprob: float
-    compression_ratio: float
-    no_speech_prob: float
 
 
 class Transcription(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,7 +44,7 @@ class SpeechTranscript:
     @property
     def text(self) -> str:
         """The whole text."""
-        return "".join(segment.text for segment in self.segments).strip()
+        return "".join(segment.part.text for segment in self.segments).strip()
 
     def short(self) -> Transcription:
         """Return the answer in the format `json`."""
@@ -67,9 +52,7 @@ class SpeechTranscript:
 
     def verbose(self, granularities: Sequence[str]) -> Transcription:
         """Return the answer with these parts; without any, with segments."""
-        segments = [
-            TranscribedSegment(*(getattr(each, name) for name in _FIELDS)) for each in self.segments
-        ]
+        segments = [segment.part for segment in self.segments]
         words = [word for segment in self.segments for word in segment.words]
         return Transcription(
             task=self.task,
@@ -87,16 +70,13 @@ class SpeechTranscript:
             return f"{self.text}\n"
         mark = "," if form == "srt" else "."
         cues = ["WEBVTT\n"] if form == "vtt" else []
-        for number, part in enumerate(self.segments, 1):
+        for number, part in enumerate((each.part for each in self.segments), 1):
             # An arrow within a text would be read as times.
             text = part.text.strip().replace("-->", "->")
             times = f"{_clock(part.start, mark)} --> {_clock(part.end, mark)}"
             number_line = f"{number}\n" if form == "srt" else ""
             cues.append(f"{number_line}{times}\n{text}\n")
         return "\n".join(cues)
-
-
-_FIELDS = TranscribedSegment.__struct_fields__
 
 
 def _clock(seconds: float, mark: str) -> str:

@@ -15,7 +15,7 @@ from ingle.backends.base.conversation import ChatMessage, ToolCall
 
 from ...errors import InvalidBody, UnsupportedField
 from ...http.bodies import parse
-from ..picture_parts import MessageContent, data_uri_bytes, document_bytes
+from ..picture_parts import MessageContent, document_bytes, read_picture
 from .items import (
     CompactionItem,
     CustomToolCall,
@@ -229,17 +229,18 @@ def _output(output: str | list[_Part], place: str) -> str | list[InputPart]:
 def _output_part(part: _Part, place: str) -> InputPart:
     if part.type in ("input_image", "input_file"):
         with suppress(InvalidBody):
-            return _input(part, place)
+            # A page that a tool read must not choose what is fetched.
+            return _input(part, place, may_fetch=False)
     return InputText(part.text if part.text is not None else OMITTED)
 
 
-def _input(part: _Part, place: str) -> InputPart:
+def _input(part: _Part, place: str, *, may_fetch: bool = True) -> InputPart:
     if part.type == "input_file":
         document_bytes(part.file_data, f"{place}.file_data")
         return InputFile(filename=part.filename or "document.pdf", file_data=part.file_data or "")
     if part.type != "input_image":
         return InputText(_text(part, place))
-    data_uri_bytes(part.image_url, f"{place}.image_url")
+    read_picture(part.image_url, f"{place}.image_url", may_fetch=may_fetch)
     return InputImage(image_url=part.image_url or "", detail=part.detail or "auto")
 
 
@@ -381,7 +382,7 @@ def _joined(parts: Sequence[InputPart]) -> MessageContent:
     content = MessageContent()
     for part in parts:
         if isinstance(part, InputImage):
-            content.add_picture(data_uri_bytes(part.image_url, "input"))
+            content.add_picture(read_picture(part.image_url, "input"))
         elif isinstance(part, InputFile):
             content.add_document(part.filename, document_bytes(part.file_data, "input"))
         else:

@@ -12,7 +12,7 @@ from msgspec import structs
 
 from ingle.backends.base.requests import GenerateRequest
 from ingle.backends.remote.clearance import Clearance
-from ingle.backends.remote.errors import ProviderRefused
+from ingle.backends.remote.errors import ProviderRefused, RemoteForbidden
 from ingle.backends.remote.providers import Provider
 from ingle.backends.remote.receipt import Outcome, Receipt, TokenUsage
 
@@ -96,6 +96,22 @@ class ProviderEgress:
         )
         made.check(request)
         return made
+
+    async def depart(self, sender: str, destination: str, rule: str) -> LedgerIntent:
+        """Record a request that goes to no provider; nothing may leave if this fails.
+
+        Raises `RemoteForbidden` if offline, and `LedgerUnwritable`.
+        """
+        if self.offline:
+            raise RemoteForbidden(
+                "The setting `offline` keeps everything on this machine.",
+                hint="Set `offline = false` in config.toml, and restart the daemon.",
+            )
+        clearance = Clearance(
+            digest="", provider=sender, model=destination, verdict="ask", rule=rule
+        )
+        nothing = BudgetReservation(tokens=0, cost=0.0, currency=self.store.currency())
+        return await asyncio.to_thread(self.ledger.intend, clearance, nothing)
 
     async def served_models(self, provider: Provider) -> list[ServedModel]:
         """Ask the provider for its models, which the ledger records like any request.

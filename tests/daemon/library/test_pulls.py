@@ -17,6 +17,7 @@ from ingle.daemon.library.pulls import PullManager
 from ingle.models.download.pull_progress import OnPullProgress, PullProgress
 from ingle.models.errors import HashMismatch, PullCancelled
 from ingle.models.metadata.stored_model import StoredModel
+from ingle.models.model_task import ModelTask
 
 if TYPE_CHECKING:
     from ..conftest import RunningDaemon
@@ -27,10 +28,13 @@ if TYPE_CHECKING:
 class SlowPuller:
     """Reports progress of a thousand bytes, then finishes when the test sets `go`."""
 
-    def __init__(self, result: StoredModel | Exception) -> None:
+    def __init__(
+        self, result: StoredModel | Exception, task: ModelTask = ModelTask.GENERATE
+    ) -> None:
         self.calls: list[str] = []
         self.go = threading.Event()
         self._result = result
+        self._task = task
 
     def __call__(
         self, reference: str, on_progress: OnPullProgress, cancelled: Callable[[], bool]
@@ -38,7 +42,13 @@ class SlowPuller:
         self.calls.append(reference)
         for received in range(0, 1001, 100):
             on_progress(
-                PullProgress(model="m:1", status="downloading", received=received, total=1000)
+                PullProgress(
+                    model="m:1",
+                    status="downloading",
+                    received=received,
+                    total=1000,
+                    task=self._task,
+                )
             )
         while not self.go.wait(0.005):
             if cancelled():
@@ -83,6 +93,16 @@ async def test_concurrent_pulls_share_one_download(tmp_path: Path) -> None:
     assert puller.calls == ["M"]
     assert pulls.running() == set()
     assert pulls.progress() == []
+
+
+async def test_engine_is_begun_once_and_not_for_speech(tmp_path: Path) -> None:
+    begun: list[ModelTask] = []
+    for task in (ModelTask.TRANSCRIBE, ModelTask.EMBED):
+        puller = SlowPuller(model(tmp_path), task)
+        puller.go.set()
+        pulls = PullManager(puller, str.lower, EventHub(), lambda task=task: begun.append(task))
+        await pulls.join("m").result()
+    assert begun == [ModelTask.EMBED]
 
 
 async def test_followers_receive_progress_and_the_final_status(tmp_path: Path) -> None:

@@ -7,41 +7,26 @@ import base64
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
-from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import httpx
-import numpy as np
 import pytest
-from PIL import Image
 
-from ingle.backends.worker.supervisor.worker_process import WorkerProcess
-from ingle.models.store.model_copies import ModelOverrides
 from tests.harness.hostile_files import (
     HARMLESS_PICTURES,
     HOSTILE_DOCUMENTS,
     HOSTILE_PICTURES,
 )
 from tests.harness.small_pdf import write_small_pdf
-from tests.harness.small_projector import PICTURE_TOKENS, write_small_projector
+from tests.harness.small_projector import PICTURE_TOKENS
+
+from .seeing_daemon import png, seeing_daemon
 
 if TYPE_CHECKING:
     from ..conftest import RunningDaemon
 
     DaemonFactory = Callable[..., AbstractAsyncContextManager[RunningDaemon]]
-
-TEMPLATE = (
-    "{% for m in messages %}{{ m.role[0] }} {{ m.content }} {% endfor %}"
-    "{% if add_generation_prompt %}a {% endif %}"
-)
-
-
-def png(seed: int) -> bytes:
-    pixels = np.random.default_rng(seed).integers(0, 256, (40, 56, 3), dtype=np.uint8)
-    out = BytesIO()
-    Image.fromarray(pixels).save(out, "PNG")
-    return out.getvalue()
 
 
 def encoded(seed: int) -> str:
@@ -63,19 +48,7 @@ def anthropic_image(seed: int) -> dict[str, Any]:
 
 @pytest.fixture
 async def daemon(run_daemon: DaemonFactory, tmp_path: Path) -> AsyncIterator[RunningDaemon]:
-    """A daemon with the models `seeing` and `blind`."""
-    from gpu.small_llama import write_small_llama
-
-    folder = tmp_path / "files"
-    folder.mkdir()
-    model = write_small_llama(folder / "small.gguf", context=2048)
-    async with run_daemon(
-        prepares_files=True, create_backend=WorkerProcess, context=1024
-    ) as daemon:
-        copier, overrides = daemon.services.copier, ModelOverrides(chat_template=TEMPLATE)
-        copier.copy(daemon.services.store.resolve(str(model)), "blind", overrides)
-        write_small_projector(folder / "mmproj-small.gguf", "gemma3")
-        copier.copy(daemon.services.store.resolve(str(model)), "seeing", overrides)
+    async with seeing_daemon(run_daemon, tmp_path) as daemon:
         yield daemon
 
 

@@ -17,6 +17,7 @@ from ingle.backends.packages.engine_packages import SPEECH, abi, all_engine_pack
 from ingle.backends.packages.engine_store import EngineStore, InstalledPackages
 from ingle.daemon.protocols.openai import audio_api
 from ingle.daemon.speech import transcriber
+from ingle.daemon.speech.speech_memory import PROCESS
 from ingle.daemon.speech.speech_protocol import Recognise
 from tests.harness.whisper_files import write_whisper_files
 
@@ -94,6 +95,30 @@ async def test_every_format_of_a_transcript(daemon: RunningDaemon) -> None:
     metrics = (await daemon.tcp.get("/metrics")).text
     name = daemon.services.config.speech_model
     assert f'ingle_transcribed_seconds_total{{model="{name}"}} 9.0' in metrics
+
+
+async def test_process_counts_as_a_loaded_model(run_daemon: DaemonFactory, tmp_path: Path) -> None:
+    folder = write_whisper_files(tmp_path / "whisper")
+    async with run_daemon(speech_model=str(folder), memory_limit=2**28) as daemon:
+        services = daemon.services
+        install_engine(services.engines.store)
+        assert services.manager.available().host == 2**28
+        await send(daemon)
+        (loaded,) = (await daemon.tcp.get("/ingle/v1/status")).json()["models"]
+        assert (loaded["name"], loaded["engine"], loaded["state"]) == (
+            str(folder),
+            SPEECH,
+            "ready",
+        )
+        needs = loaded["memory"]["predicted"]["host"]
+        assert needs == PROCESS + services.resolve(str(folder)).size
+        assert services.manager.available().host == 2**28 - needs
+        assert 0 < loaded["memory"]["measured"]["host"] < loaded["rss"]
+        assert 0 < loaded["expires_in"] <= 300
+        unloaded = await daemon.tcp.post("/ingle/v1/unload", json={"model": str(folder)})
+        assert unloaded.json() == {"unloaded": [str(folder)]}
+        assert services.manager.loaded() == []
+        assert services.manager.available().host == 2**28
 
 
 async def test_refused_requests_have_their_codes(daemon: RunningDaemon) -> None:

@@ -10,7 +10,7 @@ from msgspec import Meta
 from ingle.backends.base.conversation import ChatMessage, ToolCall
 
 from ....errors import InvalidBody, UnsupportedField
-from ...picture_parts import MessageContent, data_uri_bytes, document_bytes, image_url_bytes
+from ...picture_parts import MessageContent, document_bytes, read_image_url, read_picture
 
 ROLES = {
     "system": "system",
@@ -154,8 +154,9 @@ def _arguments(raw: msgspec.Raw) -> str:
 
 def _content(message: InputMessage, place: str, role: str) -> MessageContent:
     found, content = MessageContent(), message.content
+    asks = role not in ("assistant", "tool")  # a page that a tool read must not choose addresses
     for number, uri in enumerate(message.images or ()):
-        found.add_picture(data_uri_bytes(uri, f"{place}.images[{number}]"))
+        found.add_picture(read_picture(uri, f"{place}.images[{number}]", may_fetch=asks))
     if isinstance(content, str):
         found.add_text(content)
         return found
@@ -166,7 +167,7 @@ def _content(message: InputMessage, place: str, role: str) -> MessageContent:
     for number, part in enumerate(content):
         at = f"{place}.content[{number}]"
         if part.type == "image_url" and role != "assistant" and not _is_empty(part):
-            found.add_picture(image_url_bytes(part.image_url, f"{at}.image_url"))
+            found.add_picture(read_image_url(part.image_url, f"{at}.image_url", may_fetch=asks))
         elif part.type == "file" and role != "assistant" and not _is_empty(part):
             is_object = isinstance(part.file, dict)
             file = cast("dict[str, Any]", part.file) if is_object else {}
