@@ -20,6 +20,7 @@ from .generation_types import PromptTokenCounts
 from .model_types import DownloadProgress, LoadedModel, ModelEntries, ModelEntry, Unloaded
 from .routing_types import Explanation, LedgerTotals, RoutingState
 from .sse_parser import ServerSentEvent, ServerSentEventParser
+from .watch_types import WatchedPrompt
 
 if TYPE_CHECKING:
     from .client_connection import ClientConnection
@@ -162,6 +163,11 @@ class AsyncDaemonClient:
         form = audio_form(audio, chunking_strategy="auto")
         heard = await self.request(HeardText, "POST", TRANSCRIPTIONS, form, patience=PATIENCE)
         return heard.text
+
+    async def watched_prompt(self, request: str) -> str:
+        """Return the prompt of a watched request, not cleaned, so that byte offsets hold."""
+        answer = await self.request_json("GET", f"/ingle/v1/watch/{request}")
+        return msgspec.convert(answer, WatchedPrompt).text
 
     async def ledger_totals(self) -> LedgerTotals:
         """Return the totals of outbound requests in the current month."""

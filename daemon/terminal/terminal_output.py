@@ -77,6 +77,11 @@ def format_count(count: int) -> str:
     return str(count)
 
 
+def counted(count: int, noun: str) -> str:
+    """Format a count of something: "1 token", "17,203 tokens"."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
 def format_seconds(seconds: float) -> str:
     """Format in two units at most: "0.4 s", "42 s", "14 min 26 s", "3 h 5 min", "2 d 4 h"."""
     if seconds < 9.95:

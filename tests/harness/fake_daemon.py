@@ -168,6 +168,8 @@ class FakeDaemon:
         self.totals: Json = {"month": "2026-11", "requests": 0}
         self.full_names: dict[str, str] = {}
         self.loaded_context: int | None = None
+        self.watchers: list[asyncio.Queue[Json]] = []
+        self.watched_prompts: dict[str, str] = {}
         self._subscribers: list[asyncio.Queue[tuple[str, Json]]] = []
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -214,6 +216,12 @@ class FakeDaemon:
         """Send an event on the shared stream."""
         for queue in self._subscribers:
             queue.put_nowait((name, data))
+
+    def watch(self, *requests: Json) -> None:
+        """Report requests to those who watch."""
+        for queue in self.watchers:
+            for request in requests:
+                queue.put_nowait(request)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._writers.add(writer)
@@ -266,6 +274,8 @@ class FakeDaemon:
             (r"POST /ingle/v1/thumbnail", self._thumbnail),
             (r"POST /v1/audio/transcriptions", self._transcribe),
             (r"POST /ingle/v1/tokens", self._tokens),
+            (r"GET /ingle/v1/watch", self._watch),
+            (r"GET /ingle/v1/watch/(.+)", self._watched_prompt),
             (r"POST /ingle/v1/load", self._load),
             (r"POST /ingle/v1/unload", self._unload),
             (r"DELETE /ingle/v1/models/(.+)", self._remove),
@@ -376,6 +386,23 @@ class FakeDaemon:
                 await request.event(*await queue.get())
         finally:
             self._subscribers.remove(queue)
+
+    async def _watch(self, request: Request) -> None:
+        queue: asyncio.Queue[Json] = asyncio.Queue()
+        self.watchers.append(queue)
+        await request.start_stream()
+        try:
+            while True:
+                await request.event("request", await queue.get())
+        finally:
+            self.watchers.remove(queue)
+
+    async def _watched_prompt(self, request: Request, name: str) -> None:
+        if name in self.watched_prompts:
+            await request.answer({"id": name, "text": self.watched_prompts[name]})
+            return
+        error = {"code": "not_found", "message": "No prompt of this id is kept.", "hint": None}
+        await request.answer({"error": error}, 404)
 
     async def _engines(self, request: Request) -> None:
         await self.engines_gate.wait()

@@ -14,12 +14,12 @@ def answer_rows(facts: MessageFacts) -> Rows:
     """Names and values for one answer; unknown values are left out."""
     rows: Rows = []
     if facts.prompt_tokens:
-        rows.append(("prompt", f"{number_format.tokens(facts.prompt_tokens)} tokens"))
+        rows.append(("prompt", number_format.counted(facts.prompt_tokens, "token")))
         rows.append(("from the cache", reuse(facts)))
     if facts.completion_tokens:
-        rows.append(("answer", f"{number_format.tokens(facts.completion_tokens)} tokens"))
+        rows.append(("answer", number_format.counted(facts.completion_tokens, "token")))
     if facts.reasoning_tokens:
-        rows.append(("of it reasoning", f"{number_format.tokens(facts.reasoning_tokens)} tokens"))
+        rows.append(("of it reasoning", number_format.counted(facts.reasoning_tokens, "token")))
     if facts.first_token is not None:
         rows.append(("first token", number_format.duration(facts.first_token)))
     if facts.seconds is not None:
@@ -46,10 +46,10 @@ def chat_rows(messages: Sequence[Message]) -> Rows:
     drafted = sum(facts.drafted_tokens for facts in answers)
     rows: Rows = [
         ("messages", f"{len(messages)}, {len(answers)} of them answers"),
-        ("written", f"{number_format.tokens(written)} tokens"),
+        ("written", number_format.counted(written, "token")),
         (
             "prefill",
-            f"{number_format.tokens(computed)} tokens; "
+            f"{number_format.counted(computed, 'token')}; "
             f"{number_format.tokens(cached)} were in the cache",
         ),
     ]

@@ -23,6 +23,7 @@ _SCREEN_ONLY = _UNTYPED | {
     "compare",
     "gauges",
     "kv",
+    "watch",
     "fold",
     "end",
     "theme",
@@ -180,6 +181,7 @@ COMMANDS: tuple[Command, ...] = (
     Command(
         "compare", "Compare", "Compare with another model, side by side", "Models", None, "NAME"
     ),
+    Command("watch", "Requests", "Watch what all programs send to models here", "Models"),
     Command(
         "compact",
         "Compact",

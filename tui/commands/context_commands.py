@@ -66,7 +66,7 @@ async def summarise(
 def compaction_sentence(made: CompactionRecord) -> str:
     """The effect of a compaction or a trim in words."""
     before, after = map(number_format.tokens, (made.tokens_before, made.tokens_after))
-    turns = f"{made.turns} turn{'' if made.turns == 1 else 's'}"
+    turns = number_format.counted(made.turns, "turn")
     what = "trimmed" if made.trims else "summarised"
     read = "" if made.trims else " /compact summary shows it."
     return f"{turns} {what}: {before} tokens became {after}.{read} /undo reverts it."

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from ingle.daemon.client.document_types import CITE
 
+from ..text import number_format
 from .chat_session import ChatSession, LineQuestion, refuse_while_answering
 from .command_results import CommandRefused, Done
 
@@ -35,9 +36,9 @@ async def ask_files(session: ChatSession, argument: str) -> Done:
     session.front.progress(f"Reading {folder}")
     found = await search_folder(session.client, folder, question, FOLDER_SECONDS)
     if not found.passages:
+        files = number_format.counted(found.files, "file")
         raise CommandRefused(
-            f"Nothing in the {found.files:,} files of {folder} fits the question.",
-            "Use words that occur in them.",
+            f"Nothing fits the question in {files} of {folder}.", "Use words that occur in them."
         )
     session.send(f"{question}\n\n{CITE}", tuple(as_attachments(found, folder, Path.cwd())))
     return Done(found.summary)

@@ -76,7 +76,7 @@ def find(session: ChatSession, text: str) -> Facts:
         for place, m in enumerate(path, 1)
         if maker.matches_all(m.text)
     ]
-    return Facts({f"{len(rows)} of {len(path)} messages contain it": rows})
+    return Facts({f"Found in {len(rows)} of {number_format.counted(len(path), 'message')}": rows})
 
 
 # One chat
@@ -219,8 +219,9 @@ async def import_(session: ChatSession, argument: str) -> Done:
 
     def report_progress(report: ImportReport) -> bool:
         of = f" of {number_format.tokens(report.total)}" if report.total else ""
-        read, new = number_format.tokens(report.seen), number_format.tokens(report.messages)
-        running.report(f"{read}{of} chats read, {new} messages new")
+        read = f"{number_format.tokens(report.seen)}{of}"
+        new = number_format.counted(report.messages, "new message")
+        running.report(f"Chats read: {read}; {new}")
         return not is_cancelled and not running.is_cancelled
 
     with session.front.long_task(f"Importing {path.name}") as running:

@@ -178,8 +178,8 @@ def _context_cost(session: ChatSession, name: str, context: int) -> str:
     cost = switch_cost(session, model) if model is not None else None
     if cost is not None and cost.tokens:
         time = f", about {number_format.duration(cost.seconds)}" if cost.seconds else ""
-        tokens = number_format.tokens(cost.tokens)
-        lines.append(f"Its cache is lost: {tokens} tokens must be prefilled again{time}.")
+        tokens = number_format.counted(cost.tokens, "token")
+        lines.append(f"Its cache is lost: {tokens} must be prefilled again{time}.")
     held = session.state.loaded_named(name)
     if held is not None and held.kv_capacity and held.kv_bytes:
         takes = held.kv_bytes * context // held.kv_capacity

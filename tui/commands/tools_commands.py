@@ -9,6 +9,7 @@ import msgspec
 from ingle.daemon.client.tool_types import ServerStatus
 
 from ..chats.message import Message
+from ..text import number_format
 from ..text.terminal_safe_text import clean_line
 from ..tools.mcp_file import add_entry, entry_of
 from ..tools.tool_rounds import UNDONE
@@ -89,7 +90,7 @@ def _state(server: ServerStatus) -> str:
 
 
 def _count(server: ServerStatus) -> str:
-    return f"{server.tools} tool{'' if server.tools == 1 else 's'}"
+    return number_format.counted(server.tools, "tool")
 
 
 async def shell(session: ChatSession, command: str) -> Done:

@@ -20,6 +20,7 @@ from ..screens.prompt_screen import PromptScreen
 from ..session.chat_state import ChatState, ChatView, key_hints
 from ..session.turn import Turn
 from ..settings.preferences import Preferences
+from ..text import number_format
 from ..text.terminal_safe_text import clean
 from ..transcript.view.transcript import Transcript
 from ..widgets.compaction_bar import CompactionBar
@@ -149,8 +150,7 @@ class ChatLayout(PromptScreen[None]):
     def new_lines(self, event: Transcript.NewLines) -> None:
         """Show how many lines were added below the view."""
         pill = self.pill
-        plural = "" if event.count == 1 else "s"
-        pill.update(f"↓ {event.count} new line{plural} · end")
+        pill.update(f"↓ {number_format.counted(event.count, 'new line')} · end")
         pill.styles.offset = (self.transcript.margin, 0)
         pill.set_class(event.count > 0, "-shown")
 

@@ -43,6 +43,7 @@ class ProgramFeature(Feature):
             "keys": lambda _: self.keys(),
             "settings": lambda _: self.settings(),
             "doctor": lambda _: self.doctor(),
+            "watch": lambda _: self.watch(),
             "theme": self.theme,
             "suspend": lambda _: self.host.chat_app.action_suspend_process(),
         }
@@ -201,6 +202,12 @@ class ProgramFeature(Feature):
         from ..screens.doctor_screen import DoctorScreen
 
         self.host.chat_app.push_screen(DoctorScreen(self.host))
+
+    def watch(self) -> None:
+        """Show the requests of all programs."""
+        from ..screens.watch_screen import WatchScreen
+
+        self.host.chat_app.push_screen(WatchScreen(self.host.client))
 
 
 def keys_of_screen(app: App[None]) -> list[tuple[str, str]]:

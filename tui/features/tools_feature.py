@@ -13,6 +13,7 @@ from ..chats.message import Message
 from ..chats.tool_steps import open_calls, rounds
 from ..chats.turn_request import TurnRequest
 from ..session.turn import Turn
+from ..text import number_format
 from ..tools.tool_rounds import ROUNDS, run_calls
 from ..transcript.entries.step_entry import StepEntry
 from ..widgets.tool_line import ToolLine
@@ -60,7 +61,9 @@ class ToolsFeature(Feature):
         self._line.display = bool(folder)
         self._line.folder = folder
         self._line.facts = (
-            f"{count} tools · changes and commands ask first" if count else "starting"
+            f"{number_format.counted(count, 'tool')} · changes and commands ask first"
+            if count
+            else "starting"
         )
 
     # Calls

@@ -40,7 +40,7 @@ class ModelSwitchCost(NamedTuple):
         parts: list[str] = []
         if self.tokens:
             time = "" if self.seconds is None else f", about {number_format.duration(self.seconds)}"
-            parts.append(f"will prefill {number_format.tokens(self.tokens)} tokens{time}")
+            parts.append(f"will prefill {number_format.counted(self.tokens, 'token')}{time}")
         if self.needs_bytes:
             parts.append(f"needs {number_format.size(self.needs_bytes)}")
         if not parts:

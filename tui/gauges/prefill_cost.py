@@ -41,7 +41,7 @@ class PrefillCost(msgspec.Struct, frozen=True):
             return ""
         about = "≈ " if self.estimated else ""
         time = "" if self.seconds is None else f", about {number_format.remaining(self.seconds)}"
-        return f"this prefills {about}{number_format.tokens(self.tokens)} tokens again{time}"
+        return f"this prefills {about}{number_format.counted(self.tokens, 'token')} again{time}"
 
 
 def prefill_cost(

@@ -252,7 +252,7 @@ class LineFront:
         line("The largest:")
         for part in sorted(report.parts, key=lambda part: -part.tokens)[:SHOWN_PARTS]:
             text = _one_line(part.text)
-            line(f"{number_format.tokens(part.tokens)} tokens, {part.role.word}: {text}")
+            line(f"{number_format.counted(part.tokens, 'token')}, {part.role.word}: {text}")
         saved = report.savings
         for name, tokens in (("compact", saved.compact), ("trim", saved.trim)):
             if tokens:
@@ -289,7 +289,7 @@ class LineFront:
     def _summary_progress(self, progress: CompactionProgress) -> None:
         words = progress.words
         if progress.written:
-            words = f"{number_format.tokens(progress.written)} tokens written"
+            words = f"{number_format.counted(progress.written, 'token')} written"
         part = f" part {progress.part} of {progress.parts}" if progress.parts > 1 else ""
         self._output.news(f"Summing up{part}: {words}.")
 
@@ -382,7 +382,7 @@ def _pinned(message: Message) -> str:
 def _summary(chat: ChatSummary) -> str:
     pinned = "pinned, " if chat.pinned else ""
     folder = f", in {chat.folder}" if chat.folder else ""
-    return f"{chat.title}, {pinned}{chat.messages} messages{folder}"
+    return f"{chat.title}, {pinned}{number_format.counted(chat.messages, 'message')}{folder}"
 
 
 def _hit(hit: SearchHit) -> str:

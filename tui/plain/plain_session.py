@@ -219,7 +219,7 @@ class PlainSession:
             first = max(0, len(path) - SHOWN_MESSAGES) if found is None else found
             shown = path[first : first + SHOWN_MESSAGES]
             read = f"Read out: {first + 1} to {first + len(shown)}."
-            self.output.line(f"{chat.title}: {len(path)} messages. {read}")
+            self.output.line(f"{chat.title}: {number_format.counted(len(path), 'message')}. {read}")
             for message in shown:
                 self._speak(message)
         if chat.settings.model is not None:

@@ -44,7 +44,7 @@ def show_progress(output: PlainOutput, turn: Turn) -> None:
     elif turn.called:
         output.news(f"Model calls {', '.join(turn.called)}.")
     elif turn.tokens:
-        output.news(f"Model is thinking, {number_format.tokens(turn.tokens)} tokens.")
+        output.news(f"Model is thinking, {number_format.counted(turn.tokens, 'token')}.")
     elif turn.prompt_tokens - turn.cached_tokens > LONG_PROMPT:
-        new = number_format.tokens(turn.prompt_tokens - turn.cached_tokens)
-        output.news(f"Prefill of {new} tokens.")
+        new = number_format.counted(turn.prompt_tokens - turn.cached_tokens, "token")
+        output.news(f"Prefill of {new}.")

@@ -219,7 +219,7 @@ def egress_sentence(messages: Iterable[Message], kept: Mapping[str, int] | None 
     if away:
         elsewhere = ", ".join(f"{count} by {route}" for route, count in sorted(away.items()))
         return f"Answers in this chat: {elsewhere}; {routes['local']} by this machine."
-    here = f"{len(answers)} answer{'' if len(answers) == 1 else 's'}"
+    here = number_format.counted(len(answers), "answer")
     return (
         f"Nothing of this chat left this machine: {here}, all generated here.{_of_all(kept)} "
         "Only downloads of models use the network."

@@ -21,6 +21,7 @@ from ..chats.automatic_title import shorten
 from ..commands.chat_session import LineQuestion
 from ..commands.history_commands import FOLDER_LEGEND, change_chat, delete_chat
 from ..history.database.history_errors import HistoryError
+from ..text import number_format
 from ..text.relative_dates import day_group, moment
 from ..text.terminal_safe_text import clean
 
@@ -218,7 +219,7 @@ class ChatListScreen(ModalScreen[str | None]):
         self.query_one("#folder", Static).update(self._folder_line(len(kept)))
 
     def _folder_line(self, count: int) -> Content:
-        chats = "1 chat" if count == 1 else f"{count} chats"
+        chats = number_format.counted(count, "chat")
         if not self._folders:
             return Content(chats if self._chats else "No chats yet.")
         names = [("All", self._folder is None), *((n, n == self._folder) for n in self._folders)]

@@ -162,7 +162,7 @@ class ComparedModel(Vertical):
             f"first {number_format.duration(turn.first_token_seconds)}"
             if turn.first_token_seconds is not None
             else "",
-            f"{number_format.tokens(turn.tokens)} token{'' if turn.tokens == 1 else 's'}",
+            number_format.counted(turn.tokens, "token"),
             turn.ending if turn.ending in ("stopped", "failed") else "",
         ]
         return " · ".join(part for part in parts if part)

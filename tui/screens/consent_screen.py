@@ -12,12 +12,13 @@ from textual.widgets import Static
 
 from ingle.daemon.client.tool_types import ConsentChoice, ConsentRequest
 
+from ..text import number_format
 from ..text.terminal_safe_text import clean, clean_line
 from .dialog import Dialog
 
 MAX_LINES = 2000
 """Most lines of a preview that are shown."""
-UNSEEN = "… the rest is not shown: {} more lines"
+UNSEEN = "… the rest is not shown: {}"
 
 
 class ConsentScreen(Dialog[ConsentChoice | None]):
@@ -59,7 +60,11 @@ def preview_content(asked: ConsentRequest) -> Content:
     """Return the preview, a diff in colours and a command as one."""
     lines = clean(asked.preview).expandtabs(4).rstrip("\n").split("\n")
     left = len(lines) - MAX_LINES
-    shown = [*lines[:MAX_LINES], UNSEEN.format(left)] if left > 0 else lines
+    shown = (
+        [*lines[:MAX_LINES], UNSEEN.format(number_format.counted(left, "more line"))]
+        if left > 0
+        else lines
+    )
     if asked.preview_format == "diff":
         return Content("\n").join(Content(line).stylize(_diff_style(line)) for line in shown)
     text = Content("\n".join(shown))

@@ -11,7 +11,7 @@ from ingle.daemon.client.generation_types import ArgumentsEvent, DeltaEvent, Rea
 
 from ..text.terminal_safe_text import clean
 
-_MULTILINE = ("message", "hint")
+_MULTILINE = ("message", "hint", "before", "after")
 _PIECES = DeltaEvent | ReasoningEvent | ArgumentsEvent
 
 
@@ -25,8 +25,8 @@ def chat_client(
 def clean_answer(value: Any) -> Any:
     """`value` without control characters and escape sequences in its strings.
 
-    Line breaks stay in messages and hints only. Text of a generation arrives in pieces, of which an
-    escape sequence can span several, so it is not cleaned here.
+    Line breaks stay in messages, hints and excerpts of prompts only. Text of a generation arrives
+    in pieces, of which an escape sequence can span several, so it is not cleaned here.
     """
     if isinstance(value, str):
         return value if value.isprintable() else clean(value).replace("\n", " ")

@@ -7,6 +7,7 @@ from ingle.daemon.client.client_errors import ClientError
 from ..chats.chat import Chat
 from ..chats.message import Message, MessageFacts, RequestedCall, ToolStep
 from ..chats.tool_steps import open_calls
+from ..text import number_format
 from ..transcript.entries.answer_entry import AnswerEntry
 from ..transcript.entries.entry import Entry
 from ..transcript.entries.program_entries import CompactionEntry, NoticeEntry, SystemEntry
@@ -39,7 +40,7 @@ def path_entries(chat: Chat, running: AnswerEntry | None = None) -> list[Entry]:
             entries.append(entry_of(chat, message))
         if (compaction := seams.get(message.id)) is not None:
             pins = len(compaction.kept)
-            kept = f"{pins} pin{'' if pins == 1 else 's'}" if pins else ""
+            kept = number_format.counted(pins, "pin") if pins else ""
             entries.append(CompactionEntry(compaction, kept))
     latest = next((e for e in reversed(entries) if isinstance(e, AnswerEntry)), None)
     if latest is not None:

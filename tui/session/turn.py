@@ -216,9 +216,9 @@ class Turn:
         if self.called:
             return f"calls {', '.join(self.called)}"
         if self.tokens:
-            return f"thinking, {number_format.tokens(self.tokens)} tokens"
+            return f"thinking, {number_format.counted(self.tokens, 'token')}"
         new = self.prompt_tokens - self.cached_tokens
-        return f"prefill of {number_format.tokens(new)} tokens" if new > 0 else ""
+        return f"prefill of {number_format.counted(new, 'token')}" if new > 0 else ""
 
     def _take(self, event: GenerationEvent) -> None:
         match event:

@@ -8,6 +8,11 @@ def tokens(count: int) -> str:
     return f"{count:,}".replace(",", " ")
 
 
+def counted(count: int, word: str) -> str:
+    """Format a count of something, with an `s` unless it is one: `1 token`, `17 203 tokens`."""
+    return f"{tokens(count)} {word}{'' if count == 1 else 's'}"
+
+
 def size(count: float) -> str:
     """Format bytes in the unit that fits, decimal as for disks."""
     for unit in ("B", "kB", "MB", "GB"):

@@ -68,10 +68,9 @@ def progress_text(progress: CompactionProgress) -> BarText:
     if progress.parts > 1:
         part = f" part {progress.part} of {progress.parts}"
     if progress.written:
-        plural = "" if progress.written == 1 else "s"
-        words = f"{number_format.tokens(progress.written)} token{plural} written"
+        words = f"{number_format.counted(progress.written, 'token')} written"
     elif progress.computed:
-        words = f"prefill of {number_format.tokens(progress.computed)} tokens"
+        words = f"prefill of {number_format.counted(progress.computed, 'token')}"
     if progress.seconds >= 1:
         words += f" · {progress.seconds:.0f} s"
     keys, brief = "esc cancels", "esc stops"

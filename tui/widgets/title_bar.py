@@ -12,6 +12,7 @@ from textual.widget import Widget
 from ..chats.chat import Chat
 from ..session.chat_entries import branch_of
 from ..session.chat_state import ChatState, ChatView
+from ..text import number_format
 from ..text.terminal_safe_text import clean
 
 WIDE = 110
@@ -73,7 +74,7 @@ class TitleBar(Widget):
     def _pulls(self, long: bool) -> str:
         if not long:
             return f"↓ {self.pulls}"
-        return f"↓ {self.pulls} download{'' if self.pulls == 1 else 's'} running"
+        return f"↓ {number_format.counted(self.pulls, 'download')} running"
 
 
 _EDGE = Content(" │ ").stylize("$edge")

@@ -75,7 +75,7 @@ def _tools(request: GenerateRequest) -> JsonObject:
             for tool in tools
         ]
     }
-    one_by_one = not request.parallel_tool_calls
+    one_by_one = not request.several_calls
     if one_by_one or request.tool_choice.mode == "required":
         choice: JsonObject = {"type": "any" if request.tool_choice.mode == "required" else "auto"}
         if one_by_one:
@@ -162,7 +162,7 @@ class _AnthropicReader(AnswerReader):
             return [self.text(block.text)]
         if block.type != "tool_use":
             return []
-        return [self.begin_call(number, block.id, block.name)]
+        return self.begin_call(number, block.id, block.name)
 
     def _piece(self, number: int, delta: _Delta) -> list[Event]:
         self.chunks += 1
@@ -172,7 +172,7 @@ class _AnthropicReader(AnswerReader):
             case "thinking_delta":
                 return [self.reasoning(delta.thinking or "")]
             case "input_json_delta":
-                return [self.arguments(number, delta.partial_json or "")]
+                return self.arguments(number, delta.partial_json or "")
             case _:
                 return []  # signatures, citations
 

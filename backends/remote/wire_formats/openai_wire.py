@@ -147,9 +147,9 @@ class _OpenAIReader(AnswerReader):
             number += 1  # a server without indices sends each call whole
         function = call.function or _Function()
         if number not in self.calls:
-            events.append(self.begin_call(number, call.id, function.name))
+            events += self.begin_call(number, call.id, function.name)
         if function.arguments:
-            events.append(self.arguments(number, function.arguments))
+            events += self.arguments(number, function.arguments)
         return events
 
 
@@ -177,7 +177,7 @@ class OpenAIWire(Wire):
             body["stop"] = request.stop
         if request.reasoning.effort is not None:
             body["reasoning_effort"] = request.reasoning.effort
-        body |= tool_fields(request, _tool)
+        body |= tool_fields(request, model, _tool)
         if request.grammar is not None:
             schema = named_schema(request.grammar)
             body["response_format"] = {"type": "json_schema", "json_schema": schema}

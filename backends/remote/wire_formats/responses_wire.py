@@ -113,9 +113,9 @@ class _ResponsesReader(AnswerReader):
                 item = event.item
                 if item.type != "function_call":
                     return []
-                return [self.begin_call(event.output_index, item.call_id, item.name)]
+                return self.begin_call(event.output_index, item.call_id, item.name)
             case "response.function_call_arguments.delta":
-                return self._piece(self.arguments(event.output_index, text))
+                return self._piece(*self.arguments(event.output_index, text))
             case "response.completed" | "response.incomplete":
                 self._end(event.response or _Response())
                 return self.close()
@@ -124,9 +124,9 @@ class _ResponsesReader(AnswerReader):
             case _:
                 return []  # a repetition of the whole, or later additions
 
-    def _piece(self, event: Event) -> list[Event]:
+    def _piece(self, *events: Event) -> list[Event]:
         self.chunks += 1
-        return [event]
+        return [*events]
 
     def _end(self, response: _Response) -> None:
         """Note the token counts and why the answer ended."""
@@ -170,7 +170,7 @@ class ResponsesWire(Wire):
         }
         if request.reasoning.effort is not None:
             body["reasoning"] = {"effort": request.reasoning.effort, "summary": "auto"}
-        body |= tool_fields(request, _tool)
+        body |= tool_fields(request, model, _tool)
         if request.grammar is not None:
             schema = named_schema(request.grammar)
             body["text"] = {"format": {"type": "json_schema", **schema}}

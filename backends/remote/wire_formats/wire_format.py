@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -30,6 +31,9 @@ MOST_CALLS = 256
 LARGEST_ANSWER = 64 * 2**20
 """Most bytes of one answer's body."""
 
+_ONE_CALL_MODELS = re.compile(r"(?:[\w.-]+/)?o\d")
+"""OpenAI's o-series: it calls one tool at a time, and refuses requests that say so."""
+
 JsonObject = dict[str, Any]
 T = TypeVar("T")
 
@@ -53,6 +57,7 @@ class AnswerReader(ABC):
         self.chunks = 0
         self.calls: dict[int, int] = {}
         """Maps the provider's number of each tool call to ours, which counts from 0."""
+        self._most_calls = MOST_CALLS if request.several_calls else 1
 
     @abstractmethod
     def feed(self, data: bytes) -> list[Event]:
@@ -93,19 +98,28 @@ class AnswerReader(ABC):
         """Return reasoning as an event."""
         return ReasoningDelta(self.id, self.index, text, [])
 
-    def begin_call(self, number: int, call_id: str | None, name: str | None) -> Event:
-        """Return the start of a tool call; raises `ProviderMisbehaved`."""
+    def begin_call(self, number: int, call_id: str | None, name: str | None) -> list[Event]:
+        """Return the start of a tool call, nothing for one too many if the request allows only one;
+        raises `ProviderMisbehaved`.
+        """
         if not name or number in self.calls or len(self.calls) >= MOST_CALLS:
             raise _nameless_call()
         self.calls[number] = call = len(self.calls)
+        if call >= self._most_calls:
+            return []
         call_id = call_id or f"call_{self.index}_{call}"
-        return ToolCallStarted(self.id, self.index, call, call_id, name, [])
+        return [ToolCallStarted(self.id, self.index, call, call_id, name, [])]
 
-    def arguments(self, number: int, text: str) -> Event:
-        """Return arguments of a call that has begun; raises `ProviderMisbehaved`."""
+    def arguments(self, number: int, text: str) -> list[Event]:
+        """Return arguments of a call that has begun, nothing if the call was left out; raises
+        `ProviderMisbehaved`.
+        """
         if number not in self.calls:
             raise _nameless_call()
-        return ToolCallDelta(self.id, self.index, self.calls[number], text, [])
+        call = self.calls[number]
+        if call >= self._most_calls:
+            return []
+        return [ToolCallDelta(self.id, self.index, call, text, [])]
 
 
 class Wire(ABC):
@@ -240,7 +254,9 @@ def allowed_tools(request: GenerateRequest) -> list[Tool]:
     return [tool for tool in request.tools if not names or tool.name in names]
 
 
-def tool_fields(request: GenerateRequest, describe: Callable[[Tool], JsonObject]) -> JsonObject:
+def tool_fields(
+    request: GenerateRequest, model: str, describe: Callable[[Tool], JsonObject]
+) -> JsonObject:
     """Return the fields of OpenAI's protocols about tools, each as `describe` returns it."""
     tools = allowed_tools(request)
     if not tools:
@@ -248,7 +264,7 @@ def tool_fields(request: GenerateRequest, describe: Callable[[Tool], JsonObject]
     value: JsonObject = {"tools": [describe(tool) for tool in tools]}
     if request.tool_choice.mode == "required":
         value["tool_choice"] = "required"
-    if not request.parallel_tool_calls:
+    if not request.several_calls and not _ONE_CALL_MODELS.match(model):
         value["parallel_tool_calls"] = False
     return value
 

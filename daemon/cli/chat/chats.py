@@ -136,7 +136,7 @@ def _import(store: HistoryStore, options: Namespace) -> int:
 def _show_progress(report: ImportReport) -> bool:
     if sys.stderr.isatty():
         of = f" of {report.total}" if report.total else ""
-        print(f"\r{report.seen}{of} chats read ", end="", file=sys.stderr, flush=True)
+        print(f"\rChats read: {report.seen}{of} ", end="", file=sys.stderr, flush=True)
     return True
 
 

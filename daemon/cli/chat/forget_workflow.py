@@ -23,6 +23,7 @@ from ...settings.config import Config
 from ...settings.setting_parsers import InvalidSetting, parse_duration
 from ...terminal.terminal_output import (
     confirmed,
+    counted,
     format_bytes,
     print_json,
     print_status,
@@ -238,7 +239,7 @@ def _print(
         for chat in chats[:_SHOWN_CHATS]:
             out(f"  {chat.id[:12]}  {chat.title or '(no title)'}")
         if len(chats) > _SHOWN_CHATS:
-            out(f"  and {len(chats) - _SHOWN_CHATS} more chats")
+            out(f"  and {counted(len(chats) - _SHOWN_CHATS, 'more chat')}")
     if report.unloaded:
         out(f"Unloaded {', '.join(report.unloaded)}, which cleared their caches.")
     for sentence in report.left:

@@ -18,6 +18,7 @@ from ...client.client_errors import ClientError, ConnectionLost, DaemonError
 from ...settings.config import Config, load_config
 from ...terminal.terminal_output import (
     confirmed,
+    counted,
     format_bytes,
     format_seconds,
     print_json,
@@ -359,7 +360,7 @@ def _follow(
                 report.show_loading(loading.model, loading.fraction)
             elif event.event == "reasoning":
                 reasoning += read_event(event, DeltaEvent).tokens
-                report.show_step(f"Thinking, {reasoning} tokens")
+                report.show_step(f"Thinking, {counted(reasoning, 'token')}")
             else:
                 report.erase()
             if event.event == "route":
@@ -381,18 +382,17 @@ def _follow(
 
 def _timings(model: str, finished: FinishedEvent) -> str:
     """Return the timings of an answer, without cached tokens."""
-    prompt, answer = finished.prompt_tokens, finished.completion_tokens
-    cached = finished.cached_tokens
+    prompt, cached = finished.prompt_tokens, finished.cached_tokens
+    answer = finished.completion_tokens
     prefill, decode = finished.prompt_seconds, finished.decode_seconds
-    lines = [
-        f"{model}: {finished.reason}, context {prompt + answer} of {finished.context} tokens",
-        f"  waited {format_seconds(finished.queue_seconds)}",
-        f"  prompt {prompt} tokens, {cached} of them cached, "
-        f"{format_seconds(prefill)}{_speed(prompt - cached, prefill)}",
-        # Decoding is timed from the first token, which therefore does not count.
-        f"  answer {answer} tokens, {format_seconds(decode)}{_speed(answer - 1, decode)}",
-    ]
-    return "\n".join(lines)
+    # Decoding is timed from the first token, which therefore does not count.
+    return (
+        f"{model}: {finished.reason}, context {prompt + answer} of {finished.context} tokens\n"
+        f"  waited {format_seconds(finished.queue_seconds)}\n"
+        f"  prompt {counted(prompt, 'token')}, {cached} of them cached, "
+        f"{format_seconds(prefill)}{_speed(prompt - cached, prefill)}\n"
+        f"  answer {counted(answer, 'token')}, {format_seconds(decode)}{_speed(answer - 1, decode)}"
+    )
 
 
 def _speed(tokens: int, seconds: float) -> str:

@@ -11,6 +11,7 @@ from urllib.parse import quote
 from ...settings.config import load_config
 from ...terminal.terminal_output import (
     confirmed,
+    counted,
     format_bytes,
     print_json,
     print_status,
@@ -71,7 +72,7 @@ def _sentences(answer: Removed, *, dry_run: bool) -> str:
     done = "Would remove" if dry_run else "Removed"
     lines = [f"{done} {answer.removed}, {freed if answer.freed else 'which frees nothing'}."]
     if answer.loaded and dry_run:
-        waits = f", once {answer.running} answers are finished" if answer.running else ""
+        waits = f", after {counted(answer.running, 'more answer')}" if answer.running else ""
         lines.append(f"It is loaded, and would be unloaded first{waits}.")
     if answer.shared_with:
         others = answer.shared_with

@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING
 
 from ...client.client_errors import ClientError, DaemonError
 from ...settings.config import load_config
-from ...terminal.terminal_output import format_bytes, format_count, print_fields, print_json
+from ...terminal.terminal_output import (
+    counted,
+    format_bytes,
+    format_count,
+    print_fields,
+    print_json,
+)
 from ..command_parser import CommandParser
 from ..daemon_launcher import ensure_daemon
 from ..model_reference import find_entry, is_hub_reference, sendable_reference
@@ -107,7 +113,7 @@ def _loaded_facts(model: LoadedModel) -> list[tuple[str, str]]:
         ("engine", model.engine),
         ("runs on", model.device),
         *([("why there", model.reason)] if model.reason else []),
-        ("loaded with", f"{model.context} tokens of context for {model.slots} requests"),
+        ("loaded with", f"{model.context} tokens of context for {counted(model.slots, 'request')}"),
         *(
             [("divided", f"among {ranks} processes")]
             if (ranks := model.tensor_parallel) > 1

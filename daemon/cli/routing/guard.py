@@ -12,7 +12,7 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from ...settings.config import load_config
-from ...terminal.terminal_output import format_bytes, print_json, print_status
+from ...terminal.terminal_output import counted, format_bytes, print_json, print_status
 from ..command_errors import CommandError, UsageError
 from ..command_parser import CommandParser
 
@@ -127,7 +127,7 @@ def _report(name: str, summary: GuardSummary, options: Namespace) -> None:
         return
     masked = ", ".join(kind.replace("_", " ") for kind in summary.masked)
     print_status(
-        f"Guarded: {summary.sent} requests left ({format_bytes(summary.bytes_out)}), "
+        f"Guarded: {counted(summary.sent, 'request')} left ({format_bytes(summary.bytes_out)}), "
         f"{summary.redacted} of them masked{f' ({masked})' if masked else ''}; "
         f"{summary.refused} refused, {summary.answered_here} answered here. "
         "`ingle ledger` lists what left."

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,7 +22,7 @@ from ..command_parser import CommandParser
 
 if TYPE_CHECKING:
     from ...client.sync_client import DaemonClient
-    from ...client.watch_types import PrefixBreak, WatchedRequest
+    from ...client.watch_types import WatchedRequest
 
 EXAMPLES = """\
   ingle watch                      a few lines for each request, as it ends
@@ -101,35 +100,16 @@ def _save(path: Path, request: WatchedRequest, prompt: str) -> None:
 
 def lines(request: WatchedRequest) -> list[str]:
     """Return what is shown of a request, in lines for 80 columns."""
-    clock = time.strftime("%H:%M:%S", time.localtime(request.time))
-    client = request.client.split(" ")[0][:24] or "?"
-    first = f"{clock} {client}  {request.path[:30]}  {request.model}"
-    asked = f"{request.messages} messages, {request.tools} tools"
-    if not request.messages:
-        asked = "a text to continue"
-    found = [
-        first,
-        f"{asked}; {request.prompt_tokens:,} tokens, {request.cached_tokens:,} of them cached",
-        f"first token after {format_seconds(request.queue_seconds + request.prompt_seconds)}, then "
-        f"{request.completion_tokens:,} in {format_seconds(request.decode_seconds)}; "
-        f"{request.outcome.replace('_', ' ')}",
-    ]
-    if request.slimmed:
-        found.append(f"{request.slimmed:,} characters of the tools left out (agent_diet)")
-    if request.calls:
-        found.append(f"calls {', '.join(request.calls)}")
+    facts = request.facts(_number, format_seconds)
     if request.error:
-        found.append(f"error: {request.error}")
+        facts.append(f"error: {request.error}")
     if request.prefix is not None:
-        found += _broken(request.prefix)
-    plain = [strip_control_characters(line) for line in found]
-    inner = [wrap(line, _COLUMNS - len(_INDENT), subsequent_indent="  ") for line in plain[1:]]
-    return [plain[0][:_COLUMNS], *(_INDENT + part for parts in inner for part in parts)]
+        facts += request.prefix.facts(_number)
+    plain = map(strip_control_characters, facts)
+    inner = [wrap(line, _COLUMNS - len(_INDENT), subsequent_indent="  ") for line in plain]
+    heading = strip_control_characters(request.heading)[:_COLUMNS]
+    return [heading, *(_INDENT + part for parts in inner for part in parts)]
 
 
-def _broken(prefix: PrefixBreak) -> list[str]:
-    return [
-        f"prefix broke at byte {prefix.at:,} of {prefix.of:,}:",
-        f"was {prefix.before!r}",
-        f"now {prefix.after!r}",
-    ]
+def _number(count: int) -> str:
+    return f"{count:,}"

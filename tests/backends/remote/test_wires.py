@@ -15,6 +15,9 @@ from ingle.backends.base.requests import GenerateRequest
 from ingle.backends.base.sampling_params import Grammar, GrammarKind, SamplingParams
 from ingle.backends.remote.errors import CannotExpress, ProviderMisbehaved, ProviderRefused
 from ingle.backends.remote.receipt import TokenUsage
+from ingle.backends.remote.wire_formats.openai_wire import OpenAIWire
+from ingle.backends.remote.wire_formats.responses_wire import ResponsesWire
+from ingle.backends.remote.wire_formats.wire_format import Wire
 
 pytestmark = pytest.mark.quick
 
@@ -235,6 +238,69 @@ async def test_openai_tool_calls_and_reasoning(
     assert exchange.calls == [("c1", "weather", '{"city":"Rome"}'), ("c2", "other", "{}")]
     assert exchange.ends[0].reason is FinishReason.TOOL_CALLS
     assert exchange.receipt.usage == TokenUsage(prompt=9, completion=8, cached=4, reasoning=3)
+
+
+def two_calls(kind: str) -> list[dict[str, Any]]:
+    """The events of an answer with two calls, as a provider sends them that allows several."""
+    calls = [("c1", "weather"), ("c2", "other")]
+    found: list[dict[str, Any]] = []
+    for number, (name, tool) in enumerate(calls):
+        if kind == "openai":
+            function = {"name": tool, "arguments": "{}"}
+            delta = {"tool_calls": [{"index": number, "id": name, "function": function}]}
+            found.append({"choices": [{"delta": delta}]})
+        elif kind == "responses":
+            item = {"type": "function_call", "call_id": name, "name": tool}
+            place = {"output_index": number}
+            found += [
+                {"type": "response.output_item.added", "item": item, **place},
+                {"type": "response.function_call_arguments.delta", "delta": "{}", **place},
+            ]
+        else:
+            block = {"type": "tool_use", "id": name, "name": tool}
+            delta = {"type": "input_json_delta", "partial_json": "{}"}
+            found += [
+                {"type": "content_block_start", "index": number, "content_block": block},
+                {"type": "content_block_delta", "index": number, "delta": delta},
+            ]
+    return found + DONE[kind]
+
+
+@pytest.mark.parametrize("kind", PATHS)
+async def test_one_call_is_asked_for_and_returned(
+    provider_client: ProviderClient, sink: Sink, kind: str
+) -> None:
+    request = structs.replace(
+        FULL, tools=[Tool("weather"), Tool("other")], tool_choice=ToolChoice()
+    )
+    named = structs.replace(
+        request, parallel_tool_calls=True, tool_choice=ToolChoice("required", ["weather"])
+    )
+    sink.always(events(*two_calls(kind)))
+    for one in (request, named):
+        exchange = await provider_client.send(one, kind)
+        assert exchange.calls == [("c1", "weather", "{}")]
+        body: Any = sink.connections[-1].body
+        if kind == "anthropic":
+            assert body["tool_choice"]["disable_parallel_tool_use"] is True
+            assert "parallel_tool_calls" not in body
+        else:
+            assert body["parallel_tool_calls"] is False
+    several = structs.replace(request, parallel_tool_calls=True)
+    exchange = await provider_client.send(several, kind)
+    assert len(exchange.calls) == 2
+    assert not {"parallel_tool_calls", "tool_choice"} & sink.connections[-1].body.keys()
+
+
+@pytest.mark.parametrize("wire", [OpenAIWire(), ResponsesWire()])
+@pytest.mark.parametrize(
+    ("model", "says"), [("o4-mini", False), ("openai/o3", False), ("olmo", True)]
+)
+def test_models_that_refuse_the_field_do_not_get_it(
+    provider_client: ProviderClient, wire: Wire, model: str, says: bool
+) -> None:
+    fields = wire.fields(provider_client.provider("openai"), model, FULL, 0)
+    assert ("parallel_tool_calls" in fields) is says
 
 
 async def test_openai_length_finish_without_usage(

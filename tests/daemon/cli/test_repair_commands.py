@@ -439,7 +439,7 @@ def test_rm_dry_run_reports_what_would_be_removed(daemon: Any, capsys: Capture) 
     assert main(["rm", "-n", "tiny"]) == 0
     assert capsys.readouterr().out == (
         "Would remove tiny:q4_0, 98.4 MB would be freed.\n"
-        "It is loaded, and would be unloaded first, once 2 answers are finished.\n"
+        "It is loaded, and would be unloaded first, after 2 more answers.\n"
         "  /lm/t.gguf\n"
     )
     assert daemon.requests_to("DELETE", "/ingle/v1/models/tiny?dry_run=true") == [None]

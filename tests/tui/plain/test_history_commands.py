@@ -40,8 +40,8 @@ async def test_search_hit_selects_its_branch(piped: Piped, fake_daemon: FakeDaem
 
 async def test_find_in_the_open_chat(piped: Piped) -> None:
     _, out, _ = await piped("Tides?\n/find HELLO\n/find nowhere\n")
-    assert "1 of 2 messages contain it:\nMessage 2, Model: Hello there.\n" in out
-    assert "0 of 2 messages contain it:\n" in out
+    assert "Found in 1 of 2 messages:\nMessage 2, Model: Hello there.\n" in out
+    assert "Found in 0 of 2 messages:\n" in out
 
 
 async def test_chat_is_organized_exported_deleted_and_imported(

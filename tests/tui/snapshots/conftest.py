@@ -93,6 +93,9 @@ SHOWN = {
     "summary": "SummaryScreen",
     "system_prompt": "TextEditor",
     "unlock": "LineInputScreen",
+    "watch": "WatchScreen",
+    "watch_empty": "WatchScreen",
+    "watch_prompt": "WatchScreen",
 }
 """The class of each scene's screen; the default is `ChatScreen`."""
 CALM = 0.4
@@ -220,7 +223,9 @@ AssertSnapshot = Callable[..., Awaitable[None]]
 
 @pytest.fixture
 def assert_snapshot() -> AssertSnapshot:
-    """`await assert_snapshot(chat, name)` compares the screen with its snapshots at every size."""
+    """`await assert_snapshot(chat, name)` compares the screen with its snapshots at every size,
+    and at those that are given.
+    """
     return compare_with_snapshots
 
 
@@ -240,13 +245,13 @@ def draw() -> Draw:
     return capture
 
 
-async def compare_with_snapshots(chat: Chat, name: str) -> None:
+async def compare_with_snapshots(chat: Chat, name: str, *more: tuple[int, int]) -> None:
     await chat.pilot.pause()  # a dialog that was just opened is shown then
     assert type(chat.app.screen).__name__ == SHOWN.get(name, "ChatScreen")
     for field in chat.app.screen.query(Input):
         field.cursor_blink = False
     differences: list[str] = []
-    for size in (*SIZES, HUGE) if name in MAIN else SIZES:
+    for size in (*SIZES, *more, *((HUGE,) if name in MAIN else ())):
         resize(chat, *size)
         file = FOLDER / f"{name}-{size[0]}x{size[1]}.txt"
         before = file.read_text(encoding="utf-8") if file.exists() else ""

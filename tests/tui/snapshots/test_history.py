@@ -143,7 +143,7 @@ async def test_import(
         await assert_snapshot(chat, "import")
         await close_dialog(chat)
         chat.screen.run_command("import", "conversations.json")
-        await chat.until_shown("chats read")
+        await chat.until_shown("Chats read")
         await assert_snapshot(chat, "import_progress")
         released.set()
 

@@ -15,6 +15,7 @@ from ...commands.chat_commands import template_folder
 from ...commands.chat_session import DraftPart
 from ...composing.prompt_templates import Template, load_templates
 from ...history.database.history_errors import HistoryError
+from ...text import number_format
 from ...text.fuzzy_match import rank
 from ...text.terminal_safe_text import clean
 from ...widgets.composer.completer import Completer, CompletionItem
@@ -82,7 +83,7 @@ class ComposingFeature(Feature):
         return [
             CompletionItem(
                 title,
-                f"{titles[title].messages} messages",
+                number_format.counted(titles[title].messages, "message"),
                 make=partial(self._last_answer, store, titles[title].id),
             )
             for title in rank(query, titles, CHATS)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from ...text import number_format
 from .backup import is_sound
 from .database import Database, database_errors, is_damage
 from .database_encryption import open_file, sync_file, wipe_file
@@ -85,8 +86,9 @@ class Recovery(msgspec.Struct, frozen=True, kw_only=True):
             text = f"The chats on the disk are damaged. They were set aside as {self.set_aside}."
         if not self.chats:
             return f"{text} None could be recovered; new ones are kept from now on."
-        chats = "1 chat" if self.chats == 1 else f"{self.chats:,} chats"
-        counts = f"Recovered: {chats} with {self.messages:,} messages"
+        chats = number_format.counted(self.chats, "chat")
+        messages = number_format.counted(self.messages, "message")
+        counts = f"Recovered: {chats} with {messages}"
         if self.copy_made is not None:
             when = time.strftime("%Y-%m-%d %H:%M", time.localtime(self.copy_made))
             counts += f", with the help of the backup of {when}"

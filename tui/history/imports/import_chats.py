@@ -14,6 +14,7 @@ import msgspec
 
 from ...chats.chat import Chat
 from ...chats.message import Message
+from ...text import number_format
 from ..database import row_writes
 from ..database.database import is_conflict
 from ..database.history_errors import HistoryError
@@ -153,11 +154,14 @@ class ImportReport:
         """Return the result as a sentence."""
         if self.messages == 0 and not self.failed:
             return "Nothing new: all its chats are here already." if self.seen else "No chats."
-        parts = [_count(self.chats, "new chat"), _count(self.messages, "message")]
+        parts = [
+            number_format.counted(self.chats, "new chat"),
+            number_format.counted(self.messages, "message"),
+        ]
         text = f"Imported {parts[0]} with {parts[1]}."
         if self.failed:
             first = "; ".join(self.problems)
-            text += f" {_count(self.failed, 'chat')} could not be read: {first}."
+            text += f" {number_format.counted(self.failed, 'chat')} could not be read: {first}."
         return text
 
 
@@ -248,7 +252,3 @@ def leaves(chat: Chat) -> Iterator[Message]:
         if not children:
             yield message
         waiting += sorted(children, key=lambda child: child.id not in chosen)
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"

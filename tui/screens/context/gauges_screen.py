@@ -75,12 +75,16 @@ class PageMapScreen(_MapScreen):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q,f4", "dismiss('side')", "Close", show=False)
     ]
-    DEFAULT_CSS = "PageMapScreen #body { padding: 1 2 0 2; }"
+    DEFAULT_CSS = """
+    PageMapScreen {
+        & PageTitle { margin: 0; padding: 0 1; background: $panel; }
+        & #body { height: 1fr; padding: 1 2 0 2; }
+    }
+    """
 
     def compose(self) -> ComposeResult:
-        yield Static(Content.styled("KV cache", "bold $primary"), id="head")
+        yield PageTitle("bold $primary")
         with Vertical(id="body"):
-            yield PageTitle()
             yield PageMapView()
             yield PageLegend()
             yield Static(Content.styled(MAP_HINT, "$muted"), id="cell")

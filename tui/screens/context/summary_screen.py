@@ -23,7 +23,7 @@ FOCUS = "Take special care of … (enter summarises again)"
 
 
 def _facts(made: CompactionRecord) -> str:
-    parts = [f"of {made.turns} turn{'' if made.turns == 1 else 's'}"]
+    parts = [f"of {number_format.counted(made.turns, 'turn')}"]
     if made.tokens_before:
         before, after = map(number_format.tokens, (made.tokens_before, made.tokens_after))
         parts.append(f"{before} → {after} tokens")

@@ -64,7 +64,7 @@ class SystemEntry(Entry):
     def _render(self, options: RenderOptions) -> list[RenderedLine]:
         folded = self.is_folded(SYSTEM_KEY, True)
         block = EntryBlock("system", SYSTEM_KEY, self._text, folded)
-        size = f"{number_format.tokens(len(self._text))} characters"
+        size = number_format.counted(len(self._text), "character")
         mark = "▸" if folded else "▾"
         words = Text(f"── system prompt · {size} {mark} ──", options.styles.seam, end="")
         lines = [single_line(words, options.width).within(block, handle="fold")]
@@ -105,7 +105,7 @@ class CompactionEntry(Entry):
 
 def compaction_facts(made: CompactionRecord, kept: str = "") -> list[str]:
     """Return the facts about a compaction, the most important first."""
-    turns = f"{made.turns} turn{'' if made.turns == 1 else 's'}"
+    turns = number_format.counted(made.turns, "turn")
     verb = "trimmed" if made.trims else "compacted"
     facts = [f"{verb} {turns}"]
     if made.tokens_before:
@@ -119,5 +119,5 @@ def compaction_facts(made: CompactionRecord, kept: str = "") -> list[str]:
     if kept:
         facts.append(f"kept: {kept}")
     if made.kv_pages:
-        facts.append(f"{number_format.tokens(made.kv_pages)} cache pages freed")
+        facts.append(f"{number_format.counted(made.kv_pages, 'cache page')} freed")
     return facts

@@ -75,7 +75,7 @@ class PromptEntry(MessageEntry):
         folded = self.is_folded(key, not drawn)
         block = EntryBlock("attachment", key, attachment.text, folded)
         name = clean_line(attachment.name)
-        size = f" · {number_format.tokens(len(attachment.text))} characters"
+        size = f" · {number_format.counted(len(attachment.text), 'character')}"
         if attachment.picture:
             size = f" · picture, {number_format.size(attachment.size)}"
         facts = size + ("" if folded else " ▾")
@@ -91,7 +91,7 @@ class PromptEntry(MessageEntry):
         rows = clean(attachment.text[: MAX_SHOWN * 200]).expandtabs(4).split("\n")
         body = wrap_plain("\n".join(rows[:MAX_SHOWN]), options.width - 4)
         if len(rows) > MAX_SHOWN:
-            more = f"… {number_format.tokens(len(rows) - MAX_SHOWN)} more lines"
+            more = f"… {number_format.counted(len(rows) - MAX_SHOWN, 'more line')}"
             body += wrap(Text(more, options.styles.muted, end=""), options.width - 4)
         bar = options.styles.quote
         return [chip, *(line.prefixed(f"{INDENT}▏ ", bar).within(block) for line in body)]

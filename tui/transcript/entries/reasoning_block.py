@@ -70,7 +70,7 @@ class ReasoningBlock:
         self._pending += text
 
     def _facts(self) -> str:
-        count = f" · {number_format.tokens(self._tokens)} tokens" if self._tokens else ""
+        count = f" · {number_format.counted(self._tokens, 'token')}" if self._tokens else ""
         if self._seconds is not None:
             return f"thought for {number_format.duration(self._seconds)}{count}"
         return f"thought{count}" if self._began is None else f"thinking{count}"

@@ -140,5 +140,5 @@ def _limited(text: str) -> str:
     lines = text.rstrip("\n").split("\n")
     if len(lines) <= MAX_SHOWN:
         return "\n".join(lines)
-    more = number_format.tokens(len(lines) - MAX_SHOWN)
-    return "\n".join([*lines[:MAX_SHOWN], f"… {more} more lines"])
+    more = number_format.counted(len(lines) - MAX_SHOWN, "more line")
+    return "\n".join([*lines[:MAX_SHOWN], f"… {more}"])

@@ -12,6 +12,7 @@ from rich.segment import Segment
 from rich.style import Style
 from rich.text import Text
 
+from ...text import number_format
 from ...text.terminal_safe_text import clean
 from ..lines import BLANK, EntryBlock, RenderedLine, TranscriptStyles, joined, wrap
 from ..math.math_symbols import RAISED
@@ -189,7 +190,7 @@ class MarkdownRenderer:
             lines += self._row(row, width, block)
         if folded is not None:
             hidden = len(rows) - SHOWN_LINES
-            words = f"▸ {hidden} more lines" if folded else "▾ fold"
+            words = f"▸ {number_format.counted(hidden, 'more line')}" if folded else "▾ fold"
             more = Segment(f" {words}".ljust(width)[:width], self._styles.fence_label)
             lines.append(RenderedLine((more,), indent=width, block=block, handle="fold"))
         return lines

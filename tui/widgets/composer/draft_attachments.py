@@ -58,7 +58,7 @@ class AttachmentLine(Widget):
         if facts.problem:
             return Content(f"! {clean(facts.problem)}").stylize("$warning")
         size = number_format.size(facts.size)
-        count = f"{facts.files} files, " if facts.files != 1 else ""
+        count = f"{number_format.counted(facts.files, 'file')}, " if facts.files != 1 else ""
         name = Content(f"+ {clean(facts.name)} ").stylize("$secondary")
         return Content.assemble(name, (f"({count}{size})", "$muted"))
 

@@ -19,14 +19,18 @@ LEGEND = (PageState.SHARED, PageState.MINE, PageState.UNDO, PageState.REUSABLE, 
 class PageTitle(LinesWidget):
     """The line over a map: `KV CACHE    1 cell = 6 pages of 32 tokens`."""
 
+    def __init__(self, style: str = "bold") -> None:
+        super().__init__()
+        self._style = style
+
     def draw(self, state: GaugeState, width: int) -> list[Content]:
         """One line; narrow, `1 cell = 192 tokens`."""
-        title, event = signs([("KV CACHE", "bold")]), state.pages
+        title, event = signs([("KV CACHE", self._style)]), state.pages
         if event is None:
             return [title]
         assert self.parent is not None
         per_cell = pages_per_cell(event.pages, self.parent.query_one(PageMapView).room)
-        pages = "1 page" if per_cell == 1 else f"{per_cell} pages"
+        pages = number_format.counted(per_cell, "page")
         facts = f"1 cell = {pages} of {event.page_tokens} tokens"
         if len(facts) + 10 > width:
             facts = f"1 cell = {number_format.tokens(per_cell * event.page_tokens)} tokens"

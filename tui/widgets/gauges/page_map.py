@@ -203,8 +203,8 @@ class PageMapView(Widget, can_focus=False):
             return
         group = event.groups[cell.group]
         words = owners_text(group, cell.state, self._label, self._title_of)
-        tokens = number_format.tokens(group.tokens)
-        self.post_message(self.OwnerAsked(f"{words}: {tokens} tokens in all"))
+        tokens = number_format.counted(group.tokens, "token")
+        self.post_message(self.OwnerAsked(f"{words}: {tokens} in all"))
 
     def on_mouse_move(self, move: events.MouseMove) -> None:
         """Explain the cell under the pointer."""

@@ -63,7 +63,7 @@ async def test_a_program_is_guarded(
     assert json.loads(output) == {"content": [{"type": "text", "text": f"Hello {EMAIL}"}]}
     assert b"authorization: Bearer my-login" in upstream.everything
     assert EMAIL.encode() not in upstream.everything
-    assert errors.startswith("Guarded: 1 requests left (")
+    assert errors.startswith("Guarded: 1 request left (")
     assert "1 of them masked (email); 0 refused, 0 answered here." in errors
 
 

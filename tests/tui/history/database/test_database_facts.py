@@ -195,17 +195,17 @@ def test_parts_of_killed_backups_are_wiped_after_an_hour(folder: Path) -> None:
         (
             *("old.db", None, 1, True),
             "The chats on the disk are damaged. They were set aside as old.db. Recovered: 1 chat "
-            "with 1,234 messages; nothing is missing.",
+            "with 1 234 messages; nothing is missing.",
         ),
         (
             *("old.db", 0.0, 2000, False),
-            "The chats on the disk are damaged. They were set aside as old.db. Recovered: 2,000 "
-            "chats with 1,234 messages, with the help of the backup of {epoch}; some of the file "
+            "The chats on the disk are damaged. They were set aside as old.db. Recovered: 2 000 "
+            "chats with 1 234 messages, with the help of the backup of {epoch}; some of the file "
             "could not be read.",
         ),
         (
             *(None, 0.0, 2, True),
-            "The database of the chats was missing. Recovered: 2 chats with 1,234 messages, with "
+            "The database of the chats was missing. Recovered: 2 chats with 1 234 messages, with "
             "the help of the backup of {epoch}; later messages are lost.",
         ),
     ],
