@@ -6,14 +6,15 @@ import asyncio
 from collections.abc import Callable
 from functools import partial
 from typing import Annotated
-from urllib.parse import quote, urljoin, urlsplit, urlunsplit
+from urllib.parse import urljoin
 
 import msgspec
 from msgspec import Meta
 
 from ..client.tool_types import ToolInfo
+from ..web.public_addresses import WebFailed
+from ..web.web_address import checked_url, host_of
 from .departures import Departures
-from .public_addresses import is_public
 from .tool import (
     ConsentTerms,
     PlannedCall,
@@ -27,8 +28,6 @@ from .tool import (
 
 _MOST_REDIRECTS = 5
 _SECONDS = 30.0
-_MOST_OF_URL = 2_000
-_SAFE = "!#$%&'()*+,/:;=?@[]~"
 
 
 class FetchArguments(msgspec.Struct, frozen=True):
@@ -54,7 +53,10 @@ class FetchPage:
         self, call_id: str, arguments: str, output: Callable[[str], None]
     ) -> PlannedCall:
         """Return the request."""
-        url = checked_url(read_arguments(arguments, FetchArguments).url)
+        try:
+            url = checked_url(read_arguments(arguments, FetchArguments).url)
+        except WebFailed as error:
+            raise ToolFailed(str(error)) from error
         host = host_of(url)
         return PlannedCall(
             partial(self._fetch, url),
@@ -80,12 +82,14 @@ class FetchPage:
                         raise ToolFailed(f"The page moved to {url}. Fetch that if it is needed.")
                 else:
                     raise ToolFailed("The page redirects too often.")
+        except WebFailed as error:
+            raise ToolFailed(one_line(str(error))) from error
         except TimeoutError as error:
             raise ToolFailed(f"{origin} took longer than {_SECONDS:.0f} s.") from error
         return ToolOutcome(bounded(page), f"{origin} ({len(page)} characters)")
 
     async def _get(self, url: str) -> tuple[str, str]:
-        from .web_client import get_page  # its imports take long
+        from ..web.web_client import get_page  # its imports take long
 
         departure = await self._departures.begin("fetch_page", host_of(url))
         outcome = "failed"
@@ -98,28 +102,3 @@ class FetchPage:
         finally:
             await asyncio.shield(departure.settle(outcome))
         return found
-
-
-def checked_url(url: str) -> str:
-    """Return an address of the web in ASCII; raises `ToolFailed` for any other."""
-    if len(url) > _MOST_OF_URL:
-        raise ToolFailed(f"The address is longer than {_MOST_OF_URL} characters.")
-    try:
-        parts = urlsplit(url.strip())
-        host, port = parts.hostname or "", parts.port
-        host = host if ":" in host else host.encode("idna").decode()
-    except (ValueError, UnicodeError) as error:
-        raise ToolFailed("This is no address of the web.") from error
-    if parts.scheme not in ("http", "https") or not host or parts.username is not None:
-        raise ToolFailed("Only http and https addresses without a password can be fetched.")
-    if (host.replace(".", "").isdigit() or ":" in host) and not is_public(host):
-        raise ToolFailed(f"{host} is not a public address. Nothing is fetched there.")
-    where = f"[{host}]" if ":" in host else host
-    where = f"{where}:{port}" if port is not None else where
-    path, query = (quote(part, safe=_SAFE) for part in (parts.path or "/", parts.query))
-    return urlunsplit((parts.scheme, where, path, query, ""))
-
-
-def host_of(url: str) -> str:
-    """Return the host of a checked address."""
-    return urlsplit(url).hostname or ""

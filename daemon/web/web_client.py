@@ -12,11 +12,11 @@ import httpcore
 import httpx
 
 from ..documents.page_text import page_text
-from .public_addresses import public_addresses
-from .tool import ToolFailed, one_line
+from .public_addresses import WebFailed, public_addresses
 
 _MOST_BYTES = 2 * 2**20
 _MOST_ADDRESSES = 4
+_MOST_OF_REASON = 200
 _TIMEOUTS = dict.fromkeys(("connect", "read", "write", "pool"), 15.0)
 _CHARSETS = (
     *("utf-8", "utf8", "utf-16", "us-ascii", "iso-8859-", "latin", "windows-", "shift_jis"),
@@ -54,7 +54,7 @@ class PublicNetwork(httpcore.AsyncNetworkBackend):
         local_address: str | None = None,
         socket_options: Iterable[Any] | None = None,
     ) -> httpcore.AsyncNetworkStream:
-        """Connect to the first address that answers; raises `ToolFailed` if one is not public."""
+        """Connect to the first address that answers; raises `WebFailed` if one is not public."""
         addresses = await public_addresses(host, port)
         failure: Exception | None = None
         for address in addresses[:_MOST_ADDRESSES]:
@@ -73,7 +73,7 @@ class PublicNetwork(httpcore.AsyncNetworkBackend):
         socket_options: Iterable[Any] | None = None,
     ) -> httpcore.AsyncNetworkStream:
         """Refuse."""
-        raise ToolFailed("Only addresses of the web can be fetched.")
+        raise WebFailed("Only addresses of the web can be fetched.")
 
     async def sleep(self, seconds: float) -> None:
         """Wait."""
@@ -81,7 +81,7 @@ class PublicNetwork(httpcore.AsyncNetworkBackend):
 
 
 async def get_page(url: str, traffic: Traffic) -> tuple[str, str]:
-    """Return the text of the page, or the address that it redirects to; raises `ToolFailed`."""
+    """Return the text of the page, or the address that it redirects to; raises `WebFailed`."""
     accept = "text/html, text/plain, application/json"
     answer = await get(url, traffic, accept=accept, most_bytes=_MOST_BYTES)
     if answer.location:
@@ -93,13 +93,13 @@ async def get_page(url: str, traffic: Traffic) -> tuple[str, str]:
 async def get(url: str, traffic: Traffic, *, accept: str, most_bytes: int) -> WebAnswer:
     """Return the answer, of whose content little more than `most_bytes` is read.
 
-    Raises `ToolFailed`.
+    Raises `WebFailed`.
     """
     try:
         return await _get(url, traffic, accept, most_bytes)
     except (httpcore.NetworkError, httpcore.TimeoutException, httpcore.ProtocolError) as error:
         host = urlsplit(url).hostname
-        raise ToolFailed(f"{host} cannot be reached: {one_line(str(error))}") from error
+        raise WebFailed(f"{host} cannot be reached: {str(error)[:_MOST_OF_REASON]}") from error
 
 
 async def _get(url: str, traffic: Traffic, accept: str, most_bytes: int) -> WebAnswer:
@@ -121,7 +121,7 @@ async def _get(url: str, traffic: Traffic, accept: str, most_bytes: int) -> WebA
             if answer.status in _REDIRECTS and found.get("location"):
                 return WebAnswer(b"", found, found["location"])
             if answer.status >= 400:
-                raise ToolFailed(f"{urlsplit(url).hostname} answered with status {answer.status}.")
+                raise WebFailed(f"{urlsplit(url).hostname} answered with status {answer.status}.")
             content = bytearray()
             async for chunk in answer.aiter_stream():
                 content += chunk
@@ -135,9 +135,9 @@ def _text(content: bytes, headers: dict[str, str]) -> str:
     kind, _, parameters = headers.get("content-type", "text/html").lower().partition(";")
     kind = kind.strip()
     if not (kind.startswith("text/") or "json" in kind or "xml" in kind):
-        raise ToolFailed(f"The page is {one_line(kind, 60)}, not text.")
+        raise WebFailed(f"The page is {kind[:60]}, not text.")
     if headers.get("content-encoding", "identity") != "identity":
-        raise ToolFailed("The page is compressed, though that was not asked for.")
+        raise WebFailed("The page is compressed, though that was not asked for.")
     charset = parameters.partition("charset=")[2].strip(" \"';")
     try:
         known = charset.startswith(_CHARSETS)
