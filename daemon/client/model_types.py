@@ -212,8 +212,8 @@ class UnusableEntry(Answer, frozen=True):
 class DownloadProgress(Answer, frozen=True, kw_only=True):
     """Progress of a download: bytes received and in total, bytes per second, seconds left.
 
-    `status` is a word or two for people; `source` is empty before one was chosen. `task` is what the
-    model does, if it is known before the files are here.
+    `status` is a word or two for people; `source` is empty before one was chosen. `task` is what
+    the model does, if it is known before the files are here.
     """
 
     model: str

@@ -18,8 +18,8 @@ _RATE_WINDOW = 3.0
 class PullProgress(msgspec.Struct, frozen=True, kw_only=True):
     """One report: bytes received, bytes in all, bytes a second, seconds left.
 
-    `status` is a word or two for the user; `source` is empty before one was chosen. `task` is that of
-    a `ModelTask`, if it is known before the files are here.
+    `status` is a word or two for the user; `source` is empty before one was chosen. `task` is a
+    `ModelTask`, if it is known before the files are here.
     """
 
     model: str
