@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import llama_cpp
 
-from ingle.models.gguf.repeated_tokens import find_duplicate_token
+from ingle.models.gguf.vocabulary_faults import find_vocabulary_fault
 
 from ..base.errors import FileRejected, LoadFailed, OutOfMemory
 from ..hardware.llama_cpp_library import library_folder, load_backends, open_library
@@ -132,10 +132,10 @@ class LlamaModel:
 
 
 def _check_tokens(path: Path) -> None:
-    token = find_duplicate_token(path)
-    if token is not None:
+    fault = find_vocabulary_fault(path)
+    if fault is not None:
         raise FileRejected(
-            f"{path} has the token {token!r} twice.",
+            f"{path} {fault}.",
             hint="The file is damaged, or was badly converted: use another one.",
         )
 

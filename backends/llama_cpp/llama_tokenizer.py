@@ -32,7 +32,7 @@ class LlamaTokenizer:
     def __init__(self, model: LlamaModel) -> None:
         self._model = model
         self._vocab = model.vocab
-        check_byte_tokens(self._vocab)
+        check_vocabulary(self._vocab)
         self.vocab_size = llama_cpp.llama_vocab_n_tokens(self._vocab)
         self.adds_bos = llama_cpp.llama_vocab_get_add_bos(self._vocab)
         self.bos_text = self._text_of(_api.llama_vocab_bos(self._vocab))
@@ -165,26 +165,83 @@ class LlamaVocabulary(LlamaTokenizer):
         self._model.close()
 
 
-def check_byte_tokens(vocab: llama_cpp.llama_vocab_p) -> None:
-    """Raise `LoadFailed` for a vocabulary without tokens for all bytes.
+def check_vocabulary(vocab: llama_cpp.llama_vocab_p) -> None:
+    """Raise `FileRejected` for a vocabulary with which a text would end or hang the process."""
+    bos, eos, sep = (
+        int(find(vocab))
+        for find in (_api.llama_vocab_bos, _api.llama_vocab_eos, _api.llama_vocab_sep)
+    )
+    kind = llama_cpp.llama_vocab_type(vocab)
+    if kind == llama_cpp.LLAMA_VOCAB_TYPE_NONE:
+        raise _unusable("The file has no vocabulary")
+    if kind == llama_cpp.LLAMA_VOCAB_TYPE_RWKV:
+        _check_first_bytes(vocab)  # it adds no tokens
+        return
+    if kind == llama_cpp.LLAMA_VOCAB_TYPE_WPM:
+        lacking = min(bos, sep) < 0
+    else:
+        lacking = (llama_cpp.llama_vocab_get_add_bos(vocab) and bos < 0) or (
+            llama_cpp.llama_vocab_get_add_eos(vocab) and eos < 0
+        )
+    if lacking:
+        raise _unusable("The model's vocabulary lacks the token that begins or ends each text")
+    if kind == llama_cpp.LLAMA_VOCAB_TYPE_SPM:
+        _check_byte_tokens(vocab)
+
+
+def _unusable(reason: str) -> FileRejected:
+    return FileRejected(
+        f"{reason}.", hint="The file is damaged, or was badly converted: use another one."
+    )
+
+
+def _check_byte_tokens(vocab: llama_cpp.llama_vocab_p) -> None:
+    """Raise `FileRejected` unless all bytes have tokens.
 
     llama.cpp encodes what no token spells byte by byte without checking that the byte has a token:
     the first text that needs a missing one ends the process.
     """
-    if llama_cpp.llama_vocab_type(vocab) != llama_cpp.LLAMA_VOCAB_TYPE_SPM:
-        return
     missing = {b"<0x%02X>" % value: value for value in range(256)}
     plain = {bytes([value]) for value in range(128)}
     spelled: set[int] = set()
-    for token_id in range(llama_cpp.llama_vocab_n_tokens(vocab)):
-        text = llama_cpp.llama_vocab_get_text(vocab, token_id)
+    for text in _texts(vocab):
         if missing.pop(text, None) is not None and not missing:
             return
         if text in plain:
             spelled.add(text[0])
     lacking = [value for value in missing.values() if value not in spelled]
     if lacking:
-        raise FileRejected(
-            f"The model's vocabulary has no token for the byte 0x{lacking[0]:02X}.",
-            hint="The file is damaged, or was badly converted: use another one.",
-        )
+        raise _unusable(f"The model's vocabulary has no token for the byte 0x{lacking[0]:02X}")
+
+
+def _check_first_bytes(vocab: llama_cpp.llama_vocab_p) -> None:
+    """Raise `FileRejected` unless each byte that begins a token is a token.
+
+    llama.cpp would look for ever for the longest token at a place where none fits.
+    """
+    alone: set[bytes] = set()
+    firsts: set[bytes] = set()
+    for text in _texts(vocab):
+        plain = _ESCAPE.sub(_unescaped, text)
+        firsts.add(plain[:1])
+        if len(plain) == 1:
+            alone.add(plain)
+    if lacking := sorted(firsts - alone - {b""}):
+        raise _unusable(f"The model's vocabulary has no token for the byte 0x{lacking[0][0]:02X}")
+
+
+_ESCAPE = re.compile(rb"\\(?:x(.)(.)|(.))", re.DOTALL)
+_NAMED = {b"t": b"\t", b"n": b"\n", b"r": b"\r"}
+
+
+def _unescaped(found: re.Match[bytes]) -> bytes:
+    """Return what llama.cpp makes of an escape in a token, which for capital digits is odd."""
+    if found[1]:
+        high, low = (digit[0] - (87 if digit >= b"a" else 48) for digit in found.group(1, 2))
+        return bytes([(16 * high + low) % 256])
+    return _NAMED.get(found[3], found[3])
+
+
+def _texts(vocab: llama_cpp.llama_vocab_p) -> Iterator[bytes]:
+    for token_id in range(llama_cpp.llama_vocab_n_tokens(vocab)):
+        yield llama_cpp.llama_vocab_get_text(vocab, token_id)

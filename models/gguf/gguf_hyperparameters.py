@@ -38,7 +38,7 @@ _RANGES = {
     "attention.kv_lora_rank": (0, 1 << 17),
     "attention.q_lora_rank": (0, 1 << 17),
     "embedding_length_out": (1, 1 << 17),
-    "expert_count": (0, 1 << 14),
+    "expert_count": (0, 1024),  # llama.cpp aborts above
     "expert_feed_forward_length": (0, 1 << 20),
     "expert_group_count": (0, 1 << 14),
     "expert_shared_count": (0, 1 << 10),
@@ -57,6 +57,8 @@ _RANGES = {
     "vocab_size": (1, 1 << 22),
 }
 _IN_BLOCKS = frozenset(kind.name for kind in TENSOR_TYPES.values() if kind.block_elements > 1)
+_ROPE_SCALINGS = frozenset({"none", "linear", "yarn", "longrope"})
+_ONE_EXPERT = frozenset({"hunyuan-dense", "hunyuan_vl"})
 _NO_TOKEN = (-1, (1 << 32) - 1)
 _POSITIVE = ("rope.freq_base", "rope.freq_base_swa", "rope.scale_linear")
 
@@ -73,9 +75,13 @@ def check_hyperparameters(header: GGUFHeader) -> None:
         _check_range(header, key, low, high)
     _check_floats(header)
     _check_heads(header)
-    experts, used = header.integer("expert_count"), header.integer("expert_used_count")
-    if experts is not None and used is not None and used > experts:
-        _fail(header, f"uses {used} of {experts} experts")
+    _check_experts(header)
+    heads, blocks = header.integer("nextn_predict_layers") or 0, header.integer("block_count") or 0
+    if heads > blocks:
+        _fail(header, f"has {heads} drafting blocks among {blocks}")
+    scaling = header.metadata.get(f"{header.architecture}.rope.scaling.type", "none")
+    if scaling not in _ROPE_SCALINGS:
+        _fail(header, f"scales its context by {str(scaling)[:40]!r}, which llama.cpp does not know")
     _check_vocabulary(header)
     # Norms and biases are used element by element, for which ggml takes no blocks.
     for tensor in header.tensors:
@@ -126,6 +132,23 @@ def _check_heads(header: GGUFHeader) -> None:
     longest = max(header.key_length, header.integer("attention.key_length_swa") or 0)
     if rope is not None and longest and (rope % 2 or rope > longest):
         _fail(header, f"rotates {rope} elements of heads that have {longest}")
+
+
+def _check_experts(header: GGUFHeader) -> None:
+    experts = header.integer("expert_count") or 0
+    if header.architecture in _ONE_EXPERT and experts <= 1:
+        return  # llama.cpp counts the only one as none
+    key = f"{header.architecture}.expert_used_count"
+    used = max(header.per_layer.get(key, (header.integer("expert_used_count") or 0,)), default=0)
+    groups = header.integer("expert_group_count") or 0
+    if used > experts or (experts and not used):
+        _fail(header, f"uses {used} of {experts} experts")
+    if groups and groups >= experts:
+        _fail(header, f"has {groups} groups of {experts} experts")
+    if groups > 1:
+        chosen = header.integer("expert_group_used_count") or 0
+        if experts % groups or not 0 < chosen < groups:
+            _fail(header, f"uses {chosen} of {groups} groups of {experts} experts")
 
 
 def _check_vocabulary(header: GGUFHeader) -> None:
