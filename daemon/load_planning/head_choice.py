@@ -42,7 +42,7 @@ def choose_head(
     if folder is not None and is_eagle_folder(folder):
         if not able:
             raise UnsupportedModel(
-                f"{named} is a head, which only ingle's own engine drafts with.",
+                f"{named} is a draft head, which only ingle's own engine can use.",
                 hint="Choose the engine cuda.",
             )
         return _beside(costs, spec, folder.name, folder)

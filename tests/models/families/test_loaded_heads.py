@@ -186,7 +186,7 @@ def test_an_eagle_head_is_planned_by_its_name(
     _save(made, path := tmp_path / "random-8b")
     (path / "tokenizer.json").write_text(json.dumps({"model": {"vocab": {"a": 0}}}))
     head = made.save(tmp_path / "Random-8B-EAGLE3")
-    with pytest.raises(UnsupportedModel, match="a head that drafts for a model"):
+    with pytest.raises(UnsupportedModel, match="a draft head, not a model"):
         read_folder(head)
     place = Place("a folder", tmp_path, find_in_plain_folder)
     store = ModelStore(ingle_home / "models", Catalog.load(), places=(place,))
