@@ -339,7 +339,7 @@ class KernelOperations(Operations):
             found = super().attend(
                 x, key_pages, value_pages, step, scale=scale, window=window, soft_cap=soft_cap
             )
-            return self.activations(dense(found))
+            return found if x.is_gated else self.activations(dense(found))
         wanted = ActivationForms(self.dtype) if x.is_gated else self._wanted(len(x.query))
         bias_query = launch_rope_append(self._library, x, key_pages, value_pages, step.slot_mapping)
         partials = self._attention.attend(
