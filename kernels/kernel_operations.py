@@ -339,8 +339,8 @@ class KernelOperations(Operations):
             found = super().attend(
                 x, key_pages, value_pages, step, scale=scale, window=window, soft_cap=soft_cap
             )
-            return self.activations(dense(found))
-        wanted = self._wanted(len(x.query))
+            return found if x.is_gated else self.activations(dense(found))
+        wanted = ActivationForms(self.dtype) if x.is_gated else self._wanted(len(x.query))
         bias_query = launch_rope_append(self._library, x, key_pages, value_pages, step.slot_mapping)
         partials = self._attention.attend(
             x.query,
@@ -360,8 +360,8 @@ class KernelOperations(Operations):
             self._library,
             partials,
             rotated=isinstance(value_pages, QuantizedKVPages),
-            dense=x.is_gated or wanted.dense is not None,
-            tiles=wanted.tiles and not x.is_gated,
+            dense=wanted.dense is not None,
+            tiles=wanted.tiles,
         )
 
     def _wanted(self, tokens: int) -> ActivationForms:

@@ -87,10 +87,18 @@ class StateModelRunner(CudaModelRunner):
         states = self._pool_of_states.nbytes
         return msgspec.structs.replace(info, kv_bytes=info.kv_bytes + states)
 
+    def drop_head(self) -> None:
+        """See `CudaModelRunner`; there may be no room for two pools of states."""
+        self._drop_states()
+        super().drop_head()
+
     def close(self) -> None:
         """Free weights, pages, states and buffers."""
-        del self._pool_of_states, self._step_states, self._table
+        self._drop_states()
         super().close()
+
+    def _drop_states(self) -> None:
+        del self._pool_of_states, self._step_states, self._table
 
     def _load(self, source: ModelSource, backend: ComputeBackend | None) -> None:
         super()._load(source, backend)

@@ -21,7 +21,7 @@ class LocalRunner(ModelRunner, Protocol):
 
     @property
     def pictures(self) -> PictureEncoder | None:
-        """The encoder of pictures, None for a model that reads text only."""
+        """The picture encoder, None for a model that reads text only."""
         ...
 
     def info(self) -> ModelInfo:

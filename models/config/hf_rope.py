@@ -19,6 +19,7 @@ from .rope_scaling import (
     yarn_attention_factor,
     yarn_factors,
 )
+from .rope_sections import axis_sections
 
 GLOBAL, LOCAL = "full_attention", "sliding_attention"
 
@@ -72,10 +73,7 @@ def _scaled(
         key = "mrope_section"
         if key not in settings or settings.says_something("mrope_interleaved"):
             return rope
-        sections = settings.integers(key, 0, rope.size)
-        if sum(sections) != rope.size // 2:
-            settings.fail(f"divides {rope.size // 2} pairs of elements into {sections}")
-        return replace(rope, sections=sections)
+        return replace(rope, sections=axis_sections(settings, key, rope.size))
     if kind == "linear":
         return replace(rope, factors=linear_factors(rope.size, _factor(settings)))
     if kind == "dynamic" and "alpha" in settings:

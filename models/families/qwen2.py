@@ -6,10 +6,9 @@ from dataclasses import replace
 
 from ..config.config_fields import ConfigFields
 from ..config.model_config import ModelConfig
+from ..config.rope_sections import axis_sections
 from ..config.sliding_window import hf_window, with_hf_local_layers
 from .family import Family, HFModelType
-
-_AXES = 3
 
 
 def read_hf(fields: ConfigFields, config: ModelConfig) -> ModelConfig:
@@ -27,10 +26,8 @@ def _read_gguf(fields: ConfigFields, config: ModelConfig) -> ModelConfig:
     assert rope is not None
     if key not in fields:
         return config
-    sections = fields.integers(key, 0, rope.size)[:_AXES]
-    if sum(sections) != rope.size // 2:
-        fields.fail(f"divides {rope.size // 2} pairs of elements into {sections}")
-    layer = replace(config.layers[0], rope=replace(rope, sections=sections))
+    turned = replace(rope, sections=axis_sections(fields, key, rope.size))
+    layer = replace(config.layers[0], rope=turned)
     return replace(config, layers=(layer,) * config.num_layers)
 
 

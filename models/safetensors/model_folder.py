@@ -158,8 +158,8 @@ def read_folder(path: Path) -> ModelFolder:
         _refuse_without_config(path)
     if is_eagle_head(settings):
         raise UnsupportedModel(
-            f"{path} holds a head that drafts for a model, and no model.",
-            hint="It is used with its model where their names agree; else name it as the `draft`.",
+            f"{path} holds a draft head, not a model.",
+            hint="ingle finds it by its model's name; a load can also name it as its `draft`.",
         )
     config = check_settings(path, settings)
     declared = read_quantization(path, settings, read_settings_beside(path))

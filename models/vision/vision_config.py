@@ -96,9 +96,9 @@ class VisionConfig:
         unit = self.patch_size * self.merge
         turned = 4 if self.family in (VisionFamily.PIXTRAL, VisionFamily.QWEN25) else 1
         if self.hidden_size % (self.num_heads * turned) or self.image_size < unit:
-            raise InvalidModel("The settings of the encoder of pictures contradict each other.")
+            raise InvalidModel("The settings of the picture encoder contradict each other.")
         if self.window and self.window < unit:
-            raise InvalidModel("The windows of the encoder of pictures are smaller than a token.")
+            raise InvalidModel("The windows of the picture encoder are smaller than a token.")
 
     @property
     def most_patches(self) -> int:
@@ -135,7 +135,7 @@ def vision_from_hf(
     fields, family = ConfigFields(settings, "config.json"), vision_family(settings)
     vision, text = fields.group("vision_config"), fields.group("text_config") or fields
     if family is None or vision is None:
-        raise UnsupportedModel("config.json describes no encoder of pictures that ingle knows.")
+        raise UnsupportedModel("config.json describes no picture encoder that ingle knows.")
     shown = ConfigFields(preprocessing, "preprocessor_config.json")
     size = shown.group("size") or ConfigFields({}, "preprocessor_config.json")
     width, feed, layers, heads, side, patch = _DEFAULTS[family]

@@ -1,4 +1,4 @@
-"""Opens the encoder of pictures of a model: from its own folder, or from a projector's file."""
+"""Opens the picture encoder of a model: from its own folder, or from a projector's file."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def open_vision(
         names = _gguf_names(raw, config)
     if config.text_width != text_width:
         raise InvalidModel(
-            f"The encoder of pictures in {path.name} is that of another model.",
+            f"The picture encoder in {path.name} belongs to another model.",
             hint="Name the right one with `ingle add FILE --mmproj FILE`.",
         )
     alternates = config.family is VisionFamily.PIXTRAL and not path.is_dir()

@@ -35,7 +35,7 @@ class VisionTower:
     def __init__(self, config: VisionConfig, weights: VisionWeights) -> None:
         if config.activation not in _ACTIVATIONS:
             raise UnsupportedModel(
-                f"The encoder of pictures has the activation {config.activation!r}, which ingle "
+                f"The picture encoder has the activation {config.activation!r}, which ingle "
                 "does not know."
             )
         self.config = config

@@ -140,7 +140,7 @@ class VisionWeights:
 
     def _read(self, name: str) -> torch.Tensor:
         if name not in self._names:
-            raise InvalidModel(f"The encoder of pictures has no tensor {name!r}.", hint=_HINT)
+            raise InvalidModel(f"The picture encoder has no tensor {name!r}.", hint=_HINT)
         found = self._raw.get(self._names[name])
         return found if isinstance(found, torch.Tensor) else dequantize(found)
 

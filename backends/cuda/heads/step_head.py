@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence as Items
+from itertools import takewhile
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
@@ -151,7 +152,7 @@ class StepHead:
         return self._row_of(sequence, sequence.num_computed) != self._nothing
 
     def draft(self, sequences: Items[Sequence], depth: int) -> list[list[tuple[int, float]]]:
-        """The likeliest `depth` tokens to follow each sequence, and the probability of each.
+        """Up to `depth` likeliest tokens to follow each sequence, and the probability of each.
 
         It `knows` them. Nothing may be launched, all but the last token be computed, and block
         tables cover what is drafted but for the last token. The device is waited for once.
@@ -172,7 +173,9 @@ class StepHead:
             found.append(torch.stack((token_ids.double(), certainty), -1))
         together = torch.stack(found, 1)
         each = cast("list[list[list[float]]]", together.tolist())  # pyright: ignore[reportUnknownMemberType]
-        return [[(int(token), chance) for token, chance in row] for row in each]
+        # A head's own vocabulary may have tokens that the tokenizer lacks.
+        known = (takewhile(lambda drafted: drafted[0] < self._vocab_size, row) for row in each)
+        return [[(int(token), chance) for token, chance in row] for row in known]
 
     def _context(self, step: AttentionStep) -> PagedContext:
         assert self.pool is not None

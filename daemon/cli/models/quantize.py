@@ -176,7 +176,7 @@ def _check_folder(source: Path, adapter: str) -> None:
         )
     if not source.is_dir():
         raise CommandError(
-            f"{source} is no folder of safetensors, of which alone such a folder is made.",
+            f"AWQ, GPTQ and FP8 are made from a folder of safetensors, and {source} is none.",
             "Choose a GGUF target such as Q4_K_M.",
         )
 

@@ -102,7 +102,7 @@ class EnginesApi(ServicesApi):
             )
         if packages.engine == SPEECH:
             if services.manager.speech.is_busy:
-                raise Conflict("Speech is being recognised.", hint="Try again behind it.")
+                raise Conflict("Speech is being recognised.", hint="Try again when it is done.")
             services.manager.speech.end()
         users = [
             run.name

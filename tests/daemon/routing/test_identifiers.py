@@ -118,6 +118,7 @@ FOUND: list[tuple[FindingKind, str, str]] = [
     (FindingKind.TOKEN, "ghp_" + "a1B2" * 9, "token ghp_" + "a1B2" * 9),
     (FindingKind.API_KEY, "apify_api_" + "a1B2" * 9, "apify_api_" + "a1B2" * 9),
     (FindingKind.COOKIE, "sid=abc123def456; theme=dark", "Cookie: sid=abc123def456; theme=dark"),
+    (FindingKind.PASSWORD, "13.05.87", "password: 13.05.87"),
     (
         FindingKind.CONNECTION_STRING,
         "postgres://bob:s3cret@db:5432/app",

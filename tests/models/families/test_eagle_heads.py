@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -17,13 +18,21 @@ from ingle.backends.cuda.draft_model import open_drafter
 from ingle.backends.engine.engine import Engine
 from ingle.backends.engine.kv_store.kv_store import KVStore
 from ingle.backends.engine.sequence import Sequence
+from ingle.backends.engine.speculation.head_drafter import HeadSteps
 from ingle.backends.engine.speculation.step_costs import StepCosts
+from ingle.backends.testing.byte_tokenizer import ByteTokenizer
 from ingle.kernels.operations import Operations
 from ingle.models.heads.eagle_files import open_eagle_head
 from ingle.models.heads.layer_heads import EagleHead
 from tests.harness.eagle_models import SIZES, EagleModel
 from tests.harness.full_attention import FullAttention
-from tests.harness.headed_models import LENGTH, HeadedRunners, headed_engine, run
+from tests.harness.headed_models import (
+    LENGTH,
+    EagerSpeculator,
+    HeadedRunners,
+    headed_engine,
+    run,
+)
 
 _CPU, _EXACT = torch.device("cpu"), Operations(torch.float32)
 
@@ -143,6 +152,38 @@ def test_a_good_head_is_right(model: EagleModel, runners: HeadedRunners, tmp_pat
         assert (long.cached_tokens >= 256) is (life == 1)
         gauges = engine.gauges()
         assert gauges.accepted_tokens_total / gauges.drafted_tokens_total > 0.99
+
+
+class FewWords(ByteTokenizer):
+    """Lacks the tokens that fill the model's vocabulary up."""
+
+    vocab_size = 150
+
+
+class NotingSpeculator(EagerSpeculator):
+    """Keeps what was drafted."""
+
+    def __init__(self, head: HeadSteps) -> None:
+        super().__init__(head)
+        self.drafted: set[int] = set()
+
+    def propose(self, decoding: list[Sequence], room: int) -> dict[Sequence, tuple[int, ...]]:
+        found = super().propose(decoding, room)
+        self.drafted |= {token for tokens in found.values() for token in tokens}
+        return found
+
+
+def test_tokens_that_the_tokenizer_lacks_are_not_drafted(
+    model: EagleModel, runners: HeadedRunners, tmp_path: Path
+) -> None:
+    model.tokens = model.tokens + 100
+    model.become_cycle()
+    source = replace(model.source, tokenizer=FewWords())
+    runner = runners.load(source, draft_path=str(model.save(tmp_path / "head")))
+    speculator = NotingSpeculator(runner.head)
+    run(Engine(runner, speculator), prompts(model, 40, 57))
+    assert speculator.drafted
+    assert max(speculator.drafted) < FewWords.vocab_size
 
 
 def _without_projection(model: EagleModel) -> None:

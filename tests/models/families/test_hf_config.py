@@ -186,6 +186,8 @@ WRONG: list[tuple[str, Any]] = [
     ("rope_scaling", {"type": "longrope", "long_factor": [1.0], "short_factor": [1.0]}),
     ("rope_scaling", {"type": "longrope", "long_factor": [0.0] * 8, "short_factor": [1.0] * 8}),
     ("rope_scaling", {"type": "yarn", "factor": 4.0, "beta_fast": "fast"}),
+    ("rope_scaling", {"type": "mrope", "mrope_section": [2, 2, 2, 2]}),
+    ("rope_scaling", {"type": "mrope", "mrope_section": [0] * 1000}),
     ("text_config", "llama"),
 ]
 

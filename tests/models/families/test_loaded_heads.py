@@ -75,10 +75,10 @@ def plan(folder: Path, ingle_home: Path) -> Any:
     """Return a function that plans the load of the folder on the CPU."""
     facts = EngineFacts(own=CudaAvailability(has_torch=True))
 
-    def plan(speculation: Any, draft: str | None = None) -> LoadPlan:
+    def plan(speculation: Any, draft: str | None = None, ranks: int = 1) -> LoadPlan:
         stored = describe_folder(read_folder(folder))
         paths = find_paths({"INGLE_HOME": str(ingle_home)})
-        config = Config(paths=paths, speculation=speculation)
+        config = Config(paths=paths, speculation=speculation, tensor_parallel=ranks)
         planner = ModelLoadPlanner(config, lambda _: stored, lambda: facts)
         options = LoadOptions(context=512, draft=draft, kv_type=KVType.F32)
         return planner(stored, options, available=MemoryNeeds(64 * _GIB))
@@ -120,6 +120,11 @@ def test_a_head_is_planned_where_it_may_pay(folder: Path, plan: Any, load: Any) 
     plain, headed = (load(each.spec, slots=8).info() for each in (alone, named))
     added = headed.weights_bytes - plain.weights_bytes + headed.kv_bytes - plain.kv_bytes
     assert asked.draft_needs.host == pytest.approx(added, rel=0.03)
+
+
+def test_no_head_is_planned_for_a_divided_model(plan: Any) -> None:
+    divided = plan("draft", ranks=2)
+    assert (divided.spec.tensor_parallel, divided.spec.draft_path) == (2, None)
 
 
 class LinearCosts(StepCosts):
@@ -186,7 +191,7 @@ def test_an_eagle_head_is_planned_by_its_name(
     _save(made, path := tmp_path / "random-8b")
     (path / "tokenizer.json").write_text(json.dumps({"model": {"vocab": {"a": 0}}}))
     head = made.save(tmp_path / "Random-8B-EAGLE3")
-    with pytest.raises(UnsupportedModel, match="a head that drafts for a model"):
+    with pytest.raises(UnsupportedModel, match="a draft head, not a model"):
         read_folder(head)
     place = Place("a folder", tmp_path, find_in_plain_folder)
     store = ModelStore(ingle_home / "models", Catalog.load(), places=(place,))

@@ -40,7 +40,10 @@ _VARIABLE = re.compile(
     r"(?=\w*(?:[a-z][A-Z]|_))[A-Za-z_]*(?i:pass(?:word|wd)|secret|token)[A-Za-z_]*(?:_\d)?"
     r"|[^\d\n]*(?i:password|passphrase)\W{2,}"
 )
-_VERSION = re.compile(r"[~^=v]{0,2}\d{1,3}(?:\.\d{1,3}){1,3}")
+# A date such as 13.05.87 is a password.
+_VERSION = re.compile(
+    r"(?!(?:0?[1-9]|[12]\d|3[01])\.(?:0?[1-9]|1[0-2])\.\d\d\Z)[~^=v]{0,2}\d{1,3}(?:\.\d{1,3}){1,3}"
+)
 _FORMULA = re.compile(r"[\w.]+(?:[*+/]{1,2}[\w.]+)+\Z|\w*_\w*\Z")
 _PAIR = re.compile(
     r"[\w.-]{0,24}[\"']?[,\s]\s{0,16}[\"']?value[\"']?\s{0,2}[:=]\s{0,2}[\"']?(?P<value>[^\s\"'<>{}]{4,200})",

@@ -58,7 +58,7 @@ _CODE_VALUE = re.compile(
 _PAIR = re.compile(
     r"(?<![\w.@+-])[\w.@+-]{2,40}(?=(?:[^\S\n]/[^\S\n]|,[^\S\n]|[^\S\n]?[:/](?!/)[^\S\n]?"
     r"|,?[^\S\n](?:and|und|et|y|e|i|och|en|と)(?:[^\S\n](?:then|dann|puis|luego|poi))?[^\S\n]"
-    r"|[^\S\n](?:with|mit|avec|con|com|met|med)[^\S\n](?=[^\s.]+(?:\s|\Z)))"  # no version
+    r"|[^\S\n](?:with|mit|avec|con|com|met|med)[^\S\n](?=[^\s.]+\.?(?:\s|\Z)))"  # no version
     r"(?P<value>[^\s\"'`<>{}|\\,;()\[\]/]{6,64})(?![\w/(]))"
 )
 _INITIALS = re.compile(
