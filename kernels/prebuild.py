@@ -16,7 +16,7 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from .attention.attention_variant import AttentionVariant, attention_variants
+from .attention.attention_variant import AttentionVariant, prebuilt_variants
 from .attention.triton_build import CompilableAttention
 from .build.compiled_kernel import read_compiled_kernel, write_atomically, write_compiled_kernel
 from .build.cubin_finder import PREBUILT, prebuilt_path
@@ -43,13 +43,12 @@ class PrebuildJob(NamedTuple):
 
 
 def all_jobs(architectures: Sequence[str] = PREBUILT_ARCHITECTURES) -> Iterator[PrebuildJob]:
-    """Every kernel that a model may need: activations are bfloat16 on all these GPUs."""
+    """Every kernel that a model may need."""
     for architecture in architectures:
         for source in kernel_sources():
             yield PrebuildJob(source, architecture)
-        for variant in attention_variants():
-            if variant.query == "bf16":
-                yield PrebuildJob(variant, architecture)
+        for variant in prebuilt_variants():
+            yield PrebuildJob(variant, architecture)
 
 
 def file_of(job: PrebuildJob, folder: Path) -> Path:

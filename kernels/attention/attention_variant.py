@@ -167,7 +167,7 @@ def chunk_rows(head_size: int, pairs: int) -> int:
 
 
 def attention_variants() -> Iterator[AttentionVariant]:
-    """All variants that are compiled ahead of time."""
+    """All variants."""
     pages: tuple[PageType, ...] = ("f16", "bf16", "q8_0", "q4_0")
     queries: tuple[QueryType, ...] = ("f16", "bf16")
     for head_size, query, stored in product(HEAD_SIZES, queries, pages):
@@ -177,6 +177,11 @@ def attention_variants() -> Iterator[AttentionVariant]:
                 yield AttentionVariant("attend_split", head_size, query, stored, rows, pairs)
             rows = chunk_rows(head_size, pairs)
             yield AttentionVariant("attend_chunk", head_size, query, stored, rows, pairs)
+
+
+def prebuilt_variants() -> Iterator[AttentionVariant]:
+    """Those that are compiled ahead of time: all GPUs with kernels compute in bfloat16."""
+    return (variant for variant in attention_variants() if variant.query == "bf16")
 
 
 def variants_of(
