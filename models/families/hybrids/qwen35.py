@@ -76,7 +76,6 @@ FAMILY = Family(
     hf_norm_offset=1.0,
     hf_parts=hf_parts,
     has_states=True,
-    has_state_kernels=True,
     has_draft_layers=True,
     has_mtp_head=True,
     gguf_layer_names={"post_attention_norm": "ffn_norm"},

@@ -45,7 +45,6 @@ FAMILY = Family(
     hf_parts=qwen35.hf_parts,
     has_experts=True,
     has_states=True,
-    has_state_kernels=True,
     has_draft_layers=True,
     has_mtp_head=True,
     gguf_layer_names={"post_attention_norm": "ffn_norm"},

@@ -80,7 +80,6 @@ FAMILY = Family(
     hf_parts=_hf_parts,
     has_experts=True,
     has_states=True,
-    has_state_kernels=True,
     has_draft_layers=True,
     has_mtp_head=True,
     gguf_layer_names={"post_attention_norm": "ffn_norm"},
