@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from itertools import accumulate, pairwise
 
 import torch
@@ -43,10 +42,7 @@ from .matmul.matmul_tuning import MatmulTuning
 from .matmul.quantized_gemv import QuantizedGemv
 from .matmul.stacked_layers import join_layers, stack_layers
 from .operations import Operations, dense
-from .recurrent.delta_net import DeltaNet, DeltaNetInput, DeltaNetWeights
-from .recurrent.delta_net_kernels import DeltaNetKernels, delta_net_failures
-from .recurrent.delta_shape import DeltaNetShape, has_delta_kernels
-from .recurrent.pooled_states import PooledStates
+from .recurrent.recurrent_operations import RecurrentKernels
 from .sampling_check import sampling_failures
 from .self_check import CheckedLayer, SelfCheck, first_rows
 from .token_sampling import MAX_VOCAB
@@ -91,8 +87,7 @@ class KernelOperations(Operations):
         self._experts = ExpertGemv(library)
         self._expert_gemm = ExpertGemm(self._products.gemm)
         self._picks = ExpertPicks(library)
-        self._delta_net = DeltaNetKernels(library)
-        self._delta_nets: set[DeltaNetShape] = set()
+        self.recurrent = self._recurrent = RecurrentKernels(library, self._wanted)
         self._attention = TritonAttention(compiled, device)
         self._fuses_combining = fuses_combining
         self._kinds: set[str] = set()
@@ -152,8 +147,7 @@ class KernelOperations(Operations):
         failures += expert_failures(self._experts, of_experts, self._device)
         failures += expert_gemm_failures(self._expert_gemm, of_experts, self._device)
         failures += expert_pick_failures(self._picks, self._device) if of_experts else ()
-        for shape in self._delta_nets:
-            failures += delta_net_failures(self._delta_net, shape, self._device)
+        failures += self._recurrent.failures(self._device)
         on_checked()
         if vocab <= MAX_VOCAB:
             failures += sampling_failures(self._library, self._device, vocab)
@@ -244,6 +238,11 @@ class KernelOperations(Operations):
         """See `Operations`."""
         return launch_sigmoid_gate(self._library, gate, rows, self._wanted(len(rows)))
 
+    def squared_relu(self, rows: torch.Tensor) -> Activations:
+        """See `Operations`."""
+        wanted = self._wanted(len(rows))
+        return launch_gated_activation(self._library, rows, rows, "relu", wanted)
+
     def experts(
         self, x: Activations, layers: ExpertLayers, picked: torch.Tensor, weights: torch.Tensor
     ) -> torch.Tensor:
@@ -263,7 +262,10 @@ class KernelOperations(Operations):
         wanted = self._wanted(x.tokens)
         for expert in range(layers.gate.count):
             gate, up, down = (each.of(expert) for each in (layers.gate, layers.up, layers.down))
-            active = self._products.gated(x, gate, up, layers.activation, wanted)
+            if layers.up is layers.gate:
+                active = self.squared_relu(self.linear(x, up)[0])
+            else:
+                active = self._products.gated(x, gate, up, layers.activation, wanted)
             (rows,) = self.linear(active, down, dtype=torch.float32)
             out += weighted(rows, weights.where(picked == expert, 0.0).sum(1, keepdim=True))
         return out
@@ -276,7 +278,9 @@ class KernelOperations(Operations):
         weights: torch.Tensor,
     ) -> torch.Tensor:
         gates = self._experts.multiply(layers.gate, tiles, picked)
-        ups = self._experts.multiply(layers.up, tiles, picked)
+        ups = gates
+        if layers.up is not layers.gate:
+            ups = self._experts.multiply(layers.up, tiles, picked)
         wanted = ActivationForms(tiles=True)
         active = launch_gated_activation(self._library, gates, ups, layers.activation, wanted).tiles
         assert active is not None
@@ -294,28 +298,14 @@ class KernelOperations(Operations):
         blocks = self._picks.sort(picked, count, block_width(picked.numel(), count))
         own = tiles.index_select(1, blocks.tokens)
         gates = self._expert_gemm.multiply(layers.gate, own, blocks)
-        ups = self._expert_gemm.multiply(layers.up, own, blocks)
+        ups = gates
+        if layers.up is not layers.gate:
+            ups = self._expert_gemm.multiply(layers.up, own, blocks)
         wanted = ActivationForms(tiles=True)
         active = launch_gated_activation(self._library, gates, ups, layers.activation, wanted).tiles
         assert active is not None
         rows = self._expert_gemm.multiply(layers.down, active, blocks)
         return self._picks.sum(rows, weights, blocks.rows)
-
-    def delta_net(self, shape: DeltaNetShape) -> DeltaNet | None:
-        """See `Operations`."""
-        if not has_delta_kernels(shape.key_size, shape.value_size, shape.kernel):
-            return None
-        self._delta_nets.add(shape)
-        return partial(self._advance, shape)
-
-    def _advance(
-        self,
-        shape: DeltaNetShape,
-        x: DeltaNetInput,
-        weights: DeltaNetWeights,
-        rows: PooledStates,
-    ) -> Activations:
-        return self._delta_net(x, shape, weights, rows, self._wanted(len(x.mixed)))
 
     def rotary_tables(
         self, positions: torch.Tensor, frequencies: torch.Tensor, scale: float
@@ -340,6 +330,7 @@ class KernelOperations(Operations):
                 x, key_pages, value_pages, step, scale=scale, window=window, soft_cap=soft_cap
             )
             return found if x.is_gated else self.activations(dense(found))
+        # A gate reads numbers, and quantises what it makes of them.
         wanted = ActivationForms(self.dtype) if x.is_gated else self._wanted(len(x.query))
         bias_query = launch_rope_append(self._library, x, key_pages, value_pages, step.slot_mapping)
         partials = self._attention.attend(

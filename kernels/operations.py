@@ -16,8 +16,7 @@ from .kv_cache.kv_pages import KVPages
 from .matmul.expert_layers import ExpertLayers, experts_reference
 from .matmul.linear import LinearLayer, embedding_reference, linear_reference
 from .matmul.low_rank import ActiveAdapters
-from .recurrent.delta_net import DeltaNet
-from .recurrent.delta_shape import DeltaNetShape
+from .recurrent.recurrent_operations import RecurrentOperations
 
 
 class Operations:
@@ -39,6 +38,7 @@ class Operations:
         """Set before a step, for the layers that refer to it."""
         self.rounds_to_fp8 = False
         """Whether a prepared matrix is multiplied by inputs in FP8."""
+        self.recurrent = RecurrentOperations()
         self.has_slow_experts = False
         """Whether there are kernels, but none for a prepared matrix of experts."""
 
@@ -122,16 +122,15 @@ class Operations:
         """`sigmoid(gate) * rows`, both (tokens, size) of the activation type."""
         return self.activations(rows.float() * gate.float().sigmoid())
 
+    def squared_relu(self, rows: torch.Tensor) -> Activations:
+        """`relu(rows) ** 2` of rows (tokens, size) of the activation type."""
+        return self.activations(rows.relu().square())
+
     def experts(
         self, x: Activations, layers: ExpertLayers, picked: torch.Tensor, weights: torch.Tensor
     ) -> torch.Tensor:
         """The weighted sum (tokens, outputs) fp32 of each token's experts; see `expert_layers`."""
         return experts_reference(dense(x), layers, picked, weights)
-
-    def delta_net(self, shape: DeltaNetShape) -> DeltaNet | None:
-        """What computes gated DeltaNets on rows of states; None where only plain torch does."""
-        del shape
-        return None
 
     def rotary_tables(
         self, positions: torch.Tensor, frequencies: torch.Tensor, scale: float

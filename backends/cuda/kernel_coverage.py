@@ -10,9 +10,7 @@ from ingle.kernels.attention.attention_variant import (
     QueryType,
     variants_of,
 )
-from ingle.kernels.recurrent.delta_shape import has_delta_kernels
 from ingle.models.config.model_config import ModelConfig
-from ingle.models.config.recurrent_config import DeltaNetConfig, RecurrentConfig
 from ingle.models.kv_type import KVType
 
 OLDEST_GPU = (8, 0)
@@ -44,15 +42,9 @@ def why_no_kernels(config: ModelConfig, kv_type: KVType) -> str | None:
 def layers_without_kernels(config: ModelConfig) -> str | None:
     """What of a model kernels never compute, whatever its types; None if they compute all."""
     recurrent = [layer.recurrent for layer in config.layers if layer.recurrent is not None]
-    if not all(map(_has_kernels, recurrent)):
+    if not all(layer.has_kernels for layer in recurrent):
         return "recurrent layers"
     return None if config.streams is None else "several residual streams"
-
-
-def _has_kernels(layer: RecurrentConfig) -> bool:
-    if not isinstance(layer, DeltaNetConfig):
-        return False
-    return has_delta_kernels(layer.key_size, layer.value_size, layer.kernel)
 
 
 def attention_kernels(

@@ -17,6 +17,7 @@ from ingle.models.heads.eagle_files import open_eagle_head
 from ingle.models.heads.eagle_settings import is_eagle_folder
 from ingle.models.heads.head_files import HeadFiles, find_mtp_head
 from ingle.models.heads.layer_heads import LayerHead, load_head
+from ingle.models.heads.mtp_file import is_mtp_file, read_mtp_file
 from ingle.models.layers.parameters import RankPart
 from ingle.models.layers.transformer import Transformer
 from ingle.models.safetensors.model_folder import read_folder
@@ -80,8 +81,12 @@ class ModelFiles:
         if spec.draft_path is None or spec.speculation in ("off", "ngram"):
             return None
         head: HeadFiles | None = self.head if spec.draft_path == spec.path else None
-        if is_eagle_folder(Path(spec.draft_path)):
-            head = beside = open_eagle_head(Path(spec.draft_path), self.config)
+        path = Path(spec.draft_path)
+        if is_mtp_file(path):
+            read_mtp_file(path, self.config)
+            head = find_mtp_head(GGUFWeights(path), self.config, GGUFTensorNames)
+        elif is_eagle_folder(path):
+            head = beside = open_eagle_head(path, self.config)
             check_paged_kv_type(head.title, beside.settings.config, spec.kv_type)
         if head is None:
             return None

@@ -8,9 +8,8 @@ from itertools import groupby
 
 import torch
 
-from ingle.kernels.recurrent.pooled_states import PooledStates
+from ingle.kernels.recurrent.pooled_states import Advance, PooledStates, States
 from ingle.models.config.model_config import ModelConfig
-from ingle.models.layers.state_context import Advance, States
 
 from ..engine.batch import Batch, StateStep
 from .kv_pool import PagedContext

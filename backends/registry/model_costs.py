@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 
 from msgspec.structs import replace
 
@@ -18,6 +19,7 @@ from ingle.models.fit.process_overhead import vocabulary_bytes
 from ingle.models.gguf.gguf_header import GGUFHeader
 from ingle.models.heads.eagle_settings import EagleSettings, with_eagle_layer
 from ingle.models.heads.head_tensors import mtp_tensors, tensors_behind, with_mtp_layer
+from ingle.models.heads.mtp_file import read_mtp_file
 from ingle.models.model_task import ModelTask, Pooling
 from ingle.models.parallel.model_shard import PLAIN_BLOCKS, ColumnBlocks
 from ingle.models.safetensors.model_folder import ModelFolder
@@ -96,6 +98,16 @@ class ModelCosts:
         share = self.own_share + sum(sizes) / max(1, self.stored)
         return dataclasses.replace(
             self, config=with_eagle_layer(self.config, settings), own_share=share, headed=None
+        )
+
+    def with_mtp_file(self, path: Path) -> ModelCosts:
+        """The costs of the model with the MTP head of another file; raises `ModelError`."""
+        assert self.config is not None
+        sizes = {tensor.name: tensor.bytes for tensor in read_mtp_file(path, self.config).tensors}
+        own = mtp_tensors(sizes, self.config) or {}
+        share = self.own_share + sum(sizes[name] for name in own.values()) / max(1, self.stored)
+        return dataclasses.replace(
+            self, config=with_mtp_layer(self.config), own_share=share, headed=None
         )
 
     def without_fp8(self) -> ModelCosts:

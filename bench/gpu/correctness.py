@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 
 import torch
 from gpu.attention import wrong_attention
-from gpu.delta_nets import wrong_delta_nets
 from gpu.experts import wrong_experts
 from gpu.fp8 import wrong_products as wrong_fp8
 from gpu.fusions import wrong_fusions
 from gpu.heads import wrong_heads
 from gpu.many_columns import wrong_products
+from gpu.recurrent import wrong_recurrent_layers
 from gpu.rows import wrong_rows
 from gpu.sampling import wrong_draws
 from gpu.session import Session, Skipped
@@ -66,7 +66,7 @@ def run(session: Session, family: str) -> dict[str, object]:
         "many_columns": wrong_products,
         "fp8": wrong_fp8,
         "experts": wrong_experts,
-        "delta_nets": wrong_delta_nets,
+        "recurrent": wrong_recurrent_layers,
         "heads": wrong_heads,
         "fusions": wrong_fusions,
         "sampling": wrong_draws,

@@ -94,16 +94,24 @@ def seconds(kind: Format, gpu: GPU, report: KernelReport, columns: int, weights:
     return weights * max(kind.bytes_a_weight / gpu.bytes_a_second, each / gpu.lanes_a_second)
 
 
+def expected_step(gpu: GPU, floor: float, launches: int, of_torch: int = 0) -> list[str]:
+    """A row of the floor in seconds, what gaps add, and the tokens of a second.
+
+    Launches of torch overlap on no GPU.
+    """
+    gaps = (launches * (OVERLAPPED if gpu.architecture in OVERLAPPING else 1) + of_torch) * GAP
+    expected = floor / REACHED + gaps
+    times = [f"{1000 * each:.2f} ms" for each in (floor, gaps, expected)]
+    return [*times, f"{1 / expected:.0f}", f"{100 * floor / expected:.0f} %"]
+
+
 def whole_step(products: dict[str, float], attention: int = CONTEXT) -> str:
     """Milliseconds of decoding one token: reading at a share of the bandwidth, and gaps."""
     rows: list[list[str]] = []
     kv = attention * KV_BYTES_A_TOKEN
     for gpu in GPUS:
         floor = products[gpu.name] + kv / gpu.bytes_a_second
-        gaps = LAUNCHES * GAP * (OVERLAPPED if gpu.architecture in OVERLAPPING else 1)
-        expected = floor / REACHED + gaps
-        row = [gpu.name, *(f"{1000 * each:.2f} ms" for each in (floor, gaps, expected))]
-        rows.append([*row, f"{1 / expected:.0f}", f"{100 * floor / expected:.0f} %"])
+        rows.append([gpu.name, *expected_step(gpu, floor, LAUNCHES)])
     names = ["", "floor", "gaps", "expected", "tokens a second", "of the floor"]
     return markdown(names, rows)
 

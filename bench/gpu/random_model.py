@@ -12,8 +12,13 @@ from ingle.kernels.attention.attention_input import AttentionInput, AttentionMet
 from ingle.kernels.elementwise.activations import Activations
 from ingle.kernels.formats.weight import Weight
 from ingle.kernels.operations import Operations
+from ingle.kernels.recurrent.recurrent_shapes import (
+    DeltaNetShape,
+    ShortConvShape,
+    StateSpaceShape,
+)
 from ingle.models.config.model_config import LayerConfig, ModelConfig, RopeConfig
-from ingle.models.config.recurrent_config import DeltaNetConfig
+from ingle.models.config.recurrent_config import RecurrentConfig
 
 PAGE = 32
 
@@ -39,21 +44,25 @@ def llama_config(
     )
 
 
-def delta_net_config(model: ModelConfig, *, key_heads: int, value_heads: int) -> ModelConfig:
-    """Return the model with the layers of Qwen 3.5: the last of four has attention, with gates."""
-    net = DeltaNetConfig(
-        key_heads=key_heads,
-        value_heads=value_heads,
-        key_size=128,
-        value_size=128,
-        kernel=4,
-        takes_turns=True,
-    )
+DELTA_NET = DeltaNetShape(1, 2, 128, 128, 4, takes_turns=True)
+STATE_SPACE = StateSpaceShape(heads=4, head_size=64, groups=1, state_size=128, kernel=4)
+SHORT_CONVOLUTION = ShortConvShape(channels=256, kernel=3)
+"""Recurrent layers as small as kernels know them, the last one for a width of 256."""
+_HYBRIDS = {DeltaNetShape: "qwen35", StateSpaceShape: "granitehybrid", ShortConvShape: "lfm2"}
+
+
+def hybrid_config(model: ModelConfig, recurrent: RecurrentConfig) -> ModelConfig:
+    """Return the model with such layers, but for the last of four, which has attention."""
     layers = [
-        layer if index % 4 == 3 else LayerConfig(recurrent=net)
+        layer if index % 4 == 3 else LayerConfig(recurrent=recurrent)
         for index, layer in enumerate(model.layers)
     ]
-    return replace(model, architecture="qwen35", gated_attention=True, layers=tuple(layers))
+    return replace(
+        model,
+        architecture=_HYBRIDS[type(recurrent)],
+        gated_attention=isinstance(recurrent, DeltaNetShape),
+        layers=tuple(layers),
+    )
 
 
 def all_bf16(name: str) -> str:
@@ -116,7 +125,7 @@ class RandomWeights:
             ones = torch.ones(shape, device=self._device)
             return -ones if name.endswith("ssm_a") else ones
         seed = self._seed + list(self._shapes).index(name)
-        kind = "BF16" if "conv1d" in name else self._kind(name)
+        kind = "BF16" if "conv" in name.rsplit(".", 2)[-2] else self._kind(name)
         if kind == "FP8":
             return random_fp8(shape[0], shape[1], self._device, seed)
         if kind != "BF16":
@@ -182,9 +191,8 @@ def _shapes(config: ModelConfig) -> Iterable[tuple[str, tuple[int, ...]]]:
     query, key = (n * config.head_size for n in (config.num_heads, config.num_kv_heads))
     yield "token_embd.weight", (config.vocab_size, hidden)
     for index, layer in enumerate(config.layers):
-        net = layer.recurrent
-        if isinstance(net, DeltaNetConfig):
-            mixer = dict(_delta_net_shapes(net, hidden))
+        if layer.recurrent is not None:
+            mixer = dict(_recurrent_shapes(layer.recurrent, hidden))
         else:
             mixer = {
                 "attn_q.weight": (query * (2 if config.gated_attention else 1), hidden),
@@ -192,7 +200,7 @@ def _shapes(config: ModelConfig) -> Iterable[tuple[str, tuple[int, ...]]]:
                 "attn_v.weight": (key, hidden),
                 "attn_output.weight": (hidden, query),
             }
-            if config.gated_attention:  # Qwen's
+            if config.architecture in ("qwen35", "lfm2"):
                 mixer |= {f"attn_{name}_norm.weight": (config.head_size,) for name in ("q", "k")}
         for name, shape in {
             "attn_norm.weight": (hidden,),
@@ -207,15 +215,30 @@ def _shapes(config: ModelConfig) -> Iterable[tuple[str, tuple[int, ...]]]:
     yield "output.weight", (config.vocab_size, hidden)
 
 
-def _delta_net_shapes(net: DeltaNetConfig, hidden: int) -> Mapping[str, tuple[int, ...]]:
+def _recurrent_shapes(net: RecurrentConfig, hidden: int) -> Mapping[str, tuple[int, ...]]:
+    if isinstance(net, ShortConvShape):
+        return {
+            "shortconv.in_proj.weight": (3 * net.channels, hidden),
+            "shortconv.conv.weight": (net.channels, net.kernel),
+            "shortconv.out_proj.weight": (hidden, net.channels),
+        }
+    if isinstance(net, StateSpaceShape):
+        width, heads, normed = net.width, net.heads, net.width
+        projected = width + net.channels + heads
+        own: dict[str, tuple[int, ...]] = {"ssm_in.weight": (projected, hidden), "ssm_d": (heads,)}
+    else:
+        width, heads, normed = net.value_width, net.value_heads, net.value_size
+        own = {
+            "attn_qkv.weight": (net.channels, hidden),
+            "attn_gate.weight": (width, hidden),
+            "ssm_beta.weight": (heads, hidden),
+            "ssm_alpha.weight": (heads, hidden),
+        }
     return {
-        "attn_qkv.weight": (net.channels, hidden),
-        "attn_gate.weight": (net.value_width, hidden),
-        "ssm_beta.weight": (net.value_heads, hidden),
-        "ssm_alpha.weight": (net.value_heads, hidden),
+        **own,
         "ssm_conv1d.weight": (net.channels, net.kernel),
-        "ssm_a": (net.value_heads,),
-        "ssm_dt.bias": (net.value_heads,),
-        "ssm_norm.weight": (net.value_size,),
-        "ssm_out.weight": (hidden, net.value_width),
+        "ssm_a": (heads,),
+        "ssm_dt.bias": (heads,),
+        "ssm_norm.weight": (normed,),
+        "ssm_out.weight": (hidden, width),
     }

@@ -7,12 +7,16 @@ from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from gpu.delta_nets import DeltaNetCase
 from gpu.experts import Mixture
+from gpu.random_model import DELTA_NET, SHORT_CONVOLUTION, STATE_SPACE
+from gpu.recurrent import RecurrentCase
 from gpu.weights import Shape
 
 _MATRICES = (Shape("gate or up", 256, 256), Shape("down", 64, 512))
 _MIXTURES = (Mixture("fine", "Q4_K", 4, 2, 256, 256), Mixture("coarse", "MXFP4", 4, 1, 256, 256))
+_RECURRENT = tuple(
+    RecurrentCase("small", shape) for shape in (DELTA_NET, STATE_SPACE, SHORT_CONVOLUTION)
+)
 _SMALL: Mapping[str, Mapping[str, Any]] = {
     "session": {"_COLD_BYTES": 1 << 18},
     "attention": {
@@ -41,12 +45,12 @@ _SMALL: Mapping[str, Mapping[str, Any]] = {
         "VOCABULARY": 256,
         "COLUMNS": (1, 8),
     },
-    "delta_nets": {"CASES": (DeltaNetCase("small", 1, 2),), "TOKENS": (1, 8)},
     "experts": {"MIXTURES": _MIXTURES, "TOKENS": (1, 8)},
     "fp8": {"SHAPES": _MATRICES, "COLUMNS": (1, 8)},
     "fusions": {"TOKENS": (1, 8), "COLUMNS": (1, 8), "WIDTH": 256, "HIDDEN": 256},
     "heads": {"TOKENS": (1, 2, 5), "SPLITS": ((1, 8), (2, 4))},
     "many_columns": {"SHAPES": _MATRICES[1:]},
+    "recurrent": {"CASES": _RECURRENT, "TOKENS": (1, 8)},
     "rows": {"ROWS": 256, "INPUTS": 256, "TOKENS": (8, 32)},
     "sampling": {"VOCAB": 4001, "ROWS": (1, 2, 3), "STEPS": 2},
     "tuning": {"SHAPES": _MATRICES[1:], "COLUMNS": (1, 8)},

@@ -34,7 +34,7 @@ SHARES = {
     "many_columns": 0.25,
     "fp8": 0.2,
     "experts": 0.15,
-    "delta_nets": 0.1,
+    "recurrent": 0.1,
     "heads": 0.2,
     "sampling": 0.2,
     "launch_cost": 0.1,

@@ -14,6 +14,7 @@ from ingle.backends.registry.model_costs import ModelCosts
 from ingle.models.errors import ModelError, UnsupportedModel
 from ingle.models.fit.paged_fit import check_paged_kv_type
 from ingle.models.heads.eagle_settings import is_eagle_folder, read_eagle_settings
+from ingle.models.heads.mtp_file import is_mtp_file
 from ingle.models.metadata.stored_model import StoredModel, UnusableModel
 
 
@@ -38,14 +39,14 @@ def choose_head(
     A model's name stands for its own head. Raises `ModelError` for a named one that does not fit.
     """
     able = get_engine(spec.engine).has_heads and spec.tensor_parallel == 1
-    folder = Path(named) if named is not None else None
-    if folder is not None and is_eagle_folder(folder):
+    beside = Path(named) if named is not None else None
+    if beside is not None and (is_eagle_folder(beside) or is_mtp_file(beside)):
         if not able:
             raise UnsupportedModel(
                 f"{named} is a draft head, which only ingle's own engine can use, on one GPU.",
                 hint="Choose the engine cuda, and tensor_parallel 1.",
             )
-        return _beside(costs, spec, folder.name, folder)
+        return _beside(costs, spec, beside.name, beside)
     if not able or costs.config is None:
         return None
     own = HeadChoice(OWN_HEAD, Path(spec.path), costs.headed) if costs.headed else None
@@ -60,6 +61,8 @@ def choose_head(
 
 
 def _beside(costs: ModelCosts, spec: LoadSpec, name: str, path: Path) -> HeadChoice:
+    if path.is_file():
+        return HeadChoice(name, path, costs.with_mtp_file(path))
     settings = read_eagle_settings(path)
     check_paged_kv_type(name, settings.config, spec.kv_type)
     if costs.config is not None:

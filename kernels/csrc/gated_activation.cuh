@@ -1,10 +1,12 @@
-// activation(gate) * up of many tokens, or logistic(gate) * up, as numbers and as bytes with scales.
+// activation(gate) * up of many tokens, or logistic(gate) * up, or what is positive of gate times up, as
+// numbers and as bytes with scales.
 #pragma once
 #include "elements.cuh"
 #include "gate.cuh"
 #include "store_q8.cuh"
 
 #define GATE_SIGMOID 3  // of attention, after the activations of feed-forward parts
+#define GATE_RELU 4     // of feed-forward parts without gates
 
 struct GatedRows {
   const void *gate, *up;
@@ -12,6 +14,7 @@ struct GatedRows {
 };
 
 DEVICE float gated_one(float gate, float up, int activation) {
+  if (activation == GATE_RELU) return gate < 0.f ? 0.f : gate * up;  // NaN stays
   return activation == GATE_SIGMOID ? logistic(gate) * up : gated(gate, up, activation);
 }
 

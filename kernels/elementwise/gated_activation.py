@@ -14,7 +14,7 @@ from ..launch.kernel_library import KernelLibrary
 from .activations import GROUP, ActivationForms, Activations, q8_tiles
 
 GateActivation = Literal["silu", "gelu_tanh", "clamped_silu", "relu"]
-"""The third is gpt-oss's; for the last there is no kernel."""
+"""The third is gpt-oss's; in MLPs without gates the last gates its own input."""
 _STEEPNESS, _LIMIT = 1.702, 7.0
 
 
@@ -38,6 +38,8 @@ def gated_activation_reference(
 
 GATES: Mapping[GateActivation, int] = {"silu": 0, "gelu_tanh": 1, "clamped_silu": 2}
 """The numbers of the activations in csrc/gate.cuh."""
+ROW_GATES: Mapping[GateActivation, int] = {**GATES, "relu": 4}
+"""The numbers of those in csrc/gated_activation.cuh."""
 _SIGMOID = 3
 
 
@@ -54,7 +56,7 @@ def launch_gated_activation(
     quantised from the float32 results, before these are rounded to a dense type. Raises
     `ValueError` if shapes do not fit.
     """
-    return _launch(library, gate, up, GATES[activation], wanted)
+    return _launch(library, gate, up, ROW_GATES[activation], wanted)
 
 
 def launch_sigmoid_gate(

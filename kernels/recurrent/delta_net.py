@@ -6,19 +6,20 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
-from torch.nn.functional import softplus
+from torch.nn.functional import silu, softplus
 
 from ..elementwise.activations import Activations
 from ..elementwise.rms_norm import Norm
-from .delta_shape import DeltaNetShape
+from .causal_convolution import Convolution, causal_convolution_reference
 from .gated_delta import gated_delta_reference
-from .pooled_states import PooledStates
+from .pooled_states import PooledStates, States
+from .recurrent_shapes import DeltaNetShape
 
 
 class DeltaNetWeights(NamedTuple):
-    """All fp32: convolution (channels, kernel), decay and bias (value_heads,), and the norm."""
+    """All fp32: decay and bias are (value_heads,), the norm is that of a head."""
 
-    convolution: torch.Tensor
+    convolution: Convolution
     decay: torch.Tensor
     bias: torch.Tensor
     norm: Norm
@@ -59,19 +60,21 @@ def delta_gates(
     return rates.sigmoid(), weights.decay * softplus(steps + weights.bias)
 
 
-def delta_rule(
-    mixed: torch.Tensor,
-    rates: torch.Tensor,
-    decay: torch.Tensor,
-    shape: DeltaNetShape,
-    state: torch.Tensor,
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """See `gated_delta_reference`; `mixed` (batch, tokens, channels) fp32 is convolved."""
-    width = shape.key_width
+def advance_delta_net(
+    shape: DeltaNetShape, weights: DeltaNetWeights, inputs: States, states: States
+) -> tuple[torch.Tensor, States]:
+    """What the delta rule finds (batch, tokens, value_heads, value_size); see `Advance`.
+
+    `inputs` are `mixed` of a `DeltaNetInput` and `delta_gates`.
+    """
+    (mixed, rates, decay), (before, state) = inputs, states
+    mixed, before = causal_convolution_reference(mixed, before, *weights.convolution)
+    mixed, width = silu(mixed), shape.key_width
     value = mixed[..., 2 * width :].reshape(*rates.shape, shape.value_size)
     query = _for_values(mixed[..., :width], shape)
     key = _for_values(mixed[..., width : 2 * width], shape)
-    return gated_delta_reference(query, key, value, decay, rates, state)
+    found, state = gated_delta_reference(query, key, value, decay, rates, state)
+    return found, (before, state)
 
 
 def _for_values(rows: torch.Tensor, shape: DeltaNetShape) -> torch.Tensor:

@@ -1,4 +1,4 @@
-"""A gated DeltaNet between its projections, in three launches: csrc/gated_delta.cuh."""
+"""A gated DeltaNet between its projections, in three launches: see csrc/gated_delta.cuh."""
 
 from __future__ import annotations
 
@@ -13,16 +13,15 @@ from ..elementwise.rms_norm import Norm, rms_norm_reference
 from ..launch.cuda_driver import Argument, Grid
 from ..launch.kernel_arguments import ELEMENT_TYPES, pointer
 from ..launch.kernel_library import KernelLibrary
-from .causal_convolution import causal_convolution_reference
-from .delta_net import DeltaNetInput, DeltaNetWeights, delta_gates, delta_rule
-from .delta_shape import DELTA_HEAD, DELTA_TAPS, DeltaNetShape, has_delta_kernels
-from .pooled_states import PooledStates, StepRows
+from .causal_convolution import Convolution, launch_convolve_silu
+from .delta_net import DeltaNetInput, DeltaNetWeights, advance_delta_net, delta_gates
+from .pooled_states import PooledStates, States, advance_rows, checked_steps, differences
+from .recurrent_shapes import DELTA_HEAD, DeltaNetShape
 
 _SOURCE = "gated_delta.cuh"
 _THREADS = 128
 _COLUMNS, _HEADS = 32, 4
 """Elements of a value that a block of the recurrence has; heads that one of the norm has."""
-_LARGEST_ERROR = 1e-4
 
 
 class DeltaNetKernels:
@@ -43,15 +42,10 @@ class DeltaNetKernels:
         _check(x, shape, weights, rows)
         tokens, device = len(x.mixed), x.mixed.device
         sequences, steps = len(rows.steps.reads), [pointer(part) for part in rows.steps]
-        mixed = torch.empty(tokens, shape.channels, dtype=torch.float32, device=device)
-        found = torch.empty(tokens, shape.value_width, dtype=torch.float32, device=device)
-        self._launch(
-            "delta_convolve",
-            (shape.channels // _THREADS, sequences, 1),
-            *map(pointer, (x.mixed, weights.convolution, rows.states[0])),
-            *(*steps, pointer(mixed)),
-            *map(c_int, (x.mixed.stride(0), ELEMENT_TYPES[x.mixed.dtype], shape.channels)),
+        mixed = launch_convolve_silu(
+            self._library, x.mixed, weights.convolution, rows.states[0], rows.steps
         )
+        found = torch.empty(tokens, shape.value_width, dtype=torch.float32, device=device)
         share = shape.value_heads // shape.key_heads
         if x.steps is None:
             rate_steps, places = x.rates[:, share:], (share, 2 * share)
@@ -84,8 +78,8 @@ class DeltaNetKernels:
 def _check(
     x: DeltaNetInput, shape: DeltaNetShape, weights: DeltaNetWeights, rows: PooledStates
 ) -> None:
-    heads, tokens, states = shape.value_heads, len(x.mixed), rows.states
-    if not has_delta_kernels(shape.key_size, shape.value_size, shape.kernel):
+    heads, tokens = shape.value_heads, len(x.mixed)
+    if not shape.has_kernels:
         raise ValueError(f"There are no kernels for {shape}.")
     rates = (tokens, 2 * heads if x.steps is None else heads)
     strided = (
@@ -95,14 +89,12 @@ def _check(
         (x.rates if x.steps is None else x.steps, rates),
     )
     whole = (
-        (weights.convolution, (shape.channels, DELTA_TAPS)),
         (weights.decay, (heads,)),
         (weights.bias, (heads,)),
         (weights.norm.weight, (DELTA_HEAD,)),
-        (states[0], (len(states[0]), shape.channels, DELTA_TAPS - 1)),
-        (states[1], (len(states[0]), heads, DELTA_HEAD, DELTA_HEAD)),
     )
-    fits = all(each.shape == size and each.stride(1) == 1 for each, size in strided)
+    fits = weights.convolution.fits(shape.channels, shape.kernel) and rows.fit(shape.state_shapes)
+    fits &= all(each.shape == size and each.stride(1) == 1 for each, size in strided)
     fits &= all(each.shape == size and each.is_contiguous() for each, size in whole)
     fits &= strided[2][0].stride() == strided[3][0].stride()
     fits &= all(each.dtype == torch.float32 for each, _ in (*strided[2:], *whole))
@@ -115,29 +107,12 @@ def delta_net_reference(
     x: DeltaNetInput, shape: DeltaNetShape, weights: DeltaNetWeights, rows: PooledStates
 ) -> torch.Tensor:
     """See `DeltaNetKernels`: fp32, in plain torch, which waits for the device."""
-    rates, decay = delta_gates(x, shape, weights)
-    starts, reads, write_starts, ends, targets = ([*map(int, part)] for part in rows.steps)
-    output = torch.zeros(len(rates), shape.value_width, device=rates.device)
-    for number, read in enumerate(reads):
-        start, end = starts[number : number + 2]
-        before, state = (
-            torch.zeros_like(part[:1]) if read < 0 else part[read : read + 1].clone()
-            for part in rows.states
-        )
-        places = range(*write_starts[number : number + 2]) if start < end else ()
-        writes = [(starts[number] + ends[place], targets[place]) for place in places]
-        for upto, target in (*writes, (end, None)):
-            part = slice(start, upto)
-            if start < upto:
-                mixed, before = causal_convolution_reference(
-                    x.mixed[None, part], before, weights.convolution
-                )
-                found, state = delta_rule(
-                    silu(mixed), rates[None, part], decay[None, part], shape, state
-                )
-                output[part], start = found[0].flatten(1), upto
-            if target is not None:
-                rows.states[0][target], rows.states[1][target] = before[0], state[0]
+    inputs = x.mixed, *delta_gates(x, shape, weights)
+
+    def advance(some: States, states: States) -> tuple[torch.Tensor, States]:
+        return advance_delta_net(shape, weights, some, states)
+
+    output = advance_rows(inputs, rows, advance).flatten(1)
     heads = output.view(-1, shape.value_size)
     normed = rms_norm_reference(heads, *weights.norm, torch.float32).view_as(output)
     return normed * silu(x.gate.float())
@@ -146,16 +121,14 @@ def delta_net_reference(
 def delta_net_failures(
     kernels: DeltaNetKernels, shape: DeltaNetShape, device: torch.device
 ) -> Iterator[str]:
-    """A description of what kernels compute otherwise than plain torch; waits for the device.
-
-    Of sequences with several tokens, one and none, whose states are kept at several of them.
-    """
+    """What kernels compute otherwise than plain torch; waits for the device."""
     random = torch.Generator(device).manual_seed(1)
 
     def normal(*size: int) -> torch.Tensor:
         return torch.randn(*size, device=device, generator=random)
 
-    tokens, heads = 21, shape.value_heads
+    tokens, pool, steps = checked_steps(device)
+    heads = shape.value_heads
     both = normal(tokens, shape.channels + shape.value_width)
     x = DeltaNetInput(
         both[:, : shape.channels],
@@ -164,24 +137,19 @@ def delta_net_failures(
         normal(tokens, heads),
     )
     weights = DeltaNetWeights(
-        normal(shape.channels, shape.kernel),
+        Convolution(normal(shape.channels, shape.kernel)),
         -normal(heads).abs(),
         normal(heads),
         Norm(normal(shape.value_size), 1e-6),
     )
-    states = (
-        normal(5, shape.channels, shape.kernel - 1),
-        normal(5, heads, shape.key_size, shape.value_size),
-    )
-    numbers = (0, 20, 21, 21), (-1, 2, 3), (0, 3, 4, 5), (7, 20, 20, 1, 1), (0, 1, 4, 2, 3)
-    steps = StepRows(*(torch.tensor(n, dtype=torch.int32, device=device) for n in numbers))
+    states = tuple(normal(pool, *each) for each in shape.state_shapes)
     expected = PooledStates(tuple(part.clone() for part in states), steps)
     right = delta_net_reference(x, shape, weights, expected)
     found = kernels(x, shape, weights, PooledStates(states, steps), ActivationForms(torch.float32))
     assert found.dense is not None
-    names = "The output", "The convolution's state", "The state"
-    pairs = zip((found.dense, *states), (right, *expected.states), strict=True)
-    for name, (one, other) in zip(names, pairs, strict=True):
-        error = float((one - other).square().sum().sqrt() / other.square().sum().sqrt())
-        if not error <= _LARGEST_ERROR:
-            yield f"{name} of a DeltaNet is off by {error:.1e}"
+    yield from differences(
+        "DeltaNet",
+        ("The output", "The convolution's state", "The state"),
+        (found.dense, *states),
+        (right, *expected.states),
+    )

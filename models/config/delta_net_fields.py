@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from ingle.kernels.recurrent.recurrent_shapes import DeltaNetShape
+
 from .config_fields import ConfigFields
 from .model_config import ModelConfig
-from .recurrent_config import DeltaNetConfig
 from .recurrent_fields import with_recurrent_layers
 
 _MOST_HEADS = 1 << 10
@@ -22,7 +23,7 @@ def delta_nets_from_gguf(
     """The configuration with gated attention, and DeltaNets in the layers that have none."""
     value_heads = fields.integer("ssm.time_step_rank", 1, _MOST_HEADS)
     width = fields.integer("ssm.inner_size", value_heads, value_heads * _WIDEST_HEAD)
-    found = DeltaNetConfig(
+    found = DeltaNetShape(
         key_heads=fields.integer("ssm.group_count", 1, _MOST_HEADS),
         value_heads=value_heads,
         key_size=fields.integer("ssm.state_size", 1, _WIDEST_HEAD),
@@ -41,7 +42,7 @@ def delta_nets_from_hf(
     fields: ConfigFields, config: ModelConfig, *, takes_turns: bool
 ) -> ModelConfig:
     """The configuration with gated attention, and DeltaNets in the layers that have none."""
-    found = DeltaNetConfig(
+    found = DeltaNetShape(
         key_heads=fields.integer("linear_num_key_heads", 1, _MOST_HEADS, 16),
         value_heads=fields.integer("linear_num_value_heads", 1, _MOST_HEADS, 32),
         key_size=fields.integer("linear_key_head_dim", 1, _WIDEST_HEAD, 128),
@@ -72,10 +73,10 @@ def delta_net_keys(config: ModelConfig) -> Mapping[str, float | Sequence[int]]:
     }
 
 
-def delta_net_of(config: ModelConfig) -> DeltaNetConfig | None:
+def delta_net_of(config: ModelConfig) -> DeltaNetShape | None:
     """What all DeltaNets of a model have in common; None if it has none."""
     kinds = (layer.recurrent for layer in config.layers)
-    return next((kind for kind in kinds if isinstance(kind, DeltaNetConfig)), None)
+    return next((kind for kind in kinds if isinstance(kind, DeltaNetShape)), None)
 
 
 def _all_but_every(period: int, count: int) -> Iterable[bool]:
@@ -83,7 +84,7 @@ def _all_but_every(period: int, count: int) -> Iterable[bool]:
 
 
 def _with_delta_nets(
-    fields: ConfigFields, config: ModelConfig, found: DeltaNetConfig, where: Iterable[bool]
+    fields: ConfigFields, config: ModelConfig, found: DeltaNetShape, where: Iterable[bool]
 ) -> ModelConfig:
     if found.value_heads % found.key_heads:
         fields.fail(f"shares {found.key_heads} key heads among {found.value_heads} of values")

@@ -79,6 +79,14 @@ def expert_width(fields: ConfigFields, key: str, default: int | None = None) -> 
     return fields.integer(key, 1, _WIDEST, default)
 
 
+def with_shared_expert(
+    fields: ConfigFields, experts: ExpertConfig, key: str, default: int
+) -> ExpertConfig:
+    """The same with a shared one that has a gate, of the width that the field `key` gives."""
+    width = expert_width(fields, key, default)
+    return replace(experts, shared_width=width, shared_gate=True)
+
+
 def with_experts(
     config: ModelConfig, experts: ExpertConfig, has_experts: Callable[[int], bool] | None = None
 ) -> ModelConfig:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from ingle.kernels.recurrent.recurrent_shapes import StateSpaceShape
+
 from .config_fields import ConfigFields
 from .model_config import ModelConfig
-from .recurrent_config import StateSpaceConfig
 from .recurrent_fields import kv_head_counts
 
 _MOST_HEADS = 1 << 14
@@ -15,13 +16,13 @@ _LARGEST_STATE = 1 << 12
 _MOST_INPUTS = 64
 
 
-def state_space_from_gguf(fields: ConfigFields) -> StateSpaceConfig:
+def state_space_from_gguf(fields: ConfigFields) -> StateSpaceShape:
     """The state space layers that a header describes."""
     heads = fields.integer("ssm.time_step_rank", 1, _MOST_HEADS)
     width = fields.integer("ssm.inner_size", heads, _WIDEST)
     return _checked(
         fields,
-        StateSpaceConfig(
+        StateSpaceShape(
             heads=heads,
             head_size=width // heads,
             groups=fields.integer("ssm.group_count", 1, heads),
@@ -33,7 +34,7 @@ def state_space_from_gguf(fields: ConfigFields) -> StateSpaceConfig:
 
 def state_space_from_hf(
     fields: ConfigFields, names: Mapping[str, str], defaults: Mapping[str, int]
-) -> StateSpaceConfig:
+) -> StateSpaceShape:
     """The state space layers that a config.json describes under the `names` of the fields."""
 
     def read(field: str, high: int, low: int = 1) -> int:
@@ -42,7 +43,7 @@ def state_space_from_hf(
     heads = read("heads", _MOST_HEADS)
     return _checked(
         fields,
-        StateSpaceConfig(
+        StateSpaceShape(
             heads=heads,
             head_size=read("head_size", _WIDEST),
             groups=read("groups", heads),
@@ -67,13 +68,13 @@ def state_space_keys(config: ModelConfig) -> Mapping[str, float | Sequence[int]]
     }
 
 
-def state_space_of(config: ModelConfig) -> StateSpaceConfig | None:
+def state_space_of(config: ModelConfig) -> StateSpaceShape | None:
     """What all state space layers of a model have in common; None if it has none."""
     kinds = (layer.recurrent for layer in config.layers)
-    return next((kind for kind in kinds if isinstance(kind, StateSpaceConfig)), None)
+    return next((kind for kind in kinds if isinstance(kind, StateSpaceShape)), None)
 
 
-def _checked(fields: ConfigFields, found: StateSpaceConfig) -> StateSpaceConfig:
+def _checked(fields: ConfigFields, found: StateSpaceShape) -> StateSpaceShape:
     if found.heads % found.groups:
         fields.fail(f"shares {found.groups} groups of states among {found.heads} heads")
     if "time_step_limit" in fields and not fields.is_unlimited("time_step_limit"):

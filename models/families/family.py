@@ -145,8 +145,6 @@ class Family:
     """Safetensors files alternate the rows of the two halves that RoPE rotates, in each head."""
     has_states: bool = False
     """Layers may be recurrent: files list zero key heads for these."""
-    has_state_kernels: bool = False
-    """There are kernels for its recurrent layers, if these have the usual sizes."""
     has_experts: bool = False
     """Layers may be mixtures of experts: a header with a number of experts is none of another."""
     has_layer_shapes: bool = False
@@ -175,5 +173,5 @@ class Family:
 
     @property
     def has_kernels(self) -> bool:
-        """Whether there are kernels for all of its layers."""
-        return (self.has_state_kernels or not self.has_states) and not self.has_streams
+        """Whether there are kernels for all of its layers, if recurrent ones have usual sizes."""
+        return not self.has_streams

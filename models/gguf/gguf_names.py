@@ -62,9 +62,15 @@ def model_stem(name: str) -> str:
 
 
 def is_language_model(name: str) -> bool:
-    """Whether a file is meant to be a model of its own: no projector and no statistics."""
+    """Whether a file is meant to be a model of its own: no projector, statistics or head."""
     lower = name.lower()
-    return lower.endswith(".gguf") and "mmproj" not in lower and "imatrix" not in lower
+    is_other = "mmproj" in lower or "imatrix" in lower or is_head_name(lower)
+    return lower.endswith(".gguf") and not is_other
+
+
+def is_head_name(name: str) -> bool:
+    """Whether a file is called as llama.cpp's converter calls heads that draft."""
+    return name.lower().replace("\\", "/").rpartition("/")[2].startswith("mtp-")
 
 
 def _stem(name: str) -> str:

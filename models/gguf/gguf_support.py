@@ -26,6 +26,15 @@ def check_supported(header: GGUFHeader) -> None:
         raise UnsupportedModel(f"{header.path} {reason}.", hint="Choose another file.")
 
 
+def holds_only_head(header: GGUFHeader) -> bool:
+    """Whether of a model's layers a file has only those that predict later tokens."""
+    if not header.integer("nextn_predict_layers"):
+        return False
+    names = [tensor.name for tensor in header.tensors]
+    has_first = any(name.startswith("blk.0.") for name in names)
+    return not has_first and any(".nextn." in name for name in names)
+
+
 def _reason(header: GGUFHeader) -> str | None:
     kind = header.text("general.type")
     if header.architecture == "clip" or kind == "mmproj":
@@ -34,6 +43,8 @@ def _reason(header: GGUFHeader) -> str | None:
         return f"holds an {kind}, not a model" if kind != "vocab" else "holds only a vocabulary"
     if not header.tensors:
         return "holds no weights, only a vocabulary"
+    if holds_only_head(header):
+        return "holds a head that drafts for a model, which only works beside it"
     vocabulary = header.text("tokenizer.ggml.model")
     if vocabulary in _NO_VOCABULARIES:
         return "has no vocabulary, without which no engine here can read text"

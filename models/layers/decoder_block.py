@@ -6,9 +6,9 @@ import torch
 
 from ingle.kernels.elementwise.activations import Activations
 from ingle.kernels.matmul.linear import LinearLayer
+from ingle.kernels.recurrent.recurrent_shapes import DeltaNetShape, ShortConvShape, StateSpaceShape
 
 from ..config.model_config import Activation, ModelConfig
-from ..config.recurrent_config import DeltaNetConfig, ShortConvConfig, StateSpaceConfig
 from ..families.family import Family, NormPlacement
 from .attention import Attention, AttentionContext
 from .expert_mlp import ExpertMLP
@@ -155,11 +155,11 @@ class DecoderBlock:
 
 def _mixer(layer: int, config: ModelConfig, family: Family, parameters: Parameters) -> Mixer:
     recurrent = config.layers[layer].recurrent
-    if isinstance(recurrent, ShortConvConfig):
+    if isinstance(recurrent, ShortConvShape):
         return ShortConvolution(layer, config.hidden_size, recurrent, parameters)
-    if isinstance(recurrent, DeltaNetConfig):
+    if isinstance(recurrent, DeltaNetShape):
         return GatedDeltaNet(layer, config, recurrent, parameters)
-    if isinstance(recurrent, StateSpaceConfig):
+    if isinstance(recurrent, StateSpaceShape):
         return StateSpace(layer, config, recurrent, parameters)
     return Attention(layer, config, parameters, family.query_key_norm)
 

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 from torch.nn.functional import silu
 
 from ingle.kernels.elementwise.activations import Activations
-from ingle.kernels.recurrent.causal_convolution import causal_convolution_reference
+from ingle.kernels.recurrent.causal_convolution import Convolution
 from ingle.kernels.recurrent.delta_net import (
     DeltaNetInput,
     DeltaNetWeights,
+    advance_delta_net,
     delta_gates,
-    delta_rule,
 )
+from ingle.kernels.recurrent.recurrent_shapes import DeltaNetShape
 
 from ..config.model_config import ModelConfig
-from ..config.recurrent_config import DeltaNetConfig
 from .attention import AttentionContext
 from .parameters import Parameters
 from .rotary_embedding import RotaryTables
-from .state_context import States, pooled_states_of, states_of
+from .state_context import pooled_states_of, states_of
 
 
 class GatedDeltaNet:
@@ -29,7 +31,7 @@ class GatedDeltaNet:
     """
 
     def __init__(
-        self, layer: int, model: ModelConfig, config: DeltaNetConfig, parameters: Parameters
+        self, layer: int, model: ModelConfig, config: DeltaNetShape, parameters: Parameters
     ) -> None:
         self._layer = layer
         operations = self._operations = parameters.operations
@@ -48,14 +50,17 @@ class GatedDeltaNet:
             )
         self._norm = parameters.norm(f"{name}.ssm_norm", config.value_size, model.norm_epsilon)
         self._weights = DeltaNetWeights(
-            parameters.floats(f"{name}.ssm_conv1d.weight", (config.channels, config.kernel)),
+            Convolution(
+                parameters.floats(f"{name}.ssm_conv1d.weight", (config.channels, config.kernel))
+            ),
             parameters.vector(f"{name}.ssm_a", heads),
             parameters.vector(f"{name}.ssm_dt.bias", heads),
             self._norm.of_rows,
         )
         self.output = parameters.linear(f"{name}.ssm_out", hidden, width)
         self._shape = config
-        self._kernels = operations.delta_net(self._shape)
+        self._advance = partial(advance_delta_net, config, self._weights)
+        self._kernels = operations.recurrent.delta_net(self._shape)
 
     def __call__(
         self, x: Activations, tables: RotaryTables | None, context: AttentionContext
@@ -73,9 +78,3 @@ class GatedDeltaNet:
         rows = self._norm.as_tensor(found.reshape(-1, self._shape.value_size))
         rows = rows.float() * silu(gate.float()).reshape(rows.shape)
         return self._operations.activations(rows.view(len(gate), -1))
-
-    def _advance(self, inputs: States, states: States) -> tuple[torch.Tensor, States]:
-        (mixed, rates, decay), (before, state) = inputs, states
-        mixed, before = causal_convolution_reference(mixed, before, self._weights.convolution)
-        output, state = delta_rule(silu(mixed), rates, decay, self._shape, state)
-        return output, (before, state)

@@ -21,4 +21,4 @@ class PlainMLP:
     def __call__(self, x: Activations) -> Activations:
         """The input of `down`, (tokens, width)."""
         (rows,) = self._operations.linear(x, self._up)
-        return self._operations.activations(rows.relu().square())
+        return self._operations.squared_relu(rows)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import torch
+from functools import partial
 
 from ingle.kernels.elementwise.activations import Activations
-from ingle.kernels.recurrent.causal_convolution import causal_convolution_reference
+from ingle.kernels.recurrent.causal_convolution import Convolution
+from ingle.kernels.recurrent.recurrent_shapes import ShortConvShape
+from ingle.kernels.recurrent.short_convolution import advance_short_convolution
 
-from ..config.recurrent_config import ShortConvConfig
 from .attention import AttentionContext
 from .parameters import Parameters
 from .rotary_embedding import RotaryTables
-from .state_context import States, states_of
+from .state_context import pooled_states_of, states_of
 
 
 class ShortConvolution:
@@ -21,14 +22,18 @@ class ShortConvolution:
     """
 
     def __init__(
-        self, layer: int, hidden: int, config: ShortConvConfig, parameters: Parameters
+        self, layer: int, hidden: int, config: ShortConvShape, parameters: Parameters
     ) -> None:
         self._layer = layer
         self._operations = parameters.operations
         name, channels = f"blk.{layer}.shortconv", config.channels
         self._input = parameters.linear(f"{name}.in_proj", 3 * channels, hidden)
-        self._weight = parameters.floats(f"{name}.conv.weight", (channels, config.kernel))
-        self._bias = parameters.optional_vector(f"{name}.conv.bias", channels)
+        self._convolution = Convolution(
+            parameters.floats(f"{name}.conv.weight", (channels, config.kernel)),
+            parameters.optional_vector(f"{name}.conv.bias", channels),
+        )
+        self._advance = partial(advance_short_convolution, self._convolution)
+        self._kernel = self._operations.recurrent.short_convolution(config)
         self.output = parameters.linear(f"{name}.out_proj", hidden, channels)
 
     def __call__(
@@ -36,12 +41,8 @@ class ShortConvolution:
     ) -> Activations:
         """The input of the layer `output`, (tokens, channels)."""
         del tables
-        (together,) = self._operations.linear(x, self._input)
-        before, after, values = together.chunk(3, -1)
-        mixed = states_of(context).scan(self._layer, (before * values,), self._advance)
-        return self._operations.activations(after * mixed)
-
-    def _advance(self, inputs: States, states: States) -> tuple[torch.Tensor, States]:
-        (x,), (state,) = inputs, states
-        output, state = causal_convolution_reference(x, state, self._weight, self._bias)
-        return output, (state,)
+        (thirds,) = self._operations.linear(x, self._input)
+        if self._kernel is not None:
+            return self._kernel(thirds, self._convolution, pooled_states_of(context, self._layer))
+        found = states_of(context).scan(self._layer, (thirds,), self._advance)
+        return self._operations.activations(found)

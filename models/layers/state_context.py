@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Protocol, runtime_checkable
 
 import torch
 
-from ingle.kernels.recurrent.pooled_states import PooledStates
+from ingle.kernels.recurrent.pooled_states import Advance, PooledStates, States
 
 from .attention import AttentionContext
-
-States = tuple[torch.Tensor, ...]
-Advance = Callable[[States, States], tuple[torch.Tensor, States]]
-"""Outputs (sequences, tokens, ...), and the states (sequences, ...) after the last token.
-
-Of inputs (sequences, tokens, ...) and the states before the first one.
-"""
 
 
 @runtime_checkable

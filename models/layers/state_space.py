@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
-from torch.nn.functional import silu, softplus
 
 from ingle.kernels.elementwise.activations import Activations
-from ingle.kernels.elementwise.rms_norm import rms_norm_reference
-from ingle.kernels.recurrent.causal_convolution import causal_convolution_reference
-from ingle.kernels.recurrent.state_space import state_space_reference
+from ingle.kernels.elementwise.rms_norm import Norm
+from ingle.kernels.recurrent.causal_convolution import Convolution
+from ingle.kernels.recurrent.recurrent_shapes import StateSpaceShape
+from ingle.kernels.recurrent.state_space_layer import (
+    StateSpaceInput,
+    StateSpaceWeights,
+    advance_state_space,
+    gated_group_norm,
+)
 
 from ..config.model_config import ModelConfig
-from ..config.recurrent_config import StateSpaceConfig
 from .attention import AttentionContext
 from .parameters import Parameters
 from .rotary_embedding import RotaryTables
-from .state_context import States, states_of
+from .state_context import pooled_states_of, states_of
 
 
 class StateSpace:
@@ -26,23 +32,25 @@ class StateSpace:
     """
 
     def __init__(
-        self, layer: int, model: ModelConfig, config: StateSpaceConfig, parameters: Parameters
+        self, layer: int, model: ModelConfig, config: StateSpaceShape, parameters: Parameters
     ) -> None:
-        self._layer, self._config = layer, config
-        self._operations = parameters.operations
-        self._epsilon = model.norm_epsilon
-        name, hidden = f"blk.{layer}", model.hidden_size
-        projected = config.width + config.channels + config.heads
+        self._layer, self._shape = layer, config
+        operations = self._operations = parameters.operations
+        name, hidden, heads = f"blk.{layer}", model.hidden_size, config.heads
+        projected = config.width + config.channels + heads
         self._input = parameters.linear(f"{name}.ssm_in", projected, hidden)
-        self._weight = parameters.floats(
-            f"{name}.ssm_conv1d.weight", (config.channels, config.kernel)
+        self._weights = StateSpaceWeights(
+            Convolution(
+                parameters.floats(f"{name}.ssm_conv1d.weight", (config.channels, config.kernel)),
+                parameters.optional_vector(f"{name}.ssm_conv1d.bias", config.channels),
+            ),
+            parameters.vector(f"{name}.ssm_a", heads),
+            parameters.vector(f"{name}.ssm_dt.bias", heads),
+            parameters.vector(f"{name}.ssm_d", heads),
+            Norm(parameters.vector(f"{name}.ssm_norm.weight", config.width), model.norm_epsilon),
         )
-        self._bias = parameters.optional_vector(f"{name}.ssm_conv1d.bias", config.channels)
-        self._step_bias = parameters.vector(f"{name}.ssm_dt.bias", config.heads)
-        self._decay = parameters.vector(f"{name}.ssm_a", config.heads)
-        self._skip = parameters.vector(f"{name}.ssm_d", config.heads)[:, None]
-        norm = parameters.vector(f"{name}.ssm_norm.weight", config.width)
-        self._norm = norm.view(config.groups, -1)
+        self._advance = partial(advance_state_space, config, self._weights)
+        self._kernels = operations.recurrent.state_space(config)
         self.output = parameters.linear(f"{name}.ssm_out", hidden, config.width)
 
     def __call__(
@@ -50,27 +58,11 @@ class StateSpace:
     ) -> Activations:
         """The input of the layer `output`, (tokens, heads * head_size)."""
         del tables
-        config = self._config
         (together,) = self._operations.linear(x, self._input, dtype=torch.float32)
-        end = config.width + config.channels
-        step = softplus(together[:, end:] + self._step_bias)
-        inputs = together[:, config.width : end], step
-        found = states_of(context).scan(self._layer, inputs, self._advance).flatten(1)
-        rows = found * silu(together[:, : config.width])
-        rows = rows.view(len(rows), config.groups, -1)
-        rows = rms_norm_reference(rows, self._norm, self._epsilon, torch.float32)
-        return self._operations.activations(rows.flatten(1))
-
-    def _advance(self, inputs: States, states: States) -> tuple[torch.Tensor, States]:
-        config = self._config
-        (mixed, step), (before, state) = inputs, states
-        mixed, before = causal_convolution_reference(mixed, before, self._weight, self._bias)
-        mixed = silu(mixed)
-        x = mixed[..., : config.width].reshape(*step.shape, config.head_size)
-        groups = mixed[..., config.width :].reshape(
-            *step.shape[:2], 2, config.groups, config.state_size
-        )
-        output, state = state_space_reference(
-            x, step, self._decay, groups[:, :, 0], groups[:, :, 1], state
-        )
-        return output + x * self._skip, (before, state)
+        inputs = StateSpaceInput.of(together, self._shape)
+        if self._kernels is not None:
+            return self._kernels(inputs, self._weights, pooled_states_of(context, self._layer))
+        scanned = inputs.mixed, inputs.steps
+        found = states_of(context).scan(self._layer, scanned, self._advance).flatten(1)
+        rows = gated_group_norm(found, inputs.gate, self._shape, self._weights.norm)
+        return self._operations.activations(rows)

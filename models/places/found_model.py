@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from ..gguf.gguf_names import (
+    is_head_name,
     is_language_model,
     model_stem,
     parse_shard,
@@ -55,7 +56,7 @@ class Place(msgspec.Struct, frozen=True):
 def find_in_file(path: Path, name: str, sha256: str | None = None) -> Iterator[FoundModel]:
     """A GGUF file under `name`, unless it is no model or belongs to a first part that is there."""
     shard = parse_shard(path.name)
-    if not is_language_model(path.name):
+    if not (is_language_model(path.name) or is_head_name(path.name)):
         return
     problem = unreadable(path)
     if shard is not None and shard.number > 1:

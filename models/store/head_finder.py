@@ -10,6 +10,7 @@ from pathlib import Path
 from ..errors import ModelError
 from ..gguf.gguf_names import model_stem
 from ..heads.eagle_settings import is_eagle_folder, read_eagle_settings
+from ..heads.mtp_file import is_mtp_file
 from ..metadata.stored_model import StoredModel, UnusableModel
 
 _WORDS = re.compile(r"\d+(?:\.\d+)?b?|[a-z]+")
@@ -18,17 +19,20 @@ _SAYS_NOTHING = frozenset({"gguf", "hf", "co", "meta", "safetensors"})
 _FEWEST = 2
 
 
-def find_heads(model: StoredModel, folders: Iterable[UnusableModel]) -> list[UnusableModel]:
-    """Those of `folders` that hold a head whose name has all words of the model's; reads files."""
+def find_heads(model: StoredModel, unusable: Iterable[UnusableModel]) -> list[UnusableModel]:
+    """Those of `unusable` that hold a head whose name has all words of the model's; reads files."""
     names = [words for name in _names_of(model) if (words := _words(name)).total() >= _FEWEST]
     found: list[UnusableModel] = []
-    for folder in folders:
-        path = Path(folder.path)
-        if not is_eagle_folder(path):
+    for each in unusable:
+        path = Path(each.path)
+        if is_eagle_folder(path):
+            theirs = [_words(each.name), _words(_verifier(path))]
+        elif is_mtp_file(path):
+            theirs = [_words(path.name)]
+        else:
             continue
-        theirs = [_words(folder.name), _words(_verifier(path))]
         if any(name <= words for name in names for words in theirs):
-            found.append(folder)
+            found.append(each)
     return found
 
 

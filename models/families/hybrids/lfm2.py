@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
+from ingle.kernels.recurrent.recurrent_shapes import ShortConvShape
+
 from ...config.config_fields import ConfigFields
 from ...config.model_config import ModelConfig
-from ...config.recurrent_config import ShortConvConfig
 from ...config.recurrent_fields import (
     kv_head_counts,
     layers_without_heads,
@@ -35,7 +36,7 @@ _MOST_INPUTS = 64
 
 
 def _with_convolutions(config: ModelConfig, kernel: int, where: Iterable[bool]) -> ModelConfig:
-    convolution = ShortConvConfig(channels=config.hidden_size, kernel=kernel)
+    convolution = ShortConvShape(channels=config.hidden_size, kernel=kernel)
     return with_recurrent_layers(config, convolution, where)
 
 

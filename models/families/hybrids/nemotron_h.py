@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from ingle.kernels.recurrent.recurrent_shapes import StateSpaceShape
+
 from ...config.config_fields import ConfigFields
 from ...config.expert_fields import expert_width, experts_from_gguf, experts_from_hf
 from ...config.model_config import (
@@ -17,7 +19,6 @@ from ...config.model_config import (
     LayerConfig,
     ModelConfig,
 )
-from ...config.recurrent_config import StateSpaceConfig
 from ...config.recurrent_fields import layers_without_heads
 from ...config.state_space_fields import (
     state_space_from_gguf,
@@ -72,7 +73,7 @@ _KINDS = {
 
 def _with_kinds(
     config: ModelConfig,
-    recurrent: StateSpaceConfig,
+    recurrent: StateSpaceShape,
     kinds: Sequence[str],
     experts: ExpertConfig | None,
 ) -> ModelConfig:

@@ -13,7 +13,7 @@ from ...config.delta_net_fields import (
     delta_nets_from_hf,
 )
 from ...config.model_config import ModelConfig
-from ..family import HF_LAYER_NAMES, Family, GGUFValue, HFModelType, QueryKeyNorm, StoredRows
+from ..family import Family, GGUFValue, HFModelType, QueryKeyNorm, StoredRows
 
 _ROPE_SECTIONS = (11, 11, 10, 0)
 
@@ -24,11 +24,11 @@ def read_gguf(fields: ConfigFields, config: ModelConfig) -> ModelConfig:
 
 
 def read_hf(fields: ConfigFields, config: ModelConfig) -> ModelConfig:
-    """As `read_gguf`: `hf_parts` puts the heads of values into this order."""
+    """As `read_gguf`: `_hf_parts` puts the heads of values into this order."""
     return delta_nets_from_hf(fields, config, takes_turns=True)
 
 
-def hf_parts(part: str, config: ModelConfig) -> Mapping[str, StoredRows] | None:
+def _hf_parts(part: str, config: ModelConfig) -> Mapping[str, StoredRows] | None:
     """The tensors of DeltaNets, whose files have the values of each key side by side."""
     found = delta_net_of(config)
     if found is None or not part.startswith("linear_attn."):
@@ -62,36 +62,34 @@ def _in_turns(rows: int, groups: int, size: int) -> list[int]:
     return list(chain.from_iterable(range(head * size, (head + 1) * size) for head in order))
 
 
-def gguf_keys(config: ModelConfig) -> Mapping[str, GGUFValue]:
-    """The keys of DeltaNets, and the parts of RoPE for pictures, which llama.cpp asks for."""
+def _gguf_keys(config: ModelConfig) -> Mapping[str, GGUFValue]:
+    # llama.cpp asks for the parts of RoPE for pictures.
     sections: Sequence[int] = _ROPE_SECTIONS
     return {**delta_net_keys(config), "rope.dimension_sections": sections}
 
 
+HF_TYPE = HFModelType(
+    name="qwen3_5_text",
+    read=read_hf,
+    multimodal_types=("qwen3_5",),
+    context=32768,
+    vocab_size=248320,
+    heads=16,
+    kv_heads=4,
+    head_size=256,
+    rotated_share=0.25,
+)
+"""The defaults of transformers, most of which the editions with experts share."""
 FAMILY = Family(
     name="qwen35",
     query_key_norm=QueryKeyNorm.EACH_HEAD,
     read_gguf=read_gguf,
-    hf_layer_names=HF_LAYER_NAMES,
     hf_norm_offset=1.0,
-    hf_parts=hf_parts,
+    hf_parts=_hf_parts,
     has_states=True,
-    has_state_kernels=True,
     has_draft_layers=True,
     has_mtp_head=True,
     gguf_layer_names={"post_attention_norm": "ffn_norm"},
-    gguf_keys=gguf_keys,
-    hf_types=(
-        HFModelType(
-            name="qwen3_5_text",
-            read=read_hf,
-            multimodal_types=("qwen3_5",),
-            context=32768,
-            vocab_size=248320,
-            heads=16,
-            kv_heads=4,
-            head_size=256,
-            rotated_share=0.25,
-        ),
-    ),
+    gguf_keys=_gguf_keys,
+    hf_types=(HF_TYPE,),
 )

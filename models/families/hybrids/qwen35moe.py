@@ -10,57 +10,48 @@ from ...config.expert_fields import (
     experts_from_gguf,
     experts_from_hf,
     with_experts,
+    with_shared_expert,
 )
-from ...config.model_config import ModelConfig
-from ..family import HF_EXPERT_NAMES, Family, HFModelType, QueryKeyNorm
+from ...config.model_config import ExpertConfig, ModelConfig
+from ..family import HF_EXPERT_NAMES
 from . import qwen35
 
 
 def _read_gguf(fields: ConfigFields, config: ModelConfig) -> ModelConfig:
-    config = with_shared_gguf_experts(fields, config)
-    return qwen35.read_gguf(fields, config)
+    return qwen35.read_gguf(fields, with_gguf_experts(fields, config))
 
 
-def with_shared_gguf_experts(fields: ConfigFields, config: ModelConfig) -> ModelConfig:
+def with_gguf_experts(fields: ConfigFields, config: ModelConfig) -> ModelConfig:
     """The configuration with experts, and a shared one with a gate, in each layer."""
-    experts = experts_from_gguf(fields, config)
-    shared = expert_width(fields, "expert_shared_feed_forward_length", experts.width)
-    return with_experts(config, replace(experts, shared_width=shared, shared_gate=True))
+    experts, key = experts_from_gguf(fields, config), "expert_shared_feed_forward_length"
+    return with_experts(config, with_shared_expert(fields, experts, key, experts.width))
 
 
 def _read_hf(fields: ConfigFields, config: ModelConfig) -> ModelConfig:
-    width = expert_width(fields, "moe_intermediate_size", 512)
-    experts = experts_from_hf(fields, width=width, used=8, count=256)
-    shared = expert_width(fields, "shared_expert_intermediate_size", 512)
-    experts = replace(experts, shared_width=shared, shared_gate=True, normalized=True)
+    experts = replace(hf_experts(fields, used=8, count=256), normalized=True)
     return qwen35.read_hf(fields, with_experts(config, experts))
 
 
-FAMILY = Family(
+def hf_experts(fields: ConfigFields, *, used: int, count: int) -> ExpertConfig:
+    """The experts of a layer, and a shared one with a gate; `used` and `count` are defaults."""
+    width = expert_width(fields, "moe_intermediate_size", 512)
+    experts = experts_from_hf(fields, width=width, used=used, count=count)
+    return with_shared_expert(fields, experts, "shared_expert_intermediate_size", 512)
+
+
+FAMILY = replace(
+    qwen35.FAMILY,
     name="qwen35moe",
-    query_key_norm=QueryKeyNorm.EACH_HEAD,
     read_gguf=_read_gguf,
     hf_layer_names=HF_EXPERT_NAMES,
-    hf_norm_offset=1.0,
-    hf_parts=qwen35.hf_parts,
     has_experts=True,
-    has_states=True,
-    has_state_kernels=True,
-    has_draft_layers=True,
-    has_mtp_head=True,
-    gguf_layer_names={"post_attention_norm": "ffn_norm"},
-    gguf_keys=qwen35.gguf_keys,
     hf_types=(
-        HFModelType(
+        replace(
+            qwen35.HF_TYPE,
             name="qwen3_5_moe_text",
             read=_read_hf,
             multimodal_types=("qwen3_5_moe",),
-            context=32768,
-            vocab_size=248320,
-            heads=16,
             kv_heads=2,
-            head_size=256,
-            rotated_share=0.25,
         ),
     ),
 )

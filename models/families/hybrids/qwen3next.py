@@ -13,11 +13,11 @@ from ...config.delta_net_fields import (
     delta_nets_from_gguf,
     delta_nets_from_hf,
 )
-from ...config.expert_fields import expert_width, experts_from_hf, with_experts
+from ...config.expert_fields import with_experts
 from ...config.model_config import ModelConfig
-from ..family import HF_EXPERT_NAMES, Family, HFModelType, QueryKeyNorm, StoredRows
+from ..family import StoredRows
 from ..mixtures.qwen2moe import sparse_layers
-from .qwen35moe import with_shared_gguf_experts
+from . import qwen35moe
 
 _NAMES = {
     "in_proj_ba.weight": "ssm_ba.weight",
@@ -30,15 +30,12 @@ _NAMES = {
 
 
 def _read_gguf(fields: ConfigFields, config: ModelConfig) -> ModelConfig:
-    config = with_shared_gguf_experts(fields, config)
+    config = qwen35moe.with_gguf_experts(fields, config)
     return delta_nets_from_gguf(fields, config, takes_turns=False)
 
 
 def _read_hf(fields: ConfigFields, config: ModelConfig) -> ModelConfig:
-    width = expert_width(fields, "moe_intermediate_size", 512)
-    experts = experts_from_hf(fields, width=width, used=10, count=512)
-    shared = expert_width(fields, "shared_expert_intermediate_size", 512)
-    experts = replace(experts, shared_width=shared, shared_gate=True)
+    experts = qwen35moe.hf_experts(fields, used=10, count=512)
     config = with_experts(config, experts, sparse_layers(fields))
     return delta_nets_from_hf(fields, config, takes_turns=False)
 
@@ -71,30 +68,19 @@ def _hf_parts(part: str, config: ModelConfig) -> Mapping[str, StoredRows] | None
     }
 
 
-FAMILY = Family(
+FAMILY = replace(
+    qwen35moe.FAMILY,
     name="qwen3next",
-    query_key_norm=QueryKeyNorm.EACH_HEAD,
     read_gguf=_read_gguf,
-    hf_layer_names=HF_EXPERT_NAMES,
-    hf_norm_offset=1.0,
     hf_parts=_hf_parts,
-    has_experts=True,
-    has_states=True,
-    has_state_kernels=True,
-    has_draft_layers=True,
-    has_mtp_head=True,
-    gguf_layer_names={"post_attention_norm": "ffn_norm"},
     gguf_keys=delta_net_keys,
     hf_types=(
-        HFModelType(
+        replace(
+            qwen35moe.FAMILY.hf_types[0],
             name="qwen3_next",
             read=_read_hf,
-            context=32768,
+            multimodal_types=(),
             vocab_size=151936,
-            heads=16,
-            kv_heads=2,
-            head_size=256,
-            rotated_share=0.25,
         ),
     ),
 )

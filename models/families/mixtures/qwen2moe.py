@@ -11,6 +11,7 @@ from ...config.expert_fields import (
     experts_from_gguf,
     experts_from_hf,
     with_experts,
+    with_shared_expert,
 )
 from ...config.model_config import ModelConfig
 from ...config.sliding_window import hf_window, with_hf_local_layers
@@ -25,9 +26,9 @@ def sparse_layers(fields: ConfigFields) -> Callable[[int], bool]:
 
 
 def _read_gguf(fields: ConfigFields, config: ModelConfig) -> ModelConfig:
-    shared = expert_width(fields, "expert_shared_feed_forward_length", config.intermediate_size)
     experts = experts_from_gguf(fields, config, normalized=False)
-    return with_experts(config, replace(experts, shared_width=shared, shared_gate=True))
+    key, width = "expert_shared_feed_forward_length", config.intermediate_size
+    return with_experts(config, with_shared_expert(fields, experts, key, width))
 
 
 def _read_hf(fields: ConfigFields, config: ModelConfig) -> ModelConfig:
@@ -39,8 +40,7 @@ def _read_hf(fields: ConfigFields, config: ModelConfig) -> ModelConfig:
         )
     width = expert_width(fields, "moe_intermediate_size", 1408)
     experts = experts_from_hf(fields, width=width, used=4, count=60, normalized=False)
-    shared = expert_width(fields, "shared_expert_intermediate_size", 5632)
-    experts = replace(experts, shared_width=shared, shared_gate=True)
+    experts = with_shared_expert(fields, experts, "shared_expert_intermediate_size", 5632)
     return with_experts(config, experts, sparse_layers(fields))
 
 

@@ -13,11 +13,14 @@ from typing import Any, NamedTuple
 import pytest
 import torch
 from gpu.random_model import (
+    DELTA_NET,
+    SHORT_CONVOLUTION,
+    STATE_SPACE,
     all_bf16,
     all_fp8,
     all_g4,
     all_nf4,
-    delta_net_config,
+    hybrid_config,
     llama_config,
     q4_k_m,
 )
@@ -40,6 +43,7 @@ from ingle.kernels.elementwise.rms_norm import rms_norm_reference
 from ingle.kernels.kernel_operations import KernelOperations
 from ingle.kernels.launch.cuda_driver import Argument, Grid
 from ingle.models.config.model_config import ModelConfig
+from ingle.models.config.recurrent_config import RecurrentConfig
 from ingle.models.kv_type import KVType
 from ingle.models.layers.parameters import RMSNorm
 
@@ -290,12 +294,25 @@ def test_decoding_step_launches_few_kernels_without_synchronising(
 
 
 @pytest.mark.slow
-def test_delta_net_adds_three_launches_to_its_products(
-    pytestconfig: pytest.Config, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("layer", "own", "launches"),
+    [
+        (DELTA_NET, {"convolve_silu", "gated_delta", "gate_heads"}, 8),
+        (STATE_SPACE, {"convolve_silu", "state_space_128", "norm_groups_v1"}, 7),
+        (SHORT_CONVOLUTION, {"convolve_gated"}, 5),
+    ],
+    ids=["DeltaNet", "state space", "short convolution"],
+)
+def test_recurrent_layer_adds_few_launches_to_its_products(
+    pytestconfig: pytest.Config,
+    monkeypatch: pytest.MonkeyPatch,
+    layer: RecurrentConfig,
+    own: set[str],
+    launches: int,
 ) -> None:
     assert pytestconfig.cache is not None
     monkeypatch.setattr(KernelOperations, "check", skip_self_check)
-    config = delta_net_config(replace(CONFIG, layers=CONFIG.layers * 2), key_heads=1, value_heads=2)
+    config = hybrid_config(replace(CONFIG, layers=CONFIG.layers * 2), layer)
     first, second = (
         count_step(
             pytestconfig.cache.mkdir("kernels"), replace(config, layers=config.layers[4 - count :])
@@ -304,8 +321,8 @@ def test_delta_net_adds_three_launches_to_its_products(
     )
     assert sorted(second.torch) == sorted(first.torch), "torch computes nothing in a layer"
     added = added_kernels(first, second)
-    assert sum(added.values()) == 8
-    assert added["delta_convolve"] == added["gated_delta"] == added["gate_heads"] == 1
+    assert sum(added.values()) == launches
+    assert {name: added[name] for name in own} == dict.fromkeys(own, 1)
 
 
 @pytest.mark.slow

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -155,40 +156,55 @@ def test_mixtures_use_the_own_engine_where_it_has_kernels_for_their_experts(
     assert choose_for_types("llama", ["F32", kind], "cuda", GPU, mixture=True) == "cuda"
 
 
+def of_family(header: GGUFHeader, family: str, keys: Mapping[str, int]) -> GGUFHeader:
+    """Return the header of another family, with these keys."""
+    before = {key.replace("llama.", f"{family}."): each for key, each in header.metadata.items()}
+    own = {f"{family}.{key}": value for key, value in keys.items()}
+    return replace(header, metadata={**before, "general.architecture": family, **own})
+
+
+def test_layers_without_kernels_use_llama_cpp_by_default(header: GGUFHeader) -> None:
+    """Ours computes them in PyTorch, and says so."""
+    streams = replace(
+        of_family(header, "gemma3n", {"block_count": 2}),
+        per_layer={"gemma3n.attention.sliding_window_pattern": (1, 0)},
+    )
+    assert select_engine(streams, own=GPU) == "llama.cpp"
+    reason = why_not_preferred(LoadQuery(streams), GPU)
+    assert "no kernels for several residual streams" in reason
+    assert select_engine(streams, own=GPU, wanted="cuda") == "cuda"
+    for wanted, chosen in (("auto", "llama.cpp"), ("cuda", "cuda")):
+        assert choose_for_types("gemma3n", ["F32"], wanted, GPU, mixture=False) == chosen
+
+
+def states(groups: int, size: int, inner: int) -> Mapping[str, int]:
+    """Return the keys of recurrent layers with four heads."""
+    numbers = {"group_count": groups, "state_size": size, "inner_size": inner, "conv_kernel": 4}
+    return {"ssm.time_step_rank": 4, **{f"ssm.{key}": value for key, value in numbers.items()}}
+
+
 @pytest.mark.parametrize(
-    ("family", "key", "values", "lacking"),
+    ("family", "keys", "chosen"),
     [
-        ("lfm2", "attention.head_count_kv", (0, 1), "recurrent layers"),
-        ("gemma3n", "attention.sliding_window_pattern", (1, 0), "several residual streams"),
+        ("qwen35", states(2, 128, 4 * 128), "cuda"),
+        ("qwen35", states(2, 64, 4 * 64), "llama.cpp"),
+        ("granitehybrid", {"logit_scale": 8, **states(1, 128, 4 * 64)}, "cuda"),
+        ("granitehybrid", {"logit_scale": 8, **states(1, 64, 4 * 64)}, "llama.cpp"),
+        ("lfm2", {"embedding_length": 256, "shortconv.l_cache": 3}, "cuda"),
+        ("lfm2", {"embedding_length": 256, "shortconv.l_cache": 4}, "llama.cpp"),
     ],
 )
-def test_layers_without_kernels_use_llama_cpp_by_default(
-    header: GGUFHeader, family: str, key: str, values: tuple[int, ...], lacking: str
+def test_recurrent_layers_use_the_own_engine_where_it_has_kernels_for_their_shape(
+    header: GGUFHeader, family: str, keys: Mapping[str, int], chosen: str
 ) -> None:
-    """Ours computes them in PyTorch, and says so."""
-    keys = {key.replace("llama.", f"{family}."): value for key, value in header.metadata.items()}
-    keys |= {"general.architecture": family, f"{family}.block_count": 2}
-    hybrid = replace(header, metadata=keys, per_layer={f"{family}.{key}": values})
-    assert select_engine(hybrid, own=GPU) == "llama.cpp"
-    assert f"no kernels for {lacking}" in why_not_preferred(LoadQuery(hybrid), GPU)
-    assert select_engine(hybrid, own=GPU, wanted="cuda") == "cuda"
-    for wanted, chosen in (("auto", "llama.cpp"), ("cuda", "cuda")):
-        assert choose_for_types(family, ["F32"], wanted, GPU, mixture=False) == chosen
-
-
-@pytest.mark.parametrize(("size", "chosen"), [(128, "cuda"), (64, "llama.cpp")])
-def test_delta_nets_use_the_own_engine_where_it_has_kernels_for_their_heads(
-    header: GGUFHeader, size: int, chosen: str
-) -> None:
-    keys = {key.replace("llama.", "qwen35."): value for key, value in header.metadata.items()}
-    numbers = {"time_step_rank": 4, "inner_size": 4 * size, "group_count": 2, "state_size": size}
-    keys |= {f"qwen35.ssm.{name}": number for name, number in numbers.items()}
-    keys |= {"general.architecture": "qwen35", "qwen35.ssm.conv_kernel": 4}
-    hybrid = replace(header, metadata=keys)
-    assert select_engine(hybrid, own=GPU) == chosen
+    hybrid = replace(
+        of_family(header, family, {"block_count": 2, **keys}),
+        per_layer={f"{family}.attention.head_count_kv": (0, 1)},
+    )
     reason = why_not_preferred(LoadQuery(hybrid), GPU)
+    assert select_engine(hybrid, own=GPU) == chosen, reason
     assert ("no kernels for recurrent layers" in reason) is (chosen != "cuda")
-    assert choose_for_types("qwen35", ["F32"], "auto", GPU, mixture=False) == "cuda"
+    assert choose_for_types(family, ["F32"], "auto", GPU, mixture=False) == "cuda"
 
 
 @pytest.mark.model

@@ -55,7 +55,7 @@ def test_unknown_part_is_rejected(capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed")
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["heads", "experts", "delta_nets"])
+@pytest.mark.parametrize("name", ["heads", "experts", "recurrent"])
 def test_measurements_are_rehearsed_without_a_gpu(name: str) -> None:
     before = copies_for(1 << 20)
     result = run_part(name, on_cpu=True, seconds=600)

@@ -141,36 +141,85 @@ def expert_picks_cases() -> list[Case]:
     ]
 
 
-def gated_delta_cases() -> list[Case]:
-    """Return a sequence of more tokens than are staged, one without any, and one with one."""
-    keys, heads, tokens, rows = 1, 2, 18, 4
-    channels, width = 128 * (2 * keys + heads), 128 * heads
-    random = np.random.default_rng(0)
+def _normal(*size: int) -> NDArray[np.float32]:
+    return np.random.default_rng(sum(size)).normal(size=size).astype(np.float32)
 
-    def normal(*size: int) -> NDArray[np.float32]:
-        return random.normal(size=size).astype(np.float32)
 
+def _recurrent_step() -> list[NDArray[np.int32]]:
+    """A sequence of more tokens than are staged, one without any, and one with one, in 4 rows."""
     numbers = [0, 17, 17, 18], [-1, 3, 1], [0, 3, 4, 5], [4, 17, 17, 1, 1], [0, 2, 3, 3, 1]
-    steps = [np.array(each, np.int32) for each in numbers]
-    mixed, found, weight = normal(tokens, channels), normal(tokens, width), normal(128)
-    dense, gate = np.zeros((tokens, width), np.uint16), normal(tokens, width)
-    convolved = np.zeros_like(mixed)
-    convolve = (
-        *(mixed, normal(channels, 4), normal(rows, channels, 3), *steps),
-        *(convolved, channels, 0, channels),
+    return [np.array(each, np.int32) for each in numbers]
+
+
+def causal_convolution_cases() -> list[Case]:
+    """Return 18 tokens of three sequences, by both kernels."""
+    channels, tokens, steps = 256, 18, _recurrent_step()
+    x, weights, bias = _normal(tokens, channels), _normal(channels, 4), _normal(channels)
+    silu = (
+        x,
+        weights,
+        bias,
+        _normal(4, channels, 3),
+        *steps,
+        np.zeros_like(x),
+        channels,
+        0,
+        channels,
     )
+    thirds, dense = _normal(tokens, 3 * channels), np.zeros((tokens, channels), np.uint16)
+    gated = (
+        *(thirds, _normal(channels, 3), bias, _normal(4, channels, 2), *steps, dense),
+        *(_room(tokens, channels), 3 * channels, 0, 2, channels, tokens),
+    )
+    return [
+        Case("convolve_silu", (channels // 128, 3, 1), (128, 1, 1), silu),
+        Case("convolve_gated", (channels // 128, 3, 1), (32, 1, 1), gated),
+    ]
+
+
+def gated_delta_cases() -> list[Case]:
+    """Return 18 tokens of three sequences."""
+    keys, heads, tokens = 1, 2, 18
+    channels, width = 128 * (2 * keys + heads), 128 * heads
+    mixed, found, weight = _normal(tokens, channels), _normal(tokens, width), _normal(128)
+    dense, gate = np.zeros((tokens, width), np.uint16), _normal(tokens, width)
     advance = (
-        *(mixed, normal(tokens, heads), normal(tokens, heads), -abs(normal(heads))),
-        *(normal(heads), normal(rows, heads, 128, 128), *steps, found),
+        *(mixed, _normal(tokens, heads), _normal(tokens, heads), -abs(_normal(heads))),
+        *(_normal(heads), _normal(4, heads, 128, 128), *_recurrent_step(), found),
         *(keys, heads, 1, heads, heads, 0),
     )
     gates = found, gate, weight, dense, _room(tokens, width), width, 0, 2, heads, 1e-6
     block = (128, 1, 1)
     return [
-        Case("delta_convolve", (channels // 128, 3, 1), block, convolve),
         Case("gated_delta", (4, heads, 3), block, advance),
         Case("gate_heads", (tokens, 1, 1), block, gates),
     ]
+
+
+def state_space_cases() -> list[Case]:
+    """Return 18 tokens of three sequences; the last columns of heads of 80 elements are no whole
+    block.
+    """
+    heads, size, groups, tokens = 4, 80, 2, 18
+    width, block = heads * size, (128, 1, 1)
+    cases: list[Case] = []
+    for state in (128, 256):
+        advance = (
+            *(_normal(tokens, width + 2 * groups * state), _normal(tokens, heads)),
+            *(-abs(_normal(heads)), _normal(heads), _normal(heads)),
+            *(_normal(4, heads, state, size), *_recurrent_step(), _normal(tokens, width)),
+            *(heads, size, groups, heads),
+        )
+        cases.append(Case(f"state_space_{state}", (3, heads, 3), block, advance))
+    dense = np.zeros((tokens, width), np.uint16)
+    norm = _normal(tokens, width), _normal(tokens, width), _normal(width), dense
+    for vectors, threads in ((1, 64), (2, 32), (4, 32)):
+        numbers = width, 2, width // groups, 1e-5
+        arguments = *norm, _room(tokens, width), *numbers
+        cases.append(
+            Case(f"norm_groups_v{vectors}", (tokens, groups, 1), (threads, 1, 1), arguments)
+        )
+    return cases
 
 
 def _room(columns: int, size: int) -> NDArray[np.uint8]:
@@ -186,7 +235,9 @@ FUSION_CASES: Mapping[str, Callable[[], list[Case]]] = MappingProxyType(
         "normed_q4_k": normed_gemv_cases,
         "expert_picks": expert_picks_cases,
         "experts_q4_k": expert_gemv_cases,
+        "causal_convolution": causal_convolution_cases,
         "gated_delta": gated_delta_cases,
+        "state_space": state_space_cases,
     }
 )
 """By the names of sources."""

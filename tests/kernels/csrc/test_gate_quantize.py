@@ -9,7 +9,7 @@ from kernel_harness.host_library import CPUKernelLibrary
 
 from ingle.kernels.elementwise.activations import ActivationForms, q8_groups, quantize_q8_reference
 from ingle.kernels.elementwise.gated_activation import (
-    GATES,
+    ROW_GATES,
     GateActivation,
     gated_activation_reference,
     launch_gated_activation,
@@ -26,7 +26,7 @@ def halves(tokens: int, size: int) -> tuple[torch.Tensor, torch.Tensor]:
     return both[:, :size], both[:, size:]
 
 
-@pytest.mark.parametrize("activation", sorted(GATES))
+@pytest.mark.parametrize("activation", sorted(ROW_GATES))
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
 @pytest.mark.parametrize(("tokens", "size"), [(1, 32), (17, 480), (9, 1536), (3, 2080)])
 def test_halves_of_one_tensor(
@@ -48,7 +48,7 @@ def test_halves_of_one_tensor(
     assert rounded.tiles is None
 
 
-@pytest.mark.parametrize("activation", sorted(GATES))
+@pytest.mark.parametrize("activation", sorted(ROW_GATES))
 def test_gates_of_any_size(make_library: MakeLibrary, activation: GateActivation) -> None:
     gate = torch.tensor([[0.0, -0.0, 1e-30, -1e-30, 88, -88, 105, -105, 3e4, -3e4, 1e30, -1e30]])
     found = launch_gated_activation(

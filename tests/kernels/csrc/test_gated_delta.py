@@ -11,46 +11,32 @@ from kernel_harness.host_library import CPUKernelLibrary
 
 from ingle.kernels.elementwise.activations import ActivationForms, q8_groups, quantize_q8_reference
 from ingle.kernels.elementwise.rms_norm import Norm
+from ingle.kernels.recurrent.causal_convolution import Convolution
 from ingle.kernels.recurrent.delta_net import DeltaNetInput, DeltaNetWeights
 from ingle.kernels.recurrent.delta_net_kernels import (
     DeltaNetKernels,
     delta_net_failures,
     delta_net_reference,
 )
-from ingle.kernels.recurrent.delta_shape import DeltaNetShape
-from ingle.kernels.recurrent.pooled_states import PooledStates, StepRows
+from ingle.kernels.recurrent.pooled_states import PooledStates
+from ingle.kernels.recurrent.recurrent_shapes import DeltaNetShape
+
+from .recurrent_steps import TOKENS, UNTOUCHED, error, mixed_steps, random_states, steps_of
 
 MakeLibrary = Callable[..., CPUKernelLibrary]
 CPU = torch.device("cpu")
 SHAPE = DeltaNetShape(2, 4, 128, 128, 4, takes_turns=True)
-ROWS = 7
 BOTH = ActivationForms(torch.float32, tiles=True)
 
 
 def weights_of(shape: DeltaNetShape) -> DeltaNetWeights:
     heads = shape.value_heads
     return DeltaNetWeights(
-        torch.randn(shape.channels, shape.kernel),
+        Convolution(torch.randn(shape.channels, shape.kernel)),
         -torch.rand(heads),
         torch.randn(heads),
         Norm(torch.randn(shape.value_size), 1e-6),
     )
-
-
-def states_of(shape: DeltaNetShape) -> tuple[torch.Tensor, torch.Tensor]:
-    return (
-        torch.randn(ROWS, shape.channels, shape.kernel - 1),
-        torch.randn(ROWS, shape.value_heads, shape.key_size, shape.value_size),
-    )
-
-
-def steps_of(*numbers: list[int]) -> StepRows:
-    return StepRows(*(torch.tensor(each, dtype=torch.int32) for each in numbers))
-
-
-def error(found: torch.Tensor, expected: torch.Tensor) -> float:
-    """Return the relative error in the Euclidean norm; NaN if a value is missing."""
-    return float(((found.double() - expected) ** 2).sum().sqrt() / (expected**2).sum().sqrt())
 
 
 @pytest.mark.parametrize(
@@ -64,9 +50,8 @@ def error(found: torch.Tensor, expected: torch.Tensor) -> float:
 def test_sequences_are_advanced_as_by_torch(
     make_library: MakeLibrary, dtype: torch.dtype, turns: bool, joint: bool, key_heads: int
 ) -> None:
-    """One from nothing, with snapshots; one of a token, whose row is overwritten; two of none."""
     shape = replace(SHAPE, key_heads=key_heads, takes_turns=turns)
-    tokens, heads = 20, shape.value_heads
+    tokens, heads = TOKENS, shape.value_heads
     mixed = torch.randn(tokens, shape.channels + 32).to(dtype)[:, : shape.channels]
     gate = torch.randn(tokens, shape.value_width + 8).to(dtype)[:, 8:]
     rates = torch.randn(tokens, 2 * heads) * 3
@@ -74,11 +59,8 @@ def test_sequences_are_advanced_as_by_torch(
     x = DeltaNetInput(mixed, gate, rates) if joint else DeltaNetInput(
         mixed, gate, rates[:, :heads], rates[:, heads:]
     )  # fmt: skip
-    weights, states = weights_of(shape), states_of(shape)
-    steps = steps_of(
-        [0, 0, 18, 19, 19], [5, -1, 2, 3], [0, 1, 5, 6, 7], [1, 3, 16, 18, 18, 1, 1],
-        [5, 0, 1, 6, 4, 2, 3],
-    )  # fmt: skip
+    weights, states = weights_of(shape), random_states(shape.state_shapes)
+    steps = mixed_steps()
     ours, plain = (PooledStates(tuple(part.clone() for part in states), steps) for _ in range(2))
     found = DeltaNetKernels(make_library(seed=key_heads))(x, shape, weights, ours, BOTH)
     expected = delta_net_reference(x, shape, weights, plain)
@@ -90,15 +72,15 @@ def test_sequences_are_advanced_as_by_torch(
     assert torch.equal(q8_groups(found.tiles, shape.value_width)[:19], tiles[:19])
     for one, other, before in zip(ours.states, plain.states, states, strict=True):
         assert error(one, other) < 1e-5
-        for row in (3, 5):
+        for row in UNTOUCHED:
             assert torch.equal(one[row], before[row])
 
 
 @pytest.mark.slow
 def test_tokens_one_by_one_leave_the_bits_of_all_at_once(make_library: MakeLibrary) -> None:
     """So prefixes, drafts and what is restored are exact, however steps divide a text."""
-    kernels, weights, states = DeltaNetKernels(make_library()), weights_of(SHAPE), states_of(SHAPE)
-    tokens = 19
+    kernels, weights, tokens = DeltaNetKernels(make_library()), weights_of(SHAPE), 19
+    states = random_states(SHAPE.state_shapes)
     mixed, gate = torch.randn(tokens, SHAPE.channels), torch.randn(tokens, SHAPE.value_width)
     rates, lasting = torch.randn(2, tokens, SHAPE.value_heads)
 
@@ -123,7 +105,7 @@ def test_what_does_not_fit_is_refused(make_library: MakeLibrary) -> None:
     x = DeltaNetInput(
         torch.randn(1, SHAPE.channels), torch.randn(1, SHAPE.value_width), torch.randn(1, 4)
     )
-    rows = PooledStates(states_of(SHAPE), steps_of([0, 1], [-1], [0, 0], [], []))
+    rows = PooledStates(random_states(SHAPE.state_shapes), steps_of([0, 1], [-1], [0, 0], [], []))
     with pytest.raises(ValueError, match="do not fit"):
         kernels(x, SHAPE, weights, rows, BOTH)
     with pytest.raises(ValueError, match="no kernels"):

@@ -63,21 +63,22 @@ EXPERTS = {
     "top_k_experts": 2,
     "moe_intermediate_size": 32,
 }
-
-
-DELTA: dict[str, Any] = {
+SMALL: dict[str, Any] = {
     "hidden_size": 256,
     "intermediate_size": 128,
     "num_hidden_layers": 4,
     "num_attention_heads": 4,
     "num_key_value_heads": 2,
     "head_dim": 64,
+    "vocab_size": 264,
+}
+DELTA: dict[str, Any] = {
+    **SMALL,
     "full_attention_interval": 2,
     "linear_key_head_dim": 128,
     "linear_value_head_dim": 128,
     "linear_num_key_heads": 1,
     "linear_num_value_heads": 2,
-    "vocab_size": 264,
 }
 SHARED_EXPERT = {
     "num_experts": 4,
@@ -85,20 +86,44 @@ SHARED_EXPERT = {
     "moe_intermediate_size": 32,
     "shared_expert_intermediate_size": 64,
 }
+LFM2: dict[str, Any] = {**SMALL, "layer_types": ["conv", "full_attention", "conv", "conv"]}
+GRANITE: dict[str, Any] = {
+    **SMALL,
+    "num_hidden_layers": 3,
+    "layer_types": ["mamba", "attention", "mamba"],
+    "mamba_n_heads": 8,
+    "mamba_d_state": 128,
+    "num_local_experts": 0,
+    "shared_intermediate_size": 128,
+}
+NEMOTRON: dict[str, Any] = {
+    **SMALL,
+    "layers_block_type": ["linear_attention", "mlp", "full_attention", "moe"],
+    "mamba_num_heads": 4,
+    "mamba_head_dim": 80,
+    "n_groups": 2,
+    "ssm_state_size": 128,
+    "n_routed_experts": 4,
+    "num_experts_per_tok": 4,
+    "moe_intermediate_size": 128,
+    "moe_shared_expert_intermediate_size": 64,
+}
+PLAIN = ("ffn_gate_inp", "conv1d", "conv.conv")
 
 
 class EightBits:
-    """The tensors of `source`, its matrices in Q8_0."""
+    """The tensors of `source`, matrices in Q8_0 unless their names have a part of `plain`."""
 
-    def __init__(self, source: Weights) -> None:
+    def __init__(self, source: Weights, plain: Iterable[str]) -> None:
         self._source = source
+        self._plain = plain
         self.names: Iterable[str] = source.names
 
     def get(self, name: str) -> Weight:
         weight = self._source.get(name)
         if not isinstance(weight, torch.Tensor) or weight.ndim != 2:
             return weight
-        if "ffn_gate_inp" in name or "conv1d" in name:
+        if any(part in name for part in self._plain):
             return weight
         kind = gguf.GGMLQuantizationType.Q8_0
         data = gguf.quants.quantize(weight.float().numpy(), kind)
@@ -127,7 +152,9 @@ def backend_of(pytestconfig: pytest.Config) -> ComputeBackend:
     return ComputeBackend(operations, library=library)
 
 
-def open_runner(model: Any, backend: ComputeBackend | None) -> CudaModelRunner:
+def open_runner(
+    model: Any, backend: ComputeBackend | None, plain: Iterable[str] = PLAIN
+) -> CudaModelRunner:
     spec = LoadSpec(
         engine="cuda",
         path="random",
@@ -138,7 +165,7 @@ def open_runner(model: Any, backend: ComputeBackend | None) -> CudaModelRunner:
         threads=1,
         kv_type=KVType.BF16 if backend else KVType.F32,
     )
-    files = ModelFiles(model.config, EightBits(model.canonical()), 1 << 20, 1 << 22)
+    files = ModelFiles(model.config, EightBits(model.canonical(), plain), 1 << 20, 1 << 22)
     source = ModelSource(files, ByteTokenizer())
     return open_model_runner(spec, backend=backend, source=source)
 
@@ -167,14 +194,19 @@ class EveryToken:
     def forget(self, sequence: Sequence) -> None: ...
 
 
+@pytest.mark.parametrize(
+    ("kind", "settings"),
+    [
+        ("qwen3_5_text", {**DELTA, "num_hidden_layers": 2}),
+        ("lfm2", LFM2),
+        ("granitemoehybrid", GRANITE),
+    ],
+)
 def test_steps_recorded_meanwhile_advance_states_once(
-    make_random_model: Any, pytestconfig: pytest.Config
+    kind: str, settings: dict[str, Any], make_random_model: Any, pytestconfig: pytest.Config
 ) -> None:
     """Shapes with drafts come up between two tokens, and are computed twice then."""
-    model, texts = (
-        make_random_model("qwen3_5_text", **{**DELTA, "num_hidden_layers": 2}),
-        list[list[int]](),
-    )
+    model, texts = make_random_model(kind, **settings), list[list[int]]()
     for recorder in (None, record):
         runner = open_runner(model, replace(backend_of(pytestconfig), record=recorder))
         sequence = Sequence(
@@ -190,23 +222,35 @@ def test_steps_recorded_meanwhile_advance_states_once(
 
 
 @pytest.mark.parametrize(
-    ("kind", "settings"),
+    ("kind", "settings", "some_plain"),
     [
-        ("gemma4_text", {**GEMMA4, **SHARED}),
-        ("gemma4_text", {**GEMMA4, **EXPERTS}),
-        ("qwen3_5_text", DELTA),
-        ("qwen3_next", {**DELTA, **SHARED_EXPERT, "num_hidden_layers": 2}),
+        ("gemma4_text", {**GEMMA4, **SHARED}, False),
+        ("gemma4_text", {**GEMMA4, **EXPERTS}, False),
+        ("qwen3_5_text", DELTA, False),
+        ("qwen3_next", {**DELTA, **SHARED_EXPERT, "num_hidden_layers": 2}, False),
+        ("lfm2", LFM2, False),
+        ("granitemoehybrid", GRANITE, False),
+        ("nemotron_h", NEMOTRON, False),
+        ("nemotron_h", NEMOTRON, True),
     ],
-    ids=["shared keys", "experts", "DeltaNets", "DeltaNets with experts"],
+    ids=[
+        *("shared keys", "experts", "DeltaNets", "DeltaNets with experts"),
+        *("short convolutions", "state spaces", "experts without gates", "some without kernels"),
+    ],
 )
 def test_kernels_compute_what_plain_torch_does(
-    kind: str, settings: dict[str, Any], make_random_model: Any, pytestconfig: pytest.Config
+    kind: str,
+    settings: dict[str, Any],
+    some_plain: bool,
+    make_random_model: Any,
+    pytestconfig: pytest.Config,
 ) -> None:
     """Prefill, decoding, and verification of drafts; loading compares the kernels of each layer."""
     model = make_random_model(kind, **settings)
     found: list[torch.Tensor] = []
+    plain = (*PLAIN, "ffn_down_exps") if some_plain else PLAIN
     for backend in (backend_of(pytestconfig), None):
-        runner = open_runner(model, backend)
+        runner = open_runner(model, backend, plain)
         found.append(logits(runner, [(0, 10), (10, 1), (11, 5)]))
         runner.close()
     divergence = (found[1].exp() * (found[1] - found[0])).sum(-1)

@@ -7,11 +7,13 @@ import os
 import subprocess
 import sysconfig
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
 import msgspec
 import pytest
+import torch
 from safetensors.torch import save_file  # pyright: ignore[reportUnknownVariableType]
 
 from ingle.backends.base.errors import LoadFailed
@@ -24,6 +26,7 @@ from ingle.backends.cuda.state_model_runner import open_model_runner
 from ingle.backends.engine.engine import Engine
 from ingle.backends.engine.speculation.adaptive_speculator import AdaptiveSpeculator
 from ingle.backends.engine.speculation.step_costs import StepCosts
+from ingle.backends.jobs.quantization.hf_metadata import model_pairs
 from ingle.backends.registry.cuda_availability import CudaAvailability
 from ingle.backends.selection.engine_facts import EngineFacts
 from ingle.backends.testing.byte_tokenizer import ByteTokenizer
@@ -34,8 +37,10 @@ from ingle.daemon.settings.paths import find_paths
 from ingle.models.catalog import Catalog
 from ingle.models.errors import UnsupportedModel
 from ingle.models.fit.memory_needs import MemoryNeeds
+from ingle.models.gguf.gguf_writer import PlannedTensor, encode_header, encode_pair, padded
 from ingle.models.heads.head_files import find_mtp_head
 from ingle.models.heads.head_tensors import with_mtp_layer
+from ingle.models.heads.mtp_file import read_mtp_file
 from ingle.models.kv_type import KVType
 from ingle.models.metadata.manifest import describe_folder
 from ingle.models.places.found_model import Place
@@ -45,7 +50,14 @@ from ingle.models.store.model_store import ModelStore
 from ingle.models.weights.gguf_tensor_names import GGUFTensorNames, name_in_gguf
 from tests.harness.eagle_models import SIZES as EAGLE_SIZES
 from tests.harness.eagle_models import EagleModel
-from tests.harness.headed_models import FAMILIES, SIZES, HeadedModel, run, sequences
+from tests.harness.headed_models import (
+    FAMILIES,
+    SIZES,
+    HeadedModel,
+    headed_engine,
+    run,
+    sequences,
+)
 
 _GIB = 2**30
 
@@ -175,7 +187,61 @@ def test_a_head_of_a_gguf_file_is_the_same(model: HeadedModel, memory_weights: A
         assert cast("Any", found.weights.get(name)).equal(head.weights.get(name))
 
 
-def _save(model: EagleModel, folder: Path) -> None:
+def _write_head(model: HeadedModel, path: Path) -> None:
+    """Write a GGUF file as llama.cpp's converter does with `--mtp`."""
+    config, head = model.model.config, model.source.files.head
+    assert head is not None
+    whole, weights = head.config, model.source.files.weights
+    parts = {name_in_gguf(name, whole): head.weights.get(name) for name in head.weights.names}
+    parts |= {name: weights.get(name) for name in ("token_embd.weight", "output_norm.weight")}
+    arrays = {name: cast("torch.Tensor", part).float().numpy() for name, part in parts.items()}
+    planned = [PlannedTensor(name, part.shape[::-1], "F32") for name, part in arrays.items()]
+    pairs = model_pairs(path.parent, whole, 1)
+    pairs[f"{config.architecture}.nextn_predict_layers"] = 1
+    header = encode_header([encode_pair(*pair) for pair in pairs.items()], planned)
+    data = b"".join(part.tobytes().ljust(padded(part.nbytes), b"\0") for part in arrays.values())
+    path.write_bytes(header + data)
+
+
+def test_a_head_in_a_file_of_its_own_is_found_by_its_name(
+    model: HeadedModel, load: Any, ingle_home: Path, tmp_path: Path
+) -> None:
+    """As heads of GGUF files are published; its memory is that which the runner takes."""
+    folder, path = tmp_path / "random-8b", tmp_path / "mtp-Random-8B-F32.gguf"
+    _save(model, folder)
+    (folder / "tokenizer.json").write_text(json.dumps({"model": {"vocab": {"a": 0}}}))
+    _write_head(model, path)
+    place = Place("a folder", tmp_path, find_in_plain_folder)
+    store = ModelStore(ingle_home / "models", Catalog.load(), places=(place,))
+    (stored,), (unusable,) = store.list(), store.unusable()
+    assert "a head that drafts for a model" in unusable.reason
+    facts = EngineFacts(own=CudaAvailability(has_torch=True))
+    config = Config(paths=find_paths({"INGLE_HOME": str(ingle_home)}), speculation="draft")
+    planner = ModelLoadPlanner(config, store.resolve, lambda: facts, find_heads=store.find_heads)
+    found, named = (
+        planner(
+            stored,
+            LoadOptions(context=512, draft=draft, kv_type=KVType.F32),
+            available=MemoryNeeds(64 * _GIB),
+        )
+        for draft in (None, str(path))
+    )
+    assert found.spec.draft_path == named.spec.draft_path == str(path)
+    plain, headed = (load(found.spec, slots=8, **each) for each in ({"draft_path": None}, {}))
+    added = headed.info().weights_bytes - plain.info().weights_bytes
+    added += headed.info().kv_bytes - plain.info().kv_bytes
+    assert found.draft_needs.host == pytest.approx(added, rel=0.03)
+    drafting = headed_engine(headed)
+    texts = (run(engine, sequences(greedy=True)) for engine in (drafting, Engine(plain)))
+    assert next(texts) == next(texts)
+    gauges = drafting.gauges()
+    assert gauges.accepted_tokens_total > 0.99 * gauges.drafted_tokens_total > 20
+    other = replace(model.model.config, num_heads=8)
+    with pytest.raises(UnsupportedModel, match="head of another model"):
+        read_mtp_file(path, other)
+
+
+def _save(model: EagleModel | HeadedModel, folder: Path) -> None:
     """Write the model that a head belongs to."""
     folder.mkdir(exist_ok=True)
     tensors = {name: part.clone() for name, part in model.model.raw.tensors.items()}

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from ingle.kernels.recurrent.recurrent_shapes import ShortConvShape
 from ingle.models.config.model_config import ExpertConfig, KVHeads, LayerConfig, ModelConfig
-from ingle.models.config.recurrent_config import ShortConvConfig
 from ingle.models.errors import UnsupportedModel
 from ingle.models.fit.llama_cpp_fit import LoadParameters, MemoryEstimate
 from ingle.models.fit.paged_fit import (
@@ -63,7 +63,7 @@ def test_heads_of_each_layer_count_once() -> None:
 
 def test_states_of_recurrent_layers_count() -> None:
     """Rows for slots, drafts and snapshots, and one for steps without a cache."""
-    convolution = ShortConvConfig(channels=4096, kernel=3)
+    convolution = ShortConvShape(channels=4096, kernel=3)
     layers = (LayerConfig(recurrent=convolution),) * 24 + (LayerConfig(),) * 8
     config = replace(CONFIG, layers=layers)
     assert config.state_bytes == 24 * 4096 * 2 * 4

@@ -33,7 +33,12 @@ def test_names_that_are_not_shards(name: str) -> None:
 
 def test_grouping_files_into_models() -> None:
     assert is_language_model("a-Q8_0.GGUF")
-    assert not any(map(is_language_model, ("mmproj-F16.gguf", "x.imatrix.gguf", "a.safetensors")))
+    assert not any(
+        map(
+            is_language_model,
+            ("mmproj-F16.gguf", "x.imatrix.gguf", "a.safetensors", "a/mtp-b-Q8_0.gguf"),
+        )
+    )
     assert model_stem("SmolLM2-135M-Instruct.Q4_1.gguf") == "SmolLM2-135M-Instruct"
     assert model_stem("big-Q8_0-00001-of-00002.gguf") == "big"
     assert quantization_in("plain.gguf") is None

@@ -11,10 +11,13 @@ from pathlib import Path
 import pytest
 import torch
 from gpu.random_model import (
+    DELTA_NET,
+    SHORT_CONVOLUTION,
+    STATE_SPACE,
     all_bf16,
     all_fp8,
     all_nf4,
-    delta_net_config,
+    hybrid_config,
     llama_config,
     q4_k_m,
 )
@@ -33,6 +36,7 @@ from ingle.kernels.attention.attention_variant import attention_variants
 from ingle.kernels.errors import LaunchFailed
 from ingle.kernels.kernel_operations import KernelOperations
 from ingle.kernels.launch.gpu_library import GPULibrary
+from ingle.models.config.recurrent_config import RecurrentConfig
 from ingle.models.kv_type import KVType
 
 from .conftest import (
@@ -215,31 +219,44 @@ def test_answers_equal_those_of_the_same_kernels_without_a_driver(
     assert replayed.texts == eager.texts
 
 
-DELTA_NETS = SmallModel(
-    delta_net_config(
-        replace(TINY.config, layers=TINY.config.layers * 4), key_heads=1, value_heads=2
-    ),
-    TINY.kind,
-)
+def hybrid(layer: RecurrentConfig) -> SmallModel:
+    """Return the smallest model with three recurrent layers and one with attention."""
+    return SmallModel(
+        hybrid_config(replace(TINY.config, layers=TINY.config.layers * 4), layer), TINY.kind
+    )
+
+
+DELTA_NETS, STATE_SPACES = hybrid(DELTA_NET), hybrid(STATE_SPACE)
+CONVOLUTIONS = hybrid(replace(SHORT_CONVOLUTION, channels=TINY.config.hidden_size))
+SOURCES = (*Q4_0_SOURCES, "causal_convolution.cuh", "gated_delta.cuh", "state_space.cuh")
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("model", "kernel"),
+    [
+        (DELTA_NETS, "gated_delta"),
+        (STATE_SPACES, "state_space_128"),
+        (CONVOLUTIONS, "convolve_gated"),
+    ],
+    ids=["DeltaNets", "state spaces", "convolutions"],
+)
 def test_states_of_recorded_steps_equal_those_of_eager_ones(
-    gpu: SimulatedGPU, cache: Path, open_runner: OpenRunner
+    gpu: SimulatedGPU, cache: Path, open_runner: OpenRunner, model: SmallModel, kernel: str
 ) -> None:
     library = CPUKernelLibrary(cache / "kernels")
     compiled = InterpretedTritonLibrary(list(attention_variants()))
     library.architecture = compiled.architecture = "sm_90"
     cpu = torch.device("cpu")
     operations = KernelOperations(library, compiled, dtype=torch.bfloat16, device=cpu)
-    eager = answers(open_runner("cpu", ComputeBackend(operations, library=library), DELTA_NETS))
-    with simulated_engine(gpu, cache / "cubins", (*Q4_0_SOURCES, "gated_delta.cuh")):
+    eager = answers(open_runner("cpu", ComputeBackend(operations, library=library), model))
+    with simulated_engine(gpu, cache / "cubins", SOURCES):
         before = gpu.calls["cuGraphLaunch"]
-        replayed = answers(open_runner("cuda", model=DELTA_NETS))
+        replayed = answers(open_runner("cuda", model=model))
     assert replayed.texts == eager.texts
     assert gpu.calls["cuGraphLaunch"] > before + 5
     assert gpu.driver is not None
-    assert gpu.driver.launches["gated_delta"] > 20
+    assert gpu.driver.launches[kernel] > 20
 
 
 def test_launch_with_wrong_arguments_is_refused(simulation: None, cache: Path) -> None:
@@ -273,13 +290,21 @@ def test_simulated_tensors_behave_like_those_of_a_gpu(gpu: SimulatedGPU, simulat
 
 
 @pytest.mark.parametrize(
-    "model", [TINY, pytest.param(DELTA_NETS, marks=pytest.mark.slow)], ids=["dense", "DeltaNets"]
+    "model",
+    [
+        TINY,
+        *(
+            pytest.param(model, marks=pytest.mark.slow)
+            for model in (DELTA_NETS, STATE_SPACES, CONVOLUTIONS)
+        ),
+    ],
+    ids=["dense", "DeltaNets", "state spaces", "convolutions"],
 )
 def test_plain_decoding_step_is_one_replay_and_one_copy(
     gpu: SimulatedGPU, cache: Path, open_runner: OpenRunner, model: SmallModel
 ) -> None:
     steps: list[Counter[str]] = []
-    with simulated_engine(gpu, cache / "cubins", (*Q4_0_SOURCES, "gated_delta.cuh")):
+    with simulated_engine(gpu, cache / "cubins", SOURCES):
         engine = Engine(open_runner("cuda", model=model))
         for index in range(2):
             params = SamplingParams(seed=4) if index else SamplingParams(temperature=0)
