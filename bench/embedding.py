@@ -200,9 +200,9 @@ async def compare(arguments: argparse.Namespace, model: Path, place: Path) -> di
 
 
 def main() -> None:
-    """Measure each model; with --save write the result file."""
+    """Measure and print; with --save write the result file."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("models", type=Path, nargs="+", help="GGUF files of embedding models")
+    parser.add_argument("model", type=Path, help="a GGUF file of an embedding model")
     parser.add_argument("--characters", type=int, default=150_000, help="of documents, at least")
     parser.add_argument("--context", type=int, default=512, help="tokens that each model reads")
     parser.add_argument("--rounds", type=int, default=5)
@@ -211,12 +211,11 @@ def main() -> None:
     parser.add_argument("--patience", type=float, default=30.0, help="seconds to wait for quiet")
     parser.add_argument("--save", action="store_true", help="write JSON to results/")
     arguments = parser.parse_args()
-    results: list[dict[str, Any]] = []
-    for model in arguments.models:
-        with tempfile.TemporaryDirectory() as place:
-            results.append(asyncio.run(compare(arguments, model.resolve(), Path(place))))
+    model: Path = arguments.model.resolve()
+    with tempfile.TemporaryDirectory() as place:
+        result = asyncio.run(compare(arguments, model, Path(place)))
     if arguments.save:
-        print(save("embedding", {"models": results}))
+        print(save(f"embedding-{model.stem}", result))
 
 
 if __name__ == "__main__":
