@@ -1,80 +1,150 @@
-"""Measures the search in documents on questions about ingle's own pages, by words only.
+"""Measures the search in documents on questions about ingle's own pages.
 
-`python bench/document_recall.py [FOLDER]` prints recall@5 and the questions that miss.
+`python bench/document_recall.py [--model FILE --name NAME] [FOLDER]` prints recall@5 and @8 of each
+set of questions, by words alone or with an embedding model, and the questions that miss.
 """
 
 from __future__ import annotations
 
-import sys
+import argparse
 import tempfile
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
+from ingle.daemon.client.document_types import FoundPassage
 from ingle.daemon.documents.document_index import DocumentIndex
 from ingle.daemon.documents.folder_reader import FolderReader
 
 BENCH = Path(__file__).parent
 FIRST = 5
+IN_A_PROMPT = 8
+_SECTION = "§ "
 
 
 @dataclass(frozen=True)
 class DocumentQuestion:
-    """A question, and words of the passage in a file that answers it."""
+    """A question, and what answers it: words of a passage in a file, or `§` and a heading."""
 
     file: str
     words: str
     question: str
+    set: int
+
+    def is_in(self, passage: FoundPassage) -> bool:
+        """Whether the passage answers."""
+        if self.words.startswith(_SECTION):
+            found = passage.title.split(" › ")[-1] == self.words.removeprefix(_SECTION)
+        else:
+            found = self.words in passage.text
+        return found and passage.file == self.file
+
+    def is_outdated(self, folder: Path) -> bool:
+        """Whether no passage answers any more."""
+        return self.words.removeprefix(_SECTION) not in (folder / self.file).read_text()
 
 
 @dataclass(frozen=True)
 class Recall:
-    """Questions whose passage is among the first five, those whose is not, and those without."""
+    """Of each question that has an answer, the place of the first passage that is one, or none."""
 
-    found: Sequence[DocumentQuestion]
-    missed: Sequence[DocumentQuestion]
+    places: Sequence[tuple[DocumentQuestion, int | None]]
     outdated: Sequence[DocumentQuestion]
 
+    def share(self, most: int = FIRST, number: int = 0) -> float:
+        """Return the share with an answer among the first `most`, of all or of one set."""
+        places = [place for asked, place in self.places if number in (0, asked.set)]
+        return sum(place is not None and place < most for place in places) / max(1, len(places))
+
     @property
-    def share(self) -> float:
-        """Return the share of questions whose passage was found."""
-        return len(self.found) / max(1, len(self.found) + len(self.missed))
+    def missed(self) -> list[DocumentQuestion]:
+        """Return the questions without an answer among the first five."""
+        return [asked for asked, place in self.places if place is None or place >= FIRST]
 
 
 def read_questions() -> list[DocumentQuestion]:
-    """Return the questions."""
-    lines = (BENCH / "document_questions.txt").read_text().splitlines()
-    parts = [line.replace("\\n", "\n").split(" | ") for line in lines if line[:1] not in ("", "#")]
-    return [DocumentQuestion(*part) for part in parts]
+    """Return the questions; a line `# Set …` begins each set."""
+    found: list[DocumentQuestion] = []
+    number = 0
+    for line in (BENCH / "document_questions.txt").read_text().splitlines():
+        number += line.startswith("# Set ")
+        if line and not line.startswith("#"):
+            file, words, question = line.replace("\\n", "\n").split(" | ")
+            found.append(DocumentQuestion(file, words, question, number))
+    return found
 
 
-def measure_recall(folder: Path) -> Recall:
-    """Index the Markdown files of a folder, and ask the questions."""
+def measure_recall(folder: Path, search: Callable[[str], Sequence[FoundPassage]]) -> Recall:
+    """Ask the questions; `search` returns the first eight passages."""
+    places: list[tuple[DocumentQuestion, int | None]] = []
+    outdated: list[DocumentQuestion] = []
+    for asked in read_questions():
+        if asked.is_outdated(folder):
+            outdated.append(asked)
+            continue
+        passages = search(asked.question)
+        hits = (place for place, passage in enumerate(passages) if asked.is_in(passage))
+        places.append((asked, next(hits, None)))
+    return Recall(places, outdated)
+
+
+def recall_by_words(folder: Path) -> Recall:
+    """Index the Markdown files of a folder, and ask without a model."""
     with tempfile.TemporaryDirectory() as place:
         index = DocumentIndex(Path(place, "index.db"))
-        reader = FolderReader(folder, index)
-        reader.scan(path.name for path in folder.glob("*.md"))
-        while reader.state().waiting:
-            reader.read(1.0)
-        found: list[DocumentQuestion] = []
-        missed: list[DocumentQuestion] = []
-        outdated: list[DocumentQuestion] = []
-        for asked in read_questions():
-            passages, _ = index.find(asked.question, FIRST)
-            if asked.words not in (folder / asked.file).read_text():
-                outdated.append(asked)
-            elif any(each.file == asked.file and asked.words in each.text for each in passages):
-                found.append(asked)
-            else:
-                missed.append(asked)
-        index.close()
-    return Recall(found, missed, outdated)
+        with closing(index):
+            reader = FolderReader(folder, index)
+            reader.scan(path.name for path in folder.glob("*.md"))
+            while reader.state().waiting:
+                reader.read(1.0)
+            return measure_recall(folder, lambda asked: index.find(asked, IN_A_PROMPT)[0])
+
+
+def recall_with_model(folder: Path, model: Path, name: str) -> Recall:
+    """Have a daemon index the folder with an embedding model, and ask that."""
+    from embedding import DocumentServer
+    from server import Settings
+
+    with tempfile.TemporaryDirectory() as place:
+        server = DocumentServer(Settings(0, slots=1, context=0), Path(place), name)
+        try:
+            server.start(model)
+            found = server.search(folder)
+            while found.model != name:
+                time.sleep(1.0)
+                found = server.search(folder)
+            while server.missing_vectors():
+                time.sleep(1.0)
+            return measure_recall(
+                folder, lambda asked: server.search(folder, asked, IN_A_PROMPT).passages
+            )
+        finally:
+            server.stop()
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path, nargs="?", default=BENCH.parent / "docs")
+    parser.add_argument("--model", type=Path, help="a GGUF file of an embedding model")
+    parser.add_argument("--name", default="model", help="its name, which decides its prefixes")
+    options = parser.parse_args()
+    folder = options.folder.resolve()
+    if options.model is None:
+        recall = recall_by_words(folder)
+    else:
+        recall = recall_with_model(folder, options.model.resolve(), options.name)
+    for asked in recall.missed:
+        print("missed:", asked.question)
+    for asked in recall.outdated:
+        print("no longer in the documents:", asked.words)
+    for number in sorted({asked.set for asked, _ in recall.places}):
+        shares = (f"@{most}: {recall.share(most, number):.2f}" for most in (FIRST, IN_A_PROMPT))
+        print(f"set {number}: recall{', '.join(shares)}")
+    print(f"all {len(recall.places)}: {recall.share():.3f}, {recall.share(IN_A_PROMPT):.3f}")
 
 
 if __name__ == "__main__":
-    measured = measure_recall(Path(sys.argv[1] if len(sys.argv) > 1 else BENCH.parent / "docs"))
-    for asked in measured.missed:
-        print("missed:", asked.question)
-    for asked in measured.outdated:
-        print("no longer in the documents:", asked.words)
-    print(f"recall@{FIRST}: {measured.share:.3f} of {len(measured.found) + len(measured.missed)}")
+    main()

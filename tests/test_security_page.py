@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-ROWS = range(1, 35)
+ROWS = range(1, 36)
 
 
 def rows() -> dict[int, str]:

@@ -33,6 +33,12 @@ _SPARE = 2**30
 _PREFIXES = {
     "nomic-embed": ("search_document: ", "search_query: "),
     "e5-": ("passage: ", "query: "),
+    "embeddinggemma": ("title: none | text: ", "task: search result | query: "),
+    "qwen3-embedding": (
+        "",
+        "Instruct: Given a web search query, retrieve relevant passages that answer the query\n"
+        "Query:",
+    ),
 }
 """What models were trained to read before passages and questions, by parts of their names."""
 

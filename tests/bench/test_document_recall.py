@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from document_recall import measure_recall
+from document_recall import recall_by_words
 
 
 @pytest.mark.slow
 def test_words_alone_find_most_passages() -> None:
-    recall = measure_recall(Path(__file__).parents[2] / "docs")
-    assert recall.share >= 0.6, [missed.question for missed in recall.missed]
+    recall = recall_by_words(Path(__file__).parents[2] / "docs")
+    assert recall.share(number=1) >= 0.6, [missed.question for missed in recall.missed]
     assert len(recall.outdated) <= 15, "questions need passages that are still there"
