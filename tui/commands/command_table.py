@@ -111,7 +111,7 @@ COMMANDS: tuple[Command, ...] = (
     Command(
         "persona",
         "Personas",
-        "Use or save a system prompt, model and sampling",
+        "Use or save system prompt, model and sampling",
         "Chat",
         None,
         "NAME|save NAME|delete NAME",
@@ -127,7 +127,7 @@ COMMANDS: tuple[Command, ...] = (
     Command(
         "think",
         "Thinking",
-        "Set how much the model reasons before it answers",
+        "Set how much the model reasons",
         "Chat",
         None,
         "off|on|low|medium|high",
@@ -138,7 +138,7 @@ COMMANDS: tuple[Command, ...] = (
     Command(
         "ask_files",
         "Ask files",
-        "Ask about a folder of documents, which is searched on this machine",
+        "Ask about the documents of a folder",
         "Files",
         None,
         "FOLDER QUESTION",
@@ -149,7 +149,7 @@ COMMANDS: tuple[Command, ...] = (
     Command(
         "tools",
         "Tools",
-        "Let the model read, edit and run in this folder",
+        "Let the model work in this folder with tools",
         "Tools",
         None,
         "on|off|list",
@@ -157,7 +157,7 @@ COMMANDS: tuple[Command, ...] = (
     Command(
         "mcp",
         "MCP servers",
-        "List tool servers, or add one by a command or URL",
+        "List tool servers; add one by command or URL",
         "Tools",
         None,
         "add NAME COMMAND",
@@ -165,7 +165,7 @@ COMMANDS: tuple[Command, ...] = (
     Command(
         "shell",
         "Run a command",
-        "Put a command's output into the prompt; also !COMMAND",
+        "Add a command's output to the prompt (also !)",
         "Tools",
         None,
         "COMMAND",
@@ -190,14 +190,14 @@ COMMANDS: tuple[Command, ...] = (
     Command(
         "compare", "Compare", "Compare with another model, side by side", "Models", None, "NAME"
     ),
-    Command("watch", "Requests", "Watch what all programs send to the models here", "Models"),
+    Command("watch", "Requests", "Watch what all programs send to models here", "Models"),
     Command(
         "compact",
         "Compact",
-        "Summarise earlier messages; also: undo, summary, trim, then QUESTION",
+        "Summarise earlier messages",
         "Context",
         "f6",
-        "FOCUS",
+        "FOCUS|undo|summary|trim|then QUESTION",
     ),
     Command(
         "compact_ask",
@@ -211,7 +211,7 @@ COMMANDS: tuple[Command, ...] = (
     Command(
         "undo",
         "Undo",
-        "Undo a tool's last edit, or the last compaction",
+        "Undo a tool's edit, or the last compaction",
         "Context",
         "f7",
         also="compact undo",
@@ -236,7 +236,7 @@ COMMANDS: tuple[Command, ...] = (
     Command(
         "gauges",
         "Gauges",
-        "Memory, cache and speed: beside the chat, full screen, off",
+        "Memory, cache, speed: beside, full screen, off",
         "Context",
         "f4",
     ),
@@ -279,9 +279,7 @@ COMMANDS: tuple[Command, ...] = (
         "ctrl+c",
     ),
     Command("suspend", "Suspend", "Return to the shell; fg resumes the chat", "Program", "ctrl+z"),
-    Command(
-        "quit", "Quit", "Leave; answers and downloads continue in the daemon", "Program", "ctrl+q"
-    ),
+    Command("quit", "Quit", "Leave; answers and downloads go on", "Program", "ctrl+q"),
 )
 
 
