@@ -74,8 +74,8 @@ class RequestWatch:
         if found is None:
             raise NotFound(
                 "No prompt of this id is kept.",
-                hint=f"Only those of the last {MOST_PROMPTS} requests are, while `ingle watch` "
-                "runs, and none of private ones.",
+                hint=f"Only those of the last {MOST_PROMPTS} requests are that a model on this "
+                "machine began to answer.",
             )
         return found.text
 

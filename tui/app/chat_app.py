@@ -123,7 +123,7 @@ class ChatApp(App[None]):
         """Leave F1 to screens that bind it themselves."""
         if action != "help_here":
             return super().check_action(action, parameters)
-        if not self.screen.is_modal:
+        if self.screen is self._chat:
             return False
         from ..screens.filtered_table import FilteredTable
 

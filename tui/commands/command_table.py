@@ -87,7 +87,14 @@ COMMANDS: tuple[Command, ...] = (
     Command(
         "temp", "Temporary chat", "Start a chat that is never written to disk", "Chat", "ctrl+t"
     ),
-    Command("again", "Answer again", "Generate another answer", "Chat", "f5", "MODEL"),
+    Command(
+        "again",
+        "Answer again",
+        "Generate another answer, also by another model",
+        "Chat",
+        "f5",
+        "MODEL",
+    ),
     Command("continue", "Continue", "Continue an interrupted answer", "Chat"),
     Command("edit", "Edit", "Edit the last prompt; the old version stays", "Chat"),
     Command("branch", "Branch", "Continue from here in a new chat", "Chat"),
@@ -104,7 +111,7 @@ COMMANDS: tuple[Command, ...] = (
     Command(
         "persona",
         "Personas",
-        "Use or save a system prompt, model and sampling",
+        "Use or save system prompt, model and sampling",
         "Chat",
         None,
         "NAME|save NAME|delete NAME",
@@ -120,7 +127,7 @@ COMMANDS: tuple[Command, ...] = (
     Command(
         "think",
         "Thinking",
-        "Set how much to reason before answering",
+        "Set how much the model reasons",
         "Chat",
         None,
         "off|on|low|medium|high",
@@ -131,18 +138,18 @@ COMMANDS: tuple[Command, ...] = (
     Command(
         "ask_files",
         "Ask files",
-        "Ask about the files of a folder, with passages found on this machine",
+        "Ask about the documents of a folder",
         "Files",
         None,
         "FOLDER QUESTION",
     ),
     Command("describe", "Describe", "Have the model describe a picture", "Files", None, "FILE"),
-    Command("speak", "Speak", "Write what is spoken into the draft", "Files"),
+    Command("speak", "Speak", "Dictate into the draft", "Files"),
     Command("paste", "Paste", "Insert the clipboard's text or picture", "Files"),
     Command(
         "tools",
         "Tools",
-        "Let the model read, edit and run in this folder",
+        "Let the model work in this folder with tools",
         "Tools",
         None,
         "on|off|list",
@@ -150,7 +157,7 @@ COMMANDS: tuple[Command, ...] = (
     Command(
         "mcp",
         "MCP servers",
-        "List tool servers, or add one by a command or URL",
+        "List tool servers; add one by command or URL",
         "Tools",
         None,
         "add NAME COMMAND",
@@ -158,7 +165,7 @@ COMMANDS: tuple[Command, ...] = (
     Command(
         "shell",
         "Run a command",
-        "Put a command's output into the prompt; also !COMMAND",
+        "Add a command's output to the prompt (also !)",
         "Tools",
         None,
         "COMMAND",
@@ -177,7 +184,9 @@ COMMANDS: tuple[Command, ...] = (
     Command("model", "Models", "Choose or download a model", "Models", "ctrl+o", "NAME"),
     Command("pull", "Pull", "Download a model", "Models", None, "NAME"),
     Command("unload", "Unload", "Free the model's memory", "Models"),
-    Command("ctx", "Context", "Load the model with another context", "Models", None, "TOKENS"),
+    Command(
+        "ctx", "Context", "Reload the model with another context length", "Models", None, "TOKENS"
+    ),
     Command(
         "compare", "Compare", "Compare with another model, side by side", "Models", None, "NAME"
     ),
@@ -185,10 +194,10 @@ COMMANDS: tuple[Command, ...] = (
     Command(
         "compact",
         "Compact",
-        "Summarise earlier messages; undo, summary, trim and then QUESTION do the rest",
+        "Summarise earlier messages",
         "Context",
         "f6",
-        "FOCUS",
+        "FOCUS|undo|summary|trim|then QUESTION",
     ),
     Command(
         "compact_ask",
@@ -202,7 +211,7 @@ COMMANDS: tuple[Command, ...] = (
     Command(
         "undo",
         "Undo",
-        "Undo the last edit of a tool, or compaction",
+        "Undo a tool's edit, or the last compaction",
         "Context",
         "f7",
         also="compact undo",
@@ -221,13 +230,13 @@ COMMANDS: tuple[Command, ...] = (
         "Context",
         within="compact trim",
     ),
-    Command("pin", "Pin message", "Keep a message verbatim when compacting; list", "Context"),
+    Command("pin", "Pin message", "Keep a message verbatim; also: list", "Context"),
     Command("pins", "Pinned messages", "Messages kept verbatim", "Context", within="pin list"),
     Command("context", "Context table", "Show the tokens by role and message", "Context"),
     Command(
         "gauges",
         "Gauges",
-        "Memory, cache and speed: beside the chat, full screen, off",
+        "Memory, cache, speed: beside, full screen, off",
         "Context",
         "f4",
     ),
@@ -239,7 +248,13 @@ COMMANDS: tuple[Command, ...] = (
     Command("fold", "Fold", "Fold reasoning and long blocks", "Reading"),
     Command("page_up", "Page up", "Scroll up", "Reading", "pageup"),
     Command("page_down", "Page down", "Scroll down", "Reading", "pagedown"),
-    Command("end", "Go to the end", "Follow the answer again", "Reading", "ctrl+end"),
+    Command(
+        "end",
+        "Go to the end",
+        "Go to the newest text, and follow the answer",
+        "Reading",
+        "ctrl+end",
+    ),
     Command(
         "route",
         "Route",
@@ -249,7 +264,7 @@ COMMANDS: tuple[Command, ...] = (
         "auto|local|ask|NAME",
     ),
     Command("why", "Why this route", "Show what decided where the message goes", "Privacy"),
-    Command("redact", "Preview redaction", "Show what would leave, and what would not", "Privacy"),
+    Command("redact", "Preview redaction", "Preview what would leave this machine", "Privacy"),
     Command("sent", "What was sent", "Show everything that left this machine", "Privacy"),
     Command("theme", "Theme", "Change the colours", "Program", None, "NAME"),
     Command("settings", "Settings", "Show and change the settings", "Program", "f2"),
@@ -264,9 +279,7 @@ COMMANDS: tuple[Command, ...] = (
         "ctrl+c",
     ),
     Command("suspend", "Suspend", "Return to the shell; fg resumes the chat", "Program", "ctrl+z"),
-    Command(
-        "quit", "Quit", "Leave; answers and downloads continue in the daemon", "Program", "ctrl+q"
-    ),
+    Command("quit", "Quit", "Leave; answers and downloads go on", "Program", "ctrl+q"),
 )
 
 

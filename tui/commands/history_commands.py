@@ -232,7 +232,9 @@ async def import_(session: ChatSession, argument: str) -> Done:
             raise
     if report.failed:
         raise CommandRefused(report.sentence())
-    return Done(report.sentence())
+    return Done(
+        f"{report.sentence()} /open lists the chats." if report.chats else report.sentence()
+    )
 
 
 async def encrypt(session: ChatSession, argument: str) -> Done:

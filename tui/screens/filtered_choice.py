@@ -48,7 +48,7 @@ class FilteredChoice(Dialog[str | None]):
         border: none; height: 1; padding: 0; background: $surface; margin-bottom: 1;
         &:focus { border: none; background-tint: transparent; }
     }
-    FilteredChoice OptionList { max-height: 16; scrollbar-size-vertical: 1; }
+    FilteredChoice OptionList { scrollbar-size-vertical: 1; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up", "move('cursor_up')", "Up", show=False, priority=True),

@@ -147,7 +147,9 @@ class HelpScreen(FilteredTable):
         )
         sections.setdefault("Program", []).append(Row("ctrl+p", "", "Every command, by name"))
         here_section = {title: [Row(key, "", text) for key, text in here]} if here else {}
-        super().__init__("Help", here_section | sections, "esc closes  ·  /keys changes keys")
+        super().__init__(
+            "Help", here_section | sections, "↑↓ scrolls  ·  esc closes  ·  /keys changes keys"
+        )
 
 
 class KeysScreen(FilteredTable):

@@ -136,6 +136,8 @@ class WatchScreen(Screen[None]):
             end, style = "failed", "$error"
         elif request.prefix is not None:
             end = "prefix broke"
+        elif request.outcome == "cancelled":
+            end = "cancelled"
         return Content.assemble(
             (f"{request.clock}  ", "$muted"),
             f"{shorten(clean(request.program), names):<{names}}  ",
@@ -162,7 +164,8 @@ class WatchScreen(Screen[None]):
         try:
             text = await self._client.watched_prompt(request.id)
         except ClientError as error:
-            self.notify(error.message, severity="warning", markup=False)
+            words = f"{error.message} {error.hint or ''}".rstrip()
+            self.notify(words, severity="warning", markup=False)
             return
         at = 0 if request.prefix is None else request.prefix.at
         before, after = map(clean, split_at(text, at))

@@ -95,13 +95,18 @@ def facts(model: ModelEntry) -> list[str]:
     """Size, licence, weights, quantisation, context and place, as far as known."""
     parts = [
         number_format.size(model.size) if model.size else "",
-        model.licence or "",
+        licence(model),
         f"{number_format.parameters(model.parameters)} weights" if model.parameters else "",
         model.quantization or "",
         f"{number_format.tokens(model.context)} tokens of context" if model.context else "",
         f"file of {model.place}" if model.place else "",
     ]
     return [part for part in parts if part]
+
+
+def licence(model: ModelEntry) -> str:
+    """The licence, "" if it is not known."""
+    return "" if model.licence == "unknown" else model.licence
 
 
 def download_sentence(size: int | None, disk_free: int, rate: float | None = None) -> str:

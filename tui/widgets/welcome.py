@@ -18,7 +18,13 @@ from ingle.daemon.client.model_types import ModelEntry
 from ..chats.chat import Chat
 from ..session.chat_state import ChatState, ChatView
 from ..session.model_choice import ModelOffer
-from ..session.model_descriptions import download_sentence, facts, fit_sentence, quality_word
+from ..session.model_descriptions import (
+    download_sentence,
+    facts,
+    fit_sentence,
+    licence,
+    quality_word,
+)
 from ..text import number_format
 from ..text.terminal_safe_text import clean
 
@@ -124,7 +130,7 @@ class Welcome(Widget, can_focus=False):
         return Content("\n").join(blocks)
 
     def _ready(self, model: ModelEntry) -> list[Content]:
-        parts = [number_format.size(model.size) if model.size else "", model.licence or ""]
+        parts = [number_format.size(model.size) if model.size else "", licence(model)]
         if model.context:
             parts.append(f"{number_format.tokens(model.context)} tokens of context")
         known = " · ".join(clean(part) for part in parts if part)

@@ -96,7 +96,9 @@ async def test_requests_are_listed_and_their_prompts_shown(
         fake_daemon.watch(request(3, client="later"))
         await chat.until_shown("later")
         assert screen.query_one(OptionList).highlighted == 0  # it does not jump to the newest
-        await chat.pilot.press("escape")
+        await chat.pilot.press("f1")
+        await chat.until_shown("Where you are")
+        await chat.pilot.press("escape", "escape")
         await chat.until(lambda: chat.app.screen is chat.screen)
 
 
