@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import importlib.util
 import sqlite3
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from ingle.tui.chats.chat import Chat
 from ingle.tui.chats.message import Message, MessageFacts
+from ingle.tui.history.database.database_encryption import open_file
 from ingle.tui.history.history_store import HistoryStore, open_history
 
 MakeStore = Callable[[], HistoryStore]
@@ -17,6 +20,19 @@ MakeStore = Callable[[], HistoryStore]
 
 class Problems(list[str]):
     """The problems that the store reported to the user."""
+
+
+@pytest.fixture
+def quick_keys() -> Iterator[None]:
+    """Keys of encrypted chats are derived in this process by 1,000 rounds, in 1 ms each."""
+    if importlib.util.find_spec("sqlcipher3") is None:
+        yield
+        return
+    with closing(open_file(Path(":memory:"), "any")) as connection:
+        (rounds,) = connection.execute("PRAGMA kdf_iter").fetchone()
+        connection.execute("PRAGMA cipher_default_kdf_iter = 1000")
+        yield
+        connection.execute(f"PRAGMA cipher_default_kdf_iter = {rounds}")
 
 
 @pytest.fixture

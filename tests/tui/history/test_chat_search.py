@@ -10,6 +10,7 @@ import pytest
 
 from ingle.tui.chats.chat import Chat, ChatSettings
 from ingle.tui.chats.message import Attachment, Message
+from ingle.tui.history import chat_search
 from ingle.tui.history.chat_search import SnippetMaker
 from ingle.tui.history.database.history_errors import SearchSuperseded
 from ingle.tui.history.history_store import HistoryStore
@@ -123,6 +124,22 @@ def test_latest_of_several_titles_is_first(
         saved.chat.settings.title = f"Tides {number}"
         store.set_settings(saved.chat.id, saved.chat.settings)
     assert [hit.title for hit in store.search("tides")] == ["Tides 2", "Tides 1", "Tides 0"]
+
+
+@pytest.mark.parametrize("query", ["tides", "tides after:1990"])
+def test_older_matches_are_ranked_where_the_newest_are_of_few_chats(
+    store: HistoryStore, monkeypatch: pytest.MonkeyPatch, query: str
+) -> None:
+    """The newest 4 matches, the 16 before them and the 64 before those, and no more."""
+    monkeypatch.setattr(chat_search, "CANDIDATES", 4)
+    chats = ["beyond", "last", *["third"] * 63, *["second"] * 16, *["first"] * 4]
+    for name in dict.fromkeys(chats):
+        store.add_chat(Chat(id=name))
+    for name in chats:
+        store.add_message(name, Message(role="user", content="tides"))
+    found = [hit.chat for hit in store.search(query)]
+    assert sorted(found) == sorted(["first", "second", "third"] * 3 + ["last"])
+    assert len(store.search(query, 6)) == 6
 
 
 def test_attachments_are_searched(store: HistoryStore) -> None:

@@ -69,6 +69,31 @@ def test_selected_branch_follows_choices_and_additions(
     assert state_of(store.load(chat.id)) == state_of(chat)
 
 
+def test_chat_is_opened_at_any_of_its_messages(
+    saved_chat: SavedChat, make_store: MakeStore, state_of: StateOf, raw: sqlite3.Connection
+) -> None:
+    root = saved_chat.add_prompt("one")
+    answers = [saved_chat.answer(str(index), parent=root) for index in range(3)]
+    saved_chat.add_prompt("behind the second", parent=answers[1])
+    saved_chat.answer("end")
+    store, name = saved_chat.store, saved_chat.chat.id
+    for message in saved_chat.chat.messages.values():
+        opened = store.load_at(name, message.id)
+        assert opened is not None
+        assert message.id in [shown.id for shown in opened.path]
+        assert store.flush()
+        again = make_store().load_at(name, None)
+        assert state_of(again) == state_of(opened), "at the next start, too"
+        assert store.message_text(message.id) == message.text
+    choices = raw.execute("SELECT count(*) FROM choices").fetchone()
+    for at in ("missing", saved_chat.chat.path[-1].id):
+        assert state_of(store.load_at(name, at)) == state_of(store.load(name))
+    assert store.flush()
+    assert raw.execute("SELECT count(*) FROM choices").fetchone() == choices
+    assert store.load_at("missing", root.id) is None
+    assert store.message_text("missing") == ""
+
+
 def test_reasoning_and_attachments_are_saved(store: HistoryStore, state_of: StateOf) -> None:
     chat = Chat(ChatSettings(system="Be short.", folder="work"))
     store.add_chat(chat)

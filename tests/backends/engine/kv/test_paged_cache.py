@@ -11,6 +11,7 @@ import pytest
 
 from ingle.backends.base.load_spec import KVStoreSpec
 from ingle.backends.base.sampling_params import SamplingParams
+from ingle.backends.engine.batch import Batch
 from ingle.backends.engine.engine import Engine
 from ingle.backends.engine.kv.paged_cache import PagedCache
 from ingle.backends.engine.kv_cache import MIN_SHARED
@@ -166,6 +167,22 @@ def test_admission_rounds_up_to_whole_pages(make: MakeRunner) -> None:
     while engine.has_work:
         engine.step()
     assert engine.scheduler.preemptions == 0
+
+
+def test_pages_of_drafts_leave_one_for_each_sequence(make: MakeRunner) -> None:
+    cache = make(num_blocks=8, context=128).open_cache()
+    first, second = (Sequence("r", 0, chat(seed, 20), SamplingParams()) for seed in (1, 2))
+    for sequence in (first, second):
+        cache.open(sequence, cache.match(np.array(sequence.token_ids, np.int32)))
+        batch = Batch()
+        batch.add(sequence, 20)
+        cache.reserve(batch)
+        cache.grow(sequence, 20)
+    for count, pages in ((12, 2), (44, 4)):
+        assert cache.reserve_drafts(first, count)
+        assert (len(first.block_table), cache.available) == (pages, 16 * (6 - pages))
+    assert not cache.reserve_drafts(second, 13)
+    assert len(second.block_table) == 2
 
 
 def test_context_as_large_as_the_pool_can_be_filled(make: MakeRunner) -> None:

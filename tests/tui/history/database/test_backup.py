@@ -31,6 +31,8 @@ from ingle.tui.history.history_store import HistoryStore
 if TYPE_CHECKING:
     from ..conftest import MakeStore, NewSavedChat, Problems, SavedChat
 
+pytestmark = pytest.mark.usefixtures("quick_keys")
+
 PAGE = 4096
 PASSPHRASE = "it's a 'long' one"
 ENCRYPTING = pytest.param(
@@ -115,9 +117,17 @@ def backed_up_chat(
     return saved_chat.chat.id
 
 
-@pytest.mark.slow
 @with_and_without_passphrase
-@pytest.mark.parametrize("break_", [flip_bits, zero_a_page, truncate_to_half, overwrite_header])
+@pytest.mark.parametrize(
+    "break_",
+    [
+        zero_a_page,
+        *(
+            pytest.param(break_, marks=pytest.mark.slow)
+            for break_ in (flip_bits, truncate_to_half, overwrite_header)
+        ),
+    ],
+)
 def test_damaged_database_is_restored_from_the_backup(
     backed_up_chat: str,
     folder: Path,
@@ -172,7 +182,6 @@ def test_wrong_passphrase_is_rejected_for_damaged_chats(
     assert [path.name for path in folder.glob("*damaged*")] == []
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("passphrase", [ENCRYPTING], indirect=True)
 def test_backup_is_deleted_when_the_passphrase_changes(
     backed_up_chat: str, folder: Path, make_store: MakeStore, passphrase: str

@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 import pytest
@@ -35,6 +36,7 @@ def add_messages(saved_chat: SavedChat) -> None:
 
 
 @needs_sqlcipher
+@pytest.mark.usefixtures("quick_keys")
 def test_encrypted_chats_are_unreadable_and_complete(
     saved_chat: SavedChat,
     bytes_on_disk: Callable[[], bytes],
@@ -83,6 +85,7 @@ def test_wiped_file_is_overwritten(tmp_path: Path) -> None:
 
 
 @needs_sqlcipher
+@pytest.mark.usefixtures("quick_keys")
 def test_messages_before_unlocking_are_held_in_memory(
     saved_chat: SavedChat, make_store: MakeStore, new_saved_chat: NewSavedChat, problems: Problems
 ) -> None:
@@ -103,8 +106,8 @@ def test_messages_before_unlocking_are_held_in_memory(
     assert problems == []
 
 
-@pytest.mark.slow
 @needs_sqlcipher
+@pytest.mark.usefixtures("quick_keys")
 def test_decrypting_restores_the_chats(
     saved_chat: SavedChat,
     bytes_on_disk: Callable[[], bytes],
@@ -123,6 +126,7 @@ def test_decrypting_restores_the_chats(
 
 
 @needs_sqlcipher
+@pytest.mark.usefixtures("quick_keys")
 def test_encryption_is_refused_while_another_program_writes(
     saved_chat: SavedChat, folder: Path
 ) -> None:
@@ -150,6 +154,7 @@ def test_encryption_is_refused_while_another_program_writes(
 
 
 @needs_sqlcipher
+@pytest.mark.usefixtures("quick_keys")
 def test_encryption_is_refused_while_another_program_reads(
     saved_chat: SavedChat, make_store: MakeStore
 ) -> None:
@@ -168,8 +173,8 @@ def test_encryption_is_refused_while_another_program_reads(
         saved_chat.store.decrypt()
 
 
-@pytest.mark.slow
 @needs_sqlcipher
+@pytest.mark.usefixtures("quick_keys")
 def test_program_opening_during_encryption_waits_and_loses_nothing(
     saved_chat: SavedChat,
     make_store: MakeStore,
@@ -201,8 +206,8 @@ def test_program_opening_during_encryption_waits_and_loses_nothing(
     assert [m.content for m in loaded.path] == ["in that very instant"]
 
 
-@pytest.mark.slow
 @needs_sqlcipher
+@pytest.mark.usefixtures("quick_keys")
 def test_chats_decrypted_by_another_program_are_reopened(
     saved_chat: SavedChat, make_store: MakeStore, state_of: StateOf
 ) -> None:
@@ -265,6 +270,59 @@ def test_interrupted_conversion_loses_nothing(
     store.close()
     content = b"".join(path.read_bytes() for path in folder.iterdir())
     assert b"xylophone" not in content
+
+
+class Keyring(ModuleType):
+    """A stand-in for the system's keyring, which may refuse."""
+
+    def __init__(self) -> None:
+        super().__init__("keyring")
+        self.kept: dict[tuple[str, str], str] = {}
+        self.refuses = False
+
+    def get_password(self, service: str, name: str) -> str | None:
+        if self.refuses:
+            raise RuntimeError("it is locked")
+        return self.kept.get((service, name))
+
+    def set_password(self, service: str, name: str, password: str) -> None:
+        if self.refuses:
+            raise RuntimeError("it is locked")
+        self.kept[service, name] = password
+
+    def delete_password(self, service: str, name: str) -> None:
+        del self.kept[service, name]
+
+
+@needs_sqlcipher
+@pytest.mark.usefixtures("quick_keys")
+def test_keyring_unlocks_the_chats_until_it_forgets(
+    saved_chat: SavedChat, folder: Path, make_store: MakeStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    saved_chat.add_prompt("hello")
+    monkeypatch.setitem(sys.modules, "keyring", keyring := Keyring())
+    saved_chat.store.remember(True)
+    assert keyring.kept == {}, "chats without a passphrase"
+    saved_chat.store.encrypt(PASSPHRASE)
+    keyring.refuses = True
+    with pytest.raises(HistoryError, match="it is locked"):
+        saved_chat.store.remember(True)
+    assert not make_store().unlock_with_keyring()
+    keyring.refuses = False
+    saved_chat.store.remember(True)
+    assert keyring.kept == {("ingle chats", str(folder)): PASSPHRASE}
+    other = make_store()
+    assert other.unlock_with_keyring()
+    assert [summary.title for summary in other.recent()] == ["hello"]
+    keyring.kept["ingle chats", str(folder)] = "an outdated one"
+    assert not make_store().unlock_with_keyring()
+    other.remember(False)
+    assert keyring.kept == {}
+    assert not make_store().unlock_with_keyring()
+    monkeypatch.setitem(sys.modules, "keyring", None)
+    assert not make_store().unlock_with_keyring()
+    with pytest.raises(HistoryError, match="not installed"):
+        other.remember(True)
 
 
 def test_missing_sqlcipher_is_reported_with_a_hint(

@@ -6,6 +6,7 @@ import random
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,7 @@ import pytest
 from ingle.tui.chats.chat import ChatSettings
 from ingle.tui.chats.message import Attachment, Message, MessageFacts
 from ingle.tui.history.database.database_encryption import open_file
-from ingle.tui.history.database.history_files import PLAIN
+from ingle.tui.history.database.history_files import ENCRYPTED, PLAIN
 from ingle.tui.history.database.page_rows import PageFile
 from ingle.tui.history.history_store import HistoryStore
 
@@ -81,6 +82,33 @@ def test_one_zeroed_page_loses_only_its_own_rows(
     if problems:
         assert f"{CHATS} chats with" in problems[0]
         assert len(list(folder.glob("history.damaged-*.db"))) == len(problems)
+
+
+@pytest.mark.skipif(find_spec("sqlcipher3") is None, reason="SQLCipher is not installed")
+@pytest.mark.usefixtures("quick_keys")
+def test_zeroed_page_of_encrypted_chats_loses_few_rows(
+    filled: bytes, folder: Path, make_store: MakeStore, problems: Problems
+) -> None:
+    store = make_store()
+    before = prompts(store)
+    store.encrypt("open sesame")
+    assert store.close()
+    path = folder / ENCRYPTED
+    content = bytearray(path.read_bytes())
+    middle = len(content) // PAGE // 2 * PAGE
+    content[middle : middle + PAGE] = bytes(PAGE)
+    path.write_bytes(content)
+    again = make_store()
+    again.unlock("open sesame")
+    again.save_draft("new", "the first write checks the whole file")
+    again.flush(20)
+    after = prompts(again)
+    kept = {name: text for texts in after.values() for name, text in texts.items()}
+    known = {name: text for texts in before.values() for name, text in texts.items()}
+    assert kept.items() <= known.items()
+    assert len(kept) > CHATS * PROMPTS - 25
+    assert len(problems) == 1
+    assert "set aside" in problems[0]
 
 
 def test_header_of_the_file_is_not_needed(

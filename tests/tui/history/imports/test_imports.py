@@ -503,12 +503,22 @@ def test_interrupted_import_is_completed_by_the_next(
     assert len(store.recent(10_000)) == 1500
 
 
-@pytest.mark.slow
-def test_import_can_be_stopped(store: HistoryStore, tmp_path: Path) -> None:
-    conversations = [chatgpt() | {"conversation_id": f"conv-{n}"} for n in range(2000)]
+@pytest.mark.parametrize("stops_at", [1, 3, 9])
+def test_import_is_saved_chat_by_chat_until_it_is_stopped(
+    store: HistoryStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stops_at: int
+) -> None:
+    monkeypatch.setattr("ingle.tui.history.imports.import_chats.COMMIT_SECONDS", -1.0)
+    conversations = [chatgpt() | {"conversation_id": f"conv-{n}"} for n in range(5)]
     path = write(tmp_path / "conversations.json", conversations)
-    connection = store.database.connect()
-    with closing(connection):
-        report = import_chats(connection, path, lambda report: False)
-    assert 0 < report.chats < 2000
-    assert len(store.recent(10_000)) == report.chats
+    seen: list[tuple[int, int, int]] = []
+
+    def progress(report: ImportReport) -> bool:
+        saved = len(store.recent())
+        seen.append((report.total, report.seen, saved))
+        return saved < stops_at
+
+    with closing(store.database.connect()) as connection:
+        report = import_chats(connection, path, progress)
+    imported = min(stops_at, 5)
+    assert seen == [(5, n, n) for n in range(1, imported + 1)] + [(5, imported, imported)]
+    assert (report.chats, report.messages) == (imported, 4 * imported)
