@@ -506,8 +506,8 @@ async def _clients(
 ) -> AsyncGenerator[tuple[httpx.AsyncClient, httpx.AsyncClient]]:
     transport = httpx.AsyncHTTPTransport(uds=str(socket))
     async with (
-        httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=10) as tcp,
-        httpx.AsyncClient(base_url="http://localhost", transport=transport, timeout=10) as unix,
+        httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=60) as tcp,
+        httpx.AsyncClient(base_url="http://localhost", transport=transport, timeout=60) as unix,
     ):
         yield tcp, unix
 

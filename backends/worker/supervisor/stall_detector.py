@@ -27,32 +27,36 @@ def longest_step(batch: int, prompt_rate: float) -> float:
 
 
 class StepWatch:
-    """Judges one worker by its messages and its CPU time."""
+    """Judges one worker by its messages, its CPU time and how long it waited for a processor."""
 
-    def __init__(self, interval: float, now: float, computed: float) -> None:
-        """`interval` is the time between two checks, `computed` its CPU time so far, in seconds."""
+    def __init__(self, interval: float, now: float, computed: float, waited: float) -> None:
+        """`interval` is the time between two checks, the others those of `look` so far."""
         self._interval = interval
         self._looked_at = self._asked_at = now
-        self._computed = computed
+        self._used = computed + waited
+        self._waited = waited
 
-    def look(self, now: float, heard_at: float, computed: float, bound: float) -> str | None:
-        """Return why it is stalled, as a sentence; None if it is not.
+    def look(
+        self, now: float, heard_at: float, computed: float, waited: float, bound: float
+    ) -> str | None:
+        """Return why it is stalled, as a sentence; None if it is not; all times are in seconds.
 
-        `heard_at` is the time of its last message; it sends one between two steps of at most
-        `bound` seconds. A check that comes late, since the daemon was stopped or the machine busy,
-        decides nothing.
+        `heard_at` is the time of its last message; it sends one between two steps, of which each
+        takes at most `bound` besides what it `waited` for a processor. A check that comes late,
+        since the daemon was stopped or the machine busy, decides nothing.
         """
         late = now - self._looked_at > OVERSLEPT * self._interval
-        worked = computed - self._computed >= BUSY_SHARE * self._interval
-        self._looked_at, self._computed = now, computed
+        worked = computed + waited - self._used >= BUSY_SHARE * self._interval
+        self._looked_at, self._used = now, computed + waited
         if late or heard_at >= self._asked_at:
-            self._asked_at = now
+            self._asked_at, self._waited = now, waited
             return None
         if not worked:
             return "The model's process stopped answering, and was ended."
-        if now - self._asked_at >= bound:
+        took = now - self._asked_at - (waited - self._waited)
+        if took >= bound:
             return (
-                f"A step of the model did not end within {now - self._asked_at:.0f} seconds, "
+                f"A step of the model did not end within {took:.0f} seconds, "
                 "and its process was ended."
             )
         return None

@@ -53,6 +53,7 @@ from ..worker_protocol import (
     WatchPages,
     encode_frame,
 )
+from .processor_time import ProcessorTime
 from .request_streams import RequestStreams
 from .stall_detector import OVERSLEPT, StepWatch, longest_step
 from .worker_pipes import WorkerPipes
@@ -215,13 +216,17 @@ class WorkerProcess:
         """Wait as long as the worker makes progress."""
         clock = asyncio.get_running_loop().time
         looked_at = self._heard_at = clock()
+        time, waited = ProcessorTime(self.pid), 0.0
         while True:
             with contextlib.suppress(TimeoutError):
                 return await asyncio.wait_for(asyncio.shield(loading), _LOAD_INTERVAL)
             slept = clock() - looked_at
             looked_at += slept
+            waited_before, waited = waited, time.waited()
             if slept > OVERSLEPT * _LOAD_INTERVAL:  # the daemon was stopped, and read no message
                 self._heard_at += slept
+            else:  # it makes no progress while other processes have the processors
+                self._heard_at += min(slept, waited - waited_before)
             patience = self._load_patience()
             if looked_at - self._heard_at >= patience:
                 raise self._load_stalled(patience)
@@ -289,27 +294,21 @@ class WorkerProcess:
         clock = asyncio.get_running_loop().time
         most = get_engine(self.spec.engine).longest_step
         interval = _WATCH_INTERVAL if most is None else min(_WATCH_INTERVAL, most / 4)
-        watch = StepWatch(interval, clock(), self._seconds_computed())
+        time = ProcessorTime(self.pid)
+        watch = StepWatch(interval, clock(), time.computed(), time.waited())
         while self.state == "ready":
             self._send(LivenessPing())
             await asyncio.sleep(interval)
             if not self._streams.busy:
                 return
             bound = most or longest_step(self.spec.batch, self.gauges.prompt_rate)
-            fault = watch.look(clock(), self._heard_at, self._seconds_computed(), bound)
+            now, computed, waited = clock(), time.computed(), time.waited()
+            fault = watch.look(now, self._heard_at, computed, waited, bound)
             if fault is not None:
                 self._cause, self._is_fault = fault, True
                 assert self._process is not None
                 _kill(self._process)
                 return
-
-    def _seconds_computed(self) -> float:
-        """Return the CPU seconds of the child so far."""
-        try:
-            times = psutil.Process(self.pid).cpu_times()
-        except psutil.NoSuchProcess:
-            return 0.0
-        return times.user + times.system
 
     def _receive(self, message: FromWorker) -> None:
         self._heard_at = asyncio.get_running_loop().time()

@@ -40,7 +40,7 @@ MakeManager = Callable[..., "ManagerHarness"]
 
 HARNESS = Path(next(iter(kernel_harness.__path__)))
 TOKENS = 8
-SECONDS = 150.0
+SECONDS = 600.0
 """A run with a fault ends within this, on a machine that does much else."""
 
 

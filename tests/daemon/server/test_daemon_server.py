@@ -25,7 +25,7 @@ import os, sys, traceback
 from ingle.daemon.server import daemon_server as server
 from ingle.daemon.settings.config import load_config
 try:
-    server.run(load_config(os.environ, {"port": int(sys.argv[1]), "shutdown_grace": 5.0}))
+    server.run(load_config(os.environ, {"port": int(sys.argv[1]), "shutdown_grace": 60.0}))
 except Exception as error:
     print(type(error).__name__, error, file=sys.stderr)
     sys.exit(3)

@@ -26,10 +26,11 @@ printf 'port = -1\nimport_models = false\n' > $XDG_CONFIG_HOME/ingle/config.toml
 cd /
 ingle() { "$PYTHON" -P -m ingle.daemon.main "$@"; }
 property() { systemctl --user show -p "$1" --value "$2"; }
-is() {
-  for _ in $(seq 200); do [ "$(property ActiveState "$1")" = "$2" ] && return; sleep 0.1; done
+becomes() {
+  for _ in $(seq 200); do [ "$(property "$1" "$2")" = "$3" ] && return; sleep 0.1; done
   exit 3
 }
+is() { becomes ActiveState "$1" "$2"; }
 
 "$SYSTEMD" --user > /run/log 2>&1 &
 for _ in $(seq 100); do [ -S /run/u/systemd/private ] && break; sleep 0.1; done
@@ -49,7 +50,7 @@ ingle stop > /dev/null
 is ingle.service inactive && is ingle.socket active && echo "== stopped, and listens on"
 ingle ps > /dev/null && is ingle.service active && echo "== comes again"
 kill -9 "$(property MainPID ingle.service)"
-is ingle.service active && [ "$(property NRestarts ingle.service)" = 1 ] && echo "== restarts"
+becomes NRestarts ingle.service 1 && is ingle.service active && echo "== restarts"
 ingle ps | head -1
 ingle service uninstall > /run/said && echo "== uninstalled"
 grep -q /run/home/.local /run/said && echo "== told what stays"
