@@ -233,7 +233,7 @@ def test_ps_names_the_agents_whose_prompts_are_known() -> None:
         KnownAgent(agent="claude-cli", tokens=17203),
         KnownAgent(agent="codex", tokens=9000, computing=True),
     ]
-    model = LoadedModel(name="echo:1", state=ModelState.READY, known_agents=agents)
+    model = LoadedModel(name="echo:1", state=ModelState.READY, context=32768, known_agents=agents)
     shown = dict(details(model))
     assert shown["agents"] == (
         "the prompt of claude-cli (17,203 tokens) is ready; "

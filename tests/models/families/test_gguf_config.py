@@ -86,7 +86,6 @@ def test_unknown_architecture_hints_at_llama_cpp(tiny: GGUFBuilder, tmp_path: Pa
 UNSUPPORTED: list[tuple[str, int, Any]] = [
     ("attention.causal", BOOL, False),
     ("attention.value_length", UINT32, 32),
-    ("rope.scaling.type", STRING, "twisted"),
 ]
 
 
@@ -101,7 +100,8 @@ def test_unsupported_settings_hint_at_llama_cpp(
 
 
 def test_experts_of_a_family_without_any_are_rejected(tiny: GGUFBuilder, tmp_path: Path) -> None:
-    with_architecture(tiny, "qwen3", expert_count=(UINT32, 8))
+    keys = {"expert_count": (UINT32, 8), "expert_used_count": (UINT32, 2)}
+    with_architecture(tiny, "qwen3", **keys)
     with pytest.raises(UnsupportedModel, match="mixture of experts"):
         read(tiny, tmp_path)
 
@@ -126,11 +126,8 @@ def test_impossible_groups_of_experts_are_rejected(
     keys = {"expert_count": (UINT32, 8), "expert_used_count": (UINT32, 4)}
     groups = {"expert_group_count": (UINT32, count), "expert_group_used_count": (UINT32, used)}
     with_architecture(tiny, "qwen3moe", **keys, **groups)
-    if not used:  # as many as there are
-        assert read(tiny, tmp_path).layers[0].experts is not None
-    else:
-        with pytest.raises(InvalidModel):
-            read(tiny, tmp_path)
+    with pytest.raises(InvalidModel):
+        read(tiny, tmp_path)
 
 
 def test_head_counts_that_differ_between_layers_are_rejected(
