@@ -1,5 +1,6 @@
 """An agent's first token after a restart, beside the same turn from memory and the first one ever.
 
+With --peer, llama-server then does the same in the same run, its slot saved and restored by hand.
 With --growth instead: a long prompt, by each protocol, to a model that is loaded with less context.
 """
 
@@ -10,15 +11,17 @@ import json
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from dataclasses import asdict
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+import psutil
 from agent_session import PATHS, AgentPrompt, Json, Turn, body_of, send
 from ingle_server import IngleServer
 from machine import median, save
-from server import Settings
+from peers import LlamaServer
+from server import Server, Settings
 
 READY_WITHIN = 600.0
 SAVED_AFTER = 6.0
@@ -50,10 +53,18 @@ class AgentServer(IngleServer):
         return time.perf_counter() - began
 
 
+class SavingLlamaServer(LlamaServer):
+    """llama-server, with a folder for slots and the templates of tools."""
+
+    def command(self, model: Path) -> list[str]:
+        """See `Server`."""
+        return [*super().command(model), "--slot-save-path", str(self.folder), "--jinja"]
+
+
 class Sessions:
     """New sessions of one agent, each with a question of its own."""
 
-    def __init__(self, server: AgentServer, prompt: AgentPrompt, protocol: str) -> None:
+    def __init__(self, server: Server, prompt: AgentPrompt, protocol: str) -> None:
         self._server = server
         self._prompt = prompt
         self._protocol = protocol
@@ -63,6 +74,7 @@ class Sessions:
         """Begin a session."""
         said = f"Question {next(self._numbers)}: what does this project do? Answer in a sentence."
         body = body_of(self._protocol, self._prompt, self._server.model_name(), said, tokens)
+        body |= {"id_slot": 0} if isinstance(self._server, SavingLlamaServer) else {}
         turn = send(self._server.port, self._protocol, body)
         print(f"  {self._protocol}: {turn}", file=sys.stderr)
         return turn
@@ -95,6 +107,28 @@ def restarts(
     yield "model not loaded", with_load
 
 
+def slots_by_hand(
+    server: SavingLlamaServer, sessions: Sessions, runs: int
+) -> Iterator[tuple[str, list[Turn]]]:
+    """Yield what was measured and its turns."""
+    yield "llama-server, nothing known", [sessions.ask()]
+    yield "llama-server, from memory", [sessions.ask() for _ in range(runs)]
+    file: dict[str, object] = {"filename": "agent.bin"}
+    server.post("/slots/0?action=save", file)
+    restored: list[Turn] = []
+    with_restoring: list[Turn] = []
+    for _ in range(runs):
+        server.restart()
+        began = time.perf_counter()
+        server.post("/slots/0?action=restore", file)
+        seconds = time.perf_counter() - began
+        turn = sessions.ask()
+        restored.append(turn)
+        with_restoring.append(replace(turn, first_token=turn.first_token + seconds))
+    yield "llama-server, after a restart, slot restored before", restored
+    yield "llama-server, after a restart, with restoring", with_restoring
+
+
 def growth(
     server: AgentServer, prompt: AgentPrompt, context: int
 ) -> Iterator[tuple[str, list[Turn]]]:
@@ -118,6 +152,27 @@ def figures(turns: list[Turn]) -> Json:
     }
 
 
+def take(measured: Iterable[tuple[str, list[Turn]]], results: dict[str, Any]) -> None:
+    """Print and keep the figures as they come."""
+    for name, turns in measured:
+        results[name] = figures(turns)
+        print(f"{name:52}{results[name]['first_token']:9.2f} s", flush=True)
+
+
+def measure_peer(
+    options: argparse.Namespace, prompt: AgentPrompt, folder: Path, results: dict[str, Any]
+) -> None:
+    """Measure llama-server, which has as many threads as there are processors."""
+    threads = psutil.cpu_count(logical=False) or 1
+    server = SavingLlamaServer(Settings(threads, slots=1, context=options.context), folder)
+    try:
+        server.start(options.model.absolute())
+        sessions = Sessions(server, prompt, "chat completions")
+        take(slots_by_hand(server, sessions, options.runs), results)
+    finally:
+        server.stop()
+
+
 def main() -> None:
     """Measure, and write bench/results/agents-*.json."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -126,6 +181,7 @@ def main() -> None:
     parser.add_argument("--context", type=int, default=16_384)
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--growth", action="store_true")
+    parser.add_argument("--peer", action="store_true", help="llama-server on PATH as well")
     options = parser.parse_args()
     prompt = AgentPrompt.of(options.characters)
     settings = Settings(threads=0, slots=2, context=0 if options.growth else options.context)
@@ -139,11 +195,11 @@ def main() -> None:
                 if options.growth
                 else restarts(server, Sessions(server, prompt, "chat completions"), options.runs)
             )
-            for name, turns in measured:
-                results[name] = figures(turns)
-                print(f"{name:40}{results[name]['first_token']:9.2f} s", flush=True)
+            take(measured, results)
         finally:
             server.stop()
+        if options.peer:
+            measure_peer(options, prompt, Path(folder), results)
     kind = "growth" if options.growth else "prefix"
     facts = {"model": options.model.name, "characters": options.characters, **asdict(settings)}
     print(save(f"agents-{kind}-{options.model.stem}", {**facts, "results": results}))
