@@ -35,15 +35,16 @@ def choose_head(
 ) -> HeadChoice | None:
     """The head that a load names as its draft, or the best one; None if there is none.
 
-    A model's name stands for its own head. Raises `ModelError` for a named one that does not fit.
+    A model's name stands for its own head; a divided model uses none. Raises `ModelError` for a
+    named one that does not fit.
     """
-    able = get_engine(spec.engine).has_heads
+    able = get_engine(spec.engine).has_heads and spec.tensor_parallel == 1
     folder = Path(named) if named is not None else None
     if folder is not None and is_eagle_folder(folder):
         if not able:
             raise UnsupportedModel(
-                f"{named} is a head, which only ingle's own engine drafts with.",
-                hint="Choose the engine cuda.",
+                f"{named} is a head, which only ingle's own engine drafts with, on one GPU.",
+                hint="Choose the engine cuda, and tensor_parallel 1.",
             )
         return _beside(costs, spec, folder.name, folder)
     if not able or costs.config is None:
