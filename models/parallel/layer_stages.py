@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
@@ -49,26 +49,31 @@ class StageWeights:
 
     def __init__(self, source: Weights, stage: LayerStage) -> None:
         self._source = source
-        self._sources = dict(_named(source.names, stage))
-        self.names = self._sources.keys()
+        self._stage = stage
+        self.names = [found for name in source.names if (found := self._own(name)) is not None]
         """Every tensor of the stage."""
 
     def get(self, name: str) -> Weight:
         """The tensor; raises what the source raises."""
-        return self._source.get(self._sources.get(name, name))
+        return self._source.get(_moved(name, self._stage.layers.start))
 
-
-def _named(names: Iterable[str], stage: LayerStage) -> Iterable[tuple[str, str]]:
-    """The names of a stage's tensors, and what the whole model calls them."""
-    for name in names:
+    def _own(self, name: str) -> str | None:
+        """What the stage calls a tensor of the whole model; None for another stage's."""
+        stage = self._stage
         match = _OF_A_LAYER.fullmatch(name)
         if match is not None:
-            if int(match[1]) in stage.layers:
-                yield f"blk.{int(match[1]) - stage.layers.start}.{match[2]}", name
-            continue
-        is_own = stage.has_table if name.startswith(_TABLE) else stage.is_last
-        if is_own or not name.startswith((_TABLE, _OUTPUT)):
-            yield name, name
+            is_own = int(match[1]) in stage.layers
+        elif name.startswith(_TABLE):
+            is_own = stage.has_table
+        else:
+            is_own = stage.is_last or not name.startswith(_OUTPUT)
+        return _moved(name, -stage.layers.start) if is_own else None
+
+
+def _moved(name: str, layers: int) -> str:
+    """The name of the same tensor so many layers further."""
+    match = _OF_A_LAYER.fullmatch(name)
+    return name if match is None else f"blk.{int(match[1]) + layers}.{match[2]}"
 
 
 def stage_ranges(sizes: Sequence[int]) -> list[range]:
