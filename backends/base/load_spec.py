@@ -51,7 +51,8 @@ class LoadSpec(msgspec.Struct, frozen=True, kw_only=True):
     whichever is faster (`auto`); the model's own path stands for a head in its files.
     ingle's own engine computes on `device`, with activations of `dtype`, and may `quantize`
     unquantised weights on load; llama.cpp uses `gpu_layers` instead. It divides a model among as
-    many devices as `tensor_parallel` says, with a process for each.
+    many devices as `tensor_parallel` says, with a process for each: every matrix, or with `stages`
+    the layers, of which each process computes so many.
     Workers with the same `compute_lease`, a file that they lock, compute in turns. `script` is for
     the scripted engine only. `pooling` overrides the one in the file, for embedding and reranking
     models. Without a `kv_store`, evicted KV of finished sequences is lost. Kernels compiled for a
@@ -76,6 +77,7 @@ class LoadSpec(msgspec.Struct, frozen=True, kw_only=True):
     dtype: Dtype = "auto"
     quantize: Quantize = "none"
     tensor_parallel: int = 1
+    stages: tuple[int, ...] = ()
     tensor_split: tuple[float, ...] = ()
     main_gpu: int = -1
     kv_type: KVType = KVType.F16

@@ -22,6 +22,7 @@ from ingle.models.fit.paged_fit import (
 from ingle.models.gguf.gguf_header import GGUFHeader, TensorInfo
 from ingle.models.model_task import ModelTask
 from ingle.models.parallel.divisible import DevicePart, check_divisible, device_parts
+from ingle.models.parallel.layer_stages import stage_parts, stage_sizes
 from ingle.models.parallel.model_shard import NF4_BLOCKS, PLAIN_BLOCKS
 from ingle.models.safetensors.model_folder import ModelFolder
 
@@ -47,6 +48,8 @@ _FLOAT_TYPES = frozenset(form.name for form in GGML_FORMATS.values() if form.blo
 _KERNEL_TYPES = frozenset(form.name for form in GGML_FORMATS.values() if form.has_kernels)
 _EXPERT_TYPES = frozenset(form.name for form in GGML_FORMATS.values() if form.has_expert_kernel)
 """Types of which kernels multiply by the matrices of picked experts."""
+_ALIKE = 0.9
+"""Of the largest GPU's memory: with less, equal parts would waste more than they save in time."""
 _OTHER = "Let llama.cpp run it."
 
 
@@ -104,9 +107,9 @@ class CudaEngine(EngineDescriptor):
             if query.task is not ModelTask.GENERATE:
                 return UnsupportedModel("ingle's own engine only writes text.", hint=_OTHER)
         try:
-            config = model.config if isinstance(model, ModelFolder) else config_from_gguf(model)
+            config = _config_of(model)
             check_paged_kv_type(model.path.name, config, query.kv_type)
-            if query.ranks > 1:
+            if query.ranks > 1 and not _has_stages(config, query.ranks):
                 check_divisible(config, query.ranks)
         except ModelError as error:
             return error
@@ -167,14 +170,17 @@ class CudaEngine(EngineDescriptor):
     ) -> SplitEstimate:
         """Return the bytes on the GPU, or on the CPU, where weights become floats if those fit.
 
-        Of several GPUs they are those on the fullest one, and on the host those of all processes.
+        Of several GPUs they are those on the fullest one, or on the first one if each has layers of
+        its own, and on the host those of all processes.
         """
         config, vocabulary = costs.config, costs.vocabulary
         assert config is not None
         parameters = int(costs.parameters * costs.own_share)
         kept = self._kept_bytes(costs, config, parameters, split, quantize)
         parts = [DevicePart(config, 1.0)]
-        if load.ranks > 1:
+        if load.stages:
+            parts = stage_parts(config, parameters, load.stages)
+        elif load.ranks > 1:
             least = NF4_BLOCKS if quantize == "nf4" else PLAIN_BLOCKS
             blocks = costs.blocks.joined(least)
             first, *others = device_parts(config, parameters, load.ranks, blocks)
@@ -202,8 +208,10 @@ class CudaEngine(EngineDescriptor):
                 )
                 for part, share in parts
             ]
-        fullest = max((each.gpu for each in found), key=lambda gpu: gpu.total)
-        return SplitEstimate(total_of(each.host for each in found), fullest)
+        gpus = [each.gpu for each in found]
+        # Stages are as large as their GPUs, of which the first one is looked at.
+        on_gpu = gpus[0] if load.stages else max(gpus, key=lambda gpu: gpu.total)
+        return SplitEstimate(total_of(each.host for each in found), on_gpu)
 
     def _kept_bytes(
         self,
@@ -218,6 +226,26 @@ class CudaEngine(EngineDescriptor):
             return nf4_bytes(config, parameters, int(costs.stored * costs.own_share))
         in_fp8 = costs.stored_in_fp8 if split.gpu_layers else 0
         return int((in_fp8 or costs.stored) * costs.own_share)
+
+    def stages(
+        self, query: LoadQuery, shares: Sequence[float], machine: CudaAvailability
+    ) -> tuple[int, ...]:
+        """Return the layers of each GPU, where these or the model do not suit equal parts."""
+        ranks, memories = query.ranks, machine.gpu_memories[: query.ranks]
+        if ranks == 1:
+            return ()
+        config, known = _config_of(query.model), len(memories) == ranks and all(memories)
+        if shares and len(shares) != ranks:
+            raise UnsupportedModel(
+                f"tensor_split has {len(shares)} shares, and tensor_parallel is {ranks}.",
+                hint="Set a share for each GPU, or none.",
+            )
+        if shares:
+            return stage_sizes(config, shares)
+        unlike = known and min(memories) < _ALIKE * max(memories) and _has_stages(config, ranks)
+        if not unlike and _is_divisible(config, ranks):
+            return ()
+        return stage_sizes(config, memories if known else [1.0] * ranks)
 
     def open_runner(self, spec: LoadSpec, on_progress: Progress) -> CudaModelRunner:
         """Load a model that generates."""
@@ -244,6 +272,26 @@ class CudaEngine(EngineDescriptor):
 
         assert isinstance(runner, CudaModelRunner)
         return open_drafter(spec, runner, costs, on_progress)
+
+
+def _config_of(model: GGUFHeader | ModelFolder) -> ModelConfig:
+    return model.config if isinstance(model, ModelFolder) else config_from_gguf(model)
+
+
+def _is_divisible(config: ModelConfig, ranks: int) -> bool:
+    try:
+        check_divisible(config, ranks)
+    except UnsupportedModel:
+        return False
+    return True
+
+
+def _has_stages(config: ModelConfig, ranks: int) -> bool:
+    try:
+        stage_sizes(config, [1.0] * ranks)
+    except UnsupportedModel:
+        return False
+    return True
 
 
 def _unknown_type(header: GGUFHeader) -> TensorInfo | None:

@@ -20,6 +20,7 @@ from ingle.models.heads.layer_heads import LayerHead, load_head
 from ingle.models.heads.mtp_file import is_mtp_file, read_mtp_file
 from ingle.models.layers.parameters import RankPart
 from ingle.models.layers.transformer import Transformer
+from ingle.models.parallel.layer_stages import LayerStage
 from ingle.models.safetensors.model_folder import read_folder
 from ingle.models.weights.converted_weights import DequantizedWeights, NF4Weights
 from ingle.models.weights.gguf_tensor_names import GGUFTensorNames
@@ -36,7 +37,8 @@ from ..text.tokenization.tokenizer import Tokenizer
 class ModelFiles:
     """A model's shape and its tensors, by the engine's names and conventions.
 
-    With the `part` of a rank, `config` and `weights` are those of this part.
+    With the `part` of a rank, `config` and `weights` are those of this part, and with its `stage`
+    those of its layers.
     """
 
     config: ModelConfig
@@ -45,6 +47,7 @@ class ModelFiles:
     stored_bytes: int
     """Bytes of the weights as the engine holds them."""
     part: RankPart | None = None
+    stage: LayerStage | None = None
     head: HeadFiles | None = None
     """The draft head among them."""
 
@@ -69,6 +72,7 @@ class ModelFiles:
             operations=operations,
             on_progress=on_progress,
             part=self.part,
+            stage=self.stage,
         )
 
     def load_head(

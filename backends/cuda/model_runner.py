@@ -289,7 +289,7 @@ class CudaModelRunner:
         self._steps = StepLauncher(self._inputs, self._forward, self._sampler, self._before_step)
         sizes = {"tokens": tokens, "slots": self.slots, "sequences": sequences}
         self.head.make_room(self._inputs, **sizes, vocab_size=self.tokenizer.vocab_size)
-        budget = PageBudget(where, context=self.context, slots=self.slots, part=self._model.part)
+        budget = PageBudget(where, context=self.context, slots=self.slots, ranks=self._model.ranks)
         pages = budget.wanted(spec.kv_capacity)
         self._workspace = 0
         self._key_biases = self._find_key_biases()

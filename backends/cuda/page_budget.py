@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 
 from ingle.models.fit.paged_fit import PAGE_SIZE
-from ingle.models.layers.parameters import RankPart
+from ingle.models.parallel.rank_group import RankGroup
 
 from ..base.errors import OutOfMemory
 from .device import ComputeDevice
@@ -20,11 +20,11 @@ class PageBudget:
     """The wanted number of pages, and on a GPU the number that fits, by measurement."""
 
     def __init__(
-        self, where: ComputeDevice, *, context: int, slots: int, part: RankPart | None = None
+        self, where: ComputeDevice, *, context: int, slots: int, ranks: RankGroup | None = None
     ) -> None:
-        """All ranks of a divided model, of which this one has a `part`, get as many pages."""
+        """All `ranks` of a divided model get as many pages."""
         self._where = where
-        self._part = part
+        self._ranks = ranks
         self._context = context
         self._slots = slots
 
@@ -54,8 +54,8 @@ class PageBudget:
         torch.cuda.empty_cache()
         free, _ = torch.cuda.mem_get_info(self._where.device)
         room = free - workspace - _RESERVE
-        if self._part is not None:
-            room = self._part.ranks.least(room // page_bytes, self._where.device) * page_bytes
+        if self._ranks is not None:
+            room = self._ranks.least(room // page_bytes, self._where.device) * page_bytes
         pages = min(wanted, room // page_bytes)
         if pages * PAGE_SIZE < self._context:
             raise OutOfMemory(

@@ -148,6 +148,15 @@ class EngineDescriptor(ABC):
         file, nothing = MemoryEstimate(weights=costs.stored), MemoryEstimate()
         return SplitEstimate(nothing, file) if split.gpu_layers else SplitEstimate(file, nothing)
 
+    def stages(
+        self, query: LoadQuery, shares: Sequence[float], machine: CudaAvailability
+    ) -> tuple[int, ...]:
+        """Return how many layers each of several processes computes; none if all compute all.
+
+        `shares` are those of each that are asked for. Raises `UnsupportedModel` if they do not fit.
+        """
+        return ()
+
     def drives_gpu(self, spec: LoadSpec) -> bool:
         """Whether its worker needs access to the files of a GPU's driver."""
         return self.uses_gpu and spec.device != "cpu"

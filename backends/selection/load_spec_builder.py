@@ -39,6 +39,7 @@ def complete_spec(wanted: LoadSpec, model: GGUFHeader | ModelFolder) -> LoadSpec
         device="cpu" if wanted.gpu_layers == 0 else "auto",
         quantize=wanted.quantize if engine.converts_weights else "none",
         tensor_parallel=ranks,
+        stages=wanted.stages if ranks > 1 else (),
         task=query.task,
         pooling=None,
         stamps=list(model.stamps) if isinstance(model, GGUFHeader) else [],

@@ -82,6 +82,7 @@ class PlacementRequest:
     flash_attention: bool = True
     quantize: Quantize = "none"
     tensor_parallel: int = 1
+    stages: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,6 +103,7 @@ class Placement:
     layers: int
     cpu_experts: int = 0
     kv_type: KVType = KVType.F16
+    stages: tuple[int, ...] = ()
 
 
 def select(costs: ModelCosts, budget: MemoryBudget, wanted: PlacementRequest) -> Placement:
@@ -110,7 +112,8 @@ def select(costs: ModelCosts, budget: MemoryBudget, wanted: PlacementRequest) ->
     A placement is returned even if the machine's memory is too small; its `needs` show how much is
     missing.
     """
-    return _Selector(_known(costs, budget), budget, wanted).select()
+    found = _Selector(_known(costs, budget), budget, wanted).select()
+    return replace(found, stages=wanted.stages)
 
 
 class _Selector:
@@ -156,6 +159,7 @@ class _Selector:
             flash_attention=wanted.flash_attention,
             repacked=frozenset() if self._room.llama_offloads else self._room.repacked,
             ranks=wanted.tensor_parallel,
+            stages=wanted.stages,
         )
 
     @property

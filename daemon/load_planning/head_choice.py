@@ -36,7 +36,8 @@ def choose_head(
 ) -> HeadChoice | None:
     """The head that a load names as its draft, or the best one; None if there is none.
 
-    A model's name stands for its own head. Raises `ModelError` for a named one that does not fit.
+    A model's name stands for its own head; a divided model uses none. Raises `ModelError` for a
+    named one that does not fit.
     """
     able = get_engine(spec.engine).has_heads and spec.tensor_parallel == 1
     beside = Path(named) if named is not None else None

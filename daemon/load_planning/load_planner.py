@@ -152,6 +152,7 @@ class ModelLoadPlanner(ModelPlacer):
             cpu_experts=selection.cpu_experts,
             quantize=options.quantize or config.quantize,
             tensor_parallel=options.tensor_parallel or config.tensor_parallel,
+            stages=selection.stages,
             tensor_split=config.tensor_split,
             main_gpu=config.main_gpu,
             kv_type=selection.kv_type,

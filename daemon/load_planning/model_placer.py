@@ -235,6 +235,7 @@ class ModelPlacer:
         self, description: GGUFHeader | ModelFolder, options: LoadOptions, pooling: Pooling | None
     ) -> PlacementRequest:
         from ingle.backends.registry.engine_descriptor import LoadQuery
+        from ingle.backends.registry.engines import get_engine
         from ingle.backends.selection.engine_choice import choose_engine, why_not_preferred
         from ingle.backends.selection.model_placement import PlacementRequest
 
@@ -243,8 +244,9 @@ class ModelPlacer:
         ranks = options.tensor_parallel or config.tensor_parallel
         query = LoadQuery(description, kv_type, config.gpu_layers, pooling, ranks)
         choice = options.engine or config.engine
+        engine = choose_engine(query, choice, own)
         return PlacementRequest(
-            engine=choose_engine(query, choice, own),
+            engine=engine,
             must=choice != "auto",
             why_not_preferred=why_not_preferred(query, own) if choice == "auto" else "",
             context=options.context or config.context or None,
@@ -258,6 +260,7 @@ class ModelPlacer:
             flash_attention=config.flash_attention != "off",
             quantize=options.quantize or config.quantize,
             tensor_parallel=ranks,
+            stages=get_engine(engine).stages(query, config.tensor_split, own),
         )
 
     def room(self, available: MemoryNeeds) -> MemoryBudget:

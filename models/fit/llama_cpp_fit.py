@@ -92,7 +92,7 @@ class LoadParameters:
 
     `repacked` are the tensor types whose matrices this build of llama.cpp lays out anew for the
     processor; `own_process` is False for a draft model, which lives in the process of another.
-    ingle's own engine divides the model among `ranks` processes.
+    ingle's own engine divides the model among `ranks` processes, by layers if they are `stages`.
     """
 
     context: int
@@ -103,6 +103,7 @@ class LoadParameters:
     repacked: frozenset[str] = frozenset()
     own_process: bool = True
     ranks: int = 1
+    stages: tuple[int, ...] = ()
 
     @property
     def cells(self) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -17,10 +18,14 @@ from ..weights.weights import Weights
 from .attention import Attention, AttentionContext
 from .decoder_block import DecoderBlock
 from .layer_input import LayerInputs
-from .parameters import Parameters, RankPart
+from .parameters import Parameters, RankPart, TokenEmbedding
 from .picture_input import PictureInput
 from .residual_streams import ResidualStreams, StreamBlock
 from .rotary_embedding import RotaryEmbedding, RotaryTables
+
+if TYPE_CHECKING:
+    from ..parallel.layer_stages import LayerStage
+    from ..parallel.rank_group import RankGroup
 
 
 class Transformer:
@@ -28,7 +33,8 @@ class Transformer:
 
     The residual stream is fp32 whatever the activation type: it is small, and some families exceed
     the range of fp16 there. `on_progress` is called with the share of tensors loaded so far. With
-    the `part` of a rank, `config` and `weights` are those of this part.
+    the `part` of a rank, `config` and `weights` are those of this part, and with its `stage` those
+    of its layers.
     Raises `InvalidModel` if a tensor is missing or does not fit, and `UnsupportedModel` for an
     unknown family or a tensor that no layer loads.
     """
@@ -42,6 +48,7 @@ class Transformer:
         operations: Operations,
         on_progress: Callable[[float], None] | None = None,
         part: RankPart | None = None,
+        stage: LayerStage | None = None,
     ) -> None:
         family = find_family(config.architecture)
         self.config = config
@@ -49,9 +56,12 @@ class Transformer:
         parameters = Parameters(
             weights, device=device, operations=operations, on_progress=on_progress, part=part
         )
-        self.part = part
+        self.part, self._stage = part, stage
         size, vocab = config.hidden_size, config.vocab_size
-        self._embedding = parameters.embedding("token_embd", vocab, size, config.embedding_scale)
+        self._embedding: TokenEmbedding | None = None
+        if stage is None or stage.has_table:
+            scale = config.embedding_scale
+            self._embedding = parameters.embedding("token_embd", vocab, size, scale)
         self._inputs: LayerInputs | None = None
         if config.layer_input_width:
             self._inputs = LayerInputs(config, parameters)
@@ -68,11 +78,14 @@ class Transformer:
                 self._stream_blocks.append(around)
         self.output_norm = parameters.norm("output_norm", size, config.norm_epsilon)
         """The norm behind the last layer."""
-        self._output = (
-            LinearLayer(self._embedding.weight)
-            if config.tied_embeddings
-            else parameters.linear("output", vocab, size)
-        )
+        self._output: LinearLayer | None = None
+        if stage is None or stage.is_last:
+            tied = self._embedding if config.tied_embeddings else None
+            self._output = (
+                parameters.linear("output", vocab, size)
+                if tied is None
+                else LinearLayer(tied.weight)
+            )
         parameters.check_all_taken()
         self.adapted = parameters.adapted
         """The linear layers that adapters can change, by their names."""
@@ -104,7 +117,8 @@ class Transformer:
     ) -> torch.Tensor:
         """Logits (rows, vocabulary) fp32 that follow the tokens at `output_rows` (rows,) int64.
 
-        A rank other than the first returns those of its part of the vocabulary.
+        A rank other than the first returns those of its part of the vocabulary, and zeros if it has
+        not the last layers.
 
         `token_ids` and `positions` are (tokens,), the sequences one after the other; those of
         `pictures` are negative.
@@ -113,7 +127,7 @@ class Transformer:
             token_ids = token_ids.clamp(min=0)
             positions = positions if pictures.positions is None else pictures.positions
         tables = [rotary(positions) for rotary in self._rotary]
-        residual = self._embedding(token_ids)
+        residual = self._before_layers(token_ids)
         if pictures is not None and len(pictures.rows):
             residual[pictures.rows] = pictures.embeddings
         inputs = None if self._inputs is None else self._inputs(token_ids, residual)
@@ -125,6 +139,9 @@ class Transformer:
             residual = self._streams.together(residual)
         else:
             self._compute(residual, turns, attention, inputs)
+        if self._stage is not None and not self._stage.is_last:
+            self._stage.ranks.send(residual)
+            return residual.new_zeros(len(output_rows), self.config.vocab_size)
         if not len(output_rows):  # a part of a prompt; a kernel cannot be launched for no rows
             return residual.new_empty(0, self.config.vocab_size)
         return self._logits(residual[output_rows])
@@ -169,13 +186,29 @@ class Transformer:
 
     def embed(self, token_ids: torch.Tensor) -> torch.Tensor:
         """Scaled embeddings (tokens, hidden) fp32."""
+        assert self._embedding is not None, "another rank has the embeddings"
         return self._embedding(token_ids)
+
+    def _before_layers(self, token_ids: torch.Tensor) -> torch.Tensor:
+        if self._stage is None or self._stage.is_first:
+            return self.embed(token_ids)
+        size, device = self.config.hidden_size, token_ids.device
+        residual = torch.empty(len(token_ids), size, dtype=torch.float32, device=device)
+        self._stage.ranks.receive(residual)
+        return residual
+
+    @property
+    def ranks(self) -> RankGroup | None:
+        """Those that the model is computed with, of which this process is one."""
+        owner = self.part or self._stage
+        return None if owner is None else owner.ranks
 
     def _logits(self, rows: torch.Tensor) -> torch.Tensor:
         return self.project(self.output_norm(rows))
 
     def project(self, x: Activations) -> torch.Tensor:
         """Logits (rows, vocabulary) fp32 of normalised rows."""
+        assert self._output is not None, "another rank has the output"
         (logits,) = self._operations.linear(x, self._output, dtype=torch.float32)
         if self.part is not None:
             logits = self.part.ranks.join_columns(logits, self.part.shard.whole.vocab_size)

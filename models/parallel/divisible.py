@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ..config.model_config import Activation, LayerConfig, ModelConfig
+from ..config.model_config import Activation, ModelConfig
 from ..errors import UnsupportedModel
 from ..families.family import QueryKeyNorm
 from ..families.family_registry import find_family
@@ -33,7 +33,7 @@ def device_parts(
 
     What is not divided each device has whole. Raises `UnsupportedModel` as `ModelShard` does.
     """
-    divided = _divided_weights(config, lambda experts: experts)
+    divided = _divided_weights(config)
     total = max(parameters, divided, 1)
     found: list[DevicePart] = []
     for rank in range(count):
@@ -43,14 +43,22 @@ def device_parts(
     return found
 
 
-def _divided_weights(config: ModelConfig, own_experts: Callable[[int], int]) -> int:
+def _divided_weights(
+    config: ModelConfig, own_experts: Callable[[int], int] = lambda experts: experts
+) -> int:
     """The elements of the matrices that ranks divide, in a model of this shape."""
     tables = 1 if config.tied_embeddings else 2
     found = tables * config.vocab_size * config.hidden_size
     return found + sum(
-        _of_attention(config, index) + _of_mlps(config, index, layer, own_experts)
-        for index, layer in enumerate(config.layers)
+        layer_weights(config, index, own_experts) for index in range(config.num_layers)
     )
+
+
+def layer_weights(
+    config: ModelConfig, index: int, own_experts: Callable[[int], int] = lambda experts: experts
+) -> int:
+    """The elements of a layer's matrices, but for recurrent ones and routers."""
+    return _of_attention(config, index) + _of_mlps(config, index, own_experts)
 
 
 def _of_attention(config: ModelConfig, index: int) -> int:
@@ -63,9 +71,8 @@ def _of_attention(config: ModelConfig, index: int) -> int:
     return inputs * (queries + gates + keys) + config.hidden_size * queries
 
 
-def _of_mlps(
-    config: ModelConfig, index: int, layer: LayerConfig, own_experts: Callable[[int], int]
-) -> int:
+def _of_mlps(config: ModelConfig, index: int, own_experts: Callable[[int], int]) -> int:
+    layer = config.layers[index]
     matrices = 2 if config.activation is Activation.RELU_SQUARED else 3
     hidden, experts, found = config.hidden_size, layer.experts, 0
     if layer.has_mlp and (experts is None or layer.parallel_experts):

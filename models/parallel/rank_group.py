@@ -47,10 +47,11 @@ class RankGroup:
         self.count = count
         self._group: ProcessGroup | None = None
 
-    def connect(self, store: Store, device: torch.device) -> None:
+    def connect(self, store: Store, device: torch.device, *, in_turn: bool = False) -> None:
         """Meet the other ranks in `store`: by NCCL on a GPU, else by gloo.
 
-        All connections are made here, so that afterwards a process may lose the right to connect.
+        All connections are made here, so that afterwards a process may lose the right to connect;
+        those that computing `in_turn` takes, too.
         """
         if sys.platform == "linux":
             os.environ.update(_ENVIRONMENT)
@@ -66,6 +67,10 @@ class RankGroup:
         trial = torch.zeros(1, self.count, device=device)
         self.broadcast(self.sum(trial))
         self.join_columns(trial[:, :1], self.count)
+        if in_turn and self.rank != 1:
+            self.receive(trial)
+        if in_turn and self.rank:
+            self.send(trial)
 
     def sum(self, rows: torch.Tensor) -> torch.Tensor:
         """The sum of what each rank has; may change `rows` in place."""
@@ -84,6 +89,14 @@ class RankGroup:
     def broadcast(self, values: torch.Tensor) -> None:
         """Replace `values` by those of the first rank."""
         self._connected.broadcast([values], BroadcastOptions()).wait()
+
+    def send(self, rows: torch.Tensor) -> None:
+        """Give `rows` to the next rank, which receives them; the first one follows the last."""
+        self._connected.send([rows.contiguous()], (self.rank + 1) % self.count, 0).wait()
+
+    def receive(self, rows: torch.Tensor) -> None:
+        """Replace `rows` by those that the rank before sends."""
+        self._connected.recv([rows], (self.rank - 1) % self.count, 0).wait()
 
     def join_columns(self, rows: torch.Tensor, total: int) -> torch.Tensor:
         """On the first rank, the columns of all, `total` of them; on others their own `rows`.

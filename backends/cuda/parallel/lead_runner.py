@@ -13,7 +13,7 @@ import torch
 from ingle.models.errors import ModelError
 from ingle.models.parallel.rank_group import RankGroup
 
-from ...base.errors import LoadFailed
+from ...base.errors import LoadFailed, RequestRejected
 from ...base.load_spec import LoadSpec
 from ...base.model_info import ModelInfo
 from ...engine.batch import Batch
@@ -70,7 +70,8 @@ class LeadRunner(RankRunner):
     @property
     def state_key(self) -> str:
         """See `ModelRunner`."""
-        return f"{super().state_key}, {self._ranks.count} ranks"
+        stages = "".join(f", {size} layers" for size in self._spec.stages)
+        return f"{super().state_key}, {self._ranks.count} ranks{stages}"
 
     def launch(self, batch: Batch) -> None:
         """See `CudaModelRunner`."""
@@ -109,6 +110,11 @@ class LeadRunner(RankRunner):
 
     def adapter_number(self, folder: Path) -> int:
         """See `ModelRunner`."""
+        if self._spec.stages:
+            raise RequestRejected(
+                "The model is divided by layers among GPUs, where it takes no adapters: load it "
+                "with tensor_parallel 1."
+            )
         with self._adapting:  # all ranks count adapters in the same order
             number = super().adapter_number(folder)
             self._team.send(LoadAdapter(str(folder)))
@@ -130,10 +136,16 @@ class LeadRunner(RankRunner):
 
     def info(self) -> ModelInfo:
         """See `LocalRunner`; bytes are those of all ranks."""
-        info = super().info()
+        info, stages = super().info(), self._spec.stages
+        device = f"{self._ranks.count} × {info.device}"
+        if stages:
+            device += f", by layers: {' + '.join(map(str, stages))}"
+        layers = sum(stages) or info.layers
         return msgspec.structs.replace(
             info,
-            device=f"{self._ranks.count} × {info.device}",
+            device=device,
+            layers=layers,
+            layers_on_gpu=layers if info.layers_on_gpu else 0,
             weights_bytes=info.weights_bytes + sum(each.weights_bytes for each in self._others),
             kv_bytes=info.kv_bytes + sum(each.kv_bytes for each in self._others),
             compute_bytes=info.compute_bytes + sum(each.compute_bytes for each in self._others),

@@ -13,6 +13,12 @@ from torch._C._distributed_c10d import FileStore
 from ingle.models.fit.paged_fit import RECORDING_BYTES
 from ingle.models.layers.parameters import RankPart
 from ingle.models.parallel.divisible import check_divisible
+from ingle.models.parallel.layer_stages import (
+    LayerStage,
+    StageWeights,
+    stage_config,
+    stage_ranges,
+)
 from ingle.models.parallel.model_shard import NF4_BLOCKS, PLAIN_BLOCKS, ModelShard
 from ingle.models.parallel.rank_group import RankGroup
 from ingle.models.parallel.sharded_weights import ShardedWeights, blocks_of
@@ -22,7 +28,7 @@ from ...confinement.access_policy import has_gpu_device
 from ...confinement.seccomp_filter import filter_calls
 from ..compute_backend import ComputeBackend
 from ..graphs.step_graphs import Record
-from ..model_files import ModelSource, open_source
+from ..model_files import ModelFiles, ModelSource, open_source
 from ..model_runner import CudaModelRunner
 
 _RECORDED_BYTES = RECORDING_BYTES // 64
@@ -59,7 +65,7 @@ def meet(spec: LoadSpec, ranks: RankGroup, meeting: str) -> None:
     """
     on_gpu = spec.device != "cpu" and torch.cuda.is_available()
     device = torch.device("cuda", 0) if on_gpu else torch.device("cpu")
-    ranks.connect(FileStore(meeting, ranks.count), device)
+    ranks.connect(FileStore(meeting, ranks.count), device, in_turn=bool(spec.stages))
     if not spec.confine:
         return
     gpu = has_gpu_device() and spec.device != "cpu"
@@ -71,6 +77,8 @@ def open_part(spec: LoadSpec, ranks: RankGroup) -> ModelSource:
     """A rank's part of a model; raises `ModelError` for one that cannot be divided."""
     source = open_source(Path(spec.path))
     files = source.files
+    if spec.stages:
+        return replace(source, files=_staged(files, spec.stages, ranks))
     check_divisible(files.config, ranks.count)
     least = NF4_BLOCKS if spec.quantize == "nf4" else PLAIN_BLOCKS
     shard = ModelShard(files.config, ranks, least.joined(blocks_of(files.weights)))
@@ -79,6 +87,12 @@ def open_part(spec: LoadSpec, ranks: RankGroup) -> ModelSource:
         files, config=shard.config, weights=weights, part=RankPart(shard, ranks), head=None
     )
     return replace(source, files=part)
+
+
+def _staged(files: ModelFiles, sizes: tuple[int, ...], ranks: RankGroup) -> ModelFiles:
+    stage = LayerStage(stage_ranges(sizes)[ranks.rank], files.config, ranks)
+    config, weights = stage_config(files.config, stage.layers), StageWeights(files.weights, stage)
+    return replace(files, config=config, weights=weights, stage=stage, head=None)
 
 
 def _evenly(record: Record) -> Record:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ingle.backends.registry.cuda_availability import CudaAvailability
+from ingle.backends.registry.engine_descriptor import LoadQuery
 from ingle.backends.registry.engines import get_engine
 from ingle.backends.registry.model_costs import ModelCosts
 from ingle.backends.selection.model_placement import (
@@ -20,6 +23,7 @@ from ingle.models.config.model_config import LayerConfig, ModelConfig
 from ingle.models.fit.llama_cpp_fit import GPUSplit, LoadParameters
 from ingle.models.fit.memory_needs import MemoryNeeds
 from ingle.models.fit.model_shape import LayerShape, ModelShape
+from ingle.models.safetensors.model_folder import ModelFolder
 
 GB = 10**9
 RTX = MemoryBudget(host=64 * GB, gpu=0, gpu_name="RTX 4090", llama_offloads=True)
@@ -297,3 +301,24 @@ def test_a_divided_model_takes_its_first_part_of_a_gpu(
     both = get_engine("cuda").estimate(costs, replace(load, ranks=2)).host
     assert both.weights == pytest.approx(alone.weights, rel=1e-3)
     assert both.runtime == 2 * alone.runtime
+
+
+def test_a_gpu_with_most_layers_takes_most_of_a_model(
+    well_known_shapes: dict[str, ModelShape],
+) -> None:
+    costs = costs_of(well_known_shapes["llama-3-8b"], LLAMA_8B)
+    load = LoadParameters(context=8192, slots=8)
+    whole = get_engine("cuda").estimate(costs, load, GPUSplit(99)).gpu
+    staged = replace(load, ranks=2, stages=(24, 8))
+    first = get_engine("cuda").estimate(costs, staged, GPUSplit(99)).gpu
+    assert first.weights == pytest.approx(whole.weights * 3 / 4, rel=0.05)
+    assert first.kv == whole.kv * 3 // 4
+
+
+def test_model_whose_heads_are_normalised_together_is_divided_by_layers() -> None:
+    folder = ModelFolder(Path("olmo"), replace(LLAMA_8B, architecture="olmo2"), {}, False)
+    query, engine = LoadQuery(folder, ranks=2), get_engine("cuda")
+    assert engine.refusal(query) is None
+    assert engine.stages(query, (), CudaAvailability()) == (16, 16)
+    single = replace(folder, config=replace(folder.config, layers=folder.config.layers[:1]))
+    assert "normalises all heads" in str(engine.refusal(replace(query, model=single)))

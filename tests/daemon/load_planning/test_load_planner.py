@@ -30,9 +30,9 @@ from tests.harness.small_projector import write_small_projector
 GIB = 2**30
 
 
-def write_model(path: Path, width: int) -> Path:
+def write_model(path: Path, width: int, layers: int = 1) -> Path:
     writer = gguf.GGUFWriter(path, "llama")
-    writer.add_block_count(1)
+    writer.add_block_count(layers)
     writer.add_context_length(4096)
     writer.add_embedding_length(width)
     writer.add_feed_forward_length(width)
@@ -368,6 +368,30 @@ def test_batch_size_depends_on_gpu_memory(
     full = prepare(model, LoadOptions(), available=MemoryNeeds(8 * GIB, GIB // 2))
     assert (full.spec.engine, full.needs.gpu) == ("llama.cpp", 0)
     assert "too little memory" in full.reason
+
+
+def test_unlike_gpus_have_layers_in_proportion_to_their_memory(
+    tmp_path: Path, config: Config
+) -> None:
+    model = stored(write_model(tmp_path / "model.gguf", 128, layers=12))
+
+    def stages(
+        memories: tuple[int, ...], shares: tuple[float, ...] = (), engine: str | None = None
+    ) -> tuple[int, ...]:
+        gpu = CudaAvailability(True, memories[0], (9, 0), memories)
+        facts = EngineFacts(own=gpu, gpu_name="RTX")
+        settings = replace(config, tensor_parallel=2, tensor_split=shares)
+        prepare = ModelLoadPlanner(settings, no_draft, lambda: facts)
+        available = MemoryNeeds(8 * GIB, memories[0])
+        return prepare(model, LoadOptions(engine=engine), available=available).spec.stages
+
+    assert stages((24 * GIB, 24 * GIB)) == stages((24 * GIB,)) == ()
+    assert stages((24 * GIB, 12 * GIB)) == (8, 4)
+    assert stages((12 * GIB, 24 * GIB)) == (4, 8)
+    assert stages((24 * GIB, 24 * GIB), (1, 3)) == (3, 9)
+    assert stages((24 * GIB, 12 * GIB), engine="llama.cpp") == ()
+    with pytest.raises(UnsupportedModel, match="has 3 shares, and tensor_parallel is 2"):
+        stages((24 * GIB, 24 * GIB), (1, 1, 1))
 
 
 def test_requested_context_shrinks_only_if_allowed(config: Config, small: StoredModel) -> None:

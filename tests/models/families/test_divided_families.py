@@ -30,9 +30,19 @@ from tests.models.families.test_family_runs import (
 pytestmark = pytest.mark.slow
 
 
-@pytest.mark.parametrize("kind", ["llama", *(kind for kind in FAMILIES if kind != "gemma3n_text")])
+KINDS = ["llama", *(kind for kind in FAMILIES if kind != "gemma3n_text")]
+WITH_STATES = {"lfm2", "qwen3_5_text", "qwen3_next", "granitemoehybrid", "nemotron_h"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "stages"),
+    [
+        *((kind, ()) for kind in KINDS),
+        *((kind, (2, 1)) for kind in KINDS if kind.split()[0] not in {*WITH_STATES, "gemma4_text"}),
+    ],
+)
 def test_two_ranks_write_the_same_however_it_is_computed(
-    kind: str, make_random_model: Any, make_folder: Any, tmp_path: Path
+    kind: str, stages: tuple[int, ...], make_random_model: Any, make_folder: Any, tmp_path: Path
 ) -> None:
     heads = {"hidden_size": 64, "num_attention_heads": 4, "head_dim": 16}
     sizes = {"vocab_size": 264, "max_position_embeddings": 512}
@@ -49,9 +59,11 @@ def test_two_ranks_write_the_same_however_it_is_computed(
     (text,) = run(Engine(one), sequences(400))
     one.close()
 
-    two = open_divided(structs.replace(spec, tensor_parallel=2, kv_capacity=4096))
+    two = open_divided(structs.replace(spec, tensor_parallel=2, stages=stages, kv_capacity=4096))
     try:
-        load = LoadParameters(context=512, slots=6, batch=spec.batch, kv_type=KVType.F32, ranks=2)
+        load = LoadParameters(
+            context=512, slots=6, batch=spec.batch, kv_type=KVType.F32, ranks=2, stages=stages
+        )
         found = read_folder(folder)
         predicted = get_engine("cuda").estimate(ModelCosts.of(found), load, host=2**40).host
         held, more = two.info(), (4096 - 512) * token_kv_bytes(found.config, KVType.F32)

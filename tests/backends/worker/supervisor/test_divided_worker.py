@@ -23,7 +23,7 @@ from tests.backends.cuda.conftest import make_model  # noqa: F401  # pyright: ig
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="ranks end together on Linux only")
 
 
-MakeWorker = Callable[[int], WorkerProcess]
+MakeWorker = Callable[..., WorkerProcess]
 
 
 @pytest.fixture
@@ -31,19 +31,23 @@ async def make_worker(
     make_model: Callable[..., Path],  # noqa: F811
     tmp_path: Path,
 ) -> AsyncIterator[MakeWorker]:
-    """Return a factory of workers with a model for so many ranks; they are ended after the test."""
+    """Return a factory of workers with a model for so many ranks; they are ended after the test.
+
+    With `stages` the model is divided by layers.
+    """
     workers: list[WorkerProcess] = []
 
-    def make(count: int) -> WorkerProcess:
+    def make(count: int, stages: tuple[int, ...] = ()) -> WorkerProcess:
         spec = LoadSpec(
             engine="cuda",
-            path=str(make_model(layers=3)),
+            path=str(make_model(layers=4)),
             context=512,
             slots=4,
             threads=1,
             device="cpu",
             kv_type=KVType.F32,
             tensor_parallel=count,
+            stages=stages,
             speculation="off",
             kernel_cache=str(tmp_path),
         )
@@ -84,11 +88,13 @@ async def ends(processes: list[psutil.Process]) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("count", [2, 4])
-async def test_confined_ranks_answer_as_one_process(make_worker: MakeWorker, count: int) -> None:
+@pytest.mark.parametrize(("count", "stages"), [(2, ()), (4, ()), (2, (1, 3)), (4, (1, 1, 1, 1))])
+async def test_confined_ranks_answer_as_one_process(
+    make_worker: MakeWorker, count: int, stages: tuple[int, ...]
+) -> None:
     texts: list[str] = []
-    for divided in (1, count):
-        worker = make_worker(divided)
+    for divided, layers in ((1, ()), (count, stages)):
+        worker = make_worker(divided, layers)
         info = await worker.start()
         texts.append(await text_of(worker, ask()))
         ranks = ranks_of(worker)
@@ -96,18 +102,26 @@ async def test_confined_ranks_answer_as_one_process(make_worker: MakeWorker, cou
         await worker.stop()
         await asyncio.wait_for(ends(ranks), 10)
     assert info.device.startswith(f"{count} × ")
+    assert not stages or info.device.endswith(f", by layers: {' + '.join(map(str, stages))}")
+    assert info.layers == 4
     assert texts[0] == texts[1] != ""
 
 
 @pytest.mark.parametrize(
-    ("rank", "prompt"),
-    [(1, 3), *(pytest.param(*each, marks=pytest.mark.slow) for each in ((0, 3), (1, 400)))],
+    ("rank", "prompt", "stages"),
+    [
+        (1, 3, ()),
+        *(
+            pytest.param(*each, marks=pytest.mark.slow)
+            for each in ((0, 3, ()), (1, 400, ()), (0, 3, (2, 2)), (1, 3, (2, 2)), (1, 400, (2, 2)))
+        ),
+    ],
 )
 async def test_death_of_a_rank_is_that_of_the_model(
-    make_worker: MakeWorker, rank: int, prompt: int, tmp_path: Path
+    make_worker: MakeWorker, rank: int, prompt: int, stages: tuple[int, ...], tmp_path: Path
 ) -> None:
     """In decoding after a short prompt, or in the prefill of a long one that its stop delays."""
-    worker = make_worker(2)
+    worker = make_worker(2, stages)
     await worker.start()
     ranks = ranks_of(worker)
     if prompt > 3:
