@@ -31,7 +31,7 @@ from ingle.tui.history.history_store import HistoryStore
 if TYPE_CHECKING:
     from ..conftest import MakeStore, NewSavedChat, Problems, SavedChat
 
-pytestmark = pytest.mark.usefixtures("quick_keys")
+pytestmark = pytest.mark.usefixtures("quick_keys", "synced_renames")
 
 PAGE = 4096
 PASSPHRASE = "it's a 'long' one"
