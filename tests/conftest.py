@@ -38,6 +38,7 @@ from ingle.models.fit.catalog_shape import CatalogShape
 from ingle.models.fit.model_shape import ModelShape
 from ingle.models.store.model_store import ModelStore
 from tests.harness.shared_scanner import SharedScanners
+from tests.harness.synced_renames import SyncedRenames
 
 # Read before any fixture empties the environment.
 _MODELS = os.environ.get("INGLE_TEST_MODELS")
@@ -142,6 +143,15 @@ def ingle_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     monkeypatch.setenv("INGLE_HOME", str(home))
     monkeypatch.setenv("INGLE_IMPORT_MODELS", "false")  # nor models of other programs
     return home
+
+
+@pytest.fixture
+def synced_renames() -> Iterator[None]:
+    """Fails a test that renames a file without syncing it before and its folder after."""
+    with pytest.MonkeyPatch.context() as patch:
+        renames = SyncedRenames(patch)
+        yield
+    assert (renames.empty, list(renames.undone.values())) == ([], [])
 
 
 @pytest.fixture(scope="session")

@@ -15,7 +15,10 @@ from ingle.daemon.errors import StorageFull, StorageUnusable
 from ingle.daemon.stores.atomic_file import remove_unfinished, write_atomically
 from ingle.daemon.stores.durable_file import private_file, storage_error, write_durably
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="modes and links of Unix")
+pytestmark = [
+    pytest.mark.skipif(sys.platform == "win32", reason="modes and links of Unix"),
+    pytest.mark.usefixtures("synced_renames"),
+]
 
 
 def test_new_file_is_private_and_an_existing_one_keeps_its_mode(tmp_path: Path) -> None:

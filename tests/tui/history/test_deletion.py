@@ -59,6 +59,28 @@ def test_deleting_a_message_deletes_its_descendants(
     assert raw.execute("SELECT count(*) FROM chores").fetchone()[0] == 0
 
 
+def test_deletion_is_finished_once_no_other_program_reads(
+    saved_chat: SavedChat, raw: sqlite3.Connection, bytes_on_disk: Callable[[], bytes]
+) -> None:
+    store = saved_chat.store
+    saved_chat.add_prompt("marigold")
+    gone = saved_chat.add_prompt("xylophone")
+    assert store.flush()
+    raw.execute("BEGIN")
+    assert raw.execute("SELECT count(*) FROM messages").fetchone()[0] == 2
+    store.remove_message(saved_chat.chat.id, gone.id)
+    assert store.flush()
+    raw.execute("COMMIT")
+    assert raw.execute("SELECT name FROM chores").fetchall() == [("wipe",)]
+    assert b"xylophone" in bytes_on_disk()
+    store.save_draft(saved_chat.chat.id, "any write")
+    assert store.flush()
+    assert store.load(saved_chat.chat.id) is not None
+    store.close()
+    assert raw.execute("SELECT name FROM chores").fetchall() == []
+    assert b"xylophone" not in bytes_on_disk()
+
+
 def test_search_index_of_a_continued_answer_is_consistent(
     saved_chat: SavedChat, raw: sqlite3.Connection
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from ingle.backends.base.events import FinishReason
@@ -9,8 +10,10 @@ from ingle.backends.base.load_spec import LoadSpec
 from ingle.backends.base.sampling_params import SamplingParams
 from ingle.backends.engine.batch import Batch
 from ingle.backends.engine.engine import Engine
+from ingle.backends.engine.kv.cell_cache import CellCache
 from ingle.backends.engine.kv.state_checkpoints import Checkpoints
 from ingle.backends.engine.kv_cache import MIN_SHARED
+from ingle.backends.engine.kv_store.kv_chunk_file import StoredPart
 from ingle.backends.engine.sequence import Sequence
 from ingle.backends.testing.scripted_model_runner import ScriptedModelRunner
 
@@ -107,6 +110,34 @@ def test_least_recently_used_chat_is_evicted_first() -> None:
     ask(engine, chat(3, 120))  # needs room: evicts the oldest
     assert ask(engine, newer, max_tokens=1).cached_tokens == 99
     assert ask(engine, old, max_tokens=1).cached_tokens == 0
+
+
+@pytest.mark.parametrize(
+    ("parts", "restored"),
+    [
+        ([(0, 32), (32, 64)], 64),
+        ([(0, 32), (40, 64)], 32),  # one is missing between them
+        ([(16, 48)], 0),  # the first one is
+        ([(0, 32), (0, 32), (32, 48)], 48),  # one is known by now
+        ([(0, 32), (32, 64, 256)], 32),  # all of its snapshot does not fit
+    ],
+)
+def test_stored_parts_are_appended_while_they_follow_and_fit(
+    parts: list[tuple[int, ...]], restored: int
+) -> None:
+    runner = make_engine(context=96, slots=1).runner
+    assert isinstance(runner, ScriptedModelRunner)
+    cache = CellCache(runner)
+    sequence = Sequence("r", 0, chat(1, 80), SamplingParams())
+    tokens = np.asarray(sequence.token_ids, np.int32)
+    sequence.stored = [
+        StoredPart(start, end, max((end - start, *size)), tokens[start:end].tobytes())
+        for start, end, *size in parts
+    ]
+    cache.open(sequence, cache.match(tokens))
+    assert sequence.num_computed == restored
+    assert cache.used == restored
+    assert sequence.stored == []
 
 
 def test_cached_cells_are_evicted_before_a_sequence_is_preempted() -> None:

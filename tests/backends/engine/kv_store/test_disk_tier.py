@@ -14,8 +14,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ingle.backends.base.load_spec import KVStoreSpec
 from ingle.backends.engine.kv_store.disk_tier import KVDisk
-from ingle.backends.engine.kv_store.kv_chunk_file import ChunkHeader
+from ingle.backends.engine.kv_store.kv_chunk_file import CHUNK_TOKENS, SUFFIX, ChunkHeader
+from ingle.backends.engine.kv_store.kv_store import KVStore
 
 IDENTITY = b"i" * 32
 GIB = 2**30
@@ -99,6 +101,25 @@ def test_identity_depends_on_model_settings(tmp_path: Path) -> None:
     disk = make_disk(tmp_path)
     write(disk, 1)
     assert disk.open(b"o" * 32) == []
+
+
+@pytest.mark.parametrize("lost", range(3))
+def test_chunks_without_their_predecessor_are_removed(tmp_path: Path, lost: int) -> None:
+    spec = KVStoreSpec(folder=str(tmp_path), model="a" * 64, disk_bytes=GIB, memory_bytes=GIB)
+    tokens = np.arange(3 * CHUNK_TOKENS, dtype=np.int32)
+    store = KVStore(spec, "numbers", spare=lambda: GIB)
+    for start in range(0, len(tokens), CHUNK_TOKENS):
+        assert store.put(tokens, start, start + CHUNK_TOKENS, b"data", to_disk=True)
+    store.close(10)
+    files = list(tmp_path.rglob(f"*{SUFFIX}"))
+    assert len(files) == 3
+    files[lost].unlink()
+    again = KVStore(spec, "numbers", spare=lambda: GIB)
+    matched = again.match(tokens)
+    again.close(10)
+    kept = len(list(tmp_path.rglob(f"*{SUFFIX}")))
+    assert matched == kept * CHUNK_TOKENS < len(tokens)
+    assert (again.disk_tokens, again.disk_bytes > 0) == (matched, matched > 0)
 
 
 def test_corrupt_chunk_is_detected_on_read(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from ingle.backends.base.requests import GenerateRequest, Priority
 from ingle.backends.base.sampling_params import SamplingParams
 from ingle.backends.engine.batch import Batch, Sampled
 from ingle.backends.engine.engine import Engine
+from ingle.backends.engine.prescribed_tokens import PrescribedTokens
 from ingle.backends.engine.sequence import Sequence
 from ingle.backends.testing.byte_tokenizer import ByteTokenizer
 from ingle.backends.text.answers.answer_format import AnswerFormats
@@ -276,6 +277,14 @@ def test_force_tokens_leaves_room_for_one_sampled_token(number_runner: MakeRunne
     assert engine.force_tokens(sequence, forced) == forced[: 64 - 33 - 9 - 1]
     run(engine)
     assert len(sequence.token_ids) == 64
+
+
+def test_forced_tokens_follow_the_constraint(runner: Any) -> None:
+    engine = Engine(runner)
+    sequence = ask(runner)
+    sequence.constraint = PrescribedTokens([5, 7, 8, 9], 40)
+    assert engine.force_tokens(sequence, [5, 6, 7, 9, 8]) == [5, 7, 8]
+    assert sequence.constraint.next == 9
 
 
 def test_force_tokens_rejects_a_sequence_in_flight(runner: Any) -> None:

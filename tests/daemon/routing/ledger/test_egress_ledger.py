@@ -22,6 +22,8 @@ from ingle.daemon.routing.ledger.ledger_totals import ledger_totals
 from ingle.daemon.routing.ledger.ledger_verification import verify
 from ingle.daemon.routing.providers.provider_errors import LedgerUnwritable
 
+pytestmark = pytest.mark.usefixtures("synced_renames")
+
 RESERVED = BudgetReservation(tokens=500, cost=0.5, currency="USD")
 
 

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ingle.tui.history import history_writer
-from ingle.tui.history.database.backup import DAY, back_up, is_due
+from ingle.tui.history.database import backup
+from ingle.tui.history.database.backup import DAY, back_up, check_for, is_due
 from ingle.tui.history.database.database_encryption import open_file
 from ingle.tui.history.database.history_errors import HistoryError, WrongPassphrase
 from ingle.tui.history.database.history_files import (
@@ -31,7 +32,7 @@ from ingle.tui.history.history_store import HistoryStore
 if TYPE_CHECKING:
     from ..conftest import MakeStore, NewSavedChat, Problems, SavedChat
 
-pytestmark = pytest.mark.usefixtures("quick_keys")
+pytestmark = pytest.mark.usefixtures("quick_keys", "synced_renames")
 
 PAGE = 4096
 PASSPHRASE = "it's a 'long' one"
@@ -285,6 +286,68 @@ def test_backups_are_kept_in_generations(
         with closing(open_file(copy, None)) as connection:
             counts.append(connection.execute("SELECT count(*) FROM messages").fetchone()[0])
     assert counts == [5, 4, 3]
+
+
+@pytest.mark.parametrize(("moment", "kept"), [("sync_file", True), ("sync_names", False)])
+def test_messages_deleted_during_a_backup_are_not_in_it(
+    saved_chat: SavedChat,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    moment: str,
+    kept: bool,
+) -> None:
+    """`kept` is whether the backup before it is still the newest one."""
+    saved_chat.add_prompt("marigold")
+    saved_chat.add_prompt("xylophone")
+    assert saved_chat.store.flush()
+    assert make_copy(folder)
+    sync = getattr(backup, moment)
+
+    def delete_before(path: Path) -> None:
+        with closing(open_file(folder / PLAIN, None, timeout=5.0)) as connection:
+            connection.execute("DELETE FROM messages WHERE row = 2")
+        sync(path)
+
+    monkeypatch.setattr(backup, moment, delete_before)
+    assert not make_copy(folder)
+    assert copy_of(folder, None).exists() is kept
+    assert list(folder.glob("*.part")) == []
+
+
+@pytest.mark.parametrize("sound", [[False], [True, False]], ids=["chats", "copy"])
+def test_damaged_backup_does_not_replace_a_sound_one(
+    saved_chat: SavedChat, folder: Path, monkeypatch: pytest.MonkeyPatch, sound: list[bool]
+) -> None:
+    saved_chat.add_prompt("marigold")
+    assert saved_chat.store.flush()
+    assert make_copy(folder)
+    before = copy_of(folder, None).read_bytes()
+    saved_chat.add_prompt("later")
+    assert saved_chat.store.flush()
+    found = iter(sound)
+
+    def is_sound(_: sqlite3.Connection) -> bool:
+        return next(found)
+
+    monkeypatch.setattr(backup, "is_sound", is_sound)
+    assert not make_copy(folder)
+    assert copy_of(folder, None).read_bytes() == before
+    assert list(found) == []
+    assert len(list(folder.glob(f"{BACKUP}*"))) == 1
+
+
+def test_check_ends_when_its_time_is_over(tmp_path: Path) -> None:
+    path = tmp_path / "long.db"
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("CREATE TABLE t(a)")
+        count = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 20000)"
+        connection.execute(f"INSERT INTO t {count} SELECT nullif(i, 20000) FROM n")
+        connection.execute("PRAGMA writable_schema = ON")
+        connection.execute("UPDATE sqlite_schema SET sql = 'CREATE TABLE t(a NOT NULL)'")
+    with closing(open_file(path, None)) as connection:
+        assert check_for(connection, -1.0) == "ok", "the damage is in the last row"
+        assert check_for(connection, 60.0) == "NULL value in t.a"
+        assert connection.execute(f"{count} SELECT count(*) FROM n").fetchone()[0] == 20_000
 
 
 def test_backup_with_more_messages_is_kept(

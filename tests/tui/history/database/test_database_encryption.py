@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 StateOf = Callable[[Chat | None], object]
 
+pytestmark = pytest.mark.usefixtures("synced_renames")
+
 PASSPHRASE = "it's a 'long' one"
 needs_sqlcipher = pytest.mark.skipif(
     importlib.util.find_spec("sqlcipher3") is None, reason="SQLCipher is not installed"

@@ -85,7 +85,7 @@ def test_one_zeroed_page_loses_only_its_own_rows(
 
 
 @pytest.mark.skipif(find_spec("sqlcipher3") is None, reason="SQLCipher is not installed")
-@pytest.mark.usefixtures("quick_keys")
+@pytest.mark.usefixtures("quick_keys", "synced_renames")
 def test_zeroed_page_of_encrypted_chats_loses_few_rows(
     filled: bytes, folder: Path, make_store: MakeStore, problems: Problems
 ) -> None:
@@ -111,6 +111,7 @@ def test_zeroed_page_of_encrypted_chats_loses_few_rows(
     assert "set aside" in problems[0]
 
 
+@pytest.mark.usefixtures("synced_renames")
 def test_header_of_the_file_is_not_needed(
     filled: bytes, folder: Path, make_store: MakeStore, problems: Problems
 ) -> None:
