@@ -29,7 +29,7 @@ KEPT = 500
 SHOWN = 500_000
 """Most characters of a prompt on each side of the place where it broke."""
 RETRY_SECONDS = 2.0
-NARROW, WIDE = 80, 100
+NARROW, WIDE = 80, 116
 """Columns below which rows have no model, and from which they have the cached tokens."""
 EMPTY = (
     "No request has ended since this page was opened. Requests of all programs that use this "
