@@ -190,7 +190,7 @@ def test_program_opening_during_encryption_waits_and_loses_nothing(
 
     monkeypatch.setattr(database_encryption, "_put_in_place", prompt_meanwhile)
     saved_chat.store.encrypt(PASSPHRASE)
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 120
     while not problems and time.monotonic() < deadline:
         time.sleep(0.01)
     assert "encrypted the chats" in problems[0]
