@@ -201,13 +201,13 @@ def _default_ssl_context(*_places: str | None) -> ssl.SSLContext:
 
 @pytest.fixture(scope="session")
 def still_running() -> StillRunning:
-    """The given processes that have not ended after ten seconds.
+    """The given processes that have not ended after a minute.
 
     In a container whose init does not reap orphans, an ended process stays a zombie.
     """
 
     def wait(processes: Iterable[psutil.Process]) -> list[psutil.Process]:
-        end = time.monotonic() + 10
+        end = time.monotonic() + 60
         left = list(processes)
         while (left := [one for one in left if _runs(one)]) and time.monotonic() < end:
             time.sleep(0.02)

@@ -101,7 +101,7 @@ def _install(folder: Path) -> None:
 
 
 def _wait_for(port: int) -> None:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 120
     while time.monotonic() < deadline:
         with suppress(OSError), socket.create_connection(("127.0.0.1", port)):
             return

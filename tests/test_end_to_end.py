@@ -47,7 +47,7 @@ class RunningDaemon:
             env=self.environ,
             stderr=subprocess.DEVNULL,
         )
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 120
         while not self.socket.exists():
             assert time.monotonic() < deadline, "the daemon does not listen"
             time.sleep(0.01)

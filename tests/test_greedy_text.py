@@ -69,7 +69,7 @@ class Daemon:
             env={**os.environ, "INGLE_HOME": str(home), "INGLE_SLOTS": "16"},
             stderr=subprocess.DEVNULL,
         )
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 120
         while not socket.exists():
             assert time.monotonic() < deadline, "the daemon does not listen"
             time.sleep(0.01)

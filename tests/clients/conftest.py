@@ -81,7 +81,7 @@ class Daemon:
                 env={**environ, "INGLE_HOME": str(home), "INGLE_CONTEXT": "0"},
                 stderr=log,
             )
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 120
         while not self.socket.exists():
             assert self.process.poll() is None, self.log.read_text()
             assert time.monotonic() < deadline, "the daemon does not listen"

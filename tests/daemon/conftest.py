@@ -236,8 +236,8 @@ class ManagerHarness:
     gpu_sizes: dict[str, int]
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        """Wait until the condition holds; fails after five seconds."""
-        async with asyncio.timeout(5):
+        """Wait until the condition holds; fails after a minute."""
+        async with asyncio.timeout(60):
             while not condition():
                 await asyncio.sleep(0.002)
 
@@ -346,8 +346,8 @@ class RunningDaemon:
                     name = ""
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        """Wait until the condition holds; fails after five seconds."""
-        async with asyncio.timeout(5):
+        """Wait until the condition holds; fails after a minute."""
+        async with asyncio.timeout(60):
             while not condition():
                 await asyncio.sleep(0.002)
 
@@ -536,7 +536,7 @@ def raw() -> RawRequest:
             reader, writer = await asyncio.open_unix_connection(str(where))
         try:
             writer.write(content)
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(60):
                 head = await reader.readuntil(b"\r\n\r\n")
                 length = [
                     int(line.split(b":")[1])

@@ -62,12 +62,12 @@ class WatchedDaemon:
         self.socket = home / "runtime" / "ingle.sock"
         self._wait_until_up()
         transport = httpx.HTTPTransport(uds=str(self.socket))
-        self.owner = httpx.Client(base_url="http://ingle", transport=transport, timeout=30)
+        self.owner = httpx.Client(base_url="http://ingle", transport=transport, timeout=120)
         """The owner's own client, over the unix socket."""
         self.port = int(self.status()["address"].rpartition(":")[2])
 
     def _wait_until_up(self) -> None:
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 120
         while time.monotonic() < deadline:
             with socket.socket(socket.AF_UNIX) as probe, suppress(OSError):
                 probe.connect(str(self.socket))
@@ -103,7 +103,7 @@ class WatchedDaemon:
         self.owner.close()
         self.process.terminate()
         try:
-            self.process.wait(timeout=20)
+            self.process.wait(timeout=120)
         finally:
             self.process.kill()
             self.process.wait()

@@ -49,7 +49,7 @@ def unreleased(daemon: WatchedDaemon, descriptors: int) -> Iterator[str]:
 
 
 def wait_until_released(daemon: WatchedDaemon, descriptors: int) -> None:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 120
     while left := list(unreleased(daemon, descriptors)):
         assert time.monotonic() < deadline, left
         time.sleep(0.05)

@@ -257,7 +257,7 @@ def test_same_user_sees_memory_size_but_cannot_read_memory() -> None:
         assert confined.stdout is not None
         assert confined.stdout.readline() == b"ready\n"
         with _as_nobody(python, INSPECT, packages, str(confined.pid)) as looking:
-            out, errors = looking.communicate(timeout=20)
+            out, errors = looking.communicate(timeout=120)
         confined.kill()
     assert out == b"well\n", errors.decode()
 
@@ -275,7 +275,7 @@ def _interpreter_for_nobody(packages: str) -> str | None:
             with _as_nobody(
                 python, f"import sys; sys.path.append({packages!r}); import psutil"
             ) as p:
-                p.communicate(timeout=20)
+                p.communicate(timeout=120)
         except OSError:
             continue
         if p.returncode == 0:

@@ -105,7 +105,7 @@ class Chat:
     def transcript(self) -> Transcript:
         return self.app.query_one(Transcript)
 
-    async def until(self, condition: Callable[[], object], seconds: float = 10.0) -> None:
+    async def until(self, condition: Callable[[], object], seconds: float = 60.0) -> None:
         """Let the chat run until `condition` holds; fails with the screen after a timeout."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + seconds
@@ -195,7 +195,7 @@ class Terminal:
         """Press keys."""
         os.write(self.fd, text.encode())
 
-    def until(self, condition: Callable[[str], bool], seconds: float = 20.0) -> None:
+    def until(self, condition: Callable[[str], bool], seconds: float = 120.0) -> None:
         """Read the program's output until `condition` holds for the screen."""
         deadline = time.monotonic() + seconds
         while not condition(self.text):
@@ -203,7 +203,7 @@ class Terminal:
                 pytest.fail(f"timed out; the screen:\n{self.text}")
             self._read(0.02)
 
-    def wait(self, seconds: float = 20.0) -> int:
+    def wait(self, seconds: float = 120.0) -> int:
         """The exit status."""
         deadline = time.monotonic() + seconds
         while self._process.poll() is None and time.monotonic() < deadline:

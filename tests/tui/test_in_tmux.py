@@ -45,7 +45,7 @@ class Keyboard(Protocol):
 
     def type(self, text: str) -> None: ...
 
-    def until(self, condition: Callable[[str], bool], seconds: float = 20.0) -> None: ...
+    def until(self, condition: Callable[[str], bool], seconds: float = 120.0) -> None: ...
 
 
 class Tmux:
@@ -66,7 +66,7 @@ class Tmux:
         """Press keys, by the bytes that a terminal sends for them."""
         self._tmux("send-keys", "-H", *(f"{byte:x}" for byte in text.encode()))
 
-    def until(self, condition: Callable[[str], bool], seconds: float = 20.0) -> None:
+    def until(self, condition: Callable[[str], bool], seconds: float = 120.0) -> None:
         """Wait until `condition` holds for the screen."""
         deadline = time.monotonic() + seconds
         while not condition(self.text):
@@ -149,7 +149,7 @@ def set_sampling(screen: Keyboard, limit: int) -> None:
 def chat(screen: Keyboard) -> None:
     set_sampling(screen, 150)
     send(screen, "What is the capital of France?")
-    screen.until(lambda text: "Paris." in text and "esc stops" not in text, 60)
+    screen.until(lambda text: "Paris." in text and "esc stops" not in text)
 
 
 def stop(screen: Keyboard) -> None:
@@ -164,8 +164,8 @@ def edit_and_go_back(screen: Keyboard) -> None:
     screen.until(lambda text: "editing" in text and LONG in composer(text))
     clear(screen)
     send(screen, "What is the capital of Italy?")
-    screen.until(lambda text: "2/2" in text and "Rome" in text, 60)
-    screen.until(lambda text: "esc stops" not in text, 60)
+    screen.until(lambda text: "2/2" in text and "Rome" in text)
+    screen.until(lambda text: "esc stops" not in text)
     screen.type(ALT_LEFT)
     screen.until(lambda text: "1/2" in text and "■ stopped" in text)
     assert "Rome" not in screen.text
@@ -180,9 +180,9 @@ def lose_the_daemon(screen: Keyboard, home: Home) -> None:
     )
     assert LONG in screen.text
     send(screen, FACTS)
-    screen.until(lambda text: "daemon stopped" not in text and "12 May" in text, 60)
-    screen.until(lambda text: "esc stops" in text and "answering" in text, 60)
-    screen.until(lambda text: "esc stops" not in text, 60)
+    screen.until(lambda text: "daemon stopped" not in text and "12 May" in text)
+    screen.until(lambda text: "esc stops" in text and "answering" in text)
+    screen.until(lambda text: "esc stops" not in text)
 
 
 def search(screen: Keyboard) -> None:
@@ -204,9 +204,9 @@ def compact_and_undo(screen: Keyboard) -> None:
         screen.until(lambda text: "Fridays" in composer(text))
         screen.type("\r")
         screen.until(lambda text: "esc stops" in text)
-        screen.until(lambda text: "esc stops" not in text, 60)
+        screen.until(lambda text: "esc stops" not in text)
     screen.type(F6)
-    screen.until(lambda text: "compacted" in text, 60)
+    screen.until(lambda text: "compacted" in text)
     screen.type(F7)
     screen.until(lambda text: "compacted" not in text)
 

@@ -258,6 +258,7 @@ class ChatScreen(ChatHost):
         """Choose the model to talk to."""
         self._warmed = None
         self.mend("daemon")
+        self.loss_is_shown = False
         self.state.connect(event.models)
         for feature in self.features:
             feature.on_connected()
@@ -268,7 +269,8 @@ class ChatScreen(ChatHost):
         """The daemon does not answer; the chat stays."""
         self.state.lose(event.message, event.hint)
         # A running turn reports this itself, once it has given up.
-        if self.transcript.entries and self.turn is None:
+        is_shown, self.loss_is_shown = self.loss_is_shown, False
+        if self.transcript.entries and self.turn is None and not is_shown:
             keys = "enter starts it again"
             self.add_failure(event.message, event.hint, keys, cause="daemon")
         self.return_queue()

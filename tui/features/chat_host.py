@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ingle.daemon.client.async_client import AsyncDaemonClient
+from ingle.daemon.client.client_errors import DaemonUnreachable
 
 from ..chats.chat import Chat
 from ..chats.history_protocol import ChatRecorder, NullRecorder
@@ -66,6 +67,8 @@ class ChatHost(ChatLayout):
         self._later: Callable[[], None] | None = None
         self._saved_draft = ""
         self._failures: dict[str, Entry] = {}
+        self.loss_is_shown = False
+        """Whether an answer's error says that the daemon does not answer, before the link does."""
 
     def _cannot_keep(self, trouble: str) -> None:
         """Post the history's message to the screen; called in another thread."""
@@ -347,6 +350,8 @@ class ChatHost(ChatLayout):
                 self.transcript.drop(entry)
         if turn.error is not None:
             self.transcript.add(answer_failed(turn.error, is_begun=bool(turn.text)))
+            unreachable = isinstance(turn.error, DaemonUnreachable)
+            self.loss_is_shown = unreachable and self.state.connected
         if turn.ending in ("stopped", "failed"):
             self.return_queue()
         for feature in self.features:

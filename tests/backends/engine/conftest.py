@@ -61,7 +61,7 @@ class StoringEngine:
 
     def run(self) -> None:
         """Step until no sequence runs, waits, or has a pending fetch."""
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 120
         while self.engine.has_work or self.engine.is_fetching:
             assert time.monotonic() < deadline, "a sequence is stuck"
             if self.engine.has_work:
@@ -80,7 +80,7 @@ class StoringEngine:
 
     def save(self) -> None:
         """Save all cached tokens, as an idle worker does, and wait for removals of old files."""
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 120
         while self.engine.has_unsaved or self._bytes_on_disk() > self.store.disk_bytes:
             assert time.monotonic() < deadline, "saving has no end"
             self.engine.save(0.05)

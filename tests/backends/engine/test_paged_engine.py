@@ -281,7 +281,7 @@ def _ask(engine: Engine, prompt: list[int], *, private: bool = False) -> Sequenc
 
 
 def _save(engine: Engine) -> None:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 120
     while engine.has_unsaved:
         assert time.monotonic() < deadline, "saving has no end"
         engine.save(0.05)

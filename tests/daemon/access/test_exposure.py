@@ -195,6 +195,7 @@ async def serve_exposed(
     finally:
         server.exit_requested.set()
         await serving
+        listener.close()
 
 
 async def test_loopback_is_plain_http_and_other_addresses_use_tls(

@@ -54,7 +54,7 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs the unix 
 def start(home: Path) -> subprocess.Popen[bytes]:
     environ = {**os.environ, "INGLE_HOME": str(home), "INGLE_SLOTS": "32"}
     process = subprocess.Popen([sys.executable, "-P", "-c", SERVE], cwd="/", env=environ)
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 120
     while time.monotonic() < deadline:
         with socket.socket(socket.AF_UNIX) as probe, suppress(OSError):
             probe.connect(str(home / "runtime" / "ingle.sock"))
@@ -65,7 +65,7 @@ def start(home: Path) -> subprocess.Popen[bytes]:
 
 def client_of(home: Path) -> httpx.Client:
     transport = httpx.HTTPTransport(uds=str(home / "runtime" / "ingle.sock"))
-    return httpx.Client(base_url="http://ingle", transport=transport, timeout=30)
+    return httpx.Client(base_url="http://ingle", transport=transport, timeout=120)
 
 
 def install(home: Path) -> None:

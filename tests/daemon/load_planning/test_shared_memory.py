@@ -107,7 +107,7 @@ def daemon(ingle_home: Path, limit: int) -> Generator[psutil.Process]:
     }
     code = "import sys; from ingle.daemon.main import main; sys.exit(main(['serve', '--port=-1']))"
     process = subprocess.Popen([sys.executable, "-P", "-c", code], cwd="/", env=environ)
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 120
     while not (ingle_home / "runtime" / "ingle.sock").exists():
         assert time.monotonic() < deadline
         time.sleep(0.02)

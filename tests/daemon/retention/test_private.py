@@ -85,7 +85,7 @@ def served(ingle_home: Path, tmp_path: Path, smollm2_path: Path) -> Iterator[Ser
 
 
 def _wait(path: Path) -> None:
-    end = time.monotonic() + 15
+    end = time.monotonic() + 120
     while True:
         try:
             with socket.socket(socket.AF_UNIX) as probe:

@@ -65,11 +65,11 @@ def socket_of(home: Path) -> Path:
 
 def client(home: Path) -> httpx.Client:
     transport = httpx.HTTPTransport(uds=str(socket_of(home)))
-    return httpx.Client(base_url="http://ingle", transport=transport, timeout=20)
+    return httpx.Client(base_url="http://ingle", transport=transport, timeout=60)
 
 
 def wait_until_up(home: Path) -> dict[str, Any]:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 120
     while not listens(socket_of(home)):
         assert time.monotonic() < deadline
         time.sleep(0.02)
@@ -95,7 +95,7 @@ def test_second_daemon_reports_the_running_one(serve: Serve, ingle_home: Path) -
     serve()
     status = wait_until_up(ingle_home)
     second = serve()
-    assert second.wait(20) == 3
+    assert second.wait(120) == 3
     complaint = error_of(second)
     assert "AlreadyRunning" in complaint
     assert str(status["pid"]) in complaint
@@ -107,7 +107,7 @@ def test_second_daemon_reports_the_running_one(serve: Serve, ingle_home: Path) -
 @pytest.mark.slow
 def test_concurrent_starts_leave_one_daemon(serve: Serve, ingle_home: Path) -> None:
     processes = [serve() for _ in range(4)]
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while sum(p.poll() is None for p in processes) > 1 and time.monotonic() < deadline:
         time.sleep(0.02)
     alive = [process for process in processes if process.poll() is None]
@@ -122,7 +122,7 @@ def test_busy_port_exits_with_error_and_leaves_no_socket(
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         process = serve(port)
-        assert process.wait(20) == 3
+        assert process.wait(120) == 3
         complaint = error_of(process)
         assert "PortInUse" in complaint
         assert str(port) in complaint
@@ -142,7 +142,7 @@ def test_orderly_shutdown_removes_the_socket_and_exits_with_0(
             assert http.post("/ingle/v1/shutdown").status_code == 202
     else:
         process.send_signal(getattr(signal, shutdown_method))
-    assert process.wait(20) == 0, error_of(process)
+    assert process.wait(120) == 0, error_of(process)
     assert not socket_of(ingle_home).exists()
     assert (ingle_home / "runtime" / "ingle.lock").read_bytes() == b""
 
@@ -154,7 +154,7 @@ def test_daemon_starts_after_the_previous_one_was_killed(serve: Serve, ingle_hom
     first.wait()
     assert socket_of(ingle_home).exists()
     second = serve()
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 120
     while (status := wait_until_up(ingle_home))["pid"] != second.pid:
         assert time.monotonic() < deadline
     assert status["pid"] == second.pid
@@ -170,7 +170,7 @@ def test_open_event_stream_does_not_delay_shutdown(serve: Serve, ingle_home: Pat
         # At most one event follows, reporting that all models are idle.
         rest = [line for line in lines if line.startswith("event")]
         assert rest in ([], ["event: gauges"])
-    assert process.wait(20) == 0
+    assert process.wait(120) == 0
 
 
 @pytest.mark.slow
@@ -197,7 +197,7 @@ def test_shutdown_finishes_answers_and_leaves_no_processes(
             data = [line for line in lines if line.startswith("data: ")]
         assert data[-1] == "data: [DONE]"
         assert json.loads(data[-2].removeprefix("data: "))["choices"][0]["finish_reason"]
-    assert process.wait(20) == 0
+    assert process.wait(120) == 0
     assert not still_running(workers)
     # Prompt text does not appear in the log.
     assert "twenty" not in error_of(process)

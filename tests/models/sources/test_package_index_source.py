@@ -256,7 +256,7 @@ def clients_of(client: FakeClient) -> list[psutil.Process]:
 
 
 def wait_until(condition: Callable[[], object]) -> None:
-    end = time.monotonic() + 20
+    end = time.monotonic() + 120
     while not condition():
         assert time.monotonic() < end
         time.sleep(0.02)

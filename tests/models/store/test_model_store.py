@@ -97,7 +97,7 @@ INSTALLED = {"tiny/1b/tiny.gguf", "tiny/1b/manifest.json"}
 
 
 def wait_until(condition: Callable[[], object]) -> None:
-    end = time.monotonic() + 20
+    end = time.monotonic() + 120
     while not condition():
         assert time.monotonic() < end
         time.sleep(0.01)

@@ -114,14 +114,14 @@ class FaultDaemon:
             )
 
     def wait_until_up(self) -> float:
-        """Wait for the first answer and return the seconds; fails after twenty."""
+        """Wait for the first answer and return the seconds; fails after two minutes."""
         began = time.monotonic()
         with self._connect() as client:
-            while time.monotonic() < began + 20:
+            while time.monotonic() < began + 120:
                 # A connection alone is not enough: for a moment, a child of a killed daemon may
                 # hold its socket.
                 with suppress(httpx.TransportError):
-                    if client.get("/health", timeout=5).status_code == 200:
+                    if client.get("/health", timeout=60).status_code == 200:
                         return time.monotonic() - began
                 assert self.process.poll() is None, self.log.read_text()
                 time.sleep(0.005)
@@ -164,7 +164,7 @@ class FaultDaemon:
         self.process.send_signal(signal.SIGCONT)
         self.process.terminate()
         try:
-            return self.process.wait(timeout=30)
+            return self.process.wait(timeout=120)
         finally:
             self.process.kill()
             self.process.wait()
@@ -195,7 +195,7 @@ class FaultDaemon:
         children = psutil.Process(self.process.pid).children(recursive=True)
         return [child for child in children if _is_zombie(child)]
 
-    def until(self, condition: Callable[[], bool], seconds: float = 10.0) -> None:
+    def until(self, condition: Callable[[], bool], seconds: float = 60.0) -> None:
         """Wait until a condition is true."""
         deadline = time.monotonic() + seconds
         while not condition():

@@ -119,7 +119,7 @@ class DaemonClients:
         before = len(self._known.responses)
         for thread in self._threads:
             thread.start()
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 120
         while not early and len(self._known.responses) == before and time.monotonic() < deadline:
             time.sleep(0.005)
         time.sleep(seconds)
@@ -130,7 +130,7 @@ class DaemonClients:
 
     def _repeat_action(self, action: Callable[[httpx.Client], None], times: int = 10_000) -> None:
         transport = httpx.HTTPTransport(uds=str(self._daemon.socket))
-        with httpx.Client(base_url="http://ingle", transport=transport, timeout=20) as client:
+        with httpx.Client(base_url="http://ingle", transport=transport, timeout=120) as client:
             for _ in range(times):
                 if self._ended.is_set():
                     return

@@ -340,7 +340,7 @@ class Stores:
 
     def end(self) -> str:
         """End the program; returns what it has written to its log."""
-        self.process.communicate(timeout=20)
+        self.process.communicate(timeout=120)
         self._log.seek(0)
         with self._log:
             return self._log.read()

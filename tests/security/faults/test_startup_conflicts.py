@@ -65,7 +65,7 @@ def test_busy_port_error_names_its_process_and_exits_with_3(tmp_path: Path) -> N
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         process = serve(tmp_path / "h", "--port", str(port))
-        _, error_output = process.communicate(timeout=30)
+        _, error_output = process.communicate(timeout=120)
     assert process.returncode == EXIT_ALREADY_RUNNING
     assert str(port) in error_output
     assert f"process {os.getpid()}" in error_output
@@ -128,7 +128,7 @@ def test_symlink_at_the_socket_path_is_not_followed(tmp_path: Path) -> None:
     target.write_text("kept")
     (runtime / "ingle.sock").symlink_to(target)
     process = serve(tmp_path / "h", "--port", "-1")
-    _, error_output = process.communicate(timeout=30)
+    _, error_output = process.communicate(timeout=120)
     assert process.returncode == 1
     assert "is not a socket" in error_output
     assert target.read_text() == "kept"

@@ -72,7 +72,7 @@ class TargetDaemon:
                 stderr=log,
             )
         path = home / "runtime" / "ingle.sock"
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 120
         while not _listens(path):
             assert self.process.poll() is None, self.log.read_text()
             assert time.monotonic() < deadline
@@ -104,7 +104,7 @@ class TargetDaemon:
         self.http.close()
         self.process.terminate()
         try:
-            self.process.wait(timeout=20)
+            self.process.wait(timeout=120)
         finally:
             self.process.kill()
             self.process.wait()

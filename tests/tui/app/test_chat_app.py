@@ -243,7 +243,8 @@ async def test_daemon_crash_during_an_answer_keeps_partial_text(
         await chat.until_shown("✗ The daemon does not answer")
         assert "The first half" in chat.screen_text
         assert "■ interrupted; /continue resumes it" in chat.screen_text
-        assert chat.screen_text.count("✗") == 1
+        await chat.until(lambda: not chat.screen.state.connected)
+        assert chat.screen_text.count("✗") == 1, chat.screen_text
         await fake_daemon.start()
         fake_daemon.script("The whole story.")
         await chat.pilot.press("f5")

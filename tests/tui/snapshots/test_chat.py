@@ -238,6 +238,7 @@ async def answering(chat: Chat, daemon: FakeDaemon, tree: ChatTree) -> None:
     await chat.until_shown("It depends on")
     await chat.send("And in winter?")
     await chat.until_shown("And in winter?")
+    await chat.until_shown("23 / 8 192")  # of the running prompt, no estimate any more
 
 
 DIFF = "--- a/cost.py\n+++ b/cost.py\n@@ -1 +1 @@\n-taxi = 1\n+taxi = 2\n"

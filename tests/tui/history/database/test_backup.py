@@ -110,7 +110,7 @@ def backed_up_chat(
         saved_chat.store.encrypt(passphrase)
     for number in range(200):
         saved_chat.add_prompt(f"number {number} " * 20)
-    assert saved_chat.store.flush(30)
+    assert saved_chat.store.flush(300)
     assert make_copy(folder, passphrase)
     for number in range(10):
         saved_chat.add_prompt(f"later {number}")
@@ -143,7 +143,7 @@ def test_damaged_database_is_restored_from_the_backup(
     store = open_store(make_store, passphrase)
     saved_chat = new_saved_chat(store)
     saved_chat.add_prompt("a new beginning")
-    assert store.flush(30)
+    assert store.flush(300)
     titles = [summary.title for summary in store.recent()]
     assert titles[0] == "A new beginning"
     chat = store.load(backed_up_chat)
@@ -238,7 +238,7 @@ def test_damaged_backup_is_not_restored(
     flip_bits(folder / BACKUP)
     store = make_store()
     new_saved_chat(store).add_prompt("a new beginning")
-    assert store.flush(30)
+    assert store.flush(300)
     chat = store.load(backed_up_chat)
     assert chat is not None
     assert len(chat.messages) == 210  # all of them from the pages of the damaged file
@@ -384,7 +384,7 @@ def test_deleting_a_chat_deletes_it_from_the_backup(
     assert make_copy(folder)
     assert b"xylophone" in (folder / BACKUP).read_bytes()
     store.delete_chat(gone.chat.id)
-    assert store.flush(30)
+    assert store.flush(300)
     assert store.close()
     assert not (folder / BACKUP).exists()
     assert b"xylophone" not in bytes_on_disk()
@@ -406,7 +406,7 @@ def test_backup_is_made_once_a_day_while_chatting(
         saved_chat.store.encrypt(passphrase)
     saved_chat.add_prompt("hello")
     assert saved_chat.store.flush()
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 120
     while not copy.exists():
         assert time.monotonic() < deadline
         time.sleep(0.01)

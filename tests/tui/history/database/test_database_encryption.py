@@ -100,7 +100,7 @@ def test_messages_before_unlocking_are_held_in_memory(
     early.answer("still ", "in memory")
     assert not store.flush(0.2)
     store.unlock(PASSPHRASE)
-    assert store.flush(5)
+    assert store.flush(300)
     loaded = store.load(early.chat.id)
     assert loaded is not None
     assert [m.content for m in loaded.path] == ["before the passphrase", "still in memory"]
@@ -197,12 +197,12 @@ def test_program_opening_during_encryption_waits_and_loses_nothing(
 
     monkeypatch.setattr(database_encryption, "_put_in_place", prompt_meanwhile)
     saved_chat.store.encrypt(PASSPHRASE)
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 120
     while not problems and time.monotonic() < deadline:
         time.sleep(0.01)
     assert "encrypted the chats" in problems[0]
     other.store.unlock(PASSPHRASE)
-    assert other.store.flush(5)
+    assert other.store.flush(300)
     loaded = saved_chat.store.load(other.chat.id)
     assert loaded is not None
     assert [m.content for m in loaded.path] == ["in that very instant"]
