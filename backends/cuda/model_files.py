@@ -13,10 +13,13 @@ from ingle.kernels.operations import Operations
 from ingle.models.config.model_config import ModelConfig
 from ingle.models.families.gguf_config import config_from_gguf
 from ingle.models.fit.paged_fit import check_paged_kv_type, weights_on_cpu
+from ingle.models.heads.draft_head import DraftHead
 from ingle.models.heads.eagle_files import open_eagle_head
 from ingle.models.heads.eagle_settings import is_eagle_folder
 from ingle.models.heads.head_files import HeadFiles, find_mtp_head
-from ingle.models.heads.layer_heads import LayerHead, load_head
+from ingle.models.heads.layer_heads import load_head
+from ingle.models.heads.medusa_head import open_medusa_heads
+from ingle.models.heads.medusa_settings import is_medusa_folder
 from ingle.models.heads.mtp_file import is_mtp_file, read_mtp_file
 from ingle.models.layers.parameters import RankPart
 from ingle.models.layers.transformer import Transformer
@@ -77,7 +80,7 @@ class ModelFiles:
 
     def load_head(
         self, spec: LoadSpec, model: Transformer, device: torch.device, operations: Operations
-    ) -> LayerHead | None:
+    ) -> DraftHead | None:
         """The head at `spec.draft_path` for a loaded model; its own one is at the model's path.
 
         None where that is another model, or nothing. Raises `ModelError`.
@@ -89,6 +92,8 @@ class ModelFiles:
         if is_mtp_file(path):
             read_mtp_file(path, self.config)
             head = find_mtp_head(GGUFWeights(path), self.config, GGUFTensorNames)
+        elif is_medusa_folder(path):
+            head = open_medusa_heads(path, self.config)
         elif is_eagle_folder(path):
             head = beside = open_eagle_head(path, self.config)
             check_paged_kv_type(head.title, beside.settings.config, spec.kv_type)

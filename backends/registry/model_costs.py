@@ -19,6 +19,7 @@ from ingle.models.fit.process_overhead import vocabulary_bytes
 from ingle.models.gguf.gguf_header import GGUFHeader
 from ingle.models.heads.eagle_settings import EagleSettings, with_eagle_layer
 from ingle.models.heads.head_tensors import mtp_tensors, tensors_behind, with_mtp_layer
+from ingle.models.heads.medusa_settings import read_medusa_settings
 from ingle.models.heads.mtp_file import read_mtp_file
 from ingle.models.model_task import ModelTask, Pooling
 from ingle.models.parallel.model_shard import PLAIN_BLOCKS, ColumnBlocks
@@ -109,6 +110,15 @@ class ModelCosts:
         return dataclasses.replace(
             self, config=with_mtp_layer(self.config), own_share=share, headed=None
         )
+
+    def with_medusa_heads(self, path: Path) -> ModelCosts:
+        """The costs of the model with the Medusa heads in a folder; raises `ModelError`."""
+        assert self.config is not None
+        settings = read_medusa_settings(path)
+        settings.check_fits(self.config)
+        own = sum(settings.tensors[name].bytes for name in settings.names.values())
+        share = self.own_share + own / max(1, self.stored)
+        return dataclasses.replace(self, own_share=share, headed=None)
 
     def without_fp8(self) -> ModelCosts:
         """The costs on GPUs that do not multiply FP8."""

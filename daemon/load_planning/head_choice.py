@@ -14,6 +14,7 @@ from ingle.backends.registry.model_costs import ModelCosts
 from ingle.models.errors import ModelError, UnsupportedModel
 from ingle.models.fit.paged_fit import check_paged_kv_type
 from ingle.models.heads.eagle_settings import is_eagle_folder, read_eagle_settings
+from ingle.models.heads.medusa_settings import is_medusa_folder
 from ingle.models.heads.mtp_file import is_mtp_file
 from ingle.models.metadata.stored_model import StoredModel, UnusableModel
 
@@ -41,7 +42,9 @@ def choose_head(
     """
     able = get_engine(spec.engine).has_heads and spec.tensor_parallel == 1
     beside = Path(named) if named is not None else None
-    if beside is not None and (is_eagle_folder(beside) or is_mtp_file(beside)):
+    if beside is not None and any(
+        is_head(beside) for is_head in (is_eagle_folder, is_medusa_folder, is_mtp_file)
+    ):
         if not able:
             raise UnsupportedModel(
                 f"{named} is a draft head, which only ingle's own engine can use, on one GPU.",
@@ -64,6 +67,8 @@ def choose_head(
 def _beside(costs: ModelCosts, spec: LoadSpec, name: str, path: Path) -> HeadChoice:
     if path.is_file():
         return HeadChoice(name, path, costs.with_mtp_file(path))
+    if is_medusa_folder(path):
+        return HeadChoice(name, path, costs.with_medusa_heads(path))
     settings = read_eagle_settings(path)
     check_paged_kv_type(name, settings.config, spec.kv_type)
     if costs.config is not None:

@@ -5,8 +5,8 @@ Source: the technical report of DeepSeek-V3, section 2.2; "EAGLE-3", arXiv 2503.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import torch
@@ -14,19 +14,22 @@ import torch
 from ingle.kernels.elementwise.activations import Activations
 from ingle.kernels.operations import Operations
 
+from ..config.model_config import KVHeads
 from ..families.family_registry import find_family
 from ..layers.attention import AttentionContext
 from ..layers.decoder_block import DecoderBlock
 from ..layers.parameters import Parameters
 from ..layers.rotary_embedding import RotaryEmbedding, RotaryTables
+from .draft_head import DraftHead
 from .eagle_files import EagleFiles
 from .head_files import HeadFiles
+from .medusa_head import MedusaFiles, MedusaHead
 
 if TYPE_CHECKING:
     from ..layers.transformer import Transformer
 
 
-class LayerHead(ABC):
+class LayerHead(DraftHead):
     """A decoder block that predicts the next but one token from features of its model.
 
     Its input is a token, and the features at the token before it; those of a drafted token are what
@@ -34,18 +37,13 @@ class LayerHead(ABC):
     that pages of a prefix can be shared with them.
     """
 
-    watched: Sequence[int]
-    """The layers of the model whose residual streams the features are made of."""
-
     def __init__(
         self, files: HeadFiles, model: Transformer, parameters: Parameters, device: torch.device
     ) -> None:
-        config = self.config = files.config
-        """Its settings, as those of a model whose last layer it is."""
+        super().__init__(files, model, parameters)
+        config = files.config
         self.layer = config.num_layers - 1
         """The layer that its keys and values belong to, behind those of the model."""
-        self._model = model
-        self._operations: Operations = parameters.operations
         self._block = DecoderBlock(self.layer, config, find_family(config.architecture), parameters)
         rope = config.layers[self.layer].rope
         self._rotary = (
@@ -53,26 +51,11 @@ class LayerHead(ABC):
             if rope is None
             else RotaryEmbedding(self._operations, rope, model.config.context, device)
         )
-        self._parameters = parameters
-        self.title = files.title
-        """What kind of head it is."""
-
-    def leave(self) -> None:
-        """Leave the model's steps."""
-        self._model.watch((), None)
-
-    def join(self, receive: Callable[[Sequence[torch.Tensor]], None]) -> None:
-        """Let each step of the model call `receive` with the streams behind `watched`."""
-        self._model.watch(self.watched, receive)
 
     @property
-    def weights_bytes(self) -> int:
-        """Bytes of its weights, without those that it shares with the model."""
-        return self._parameters.bytes
-
-    @abstractmethod
-    def features(self, residuals: Sequence[torch.Tensor]) -> torch.Tensor:
-        """Features (tokens, width) of the residual streams behind the layers `watched`."""
+    def kv_heads(self) -> Mapping[int, KVHeads]:
+        """See `DraftHead`."""
+        return {self.layer: self.config.kv_heads_of(self.layer)}
 
     @abstractmethod
     def _begin(
@@ -84,10 +67,6 @@ class LayerHead(ABC):
     def _end(self, residual: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Logits (tokens, vocabulary) fp32, and the features of the next tokens."""
 
-    def token_ids(self, drafted: torch.Tensor) -> torch.Tensor:
-        """The tokens of the model that columns of the logits (tokens,) stand for."""
-        return drafted
-
     def append(
         self,
         token_ids: torch.Tensor,
@@ -95,7 +74,7 @@ class LayerHead(ABC):
         positions: torch.Tensor,
         context: AttentionContext,
     ) -> None:
-        """Compute the keys and values of tokens; `features` are those at the tokens before."""
+        """See `DraftHead`."""
         mixer = self._block.mixer
         assert mixer is not None
         mixer(self._begin(token_ids, features)[1], self._turns(positions), context)
@@ -106,8 +85,10 @@ class LayerHead(ABC):
         features: torch.Tensor,
         positions: torch.Tensor,
         context: AttentionContext,
+        drafted: int = 0,
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """As `append`; returns the logits that follow, and the features at the tokens."""
+        """See `DraftHead`."""
+        del drafted
         residual, x = self._begin(token_ids, features)
         self._block(residual, self._turns(positions), context, None, x)
         return self._end(residual)
@@ -195,7 +176,7 @@ class EagleHead(LayerHead):
         return operations.linear(x, self._join)[0]
 
     def token_ids(self, drafted: torch.Tensor) -> torch.Tensor:
-        """See `LayerHead`."""
+        """See `DraftHead`."""
         return self._token_ids[drafted]
 
     def _begin(
@@ -218,8 +199,10 @@ class EagleHead(LayerHead):
 
 def load_head(
     files: HeadFiles, model: Transformer, *, device: torch.device, operations: Operations
-) -> LayerHead:
+) -> DraftHead:
     """The head of a loaded model; raises as `Transformer`."""
+    if isinstance(files, MedusaFiles):
+        return MedusaHead(files, model, device=device, operations=operations)
     if isinstance(files, EagleFiles):
         return EagleHead(files, model, device=device, operations=operations)
     return MTPHead(files, model, device=device, operations=operations)

@@ -34,7 +34,20 @@ class ExpertRouter:
         experts = self._experts
         (logits,) = self._operations.linear(x, self._gate, dtype=torch.float32)
         by_softmax = experts.scores is ExpertScores.SOFTMAX
-        scores = logits.softmax(-1) if by_softmax else logits.sigmoid()
+        all_equal = self._correction is None and experts.groups_used == experts.groups
+        if by_softmax and all_equal and experts.normalized:
+            # Divided by the sum of those picked, it is the softmax of these alone.
+            best = logits.topk(experts.used, -1)
+            picked, weights = best.indices, best.values.softmax(-1)
+        else:
+            picked, weights = self._picked(logits.softmax(-1) if by_softmax else logits.sigmoid())
+        if self._scales is not None:
+            weights = weights * self._scales[picked]
+        return picked, weights if experts.scale == 1.0 else weights * experts.scale
+
+    def _picked(self, scores: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """The experts with the best scores (tokens, count), and what their scores are."""
+        experts = self._experts
         # The correction, which balanced the load in training, only counts for the choice.
         ranked = scores if self._correction is None else scores + self._correction
         if experts.groups_used < experts.groups:
@@ -43,9 +56,7 @@ class ExpertRouter:
         weights = scores.gather(1, picked)
         if experts.normalized:
             weights = weights / weights.sum(-1, keepdim=True)
-        if self._scales is not None:
-            weights = weights * self._scales[picked]
-        return picked, weights * experts.scale
+        return picked, weights
 
     def _within_best_groups(self, ranked: torch.Tensor) -> torch.Tensor:
         """The scores, those outside the groups with the best pairs as minus infinity."""
@@ -111,9 +122,11 @@ class ExpertMLP:
             (shared,) = self._operations.linear(
                 self._shared(x), self._shared.down, dtype=torch.float32
             )
-            if self._shared_gate is not None:
-                shared = shared * (dense(x).float() @ self._shared_gate).sigmoid()[:, None]
-            found = found + shared
+            if self._shared_gate is None:
+                found = found + shared
+            else:
+                gate = (dense(x).float() @ self._shared_gate).sigmoid()
+                found = torch.addcmul(found, shared, gate[:, None])
         return self._sums(found)
 
 

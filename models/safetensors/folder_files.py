@@ -18,6 +18,8 @@ BESIDE = frozenset(
         *("hf_quant_config.json", "preprocessor_config.json", "processor_config.json"),
     }
 )
+MEDUSA_WEIGHTS = "medusa_lm_head.safetensors"
+"""The file of Medusa heads."""
 # GPTQ's tools name the bits and the size of groups.
 _WEIGHTS = re.compile(
     r"(?:model|gptq_model-\d{1,2}bit-(?:-1|\d{1,4})g)(?:-\d{5}-of-\d{5})?\.safetensors"
@@ -31,7 +33,12 @@ def is_weights(name: str) -> bool:
 
 def belongs_to_model(name: str) -> bool:
     """Whether a file is the model's or describes it."""
-    return name in BESIDE or is_weights(name)
+    return name in BESIDE or name == MEDUSA_WEIGHTS or is_weights(name)
+
+
+def is_medusa_head(settings: Mapping[str, object]) -> bool:
+    """Whether a `config.json` is that of Medusa heads."""
+    return "medusa_num_heads" in settings
 
 
 def is_eagle_head(settings: Mapping[str, object]) -> bool:

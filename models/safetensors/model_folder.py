@@ -15,7 +15,7 @@ from ..errors import InvalidModel, ModelError, ModelNotFound, UnsupportedModel
 from ..families.hf_config import config_from_hf
 from ..json_object import read_json_object
 from .chat_template_file import read_chat_template
-from .folder_files import CONFIG, TOKENIZER, is_eagle_head
+from .folder_files import CONFIG, TOKENIZER, is_eagle_head, is_medusa_head
 from .quantized.quantization_config import (
     SETTINGS_BESIDE,
     CheckpointQuantization,
@@ -156,7 +156,7 @@ def read_folder(path: Path) -> ModelFolder:
     settings = read_json_object(path / CONFIG)
     if settings is None:
         _refuse_without_config(path)
-    if is_eagle_head(settings):
+    if is_eagle_head(settings) or is_medusa_head(settings):
         raise UnsupportedModel(
             f"{path} holds a draft head, not a model.",
             hint="ingle finds it by its model's name; a load can also name it as its `draft`.",

@@ -10,6 +10,7 @@ from pathlib import Path
 from ..errors import ModelError
 from ..gguf.gguf_names import model_stem
 from ..heads.eagle_settings import is_eagle_folder, read_eagle_settings
+from ..heads.medusa_settings import is_medusa_folder, read_medusa_settings
 from ..heads.mtp_file import is_mtp_file
 from ..metadata.stored_model import StoredModel, UnusableModel
 
@@ -25,7 +26,7 @@ def find_heads(model: StoredModel, unusable: Iterable[UnusableModel]) -> list[Un
     found: list[UnusableModel] = []
     for each in unusable:
         path = Path(each.path)
-        if is_eagle_folder(path):
+        if is_eagle_folder(path) or is_medusa_folder(path):
             theirs = [_words(each.name), _words(_verifier(path))]
         elif is_mtp_file(path):
             theirs = [_words(path.name)]
@@ -42,6 +43,8 @@ def _names_of(model: StoredModel) -> list[str]:
 
 def _verifier(path: Path) -> str:
     try:
+        if is_medusa_folder(path):
+            return read_medusa_settings(path).verifier
         return read_eagle_settings(path).verifier
     except ModelError:  # which the load reports
         return ""

@@ -19,7 +19,7 @@ from ..kv_pool import KVPool
 from .step_head import StepHead
 
 if TYPE_CHECKING:
-    from ingle.models.heads.layer_heads import LayerHead
+    from ingle.models.heads.draft_head import DraftHead
 
 
 class RunnerHead:
@@ -27,12 +27,12 @@ class RunnerHead:
 
     def __init__(
         self,
-        load: Callable[[], LayerHead | None],
+        load: Callable[[], DraftHead | None],
         operations: Operations,
         device: torch.device,
     ) -> None:
         """A head that cannot be loaded is `refused`: the model runs without it."""
-        self._head: LayerHead | None = None
+        self._head: DraftHead | None = None
         self.refused: ModelError | None = None
         """Why there is no head."""
         try:
@@ -64,10 +64,8 @@ class RunnerHead:
 
     @property
     def kv_heads(self) -> Mapping[int, KVHeads]:
-        """The key heads of its layer, which is behind those of the model."""
-        if self._head is None:
-            return {}
-        return {self._head.layer: self._head.config.kv_heads_of(self._head.layer)}
+        """The key heads of its layers, which are behind those of the model."""
+        return {} if self._head is None else self._head.kv_heads
 
     def make_room(self, inputs: StepInputs, **sizes: int) -> None:
         """Prepare for steps of these sizes, which `inputs` hold; see `StepHead`."""

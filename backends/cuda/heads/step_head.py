@@ -19,7 +19,7 @@ from ..graphs.step_inputs import StepInputs
 from ..kv_pool import AttentionStep, KVPool, PagedContext
 
 if TYPE_CHECKING:
-    from ingle.models.heads.layer_heads import LayerHead
+    from ingle.models.heads.draft_head import DraftHead
 
 _ALIGNED = 4
 """Rows of inputs begin at multiples of it: kernels are compiled for aligned pointers."""
@@ -52,7 +52,7 @@ class StepHead:
 
     def __init__(
         self,
-        head: LayerHead,
+        head: DraftHead,
         inputs: StepInputs,
         operations: Operations,
         device: torch.device,
@@ -157,6 +157,7 @@ class StepHead:
         It `knows` them. Nothing may be launched, all but the last token be computed, and block
         tables cover what is drafted but for the last token. The device is waited for once.
         """
+        depth = min(depth, self._head.most_drafts or depth)
         steps = _DraftSteps(sequences, depth, self._device)
         rows = [self._row_of(sequence, sequence.num_computed) for sequence in sequences]
         features = self._features.index_select(0, torch.tensor(rows, device=self._device))
@@ -165,7 +166,7 @@ class StepHead:
         for number in range(depth):
             step = steps.step(number)
             places, context = step.attention.positions, self._context(step)
-            logits, features = self._head.step(token_ids, features, places, context)
+            logits, features = self._head.step(token_ids, features, places, context, number)
             logits = logits[:, : self._vocab_size]
             largest, likeliest = logits.max(-1, keepdim=True)
             certainty = 1 / (logits - largest).exp().sum(-1, dtype=torch.float64)

@@ -46,4 +46,4 @@ def test_mixture_has_the_defaults_of_transformers() -> None:
         config.linear_value_head_dim,
         config.linear_conv_kernel_dim,
     )
-    assert launches(model) == (597, 540)
+    assert launches(model) == (597, 340)

@@ -235,7 +235,7 @@ def test_a_head_in_a_file_of_its_own_is_found_by_its_name(
     texts = (run(engine, sequences(greedy=True)) for engine in (drafting, Engine(plain)))
     assert next(texts) == next(texts)
     gauges = drafting.gauges()
-    assert gauges.accepted_tokens_total > 0.99 * gauges.drafted_tokens_total > 20
+    assert gauges.accepted_tokens_total > 0.99 * gauges.drafted_tokens_total > 5
     other = replace(model.model.config, num_heads=8)
     with pytest.raises(UnsupportedModel, match="head of another model"):
         read_mtp_file(path, other)
