@@ -172,6 +172,8 @@ async def compare(arguments: argparse.Namespace, model: Path, place: Path) -> di
         pages = place / "pages"
         choose_pages(pages, arguments.characters)
         ours.search(pages)
+        while ours.missing_vectors():
+            time.sleep(0.1)
         texts = [
             peer.post("/tokenize", {"content": text, "add_special": True})["tokens"]
             for text in passage_texts(ours)
