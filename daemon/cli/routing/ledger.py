@@ -173,7 +173,7 @@ def _row(entry: LedgerEntry) -> list[str]:
     known = entry.prompt_tokens is not None and entry.completion_tokens is not None
     tokens = (entry.prompt_tokens or 0) + (entry.completion_tokens or 0)
     return [
-        f"{entry.provider}/{entry.model}",
+        "/".join(filter(None, (entry.provider, entry.model))),
         entry.time[:16].replace("T", " "),
         entry.verdict,
         *("?" if n is None else format_bytes(n) for n in (entry.bytes_out, entry.bytes_in)),

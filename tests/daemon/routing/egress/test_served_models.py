@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator
 import pytest
 
 from ingle.backends.remote.errors import ProviderMisbehaved, ProviderRefused, ProviderUnreachable
+from ingle.daemon.main import main
 from ingle.daemon.routing.egress.provider_egress import ProviderEgress
 from ingle.daemon.routing.providers.provider_errors import ProviderError
 from ingle.daemon.routing.providers.provider_store import PRESETS, read_provider
@@ -50,7 +51,7 @@ async def egress(server: ModelServer) -> AsyncGenerator[ProviderEgress]:
 
 
 async def test_models_are_listed_and_the_request_recorded(
-    egress: ProviderEgress, server: ModelServer
+    egress: ProviderEgress, server: ModelServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
     served = await egress.served_models(egress.store.find("rack"))
     assert [(model.id, model.max_model_len) for model in served] == [
@@ -63,6 +64,8 @@ async def test_models_are_listed_and_the_request_recorded(
     (head,) = server.heads
     assert head.startswith(b"GET /v1/models HTTP/1.1\r\n")
     assert entry.bytes_out == len(head)
+    assert main(["ledger"]) == 0
+    assert capsys.readouterr().out.splitlines()[1].startswith("rack ")
 
 
 @pytest.mark.parametrize(
