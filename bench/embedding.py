@@ -173,7 +173,7 @@ async def compare(arguments: argparse.Namespace, model: Path, place: Path) -> di
         choose_pages(pages, arguments.characters)
         ours.search(pages)
         while ours.missing_vectors():
-            time.sleep(0.1)
+            await asyncio.sleep(0.1)
         texts = [
             peer.post("/tokenize", {"content": text, "add_special": True})["tokens"]
             for text in passage_texts(ours)
