@@ -62,6 +62,11 @@ class DocumentServer(IngleServer):
         answer = self.post("/ingle/v1/documents/search", body | {"wait": 60})
         return msgspec.convert(answer, FoundPassages)
 
+    def wait_for_vectors(self) -> None:
+        """Wait until all passages have vectors."""
+        while self.missing_vectors():
+            time.sleep(0.1)
+
     def missing_vectors(self) -> int:
         """Return the number of texts in the youngest index that have no vector yet."""
         with closing(self.index()) as index:
@@ -172,8 +177,7 @@ async def compare(arguments: argparse.Namespace, model: Path, place: Path) -> di
         pages = place / "pages"
         choose_pages(pages, arguments.characters)
         ours.search(pages)
-        while ours.missing_vectors():
-            await asyncio.sleep(0.1)
+        ours.wait_for_vectors()
         texts = [
             peer.post("/tokenize", {"content": text, "add_special": True})["tokens"]
             for text in passage_texts(ours)
