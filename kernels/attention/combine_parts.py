@@ -50,6 +50,8 @@ def combine_parts(
             place = token.to(tl.int64) * heads + head
             x = _sum(outputs, log_sums, place, owned, splits, tokens.to(tl.int64) * heads,
                      HEAD, PADDED)  # fmt: skip
+            # The kernel that combines more tokens reads a part alone as rows of the engine's type.
+            x = tl.where(splits == 1, x.to(dense.dtype.element_ty).to(tl.float32), x)
             if BITS < 16:
                 x = _rotated(x, PADDED)
             if forms & 1 > 0:

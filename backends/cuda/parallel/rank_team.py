@@ -15,6 +15,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, cast
 
+import msgspec
+
 from ...base.child_process import child_environment, signal_name
 from ...base.errors import EngineFault, LoadFailed, OutOfMemory
 from ...base.framing import read_body
@@ -125,6 +127,9 @@ class RankTeam:
                         self._failed = message
                     self._replies[rank - 1].put(message)
             except EOFError:
+                status = process.wait()
+            except (ValueError, msgspec.MsgspecError):  # it said what is no message
+                process.kill()
                 status = process.wait()
         if self._failed is not None:
             if not is_loaded:  # this rank waits for no sum yet, and learns of it by `receive`

@@ -42,13 +42,18 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--prompt", metavar="TEXT", help="words and names that may occur")
     parser.add_flag("--translate", help="write it in English")
     options = parser.parse_args(arguments)
+    if options.translate and options.language is not None:
+        raise UsageError(
+            "--language does not go with --translate: the language is detected then.",
+            hint="Leave one of them out.",
+        )
     audio = _read(options.file)
     from ...client.document_types import PATIENCE, TRANSCRIPTIONS, TRANSLATIONS, audio_form
 
     form = audio_form(
         audio,
         model=None if options.model is None else sendable_reference(options.model),
-        language=None if options.translate else options.language,
+        language=options.language,
         prompt=options.prompt,
         response_format=_FORMATS[options.format],
     )
