@@ -21,7 +21,7 @@ MAY_CONNECT = {
     "daemon/connect/connection_probe.py": "to our own daemon, to prove that a client can",
     "daemon/tools/servers/mcp_server.py": "to servers that the user has set up, by the next",
     "daemon/tools/servers/mcp_transport.py": "to the same, once the ledger has a line",
-    "daemon/tools/web_client.py": "to pages and pictures that the user allows, likewise",
+    "daemon/web/web_client.py": "to pages and pictures that the user allows, likewise",
     "daemon/doctor/read_system_state.py": "to ports of this machine, to see who has them",
     "models/sources/http_source.py": "to where models are pulled from",
     "models/sources/hub_source.py": "to where models are pulled from",

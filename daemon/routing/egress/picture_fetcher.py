@@ -10,8 +10,8 @@ from urllib.parse import urljoin
 from ingle.backends.base.errors import RequestRejected
 from ingle.backends.remote.receipt import Outcome, Receipt
 
-from ...tools.fetch_page import checked_url, host_of
-from ...tools.tool import ToolFailed
+from ...web.web_address import checked_url, host_of
+from ...web.web_errors import WebFailed
 from .provider_egress import ProviderEgress
 
 MOST_REDIRECTS = 5
@@ -47,12 +47,12 @@ class PictureFetcher:
                     address = urljoin(url, location)
         except TimeoutError:
             raise _unreachable(f"It took longer than {SECONDS:.0f} seconds.") from None
-        except ToolFailed as error:
+        except WebFailed as error:
             raise _unreachable(str(error)) from error
         raise _unreachable("Its address redirects too often.")
 
     async def _get(self, url: str, most_bytes: int) -> tuple[bytes, str]:
-        from ...tools.web_client import get  # its imports take long
+        from ...web.web_client import get  # its imports take long
 
         intent = await self._egress.depart(_SENDER, host_of(url), "picture_urls")
         traffic, began, outcome = _Traffic(), time.monotonic(), Outcome.FAILED

@@ -17,7 +17,7 @@ from ingle.backends.base.requests import GenerateRequest
 from ingle.daemon.access.api_keys import KeyLimitation, KeyStore
 from ingle.daemon.pictures import picture_decoder
 from ingle.daemon.routing.egress import picture_fetcher
-from ingle.daemon.tools import fetch_page, public_addresses
+from ingle.daemon.web import public_addresses, web_address
 
 from .seeing_daemon import png, seeing_daemon
 
@@ -65,7 +65,7 @@ def site(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """A site on this machine whose address, 127.0.0.2, counts as public; 127.0.0.1 does not."""
     monkeypatch.setattr(Site, "asked", [])
     monkeypatch.setattr(Site, "stopped", threading.Event())
-    for module in (fetch_page, public_addresses):
+    for module in (web_address, public_addresses):
         monkeypatch.setattr(module, "is_public", "127.0.0.2".__eq__)
     with ThreadingHTTPServer(("127.0.0.2", 0), Site) as server:
         thread = threading.Thread(target=server.serve_forever)

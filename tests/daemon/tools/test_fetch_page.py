@@ -14,11 +14,12 @@ from typing import Any
 import pytest
 
 from ingle.daemon.documents.page_text import page_text
-from ingle.daemon.tools import fetch_page, public_addresses
 from ingle.daemon.tools.departures import Departures
-from ingle.daemon.tools.fetch_page import FetchPage, checked_url
-from ingle.daemon.tools.public_addresses import is_public
+from ingle.daemon.tools.fetch_page import FetchPage
 from ingle.daemon.tools.tool import ToolFailed, ToolOutcome
+from ingle.daemon.web import public_addresses, web_address
+from ingle.daemon.web.public_addresses import is_public
+from ingle.daemon.web.web_address import checked_url
 
 from ...harness.tool_client import tool_client
 from ..conftest import RunningDaemon
@@ -82,7 +83,7 @@ def _is_this_machine(address: str) -> bool:
 def site(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """A site on this machine, whose address counts as public."""
     monkeypatch.setattr(Site, "asked", [])
-    for module in (fetch_page, public_addresses):
+    for module in (web_address, public_addresses):
         monkeypatch.setattr(module, "is_public", _is_this_machine)
     with ThreadingHTTPServer(("127.0.0.1", 0), Site) as server:
         thread = threading.Thread(target=server.serve_forever)

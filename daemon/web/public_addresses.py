@@ -6,7 +6,7 @@ import asyncio
 import ipaddress
 import socket
 
-from .tool import ToolFailed
+from .web_errors import WebFailed
 
 _IPV4_IN_IPV6 = tuple(
     ipaddress.ip_network(text) for text in ("64:ff9b::/96", "64:ff9b:1::/48", "2002::/16")
@@ -14,15 +14,15 @@ _IPV4_IN_IPV6 = tuple(
 
 
 async def public_addresses(host: str, port: int) -> list[str]:
-    """Return the addresses of a name; raises `ToolFailed` unless all of them are public."""
+    """Return the addresses of a name; raises `WebFailed` unless all of them are public."""
     loop = asyncio.get_running_loop()
     try:
         found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
-        raise ToolFailed(f"The name {host} was not found.") from error
+        raise WebFailed(f"The name {host} was not found.") from error
     addresses = list(dict.fromkeys(str(entry[4][0]) for entry in found))
     if not all(is_public(address) for address in addresses):
-        raise ToolFailed(
+        raise WebFailed(
             f"{host} is an address of this machine or of a private network. Nothing is fetched "
             "there."
         )

@@ -11,17 +11,11 @@ from urllib.parse import urlsplit
 import httpcore
 import httpx
 
-from ..documents.page_text import page_text
 from .public_addresses import public_addresses
-from .tool import ToolFailed, one_line
+from .web_errors import WebFailed
 
-_MOST_BYTES = 2 * 2**20
 _MOST_ADDRESSES = 4
 _TIMEOUTS = dict.fromkeys(("connect", "read", "write", "pool"), 15.0)
-_CHARSETS = (
-    *("utf-8", "utf8", "utf-16", "us-ascii", "iso-8859-", "latin", "windows-", "shift_jis"),
-    *("euc-", "gb", "big5", "koi8-"),
-)
 _REDIRECTS = (301, 302, 303, 307, 308)
 
 
@@ -54,7 +48,7 @@ class PublicNetwork(httpcore.AsyncNetworkBackend):
         local_address: str | None = None,
         socket_options: Iterable[Any] | None = None,
     ) -> httpcore.AsyncNetworkStream:
-        """Connect to the first address that answers; raises `ToolFailed` if one is not public."""
+        """Connect to the first address that answers; raises `WebFailed` if one is not public."""
         addresses = await public_addresses(host, port)
         failure: Exception | None = None
         for address in addresses[:_MOST_ADDRESSES]:
@@ -73,33 +67,23 @@ class PublicNetwork(httpcore.AsyncNetworkBackend):
         socket_options: Iterable[Any] | None = None,
     ) -> httpcore.AsyncNetworkStream:
         """Refuse."""
-        raise ToolFailed("Only addresses of the web can be fetched.")
+        raise WebFailed("Only addresses of the web can be fetched.")
 
     async def sleep(self, seconds: float) -> None:
         """Wait."""
         await asyncio.sleep(seconds)
 
 
-async def get_page(url: str, traffic: Traffic) -> tuple[str, str]:
-    """Return the text of the page, or the address that it redirects to; raises `ToolFailed`."""
-    accept = "text/html, text/plain, application/json"
-    answer = await get(url, traffic, accept=accept, most_bytes=_MOST_BYTES)
-    if answer.location:
-        return "", answer.location
-    content = answer.content[:_MOST_BYTES]
-    return await asyncio.to_thread(_text, content, answer.headers), ""
-
-
 async def get(url: str, traffic: Traffic, *, accept: str, most_bytes: int) -> WebAnswer:
     """Return the answer, of whose content little more than `most_bytes` is read.
 
-    Raises `ToolFailed`.
+    Raises `WebFailed`.
     """
     try:
         return await _get(url, traffic, accept, most_bytes)
     except (httpcore.NetworkError, httpcore.TimeoutException, httpcore.ProtocolError) as error:
         host = urlsplit(url).hostname
-        raise ToolFailed(f"{host} cannot be reached: {one_line(str(error))}") from error
+        raise WebFailed(f"{host} cannot be reached: {str(error)[:200]}") from error
 
 
 async def _get(url: str, traffic: Traffic, accept: str, most_bytes: int) -> WebAnswer:
@@ -121,7 +105,7 @@ async def _get(url: str, traffic: Traffic, accept: str, most_bytes: int) -> WebA
             if answer.status in _REDIRECTS and found.get("location"):
                 return WebAnswer(b"", found, found["location"])
             if answer.status >= 400:
-                raise ToolFailed(f"{urlsplit(url).hostname} answered with status {answer.status}.")
+                raise WebFailed(f"{urlsplit(url).hostname} answered with status {answer.status}.")
             content = bytearray()
             async for chunk in answer.aiter_stream():
                 content += chunk
@@ -129,19 +113,3 @@ async def _get(url: str, traffic: Traffic, accept: str, most_bytes: int) -> WebA
                 if len(content) > most_bytes:
                     break
     return WebAnswer(bytes(content), found)
-
-
-def _text(content: bytes, headers: dict[str, str]) -> str:
-    kind, _, parameters = headers.get("content-type", "text/html").lower().partition(";")
-    kind = kind.strip()
-    if not (kind.startswith("text/") or "json" in kind or "xml" in kind):
-        raise ToolFailed(f"The page is {one_line(kind, 60)}, not text.")
-    if headers.get("content-encoding", "identity") != "identity":
-        raise ToolFailed("The page is compressed, though that was not asked for.")
-    charset = parameters.partition("charset=")[2].strip(" \"';")
-    try:
-        known = charset.startswith(_CHARSETS)
-        text = content.decode(charset if known else "utf-8", "replace")
-    except LookupError:
-        text = content.decode("utf-8", "replace")
-    return page_text(text) if "html" in kind else text

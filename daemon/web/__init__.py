@@ -1,0 +1,1 @@
+"""Requests to public addresses of the web."""
