@@ -115,8 +115,7 @@ def recall_with_model(folder: Path, model: Path, name: str) -> Recall:
             while found.model != name:
                 time.sleep(1.0)
                 found = server.search(folder)
-            while server.missing_vectors():
-                time.sleep(1.0)
+            server.wait_for_vectors()
             return measure_recall(
                 folder, lambda asked: server.search(folder, asked, IN_A_PROMPT).passages
             )

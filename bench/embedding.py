@@ -63,12 +63,11 @@ class DocumentServer(IngleServer):
         return msgspec.convert(answer, FoundPassages)
 
     def wait_for_vectors(self) -> None:
-        """Wait until all passages have vectors."""
-        while self.missing_vectors():
-            time.sleep(0.1)
+        """Return once every text in the youngest index has a vector."""
+        while self._missing_vectors():
+            time.sleep(0.02)
 
-    def missing_vectors(self) -> int:
-        """Return the number of texts in the youngest index that have no vector yet."""
+    def _missing_vectors(self) -> int:
         with closing(self.index()) as index:
             counted = "SELECT (SELECT count(DISTINCT digest) FROM passages) - count(*) FROM vectors"
             return index.execute(counted).fetchone()[0]
@@ -120,7 +119,7 @@ class Embedding(Scenario):
             await asyncio.to_thread(self._read_anew, server, seed)
         before, begin = tree_usage(server.process.pid), time.perf_counter()
         if isinstance(server, DocumentServer):
-            await asyncio.to_thread(self._wait_for_vectors, server)
+            await asyncio.to_thread(server.wait_for_vectors)
         else:
             await self._by_requests(server)
         seconds = time.perf_counter() - begin
@@ -133,10 +132,6 @@ class Embedding(Scenario):
         folder = self._folder.with_name(f"{self._folder.name}-{seed}")
         shutil.copytree(self._folder, folder)
         server.search(folder)
-
-    def _wait_for_vectors(self, server: DocumentServer) -> None:
-        while server.missing_vectors():
-            time.sleep(0.02)
 
     async def _by_requests(self, server: Server) -> None:
         parts: Iterator[Sequence[list[int]]] = (
@@ -177,7 +172,7 @@ async def compare(arguments: argparse.Namespace, model: Path, place: Path) -> di
         pages = place / "pages"
         choose_pages(pages, arguments.characters)
         ours.search(pages)
-        ours.wait_for_vectors()
+        await asyncio.to_thread(ours.wait_for_vectors)
         texts = [
             peer.post("/tokenize", {"content": text, "add_special": True})["tokens"]
             for text in passage_texts(ours)

@@ -212,8 +212,8 @@ class UnusableEntry(Answer, frozen=True):
 class DownloadProgress(Answer, frozen=True, kw_only=True):
     """Progress of a download: bytes received and in total, bytes per second, seconds left.
 
-    `status` is a word or two for people; `source` is empty before one was chosen. `task` is what
-    the model does, if it is known before the files are here.
+    `status` is a word or two for people; `source` is empty before one was chosen. `task` is empty
+    unless it is known before the files are here.
     """
 
     model: str
@@ -223,7 +223,7 @@ class DownloadProgress(Answer, frozen=True, kw_only=True):
     total: int | None = None
     bytes_per_second: float = 0.0
     eta: float | None = None
-    task: str | None = None
+    task: str = ""
 
 
 class UnfinishedPull(Answer, frozen=True):

@@ -83,7 +83,7 @@ class PullManager:
         def publish(progress: PullProgress, ended: bool) -> None:
             nonlocal began
             found = not ended and progress.status != "resolving"
-            if found and not began and progress.task is not ModelTask.TRANSCRIBE:
+            if found and not began and progress.task != ModelTask.TRANSCRIBE:
                 began = True
                 self._on_start()
             self._hub.publish("pull", progress, replaces=None if ended else name)

@@ -12,8 +12,9 @@ import msgspec
 from msgspec import Meta
 
 from ..client.tool_types import ToolInfo
-from ..web.public_addresses import WebFailed
+from ..documents.page_text import page_text
 from ..web.web_address import checked_url, host_of
+from ..web.web_errors import WebFailed
 from .departures import Departures
 from .tool import (
     ConsentTerms,
@@ -27,6 +28,12 @@ from .tool import (
 )
 
 _MOST_REDIRECTS = 5
+_MOST_BYTES = 2 * 2**20
+_ACCEPT = "text/html, text/plain, application/json"
+_CHARSETS = (
+    *("utf-8", "utf8", "utf-16", "us-ascii", "iso-8859-", "latin", "windows-", "shift_jis"),
+    *("euc-", "gb", "big5", "koi8-"),
+)
 _SECONDS = 30.0
 
 
@@ -53,10 +60,7 @@ class FetchPage:
         self, call_id: str, arguments: str, output: Callable[[str], None]
     ) -> PlannedCall:
         """Return the request."""
-        try:
-            url = checked_url(read_arguments(arguments, FetchArguments).url)
-        except WebFailed as error:
-            raise ToolFailed(str(error)) from error
+        url = _checked(read_arguments(arguments, FetchArguments).url)
         host = host_of(url)
         return PlannedCall(
             partial(self._fetch, url),
@@ -77,28 +81,54 @@ class FetchPage:
                     page, location = await self._get(url)
                     if not location:
                         break
-                    url = checked_url(urljoin(url, location))
+                    url = _checked(urljoin(url, location))
                     if host_of(url) != origin:
                         raise ToolFailed(f"The page moved to {url}. Fetch that if it is needed.")
                 else:
                     raise ToolFailed("The page redirects too often.")
-        except WebFailed as error:
-            raise ToolFailed(one_line(str(error))) from error
         except TimeoutError as error:
             raise ToolFailed(f"{origin} took longer than {_SECONDS:.0f} s.") from error
         return ToolOutcome(bounded(page), f"{origin} ({len(page)} characters)")
 
     async def _get(self, url: str) -> tuple[str, str]:
-        from ..web.web_client import get_page  # its imports take long
+        from ..web.web_client import get  # its imports take long
 
         departure = await self._departures.begin("fetch_page", host_of(url))
         outcome = "failed"
         try:
-            found = await get_page(url, departure)
+            answer = await get(url, departure, accept=_ACCEPT, most_bytes=_MOST_BYTES)
             outcome = "complete"
+        except WebFailed as error:
+            raise ToolFailed(one_line(str(error))) from error
         except asyncio.CancelledError:
             outcome = "cancelled"
             raise
         finally:
             await asyncio.shield(departure.settle(outcome))
-        return found
+        if answer.location:
+            return "", answer.location
+        content = answer.content[:_MOST_BYTES]
+        return await asyncio.to_thread(_text, content, answer.headers), ""
+
+
+def _checked(url: str) -> str:
+    try:
+        return checked_url(url)
+    except WebFailed as error:
+        raise ToolFailed(str(error)) from error
+
+
+def _text(content: bytes, headers: dict[str, str]) -> str:
+    kind, _, parameters = headers.get("content-type", "text/html").lower().partition(";")
+    kind = kind.strip()
+    if not (kind.startswith("text/") or "json" in kind or "xml" in kind):
+        raise ToolFailed(f"The page is {one_line(kind, 60)}, not text.")
+    if headers.get("content-encoding", "identity") != "identity":
+        raise ToolFailed("The page is compressed, though that was not asked for.")
+    charset = parameters.partition("charset=")[2].strip(" \"';")
+    try:
+        known = charset.startswith(_CHARSETS)
+        text = content.decode(charset if known else "utf-8", "replace")
+    except LookupError:
+        text = content.decode("utf-8", "replace")
+    return page_text(text) if "html" in kind else text

@@ -6,13 +6,11 @@ import asyncio
 import ipaddress
 import socket
 
+from .web_errors import WebFailed
+
 _IPV4_IN_IPV6 = tuple(
     ipaddress.ip_network(text) for text in ("64:ff9b::/96", "64:ff9b:1::/48", "2002::/16")
 )
-
-
-class WebFailed(Exception):
-    """An address cannot be fetched; the message says why."""
 
 
 async def public_addresses(host: str, port: int) -> list[str]:

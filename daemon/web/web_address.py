@@ -1,10 +1,11 @@
-"""Addresses of the web that may be fetched."""
+"""Addresses of the web, checked before anything is sent."""
 
 from __future__ import annotations
 
 from urllib.parse import quote, urlsplit, urlunsplit
 
-from .public_addresses import WebFailed, is_public
+from .public_addresses import is_public
+from .web_errors import WebFailed
 
 _MOST_OF_URL = 2_000
 _SAFE = "!#$%&'()*+,/:;=?@[]~"

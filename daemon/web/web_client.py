@@ -11,17 +11,11 @@ from urllib.parse import urlsplit
 import httpcore
 import httpx
 
-from ..documents.page_text import page_text
-from .public_addresses import WebFailed, public_addresses
+from .public_addresses import public_addresses
+from .web_errors import WebFailed
 
-_MOST_BYTES = 2 * 2**20
 _MOST_ADDRESSES = 4
-_MOST_OF_REASON = 200
 _TIMEOUTS = dict.fromkeys(("connect", "read", "write", "pool"), 15.0)
-_CHARSETS = (
-    *("utf-8", "utf8", "utf-16", "us-ascii", "iso-8859-", "latin", "windows-", "shift_jis"),
-    *("euc-", "gb", "big5", "koi8-"),
-)
 _REDIRECTS = (301, 302, 303, 307, 308)
 
 
@@ -80,16 +74,6 @@ class PublicNetwork(httpcore.AsyncNetworkBackend):
         await asyncio.sleep(seconds)
 
 
-async def get_page(url: str, traffic: Traffic) -> tuple[str, str]:
-    """Return the text of the page, or the address that it redirects to; raises `WebFailed`."""
-    accept = "text/html, text/plain, application/json"
-    answer = await get(url, traffic, accept=accept, most_bytes=_MOST_BYTES)
-    if answer.location:
-        return "", answer.location
-    content = answer.content[:_MOST_BYTES]
-    return await asyncio.to_thread(_text, content, answer.headers), ""
-
-
 async def get(url: str, traffic: Traffic, *, accept: str, most_bytes: int) -> WebAnswer:
     """Return the answer, of whose content little more than `most_bytes` is read.
 
@@ -99,7 +83,7 @@ async def get(url: str, traffic: Traffic, *, accept: str, most_bytes: int) -> We
         return await _get(url, traffic, accept, most_bytes)
     except (httpcore.NetworkError, httpcore.TimeoutException, httpcore.ProtocolError) as error:
         host = urlsplit(url).hostname
-        raise WebFailed(f"{host} cannot be reached: {str(error)[:_MOST_OF_REASON]}") from error
+        raise WebFailed(f"{host} cannot be reached: {str(error)[:200]}") from error
 
 
 async def _get(url: str, traffic: Traffic, accept: str, most_bytes: int) -> WebAnswer:
@@ -129,19 +113,3 @@ async def _get(url: str, traffic: Traffic, accept: str, most_bytes: int) -> WebA
                 if len(content) > most_bytes:
                     break
     return WebAnswer(bytes(content), found)
-
-
-def _text(content: bytes, headers: dict[str, str]) -> str:
-    kind, _, parameters = headers.get("content-type", "text/html").lower().partition(";")
-    kind = kind.strip()
-    if not (kind.startswith("text/") or "json" in kind or "xml" in kind):
-        raise WebFailed(f"The page is {kind[:60]}, not text.")
-    if headers.get("content-encoding", "identity") != "identity":
-        raise WebFailed("The page is compressed, though that was not asked for.")
-    charset = parameters.partition("charset=")[2].strip(" \"';")
-    try:
-        known = charset.startswith(_CHARSETS)
-        text = content.decode(charset if known else "utf-8", "replace")
-    except LookupError:
-        text = content.decode("utf-8", "replace")
-    return page_text(text) if "html" in kind else text

@@ -18,8 +18,8 @@ _RATE_WINDOW = 3.0
 class PullProgress(msgspec.Struct, frozen=True, kw_only=True):
     """One report: bytes received, bytes in all, bytes a second, seconds left.
 
-    `status` is a word or two for the user; `source` is empty before one was chosen. `task` is a
-    `ModelTask`, if it is known before the files are here.
+    `status` is a word or two for the user; `source` is empty before one was chosen. `task` is empty
+    unless it is known before the files are here.
     """
 
     model: str
@@ -29,7 +29,7 @@ class PullProgress(msgspec.Struct, frozen=True, kw_only=True):
     total: int | None = None
     bytes_per_second: float = 0.0
     eta: float | None = None
-    task: str | None = None
+    task: str = ""
 
 
 OnPullProgress = Callable[[PullProgress], None]
@@ -105,7 +105,7 @@ class PullReporter:
                 total=self._total,
                 bytes_per_second=rate,
                 eta=left / rate if left is not None and rate > 0 else None,
-                task=self._task,
+                task=self._task or "",
             )
         )
 

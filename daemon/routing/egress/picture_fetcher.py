@@ -10,8 +10,8 @@ from urllib.parse import urljoin
 from ingle.backends.base.errors import RequestRejected
 from ingle.backends.remote.receipt import Outcome, Receipt
 
-from ...web.public_addresses import WebFailed
 from ...web.web_address import checked_url, host_of
+from ...web.web_errors import WebFailed
 from .provider_egress import ProviderEgress
 
 MOST_REDIRECTS = 5
