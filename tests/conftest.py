@@ -151,7 +151,8 @@ def synced_renames() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         renames = SyncedRenames(patch)
         yield
-    assert (renames.empty, list(renames.undone.values())) == ([], [])
+    if sys.platform != "win32":  # which cannot sync a folder
+        assert (renames.empty, list(renames.undone.values())) == ([], [])
 
 
 @pytest.fixture(scope="session")

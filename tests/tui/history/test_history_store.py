@@ -110,6 +110,16 @@ def test_reasoning_and_attachments_are_saved(store: HistoryStore, state_of: Stat
     assert state_of(store.load(chat.id)) == state_of(chat)
 
 
+def test_generation_with_which_a_message_was_added_is_saved(
+    saved_chat: SavedChat, state_of: StateOf
+) -> None:
+    prompt = saved_chat.add_prompt("go on")
+    begun = Message(role="assistant", content="begun", parent=prompt.id, generation="gen-1")
+    saved_chat.chat.add(begun)
+    saved_chat.store.add_message(saved_chat.chat.id, begun)
+    assert state_of(saved_chat.store.load(saved_chat.chat.id)) == state_of(saved_chat.chat)
+
+
 def test_lengths_with_which_a_message_was_added_are_known(saved_chat: SavedChat) -> None:
     """An answer that another program goes on with has text and thoughts, and pieces behind them."""
     store = saved_chat.store

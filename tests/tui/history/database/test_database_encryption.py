@@ -76,6 +76,24 @@ def test_encrypted_chats_are_unreadable_and_complete(
     assert again.draft(saved_chat.chat.id) == "dulcimer draft"
 
 
+@needs_sqlcipher
+@pytest.mark.usefixtures("quick_keys")
+def test_plain_file_that_a_crash_left_beside_the_encrypted_one_is_wiped(
+    saved_chat: SavedChat, folder: Path, make_store: MakeStore
+) -> None:
+    saved_chat.add_prompt("xylophone")
+    assert saved_chat.store.flush()
+    left = (folder / "history.db").read_bytes()
+    saved_chat.store.encrypt(PASSPHRASE)
+    saved_chat.add_prompt("marimba")
+    assert saved_chat.store.close()
+    (folder / "history.db").write_bytes(left)
+    store = make_store()
+    store.unlock(PASSPHRASE)
+    assert [summary.messages for summary in store.recent()] == [2]
+    assert not (folder / "history.db").exists()
+
+
 def test_wiped_file_is_overwritten(tmp_path: Path) -> None:
     path = tmp_path / "history.db"
     content = b"xylophone" * 300_000

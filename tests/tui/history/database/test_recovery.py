@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import random
 import sqlite3
 from collections.abc import Callable
@@ -112,9 +114,22 @@ def test_zeroed_page_of_encrypted_chats_loses_few_rows(
 
 
 @pytest.mark.usefixtures("synced_renames")
+@pytest.mark.parametrize("links", [True, False])
 def test_header_of_the_file_is_not_needed(
-    filled: bytes, folder: Path, make_store: MakeStore, problems: Problems
+    filled: bytes,
+    folder: Path,
+    make_store: MakeStore,
+    problems: Problems,
+    monkeypatch: pytest.MonkeyPatch,
+    links: bool,
 ) -> None:
+    """`links` is whether the file system has hard links."""
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EPERM, "Operation not permitted")
+
+    if not links:
+        monkeypatch.setattr(os, "link", refuse)
     before = prompts(make_store())
     (folder / PLAIN).write_bytes(bytes(PAGE) + filled[PAGE:])
     assert prompts(make_store()) == before

@@ -271,6 +271,16 @@ def test_open_webui_answers_of_several_models_are_branches(open_webui_chat: Chat
     assert [message.model for message in branches] == ["llama3.2:3b", "qwen3:8b"]
 
 
+def test_open_webui_list_of_an_old_export_is_one_branch(
+    store: HistoryStore, tmp_path: Path
+) -> None:
+    named = open_webui_message("q", None, "user", "one")
+    unnamed = {"role": "assistant", "content": "two"}
+    entry: Json = {"id": "e1", "chat": {"messages": [named, unnamed]}}
+    store.import_file(write(tmp_path / "chat-export.json", [entry]), continue_import)
+    assert [message.content for message in only_chat(store).path] == ["one", "two"]
+
+
 def test_import_from_oterm(store: HistoryStore, tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     with closing(sqlite3.connect(path)) as connection:
