@@ -128,7 +128,7 @@ class WatchScreen(Screen[None]):
     def _row(self, request: WatchedRequest) -> Content:
         """`14:03:22  codex/0.169.0  qwen2.5-coder:0…  8 324 tok  1.2 s  prefix broke`."""
         wide, narrow = self.size.width >= WIDE, self.size.width < NARROW
-        names = 24 if wide else 15
+        names = 12 if narrow else min(28, (self.size.width - (66 if wide else 50)) // 2)
         tokens = f"{number_format.tokens(request.prompt_tokens)} tok"
         cached = f"{number_format.tokens(request.cached_tokens)} cached" if wide else ""
         end, style = "", "$warning"
