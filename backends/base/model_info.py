@@ -93,3 +93,9 @@ class Gauges(msgspec.Struct, frozen=True, kw_only=True):
     steps_total: int = 0
     prompt_rate: float = 0.0
     decode_rate: float = 0.0
+
+    def after_the_end(self) -> Gauges:
+        """Return them for a worker that has ended: it runs nothing and has no memory."""
+        present = ("running", "waiting", "prefill_tokens", "prefilled_tokens")
+        gone = dict.fromkeys((*present, "kv_used", "kv_kept", "kv_memory_bytes"), 0)
+        return msgspec.structs.replace(self, **gone)

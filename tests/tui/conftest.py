@@ -195,7 +195,7 @@ class Terminal:
         """Press keys."""
         os.write(self.fd, text.encode())
 
-    def until(self, condition: Callable[[str], bool], seconds: float = 120.0) -> None:
+    def until(self, condition: Callable[[str], bool], seconds: float = 300.0) -> None:
         """Read the program's output until `condition` holds for the screen."""
         deadline = time.monotonic() + seconds
         while not condition(self.text):

@@ -45,7 +45,7 @@ class Keyboard(Protocol):
 
     def type(self, text: str) -> None: ...
 
-    def until(self, condition: Callable[[str], bool], seconds: float = 120.0) -> None: ...
+    def until(self, condition: Callable[[str], bool], seconds: float = 300.0) -> None: ...
 
 
 class Tmux:
@@ -66,7 +66,7 @@ class Tmux:
         """Press keys, by the bytes that a terminal sends for them."""
         self._tmux("send-keys", "-H", *(f"{byte:x}" for byte in text.encode()))
 
-    def until(self, condition: Callable[[str], bool], seconds: float = 120.0) -> None:
+    def until(self, condition: Callable[[str], bool], seconds: float = 300.0) -> None:
         """Wait until `condition` holds for the screen."""
         deadline = time.monotonic() + seconds
         while not condition(self.text):

@@ -344,6 +344,7 @@ class WorkerProcess:
 
     def _die(self, cause: str) -> None:
         self.state = "dead"
+        self.gauges = self.gauges.after_the_end()
         self._cause = self._cause or cause
         if self._watch is not None:
             self._watch.cancel()

@@ -184,12 +184,14 @@ async def test_drain_finishes_answers_and_rejects_new_requests(
 async def test_hung_worker_is_killed_on_stop(
     scripted_spec: MakeSpec, start_worker: StartWorker
 ) -> None:
-    worker = await start_worker(scripted_spec(hang_at=3))
+    worker = await start_worker(scripted_spec(hang_at=3, step_seconds=0.1))
     running = asyncio.create_task(collect(worker, ask()))
-    await asyncio.sleep(0.2)
+    while worker.gauges.running == 0:
+        await asyncio.sleep(0.005)
     await worker.stop(grace=0.1)
     with pytest.raises(WorkerDied):
         await running
+    assert (worker.gauges.running, worker.gauges.kv_used) == (0, 0)
 
 
 async def test_missing_file_is_a_load_failure() -> None:
