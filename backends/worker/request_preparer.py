@@ -75,6 +75,7 @@ class RequestPreparer:
         self._prompts = prompts
         self._forms = forms
         self._grammars = GrammarCompiler(tokenizer)
+        self._tokenized: tuple[GenerateRequest, str] | None = None
         self._counter = MessageCounter(tokenizer, prompts)
         self._is_wanted = is_wanted
         self._done = done
@@ -118,6 +119,22 @@ class RequestPreparer:
     def _run(self, arrival: Arrival) -> None:
         if self._is_wanted(arrival):
             self._done(Admitted(arrival, self._prepare(arrival.request)))
+            if (tokenized := self._tokenized) is not None:
+                self._tokenized = None
+                self._compile_ahead(*tokenized)
+
+    def _compile_ahead(self, request: GenerateRequest, prompt: str) -> None:
+        """Compile the grammar of an answer that is likely to be requested next.
+
+        The first one of a process takes half a second. A bad one is that request's error.
+        """
+        try:
+            if (grammar := self._forms.of(request, prompt).grammar) is not None:
+                self._constraint(grammar)
+        except RequestRejected:
+            return
+        except Exception:
+            traceback.print_exc()
 
     def _prepare(
         self, request: GenerateRequest | TokenizeRequest
@@ -161,6 +178,8 @@ class RequestPreparer:
         prompt = self._prompts.build(request.generate)
         token_ids = prompt.token_ids
         check_known(self._tokenizer, "prompt", _text_tokens(prompt))
+        if request.generate.tools:
+            self._tokenized = request.generate, prompt.text
         return Tokenized(request.id, token_ids, pieces(self._tokenizer, token_ids), prompt.text)
 
     def _check_tokens(self, request: GenerateRequest, prompt: Prompt) -> None:
