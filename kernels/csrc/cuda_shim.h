@@ -8,8 +8,9 @@
 //
 // With -fsanitize=thread, every CUDA thread is a thread to ThreadSanitizer, too. What orders their
 // memory accesses is what does on a GPU: __syncthreads, __syncwarp, a releasing atomic, and an
-// atomic together with __threadfence. Shuffles, votes and matrix products order none. An asynchronous
-// copy writes when it is issued and when it is waited for.
+// atomic together with __threadfence, of the same thread or of one that a barrier lies between.
+// Shuffles, votes and matrix products order none. An asynchronous copy writes when it is issued and
+// when it is waited for.
 //
 // Not modelled: weak memory order beyond that, caches, and other speeds than none.
 #pragma once
@@ -28,6 +29,7 @@
 #include <memory>
 #include <mutex>
 #include <random>
+#include <set>
 #include <string>
 #include <thread>
 #include <tuple>
@@ -92,12 +94,20 @@ struct Unobserved {  // the shim's own accesses
   Unobserved() { __tsan_ignore_thread_begin(); }
   ~Unobserved() { __tsan_ignore_thread_end(); }
 };
+// Threads of a block whose atomics came before a place.
+struct Counted : std::set<unsigned> {
+  void add(const Counted& others) { insert(others.begin(), others.end()); }
+};
 #else
 inline void announce_release(const void*) {}
 inline void announce_acquire(const void*) {}
 inline void announce_write(void*, size_t) {}
 struct Unobserved {
   Unobserved() {}
+};
+struct Counted {
+  void clear() {}
+  void add(const Counted&) {}
 };
 #endif
 
@@ -109,6 +119,7 @@ struct Meeting {
   unsigned present[2] = {0, 0};
   uint32_t payload[2][32][PAYLOAD_WORDS];
   uint64_t clocks[2];
+  Counted counted[2];
 };
 
 struct Warp {
@@ -139,6 +150,7 @@ struct Fiber {
   Warp* warp = nullptr;
   const void* waits_for = nullptr;
   const char* waits_at = "nothing";
+  Counted counted;
   std::deque<std::vector<PendingCopy>> committed;
   std::vector<PendingCopy> uncommitted;
 };
@@ -150,7 +162,9 @@ struct SharedArray {
 
 // Addresses by which ThreadSanitizer knows what orders accesses of one block, fresh for each block.
 struct Clocks {
-  uint64_t barrier[2], fenced, observed;
+  explicit Clocks(unsigned threads) : observed(threads) {}
+  uint64_t barrier[2], fenced;
+  std::vector<uint64_t> observed;  // by each thread's atomics
 };
 
 // One block at a time on each thread of the operating system.
@@ -162,6 +176,7 @@ struct Block {
   size_t dynamic_bytes = 0;
   unsigned at_barrier = 0, live = 0, barriers = 0;
   std::unique_ptr<Clocks> clocks;
+  Counted counted[2];
   const void* launch_clock = nullptr;
   void *tsan = nullptr, *publisher = nullptr, *observer = nullptr;
   ucontext_t scheduler_context;
@@ -262,22 +277,33 @@ inline Brought meet(const char* operation, unsigned mask, const void* payload = 
     fail("divergence in warp %u: one lane is at %s, another at %s", me.number / 32, meeting.operation, operation);
   const unsigned parity = meeting.generation & 1;
   meeting.operation = operation;
+  if (!bytes) {  // of all meetings, only __syncwarp's orders accesses
+    if (!meeting.arrived) meeting.counted[parity].clear();
+    meeting.counted[parity].add(me.counted);
+    announce_release(&meeting.clocks[parity]);
+  }
   meeting.arrived |= 1u << me.lane;
-  if (!bytes) announce_release(&meeting.clocks[parity]);  // of all meetings, only __syncwarp's orders accesses
   if (bytes) memcpy(meeting.payload[parity][me.lane], payload, bytes);
   if (meeting.arrived == (mask & warp.live)) release(meeting);
   else wait_for(&meeting, operation);
-  if (!bytes) announce_acquire(&meeting.clocks[parity]);
+  if (!bytes) {
+    announce_acquire(&meeting.clocks[parity]);
+    me.counted = meeting.counted[parity];
+  }
   return {meeting.payload[parity], meeting.present[parity]};
 }
 
 inline void meet_block() {
   const Unobserved unobserved;
-  const void* const clock = &block.clocks->barrier[block.barriers & 1];
+  const unsigned parity = block.barriers & 1;
+  const void* const clock = &block.clocks->barrier[parity];
+  if (!block.at_barrier) block.counted[parity].clear();
+  block.counted[parity].add(self().counted);
   announce_release(clock);
   if (++block.at_barrier == block.live) release_barrier();
   else wait_for(&block.at_barrier, "__syncthreads");
   announce_acquire(clock);
+  self().counted = block.counted[parity];
 }
 
 inline void finish_copies(size_t still_pending) {
@@ -376,7 +402,8 @@ inline void announce_begin() {
 #endif
 }
 
-// An atomic publishes what the block's fences came after, and a later fence acquires what it saw.
+// An atomic publishes what the block's fences came after, and a later fence acquires what it saw, in
+// this thread or behind a barrier.
 template <class Operation>
 auto ordered_by_fences([[maybe_unused]] const void* address, Operation operation) {
 #if SHIM_TSAN
@@ -387,8 +414,10 @@ auto ordered_by_fences([[maybe_unused]] const void* address, Operation operation
   const auto result = operation();
   become(block.observer);
   announce_acquire(address);
-  announce_release(&block.clocks->observed);
+  announce_release(&block.clocks->observed[self().number]);
   become(self().tsan);
+  const Unobserved unobserved;
+  self().counted.insert(self().number);
   return result;
 #else
   return operation();
@@ -402,13 +431,14 @@ inline void prepare_block(unsigned threads) {
   block.shared.clear();
   block.ready.clear();
   block.at_barrier = block.barriers = 0;
-  block.clocks.reset(new Clocks());
+  block.clocks.reset(new Clocks(threads));
   block.live = threads;
   for (unsigned i = 0; i < threads; ++i) {
     Fiber& fiber = block.fibers[i];
     if (!fiber.stack) fiber.stack.reset(new char[STACK_BYTES]);
     fiber.started = fiber.done = false;
     fiber.waits_for = nullptr;
+    fiber.counted.clear();
     fiber.committed.clear();
     fiber.uncommitted.clear();
     fiber.number = i;
@@ -595,7 +625,7 @@ static inline unsigned atomicInc(unsigned* address, unsigned last) {
 }
 static inline void __threadfence() {
 #if SHIM_TSAN
-  shim::announce_acquire(&shim::block.clocks->observed);
+  for (const unsigned thread : shim::self().counted) shim::announce_acquire(&shim::block.clocks->observed[thread]);
   shim::announce_release(&shim::block.clocks->fenced);
 #else
   std::atomic_thread_fence(std::memory_order_seq_cst);

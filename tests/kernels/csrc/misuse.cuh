@@ -64,6 +64,28 @@ extern "C" __global__ void sum_without_fence(u32* stored, u32* count, u32* sum) 
 }
 EXPORT_KERNEL(sum_without_fence)
 
+// One lane counts for all, and a shuffle tells them: it does not order what the other blocks stored.
+template <bool ORDERED>
+DEVICE void sum_by_warps(u32* stored, u32* count, u32* sum) {
+  stored[blockIdx.x * 32 + threadIdx.x] = threadIdx.x;
+  __syncwarp();
+  u32 before = 0;
+  if (threadIdx.x == 0) before = count_in_memory(count, gridDim.x - 1);
+  if (__shfl_sync(EVERY_LANE, before, 0) != gridDim.x - 1) return;
+  if (ORDERED) __syncwarp();
+  __threadfence();
+  if (threadIdx.x == 31)
+    for (u32 i = 0; i < gridDim.x * 32; ++i) *sum += load_fresh(stored + i);
+}
+extern "C" __global__ void sum_by_ordered_warps(u32* stored, u32* count, u32* sum) {
+  sum_by_warps<true>(stored, count, sum);
+}
+EXPORT_KERNEL(sum_by_ordered_warps)
+extern "C" __global__ void sum_by_warps_with_shuffle(u32* stored, u32* count, u32* sum) {
+  sum_by_warps<false>(stored, count, sum);
+}
+EXPORT_KERNEL(sum_by_warps_with_shuffle)
+
 extern "C" __global__ void shuffle_in_a_branch(int* y) {
   int value = threadIdx.x;
   if (value < 7) value = __shfl_xor_sync(EVERY_LANE, value, 1);

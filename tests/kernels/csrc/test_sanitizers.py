@@ -97,17 +97,23 @@ def test_kernels_have_no_races(
 def misused(build_folder: Path, folder: Path, kernel: str) -> subprocess.CompletedProcess[str]:
     misuse = str(Path(__file__).with_name("misuse.cuh"))
     library = build_host_library(misuse, build_folder, sanitize="races")
-    x, y = np.zeros((2, 128), np.uint32)
+    x, y = np.zeros((2, 160), np.uint32)
     of_blocks = kernel.startswith("sum")
     arrays = (x, y, np.zeros(1, np.uint32)) if of_blocks else (x, y)
     threads = 128 if kernel in ("reverse", "reverse_without_barrier") else 32
-    grid, block = ((5, 1, 1), (1, 1, 1)) if of_blocks else ((1, 1, 1), (threads, 1, 1))
+    if of_blocks:
+        grid, block = (5, 1, 1), (32 if "warps" in kernel else 1, 1, 1)
+    else:
+        grid, block = (1, 1, 1), (threads, 1, 1)
     return replay(library, [Case(kernel, grid, block, arrays)], folder, RACES)
 
 
 @pytest.mark.parametrize(
     "kernel",
-    ["reverse_without_barrier", "reverse_with_shuffle", "copy_too_early", "sum_without_fence"],
+    [
+        *("reverse_without_barrier", "reverse_with_shuffle", "copy_too_early"),
+        *("sum_without_fence", "sum_by_warps_with_shuffle"),
+    ],
 )
 def test_races_are_detected(build_folder: Path, tmp_path: Path, kernel: str) -> None:
     done = misused(build_folder, tmp_path, kernel)
@@ -117,7 +123,11 @@ def test_races_are_detected(build_folder: Path, tmp_path: Path, kernel: str) -> 
 
 
 @pytest.mark.parametrize(
-    "kernel", [pytest.param("reverse", marks=pytest.mark.slow), "sum_with_fence"]
+    "kernel",
+    [
+        pytest.param("reverse", marks=pytest.mark.slow),
+        *("sum_with_fence", "sum_by_ordered_warps"),
+    ],
 )
 def test_barriers_and_fences_order_accesses(
     build_folder: Path, tmp_path: Path, kernel: str
