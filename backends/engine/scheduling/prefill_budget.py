@@ -23,10 +23,10 @@ TILE = 16
 class ChunkBudget:
     """Bounds chunks of prefill by the measured time of earlier steps.
 
-    Beside decoding sequences that `must_flow`, or if another model waits for the same CPUs, a chunk
-    fits into a short pause. Else it may take about a second, for which a cancel or a new request
-    waits. That chunk is a power of two that changes only if the cost has clearly changed: prefill
-    in other chunks yields slightly different logits.
+    Where decoding sequences need short steps (`needs_short_steps`), or another model waits for the
+    same CPUs, a chunk fits into a short pause. Else it may take about a second, for which a cancel
+    or a new request waits. That chunk is a power of two that changes only if the cost has clearly
+    changed: prefill in other chunks yields slightly different logits.
     """
 
     def __init__(self, most: int) -> None:
@@ -73,7 +73,7 @@ def _power_of_two(number: float) -> int:
     return 1 << min(30, math.frexp(max(1.0, number))[1] - 1)
 
 
-def must_flow(decoding: Iterable[Sequence], prompts: Iterable[Sequence]) -> bool:
+def needs_short_steps(decoding: Iterable[Sequence], prompts: Iterable[Sequence]) -> bool:
     """Whether prefill may interrupt the decoding sequences for a short pause only.
 
     It may interrupt those of batches, and those that came together with one of the prompts: all

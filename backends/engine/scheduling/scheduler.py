@@ -14,7 +14,7 @@ from ..sequence import Sequence
 from ..speculation.draft import Speculator
 from .admission_control import AdmissionControl
 from .kv_fetches import Fetches
-from .prefill_budget import TILE, ChunkBudget, must_flow, split_prefill, whole_tiles
+from .prefill_budget import TILE, ChunkBudget, needs_short_steps, split_prefill, whole_tiles
 from .running_sequences import RunningSequences, can_be_followed
 from .waiting_queue import WaitingQueue
 
@@ -164,7 +164,7 @@ class Scheduler:
         if not prompts:
             return
         decoding = [chunk.sequence for chunk in batch.chunks]
-        most = self._chunks.limit(short=must_flow(decoding, prompts))
+        most = self._chunks.limit(short=needs_short_steps(decoding, prompts))
         if len(prompts) > 1:  # a nearly finished prompt need not wait for the others
             pause = self._chunks.limit(short=True)
             most = min(most, max(pause, min(s.num_pending for s in prompts) + TILE - 1))

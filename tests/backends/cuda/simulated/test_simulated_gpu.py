@@ -100,8 +100,8 @@ def sweep(gpu: SimulatedGPU, open_runner: OpenRunner, chosen: Callable[[int], bo
 
 @pytest.fixture(scope="module")
 def swept(gpu: SimulatedGPU, simulation: None, open_runner: OpenRunner) -> Swept:
-    """Return a run with few faults: every 179th point, so that all kinds of them take part."""
-    return sweep(gpu, open_runner, lambda number: number % 179 == 0)
+    """Return a run with few faults: every 401st point, so that all kinds of them take part."""
+    return sweep(gpu, open_runner, lambda number: number % 401 == 0)
 
 
 def problem(trial: Trial, expected: list[list[int]]) -> str | None:
@@ -289,15 +289,10 @@ def test_simulated_tensors_behave_like_those_of_a_gpu(gpu: SimulatedGPU, simulat
     assert doubled.tolist() == [8, 8, 8]  # pyright: ignore[reportUnknownMemberType]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "model",
-    [
-        TINY,
-        *(
-            pytest.param(model, marks=pytest.mark.slow)
-            for model in (DELTA_NETS, STATE_SPACES, CONVOLUTIONS)
-        ),
-    ],
+    [TINY, DELTA_NETS, STATE_SPACES, CONVOLUTIONS],
     ids=["dense", "DeltaNets", "state spaces", "convolutions"],
 )
 def test_plain_decoding_step_is_one_replay_and_one_copy(

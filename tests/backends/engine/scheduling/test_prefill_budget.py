@@ -7,7 +7,7 @@ from ingle.backends.base.sampling_params import SamplingParams
 from ingle.backends.engine.scheduling.prefill_budget import (
     TILE,
     ChunkBudget,
-    must_flow,
+    needs_short_steps,
     whole_tiles,
 )
 from ingle.backends.engine.sequence import Sequence
@@ -86,10 +86,10 @@ def _arrived(at: float, priority: Priority = Priority.INTERACTIVE) -> Sequence:
         ([_arrived(3.0, Priority.BATCH)], [10.0], False),
     ],
 )
-def test_only_answers_of_other_requests_must_flow(
+def test_only_answers_of_other_requests_need_short_steps(
     decoding: list[Sequence], prompts: list[float], expected: bool
 ) -> None:
-    assert must_flow(decoding, [_arrived(at) for at in prompts]) is expected
+    assert needs_short_steps(decoding, [_arrived(at) for at in prompts]) is expected
 
 
 @pytest.mark.parametrize("others", [0, 1, 3, 16, 20])
