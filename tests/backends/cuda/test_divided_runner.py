@@ -58,6 +58,7 @@ def logits(runner: CudaModelRunner, tokens: list[int]) -> torch.Tensor:
     return runner.compute(batch)
 
 
+@pytest.mark.slow
 def test_two_ranks_write_what_one_process_does(
     load_model: LoadModel, open_ranks: OpenDivided, tiny_path: Path
 ) -> None:

@@ -120,7 +120,7 @@ def logits(runner: CudaModelRunner, parts: list[tuple[int, int]]) -> torch.Tenso
 @pytest.mark.parametrize(
     ("architecture", "kind"),
     [
-        ("gpt-oss", "MXFP4"),
+        pytest.param("gpt-oss", "MXFP4", marks=pytest.mark.slow),
         *(
             pytest.param("qwen2moe", kind, marks=pytest.mark.slow)
             for kind in ("Q6_K", "Q5_0", "NF4")

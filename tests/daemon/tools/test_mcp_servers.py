@@ -109,6 +109,7 @@ async def test_server_of_the_folder_starts_only_with_consent(folder: Path) -> No
         assert mark.exists()
 
 
+@pytest.mark.slow
 async def test_server_that_the_user_adds_replaces_one_of_its_name(folder: Path) -> None:
     async with tool_client(folder, environ={"GIVEN": "1"}) as client:
         await client.send(AddServer("new", {"command": sys.executable, "args": ["-c", ""]}))

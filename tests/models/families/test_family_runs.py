@@ -105,7 +105,7 @@ FAMILIES: dict[str, dict[str, Any]] = {
         "topk_group": 2,
     },
 }
-_EACH_KIND_OF_LAYER = {"gemma4_text", "lfm2", "qwen3_next", "granitemoehybrid", "gpt_oss"}
+_EACH_KIND_OF_LAYER = {"gemma4_text", "lfm2", "qwen3_next", "granitemoehybrid"}
 
 
 class GuessingSpeculator:

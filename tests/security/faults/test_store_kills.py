@@ -287,7 +287,7 @@ def _no_step(connection: sqlite3.Connection) -> None:
     """Stands for a completed step."""
 
 
-@pytest.mark.parametrize("kills", [5, pytest.param(1000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kills", [3, pytest.param(1000, marks=pytest.mark.slow)])
 def test_kills_lose_no_acknowledged_writes(
     tmp_path: Path, kills: int, tries: Callable[[int], None]
 ) -> None:
