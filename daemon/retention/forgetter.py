@@ -14,6 +14,7 @@ from ..lifecycle.model_manager import ModelManager
 from ..routing.router import Router
 from ..settings.config import Config
 from ..stores.response_store import ResponseStore
+from ..warming.slot_prompts import SlotPrompts
 from .erasure import MARKS, ErasureResult, ErasureSelection, erase, places_for
 from .forget_request import MEMORY, ForgetRequest, Forgotten, check, selection_of
 
@@ -30,6 +31,7 @@ class Forgetter:
         responses: ResponseStore,
         router: Router,
         documents: DocumentLibrary,
+        slots: SlotPrompts,
     ) -> None:
         self._config = config
         self._manager = manager
@@ -38,6 +40,7 @@ class Forgetter:
         self._responses = responses
         self._router = router
         self._documents = documents
+        self._slots = slots
         self._alone = asyncio.Lock()
 
     async def forget(self, request: ForgetRequest) -> Forgotten:
@@ -62,6 +65,7 @@ class Forgetter:
                 if "documents" in touched:
                     await self._documents.close()
                 if from_memory or "kv" in touched:
+                    self._slots.clear()
                     selection, unloaded = await self._unload_idle(selection, left)
                 await self._responses.flush()
                 # The router has the file of the marks open, and erases them itself.

@@ -51,6 +51,10 @@ class SlotPrompts:
         while len(self._latest) > _NOTED:
             self._latest.popitem(last=False)
 
+    def clear(self) -> None:
+        """Forget the prompts in memory."""
+        self._latest.clear()
+
     def latest(self, key: str, model: str, number: int) -> GenerateRequest | None:
         """Return the request whose prompt the slot had last."""
         return self._latest.get((key, model, number))

@@ -26,6 +26,7 @@ class ForgetApi(ServicesApi):
             services.responses,
             services.router,
             services.documents,
+            services.slots,
         )
 
     @native_route("GET", "/ingle/v1/kept", access=ADMIN)

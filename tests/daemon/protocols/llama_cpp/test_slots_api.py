@@ -78,6 +78,14 @@ async def test_private_prompt_is_not_saved(daemon: RunningDaemon) -> None:
     await post(daemon, "/slots/2?action=save", 404, filename="x")
 
 
+async def test_prompts_of_slots_are_forgotten(daemon: RunningDaemon) -> None:
+    await post(daemon, "/completion", prompt=PROMPT, id_slot=2, n_predict=1)
+    await post(daemon, "/slots/2?action=save", filename="x")
+    assert (await daemon.unix.post("/ingle/v1/forget", json={"all": True})).status_code == 200
+    await post(daemon, "/slots/2?action=restore", 404, filename="x")
+    await post(daemon, "/slots/2?action=save", 404, filename="x")
+
+
 def test_saved_prompts_are_bounded_and_belong_to_their_key(tmp_path: Path) -> None:
     slots = SlotPrompts(tmp_path / "kv" / "prefixes")
     for number in range(KEPT + 3):
