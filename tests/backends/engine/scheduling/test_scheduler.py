@@ -198,20 +198,22 @@ def test_cache_smaller_than_announced_still_completes_all_requests() -> None:
     assert engine.scheduler.preemptions > 0
 
 
-@pytest.mark.parametrize("apart", [0.0, 30.0])
-def test_requests_made_together_are_not_cut_into_short_chunks(
-    apart: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def run_two_prompts(apart: float, monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
+    """Run prompts of 300 and 900 tokens that came `apart` seconds, at 4 ms a token.
+
+    Returns prompt tokens and decoding sequences of each step with prefill.
+    """
     engine = make_engine(context=2048, batch=512)
-    clock, largest = [100.0], [0]
+    clock = [100.0]
+    steps: list[tuple[int, int]] = []
     monkeypatch.setattr(time, "monotonic", lambda: clock[0])
     launch = engine.runner.launch
 
     def launch_slowly(batch: Batch) -> None:
         launch(batch)
         clock[0] += 0.004 * batch.num_tokens  # 50 tokens in a short pause
-        if batch.num_tokens > batch.prompt_tokens:
-            largest[0] = max(largest[0], batch.prompt_tokens)
+        if batch.prompt_tokens:
+            steps.append((batch.prompt_tokens, batch.num_tokens - batch.prompt_tokens))
 
     monkeypatch.setattr(engine.runner, "launch", launch_slowly)
     first, second = make_sequence(300, 50), make_sequence(900, 2)
@@ -220,4 +222,21 @@ def test_requests_made_together_are_not_cut_into_short_chunks(
     engine.add(first)
     engine.add(second)
     run(engine)
-    assert (largest[0] > 50) is (apart == 0.0)
+    assert (text(first), text(second)) == (REPLY[:50], REPLY[:2])
+    return steps
+
+
+def test_requests_made_together_are_not_cut_into_short_chunks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    steps = run_two_prompts(0.0, monkeypatch)
+    begun = next(number for number, (_, decoding) in enumerate(steps) if decoding)
+    assert max(tokens for tokens, _ in steps[begun:]) > 50
+    assert [decoding for _, decoding in steps[begun:]] == [1, 0, 0, 0, 1]
+
+
+def test_a_later_prompt_is_read_in_short_steps_that_decode(monkeypatch: pytest.MonkeyPatch) -> None:
+    steps = run_two_prompts(30.0, monkeypatch)
+    begun = next(number for number, (_, decoding) in enumerate(steps) if decoding)
+    assert max(tokens for tokens, _ in steps[begun:]) <= 50
+    assert all(decoding == 1 for _, decoding in steps[begun:])
