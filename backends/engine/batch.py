@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from ..base.events import TokenLogprobs
@@ -67,6 +67,10 @@ class Batch:
     """Prefill tokens."""
     began: float = 0.0
     """When its scheduling began (monotonic seconds)."""
+    seconds: float = 0.0
+    """How long it is expected to take."""
+    stops: Callable[[], bool] | None = None
+    """Asked while a long step is computed; once true, the runner may raise `StepStopped`."""
     states: list[StateStep] = field(default_factory=list[StateStep])
     """The states of each chunk, if the model has any and its cache manager reserved them."""
 

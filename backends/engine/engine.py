@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable
 
@@ -10,7 +11,7 @@ from ..base.kv_page_map import KVPageMap
 from ..base.model_info import Gauges
 from .batch import Batch
 from .kv_store.kv_store import KVStore
-from .model_runner import KVCacheFull, ModelRunner
+from .model_runner import KVCacheFull, ModelRunner, StepStopped
 from .scheduling.scheduler import Scheduler, SequenceOutput
 from .sequence import Sequence
 from .speculation.draft import Speculator
@@ -40,6 +41,10 @@ class Engine:
         self._store = store
         self._prepare_draft_step = prepare_draft_step
         self.scheduler = Scheduler(runner, speculator, store, wake)
+        self.stops: Callable[[Batch], bool] = lambda batch: False
+        """Asked while a long step is computed: whether it should stop, to be scheduled anew."""
+        self._stopped = False
+        """Whether the last step was stopped; the next one is not, so that prompts advance."""
         self._in_flight: Batch | None = None
         """The batch that was launched and not collected."""
         self._collected_at = 0.0
@@ -113,6 +118,8 @@ class Engine:
             if not self.scheduler.running:
                 return []  # all waiting sequences await KV fetches
             in_flight = self._launch()
+            if in_flight is None:
+                return []
         self._in_flight = self._launch_ahead(in_flight)
         return self._complete(in_flight)
 
@@ -175,13 +182,20 @@ class Engine:
         """Return what each block of the KV cache holds."""
         return self.scheduler.kv.page_map()
 
-    def _launch(self) -> Batch:
+    def _launch(self) -> Batch | None:
+        """Launch the next batch; None if it was stopped."""
         began = time.monotonic()
         while True:
             batch = self.scheduler.schedule()
             batch.began = began
+            if not self._stopped and self.scheduler.is_long(batch):
+                batch.stops = functools.partial(self.stops, batch)
+            self._stopped = False
             try:
                 return self._launch_batch(batch)
+            except StepStopped:
+                self._stopped = True
+                return None
             except KVCacheFull:
                 # The cache holds fewer tokens than its manager counts (some models have several
                 # kinds of cells). Nothing is admitted before the next step: a preempted one would

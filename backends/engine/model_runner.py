@@ -16,6 +16,10 @@ class KVCacheFull(Exception):
     """The runner found no room for the batch and computed none of it."""
 
 
+class StepStopped(Exception):
+    """The runner was asked to stop, and computed nothing of the batch."""
+
+
 class ModelRunner(Protocol):
     """Computes batches and samples from them; tokens in, tokens out.
 
@@ -57,6 +61,9 @@ class ModelRunner(Protocol):
 
     def launch(self, batch: Batch) -> None:
         """Start computing the batch; raises `KVCacheFull`, leaving the cache as it was.
+
+        Raises `StepStopped`, leaving it as it was as well, if `Batch.stops` became true and the
+        runner could stop.
 
         A chunk begins after its sequence's `num_launched` tokens. Sequences may change once the
         call returns: a runner that computes later keeps a copy.

@@ -111,7 +111,8 @@ class LlamaCppEngine(EngineDescriptor):
         self, spec: LoadSpec, runner: LocalRunner, costs: StepCosts, on_progress: Progress
     ) -> ModelDrafter:
         """Load a draft model into the process of the model that it drafts for."""
-        from .model_runner import LlamaModelRunner, open_drafter
+        from .draft_runner import open_drafter
+        from .model_runner import LlamaModelRunner
 
         assert isinstance(runner, LlamaModelRunner)
         return open_drafter(spec, runner, costs, on_progress)

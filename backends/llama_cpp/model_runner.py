@@ -23,11 +23,8 @@ from ..base.sampling_params import SamplingParams
 from ..engine.batch import Batch, Sampled, ScheduledChunk, sampling_rows
 from ..engine.kv.cell_cache import CellCache
 from ..engine.kv_store.kv_store import KVStore
-from ..engine.model_runner import KVCacheFull
+from ..engine.model_runner import KVCacheFull, StepStopped
 from ..engine.sequence import Sequence
-from ..engine.speculation.draft_pairing import pair_drafter
-from ..engine.speculation.model_drafter import ModelDrafter
-from ..engine.speculation.step_costs import StepCosts
 from .adapters import LlamaAdapters
 from .batch_sampler import LlamaBatchSampler
 from .llama_context import LlamaContext
@@ -35,7 +32,7 @@ from .native_log import load_warnings
 from .picture_encoder import LlamaPictureEncoder
 from .token_batch import PictureBatch, TokenBatch
 
-_NO_ROOM = 1
+_NO_ROOM, _ABORTED = 1, 2
 _MAX_DRAFTS = 16
 _api: Any = llama_cpp  # the binding annotates plain integers as C types
 _ALL = 0
@@ -90,6 +87,8 @@ class LlamaModelRunner(LlamaContext):
         self._logits: list[NDArray[np.float32]] | None = None
         """Those of the sampling chunks, if the batch took several decodes."""
         self._rows: list[int] = []
+        self._stops: Callable[[], bool] | None = None
+        self._abort_callback = _api.ggml_abort_callback(self._is_asked_to_stop)
         flash = self._log.flash_attention
         # Without flash attention, values are stored transposed.
         self._layout = f"kv {spec.kv_type} flash {flash} swa True"
@@ -111,7 +110,8 @@ class LlamaModelRunner(LlamaContext):
         return CellCache(self, store)
 
     def launch(self, batch: Batch) -> None:
-        """Compute the batch; raises `KVCacheFull`, leaving the cache as it was."""
+        """See `ModelRunner`; only a CPU can stop, and no recurrent layers, whose state is lost."""
+        self._stop_by(None if self.model.is_recurrent else batch.stops)
         done = self._compute_pictures(batch)
         self._sampling = batch.sampling
         self._logits = None
@@ -147,14 +147,24 @@ class LlamaModelRunner(LlamaContext):
             }
         return [logits[chunk.sequence] for chunk in self._sampling]
 
+    def _stop_by(self, stops: Callable[[], bool] | None) -> None:
+        """Have llama.cpp ask `stops` before each operation of the next decodes."""
+        if (stops is None) is not (self._stops is None):
+            callback = _api.ggml_abort_callback() if stops is None else self._abort_callback
+            _api.llama_set_abort_callback(self._ctx, callback, None)
+        self._stops = stops
+
+    def _is_asked_to_stop(self, _: int | None) -> bool:
+        return self._stops is not None and self._stops()
+
     def _decode(self, batch: TokenBatch, done: Mapping[Sequence, int], adapter: int) -> None:
         with self.adapters.lock:
             self.adapters.choose(adapter)
             status = llama_cpp.llama_decode(self._ctx, batch.native)
-        if status == _NO_ROOM:
+        if status in (_NO_ROOM, _ABORTED):
             for sequence in done:
                 self.trim(sequence.slot, sequence.num_computed)
-            raise KVCacheFull
+            raise KVCacheFull if status == _NO_ROOM else StepStopped
         if status:
             raise RuntimeError(f"llama_decode failed with {status}: {self._log.last_error}")
 
@@ -360,40 +370,3 @@ class LlamaModelRunner(LlamaContext):
         self.launch(batch)
         self.collect()
         llama_cpp.llama_memory_clear(self._memory, True)
-
-
-class LlamaDraftRunner(LlamaModelRunner):
-    """The runner of a draft model: greedy, with the probability of each token."""
-
-    def __init__(
-        self, spec: LoadSpec, vocab_size: int, on_progress: Callable[[float], None] | None = None
-    ) -> None:
-        """Tokens from `vocab_size` on are unknown to the target and never drafted."""
-        super().__init__(spec, on_progress)
-        self._common = min(vocab_size, self.tokenizer.vocab_size)
-
-    def collect_likeliest(self) -> list[tuple[int, float]]:
-        """Return the likeliest token of each sampling chunk, and its probability."""
-        shape = (len(self._sampling), self.tokenizer.vocab_size)
-        logits = np.ctypeslib.as_array(llama_cpp.llama_get_logits(self._ctx), shape)
-        likeliest: list[tuple[int, float]] = []
-        for row in logits[:, : self._common]:
-            token = int(row.argmax())
-            likeliest.append((token, 1 / float(np.exp(row - row[token]).sum())))
-        return likeliest
-
-
-def open_drafter(
-    spec: LoadSpec,
-    target: LlamaModelRunner,
-    costs: StepCosts,
-    on_progress: Callable[[float], None] | None = None,
-) -> ModelDrafter:
-    """See `pair_drafter`; in any case, llama.cpp's log returns to the target."""
-    size = target.tokenizer.vocab_size
-    try:
-        return pair_drafter(
-            spec, target, costs, lambda draft: LlamaDraftRunner(draft, size, on_progress)
-        )
-    finally:
-        target.listen()

@@ -20,7 +20,7 @@ from ..base.sampling_params import SamplingParams
 from ..engine.batch import Batch, Sampled, ScheduledChunk
 from ..engine.kv.cell_cache import CellCache
 from ..engine.kv_store.kv_store import KVStore
-from ..engine.model_runner import KVCacheFull
+from ..engine.model_runner import KVCacheFull, StepStopped
 from ..engine.sequence import Sequence
 from .byte_tokenizer import ByteTokenizer
 
@@ -143,12 +143,21 @@ class ScriptedModelRunner:
             self._cells.extend(sequence.slot, [*known, *chunk.drafts])
         self._batch = batch
         self._trace()
-        if self._script.step_seconds:  # a sleep of zero seconds costs more than a step
-            time.sleep(self._script.step_seconds)
+        self._sleep(batch)
         busy_until = time.monotonic() + self._script.spin_seconds
         while time.monotonic() < busy_until:
             continue
         self._trace()
+
+    def _sleep(self, batch: Batch) -> None:
+        """Sleep as the script says; once the batch is to stop, undo it and raise `StepStopped`."""
+        end = time.monotonic() + self._script.step_seconds
+        while (left := end - time.monotonic()) > 0:
+            if batch.stops is not None and batch.stops():
+                for chunk in batch.chunks:
+                    self.trim(chunk.sequence.slot, chunk.sequence.num_computed)
+                raise StepStopped
+            time.sleep(left if batch.stops is None else min(left, 0.005))
 
     def collect(self) -> list[Sampled]:
         """Return the next bytes of each sequence's reply, then the end-of-sequence token."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import queue
 import time
+from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -22,6 +23,7 @@ from ..base.events import Tokenized
 from ..base.load_spec import LoadSpec
 from ..base.model_info import Gauges
 from ..base.requests import GenerateRequest, TokenizeRequest
+from ..engine.batch import Batch
 from ..engine.engine import Engine
 from ..engine.scheduling.scheduler import SequenceOutput
 from ..engine.sequence import Sequence
@@ -76,6 +78,9 @@ class WorkerLoop(ServingLoop):
         super().__init__(ModelTask.GENERATE, send, inbox)
         self._spec = spec
         self._engine = engine
+        engine.stops = self._stops
+        self._arrived: deque[InboxMessage] = deque()
+        """Taken from the inbox while a step was computed."""
         self._lease = lease
         self._contended = False
         self._admitting: dict[str, Arrival] = {}
@@ -122,6 +127,31 @@ class WorkerLoop(ServingLoop):
         finally:
             self._lease.release()
 
+    def _stops(self, batch: Batch) -> bool:
+        """Whether a message that came should stop the long step that is computed.
+
+        Either the step is for a cancelled request alone, or a new request would wait for longer
+        than what was computed so far took.
+        """
+        with suppress(queue.Empty):
+            while True:
+                message = self._inbox.get_nowait()
+                if isinstance(message, GenerateRequest | TokenizeRequest):
+                    self._handle(message)  # so that it is prepared meanwhile
+                else:
+                    self._arrived.append(message)
+        for message in self._arrived:
+            match message:
+                case Cancel(id):
+                    if all(chunk.sequence.request_id == id for chunk in batch.chunks):
+                        return True
+                case Admitted(outcome=Prepared()):
+                    if time.monotonic() < batch.began + batch.seconds / 2:
+                        return True
+                case _:
+                    pass
+        return False
+
     def _finished(self) -> bool:
         if not self._draining:
             return False
@@ -134,7 +164,7 @@ class WorkerLoop(ServingLoop):
         """Handle all messages in the inbox; if there is nothing to compute, wait for one."""
         while True:
             try:
-                message = self._inbox.get_nowait()
+                message = self._arrived.popleft() if self._arrived else self._inbox.get_nowait()
             except queue.Empty:
                 if self._engine.has_work or self._requests.has_events or self._finished():
                     if (message := self._wait_for_prompt()) is None:

@@ -113,7 +113,12 @@ class Scheduler:
         while self.running and not batch.chunks and self._sequences.preempt_one():
             batch = self._fill()
         self.kv.reserve(batch)
+        batch.seconds = self._chunks.expect(batch.num_tokens)
         return batch
+
+    def is_long(self, batch: Batch) -> bool:
+        """Whether the step takes longer than a short pause."""
+        return self._chunks.is_long(batch.num_tokens)
 
     def schedule_ahead(self, previous: Batch) -> Batch | None:
         """Return the batch after the in-flight one, without drafts; None if it must wait."""

@@ -29,7 +29,8 @@ from ingle.backends.engine.speculation.draft import Speculator
 from ingle.backends.engine.speculation.model_drafter import ModelDrafter
 from ingle.backends.engine.speculation.ngram_drafter import NgramDrafter
 from ingle.backends.engine.speculation.step_costs import StepCosts
-from ingle.backends.llama_cpp.model_runner import LlamaModelRunner, open_drafter
+from ingle.backends.llama_cpp.draft_runner import open_drafter
+from ingle.backends.llama_cpp.model_runner import LlamaModelRunner
 
 FetchModel = Callable[[str], Path]
 

@@ -22,7 +22,8 @@ from ingle.backends.engine.sequence import Sequence
 from ingle.backends.engine.speculation.draft import Speculator
 from ingle.backends.engine.speculation.model_drafter import ModelDrafter
 from ingle.backends.engine.speculation.step_costs import StepCosts
-from ingle.backends.llama_cpp.model_runner import LlamaModelRunner, open_drafter
+from ingle.backends.llama_cpp.draft_runner import open_drafter
+from ingle.backends.llama_cpp.model_runner import LlamaModelRunner
 from ingle.backends.worker.model_loader import load_model
 
 WIDTH, VOCAB = 32, 40

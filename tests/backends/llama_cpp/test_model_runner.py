@@ -384,3 +384,27 @@ def test_accepted_draft_tokens_have_logprobs(runner: LlamaModelRunner) -> None:
     assert [token for token, _ in drafted] == [token for token, _ in plain]
     # Other batch shapes change logits slightly.
     assert [p for _, p in drafted] == pytest.approx([p for _, p in plain], abs=0.5)
+
+
+def test_stopped_step_is_computed_again_to_the_same_answer(runner: LlamaModelRunner) -> None:
+    text = PROMPTS[3] + " and the boats came home" * 30
+    whole = sequence_of(runner, text)
+    run(runner, whole)
+    engine, asked = Engine(runner), [0]
+    sequence = sequence_of(runner, text)
+
+    def stops(_: Batch) -> bool:
+        asked[0] += 1
+        return asked[0] == 100  # in the midst of a step
+
+    engine.stops = stops
+    measured = Batch(num_tokens=64)
+    engine.scheduler.mark_launched(measured)
+    engine.scheduler.update(measured, [], 64.0)  # every step counts as long
+    engine.add(sequence)
+    computed: list[int] = []
+    while engine.has_work:
+        engine.step()
+        computed.append(sequence.num_computed)
+    assert computed[0] == 0, "the first step was stopped"
+    assert generated(sequence) == generated(whole)

@@ -515,3 +515,43 @@ def test_adapter_is_dropped_once_nothing_is_computed(scripted_spec: MakeSpec) ->
         assert runner.dropped.get(timeout=10) == (Path("/adapters/one"), False)
         inbox.put(DropAdapter("/adapters/two"))
         assert runner.dropped.get(timeout=10) == (Path("/adapters/two"), False)
+
+
+def long_steps(spec: LoadSpec) -> Engine:
+    """Return an engine that expects every step of 32 tokens and more to be long."""
+    engine = Engine(ScriptedModelRunner(spec))
+    measured = Batch(num_tokens=64)
+    engine.scheduler.mark_launched(measured)
+    engine.scheduler.update(measured, [], 64.0)
+    return engine
+
+
+def wait_for_start(sent: queue.Queue[FromWorker], request_id: str) -> None:
+    while True:
+        message = sent.get(timeout=10)
+        if isinstance(message, Outputs) and any(
+            isinstance(event, Started) and event.id == request_id for event in message.events
+        ):
+            return
+
+
+def test_cancel_stops_the_long_step_of_its_request(scripted_spec: MakeSpec) -> None:
+    spec = scripted_spec(step_seconds=5.0)
+    engine = long_steps(spec)
+    with running(spec, ScriptedPrompts(), engine) as (inbox, sent):
+        inbox.put(GenerateRequest(id="a", prompt="x" * 100))
+        wait_for_start(sent, "a")
+        inbox.put(Cancel("a"))
+    assert engine.gauges().steps_total == 0
+
+
+def test_new_request_stops_the_first_half_of_a_long_step(scripted_spec: MakeSpec) -> None:
+    spec = scripted_spec(step_seconds=0.3)
+    engine = long_steps(spec)
+    with running(spec, ScriptedPrompts(), engine) as (inbox, sent):
+        inbox.put(GenerateRequest(id="a", prompt="x" * 40, max_tokens=1))
+        wait_for_start(sent, "a")
+        inbox.put(GenerateRequest(id="b", prompt="y" * 33, max_tokens=1))
+        wait_for_start(sent, "b")
+        assert engine.gauges().steps_total == 0
+        assert isinstance(wait_for_end(sent, "a"), Finished)

@@ -13,6 +13,7 @@ from ingle.backends.base.load_spec import LoadSpec
 from ingle.backends.base.sampling_params import SamplingParams
 from ingle.backends.engine.batch import Batch
 from ingle.backends.engine.engine import Engine
+from ingle.backends.engine.model_runner import StepStopped
 from ingle.backends.engine.sequence import Sequence
 from ingle.backends.testing.scripted_model_runner import ScriptedModelRunner
 
@@ -199,7 +200,7 @@ def test_cache_smaller_than_announced_still_completes_all_requests() -> None:
 
 
 def run_two_prompts(apart: float, monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
-    """Run prompts of 300 and 900 tokens that came `apart` seconds, at 4 ms a token.
+    """Run prompts of 300 and 900 tokens that came `apart` seconds, at 8 ms a token.
 
     Returns prompt tokens and decoding sequences of each step with prefill.
     """
@@ -211,7 +212,7 @@ def run_two_prompts(apart: float, monkeypatch: pytest.MonkeyPatch) -> list[tuple
 
     def launch_slowly(batch: Batch) -> None:
         launch(batch)
-        clock[0] += 0.004 * batch.num_tokens  # 50 tokens in a short pause
+        clock[0] += 0.008 * batch.num_tokens  # 32 tokens are the shortest step
         if batch.prompt_tokens:
             steps.append((batch.prompt_tokens, batch.num_tokens - batch.prompt_tokens))
 
@@ -231,12 +232,43 @@ def test_requests_made_together_are_not_cut_into_short_chunks(
 ) -> None:
     steps = run_two_prompts(0.0, monkeypatch)
     begun = next(number for number, (_, decoding) in enumerate(steps) if decoding)
-    assert max(tokens for tokens, _ in steps[begun:]) > 50
+    assert max(tokens for tokens, _ in steps[begun:]) > 32
     assert [decoding for _, decoding in steps[begun:]] == [1, 0, 0, 0, 1]
 
 
 def test_a_later_prompt_is_read_in_short_steps_that_decode(monkeypatch: pytest.MonkeyPatch) -> None:
     steps = run_two_prompts(30.0, monkeypatch)
     begun = next(number for number, (_, decoding) in enumerate(steps) if decoding)
-    assert max(tokens for tokens, _ in steps[begun:]) <= 50
+    assert max(tokens for tokens, _ in steps[begun:]) <= 32
     assert all(decoding == 1 for _, decoding in steps[begun:])
+
+
+def test_stopped_step_computes_nothing_and_the_next_one_is_not_stopped() -> None:
+    engine = make_engine(context=512, batch=512, reply=REPLY)
+    measured = Batch(num_tokens=64)
+    engine.scheduler.mark_launched(measured)
+    engine.scheduler.update(measured, [], 64 * 0.01)  # 100 tokens are long
+    asked: list[int] = []
+
+    def stops(batch: Batch) -> bool:
+        asked.append(batch.num_tokens)
+        return True
+
+    engine.stops = stops
+    sequence = make_sequence(300, 4)
+    engine.add(sequence)
+    launch = engine.runner.launch
+
+    def launch_or_stop(batch: Batch) -> None:
+        if batch.stops is not None and batch.stops():
+            raise StepStopped
+        launch(batch)
+
+    engine.runner.launch = launch_or_stop  # type: ignore[method-assign]
+    assert engine.step() == []
+    assert sequence.num_computed == sequence.num_in_flight == 0
+    assert engine.step() == []
+    assert sequence.num_computed == 128
+    run(engine)
+    assert text(sequence) == REPLY[:4]
+    assert asked == [128, 128, 44]
