@@ -45,7 +45,7 @@ def test_ranks_end_if_a_later_one_cannot_be_started(monkeypatch: pytest.MonkeyPa
         return start(rank, meeting)
 
     before = set(psutil.Process().children())
-    monkeypatch.setattr(rank_team, "_start", fail)
+    monkeypatch.setattr(rank_team, "start_rank", fail)
     spec = LoadSpec(engine="cuda", path="/none", context=64, slots=1)
     with pytest.raises(LoadFailed, match=r"on 4 GPUs cannot be started: .*temporarily unavailable"):
         rank_team.RankTeam(spec, 4)
