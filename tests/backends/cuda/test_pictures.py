@@ -248,8 +248,14 @@ def test_stored_pictures_are_restored(model: SeeingModel, tmp_path: Path) -> Non
     assert answers[0] == answers[1]
 
 
+class WatchedTurns(Turns):
+    @property
+    def is_awaited(self) -> bool:
+        return self._next.locked()
+
+
 def test_waiting_thread_comes_before_the_one_that_comes_again() -> None:
-    turns, order, waits = Turns(), list[str](), threading.Event()
+    turns, order, waits = WatchedTurns(), list[str](), threading.Event()
 
     def step() -> None:
         waits.set()
