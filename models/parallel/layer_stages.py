@@ -43,6 +43,10 @@ class LayerStage(NamedTuple):
         """Whether it has the embeddings, which may be the output layer, too."""
         return self.is_first or (self.is_last and self.whole.tied_embeddings)
 
+    def name_in_whole(self, name: str) -> str:
+        """What the whole model calls a layer or a tensor of the stage."""
+        return _moved(name, self.layers.start)
+
 
 class StageWeights:
     """The tensors of a stage, whose layers are numbered from 0."""
@@ -55,7 +59,7 @@ class StageWeights:
 
     def get(self, name: str) -> Weight:
         """The tensor; raises what the source raises."""
-        return self._source.get(_moved(name, self._stage.layers.start))
+        return self._source.get(self._stage.name_in_whole(name))
 
     def _own(self, name: str) -> str | None:
         """What the stage calls a tensor of the whole model; None for another stage's."""

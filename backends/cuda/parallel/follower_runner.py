@@ -50,6 +50,8 @@ class FollowerRunner(RankRunner):
         self._on_loaded = on_loaded
         super().__init__(ranks, spec, None, source)
         self._steps.on_sent = lambda _: ranks.broadcast(self._inputs.token_ids)
+        if spec.stages:
+            self.adapters.elsewhere = None  # the first rank checks all layers
 
     def _make_room(self) -> None:
         self._on_loaded()
@@ -63,9 +65,9 @@ class FollowerRunner(RankRunner):
     @property
     def ready(self) -> PartReady:
         """What this rank takes."""
-        info = self.info()
+        info, adapted = self.info(), self.adapters.sizes if self._spec.stages else {}
         return PartReady(
-            info.weights_bytes, info.kv_bytes, info.compute_bytes, self._pool.token_bytes
+            info.weights_bytes, info.kv_bytes, info.compute_bytes, self._pool.token_bytes, adapted
         )
 
     @torch.inference_mode()

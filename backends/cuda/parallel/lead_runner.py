@@ -13,7 +13,7 @@ import torch
 from ingle.models.errors import ModelError
 from ingle.models.parallel.rank_group import RankGroup
 
-from ...base.errors import LoadFailed, RequestRejected
+from ...base.errors import LoadFailed
 from ...base.load_spec import LoadSpec
 from ...base.model_info import ModelInfo
 from ...engine.batch import Batch
@@ -61,6 +61,9 @@ class LeadRunner(RankRunner):
         super().__init__(ranks, spec, lambda part: self._progress(min(part, _OWN_PART)), source)
         self._others = [each for each in team.receive() if isinstance(each, PartReady)]
         self._steps.on_sent = self._announce
+        self.adapters.elsewhere = {
+            name: size for each in self._others for name, size in each.adapted.items()
+        }
 
     def _make_room(self) -> None:
         self._team.receive()  # the others have their parts
@@ -110,11 +113,6 @@ class LeadRunner(RankRunner):
 
     def adapter_number(self, folder: Path) -> int:
         """See `ModelRunner`."""
-        if self._spec.stages:
-            raise RequestRejected(
-                "The model is divided by layers among GPUs, where it takes no adapters: load it "
-                "with tensor_parallel 1."
-            )
         with self._adapting:  # all ranks count adapters in the same order
             number = super().adapter_number(folder)
             self._team.send(LoadAdapter(str(folder)))

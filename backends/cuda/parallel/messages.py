@@ -104,12 +104,16 @@ class PartLoaded(msgspec.Struct, tag="loaded", frozen=True):
 
 
 class PartReady(msgspec.Struct, tag="ready", frozen=True):
-    """The rank follows steps now; bytes of what it holds, of a step, and of a token's pages."""
+    """The rank follows steps now; bytes of what it holds, of a step, and of a token's pages.
+
+    If it has layers of its own, `adapted` are outputs and inputs of those that adapters can change.
+    """
 
     weights_bytes: int
     kv_bytes: int
     compute_bytes: int
     token_bytes: int
+    adapted: dict[str, tuple[int, int]] = {}
 
 
 class PartFailed(msgspec.Struct, tag="failed", frozen=True):
