@@ -199,6 +199,13 @@ class Transformer:
         return residual
 
     @property
+    def whole(self) -> ModelConfig:
+        """The settings of the model that this is a part of, or of itself."""
+        if self._stage is not None:
+            return self._stage.whole
+        return self.config if self.part is None else self.part.shard.whole
+
+    @property
     def ranks(self) -> RankGroup | None:
         """Those that the model is computed with, of which this process is one."""
         owner = self.part or self._stage

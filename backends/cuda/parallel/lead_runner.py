@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from collections.abc import Sequence as Numbers
+from itertools import accumulate, pairwise
 from pathlib import Path
 from threading import Lock
 
@@ -29,6 +30,7 @@ from .messages import (
     PagesRead,
     PartReady,
     ReadPages,
+    ReadState,
     RecordStep,
     WritePages,
     WriteState,
@@ -94,7 +96,10 @@ class LeadRunner(RankRunner):
     def read_pages(self, pages: Numbers[int], count: int) -> bytes:
         """See `PagedRunner`."""
         self._team.send(ReadPages(list(pages), count))
-        own = super().read_pages(pages, count)
+        return self._with_others(super().read_pages(pages, count))
+
+    def _with_others(self, own: bytes) -> bytes:
+        """What this rank read, and what the others answer."""
         others = (each.data for each in self._team.receive() if isinstance(each, PagesRead))
         return b"".join([own, *others])
 
@@ -104,10 +109,7 @@ class LeadRunner(RankRunner):
         tokens, rest = divmod(len(data), sum(sizes))
         if rest or tokens < count:
             return False
-        parts: list[bytes] = []
-        for size in sizes:
-            parts.append(bytes(data[: tokens * size]))
-            data = data[tokens * size :]
+        parts = _parts_of(data, [tokens * size for size in sizes])
         self._team.send_each([WritePages(list(pages), count, part) for part in parts[1:]])
         return super().write_pages(pages, count, parts[0])
 
@@ -164,17 +166,40 @@ class LeadRunner(RankRunner):
 
 
 class LeadStateRunner(LeadRunner, StateModelRunner):
-    """The same with recurrent layers, whose states every rank has whole."""
+    """The same with recurrent layers: each rank has all states whole, or those of its stage.
+
+    Of stages, states are read and written as pages are.
+    """
 
     def copy_state(self, source: int, target: int) -> None:
         """See `StateRunner`."""
         self._team.send(CopyState(source, target))
         super().copy_state(source, target)
 
+    def read_state(self, row: int) -> bytes:
+        """See `StateRunner`."""
+        if not self._spec.stages:
+            return super().read_state(row)
+        self._team.send(ReadState(row))
+        return self._with_others(super().read_state(row))
+
     def write_state(self, row: int, data: bytes | memoryview) -> bool:
         """See `StateRunner`."""
-        self._team.send(WriteState(row, bytes(data)))
-        return super().write_state(row, data)
+        if not self._spec.stages:
+            self._team.send(WriteState(row, bytes(data)))
+            return super().write_state(row, data)
+        if len(data) != self.state_bytes:
+            return False
+        sizes = [self._pool_of_states.row_bytes, *(each.state_bytes for each in self._others)]
+        own, *others = _parts_of(data, sizes)
+        self._team.send_each([WriteState(row, part) for part in others])
+        return super().write_state(row, own)
+
+
+def _parts_of(data: bytes | memoryview, sizes: Numbers[int]) -> list[bytes]:
+    """Consecutive parts of these sizes."""
+    ends = list(accumulate(sizes, initial=0))
+    return [bytes(data[start:end]) for start, end in pairwise(ends)]
 
 
 def open_divided(
