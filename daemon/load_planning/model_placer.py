@@ -252,6 +252,15 @@ class ModelPlacer:
         query = LoadQuery(description, kv_type, config.gpu_layers, pooling, ranks)
         choice = options.engine or config.engine
         engine = choose_engine(query, choice, own)
+        count, can_fall_back = (
+            len(own.gpu_memories),
+            choice == "auto" and query.file_format == "gguf",
+        )
+        if 0 < count < ranks and get_engine(engine).divides_models and not can_fall_back:
+            raise UnsupportedModel(
+                f"The model is to be divided among {ranks} GPUs, and ingle sees {count}.",
+                hint="Load it with a smaller tensor_parallel.",
+            )
         return PlacementRequest(
             engine=engine,
             must=choice != "auto",

@@ -390,6 +390,8 @@ def test_unlike_gpus_have_layers_in_proportion_to_their_memory(
     assert stages((12 * GIB, 24 * GIB)) == (4, 8)
     assert stages((24 * GIB, 24 * GIB), (1, 3)) == (3, 9)
     assert stages((24 * GIB, 12 * GIB), engine="llama.cpp") == ()
+    with pytest.raises(UnsupportedModel, match="among 2 GPUs, and ingle sees 1"):
+        stages((24 * GIB,), engine="cuda")
     with pytest.raises(UnsupportedModel, match="has 3 shares, and tensor_parallel is 2"):
         stages((24 * GIB, 24 * GIB), (1, 1, 1))
 
