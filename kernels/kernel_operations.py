@@ -102,20 +102,21 @@ class KernelOperations(Operations):
         products = self._products.fp8
         return products is not None and products.product_for(weight) is not None
 
-    def prepare(self, weight: Weight) -> PreparedWeight:
+    def prepare(self, weight: Weight, *, of_tokens: bool = False) -> PreparedWeight:
         """See `Operations`."""
         name = format_name(weight)
         if name not in self._examples:
             self._examples[name] = first_rows(weight)
         if isinstance(weight, FP8Tensor) and self._products.fp8 is not None:
-            self._needs_dense = self.rounds_to_fp8 = True
+            self._needs_dense |= not of_tokens
+            self.rounds_to_fp8 = True
             return self._products.fp8.prepare(weight)
         if can_repack(weight):
             self._kinds.add(name)
             packed = repack(weight)
-            self._needs_dense |= packed.order is not None
+            self._needs_dense |= packed.order is not None and not of_tokens
             return packed
-        self._needs_dense = True
+        self._needs_dense |= not of_tokens
         return weight
 
     def prepare_experts(self, weight: Weight) -> PreparedWeight:

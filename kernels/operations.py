@@ -47,8 +47,13 @@ class Operations:
         del weight
         return False
 
-    def prepare(self, weight: Weight) -> PreparedWeight:
-        """A matrix on the device in the form that the other operations need; once, at load."""
+    def prepare(self, weight: Weight, *, of_tokens: bool = False) -> PreparedWeight:
+        """A matrix on the device in the form that the other operations need; once, at load.
+
+        One `of_tokens`, embeddings or an output layer, does not decide on the form of the inputs
+        of the others: its own get the form that `reads_dense` says.
+        """
+        del of_tokens
         return weight
 
     def prepare_experts(self, weight: Weight) -> PreparedWeight:

@@ -13,7 +13,15 @@ from .attention.attention_input import AttentionInput, AttentionMetadata
 from .elementwise.activations import GROUP, Activations, dequantize_q8
 from .elementwise.rms_norm import Norm, rms_norm_reference
 from .formats.dequantize import dequantize
-from .formats.weight import FP8Tensor, NF4Tensor, QuantizedTensor, Weight, format_name
+from .formats.repack import reads_dense
+from .formats.weight import (
+    FP8Tensor,
+    NF4Tensor,
+    PreparedWeight,
+    QuantizedTensor,
+    Weight,
+    format_name,
+)
 from .kv_cache.kv_pages import KVPages, QuantizedKVPages
 from .matmul.linear import LinearLayer, linear_reference
 from .operations import Operations
@@ -95,11 +103,11 @@ class SelfCheck:
 
     def _products(self, weights: Sequence[Weight]) -> Iterator[tuple[str, float]]:
         for weight in weights:
-            part, plain = self._operations.prepare(weight), _plain(weight)
+            part, plain = self._prepared(weight), _plain(weight)
             name, layer = format_name(weight), LinearLayer(part)
             for tokens in self._tokens:
                 rows = self._normal(tokens, weight.shape[1])
-                x = self._operations.activations(rows)
+                x = self._inputs(rows, part)
                 expected = linear_reference(rows, plain)
                 (found,) = self._operations.linear(x, layer, dtype=torch.float32)
                 yield f"{name} by {tokens} rows", _error(found, expected)
@@ -128,15 +136,27 @@ class SelfCheck:
         for first, second in permutations(weights, 2):
             if first.shape[1] != second.shape[1]:
                 continue
-            layers = [LinearLayer(self._operations.prepare(weight)) for weight in (first, second)]
+            parts = [self._prepared(weight) for weight in (first, second)]
+            layers = [LinearLayer(part) for part in parts]
             plain = _plain(first), _plain(second)
             for tokens in self._tokens:
                 rows = self._normal(tokens, first.shape[1])
-                x = self._operations.activations(rows)
+                x = self._inputs(rows, *parts)
                 found = self._operations.linear(x, *layers, dtype=torch.float32)
                 expected = [linear_reference(rows, weight) for weight in plain]
                 name = f"{format_name(first)} with {format_name(second)} by {tokens} rows"
                 yield name, _error(torch.cat(found, dim=1), torch.cat(expected, dim=1))
+
+    def _prepared(self, weight: Weight) -> PreparedWeight:
+        """The matrix as for a table of tokens, which changes nothing for the model's layers."""
+        return self._operations.prepare(weight, of_tokens=True)
+
+    def _inputs(self, rows: torch.Tensor, *weights: PreparedWeight) -> Activations:
+        """Rows in the forms that these matrices read."""
+        x = self._operations.activations(rows)
+        if x.dense is None and any(map(reads_dense, weights)):
+            return replace(x, dense=rows.to(self._operations.dtype))
+        return x
 
     def _norms(self, size: int) -> Iterator[tuple[str, float]]:
         weight = self._normal(size).abs() + 0.5

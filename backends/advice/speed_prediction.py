@@ -198,7 +198,10 @@ def _kept_share(costs: ModelCosts, selection: Placement) -> float:
     """Return the bytes of the loaded weights over those in the file."""
     if not get_engine(selection.engine).converts_weights:
         return 1.0
-    kept = selection.estimate.gpu.weights or selection.estimate.host.weights
+    on_gpus = [gpu.weights for gpu in selection.estimate.gpus]
+    # Stages read their weights one after the other, parts of matrices at once.
+    kept = sum(on_gpus) if selection.stages else max(on_gpus)
+    kept = kept or selection.estimate.host.weights
     return kept / costs.stored if costs.stored else 1.0
 
 

@@ -170,8 +170,7 @@ class CudaEngine(EngineDescriptor):
     ) -> SplitEstimate:
         """Return the bytes on the GPU, or on the CPU, where weights become floats if those fit.
 
-        Of several GPUs they are those on the fullest one, or on the first one if each has layers of
-        its own, and on the host those of all processes.
+        On the host they are those of all processes.
         """
         config, vocabulary = costs.config, costs.vocabulary
         assert config is not None
@@ -208,10 +207,9 @@ class CudaEngine(EngineDescriptor):
                 )
                 for part, share in parts
             ]
-        gpus = [each.gpu for each in found]
-        # Stages are as large as their GPUs, of which the first one is looked at.
-        on_gpu = gpus[0] if load.stages else max(gpus, key=lambda gpu: gpu.total)
-        return SplitEstimate(total_of(each.host for each in found), on_gpu)
+        first, *others = (each.gpu for each in found)
+        on_gpus = tuple(others) if split.gpu_layers else ()
+        return SplitEstimate(total_of(each.host for each in found), first, on_gpus)
 
     def _kept_bytes(
         self,

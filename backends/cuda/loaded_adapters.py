@@ -13,6 +13,7 @@ from ingle.models.adapters.lora_matrices import LoraMatrices
 from ingle.models.config.model_config import ModelConfig
 from ingle.models.errors import ModelError
 from ingle.models.layers.parameters import AdaptedLayer, RankPart
+from ingle.models.parallel.layer_stages import LayerStage
 from ingle.models.parallel.model_shard import TensorCut
 
 from ..base.errors import RequestRejected
@@ -36,11 +37,18 @@ class LoadedAdapters:
         device: torch.device,
         dtype: torch.dtype,
         part: RankPart | None = None,
+        stage: LayerStage | None = None,
     ) -> None:
-        """Matrices are cut to the `part` of a rank."""
+        """Matrices are cut to the `part` of a rank, or are those of the layers of its `stage`."""
         self._config = config if part is None else part.shard.whole
         self._part = part
         self._layers = layers
+        self.elsewhere: Mapping[str, tuple[int, int]] | None = {}
+        """Outputs and inputs of the layers that other ranks compute; None if one of these checks
+        adapters."""
+        if stage is not None:
+            self._config = stage.whole
+            self._layers = {stage.name_in_whole(name): layer for name, layer in layers.items()}
         self._active = active
         self._device = device
         self._dtype = dtype
@@ -49,6 +57,11 @@ class LoadedAdapters:
         self._lock = Lock()
         self.nbytes = 0
         """Bytes of all that are loaded."""
+
+    @property
+    def sizes(self) -> dict[str, tuple[int, int]]:
+        """Outputs and inputs of the layers that are computed here, by their names in the model."""
+        return {name: (layer.outputs, layer.inputs) for name, layer in self._layers.items()}
 
     def number_of(self, folder: Path) -> int:
         """The number of the adapter in a folder, which is loaded if it is not yet.
@@ -97,7 +110,9 @@ class LoadedAdapters:
             )
         try:
             adapter = LoraMatrices(folder)
-            matrices = adapter.of_layers(self._config, self._layers, self._device, self._dtype)
+            matrices = adapter.of_layers(
+                self._config, self._layers, self.elsewhere, self._device, self._dtype
+            )
         except ModelError as error:
             raise RequestRejected(f"{error.message} {error.hint or ''}".rstrip()) from error
         self._last += 1

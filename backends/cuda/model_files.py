@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -128,7 +129,8 @@ def open_model(path: Path) -> ModelFiles:
     if path.is_dir():
         folder = read_folder(path)
         stored, config = open_folder_weights(folder), folder.config
-        weights, head = HFTensorNames(stored, config), find_mtp_head(stored, config, HFTensorNames)
+        names = partial(HFTensorNames, buffers=folder.buffers)
+        weights, head = names(stored, config), find_mtp_head(stored, config, names)
         return ModelFiles(config, weights, folder.parameters, folder.held_bytes, head=head)
     raw = GGUFWeights(path)
     config = config_from_gguf(raw.header)

@@ -250,9 +250,10 @@ class CudaModelRunner:
             quantize=self._spec.quantize,
         )
         self._weights_bytes = self._model.weights_bytes
-        config, adapted, part = files.config, self._model.adapted, files.part
+        config, adapted = files.config, self._model.adapted
+        part, stage = files.part, files.stage
         self.adapters = LoadedAdapters(
-            config, adapted, own.adapters, device=device, dtype=own.dtype, part=part
+            config, adapted, own.adapters, device=device, dtype=own.dtype, part=part, stage=stage
         )
         loads_head = partial(files.load_head, self._spec, self._model, device, own)
         self.head = RunnerHead(loads_head, own, device)

@@ -41,12 +41,13 @@ class StateModelRunner(CudaModelRunner):
     @property
     def state_bytes(self) -> int:
         """See `StateRunner`."""
-        return self._config.state_bytes
+        return self._model.whole.state_bytes
 
     @property
     def state_tokens(self) -> int:
         """See `StateRunner`."""
-        return -(-self.state_bytes // token_kv_bytes(self._config, self._spec.kv_type))
+        config = self._model.whole if self._spec.stages else self._config
+        return -(-self.state_bytes // token_kv_bytes(config, self._spec.kv_type))
 
     def open_cache(self, store: KVStore | None = None) -> StateCache:
         """The cache manager of pages and states; in-flight batches belong to none any more."""
@@ -106,15 +107,14 @@ class StateModelRunner(CudaModelRunner):
             self._backend = replace(self._backend, record=self._recording(self._backend.record))
 
     def _make_room(self) -> None:
-        spec, part = self._spec, self._model.part
-        # All ranks of a divided model have the same rows.
-        config = self._config if part is None else part.shard.whole
+        spec = self._spec
+        config = self._model.whole  # all ranks of a divided model have the same rows
         context = min(spec.context, config.context)
         self.num_states = state_rows(
             config, context=context, slots=spec.slots, kv_type=spec.kv_type
         )
         self.max_drafts = state_drafts(config)
-        self._pool_of_states = StatePool(config, self.num_states, self._where.device)
+        self._pool_of_states = StatePool(self._config, self.num_states, self._where.device)
         self._table = RowTable(
             sequences=rounded_up(spec.slots), writes=self.num_states, device=self._where.device
         )

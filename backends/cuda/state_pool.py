@@ -38,6 +38,11 @@ class StatePool:
         return sum(part.nbytes for part in self._parts)
 
     @property
+    def row_bytes(self) -> int:
+        """Bytes of a row."""
+        return self.nbytes // (self.num_rows + 1)
+
+    @property
     def _parts(self) -> Iterable[torch.Tensor]:
         return (part for layer in self._layers.values() for part in layer)
 
@@ -56,7 +61,7 @@ class StatePool:
 
     def write(self, row: int, data: bytes | memoryview) -> bool:
         """Put what `read` gave into a row; False if `data` has another length."""
-        if len(data) * (self.num_rows + 1) != self.nbytes:
+        if len(data) != self.row_bytes:
             return False
         values, end = torch.frombuffer(bytearray(data), dtype=torch.float32), 0
         for part in self._parts:

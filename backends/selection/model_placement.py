@@ -4,7 +4,7 @@ reason.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -42,18 +42,24 @@ class MemoryBudget:
     """Memory that a model may use, in bytes.
 
     `gpu` is free, or can be freed, on the GPU called `gpu_name`; None if it is unknown,
-    0 without a GPU. `llama_offloads`: llama.cpp was built for it. A `unified` GPU computes in
-    the machine's memory. `repacked` are the tensor types that llama.cpp copies for the processor.
-    The GPU may have products of FP8 (`has_fp8`).
+    0 without a GPU. So are `other_gpus` on those behind it. `llama_offloads`: llama.cpp was built
+    for it. A `unified` GPU computes in the machine's memory. `repacked` are the tensor types that
+    llama.cpp copies for the processor. The GPU may have products of FP8 (`has_fp8`).
     """
 
     host: int
     gpu: int | None = 0
+    other_gpus: tuple[int, ...] = ()
     gpu_name: str = ""
     llama_offloads: bool = False
     unified: bool = False
     repacked: frozenset[str] = frozenset()
     has_fp8: bool = False
+
+    @property
+    def needs(self) -> MemoryNeeds:
+        """What may be taken of each kind."""
+        return MemoryNeeds(self.host, self.gpu or 0, self.other_gpus)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,31 +172,31 @@ class _Selector:
     def _asked(self) -> bool:
         return self._wanted.context is not None or self._wanted.least_context > 0
 
-    def _context(self, budget: int, estimate: Callable[[int], SplitEstimate]) -> int:
-        """Return the requested context, else the largest that takes half of `budget` less weights.
+    def _context(self, budgets: Sequence[int], estimate: Callable[[int], SplitEstimate]) -> int:
+        """Return the requested context, else the largest that takes half of `budgets` less weights.
 
-        On a GPU that is at most the trained one, elsewhere `_FIRST_CONTEXT`. `budget` is the GPU's
-        memory if the estimate has anything there, else the machine's.
+        On a GPU that is at most the trained one, elsewhere `_FIRST_CONTEXT`. `budgets` are the
+        memory of each GPU if the estimate has anything there, else the machine's.
         """
         wanted = self._wanted
         if wanted.context is not None:
             return self._bounded(max(wanted.context, wanted.least_context))
 
-        def there(context: int) -> MemoryEstimate:
+        def there(context: int) -> Sequence[MemoryEstimate]:
             found = estimate(context)
-            return found.gpu if found.gpu.total else found.host
+            return found.gpus if found.gpu.total else [found.host]
 
-        def cost(context: int) -> int:
-            return there(context).kv + there(context).compute
-
-        fixed = there(_LEAST_CONTEXT)
-        weights = fixed.weights + fixed.runtime
         most, shape = self._costs.context, self._costs.shape
         in_host_memory = self._room.unified or not estimate(_LEAST_CONTEXT).gpu.total
         if in_host_memory or (shape is not None and shape.task is not ModelTask.GENERATE):
             most = min(most, _FIRST_CONTEXT)
-        found = largest_context(most, (budget - weights) // 2, cost)
-        return self._bounded(max(found, wanted.least_context))
+        for place, (budget, fixed) in enumerate(zip(budgets, there(_LEAST_CONTEXT), strict=False)):
+
+            def cost(context: int, place: int = place) -> int:
+                return there(context)[place].kv + there(context)[place].compute
+
+            most = largest_context(most, (budget - fixed.weights - fixed.runtime) // 2, cost)
+        return self._bounded(max(most, wanted.least_context))
 
     def _bounded(self, context: int) -> int:
         for limit in (self._costs.context, self._wanted.max_context):
@@ -198,7 +204,7 @@ class _Selector:
         return context
 
     def _fits(self, needs: MemoryNeeds) -> bool:
-        return needs.fits_in(MemoryNeeds(self._room.host, self._room.gpu or 0))
+        return needs.fits_in(self._room.needs)
 
     def _estimate(
         self,
@@ -212,25 +218,25 @@ class _Selector:
 
     def _on_whole_gpu(self) -> Placement | None:
         """All of the model on the GPU, or None if it is too large."""
-        wanted, gpu = self._wanted, self._room.gpu or 0
+        wanted, free = self._wanted, self._room.needs.gpus
         usable = self._engine.uses_gpu and not self._room.unified
-        if wanted.gpu_layers == 0 or not gpu or not usable:
+        if wanted.gpu_layers == 0 or not free[0] or not usable:
             return None
         whole = GPUSplit(self._costs.layers + 1)
 
         def estimate(context: int) -> SplitEstimate:
             return self._estimate(context, whole, wanted.gpu_batch)
 
-        context = self._gpu_context(gpu, estimate)
+        context = self._gpu_context(free, estimate)
         found = estimate(context)
         if not wanted.must and not self._fits(found.needs):
             return None
-        reason = self._words.on_gpu(found.gpu.total, gpu, context)
+        reason = self._words.on_gpus(found, free, wanted.stages, context)
         placed = self._placed(found, -1, context, reason)
         return replace(placed, batch=wanted.gpu_batch)
 
     def _on_cpu(self, limit: int | None = None) -> Placement:
-        context = limit or self._context(self._room.host, self._estimate)
+        context = limit or self._context([self._room.host], self._estimate)
         found = self._estimate(context)
         reason = self._words.on_cpu(
             self._engine.title,
@@ -254,7 +260,7 @@ class _Selector:
         split = (
             GPUSplit(min(wanted.gpu_layers, whole.gpu_layers)) if wanted.gpu_layers > 0 else whole
         )
-        context = self._gpu_context(gpu, lambda tokens: self._estimate(tokens, split))
+        context = self._gpu_context([gpu], lambda tokens: self._estimate(tokens, split))
         if wanted.gpu_layers < 0:
             found = self._largest_split(gpu, context)
             if found is None:
@@ -262,8 +268,8 @@ class _Selector:
             split = found
         return self._split_placement(split, context, gpu)
 
-    def _gpu_context(self, gpu: int, estimate: Callable[[int], SplitEstimate]) -> int:
-        context = self._context(gpu, estimate)
+    def _gpu_context(self, budgets: Sequence[int], estimate: Callable[[int], SplitEstimate]) -> int:
+        context = self._context(budgets, estimate)
         return context if self._asked else self._bounded(max(context, _USEFUL_CONTEXT))
 
     def _largest_split(self, gpu: int, context: int) -> GPUSplit | None:

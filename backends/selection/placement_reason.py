@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import zip_longest
 
 from ingle.models.fit.llama_cpp_fit import GPUSplit, SplitEstimate
 
@@ -35,6 +37,19 @@ class SelectionWords:
         """Explain that all layers are on the GPU."""
         all_of_it = f"all {self._layers} layers on the {self._gpu}"
         return _sentence(f"{all_of_it}: {_of(needed, free)}, {_context(context)}", why_not)
+
+    def on_gpus(
+        self, found: SplitEstimate, free: Sequence[int], stages: Sequence[int], context: int
+    ) -> str:
+        """Explain that all layers are on GPUs: parts of each on several, or as many as `stages`."""
+        needed = [each.total for each in found.gpus]
+        if len(needed) == 1:
+            return self.on_gpu(needed[0], free[0], context)
+        layers = " + ".join(map(str, stages)) if stages else f"parts of all {self._layers}"
+        pairs = zip_longest(needed, free[: len(needed)], fillvalue=0)
+        taken = " and ".join(f"{_gb(each)} of {_gb(max(0, room))}" for each, room in pairs)
+        text = f"{layers} layers on {len(needed)} GPUs: takes {taken} GB free, {_context(context)}"
+        return _sentence(text)
 
     def on_both(
         self,

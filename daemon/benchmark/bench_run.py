@@ -25,7 +25,7 @@ from ..load_planning.load_options import NO_DRAFT, LoadOptions
 from ..load_planning.load_planner import LoadPlan, ModelLoadPlanner
 from ..machine.answer_energy import energy_cost
 from ..machine.device_meters import DeviceMeters
-from ..machine.memory_reader import MemoryMeter
+from ..machine.memory_reader import MemoryMeter, process_tree
 from ..settings.config import Config
 from .bench_report import Measurement, Samples
 from .bench_variant import BenchVariant
@@ -188,7 +188,7 @@ class BenchRunner:
             cost_per_million=energy_cost(joules.median * 1e6, price) if joules and price else None,
             acceptance=sum(run.accepted for run in runs) / drafted if drafted else None,
             load_seconds=loaded,
-            predicted_bytes=prepared.needs.host + prepared.needs.gpu,
+            predicted_bytes=prepared.needs.total,
             memory_bytes=resident,
             gpu_bytes=gpu,
         )
@@ -240,7 +240,7 @@ class BenchRunner:
             resident = int(psutil.Process(pid).memory_info().rss)
         except psutil.Error:
             resident = 0
-        return resident, self._memory().gpu_processes.get(pid, 0)
+        return resident, sum(each or 0 for each in self._memory().held_by(process_tree(pid)))
 
 
 def _within_limits(free: MemoryNeeds, config: Config) -> MemoryNeeds:
@@ -248,11 +248,16 @@ def _within_limits(free: MemoryNeeds, config: Config) -> MemoryNeeds:
     return MemoryNeeds(
         min(free.host, config.memory_limit or free.host),
         min(free.gpu, config.vram_limit or free.gpu),
+        tuple(min(each, config.vram_limit or each) for each in free.other_gpus),
     )
 
 
 def _in_words(needs: MemoryNeeds) -> str:
-    gpu = f" and {needs.gpu / 1e9:.1f} GB of GPU memory" if needs.gpu > 0 else ""
+    gpu = "".join(
+        f" and {each / 1e9:.1f} GB of {f'GPU {number}' if needs.other_gpus else 'GPU memory'}"
+        for number, each in enumerate(needs.gpus)
+        if each > 0
+    )
     return f"{max(0, needs.host) / 1e9:.1f} GB{gpu}"
 
 

@@ -9,11 +9,20 @@ from .model_types import DownloadProgress, LoadedModel
 from .routing_types import AnswerCost
 
 
+class GpuMemory(Answer, frozen=True, kw_only=True):
+    """Total and available bytes of a GPU, and those of each process that the driver reports."""
+
+    total: int = 0
+    available: int = 0
+    processes: dict[int, int] = {}
+
+
 class MemoryGauges(Answer, frozen=True, kw_only=True):
     """Total, available and used memory in bytes, within the limit of a control group.
 
     The GPU is the one that models are loaded on, 0 if there is none; `gpu_processes` is its memory
-    by process, as far as the driver reports it.
+    by process, as far as the driver reports it. `other_gpus` are those behind it, on which divided
+    models have parts.
     """
 
     total: int = 0
@@ -22,6 +31,7 @@ class MemoryGauges(Answer, frozen=True, kw_only=True):
     gpu_total: int = 0
     gpu_available: int = 0
     gpu_processes: dict[int, int] = {}
+    other_gpus: list[GpuMemory] = []
 
 
 class DeviceGauges(Answer, frozen=True, kw_only=True):

@@ -27,11 +27,18 @@ class ModelState(StrEnum):
 class MemoryBytes(Answer, frozen=True):
     """Bytes of the machine's memory and of the GPU's; free memory can be negative.
 
-    If a machine has several GPUs, `gpu` is the one that models are loaded on.
+    If a machine has several GPUs, `gpu` is the one that models are loaded on, and `other_gpus` are
+    those behind it.
     """
 
     host: int = 0
     gpu: int = 0
+    other_gpus: tuple[int, ...] = ()
+
+    @property
+    def gpus(self) -> list[int]:
+        """Bytes of each GPU."""
+        return [self.gpu, *self.other_gpus]
 
 
 class ModelMemory(Answer, frozen=True):
@@ -50,7 +57,7 @@ class ModelMemory(Answer, frozen=True):
     @property
     def held(self) -> int:
         """Bytes of the process in all kinds of memory; 0 while that is not known."""
-        return self.measured.host + self.measured.gpu + self.mapped
+        return self.measured.host + sum(self.measured.gpus) + self.mapped
 
 
 class KnownAgent(Answer, frozen=True, kw_only=True):
@@ -280,7 +287,8 @@ class FitReport(Answer, frozen=True, kw_only=True):
     on the GPU (-1: all), except the experts of `cpu_experts` blocks. `fetched` bytes were read
     over the network for this report. `with_engine` is a sentence on what an engine that could be
     installed would change, empty if nothing. `draft` is the draft model that would be loaded with
-    it, empty for none; `needs` include `draft_needs`.
+    it, empty for none; `needs` include `draft_needs`. `gpu` and each of `other_gpus` are what a
+    model that is divided takes of each GPU.
     """
 
     name: str
@@ -302,6 +310,7 @@ class FitReport(Answer, frozen=True, kw_only=True):
     longest_context: int = 0
     host: MemoryShare = MemoryShare()
     gpu: MemoryShare = MemoryShare()
+    other_gpus: list[MemoryShare] = []
     needs: MemoryBytes = MemoryBytes()
     available: MemoryBytes = MemoryBytes()
     fetched: int = 0

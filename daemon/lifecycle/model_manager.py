@@ -333,14 +333,11 @@ class ModelManager(ModelRuns):
 
 def _shortage(run: ModelRun, context: int, needs: MemoryNeeds, available: MemoryNeeds) -> str:
     """Return what the user can do if there is too little memory for a context, in a sentence."""
-    on_gpu = needs.gpu > max(0, available.gpu)
-    needed, free = (needs.gpu, available.gpu) if on_gpu else (needs.host, available.host)
-    kind = "GPU memory" if on_gpu else "memory"
-    name = run.model.name
+    short, name = needs.shortage_in(available), run.model.name
     smaller = f", or try `ingle load {name} --context {context} --kv-type q4_0`"
     return (
-        f"Shorten the prompt, or free {kind}: a context of {context} tokens needs "
-        f"{needed / 1e9:.1f} GB, and {max(0, free) / 1e9:.1f} GB can be had. `ingle ps` shows the "
-        f"loaded models, `ingle unload NAME` ends one"
+        f"Shorten the prompt, or free {short.kind}: a context of {context} tokens needs "
+        f"{short.needed / 1e9:.1f} GB, and {short.free / 1e9:.1f} GB can be had. `ingle ps` shows "
+        f"the loaded models, `ingle unload NAME` ends one"
         f"{smaller if run.info is not None and run.info.kv_type is not KVType.Q4_0 else ''}."
     )

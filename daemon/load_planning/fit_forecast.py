@@ -97,7 +97,9 @@ class FitForecaster:
         needs = info.weights_bytes + info.kv_bytes + info.compute_bytes
         on_gpu = info.layers_on_gpu > 0
         whole = not on_gpu or info.layers_on_gpu >= info.layers
-        free = available.gpu + taken.gpu if on_gpu else available.host
+        # Of GPUs behind the first, only divided models have parts.
+        both = (available + taken).gpus[: 1 + len(taken.other_gpus)]
+        free = sum(both) if on_gpu else available.host
         return ModelFit(
             device="cuda" if on_gpu else "cpu",
             state="fits" if whole else "spills",
@@ -130,12 +132,13 @@ def fit_of(selection: Placement, available: MemoryNeeds) -> ModelFit:
     needs = selection.needs
     fits = needs.fits_in(available)
     on_gpu, left = needs.gpu > 0, selection.estimate.host.weights
+    free = sum(available.gpus[: 1 + len(needs.other_gpus)])
     partly = on_gpu and selection.estimate.host.kv + selection.cpu_experts > 0
     return ModelFit(
         device="cuda" if on_gpu else "cpu",
         state="no" if not fits else "spills" if partly else "fits",
-        needs_bytes=needs.gpu + (left if partly else 0) if on_gpu else needs.host,
-        free_bytes=max(0, available.gpu if on_gpu else available.host),
+        needs_bytes=sum(needs.gpus) + (left if partly else 0) if on_gpu else needs.host,
+        free_bytes=max(0, free if on_gpu else available.host),
         context=selection.context if fits else 0,
         reason=selection.reason,
     )

@@ -15,7 +15,8 @@ from ingle.models.metadata.stored_model import StoredModel
 from ingle.models.model_reference import HubReference, parse_reference
 from ingle.models.struct_preparation import prepared
 
-from ..client.model_types import FitReport, MemoryBytes, MemoryShare
+from ..client.model_types import FitReport, MemoryShare
+from ..machine.memory_reader import memory_bytes
 from ..services import Services
 from .context_choice import longest_context
 from .load_options import LoadOptions
@@ -50,6 +51,7 @@ def report_fit(services: Services, reference: str, context: int | None = None) -
     if placement.device == "cpu" and (offered := planner.offered) is not None:
         better = select(offered.planner, context)
         with_engine = offered.sentence(better.reason) if better.device == "gpu" else ""
+    share = partial(msgspec.convert, type=prepared(MemoryShare), from_attributes=True)
     return msgspec.structs.replace(
         report,
         fits=needs.fits_in(available),
@@ -63,13 +65,14 @@ def report_fit(services: Services, reference: str, context: int | None = None) -
         longest_context=longest_context(
             planner.most_context(report.trained_context), partial(select, planner), available
         ),
-        host=msgspec.convert(placement.estimate.host, prepared(MemoryShare), from_attributes=True),
-        gpu=msgspec.convert(placement.estimate.gpu, prepared(MemoryShare), from_attributes=True),
-        needs=MemoryBytes(needs.host, needs.gpu),
-        available=MemoryBytes(available.host, available.gpu),
+        host=share(placement.estimate.host),
+        gpu=share(placement.estimate.gpu),
+        other_gpus=[share(each) for each in placement.estimate.other_gpus],
+        needs=memory_bytes(needs),
+        available=memory_bytes(available),
         with_engine=with_engine,
         draft=draft,
-        draft_needs=MemoryBytes(draft_needs.host, draft_needs.gpu),
+        draft_needs=memory_bytes(draft_needs),
     )
 
 

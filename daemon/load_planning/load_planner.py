@@ -202,7 +202,9 @@ class ModelLoadPlanner(ModelPlacer):
     ) -> MemoryNeeds:
         """What its projector and all its adapters take beside a model on this device."""
         size = AdapterFolder(self._config.paths.adapters).bytes_of(model.name)
-        adapters = MemoryNeeds(0, size) if device == "gpu" else MemoryNeeds(size)
+        adapters = MemoryNeeds(size)
+        if device == "gpu":
+            adapters = MemoryNeeds(0, size, (size,) * (spec.tensor_parallel - 1))
         return adapters + _projector_needs(projector, spec)
 
     def _draft_of(

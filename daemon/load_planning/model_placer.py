@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from ingle.models.errors import UnsupportedModel
 from ingle.models.fit.memory_needs import MemoryNeeds
 from ingle.models.kv_type import KVType
 from ingle.models.metadata.stored_model import StoredModel
@@ -146,7 +147,13 @@ class ModelPlacer:
         def place(context: int | None) -> Placement:
             def with_type(kv_type: KVType) -> Placement:
                 given = msgspec.structs.replace(options, context=context, kv_type=kv_type)
-                return select(costs, budget, self._request(description, given, pooling))
+                wanted = self._request(description, given, pooling)
+                found = select(costs, budget, wanted)
+                if wanted.tensor_parallel == 1 or _fits(found, wanted, available):
+                    return found
+                filled = self._filling_gpus(description, wanted, available)
+                better = found if filled is None else select(costs, budget, filled)
+                return better if _fits(better, wanted, available) else found
 
             return self._with_kv_type(with_type, options.kv_type, costs, available)
 
@@ -245,6 +252,15 @@ class ModelPlacer:
         query = LoadQuery(description, kv_type, config.gpu_layers, pooling, ranks)
         choice = options.engine or config.engine
         engine = choose_engine(query, choice, own)
+        count, can_fall_back = (
+            len(own.gpu_memories),
+            choice == "auto" and query.file_format == "gguf",
+        )
+        if 0 < count < ranks and get_engine(engine).divides_models and not can_fall_back:
+            raise UnsupportedModel(
+                f"The model is to be divided among {ranks} GPUs, and ingle sees {count}.",
+                hint="Load it with a smaller tensor_parallel.",
+            )
         return PlacementRequest(
             engine=engine,
             must=choice != "auto",
@@ -263,6 +279,27 @@ class ModelPlacer:
             stages=get_engine(engine).stages(query, config.tensor_split, own),
         )
 
+    def _filling_gpus(
+        self,
+        description: GGUFHeader | ModelFolder,
+        wanted: PlacementRequest,
+        available: MemoryNeeds,
+    ) -> PlacementRequest | None:
+        """Return the request with layers for each GPU by its free memory; None if it cannot be."""
+        from ingle.backends.registry.engine_descriptor import LoadQuery
+        from ingle.backends.registry.engines import get_engine
+
+        count = wanted.tensor_parallel
+        if self._config.tensor_split or len(available.gpus) < count:
+            return None
+        query = LoadQuery(description, wanted.kv_type, wanted.gpu_layers, None, count)
+        free = [max(1, each) for each in available.gpus[:count]]
+        try:
+            stages = get_engine(wanted.engine).stages(query, free, self.facts.own)
+        except UnsupportedModel:
+            return None
+        return dataclasses.replace(wanted, stages=stages)
+
     def room(self, available: MemoryNeeds) -> MemoryBudget:
         """Return the memory budget of a model on this machine."""
         from ingle.backends.selection.model_placement import MemoryBudget
@@ -275,9 +312,16 @@ class ModelPlacer:
         return MemoryBudget(
             host=available.host,
             gpu=gpu if facts.gpu_name else 0,
+            other_gpus=available.other_gpus,
             gpu_name=facts.gpu_name,
             llama_offloads=facts.llama_offloads,
             unified=facts.unified,
             repacked=facts.repacked,
             has_fp8=facts.own.capability >= OLDEST_FP8_GPU,
         )
+
+
+def _fits(found: Placement, wanted: PlacementRequest, available: MemoryNeeds) -> bool:
+    """Whether the engine that was asked for has the memory that it needs, on GPUs."""
+    is_there = found.engine == wanted.engine and found.device == "gpu"
+    return is_there and found.needs.fits_in(available)

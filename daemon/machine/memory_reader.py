@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 
 import msgspec
@@ -13,10 +13,11 @@ import msgspec
 from ingle.backends.hardware.machine import Gpu
 from ingle.backends.hardware.nvml import NvmlReader, open_nvml
 from ingle.backends.hardware.read_memory import read_memory
-from ingle.backends.registry.cuda_availability import first_visible
+from ingle.backends.registry.cuda_availability import visible_gpus
 from ingle.models.fit.memory_needs import MemoryNeeds
 
-from ..client.daemon_types import MemoryGauges
+from ..client.daemon_types import GpuMemory, MemoryGauges
+from ..client.model_types import MemoryBytes
 from .gpu_driver import GpuDriver
 
 MIB = 2**20
@@ -26,18 +27,20 @@ class MemorySnapshot(MemoryGauges, frozen=True, kw_only=True):
     """A reading of the memory, in bytes, within the limit of a control group."""
 
     @classmethod
-    def read(cls, gpu: Gpu | None = None) -> MemorySnapshot:
-        """Read the state from the operating system."""
+    def read(cls, gpus: Sequence[Gpu] = ()) -> MemorySnapshot:
+        """Read the state from the operating system; models are loaded on the first of the GPUs."""
         import psutil  # takes milliseconds of the daemon's start
 
         machine = read_memory()
+        first, *others = map(_memory_of, gpus) if gpus else [GpuMemory()]
         return cls(
             total=machine.usable_total,
             available=machine.usable,
             daemon_rss=psutil.Process().memory_info().rss,
-            gpu_total=gpu.memory_total or 0 if gpu else 0,
-            gpu_available=gpu.memory_free or 0 if gpu else 0,
-            gpu_processes={p.pid: p.memory for p in gpu.processes if p.memory} if gpu else {},
+            gpu_total=first.total,
+            gpu_available=first.available,
+            gpu_processes=first.processes,
+            other_gpus=others,
         )
 
     @property
@@ -45,12 +48,25 @@ class MemorySnapshot(MemoryGauges, frozen=True, kw_only=True):
         """Return the reserve for other programs: a twentieth, at most 1 GiB, and half of that of a
         GPU.
         """
-        return MemoryNeeds(min(self.total // 20, 1024 * MIB), min(self.gpu_total // 20, 512 * MIB))
+        first, *others = (
+            min(total // 20, 512 * MIB)
+            for total in (self.gpu_total, *(each.total for each in self.other_gpus))
+        )
+        return MemoryNeeds(min(self.total // 20, 1024 * MIB), first, tuple(others))
 
     @property
     def usable(self) -> MemoryNeeds:
         """Return what models may take now; negative if other programs use a part of their share."""
-        return MemoryNeeds(self.available, self.gpu_available) - self.share_of_others
+        others = tuple(each.available for each in self.other_gpus)
+        return MemoryNeeds(self.available, self.gpu_available, others) - self.share_of_others
+
+    def held_by(self, pids: Collection[int]) -> tuple[int | None, ...]:
+        """Return the bytes of the processes on each GPU; None where the driver reports none."""
+        found: list[int | None] = []
+        for processes in (self.gpu_processes, *(each.processes for each in self.other_gpus)):
+            own = [processes[pid] for pid in pids if pid in processes]
+            found.append(sum(own) if own else None)
+        return tuple(found)
 
 
 MemoryReader = Callable[[], MemorySnapshot]
@@ -69,13 +85,38 @@ class MemoryMeter:
     def __call__(self) -> MemorySnapshot:
         """Read both kinds; blocks for milliseconds if there is a GPU."""
         with self._driver.opened() as driver:
-            return MemorySnapshot.read(None if driver is None else self._gpu(driver))
+            return MemorySnapshot.read(() if driver is None else self._gpus(driver))
 
-    def _gpu(self, driver: NvmlReader) -> Gpu | None:
+    def _gpus(self, driver: NvmlReader) -> Sequence[Gpu]:
         gpus = driver.describe(name_of=str)
         if all(gpu.memory_total is None for gpu in gpus):
             self._driver.failed()  # it was updated while open, or has lost its GPU
-        return first_visible(gpus, os.environ.get("CUDA_VISIBLE_DEVICES"))
+        return visible_gpus(gpus, os.environ.get("CUDA_VISIBLE_DEVICES"))
+
+
+def _memory_of(gpu: Gpu) -> GpuMemory:
+    return GpuMemory(
+        total=gpu.memory_total or 0,
+        available=gpu.memory_free or 0,
+        processes={each.pid: each.memory for each in gpu.processes if each.memory},
+    )
+
+
+def memory_bytes(amount: MemoryNeeds) -> MemoryBytes:
+    """Return the amount as the API has it."""
+    return MemoryBytes(amount.host, amount.gpu, amount.other_gpus)
+
+
+def process_tree(pid: int | None) -> list[int]:
+    """Return the process and all that it started; none if it has ended, and for None."""
+    if pid is None:
+        return []
+    import psutil
+
+    try:
+        return [pid, *(each.pid for each in psutil.Process(pid).children(recursive=True))]
+    except psutil.Error:
+        return []
 
 
 class ProcessMemory(msgspec.Struct, frozen=True):

@@ -13,8 +13,7 @@ recency both count. Of all sets of idle models that free enough memory, the chea
 
 A set with an unnecessary model always costs more than the same set without it.
 
-Host memory and GPU memory both have to suffice. Several GPUs count as the one that models are
-loaded on.
+Host memory and the memory of each GPU have to suffice.
 """
 
 from __future__ import annotations

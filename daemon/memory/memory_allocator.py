@@ -101,7 +101,8 @@ class MemoryAllocator:
     def available(self) -> MemoryNeeds:
         """Return the memory that a model can have if idle ones are evicted; safe in any thread."""
         both = self._with_evictable(self.ledger.free(), None)
-        return MemoryNeeds(max(0, both.host), max(0, both.gpu))
+        others = tuple(max(0, each) for each in both.other_gpus)
+        return MemoryNeeds(max(0, both.host), max(0, both.gpu), others)
 
     def plan_instead(self, run: ModelRun, options: LoadOptions) -> tuple[LoadPlan, MemoryNeeds]:
         """Return how the model would be loaded in place of its run, and the memory for that.
@@ -144,7 +145,8 @@ class MemoryAllocator:
         """Evict idle models until all allocated memory exists; return them."""
         async with self._allocating:
             free = await asyncio.to_thread(self.ledger.free)
-            short = MemoryNeeds(int(free.host < 0), int(free.gpu < 0))
+            others = tuple(int(each < 0) for each in free.other_gpus)
+            short = MemoryNeeds(int(free.host < 0), int(free.gpu < 0), others)
             # Evict everything idle even if that is not enough: any freed memory helps.
             residents = self._residents(None)
             eviction = plan_eviction(short, residents, free)
@@ -285,12 +287,10 @@ class MemoryAllocator:
 
 
 def _shortage(name: str, needs: MemoryNeeds, free: MemoryNeeds) -> str:
-    on_gpu = needs.gpu > max(0, free.gpu)
-    needed, there = (needs.gpu, free.gpu) if on_gpu else (needs.host, free.host)
-    kind = "GPU memory" if on_gpu else "memory"
+    short = needs.shortage_in(free)
     return (
-        f"The model '{name}' needs {needed / 1e9:.1f} GB of {kind}, "
-        f"and {max(0, there) / 1e9:.1f} GB can be freed now"
+        f"The model '{name}' needs {short.needed / 1e9:.1f} GB of {short.kind}, "
+        f"and {short.free / 1e9:.1f} GB can be freed now"
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from ingle.models.fit.memory_needs import MemoryNeeds
 
-from ..machine.memory_reader import MemoryReader, MemorySnapshot, ProcessMemory
+from ..machine.memory_reader import MemoryReader, MemorySnapshot, ProcessMemory, process_tree
 from ..model_process.model_run import ModelRun, ModelState
 from ..speech.speech_memory import SpeechMemory
 from .eviction_plan import READ_RATE, ResidentModel, reload_seconds
@@ -60,7 +60,8 @@ class MemoryLedger:
         """Whether other programs took memory of the models, and half of the system's reserve."""
         snapshot = self._memory()
         free, share = self._free_of(snapshot), snapshot.share_of_others
-        return free.host < -share.host // 2 or free.gpu < -share.gpu // 2
+        on_gpus = zip(free.gpus, share.gpus, strict=False)
+        return free.host < -share.host // 2 or any(left < -part // 2 for left, part in on_gpus)
 
     def free(self) -> MemoryNeeds:
         """Return the free memory for models, less what is allocated and not touched yet.
@@ -75,15 +76,17 @@ class MemoryLedger:
         holders = self.holders(None)
         for run in holders:
             if run.backend is not None:
-                run.gpu_bytes = snapshot.gpu_processes.get(run.backend.pid or 0, 0)
+                held = snapshot.held_by(_process_ids(run))
+                run.on_gpus = MemoryNeeds(0, held[0] or 0, tuple(each or 0 for each in held[1:]))
         speech = self._speech()
         untouched = sum((_untouched(run, snapshot) for run in holders), speech.untouched)
         free = snapshot.usable - untouched
         taken = sum((run.needs for run in holders), speech.needs)
-        return MemoryNeeds(
-            _within(free.host, self._limit.host - taken.host, self._limit.host),
-            _within(free.gpu, self._limit.gpu - taken.gpu, self._limit.gpu),
-        )
+        limit, others = self._limit, len(free.other_gpus)
+        left = MemoryNeeds(limit.host, limit.gpu, (limit.gpu,) * others) - taken
+        pairs = zip(free.gpus, left.gpus, strict=False)
+        first, *behind = (_within(each, room, limit.gpu) for each, room in pairs)
+        return MemoryNeeds(_within(free.host, left.host, limit.host), first, tuple(behind))
 
 
 def _within(free: int, left: int, limit: int) -> int:
@@ -94,15 +97,27 @@ def _untouched(run: ModelRun, snapshot: MemorySnapshot) -> MemoryNeeds:
     backend = run.backend
     if backend is None:
         return run.needs
-    divided = run.spec is not None and run.spec.tensor_parallel > 1
-    private = ProcessMemory.read(backend.pid, with_children=divided).private
+    private = ProcessMemory.read(backend.pid, with_children=_is_divided(run)).private
     touched = private - backend.gauges.kv_memory_bytes  # which is not part of the needs
-    on_gpu = snapshot.gpu_processes.get(backend.pid or 0)
-    if on_gpu is None:
-        # If the driver does not report memory per process, a ready model counts as holding all of
-        # its own.
-        on_gpu = run.needs.gpu if run.ready_since is not None else 0
-    return MemoryNeeds(max(0, run.needs.host - touched), max(0, run.needs.gpu - on_gpu))
+    held, left = snapshot.held_by(_process_ids(run)), list[int]()
+    for place, needed in enumerate(run.needs.gpus):
+        on_gpu = held[place] if place < len(held) else None
+        if on_gpu is None:
+            # If the driver does not report memory per process, a ready model counts as holding all
+            # of its own.
+            on_gpu = needed if run.ready_since is not None else 0
+        left.append(max(0, needed - on_gpu))
+    return MemoryNeeds(max(0, run.needs.host - touched), left[0], tuple(left[1:]))
+
+
+def _is_divided(run: ModelRun) -> bool:
+    return run.spec is not None and run.spec.tensor_parallel > 1
+
+
+def _process_ids(run: ModelRun) -> list[int]:
+    """The processes that hold memory of GPUs: each rank is one."""
+    pid = None if run.backend is None else run.backend.pid
+    return process_tree(pid) if _is_divided(run) else [pid or 0]
 
 
 def _reload_seconds(run: ModelRun) -> float:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import time
 
 from ingle.backends.base.model_info import Gauges, ModelInfo
+from ingle.models.fit.memory_needs import MemoryNeeds
 
-from ..client.model_types import LoadedModel, MemoryBytes, ModelMemory
-from ..machine.memory_reader import ProcessMemory
+from ..client.model_types import LoadedModel, ModelMemory
+from ..machine.memory_reader import ProcessMemory, memory_bytes
 from .model_run import ModelRun, ModelState
 
 # Fields with the same name in both have the same meaning.
@@ -38,8 +39,8 @@ def loaded_model(run: ModelRun) -> LoadedModel:
         restored_tokens=gauges.restored_tokens_total,
         rss=process.resident,
         memory=ModelMemory(
-            MemoryBytes(run.needs.host, run.needs.gpu),
-            MemoryBytes(process.private, run.gpu_bytes),
+            memory_bytes(run.needs),
+            memory_bytes(run.on_gpus + MemoryNeeds(process.private)),
             process.resident - process.private,
             run.reclaimable,
         ),

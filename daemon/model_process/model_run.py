@@ -87,8 +87,8 @@ class ModelRun:
         self.info: ModelInfo | None = None
         self.needs = MemoryNeeds()
         """Memory predicted by the load planner."""
-        self.gpu_bytes = 0
-        """GPU memory its process was last measured to hold, if the driver reports it."""
+        self.on_gpus = MemoryNeeds()
+        """GPU memory its processes were last measured to hold, if the driver reports it."""
         self.reason = ""
         """Why it is loaded as it is, what it waits for, or why it ends; for display."""
         self.cuts: list[str] = []

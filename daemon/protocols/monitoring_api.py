@@ -221,6 +221,10 @@ class MetricsApi(ServicesApi):
             for figure, needs in (("predicted", memory.predicted), ("measured", memory.measured)):
                 rows.append(((model.name, "host", figure), needs.host))
                 rows.append(((model.name, "gpu", figure), needs.gpu))
+                rows += [
+                    ((model.name, f"gpu{number}", figure), size)
+                    for number, size in enumerate(needs.other_gpus, 1)
+                ]
             rows.append(((model.name, "host", "mapped"), memory.mapped))
         help_ = "Memory of the machine (host) and the GPU: predicted before loading, measured now."
         yield _family(

@@ -98,7 +98,7 @@ def build_services(
         prepare_engine=engines.prepare,
         engine_failures=EngineFailures(config.paths.engine_failures),
         metered=partial(_answering, energy, warmer),
-        find_seeing=partial(_find_seeing, store),
+        find_seeing=partial(find_seeing, store, planner),
         on_change=warmer.changed,
     )
     _connect(router, warmer, manager, providers, resolve, energy)
@@ -149,10 +149,14 @@ def _documents(
     return DocumentLibrary(config.paths.documents, embedder)
 
 
-def _find_seeing(store: ModelStore) -> StoredModel | None:
-    """Return the smallest model on this machine that sees pictures."""
+def find_seeing(store: ModelStore, planner: ModelLoadPlanner) -> StoredModel | None:
+    """Return the smallest model that sees pictures and that an engine here runs; blocking.
+
+    Folders need PyTorch; llama.cpp, which runs files, is installed when it is needed.
+    """
     seeing = (model for model in store.list() if model.projector is not None)
-    return min(seeing, key=lambda model: model.size, default=None)
+    runnable = (model for model in seeing if model.path.is_file() or planner.facts.own.has_torch)
+    return min(runnable, key=lambda model: model.size, default=None)
 
 
 def _energy(config: Config) -> AnswerEnergy:

@@ -48,7 +48,7 @@ DEVICE u32 codes_of(const float (&x)[4], int block, int type, u16* scale) {
   return codes;
 }
 
-// All lanes call it; `words` is room for a word a quad that nobody else uses.
+// All lanes call it; `words` is room for a word a quad, for it alone.
 template <int QUADS>
 DEVICE void store_in_pages(const Pages& pages, Head<QUADS>& x, size_t head, int size, u32* words, int lane) {
   if (pages.type < PAGES_Q8) return store_head<QUADS>(pages.elements, head * size, x, size, pages.type, lane);

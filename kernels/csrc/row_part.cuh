@@ -34,7 +34,7 @@ struct RowPart {
     }
   }
 
-  // 1 / sqrt(mean square + epsilon) of the whole row, in every thread. `sums` is nobody else's.
+  // 1 / sqrt(mean square + epsilon) of the whole row, in every thread. `sums` is shared memory for it alone.
   DEVICE float scale(float* sums, int size, float epsilon) const {
     float sum = 0.f;
 #pragma unroll

@@ -8,7 +8,14 @@ import torch
 
 from .codecs import PACKERS, tile_blocks
 from .dequantize import row_chunks
-from .weight import NF4Tensor, QuantizedTensor, RepackedTensor, Weight, format_name
+from .weight import (
+    NF4Tensor,
+    PreparedWeight,
+    QuantizedTensor,
+    RepackedTensor,
+    Weight,
+    format_name,
+)
 from .weight_format import WEIGHT_FORMATS
 
 # Bytes; rows begin at the alignment of the widest loads.
@@ -24,6 +31,11 @@ def can_repack(weight: Weight) -> TypeGuard[QuantizedTensor | NF4Tensor]:
         return False
     fits = weight.block_size == _NF4_BLOCK and weight.shape[1] % _NF4_BLOCK == 0
     return fits and weight.nested.group == _NF4_SCALE_GROUP
+
+
+def reads_dense(weight: PreparedWeight) -> bool:
+    """Whether a matrix as prepared multiplies dense values, however few, never int8 tiles."""
+    return not isinstance(weight, RepackedTensor) or weight.order is not None
 
 
 def repack(weight: QuantizedTensor | NF4Tensor) -> RepackedTensor:

@@ -47,12 +47,15 @@ class LoraMatrices:
         self,
         config: ModelConfig,
         layers: Mapping[str, AdaptedLayer],
+        elsewhere: Mapping[str, tuple[int, int]] | None,
         device: torch.device,
         dtype: torch.dtype,
     ) -> Mapping[str, LowRank]:
         """What it adds to each of the model's `layers`, on `device`, in `dtype`.
 
-        Raises `InvalidModel` for matrices of other sizes, `UnsupportedModel` for other layers.
+        Those that other ranks compute are `elsewhere`, with their outputs and inputs; None for any,
+        unchecked. Raises `InvalidModel` for matrices of other sizes, `UnsupportedModel` for other
+        layers.
         """
         ups = _Ups(self._weights, self._settings)
         is_gguf = isinstance(self._weights, GGUFWeights)
@@ -60,7 +63,11 @@ class LoraMatrices:
         found: dict[str, LowRank] = {}
         for name in names.names:
             layer = name.removesuffix(".weight")
-            source, size = names.source_of(name), layers.get(layer)
+            own = layers.get(layer)
+            if own is None and elsewhere is None:
+                continue
+            size = (elsewhere or {}).get(layer) if own is None else (own.outputs, own.inputs)
+            source = names.source_of(name)
             if source is None or size is None:
                 raise UnsupportedModel(
                     f"{self._folder} changes {source or name!r}, which no adapter can here.",
@@ -71,12 +78,14 @@ class LoraMatrices:
             down = _dense(self._weights.get(self._settings.down(module)))
             assert isinstance(up, torch.Tensor)
             rank = self._settings.rank(module)
-            if up.shape != (size.outputs, rank) or down.shape != (rank, size.inputs):
+            if up.shape != (size[0], rank) or down.shape != (rank, size[1]):
                 raise InvalidModel(
                     f"{self._folder} has matrices {tuple(down.shape)} and {tuple(up.shape)} for "
                     f"{module!r}, which do not fit this model with the rank {rank}.",
                     hint="Use it with the model that it was made for.",
                 )
+            if own is None:
+                continue
             scaled = up.float() * self._settings.scale(module, rank)
             found[layer] = LowRank(down.to(device, dtype), scaled.to(device, dtype))
         return found

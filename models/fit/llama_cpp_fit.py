@@ -75,15 +75,22 @@ class GPUSplit:
 
 @dataclass(frozen=True, slots=True)
 class SplitEstimate:
-    """The memory of a model on the host and on the GPU."""
+    """The memory of a model on the host, on the GPU, and on the others of a divided one."""
 
     host: MemoryEstimate
     gpu: MemoryEstimate
+    other_gpus: tuple[MemoryEstimate, ...] = ()
 
     @property
     def needs(self) -> MemoryNeeds:
         """The sums."""
-        return MemoryNeeds(self.host.total, self.gpu.total)
+        others = tuple(each.total for each in self.other_gpus)
+        return MemoryNeeds(self.host.total, self.gpu.total, others)
+
+    @property
+    def gpus(self) -> tuple[MemoryEstimate, ...]:
+        """That of each GPU."""
+        return self.gpu, *self.other_gpus
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

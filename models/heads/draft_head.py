@@ -13,6 +13,7 @@ from ingle.kernels.operations import Operations
 from ..config.model_config import KVHeads
 from ..layers.attention import AttentionContext
 from ..layers.parameters import Parameters
+from ..layers.picture_input import PictureInput
 from .head_files import HeadFiles
 
 if TYPE_CHECKING:
@@ -69,8 +70,12 @@ class DraftHead(ABC):
         features: torch.Tensor,
         positions: torch.Tensor,
         context: AttentionContext,
+        pictures: PictureInput | None = None,
     ) -> None:
-        """Compute the keys and values of tokens; `features` are those at the tokens before."""
+        """Compute the keys and values of tokens; `features` are those at the tokens before.
+
+        Tokens of `pictures` have embeddings of their own.
+        """
 
     @abstractmethod
     def step(

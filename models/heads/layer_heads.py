@@ -19,6 +19,7 @@ from ..families.family_registry import find_family
 from ..layers.attention import AttentionContext
 from ..layers.decoder_block import DecoderBlock
 from ..layers.parameters import Parameters
+from ..layers.picture_input import PictureInput
 from ..layers.rotary_embedding import RotaryEmbedding, RotaryTables
 from .draft_head import DraftHead
 from .eagle_files import EagleFiles
@@ -58,8 +59,12 @@ class LayerHead(DraftHead):
         return {self.layer: self.config.kv_heads_of(self.layer)}
 
     @abstractmethod
+    def _embedded(self, token_ids: torch.Tensor) -> torch.Tensor:
+        """Embeddings (tokens, width) fp32."""
+
+    @abstractmethod
     def _begin(
-        self, token_ids: torch.Tensor, features: torch.Tensor
+        self, embedded: torch.Tensor, features: torch.Tensor
     ) -> tuple[torch.Tensor, Activations]:
         """The residual stream (tokens, width) fp32, and what attention reads."""
 
@@ -73,11 +78,15 @@ class LayerHead(DraftHead):
         features: torch.Tensor,
         positions: torch.Tensor,
         context: AttentionContext,
+        pictures: PictureInput | None = None,
     ) -> None:
         """See `DraftHead`."""
         mixer = self._block.mixer
         assert mixer is not None
-        mixer(self._begin(token_ids, features)[1], self._turns(positions), context)
+        embedded = self._embedded(token_ids)
+        if pictures is not None and pictures.embeddings.shape[1] == embedded.shape[1]:
+            embedded[pictures.rows] = pictures.embeddings
+        mixer(self._begin(embedded, features)[1], self._turns(positions), context)
 
     def step(
         self,
@@ -89,7 +98,7 @@ class LayerHead(DraftHead):
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """See `DraftHead`."""
         del drafted
-        residual, x = self._begin(token_ids, features)
+        residual, x = self._begin(self._embedded(token_ids), features)
         self._block(residual, self._turns(positions), context, None, x)
         return self._end(residual)
 
@@ -121,10 +130,13 @@ class MTPHead(LayerHead):
         """What the model's output layer reads."""
         return self._model.output_norm.as_tensor(residuals[0])
 
+    def _embedded(self, token_ids: torch.Tensor) -> torch.Tensor:
+        return self._model.embed(token_ids)
+
     def _begin(
-        self, token_ids: torch.Tensor, features: torch.Tensor
+        self, embedded: torch.Tensor, features: torch.Tensor
     ) -> tuple[torch.Tensor, Activations]:
-        token = self._token_norm.as_tensor(self._model.embed(token_ids))
+        token = self._token_norm.as_tensor(embedded)
         both = torch.cat((token, self._state_norm.as_tensor(features)), -1)
         (residual,) = self._operations.linear(
             self._operations.activations(both), self._join, dtype=torch.float32
@@ -135,7 +147,7 @@ class MTPHead(LayerHead):
 
     def _end(self, residual: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         features = self._norm.as_tensor(residual)
-        return self._model.project(self._operations.activations(features)), features
+        return self._model.project(features), features
 
 
 class EagleHead(LayerHead):
@@ -179,14 +191,16 @@ class EagleHead(LayerHead):
         """See `DraftHead`."""
         return self._token_ids[drafted]
 
+    def _embedded(self, token_ids: torch.Tensor) -> torch.Tensor:
+        # Its vocabulary may lack the last tokens of the model's, which only fill that up.
+        return self._embed(token_ids.clamp(max=self._last_token))
+
     def _begin(
-        self, token_ids: torch.Tensor, features: torch.Tensor
+        self, embedded: torch.Tensor, features: torch.Tensor
     ) -> tuple[torch.Tensor, Activations]:
         norm = self._block.input_norm
         assert norm is not None
         known = self._features_norm.as_tensor(features)
-        # Its vocabulary may lack the last tokens of the model's, which only fill that up.
-        embedded = self._embed(token_ids.clamp(max=self._last_token))
         both = torch.cat((norm.as_tensor(embedded), known), -1)
         residual = (known if self._norms_residual else features).to(torch.float32, copy=True)
         return residual, self._operations.activations(both)

@@ -15,6 +15,7 @@ from ingle.kernels.operations import Operations
 from ..config.model_config import ModelConfig
 from ..layers.attention import AttentionContext
 from ..layers.parameters import Parameters
+from ..layers.picture_input import PictureInput
 from ..safetensors.folder_files import MEDUSA_WEIGHTS
 from ..weights.safetensors_weights import SafetensorsWeights
 from .draft_head import DraftHead
@@ -85,6 +86,7 @@ class MedusaHead(DraftHead):
         features: torch.Tensor,
         positions: torch.Tensor,
         context: AttentionContext,
+        pictures: PictureInput | None = None,
     ) -> None:
         """See `DraftHead`: nothing is kept."""
 

@@ -155,9 +155,14 @@ class Parameters:
         self.bytes = 0
         """Bytes of the loaded tensors on the device."""
 
-    def linear(self, name: str, outputs: int, inputs: int) -> LinearLayer:
-        """The matrix `name`, with its bias if the file has one."""
-        weight = self._matrix(f"{name}.weight", outputs, inputs, may_be_fp8=True)
+    def linear(
+        self, name: str, outputs: int, inputs: int, *, of_tokens: bool = False
+    ) -> LinearLayer:
+        """The matrix `name`, with its bias if the file has one; see `Operations.prepare`."""
+        weight = self.operations.prepare(
+            self._on_device(f"{name}.weight", outputs, inputs, may_be_fp8=True),
+            of_tokens=of_tokens,
+        )
         bias, adapters = self.optional_vector(f"{name}.bias", outputs), None
         cut = None if self.part is None else self.part.shard.cut(f"{name}.weight")
         if name.startswith("blk."):
@@ -189,7 +194,9 @@ class Parameters:
 
     def embedding(self, name: str, rows: int | None, columns: int, scale: float) -> TokenEmbedding:
         """The table `name`, whose rows are multiplied by `scale`; None for any number of rows."""
-        table = self._matrix(f"{name}.weight", rows, columns)
+        table = self.operations.prepare(
+            self._on_device(f"{name}.weight", rows, columns), of_tokens=True
+        )
         if self.part is None or self.part.shard.cut(f"{name}.weight") is None:
             return TokenEmbedding(self.operations, table, scale)
         first, ranks = self.part.shard.first_token, self.part.ranks
@@ -216,11 +223,6 @@ class Parameters:
                 f"{min(self._left)!r}.",
                 hint="Let llama.cpp run it, or use another conversion.",
             )
-
-    def _matrix(
-        self, name: str, rows: int | None, columns: int, *, may_be_fp8: bool = False
-    ) -> PreparedWeight:
-        return self.operations.prepare(self._on_device(name, rows, columns, may_be_fp8=may_be_fp8))
 
     def _on_device(
         self, name: str, rows: int | None, columns: int, *, may_be_fp8: bool = False

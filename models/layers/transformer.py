@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from ingle.kernels.elementwise.activations import Activations
+from ingle.kernels.formats.repack import reads_dense
 from ingle.kernels.kv_cache.kv_pages import KeyBias
 from ingle.kernels.matmul.linear import LinearLayer
 from ingle.kernels.operations import Operations
@@ -82,7 +83,7 @@ class Transformer:
         if stage is None or stage.is_last:
             tied = self._embedding if config.tied_embeddings else None
             self._output = (
-                parameters.linear("output", vocab, size)
+                parameters.linear("output", vocab, size, of_tokens=True)
                 if tied is None
                 else LinearLayer(tied.weight)
             )
@@ -198,16 +199,32 @@ class Transformer:
         return residual
 
     @property
+    def whole(self) -> ModelConfig:
+        """The settings of the model that this is a part of, or of itself."""
+        if self._stage is not None:
+            return self._stage.whole
+        return self.config if self.part is None else self.part.shard.whole
+
+    @property
     def ranks(self) -> RankGroup | None:
         """Those that the model is computed with, of which this process is one."""
         owner = self.part or self._stage
         return None if owner is None else owner.ranks
 
     def _logits(self, rows: torch.Tensor) -> torch.Tensor:
-        return self.project(self.output_norm(rows))
+        assert self._output is not None, "another rank has the output"
+        if reads_dense(self._output.weight):
+            return self.project(self.output_norm.as_tensor(rows))
+        return self._project(self.output_norm(rows))
 
-    def project(self, x: Activations) -> torch.Tensor:
-        """Logits (rows, vocabulary) fp32 of normalised rows."""
+    def project(self, rows: torch.Tensor) -> torch.Tensor:
+        """Logits (rows, vocabulary) fp32 of normalised rows of the activation type."""
+        assert self._output is not None, "another rank has the output"
+        if reads_dense(self._output.weight):
+            return self._project(Activations(rows.shape[-1], rows))
+        return self._project(self._operations.activations(rows))
+
+    def _project(self, x: Activations) -> torch.Tensor:
         assert self._output is not None, "another rank has the output"
         (logits,) = self._operations.linear(x, self._output, dtype=torch.float32)
         if self.part is not None:

@@ -8,7 +8,14 @@ from dataclasses import replace
 from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..config.model_config import ModelConfig
+from ingle.kernels.recurrent.recurrent_shapes import (
+    DeltaNetShape,
+    ShortConvShape,
+    StateSpaceShape,
+)
+
+from ..config.model_config import LayerConfig, ModelConfig
+from ..config.recurrent_config import RecurrentConfig
 from ..errors import UnsupportedModel
 from .divisible import DevicePart, layer_weights
 from .model_shard import indivisible
@@ -43,6 +50,10 @@ class LayerStage(NamedTuple):
         """Whether it has the embeddings, which may be the output layer, too."""
         return self.is_first or (self.is_last and self.whole.tied_embeddings)
 
+    def name_in_whole(self, name: str) -> str:
+        """What the whole model calls a layer or a tensor of the stage."""
+        return _moved(name, self.layers.start)
+
 
 class StageWeights:
     """The tensors of a stage, whose layers are numbered from 0."""
@@ -55,7 +66,7 @@ class StageWeights:
 
     def get(self, name: str) -> Weight:
         """The tensor; raises what the source raises."""
-        return self._source.get(_moved(name, self._stage.layers.start))
+        return self._source.get(self._stage.name_in_whole(name))
 
     def _own(self, name: str) -> str | None:
         """What the stage calls a tensor of the whole model; None for another stage's."""
@@ -135,18 +146,45 @@ def stage_parts(config: ModelConfig, parameters: int, sizes: Sequence[int]) -> l
 
 
 def _layer_sizes(config: ModelConfig) -> list[int]:
-    return [layer_weights(config, index) for index in range(config.num_layers)]
+    return [
+        layer_weights(config, index) + config.hidden_size * _recurrent_rows(layer.recurrent)
+        for index, layer in enumerate(config.layers)
+    ]
+
+
+def _recurrent_rows(layer: RecurrentConfig | None) -> int:
+    """What a recurrent layer has for each element of the residual stream, in and out."""
+    match layer:
+        case None:
+            return 0
+        case ShortConvShape():
+            return 4 * layer.channels
+        case DeltaNetShape():
+            return layer.channels + 2 * layer.value_width
+        case StateSpaceShape():
+            return layer.channels + 2 * layer.width
 
 
 def _cuts(config: ModelConfig) -> list[int]:
-    """The layers that may begin a stage: no later one reads the keys of an earlier one."""
-    if config.state_bytes or config.streams is not None or config.layer_input_width:
+    """The layers that may begin a stage: no later one reads the keys of an earlier one.
+
+    Where some layers have states, each stage has such ones, and others that attend: all ranks keep
+    pages and states.
+    """
+    if config.streams is not None or config.layer_input_width:
         raise UnsupportedModel(
-            "The model cannot be divided by layers, which keep states or have inputs of their own.",
+            "The model cannot be divided by layers, which have inputs of their own.",
             hint="Load it with an empty tensor_split, or with tensor_parallel 1.",
         )
-    return [
-        cut
-        for cut in range(1, config.num_layers)
-        if all(each.kv_layer is None or each.kv_layer >= cut for each in config.layers[cut:])
-    ]
+    found: list[int] = []
+    for cut in range(1, config.num_layers):
+        before, behind = config.layers[found[-1] if found else 0 : cut], config.layers[cut:]
+        is_free = all(each.kv_layer is None or each.kv_layer >= cut for each in behind)
+        if is_free and (not config.state_bytes or (_has_both(before) and _has_both(behind))):
+            found.append(cut)
+    return found
+
+
+def _has_both(layers: Sequence[LayerConfig]) -> bool:
+    attends = any(layer.has_attention for layer in layers)
+    return attends and any(layer.recurrent is not None for layer in layers)

@@ -30,6 +30,8 @@ NF4 = "NF4"
 _TOKEN_IDS = ("bos_token_id", "eos_token_id", "pad_token_id")
 _PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl", "*.pickle")
 _FLOATS = ("F32", "F16", "BF16")
+_OF_BUFFERS = ("I32", "I64", "BOOL")
+_OF_WEIGHTS = (".weight", ".bias")
 _CODES = (".qweight", ".qzeros", ".g_idx", ".weight_packed", "_blocks")
 _NF4_STATE = ".quant_state.bitsandbytes__nf4"
 # Tensors that belong to a matrix of 4-bit weights.
@@ -116,6 +118,20 @@ class ModelFolder:
         states = (name for name in self.tensors if name.endswith(_NF4_STATE))
         return frozenset(name.removesuffix(_NF4_STATE) for name in states)
 
+    @cached_property
+    def buffers(self) -> frozenset[str]:
+        """Tensors of integers that are named like no weights, such as the positions of an encoder.
+
+        Code registers them beside weights, and seldom reads them.
+        """
+        return frozenset(
+            name
+            for name, (_, tensor) in self.tensors.items()
+            if tensor.dtype in _OF_BUFFERS
+            and not name.endswith((*_OF_WEIGHTS, *_CODES, *_BESIDE))
+            and name not in self._taken
+        )
+
     def check_types(self) -> None:
         """Raise `UnsupportedModel` for weights that need a formula which nothing here has.
 
@@ -124,7 +140,7 @@ class ModelFolder:
         taken = self._taken
         for name, (_, tensor) in self.tensors.items():
             known = tensor.dtype in _FLOATS or name in self._packed or name.endswith(_BESIDE)
-            if not known and name not in taken:
+            if not known and name not in taken and name not in self.buffers:
                 self._refuse_type(name, tensor)
 
     def _refuse_type(self, name: str, tensor: StoredTensor) -> NoReturn:

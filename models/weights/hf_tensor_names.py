@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 import torch
 
@@ -81,7 +81,9 @@ _IGNORED = re.compile(
 class HFTensorNames(SplitWeights):
     """`Weights` over a model's tensors: renames them as in GGUF files and splits fused ones."""
 
-    def __init__(self, raw: Weights, config: ModelConfig) -> None:
+    def __init__(self, raw: Weights, config: ModelConfig, buffers: Collection[str] = ()) -> None:
+        """`buffers` are tensors that are left out, rather than unknown, if no layer needs them."""
+        self._buffers = buffers
         super().__init__(raw, config)
         if config.tied_embeddings:
             self._parts.pop("output.weight", None)
@@ -119,8 +121,8 @@ class HFTensorNames(SplitWeights):
             if parts is not None:
                 return parts
         match = _NAME.fullmatch(name)
-        if match is None:
-            return {name: TensorPart(name)}  # kept, so that it is reported as unknown
+        if match is None:  # kept, so that it is reported as unknown
+            return {} if name in self._buffers else {name: TensorPart(name)}
         layer, part, kind = match["layer"], match["part"], match["kind"]
         if layer is None:
             part, dot, number = part.partition(".")

@@ -218,6 +218,7 @@ def planned_spec(model: StoredModel, options: LoadOptions, *, falls_back: bool) 
         path=str(model.path),
         context=min(max(options.context or 4096, options.least_context or 0), 8192),
         kv_type=options.kv_type or KVType.F16,
+        tensor_parallel=options.tensor_parallel or 1,
         may_fall_back=options.engine is None and falls_back,
     )
 
@@ -231,9 +232,9 @@ class ManagerHarness:
     plans: dict[str, BackendPlan]
     backends: list[PlannedBackend]
     sizes: dict[str, int]
-    memory: dict[str, int]
+    memory: dict[str, Any]
     missing: set[str]
-    gpu_sizes: dict[str, int]
+    gpu_sizes: dict[str, int | tuple[int, ...]]
 
     async def until(self, condition: Callable[[], bool]) -> None:
         """Wait until the condition holds; fails after a minute."""
@@ -264,8 +265,9 @@ async def make_manager(tmp_path: Path) -> AsyncGenerator[Callable[..., ManagerHa
         **settings: Any,
     ) -> ManagerHarness:
         plans = {name: BackendPlan() for name in "abc"}
-        sizes, gpu_sizes = dict.fromkeys("abc", GIB), dict.fromkeys("abc", 0)
-        memory = {"total": 20 * GIB, "available": 10 * GIB}
+        sizes = dict.fromkeys("abc", GIB)
+        gpu_sizes: dict[str, int | tuple[int, ...]] = dict.fromkeys("abc", 0)
+        memory: dict[str, Any] = {"total": 20 * GIB, "available": 10 * GIB}
         backends: list[PlannedBackend] = []
         hub = EventHub()
 
@@ -273,7 +275,9 @@ async def make_manager(tmp_path: Path) -> AsyncGenerator[Callable[..., ManagerHa
             model: StoredModel, options: LoadOptions, *, available: MemoryNeeds
         ) -> LoadPlan:
             spec = planned_spec(model, options, falls_back=engine_failures is not None)
-            return LoadPlan(spec, MemoryNeeds(sizes[model.name], gpu_sizes[model.name]))
+            on_gpus = gpu_sizes[model.name]
+            first, *others = on_gpus if isinstance(on_gpus, tuple) else (on_gpus,)
+            return LoadPlan(spec, MemoryNeeds(sizes[model.name], first, tuple(others)))
 
         def create(spec: LoadSpec) -> Backend:
             backend = PlannedBackend(spec, plans[Path(spec.path).stem])

@@ -11,29 +11,21 @@ import torch
 from safetensors.torch import save_file  # pyright: ignore[reportUnknownVariableType]
 from torch.nn import functional
 
-from ingle.backends.cuda.model_files import ModelFiles, ModelSource
-from ingle.backends.testing.byte_tokenizer import ByteTokenizer
+from tests.harness import headed_models
+from tests.harness.headed_models import TargetModel
 
-SIZES = {
-    "hidden_size": 64,
-    "num_attention_heads": 4,
-    "head_dim": 16,
-    "vocab_size": 264,
-    "max_position_embeddings": 512,
-    "num_hidden_layers": 8,
-}
+SIZES = {**headed_models.SIZES, "num_hidden_layers": 8}
 STREAMS = (2, 4, 5)
 """The residual streams of a model with eight layers that are read by default."""
 _HEADS, _KV_HEADS, _HEAD, _WIDTH, _DRAFTED = 8, 4, 8, 80, 64
 _SIZE = SIZES["hidden_size"]
 
 
-class EagleModel:
-    """A model of transformers, and the tensors of a head as checkpoints have them."""
+class EagleModel(TargetModel):
+    """A random model, and the tensors of a head as checkpoints have them."""
 
     def __init__(self, model: Any) -> None:
-        self.model = model
-        self.module = model.module
+        super().__init__(model)
         random = torch.Generator().manual_seed(13)
 
         def matrix(rows: int, columns: int) -> torch.Tensor:
@@ -77,11 +69,6 @@ class EagleModel:
             "rope_theta": 5000.0,
             "rms_norm_eps": 1e-5,
         }
-
-    @property
-    def source(self) -> ModelSource:
-        files = ModelFiles(self.model.config, self.model.canonical(), 1 << 20, 1 << 22)
-        return ModelSource(files, ByteTokenizer())
 
     def save(self, folder: Path) -> Path:
         """Write the head into a folder as it is published."""
@@ -140,10 +127,8 @@ class EagleModel:
         """Let token after token of a cycle follow, which the head reads off a stream alone."""
         unit, loud = torch.eye(_SIZE), _SIZE**0.5
         turn = unit.roll(1, 0)  # of each unit vector to the next one
+        self.silence()
         with torch.no_grad():
-            for layer in self.module.model.layers:
-                layer.self_attn.o_proj.weight.zero_()
-                layer.mlp.down_proj.weight.zero_()
             self.module.model.norm.weight.fill_(1)
             self.module.model.embed_tokens.weight.zero_()[self.tokens] = loud * unit
             self.module.lm_head.weight.zero_()[self.tokens] = 4 * turn

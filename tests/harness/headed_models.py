@@ -62,12 +62,37 @@ _ADDING = ("o_proj", "out_proj", "down_proj")
 """Parts of layers whose outputs are added to the residual stream."""
 
 
-class HeadedModel:
-    """A random model of transformers, and tensors of a random head as checkpoints have them."""
+class TargetModel:
+    """A random model of transformers, which heads draft for."""
 
-    def __init__(self, model: Any, memory_weights: Any) -> None:
+    def __init__(self, model: Any) -> None:
         self.model = model
         self.module = model.module
+
+    @property
+    def source(self) -> ModelSource:
+        files = ModelFiles(self.model.config, self.model.canonical(), 1 << 20, 1 << 22)
+        return ModelSource(files, ByteTokenizer())
+
+    def hidden(self, tokens: torch.Tensor) -> torch.Tensor:
+        """What the model's output layer reads, by transformers."""
+        return self.module.model(tokens[None]).last_hidden_state[0]
+
+    def silence(self, *, but: Iterable[int] = ()) -> None:
+        """Let layers of the model add nothing to the residual stream, `but` for some."""
+        with torch.no_grad():
+            for number, layer in enumerate(self.module.model.layers):
+                if number not in but:
+                    for name, parameter in layer.named_parameters():
+                        if any(part in name for part in _ADDING):
+                            parameter.zero_()
+
+
+class HeadedModel(TargetModel):
+    """A random model, and tensors of a random head in its own files as checkpoints have them."""
+
+    def __init__(self, model: Any, memory_weights: Any) -> None:
+        super().__init__(model)
         config = model.config
         self.is_glm = config.architecture == "glm4moe"
         self.like = max(i for i, layer in enumerate(config.layers) if layer.has_attention)
@@ -85,15 +110,6 @@ class HeadedModel:
             },
         }
         self._weights = memory_weights
-
-    def silence(self, *, but: Iterable[int] = ()) -> None:
-        """Let layers of the model add nothing to the residual stream, `but` for some."""
-        with torch.no_grad():
-            for number, layer in enumerate(self.module.model.layers):
-                if number not in but:
-                    for name, parameter in layer.named_parameters():
-                        if any(part in name for part in _ADDING):
-                            parameter.zero_()
 
     def silence_head(self) -> None:
         """Let the head's layer add nothing to its residual stream."""
@@ -182,10 +198,6 @@ class HeadedModel:
         )
         features = self.norm(stream.view(len(tokens), -1), self.beside["shared_head.norm"])
         return self.module.lm_head(features), features
-
-    def hidden(self, tokens: torch.Tensor) -> torch.Tensor:
-        """What the model's output layer reads, by transformers."""
-        return self.module.model(tokens[None]).last_hidden_state[0]
 
 
 class HeadedRunners:

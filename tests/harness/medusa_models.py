@@ -10,27 +10,19 @@ import torch
 from safetensors.torch import save_file  # pyright: ignore[reportUnknownVariableType]
 from torch.nn import functional
 
-from ingle.backends.cuda.model_files import ModelFiles, ModelSource
-from ingle.backends.testing.byte_tokenizer import ByteTokenizer
+from tests.harness import headed_models
+from tests.harness.headed_models import TargetModel
 
 HEADS, LAYERS = 3, 2
-SIZES = {
-    "hidden_size": 64,
-    "num_attention_heads": 4,
-    "head_dim": 16,
-    "vocab_size": 264,
-    "max_position_embeddings": 512,
-    "num_hidden_layers": 2,
-}
+SIZES = {**headed_models.SIZES, "num_hidden_layers": 2}
 _SIZE = SIZES["hidden_size"]
 
 
-class MedusaModel:
-    """A model of transformers, and the tensors of its heads as checkpoints have them."""
+class MedusaModel(TargetModel):
+    """A random model, and the tensors of its heads as checkpoints have them."""
 
     def __init__(self, model: Any) -> None:
-        self.model = model
-        self.module = model.module
+        super().__init__(model)
         random = torch.Generator().manual_seed(17)
         self.tensors: dict[str, torch.Tensor] = {}
         for head in range(HEADS):
@@ -46,21 +38,12 @@ class MedusaModel:
             "base_model_name_or_path": "random/Random-8B",
         }
 
-    @property
-    def source(self) -> ModelSource:
-        files = ModelFiles(self.model.config, self.model.canonical(), 1 << 20, 1 << 22)
-        return ModelSource(files, ByteTokenizer())
-
     def save(self, folder: Path) -> Path:
         """Write the heads into a folder as they are published."""
         folder.mkdir()
         save_file(self.tensors, folder / "medusa_lm_head.safetensors")
         (folder / "config.json").write_text(json.dumps(self.settings))
         return folder
-
-    def hidden(self, tokens: torch.Tensor) -> torch.Tensor:
-        """What the model's output layer reads, by transformers."""
-        return self.module.model(tokens[None]).last_hidden_state[0]
 
     def reference(self, hidden: torch.Tensor, head: int) -> torch.Tensor:
         """Logits of a head, written down from the paper."""
@@ -88,10 +71,3 @@ class MedusaModel:
         for name, part in self.tensors.items():
             is_output = name.endswith(f".{LAYERS}.weight")
             part.copy_(self.module.lm_head.weight if is_output else torch.zeros_like(part))
-
-    def silence(self) -> None:
-        """Let the layers of the model add nothing to the residual stream."""
-        with torch.no_grad():
-            for layer in self.module.model.layers:
-                layer.self_attn.o_proj.weight.zero_()
-                layer.mlp.down_proj.weight.zero_()

@@ -10,6 +10,7 @@ import torch
 from ingle.kernels.operations import Operations
 from ingle.models.config.model_config import KVHeads
 from ingle.models.errors import ModelError
+from ingle.models.layers.picture_input import PictureInput
 
 from ...engine.batch import Batch
 from ...engine.kv.paged_cache import PagedCache
@@ -76,6 +77,11 @@ class RunnerHead:
         """Keep its keys and values in these pages; None before they are freed."""
         if self._steps is not None:
             self._steps.pool = pool
+
+    def show(self, pictures: PictureInput | None) -> None:
+        """Compute the next step with these pictures."""
+        if self._steps is not None:
+            self._steps.pictures = pictures
 
     def lay_out(self, batch: Batch) -> None:
         """Prepare for a batch, before it is filled in."""

@@ -12,6 +12,7 @@ import torch
 from ingle.kernels.attention.attention_input import AttentionMetadata
 from ingle.kernels.operations import Operations
 from ingle.models.fit.paged_fit import PAGE_SIZE
+from ingle.models.layers.picture_input import PictureInput
 
 from ...engine.batch import Batch
 from ...engine.sequence import Sequence
@@ -82,6 +83,8 @@ class StepHead:
         self._verified: list[_Verified] = []
         self.pool: KVPool | None = None
         """The pages, once there are any."""
+        self.pictures: PictureInput | None = None
+        """Those of the next step, which is not recorded then."""
         head.join(self.receive)
 
     @property
@@ -141,7 +144,8 @@ class StepHead:
         self._features[self._first : self._first + count] = features
         before = self._features.index_select(0, self._sent[:count])
         token_ids = inputs.token_ids.clamp(min=0)  # those of pictures are negative
-        self._head.append(token_ids, before, inputs.positions, self._context(inputs))
+        context = self._context(inputs)
+        self._head.append(token_ids, before, inputs.positions, context, self.pictures)
         ends = inputs.attention.query_starts[1:].long() + (self._first - 1)
         kept = self._sent[self._tokens : self._tokens + len(ends)]
         self._features.index_copy_(0, kept, self._features.index_select(0, ends))

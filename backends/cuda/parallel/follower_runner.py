@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import torch
+from msgspec import structs
 
 from ingle.models.parallel.rank_group import RankGroup
 
@@ -26,6 +27,7 @@ from .messages import (
     PagesRead,
     PartReady,
     ReadPages,
+    ReadState,
     RecordStep,
     ToFollower,
     WritePages,
@@ -50,6 +52,8 @@ class FollowerRunner(RankRunner):
         self._on_loaded = on_loaded
         super().__init__(ranks, spec, None, source)
         self._steps.on_sent = lambda _: ranks.broadcast(self._inputs.token_ids)
+        if spec.stages:
+            self.adapters.elsewhere = None  # the first rank checks all layers
 
     def _make_room(self) -> None:
         self._on_loaded()
@@ -63,9 +67,9 @@ class FollowerRunner(RankRunner):
     @property
     def ready(self) -> PartReady:
         """What this rank takes."""
-        info = self.info()
+        info, adapted = self.info(), self.adapters.sizes if self._spec.stages else {}
         return PartReady(
-            info.weights_bytes, info.kv_bytes, info.compute_bytes, self._pool.token_bytes
+            info.weights_bytes, info.kv_bytes, info.compute_bytes, self._pool.token_bytes, adapted
         )
 
     @torch.inference_mode()
@@ -86,6 +90,8 @@ class FollowerRunner(RankRunner):
                 self.drop_adapter(Path(folder))
             case RecordStep():
                 self.prepare_step()
+            case ReadState(row):
+                return PagesRead(self.read_state(row))
             case CopyState() | WriteState():
                 self._change_state(message)
             case LoadPart():
@@ -105,12 +111,25 @@ class FollowerRunner(RankRunner):
     def _lay_out(self, batch: Batch) -> None:
         """Prepare the states of the batch; here there are none."""
 
+    def read_state(self, row: int) -> bytes:
+        """The rank's share of a state; here there is none."""
+        raise TypeError(f"row {row} is for a model with states")
+
     def _change_state(self, message: CopyState | WriteState) -> None:
         raise TypeError(f"{message} is for a model with states")
 
 
 class FollowerStateRunner(FollowerRunner, StateModelRunner):
-    """The same with recurrent layers, whose states every rank has whole."""
+    """The same with recurrent layers: states of all of them, or of those of a stage."""
+
+    @property
+    def ready(self) -> PartReady:
+        """See `FollowerRunner`."""
+        return structs.replace(super().ready, state_bytes=self._pool_of_states.row_bytes)
+
+    def read_state(self, row: int) -> bytes:
+        """The rank's share of a state."""
+        return StateModelRunner.read_state(self, row)
 
     def _lay_out(self, batch: Batch) -> None:
         self._step_states.lay_out(batch)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from collections.abc import Sequence as Numbers
+from itertools import accumulate, pairwise
 from pathlib import Path
 from threading import Lock
 
@@ -13,7 +14,7 @@ import torch
 from ingle.models.errors import ModelError
 from ingle.models.parallel.rank_group import RankGroup
 
-from ...base.errors import LoadFailed, RequestRejected
+from ...base.errors import LoadFailed
 from ...base.load_spec import LoadSpec
 from ...base.model_info import ModelInfo
 from ...engine.batch import Batch
@@ -29,6 +30,7 @@ from .messages import (
     PagesRead,
     PartReady,
     ReadPages,
+    ReadState,
     RecordStep,
     WritePages,
     WriteState,
@@ -61,6 +63,9 @@ class LeadRunner(RankRunner):
         super().__init__(ranks, spec, lambda part: self._progress(min(part, _OWN_PART)), source)
         self._others = [each for each in team.receive() if isinstance(each, PartReady)]
         self._steps.on_sent = self._announce
+        self.adapters.elsewhere = {
+            name: size for each in self._others for name, size in each.adapted.items()
+        }
 
     def _make_room(self) -> None:
         self._team.receive()  # the others have their parts
@@ -91,7 +96,10 @@ class LeadRunner(RankRunner):
     def read_pages(self, pages: Numbers[int], count: int) -> bytes:
         """See `PagedRunner`."""
         self._team.send(ReadPages(list(pages), count))
-        own = super().read_pages(pages, count)
+        return self._with_others(super().read_pages(pages, count))
+
+    def _with_others(self, own: bytes) -> bytes:
+        """What this rank read, and what the others answer."""
         others = (each.data for each in self._team.receive() if isinstance(each, PagesRead))
         return b"".join([own, *others])
 
@@ -101,20 +109,12 @@ class LeadRunner(RankRunner):
         tokens, rest = divmod(len(data), sum(sizes))
         if rest or tokens < count:
             return False
-        parts: list[bytes] = []
-        for size in sizes:
-            parts.append(bytes(data[: tokens * size]))
-            data = data[tokens * size :]
+        parts = _parts_of(data, [tokens * size for size in sizes])
         self._team.send_each([WritePages(list(pages), count, part) for part in parts[1:]])
         return super().write_pages(pages, count, parts[0])
 
     def adapter_number(self, folder: Path) -> int:
         """See `ModelRunner`."""
-        if self._spec.stages:
-            raise RequestRejected(
-                "The model is divided by layers among GPUs, where it takes no adapters: load it "
-                "with tensor_parallel 1."
-            )
         with self._adapting:  # all ranks count adapters in the same order
             number = super().adapter_number(folder)
             self._team.send(LoadAdapter(str(folder)))
@@ -166,17 +166,40 @@ class LeadRunner(RankRunner):
 
 
 class LeadStateRunner(LeadRunner, StateModelRunner):
-    """The same with recurrent layers, whose states every rank has whole."""
+    """The same with recurrent layers: each rank has all states whole, or those of its stage.
+
+    Of stages, states are read and written as pages are.
+    """
 
     def copy_state(self, source: int, target: int) -> None:
         """See `StateRunner`."""
         self._team.send(CopyState(source, target))
         super().copy_state(source, target)
 
+    def read_state(self, row: int) -> bytes:
+        """See `StateRunner`."""
+        if not self._spec.stages:
+            return super().read_state(row)
+        self._team.send(ReadState(row))
+        return self._with_others(super().read_state(row))
+
     def write_state(self, row: int, data: bytes | memoryview) -> bool:
         """See `StateRunner`."""
-        self._team.send(WriteState(row, bytes(data)))
-        return super().write_state(row, data)
+        if not self._spec.stages:
+            self._team.send(WriteState(row, bytes(data)))
+            return super().write_state(row, data)
+        if len(data) != self.state_bytes:
+            return False
+        sizes = [self._pool_of_states.row_bytes, *(each.state_bytes for each in self._others)]
+        own, *others = _parts_of(data, sizes)
+        self._team.send_each([WriteState(row, part) for part in others])
+        return super().write_state(row, own)
+
+
+def _parts_of(data: bytes | memoryview, sizes: Numbers[int]) -> list[bytes]:
+    """Consecutive parts of these sizes."""
+    ends = list(accumulate(sizes, initial=0))
+    return [bytes(data[start:end]) for start, end in pairwise(ends)]
 
 
 def open_divided(

@@ -62,6 +62,12 @@ class CopyState(msgspec.Struct, tag="copy_state", frozen=True):
     target: int
 
 
+class ReadState(msgspec.Struct, tag="read_state", frozen=True):
+    """Answer with `PagesRead`; see `StateRunner.read_state`."""
+
+    row: int
+
+
 class WriteState(msgspec.Struct, tag="write_state", frozen=True):
     """See `StateRunner.write_state`."""
 
@@ -92,6 +98,7 @@ ToFollower = (
     | ReadPages
     | WritePages
     | CopyState
+    | ReadState
     | WriteState
     | LoadAdapter
     | ForgetAdapter
@@ -104,12 +111,18 @@ class PartLoaded(msgspec.Struct, tag="loaded", frozen=True):
 
 
 class PartReady(msgspec.Struct, tag="ready", frozen=True):
-    """The rank follows steps now; bytes of what it holds, of a step, and of a token's pages."""
+    """The rank follows steps now; bytes of what it holds, of a step, and of a token's pages.
+
+    If it has layers of its own, `adapted` are outputs and inputs of those that adapters can change.
+    `state_bytes` are those of a sequence's states.
+    """
 
     weights_bytes: int
     kv_bytes: int
     compute_bytes: int
     token_bytes: int
+    adapted: dict[str, tuple[int, int]] = {}
+    state_bytes: int = 0
 
 
 class PartFailed(msgspec.Struct, tag="failed", frozen=True):
@@ -121,7 +134,7 @@ class PartFailed(msgspec.Struct, tag="failed", frozen=True):
 
 
 class PagesRead(msgspec.Struct, tag="pages", frozen=True):
-    """The rank's share of pages."""
+    """The rank's share of pages, or of a state."""
 
     data: bytes
 

@@ -46,19 +46,35 @@ class RankTeam:
     """
 
     def __init__(self, spec: LoadSpec, count: int) -> None:
-        """They load their parts of `spec` at once; `receive` says when, or why not."""
+        """They load their parts of `spec` at once; `receive` says when, or why not.
+
+        Raises `LoadFailed`, and leaves no process, if one cannot be started.
+        """
         self._is_closing = False
         self._failed: PartFailed | None = None
         self._lock = threading.Lock()
-        self._file = _MeetingFile()
+        self._file = MeetingFile()
         self.meeting = self._file.path
         """The file in which the ranks find one another."""
         self._replies = [queue.SimpleQueue[FromFollower]() for _ in range(1, count)]
-        self._processes = [_start(rank, self._file) for rank in range(1, count)]
-        for rank, process in enumerate(self._processes, 1):
-            thread = threading.Thread(target=self._follow, args=(rank, process), daemon=True)
-            thread.start()
-            self._write(process, rank_frame(LoadPart(spec, rank, count, self.meeting)))
+        self._processes: list[subprocess.Popen[bytes]] = []
+        try:
+            for rank in range(1, count):
+                self._processes.append(start_rank(rank, self._file))
+                thread = threading.Thread(
+                    target=self._follow, args=(rank, self._processes[-1]), daemon=True
+                )
+                thread.start()
+            for rank, process in enumerate(self._processes, 1):
+                self._write(process, rank_frame(LoadPart(spec, rank, count, self.meeting)))
+        except BaseException as error:
+            self.close()
+            if isinstance(error, OSError | RuntimeError):  # no process or no thread more
+                raise LoadFailed(
+                    f"The processes of a model on {count} GPUs cannot be started: {error}.",
+                    hint="Load it with a smaller tensor_parallel.",
+                ) from error
+            raise
 
     def send(self, message: ToFollower) -> None:
         """Send a message to all; they take messages in the order in which they are sent."""
@@ -151,7 +167,7 @@ def _error(failed: PartFailed) -> LoadFailed:
     return _ERRORS.get(failed.code, LoadFailed)(failed.message, hint=failed.hint)
 
 
-class _MeetingFile:
+class MeetingFile:
     """A file by the same path in this process and in its children.
 
     On Linux it is in memory alone, since nothing could remove it after a hard kill.
@@ -177,7 +193,8 @@ class _MeetingFile:
             self._folder.cleanup()
 
 
-def _start(rank: int, meeting: _MeetingFile) -> subprocess.Popen[bytes]:
+def start_rank(rank: int, meeting: MeetingFile) -> subprocess.Popen[bytes]:
+    """Start the process of a rank, which sees the GPU of this number alone; raises OSError."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     devices = [str(rank)] if visible is None else visible.split(",")[rank : rank + 1]
     return subprocess.Popen(

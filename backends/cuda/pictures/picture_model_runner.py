@@ -68,10 +68,12 @@ class PictureModelRunner(CudaModelRunner):
         shown = self._shown = pictures_of_step(batch, self._where.device)
         self._steps.has_pictures = shown is not None
         self._inputs.last_seen = None if shown is None else shown.last_seen
+        self.head.show(None if shown is None else shown.input)
         try:
             yield
         finally:
             self._shown = self._inputs.last_seen = None
+            self.head.show(None)
             self._steps.has_pictures = False
 
     def _forward(self) -> torch.Tensor:

@@ -30,11 +30,6 @@ class Turns:
     def __init__(self) -> None:
         self._next, self._held = threading.Lock(), threading.Lock()
 
-    @property
-    def is_awaited(self) -> bool:
-        """Whether a thread waits for its turn."""
-        return self._next.locked()
-
     def __enter__(self) -> None:
         with self._next:
             self._held.acquire()

@@ -133,7 +133,8 @@ def _importance(spec: QuantizeSpec, send: Send) -> Importance:
 
 def _linear_layers(folder: ModelFolder) -> dict[str, str]:
     """Return the stored matrices to quantise, with the tensors of GGUF files that they are."""
-    names = HFTensorNames(SafetensorsWeights(folder.path, folder.tensors), folder.config)
+    stored = SafetensorsWeights(folder.path, folder.tensors)
+    names = HFTensorNames(stored, folder.config, folder.buffers)
     return {
         source: name_in_gguf(name, folder.config)
         for name in names.names
@@ -147,6 +148,7 @@ def _plan(folder: ModelFolder, weighs: Mapping[str, str], encoder: MatrixEncoder
     planned = [
         _Planned(name, _parts(name, tensor.shape, name in weighs, encoder), weighs.get(name, ""))
         for name, (_, tensor) in sorted(folder.tensors.items())
+        if name not in folder.buffers
     ]
     if not any(each.parts for each in planned):
         raise UnsupportedModel(

@@ -62,7 +62,7 @@ class FolderSource(TensorSource):
             max(experts, default=0),
         )
         self._parameters = folder.parameters
-        self._weights = HFTensorNames(SafetensorsWeights(path), config)
+        self._weights = HFTensorNames(SafetensorsWeights(path), config, folder.buffers)
         self._factors = rope_tensors(config)
         self.num_metadata_tensors = len(self._factors)
         self._names = dict(self._find_names())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import zip_longest
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
@@ -29,14 +30,17 @@ def fit_fields(report: FitReport) -> list[tuple[str, str]]:
     facts = [("would run", report.reason)]
     if report.with_engine:
         facts.append(("could run", report.with_engine))
-    for kind, share in (("memory", report.host), ("GPU memory", report.gpu)):
-        if share.total:
-            facts.append((kind, _parts(share)))
+    shares = [("memory", report.host), ("GPU memory", report.gpu)]
+    if report.other_gpus:
+        on_gpus = enumerate([report.gpu, *report.other_gpus])
+        shares[1:] = [(f"memory of GPU {number}", share) for number, share in on_gpus]
+    facts += [(kind, _parts(share)) for kind, share in shares if share.total]
     if report.draft:
-        size = format_bytes(report.draft_needs.host + report.draft_needs.gpu)
+        size = format_bytes(report.draft_needs.host + sum(report.draft_needs.gpus))
         facts.append(("draft model", f"{report.draft}, with {size} more"))
     if not report.fits:
-        short = max(needs.host - free.host, needs.gpu - free.gpu)
+        pairs = [(needs.host, free.host), *zip_longest(needs.gpus, free.gpus, fillvalue=0)]
+        short = max(needed - there for needed, there in pairs)
         facts.append(("fits", f"no, {format_bytes(short)} are missing"))
     elif report.longest_context > report.context:
         facts.append(("fits", f"yes, with up to {report.longest_context:,} tokens of context"))

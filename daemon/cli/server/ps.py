@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from itertools import zip_longest
 from pathlib import Path
 from textwrap import wrap
 from typing import TYPE_CHECKING
@@ -125,7 +126,7 @@ def _row(model: LoadedModel) -> list[str]:
         str(model.context or "-"),
         f"{model.kv_used / capacity:.0%}" if capacity else "-",
         f"{model.running}+{model.waiting}" if model.waiting else str(model.running),
-        format_bytes(model.memory.held or predicted.host + predicted.gpu),
+        format_bytes(model.memory.held or predicted.host + sum(predicted.gpus)),
         _expires(model),
     ]
 
@@ -170,9 +171,12 @@ def _memory(model: LoadedModel) -> str:
         if memory.mapped:
             spare = f" ({format_bytes(memory.reclaimable)} spare)" if memory.reclaimable else ""
             words.append(f"{format_bytes(memory.mapped)} of files mapped{spare}")
-    if predicted.gpu or measured.gpu:
-        taken = f", {format_bytes(measured.gpu)} taken" if measured.gpu else ""
-        words.append(f"on the GPU {format_bytes(predicted.gpu)} predicted{taken}")
+    on_gpus = list(zip_longest(predicted.gpus, measured.gpus, fillvalue=0))
+    for number, (expected, found) in enumerate(on_gpus):
+        if expected or found:
+            where = f"GPU {number}" if predicted.other_gpus else "the GPU"
+            taken = f", {format_bytes(found)} taken" if found else ""
+            words.append(f"on {where} {format_bytes(expected)} predicted{taken}")
     kept = [
         f"{format_bytes(size)} {where}"
         for size, where in (

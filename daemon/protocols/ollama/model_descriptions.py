@@ -84,7 +84,7 @@ def running(run: ModelRun, facts: ModelFacts) -> RunningModel:
     size = loaded.weights_bytes + loaded.kv_bytes + loaded.compute_bytes or run.needs.total
     on_gpu = loaded.layers_on_gpu / loaded.layers if loaded.layers else 0.0
     # The driver's figure is more accurate than the share of layers, though it includes libraries.
-    vram = loaded.memory.measured.gpu or round(size * min(1.0, on_gpu))
+    vram = sum(loaded.memory.measured.gpus) or round(size * min(1.0, on_gpu))
     size = max(size, vram)
     for_ever = run.pinned or run.keep_alive < 0
     left = FOR_EVER if for_ever else timedelta(seconds=run.keep_alive)

@@ -10,7 +10,7 @@ import psutil
 import pytest
 import torch
 
-from ingle.backends.base.errors import LoadFailed
+from ingle.backends.base.errors import LoadFailed, RequestRejected
 from ingle.backends.base.load_spec import LoadSpec
 from ingle.backends.cuda.model_runner import CudaModelRunner
 from ingle.backends.cuda.parallel.lead_runner import open_divided
@@ -75,13 +75,22 @@ def test_two_ranks_write_what_one_process_does(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("stages", [(), (1, 1)])
 def test_adapters_of_a_divided_model_add_what_they_add_to_a_whole_one(
-    load_model: LoadModel, open_ranks: OpenDivided, make_folder: Any, tmp_path: Path
+    load_model: LoadModel,
+    open_ranks: OpenDivided,
+    make_folder: Any,
+    tmp_path: Path,
+    stages: tuple[int, ...],
 ) -> None:
     folder = make_folder()
     adapters = [write_adapter(tmp_path / f"adapter-{seed}", folder, seed) for seed in range(2)]
     texts: list[list[list[int]]] = []
-    for runner in (load_model(folder), open_ranks(folder, adapters=str(tmp_path))):
+    other = write_adapter(tmp_path / "other", make_folder("wider", intermediate_size=384), 2)
+    divided = open_ranks(folder, adapters=str(tmp_path), stages=stages)
+    for runner in (load_model(folder), divided):
+        with pytest.raises(RequestRejected, match=r"mlp\.\w+_proj', which do not fit"):
+            runner.adapter_number(other)
         numbers = [0, *map(runner.adapter_number, adapters)]
         mixed = sequences(count=6, tokens=16)
         for place, sequence in enumerate(mixed):

@@ -61,6 +61,11 @@ def mixed(name: str) -> str:
     return kinds[sum(name.encode()) % len(kinds)]
 
 
+def float_tables(name: str) -> str:
+    """Embeddings and output in 16 bits, all other matrices quantised."""
+    return "BF16" if name in ("token_embd.weight", "output.weight") else "Q4_K"
+
+
 @pytest.fixture(scope="module")
 def backend(pytestconfig: pytest.Config) -> ComputeBackend:
     assert pytestconfig.cache is not None
@@ -76,7 +81,11 @@ def load(backend: ComputeBackend) -> Iterator[Callable[..., CudaModelRunner]]:
     made: dict[tuple[object, ...], CudaModelRunner] = {}
 
     def load(
-        kind: Callable[[str], str], kv_type: KVType = KVType.BF16, *, plain: bool = False
+        kind: Callable[[str], str],
+        kv_type: KVType = KVType.BF16,
+        *,
+        plain: bool = False,
+        backend: ComputeBackend = backend,
     ) -> CudaModelRunner:
         if (kind, kv_type, plain) in made:
             return made[kind, kv_type, plain]
@@ -128,6 +137,23 @@ def test_logits_equal_those_of_plain_torch(
     found, expected = logits(load(kind), parts), logits(load(kind, plain=True), parts)
     divergence = (expected.exp() * (expected - found)).sum(-1)
     assert divergence.max() < 0.01, divergence
+
+
+def test_layers_read_int8_alone_beside_tables_of_floats(
+    backend: ComputeBackend, load: Callable[..., CudaModelRunner]
+) -> None:
+    """As in a model that was put into NF4, whose embeddings and output stay in 16 bits."""
+    assert backend.library is not None
+    compiled = InterpretedTritonLibrary(list(attention_variants()), num_sms=8)
+    operations = KernelOperations(backend.library, compiled, dtype=torch.bfloat16, device=CPU)
+    runner = load(float_tables, backend=ComputeBackend(operations, library=backend.library))
+    assert operations.activations(torch.zeros(1, 256)).dense is None
+    parts = [(0, 10), (10, 1)]
+    found, expected = logits(runner, parts), logits(load(float_tables, plain=True), parts)
+    divergence = (expected.exp() * (expected - found)).sum(-1)
+    assert divergence.max() < 0.01, divergence
+    operations.prepare(torch.zeros(256, 256, dtype=torch.bfloat16))
+    assert operations.activations(torch.zeros(1, 256)).dense is not None
 
 
 def test_head_norms_stay_dense_when_layers_read_quantised_inputs(backend: ComputeBackend) -> None:

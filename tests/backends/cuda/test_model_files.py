@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import save_file  # pyright: ignore[reportUnknownVariableType]
 
 from ingle.backends.cuda.model_files import ModelFiles, open_model
 from ingle.kernels.operations import Operations
@@ -39,6 +41,20 @@ def logits(model: Transformer) -> torch.Tensor:
     tokens = torch.arange(20)
     rows = torch.tensor([19])
     return model.forward(tokens, tokens, FullAttention(model.config), rows)
+
+
+def test_buffers_of_integers_are_left_out(folder: Path) -> None:
+    expected = logits(open_model(folder).load(CPU, EXACT))
+    index = folder / "model.safetensors.index.json"
+    names = json.loads(index.read_text())
+    buffers = "model.embeddings.position_ids", "model.layers.0.self_attn.seen"
+    save_file(
+        {name: torch.arange(64).expand(1, -1).contiguous() for name in buffers},
+        folder / "buffers.safetensors",
+    )
+    names["weight_map"] |= dict.fromkeys(buffers, "buffers.safetensors")
+    index.write_text(json.dumps(names))
+    assert torch.equal(logits(open_model(folder).load(CPU, EXACT)), expected)
 
 
 def never(_files: ModelFiles) -> bool:

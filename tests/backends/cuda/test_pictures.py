@@ -26,6 +26,7 @@ from ingle.backends.engine.engine import Engine
 from ingle.backends.engine.kv_store.kv_store import KVStore
 from ingle.backends.engine.sequence import Sequence
 from ingle.models.kv_type import KVType
+from tests.harness.headed_models import headed_engine
 from tests.harness.seeing_models import (
     FAMILIES,
     VOCABULARY,
@@ -220,7 +221,10 @@ def test_a_head_beside_pictures_changes_no_answer(tmp_path: Path) -> None:
     for draft in (None, head):
         runner = load(model, draft_path=draft, speculation="draft", batch=256)
         assert runner.head.is_loaded is (draft is not None), runner.head.refused
-        answers.append(run(Engine(runner), sequence_of(runner, TEXT, picture(1), "w2")))
+        sequence = sequence_of(runner, TEXT, picture(1), "w2", max_tokens=40)
+        sequence.speculates = draft is not None
+        answers.append(run(Engine(runner) if draft is None else headed_engine(runner), sequence))
+        assert (sequence.drafted_tokens > 0) is (draft is not None)
         runner.close()
     assert answers[0] == answers[1]
 
@@ -248,8 +252,14 @@ def test_stored_pictures_are_restored(model: SeeingModel, tmp_path: Path) -> Non
     assert answers[0] == answers[1]
 
 
+class WatchedTurns(Turns):
+    @property
+    def is_awaited(self) -> bool:
+        return self._next.locked()
+
+
 def test_waiting_thread_comes_before_the_one_that_comes_again() -> None:
-    turns, order, waits = Turns(), list[str](), threading.Event()
+    turns, order, waits = WatchedTurns(), list[str](), threading.Event()
 
     def step() -> None:
         waits.set()

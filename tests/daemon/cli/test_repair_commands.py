@@ -17,7 +17,7 @@ import msgspec
 import pytest
 
 from ingle.daemon.cli.models.fit_summary import fit_fields
-from ingle.daemon.client.model_types import FitReport, MemoryBytes
+from ingle.daemon.client.model_types import FitReport, MemoryBytes, MemoryShare
 from ingle.daemon.main import main
 from ingle.daemon.settings.paths import Paths
 
@@ -29,8 +29,8 @@ def memory(host: int = 300, mapped: int = 120, gpu: int = 0) -> dict[str, Any]:
     """Memory readings in megabytes; `host` and `gpu` are the measured values."""
     mega = 1_000_000
     return {
-        "predicted": {"host": 393 * mega, "gpu": gpu * mega},
-        "measured": {"host": host * mega, "gpu": gpu * mega},
+        "predicted": {"host": 393 * mega, "gpu": gpu * mega, "other_gpus": []},
+        "measured": {"host": host * mega, "gpu": gpu * mega, "other_gpus": []},
         "mapped": mapped * mega,
         "reclaimable": mapped * mega // 2,
     }
@@ -189,6 +189,22 @@ def test_show_names_the_draft_model_and_its_memory() -> None:
         name="a", installed=True, fits=True, draft="b:1", draft_needs=MemoryBytes(1, 600_000_000)
     )
     assert ("draft model", "b:1, with 600 MB more") in fit_fields(report)
+
+
+def test_show_says_what_a_divided_model_takes_of_each_gpu() -> None:
+    first, second = (MemoryShare(weights=size, total=size) for size in (3 * 10**9, 2 * 10**9))
+    report = FitReport(
+        name="a",
+        installed=True,
+        gpu=first,
+        other_gpus=[second],
+        needs=MemoryBytes(0, 3 * 10**9, (2 * 10**9,)),
+        available=MemoryBytes(0, 4 * 10**9, (10**9,)),
+    )
+    facts = dict(fit_fields(report))
+    assert facts["memory of GPU 0"] == "3.0 GB: weights 3.0 GB"
+    assert facts["memory of GPU 1"] == "2.0 GB: weights 2.0 GB"
+    assert facts["fits"] == "no, 1.0 GB are missing"
 
 
 def test_show_reports_the_error_of_a_failed_model(daemon: Any, capsys: Capture) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -358,6 +359,46 @@ async def test_gpu_memory_is_allocated_and_evicted(make_manager: MakeManager) ->
     harness.memory["gpu_available"] = 2 * GIB
     assert await requested == "Hello"
     assert harness.states() == {"b": "ready", "c": "ready"}
+
+
+async def test_memory_of_every_gpu_is_allocated_and_evicted(make_manager: MakeManager) -> None:
+    harness = make_manager()
+    second = {"total": 4 * GIB, "available": 3 * GIB}
+    harness.memory |= {"gpu_total": 4 * GIB, "gpu_available": 3 * GIB, "other_gpus": [second]}
+    harness.gpu_sizes |= {"a": (GIB, GIB), "b": GIB, "c": (GIB // 2, 2 * GIB)}
+    await generate(harness, "a")
+    await generate(harness, "b")
+    second["available"] = 2 * GIB
+    (a,) = (model for model in harness.loaded() if model.name == "a")
+    assert a.memory.predicted.gpus == [GIB, GIB]
+    requested = asyncio.create_task(generate(harness, "c"))
+    await harness.until(lambda: "a" not in harness.states())
+    second["available"] = 3 * GIB
+    assert await requested == "Hello"
+    assert harness.states() == {"b": "ready", "c": "ready"}
+    second["available"] = GIB
+    harness.gpu_sizes["a"] = (GIB // 4, 4 * GIB)
+    with pytest.raises(MemoryExhausted, match=r"needs 4\.3 GB of memory of GPU 1, and 3\.0 GB can"):
+        await generate(harness, "a")
+
+
+async def test_memory_of_each_rank_is_what_its_gpu_lacks(make_manager: MakeManager) -> None:
+    """The processes of a divided model are a process and its children, each on another GPU."""
+    harness = make_manager()
+    harness.gpu_sizes["a"] = 2 * GIB, 2 * GIB
+    child = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", "input()", stdin=asyncio.subprocess.PIPE
+    )
+    harness.memory["gpu_available"] = 8 * GIB
+    harness.memory["other_gpus"] = [{"available": 8 * GIB, "processes": {child.pid: GIB}}]
+    await harness.manager.load("a", LoadOptions(tensor_parallel=2))
+    harness.backends[0].pid = os.getpid()
+    assert harness.manager.allocator.ledger.free().gpus == (8 * GIB, 7 * GIB)
+    harness.memory["gpu_processes"] = {os.getpid(): GIB // 2}
+    assert harness.manager.allocator.ledger.free().gpus == (8 * GIB - GIB * 3 // 2, 7 * GIB)
+    assert harness.loaded()[0].memory.measured.gpus == [GIB // 2, GIB]
+    child.kill()
+    await child.wait()
 
 
 @pytest.mark.slow

@@ -382,7 +382,7 @@ def test_unlike_gpus_have_layers_in_proportion_to_their_memory(
         facts = EngineFacts(own=gpu, gpu_name="RTX")
         settings = replace(config, tensor_parallel=2, tensor_split=shares)
         prepare = ModelLoadPlanner(settings, no_draft, lambda: facts)
-        available = MemoryNeeds(8 * GIB, memories[0])
+        available = MemoryNeeds(8 * GIB, memories[0], memories[1:])
         return prepare(model, LoadOptions(engine=engine), available=available).spec.stages
 
     assert stages((24 * GIB, 24 * GIB)) == stages((24 * GIB,)) == ()
@@ -390,8 +390,39 @@ def test_unlike_gpus_have_layers_in_proportion_to_their_memory(
     assert stages((12 * GIB, 24 * GIB)) == (4, 8)
     assert stages((24 * GIB, 24 * GIB), (1, 3)) == (3, 9)
     assert stages((24 * GIB, 12 * GIB), engine="llama.cpp") == ()
+    with pytest.raises(UnsupportedModel, match="among 2 GPUs, and ingle sees 1"):
+        stages((24 * GIB,), engine="cuda")
     with pytest.raises(UnsupportedModel, match="has 3 shares, and tensor_parallel is 2"):
         stages((24 * GIB, 24 * GIB), (1, 1, 1))
+
+
+def test_layers_are_divided_by_free_memory_where_equal_parts_do_not_fit(
+    tmp_path: Path, config: Config
+) -> None:
+    model = stored(write_model(tmp_path / "model.gguf", 4096, layers=32))
+    gpu = CudaAvailability(True, 24 * GIB, (9, 0), (24 * GIB, 24 * GIB))
+    facts = EngineFacts(own=gpu, gpu_name="RTX")
+    prepare = ModelLoadPlanner(replace(config, tensor_parallel=2), no_draft, lambda: facts)
+
+    def plan(*free: int, engine: str | None = None) -> LoadPlan:
+        available = MemoryNeeds(8 * GIB, free[0], free[1:])
+        options = LoadOptions(context=4096, engine=engine)
+        return prepare(model, options, available=available)
+
+    equal = plan(24 * GIB, 24 * GIB)
+    parts = equal.needs.gpus
+    assert equal.spec.stages == ()
+    assert len(parts) == 2
+    assert "Parts of all 32 layers on 2 GPUs: takes " in equal.reason
+    unlike = plan(24 * GIB, parts[1] - GIB // 4)
+    first, second = unlike.spec.stages
+    assert first > second > 0
+    assert first + second == 32
+    assert unlike.needs.gpus[1] <= parts[1] - GIB // 4
+    assert f"{first} + {second} layers on 2 GPUs: takes " in unlike.reason
+    assert plan(parts[0] - GIB // 4, 24 * GIB).spec.stages[0] < 16
+    assert plan(24 * GIB, 0).spec.engine == "llama.cpp"
+    assert not plan(24 * GIB, 0, engine="cuda").needs.fits_in(MemoryNeeds(8 * GIB, 24 * GIB, (0,)))
 
 
 def test_requested_context_shrinks_only_if_allowed(config: Config, small: StoredModel) -> None:

@@ -17,6 +17,7 @@ from ingle.daemon.machine.memory_reader import (
     MemoryMeter,
     MemorySnapshot,
     ProcessMemory,
+    process_tree,
     wait_for_release,
 )
 from ingle.models.fit.memory_needs import MemoryNeeds
@@ -97,6 +98,20 @@ def test_visible_gpu_is_read_and_the_driver_closed(
     assert (driver.opened, driver.closed) == (2, 1)
     meter.hold(False)
     assert (driver.opened, driver.closed) == (2, 2)
+
+
+def test_all_visible_gpus_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    snapshot = MemoryMeter(cast("Callable[[], NvmlReader]", FakeGpus().open))()
+    assert snapshot.usable.gpus == (-(8 * GIB // 20), 20 * GIB - GIB // 2)
+    assert snapshot.held_by([6, 7]) == (None, 3 * GIB)
+
+
+def test_children_belong_to_the_tree_of_a_process() -> None:
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
+        assert {os.getpid(), child.pid} <= set(process_tree(os.getpid()))
+        child.kill()
+    assert process_tree(None) == process_tree(2**22 + 1) == []
 
 
 def test_missing_gpu_driver_is_queried_once() -> None:

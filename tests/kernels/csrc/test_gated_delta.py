@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 import torch
-from kernel_harness.host_library import CPUKernelLibrary
 
-from ingle.kernels.elementwise.activations import ActivationForms, q8_groups, quantize_q8_reference
 from ingle.kernels.elementwise.rms_norm import Norm
 from ingle.kernels.recurrent.causal_convolution import Convolution
 from ingle.kernels.recurrent.delta_net import DeltaNetInput, DeltaNetWeights
@@ -18,15 +15,19 @@ from ingle.kernels.recurrent.delta_net_kernels import (
     delta_net_failures,
     delta_net_reference,
 )
-from ingle.kernels.recurrent.pooled_states import PooledStates
 from ingle.kernels.recurrent.recurrent_shapes import DeltaNetShape
 
-from .recurrent_steps import TOKENS, UNTOUCHED, error, mixed_steps, random_states, steps_of
+from .recurrent_steps import (
+    TOKENS,
+    MakeLibrary,
+    check_mixed_steps,
+    check_one_by_one,
+    check_refused,
+    check_without,
+)
 
-MakeLibrary = Callable[..., CPUKernelLibrary]
 CPU = torch.device("cpu")
 SHAPE = DeltaNetShape(2, 4, 128, 128, 4, takes_turns=True)
-BOTH = ActivationForms(torch.float32, tiles=True)
 
 
 def weights_of(shape: DeltaNetShape) -> DeltaNetWeights:
@@ -59,57 +60,21 @@ def test_sequences_are_advanced_as_by_torch(
     x = DeltaNetInput(mixed, gate, rates) if joint else DeltaNetInput(
         mixed, gate, rates[:, :heads], rates[:, heads:]
     )  # fmt: skip
-    weights, states = weights_of(shape), random_states(shape.state_shapes)
-    steps = mixed_steps()
-    ours, plain = (PooledStates(tuple(part.clone() for part in states), steps) for _ in range(2))
-    found = DeltaNetKernels(make_library(seed=key_heads))(x, shape, weights, ours, BOTH)
-    expected = delta_net_reference(x, shape, weights, plain)
-    assert found.dense is not None
-    assert found.tiles is not None
-    # The last token belongs to no sequence: what is there is undefined.
-    assert error(found.dense[:19], expected[:19]) < 1e-5
-    tiles = q8_groups(quantize_q8_reference(found.dense), shape.value_width)
-    assert torch.equal(q8_groups(found.tiles, shape.value_width)[:19], tiles[:19])
-    for one, other, before in zip(ours.states, plain.states, states, strict=True):
-        assert error(one, other) < 1e-5
-        for row in UNTOUCHED:
-            assert torch.equal(one[row], before[row])
+    kernels = DeltaNetKernels(make_library(seed=key_heads))
+    check_mixed_steps(kernels, delta_net_reference, x, shape, weights_of(shape))
 
 
 @pytest.mark.slow
 def test_tokens_one_by_one_leave_the_bits_of_all_at_once(make_library: MakeLibrary) -> None:
-    """So prefixes, drafts and what is restored are exact, however steps divide a text."""
-    kernels, weights, tokens = DeltaNetKernels(make_library()), weights_of(SHAPE), 19
-    states = random_states(SHAPE.state_shapes)
-    mixed, gate = torch.randn(tokens, SHAPE.channels), torch.randn(tokens, SHAPE.value_width)
-    rates, lasting = torch.randn(2, tokens, SHAPE.value_heads)
-
-    def run(start: int, end: int, target: int) -> torch.Tensor:
-        x = DeltaNetInput(*(part[start:end] for part in (mixed, gate, rates, lasting)))
-        steps = steps_of(
-            [0, end - start], [target if start else -1], [0, 1], [end - start], [target]
-        )
-        found = kernels(x, SHAPE, weights, PooledStates(states, steps), BOTH).dense
-        assert found is not None
-        return found
-
-    together = run(0, tokens, 0)
-    apart = torch.cat([run(0, 5, 1), *(run(place, place + 1, 1) for place in range(5, tokens))])
-    assert torch.equal(apart, together)
-    for part in states:
-        assert torch.equal(part[0], part[1])
+    mixed, gate = torch.randn(19, SHAPE.channels), torch.randn(19, SHAPE.value_width)
+    x = DeltaNetInput(mixed, gate, *torch.randn(2, 19, SHAPE.value_heads))
+    check_one_by_one(DeltaNetKernels(make_library()), x, SHAPE, weights_of(SHAPE))
 
 
 def test_what_does_not_fit_is_refused(make_library: MakeLibrary) -> None:
-    kernels, weights = DeltaNetKernels(make_library()), weights_of(SHAPE)
-    x = DeltaNetInput(
-        torch.randn(1, SHAPE.channels), torch.randn(1, SHAPE.value_width), torch.randn(1, 4)
-    )
-    rows = PooledStates(random_states(SHAPE.state_shapes), steps_of([0, 1], [-1], [0, 0], [], []))
-    with pytest.raises(ValueError, match="do not fit"):
-        kernels(x, SHAPE, weights, rows, BOTH)
-    with pytest.raises(ValueError, match="no kernels"):
-        kernels(x, replace(SHAPE, key_size=64), weights, rows, BOTH)
+    mixed, gate = torch.randn(1, SHAPE.channels), torch.randn(1, SHAPE.value_width)
+    x, shapes = DeltaNetInput(mixed, gate, torch.randn(1, 4)), (SHAPE, replace(SHAPE, key_size=64))
+    check_refused(DeltaNetKernels(make_library()), x, x, shapes, weights_of(SHAPE))
 
 
 @pytest.mark.slow
@@ -117,13 +82,7 @@ def test_check_finds_a_wrong_state(
     make_library: MakeLibrary, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kernels = DeltaNetKernels(make_library())
-    assert not list(delta_net_failures(kernels, SHAPE, CPU))
-    launch = CPUKernelLibrary.launch
-
-    def keep_no_state(self: CPUKernelLibrary, source: str, kernel: str, *rest: object) -> None:
-        if kernel != "gated_delta":
-            launch(self, source, kernel, *rest)  # pyright: ignore[reportArgumentType]
-
-    monkeypatch.setattr(CPUKernelLibrary, "launch", keep_no_state)
-    failures = list(delta_net_failures(kernels, SHAPE, CPU))
-    assert failures[-1].startswith("The state of a DeltaNet is off by")
+    last = check_without(
+        "gated_delta", lambda: list(delta_net_failures(kernels, SHAPE, CPU)), monkeypatch
+    )
+    assert last.startswith("The state of a DeltaNet is off by")

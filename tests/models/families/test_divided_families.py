@@ -31,7 +31,19 @@ pytestmark = pytest.mark.slow
 
 
 KINDS = ["llama", *(kind for kind in FAMILIES if kind != "gemma3n_text")]
-WITH_STATES = {"lfm2", "qwen3_5_text", "qwen3_next", "granitemoehybrid", "nemotron_h"}
+_BLOCKS = ["linear_attention", "mlp", "full_attention", "mlp"]
+STAGED: dict[str, tuple[tuple[int, ...], dict[str, Any]]] = {
+    "lfm2": ((2, 2), {"num_hidden_layers": 4, "layer_types": ["conv", "full_attention"] * 2}),
+    "qwen3_5_text": ((2, 2), {}),
+    "qwen3_next": ((2, 2), {}),
+    "granitemoehybrid": (
+        (2, 2),
+        {"num_hidden_layers": 4, "layer_types": ["mamba", "attention"] * 2},
+    ),
+    "nemotron_h": ((4, 4), {"num_hidden_layers": 8, "layers_block_type": _BLOCKS * 2}),
+}
+"""Families with states, with a layer of either kind in each stage."""
+WITH_STATES = STAGED.keys()
 
 
 @pytest.mark.parametrize(
@@ -39,6 +51,7 @@ WITH_STATES = {"lfm2", "qwen3_5_text", "qwen3_next", "granitemoehybrid", "nemotr
     [
         *((kind, ()) for kind in KINDS),
         *((kind, (2, 1)) for kind in KINDS if kind.split()[0] not in {*WITH_STATES, "gemma4_text"}),
+        *((kind, sizes) for kind, (sizes, _) in STAGED.items()),
     ],
 )
 def test_two_ranks_write_the_same_however_it_is_computed(
@@ -46,7 +59,8 @@ def test_two_ranks_write_the_same_however_it_is_computed(
 ) -> None:
     heads = {"hidden_size": 64, "num_attention_heads": 4, "head_dim": 16}
     sizes = {"vocab_size": 264, "max_position_embeddings": 512}
-    model = make_random_model(kind.split()[0], **heads, **sizes, **FAMILIES.get(kind, {}))
+    settings = FAMILIES.get(kind, {}) | (STAGED[kind][1] if stages and kind in STAGED else {})
+    model = make_random_model(kind.split()[0], **heads, **sizes, **settings)
     folder: Path = make_folder("model")  # for its tokenizer
     for file in folder.glob("model*"):
         file.unlink()

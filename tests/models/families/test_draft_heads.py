@@ -19,9 +19,12 @@ from ingle.backends.engine.engine import Engine
 from ingle.backends.engine.kv_store.kv_store import KVStore
 from ingle.backends.engine.sequence import Sequence
 from ingle.backends.engine.speculation.head_drafter import HeadSteps
+from ingle.kernels.attention.attention_input import AttentionInput
+from ingle.kernels.elementwise.activations import Activations
 from ingle.kernels.operations import Operations
 from ingle.models.heads.head_tensors import mtp_tensors
 from ingle.models.heads.layer_heads import MTPHead
+from ingle.models.layers.picture_input import PictureInput
 from tests.harness.full_attention import FullAttention
 from tests.harness.headed_models import (
     FAMILIES,
@@ -98,6 +101,30 @@ def test_a_head_computes_what_its_layer_does(kind: str, make_headed: MakeHeaded)
         strict=True,
     ):
         torch.testing.assert_close(found, wanted, atol=1e-4, rtol=1e-4)
+
+
+class SeenAttention(FullAttention):
+    """Keeps the keys of the last layer that it computed."""
+
+    def attend(self, layer: int, x: AttentionInput) -> Activations:
+        self.key = x.key
+        return super().attend(layer, x)
+
+
+@torch.inference_mode()
+def test_a_head_reads_the_embeddings_of_pictures(make_headed: MakeHeaded) -> None:
+    files = make_headed("glm4_moe").source.files
+    target = files.load(_CPU, _EXACT)
+    assert files.head is not None
+    head = MTPHead(files.head, target, device=_CPU, operations=_EXACT)
+    shown = PictureInput(torch.tensor([1, 2]), target.embed(torch.tensor([9, 4])))
+    features, places = torch.ones(4, SIZES["hidden_size"]), torch.arange(4)
+    keys: list[torch.Tensor | None] = []
+    for tokens, pictures in (([7, 9, 4, 8], None), ([7, 0, 0, 8], shown)):
+        context = SeenAttention(head.config)
+        head.append(torch.tensor(tokens), features, places, context, pictures)
+        keys.append(context.key)
+    torch.testing.assert_close(*keys)
 
 
 @pytest.mark.parametrize("kind", _mostly("qwen3_5_text"))

@@ -10,6 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ingle.kernels.recurrent.recurrent_shapes import ShortConvShape
 from ingle.models.config.model_config import KVHeads, LayerConfig
 from ingle.models.errors import UnsupportedModel
 from ingle.models.parallel.layer_stages import (
@@ -85,3 +86,13 @@ def test_layers_stay_with_the_keys_that_they_read() -> None:
     ]
     with pytest.raises(UnsupportedModel, match="among 4 GPUs: it has 3 stages of layers"):
         stage_sizes(config, [1] * 4)
+
+
+def test_each_stage_has_layers_with_states_and_layers_that_attend() -> None:
+    attending, recurrent = LayerConfig(), LayerConfig(recurrent=ShortConvShape(128, 3))
+    config = replace(CONFIG, layers=(recurrent, recurrent, attending) * 4)
+    assert stage_sizes(config, [1, 1]) == (6, 6)
+    assert stage_sizes(config, [1, 5]) == (3, 9)
+    assert stage_sizes(config, [1] * 4) == (3, 3, 3, 3)
+    with pytest.raises(UnsupportedModel, match="among 5 GPUs: it has 4 stages of layers"):
+        stage_sizes(config, [1] * 5)

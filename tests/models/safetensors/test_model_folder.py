@@ -178,6 +178,10 @@ def has_integers(folder: Path) -> None:
     save_file({"w": np.zeros(4, np.int8)}, folder / "model.safetensors")
 
 
+def has_an_integer_weight(folder: Path) -> None:
+    save_file({"norm.weight": np.zeros(4, np.int64)}, folder / "model.safetensors")
+
+
 def is_an_adapter(folder: Path) -> None:
     (folder / "config.json").rename(folder / "adapter_config.json")
     (folder / "model.safetensors").rename(folder / "adapter_model.safetensors")
@@ -219,6 +223,7 @@ DAMAGES: list[tuple[Damage, type[Exception], str]] = [
     ),
     (has_a_pickle, UnsupportedModel, "pickle"),
     (has_integers, UnsupportedModel, "as I8"),
+    (has_an_integer_weight, UnsupportedModel, "stores 'norm.weight' as I64"),
     (is_an_adapter, UnsupportedModel, "an adapter"),
     (with_quantization("aqlm"), UnsupportedModel, "'aqlm'"),
     (with_quantization("gptq"), InvalidModel, "does not say its 'bits'"),

@@ -53,6 +53,12 @@ def test_prefixes_of_all_versions_are_recognised(prefix: str) -> None:
     assert sorted(found) == sorted(f"{name}.weight" for name in expected)
 
 
+def test_a_buffer_is_unknown_unless_it_is_said_to_be_one() -> None:
+    raw = Raw({"embeddings.position_ids": torch.zeros(1, 4, dtype=torch.int64)})
+    assert list(HFTensorNames(raw, config("llama")).names) == ["embeddings.position_ids"]
+    assert not list(HFTensorNames(raw, config("llama"), raw.tensors.keys()).names)
+
+
 @pytest.mark.parametrize(
     ("architecture", "expected"),
     [("llama", "blk.0.ffn_norm.weight"), ("olmo2", "blk.0.post_attention_norm.weight")],
