@@ -15,6 +15,7 @@ from anthropic.types import (
 from anthropic.types.beta import message_create_params as beta_message_create_params
 from anthropic.types.messages import batch_create_params
 from openai.types import completion_create_params, embedding_create_params
+from openai.types.audio import transcription_create_params, translation_create_params
 from openai.types.chat import completion_create_params as chat_create_params
 from openai.types.chat import completion_update_params
 from openai.types.conversations import (
@@ -29,6 +30,7 @@ from ingle.daemon.http.field_policy import decided_fields, field_policy_of, igno
 from ingle.daemon.protocols.anthropic.message_batches_api import MessageBatchRequest
 from ingle.daemon.protocols.anthropic.types import MessagesRequest, PromptRequest
 from ingle.daemon.protocols.ollama.types import EmbedBody
+from ingle.daemon.protocols.openai.audio_api import TranscriptionForm, TranslationForm
 from ingle.daemon.protocols.openai.completions.request_types import (
     ChatCompletionRequest,
     PlainCompletionRequest,
@@ -64,6 +66,11 @@ CALLS: dict[str, dict[str, Any]] = {
         (chat_create_params.CompletionCreateParamsStreaming, ChatCompletionRequest),
         (completion_create_params.CompletionCreateParamsStreaming, PlainCompletionRequest),
         (embedding_create_params.EmbeddingCreateParams, EmbeddingsRequest),
+        (
+            transcription_create_params.TranscriptionCreateParamsStreaming,
+            TranscriptionForm,
+        ),
+        (translation_create_params.TranslationCreateParams, TranslationForm),
         (response_create_params.ResponseCreateParamsStreaming, ResponsesRequest),
         (message_create_params.MessageCreateParamsStreaming, MessagesRequest),
         (message_count_tokens_params.MessageCountTokensParams, PromptRequest),
@@ -79,7 +86,7 @@ def test_every_field_of_the_official_clients_is_decided_about(params: Any, body:
     """A field that a new client has is served, or joins a list in `field_policies`."""
     fields = params.__required_keys__ | params.__optional_keys__
     elsewhere = {"betas"} if body is not NewItems else {"include"}  # a header, and in the query
-    assert fields - elsewhere <= decided_fields(body)
+    assert fields - elsewhere <= {name.removesuffix("[]") for name in decided_fields(body)}
 
 
 @pytest.mark.parametrize(
