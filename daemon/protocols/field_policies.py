@@ -106,6 +106,8 @@ TRANSCRIPTION_FIELDS = FieldPolicy(
     )
 )
 
+SPEECH_FIELDS = FieldPolicy(ignored=frozenset({"instructions"}))
+
 _INCLUDED = ("reasoning.encrypted_content", "message.output_text.logprobs")
 
 RESPONSE_FIELDS = FieldPolicy(

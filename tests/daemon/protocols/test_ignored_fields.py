@@ -15,7 +15,11 @@ from anthropic.types import (
 from anthropic.types.beta import message_create_params as beta_message_create_params
 from anthropic.types.messages import batch_create_params
 from openai.types import completion_create_params, embedding_create_params
-from openai.types.audio import transcription_create_params, translation_create_params
+from openai.types.audio import (
+    speech_create_params,
+    transcription_create_params,
+    translation_create_params,
+)
 from openai.types.chat import completion_create_params as chat_create_params
 from openai.types.chat import completion_update_params
 from openai.types.conversations import (
@@ -37,6 +41,7 @@ from ingle.daemon.protocols.openai.completions.request_types import (
 )
 from ingle.daemon.protocols.openai.embeddings_api import EmbeddingsRequest
 from ingle.daemon.protocols.openai.list_pages import MetadataUpdate
+from ingle.daemon.protocols.openai.speech_api import SpeechRequest
 from ingle.daemon.protocols.responses.conversations_api import ConversationRequest, NewItems
 from ingle.daemon.protocols.responses.types import LOGPROBS, ResponsesRequest
 
@@ -71,6 +76,7 @@ CALLS: dict[str, dict[str, Any]] = {
             TranscriptionForm,
         ),
         (translation_create_params.TranslationCreateParams, TranslationForm),
+        (speech_create_params.SpeechCreateParams, SpeechRequest),
         (response_create_params.ResponseCreateParamsStreaming, ResponsesRequest),
         (message_create_params.MessageCreateParamsStreaming, MessagesRequest),
         (message_count_tokens_params.MessageCountTokensParams, PromptRequest),
