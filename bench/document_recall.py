@@ -1,7 +1,8 @@
-"""Measures the search in documents on questions about ingle's own pages.
+"""Measures the search in documents on questions about ingle's own pages, or a folder's.
 
-`python bench/document_recall.py [--model FILE --name NAME] [FOLDER]` prints recall@5 and @8 of each
-set of questions, by words alone or with an embedding model, and the questions that miss.
+`python bench/document_recall.py [--model FILE --name NAME] [--questions FILE] [FOLDER]` prints
+recall@1, @5, @8 and @10 of each set of questions, by words alone or with an embedding model, and
+the questions that miss.
 """
 
 from __future__ import annotations
@@ -19,8 +20,10 @@ from ingle.daemon.documents.document_index import DocumentIndex
 from ingle.daemon.documents.folder_reader import FolderReader
 
 BENCH = Path(__file__).parent
+QUESTIONS = BENCH / "document_questions.txt"
 FIRST = 5
 IN_A_PROMPT = 8
+LAST = 10
 _SECTION = "§ "
 
 
@@ -64,11 +67,11 @@ class Recall:
         return [asked for asked, place in self.places if place is None or place >= FIRST]
 
 
-def read_questions() -> list[DocumentQuestion]:
+def read_questions(questions: Path = QUESTIONS) -> list[DocumentQuestion]:
     """Return the questions; a line `# Set …` begins each set."""
     found: list[DocumentQuestion] = []
     number = 0
-    for line in (BENCH / "document_questions.txt").read_text().splitlines():
+    for line in questions.read_text().splitlines():
         number += line.startswith("# Set ")
         if line and not line.startswith("#"):
             file, words, question = line.replace("\\n", "\n").split(" | ")
@@ -76,11 +79,13 @@ def read_questions() -> list[DocumentQuestion]:
     return found
 
 
-def measure_recall(folder: Path, search: Callable[[str], Sequence[FoundPassage]]) -> Recall:
-    """Ask the questions; `search` returns the first eight passages."""
+def measure_recall(
+    folder: Path, questions: Path, search: Callable[[str], Sequence[FoundPassage]]
+) -> Recall:
+    """Ask the questions; `search` returns the first ten passages."""
     places: list[tuple[DocumentQuestion, int | None]] = []
     outdated: list[DocumentQuestion] = []
-    for asked in read_questions():
+    for asked in read_questions(questions):
         if asked.is_outdated(folder):
             outdated.append(asked)
             continue
@@ -90,19 +95,19 @@ def measure_recall(folder: Path, search: Callable[[str], Sequence[FoundPassage]]
     return Recall(places, outdated)
 
 
-def recall_by_words(folder: Path) -> Recall:
+def recall_by_words(folder: Path, questions: Path = QUESTIONS) -> Recall:
     """Index the Markdown files of a folder, and ask without a model."""
     with tempfile.TemporaryDirectory() as place:
         index = DocumentIndex(Path(place, "index.db"))
         with closing(index):
             reader = FolderReader(folder, index)
-            reader.scan(path.name for path in folder.glob("*.md"))
+            reader.scan(path.relative_to(folder).as_posix() for path in folder.rglob("*.md"))
             while reader.state().waiting:
                 reader.read(1.0)
-            return measure_recall(folder, lambda asked: index.find(asked, IN_A_PROMPT)[0])
+            return measure_recall(folder, questions, lambda asked: index.find(asked, LAST)[0])
 
 
-def recall_with_model(folder: Path, model: Path, name: str) -> Recall:
+def recall_with_model(folder: Path, questions: Path, model: Path, name: str) -> Recall:
     """Have a daemon index the folder with an embedding model, and ask that."""
     from embedding import DocumentServer
     from server import Settings
@@ -117,7 +122,7 @@ def recall_with_model(folder: Path, model: Path, name: str) -> Recall:
                 found = server.search(folder)
             server.wait_for_vectors()
             return measure_recall(
-                folder, lambda asked: server.search(folder, asked, IN_A_PROMPT).passages
+                folder, questions, lambda asked: server.search(folder, asked, LAST).passages
             )
         finally:
             server.stop()
@@ -129,18 +134,21 @@ def main() -> None:
     parser.add_argument("folder", type=Path, nargs="?", default=BENCH.parent / "docs")
     parser.add_argument("--model", type=Path, help="a GGUF file of an embedding model")
     parser.add_argument("--name", default="model", help="its name, which decides its prefixes")
+    parser.add_argument("--questions", type=Path, default=QUESTIONS, help="a file of questions")
     options = parser.parse_args()
     folder = options.folder.resolve()
     if options.model is None:
-        recall = recall_by_words(folder)
+        recall = recall_by_words(folder, options.questions)
     else:
-        recall = recall_with_model(folder, options.model.resolve(), options.name)
+        model = options.model.resolve()
+        recall = recall_with_model(folder, options.questions, model, options.name)
     for asked in recall.missed:
         print("missed:", asked.question)
     for asked in recall.outdated:
         print("no longer in the documents:", asked.words)
     for number in sorted({asked.set for asked, _ in recall.places}):
-        shares = (f"@{most}: {recall.share(most, number):.2f}" for most in (FIRST, IN_A_PROMPT))
+        places = (1, FIRST, IN_A_PROMPT, LAST)
+        shares = (f"@{most}: {recall.share(most, number):.2f}" for most in places)
         print(f"set {number}: recall{', '.join(shares)}")
     print(f"all {len(recall.places)}: {recall.share():.3f}, {recall.share(IN_A_PROMPT):.3f}")
 

@@ -28,6 +28,7 @@ COMMANDS = {name: f"{folder}.{name}" for folder, names in _FOLDERS.items() for n
 COMMANDS["ls"] = COMMANDS["list"]
 COMMANDS["ask-files"] = "chat.ask_files"
 COMMANDS["transcribe"] = "chat.transcribe"
+COMMANDS["say"] = "chat.say"
 CHAT_OPTIONS = ("--plain", "--temp", "--prompt", "-p")
 """Options that are accepted without a command; they are those of `ingle chat`."""
 
@@ -49,6 +50,7 @@ chat:
   run        send one prompt, and stream the answer
   ask-files  ask about the files of a folder, with the passages that answer
   transcribe write down what is spoken in an audio file
+  say        speak a text, or write it to an audio file
   forget     list stored data, and erase it: by chat, by time, or all
 
 models:

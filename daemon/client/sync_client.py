@@ -112,6 +112,11 @@ class DaemonClient:
         with self._response("POST", path, form, timeout) as response:
             return response.read().decode(errors="replace")
 
+    def post_for_bytes(self, path: str, body: object, *, timeout: float) -> bytes:
+        """Send `body` as JSON, and return the answer as it is."""
+        with self._response("POST", path, body, timeout) as response:
+            return response.read()
+
     def delete(self, path: str, kind: type[T], *, timeout: float | None = 30.0) -> T:
         """Return the answer to a deletion as `kind`."""
         return self._request("DELETE", path, None, kind, timeout)

@@ -93,10 +93,15 @@ async def read_json(request: Request, kind: type[T], *, if_empty: bytes = b"") -
     chunks = [chunk async for chunk in read_chunks(request, limit)]
     size = request.scope[BODY_BYTES] = sum(map(len, chunks))
     value, ignored = await off_loop(size, lambda: parse_served(b"".join(chunks) or if_empty, kind))
-    if ignored:
-        request.scope[IGNORED] = ignored
-        request.app.state.ignored_fields.update(field.label for field in ignored)
+    note_ignored(request, ignored)
     return value
+
+
+def note_ignored(request: Request, fields: list[IgnoredField]) -> None:
+    """Note fields without effect in the scope, for the response's header, and count them."""
+    if fields:
+        request.scope[IGNORED] = fields
+        request.app.state.ignored_fields.update(field.label for field in fields)
 
 
 async def translate(request: Request, work: Callable[[], T]) -> T:

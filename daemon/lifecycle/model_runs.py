@@ -35,6 +35,7 @@ from ..model_process.model_history import CrashCounts, CrashRecord, UsageRecord
 from ..model_process.model_run import ModelRun, ModelState, still_computes
 from ..pictures.picture_decoder import PictureDecoder
 from ..settings.config import Config
+from ..speech.speaker import Speaker
 from ..speech.transcriber import Transcriber
 from .keep_alive_rules import NO_RULE, KeepAliveRule, find_rule
 from .model_starter import ModelStarter, PrepareEngine, leave_engine
@@ -111,6 +112,7 @@ class ModelRuns:
         self._records: dict[str, ModelRecord] = {}
         self.failures = CrashCounts()
         self.speech = Transcriber(EngineStore(config.paths.engines), config.threads)
+        self.voice = Speaker(EngineStore(config.paths.engines))
         self.allocator = MemoryAllocator(
             lambda: list(self._runs.values()),  # a copy: the list of models reads it from a thread
             prepare,
@@ -211,6 +213,7 @@ class ModelRuns:
         self._closing = True
         self.pictures.close()
         self.speech.close()
+        self.voice.close()
         runs = list(self._runs.values())
         for run in runs:
             run.request_stop("The daemon is shutting down.", drain=grace)

@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from PIL import Image
 
 FORMATS = ("PNG", "JPEG", "WEBP", "GIF")
+_HEIC = (b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"msf1")
+"""Brands of the container; what Pillow would need to decode it comes with code under the GPL."""
+_CONVERT = "`heif-convert a.heic a.jpg`, on a Mac `sips -s format jpeg a.heic --out a.jpg`"
 MOST_PIXELS = 64_000_000
 """Of a file; decoded, that takes 256 MB."""
 KEPT_PIXELS = 4_000_000
@@ -117,6 +120,8 @@ def decode_picture(data: bytes, within: tuple[int, int] | None = None) -> Decode
                 picture.thumbnail(within)
             return DecodedPicture(*picture.size, picture.tobytes())
     except UnidentifiedImageError:
+        if data[4:8] == b"ftyp" and data[8:12] in _HEIC:
+            return DecodedPicture(error=f"it is a HEIC file, which has to be converted: {_CONVERT}")
         return DecodedPicture(error="it is no PNG, JPEG, WebP or GIF file")
     except MemoryError:
         return DecodedPicture(error="it takes too much memory")

@@ -100,6 +100,14 @@ EMBEDDING_FIELDS = FieldPolicy(
     refused={"truncate_prompt_tokens": lambda _: False, "add_special_tokens": _is(True)},
 )
 
+TRANSCRIPTION_FIELDS = FieldPolicy(
+    ignored=frozenset(
+        {"include", "keywords", "languages", "known_speaker_names", "known_speaker_references"}
+    )
+)
+
+SPEECH_FIELDS = FieldPolicy(ignored=frozenset({"instructions"}))
+
 _INCLUDED = ("reasoning.encrypted_content", "message.output_text.logprobs")
 
 RESPONSE_FIELDS = FieldPolicy(

@@ -274,7 +274,7 @@ class MetricsApi(ServicesApi):
         ):
             rows = [((model,), count) for model, count in tuple(counts.items())]
             yield _family(kind, name, help_, _MODEL, rows)
-        speech = self._services.manager.speech
+        speech, voice = self._services.manager.speech, self._services.manager.voice
         heard = "Seconds of audio in which speech was recognised."
         for name, help_, counts in (
             ("ingle_transcriptions_total", "Recognised audio files.", speech.requests),
@@ -282,6 +282,11 @@ class MetricsApi(ServicesApi):
         ):
             rows = [((model,), count) for model, count in tuple(counts.items())]
             yield _family("Counter", name, help_, _MODEL, rows)
+        for name, help_, count in (
+            ("ingle_spoken_texts_total", "Texts that were spoken.", voice.requests),
+            ("ingle_spoken_seconds_total", "Seconds of speech.", voice.seconds),
+        ):
+            yield _family("Counter", name, help_, (), [((), count)])
         ignored = tuple(self._services.ignored_fields.items())
         rows = [((field,), count) for field, count in ignored]
         help_ = "Fields of requests that have no effect here; those of no list are `unknown`."

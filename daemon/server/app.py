@@ -10,7 +10,7 @@ from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Match, Route, WebSocketRoute
-from starlette.types import Scope
+from starlette.types import Receive, Scope, Send
 
 from ingle.backends.base.errors import BackendError
 from ingle.models.errors import ModelError
@@ -20,6 +20,7 @@ from ..error_status import describe
 from ..errors import MethodNotAllowed, NotFound, Problem, RequestError
 from ..http.access_log import ROUTE, AccessLog
 from ..http.bodies import ClientLeft, error_response
+from ..http.request_stack import holding
 from ..http.route_spec import RouteIndex, RouteSpec
 from ..routing.route_header import RouteHeader
 from ..services import Services
@@ -54,8 +55,11 @@ def create_app(services: Services) -> Starlette:
     return app
 
 
-class LoggedRoute(Route):
-    """A route that stores its path in the ASGI scope, for the access log."""
+class DaemonRoute(Route):
+    """A route that stores its path in the ASGI scope, for the access log.
+
+    What a request holds is released with its end.
+    """
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
         """See `Route.matches`."""
@@ -64,11 +68,16 @@ class LoggedRoute(Route):
             child[ROUTE] = self.path
         return match, child
 
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """See `Route.handle`."""
+        async with holding(scope):
+            await super().handle(scope, receive, send)
+
 
 def _route(spec: RouteSpec) -> BaseRoute:
     if spec.socket_endpoint is not None:
         return WebSocketRoute(spec.path, spec.socket_endpoint)
-    route = LoggedRoute(spec.path, spec.endpoint, methods=[spec.method])
+    route = DaemonRoute(spec.path, spec.endpoint, methods=[spec.method])
     if spec.stream is not None and route.methods is not None:
         # Starlette adds HEAD to every GET; a HEAD of a stream would never end.
         route.methods.discard("HEAD")

@@ -47,6 +47,7 @@ from ..protocols.openai.completions.completions_api import CompletionsApi
 from ..protocols.openai.completions.stored_completions_api import StoredCompletionsApi
 from ..protocols.openai.embeddings_api import EmbeddingsApi, RerankApi
 from ..protocols.openai.models_api import ModelsApi
+from ..protocols.openai.speech_api import SpeechApi
 from ..protocols.responses.conversations_api import ConversationsApi
 from ..protocols.responses.responses_api import ResponsesApi
 from ..services import Services
@@ -85,6 +86,7 @@ def route_table(services: Services) -> list[RouteSpec]:
         MessageBatchesApi(services),
         embeddings,
         AudioApi(services),
+        SpeechApi(services),
         FilesApi(services),
         BatchesApi(services),
         RerankApi(services),

@@ -38,6 +38,7 @@ chat:
   run        send one prompt, and stream the answer
   ask-files  ask about the files of a folder, with the passages that answer
   transcribe write down what is spoken in an audio file
+  say        speak a text, or write it to an audio file
   forget     list stored data, and erase it: by chat, by time, or all
 
 models:

@@ -156,6 +156,11 @@ def read_file(path: Path, name: str) -> Attachment:
     try:
         if path.is_dir():
             return Attachment(name.rstrip("/") + "/", _listing(path))
+        if path.suffix.lower() in (".heic", ".heif"):
+            raise UnreadableFile(
+                f"{name} is a HEIC picture. Convert it to JPEG first: by `heif-convert`, or on a "
+                "Mac by `sips -s format jpeg`."
+            )
         content = _read_bytes(path, name, _limit(path))
     except FileNotFoundError:
         raise UnreadableFile(f"{name} no longer exists.") from None

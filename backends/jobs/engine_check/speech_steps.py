@@ -1,4 +1,4 @@
-"""The steps of checking the engine that recognises speech."""
+"""The steps of checking the engine that recognises speech and speaks."""
 
 from __future__ import annotations
 
@@ -12,12 +12,14 @@ from .check_step import Step, StepFailed
 
 _REMEDY = "Install it again: `ingle engine remove speech`, then `ingle engine install speech`."
 _SAMPLES = 1600
+_LEAST_SPOKEN = 0.2
 
 
 def speech_steps() -> Iterator[Step]:
-    """Yield the steps: the packages are loaded, and a sound is decoded."""
+    """Yield the steps: the packages are loaded, a sound is decoded, and a word is spoken."""
     yield "library", _load
     yield "decoder", _decode
+    yield "voice", _speak
 
 
 def _load() -> str:
@@ -48,3 +50,14 @@ def _decode() -> str:
     if decoded != _SAMPLES:
         raise StepFailed(f"{_SAMPLES} samples became {decoded}", _REMEDY)
     return f"PyAV {av.__version__}"
+
+
+def _speak() -> str:
+    try:
+        voice: Any = import_module("hibari")
+    except ImportError as error:  # an engine from before ingle spoke
+        raise StepFailed(str(error), "Run `ingle engine install speech`.") from error
+    spoken = voice.Hibari()("One.", seed=0).size / voice.SAMPLE_RATE
+    if spoken < _LEAST_SPOKEN:
+        raise StepFailed(f"a word became {spoken:.1f} s of speech", _REMEDY)
+    return f"hibari {voice.__version__}, {spoken:.1f} s of speech"

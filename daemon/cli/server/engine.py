@@ -36,7 +36,7 @@ An engine computes what models answer. `llama.cpp` runs every GGUF file on any
 processor, and is installed by itself before the first answer. `cuda` is ingle's
 own engine for NVIDIA GPUs (RTX 30 and newer); two more are llama.cpp for
 GPUs, also for models that only partly fit into a GPU's memory. `speech` turns
-speech into text.
+speech into text, and text into speech.
 
 Packages come from the index that uv or pip is set up for, in the versions that
 this ingle was tested with. With --from they come from a folder of wheels, which

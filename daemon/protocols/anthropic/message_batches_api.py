@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
@@ -22,6 +22,7 @@ from ...batches.file_store import BATCH_LIFETIME, FileWriter
 from ...errors import AnthropicError, InvalidBody, NotFound, Problem
 from ...http.bodies import ANTHROPIC
 from ...http.field_policy import FieldPolicy
+from ...http.request_stack import request_stack
 from ...http.route_access import FILES, FILES_UNRESTRICTED
 from ...http.route_spec import StreamSpec, route
 from ...services import Services
@@ -175,7 +176,7 @@ class MessageBatchesApi:
         stream=StreamSpec({"": MessageBatchResult}, media_type="application/x-jsonl"),
         errors=(404,),
     )
-    async def results(self, batch_id: str) -> Response:
+    async def results(self, request: Request, batch_id: str) -> Response:
         """The results of a batch that has ended, in any order."""
         record = await self._find(batch_id)
         if not record.status.ended:
@@ -184,6 +185,7 @@ class MessageBatchesApi:
             )
         paths, unanswered = await asyncio.to_thread(self._found, record)
         lines = _encoded(_results(record, paths, unanswered))
+        request_stack(request).callback(lines.close)  # of a client that leaves, with their files
         return StreamingResponse(lines, media_type="application/x-jsonl")
 
     @_route(
@@ -298,7 +300,7 @@ def _results(
     yield from (MessageBatchResult(custom_id, result) for custom_id in unanswered)
 
 
-def _encoded(results: Iterator[MessageBatchResult]) -> Iterator[bytes]:
+def _encoded(results: Iterator[MessageBatchResult]) -> Generator[bytes]:
     """Lines of JSON, several at once."""
     encoder = msgspec.json.Encoder()
     chunk = bytearray()

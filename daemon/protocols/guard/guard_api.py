@@ -11,6 +11,7 @@ from starlette.responses import Response
 from ingle.backends.base.errors import BackendError
 from ingle.backends.remote.errors import RemoteForbidden
 from ingle.backends.remote.providers import Provider
+from ingle.backends.remote.receipt import Outcome
 
 from ...client.guard_types import GuardRequest, GuardStarted, GuardSummary
 from ...error_status import describe
@@ -18,6 +19,7 @@ from ...errors import Conflict, InvalidBody, NotFound, RequestError, WebSocketRe
 from ...http.bodies import ANTHROPIC, OPENAI, error_response, read_chunks, run_until_disconnect
 from ...http.body_check import check_body
 from ...http.off_loop import off_loop
+from ...http.request_stack import request_stack
 from ...http.route_access import ADMIN
 from ...http.route_spec import route
 from ...routing.egress.outbound_request import OutboundRequest
@@ -128,6 +130,7 @@ class GuardApi(ServicesApi):
         redaction = outbound.redaction
         clearance = guard_clearance(outbound.clearance, run, guarded.target, content)
         call = GuardedCall(self._services.egress, run, provider, clearance, redaction)
+        request_stack(request).push_async_callback(call.close, Outcome.CANCELLED)
         sending = call.send(request.method, guarded.target, headers, content)
         status, returned = await run_until_disconnect(request.receive, sending)
         run.sent += 1

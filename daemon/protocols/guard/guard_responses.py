@@ -8,7 +8,6 @@ from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
 from ingle.backends.base.errors import BackendError
-from ingle.backends.remote.receipt import Outcome
 
 from ...http.bodies import ClientLeft, run_until_disconnect
 from ...http.http_protocol import CONNECTION
@@ -18,7 +17,10 @@ from ...transport.peer import PeerConnection
 
 
 class PassedAnswer(Response):
-    """A provider's answer, passed on as it arrives; a client that leaves ends the call."""
+    """A provider's answer, passed on as it arrives; a client that leaves ends the call.
+
+    The request holds the call, and closes it where no answer is sent.
+    """
 
     def __init__(self, call: GuardedCall, status: int, headers: Headers) -> None:
         self.status_code = status
@@ -37,8 +39,6 @@ class PassedAnswer(Response):
             return
         except BackendError:
             connection.abort()  # the client must not take a part for the whole
-        finally:
-            await self._call.close(Outcome.CANCELLED)
 
     async def _pump(self, send: Send) -> None:
         await send(

@@ -101,9 +101,12 @@ class EnginesApi(ServicesApi):
                 hint="Wait until `ingle engine list` says that it is there.",
             )
         if packages.engine == SPEECH:
-            if services.manager.speech.is_busy:
-                raise Conflict("Speech is being recognised.", hint="Try again when it is done.")
-            services.manager.speech.end()
+            speech, voice = services.manager.speech, services.manager.voice
+            if speech.is_busy or voice.is_busy:
+                what = "recognised" if speech.is_busy else "made"
+                raise Conflict(f"Speech is being {what}.", hint="Try again when it is done.")
+            speech.end()
+            voice.end()
         users = [
             run.name
             for run in services.manager.loaded()

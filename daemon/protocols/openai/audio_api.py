@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
-from contextlib import ExitStack, aclosing
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
 from functools import partial
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, ClassVar, Literal, TypeVar
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
@@ -20,15 +20,24 @@ from ingle.models.model_task import ModelTask
 from ingle.models.struct_preparation import prepared
 
 from ...errors import BodyTooLarge, InvalidBody
-from ...http.bodies import OPENAI, JSONResponse, encode_event, run_until_disconnect
+from ...http.bodies import (
+    OPENAI,
+    JSONResponse,
+    encode_event,
+    note_ignored,
+    run_until_disconnect,
+)
+from ...http.field_policy import FieldPolicy, IgnoredField, decided_fields, ignored_fields
+from ...http.request_stack import request_stack
 from ...http.route_access import INFERENCE
 from ...http.route_spec import StreamSpec, route
 from ...http.sse_writer import EventStream, EventWriter, StreamStyle
 from ...services import Services
 from ...speech.speech_protocol import Recognise, Recognised, Segment
 from ...speech.transcriber import MOST_BYTES
+from ..field_policies import TRANSCRIPTION_FIELDS
 from ..services_api import ServicesApi
-from .multipart import MultipartForm, read_form
+from .multipart import read_form
 from .transcripts import SpeechTranscript, TranscriptFormat, Transcription
 
 _OTHER_FIELDS = 2**20
@@ -41,6 +50,7 @@ _EXAMPLE = "hf.co/Systran/faster-whisper-base"
 class TranslationForm(msgspec.Struct, kw_only=True):
     """The form of `POST /v1/audio/translations`."""
 
+    field_policy: ClassVar[FieldPolicy] = FieldPolicy()
     file: Annotated[str, Meta(extra_json_schema={"format": "binary"})] = ""
     model: str | None = None
     prompt: str | None = None
@@ -54,12 +64,28 @@ class TranscriptionForm(TranslationForm, kw_only=True):
     With any `chunking_strategy`, parts without speech are left out.
     """
 
+    field_policy: ClassVar[FieldPolicy] = TRANSCRIPTION_FIELDS
     language: str | None = None
     granularities: list[Literal["word", "segment"]] = msgspec.field(
         default_factory=list[Literal["word", "segment"]], name=_GRANULARITIES
     )
     stream: bool = False
     chunking_strategy: str | UnsetType = UNSET
+
+    @property
+    def streams_in_json(self) -> bool:
+        """Whether it asks for a format that a stream does not have."""
+        return self.stream and self.response_format not in ("json", "text")
+
+    def check(self) -> None:
+        """Raise `InvalidBody` for times that the answer has no place for."""
+        if self.granularities and (self.stream or self.response_format in ("json", "text")):
+            raise InvalidBody(
+                f"'{_GRANULARITIES}' needs the response format `verbose_json`"
+                f"{' without `stream`' if self.stream else ''}.",
+                hint="Text and events have no times.",
+                param=_GRANULARITIES.removesuffix("[]"),
+            )
 
 
 F = TypeVar("F", bound=TranslationForm)
@@ -109,32 +135,32 @@ class AudioApi(ServicesApi):
     @_route("/v1/audio/transcriptions", request=TranscriptionForm, stream=_STREAM)
     async def transcribe(self, request: Request) -> Response:
         """Recognise speech: a form with an audio file."""
-        with ExitStack() as held:
-            held.enter_context(self._services.manager.speech.place())
-            form, content = await self._read(request, TranscriptionForm)
-            task = Recognise(
-                data=content,
-                language=form.language or None,
-                prompt=form.prompt,
-                temperature=form.temperature,
-                skip_silence=form.chunking_strategy is not UNSET,
-                words="word" in form.granularities,
-            )
-            if form.stream:
-                produce = partial(self._stream, form, task, held.pop_all())
-                return EventStream(produce, style=StreamStyle(on_error=OPENAI.frame))
-            return await self._whole(request, form, task)
+        form, content = await self._read(request, TranscriptionForm)
+        form.check()
+        task = Recognise(
+            data=content,
+            language=form.language or None,
+            prompt=form.prompt,
+            temperature=form.temperature,
+            skip_silence=form.chunking_strategy is not UNSET,
+            words="word" in form.granularities,
+        )
+        if form.stream:
+            produce = partial(self._stream, form, task)
+            return EventStream(produce, style=StreamStyle(on_error=OPENAI.frame))
+        return await self._whole(request, form, task)
 
     @_route("/v1/audio/translations", request=TranslationForm)
     async def translate(self, request: Request) -> Response:
         """Recognise speech and write it in English."""
-        with self._services.manager.speech.place():
-            form, content = await self._read(request, TranslationForm)
-            prompt, temperature = form.prompt, form.temperature
-            task = Recognise(data=content, prompt=prompt, temperature=temperature, translate=True)
-            return await self._whole(request, form, task)
+        form, content = await self._read(request, TranslationForm)
+        prompt, temperature = form.prompt, form.temperature
+        task = Recognise(data=content, prompt=prompt, temperature=temperature, translate=True)
+        return await self._whole(request, form, task)
 
     async def _read(self, request: Request, kind: type[F]) -> tuple[F, bytes]:
+        """Read the form into memory, in a place that the request holds to its end."""
+        request_stack(request).enter_context(self._services.manager.speech.place())
         too_large = BodyTooLarge(
             f"The audio file has more than {MOST_BYTES // 2**20} MiB.",
             hint="Send parts of it, or a compressed format.",
@@ -150,7 +176,13 @@ class AudioApi(ServicesApi):
             raise InvalidBody("The form has no file.", param="file")
         if len(read.file.content) > MOST_BYTES:
             raise too_large
-        return _typed(read, kind), bytes(read.file.content)
+        fields = _named(read.fields, kind)
+        form = _typed(fields, kind)
+        ignored = ignored_fields(msgspec.json.encode(fields), kind)
+        if isinstance(form, TranscriptionForm) and form.streams_in_json:
+            ignored.append(IgnoredField("response_format", "response_format"))
+        note_ignored(request, ignored)
+        return form, bytes(read.file.content)
 
     async def _whole(self, request: Request, form: TranslationForm, task: Recognise) -> Response:
         transcript = await run_until_disconnect(request.receive, self._collect(form, task))
@@ -172,17 +204,14 @@ class AudioApi(ServicesApi):
         name = "translate" if task.translate else "transcribe"
         return SpeechTranscript(name, first.language, first.seconds, segments)
 
-    async def _stream(
-        self, form: TranslationForm, task: Recognise, held: ExitStack, out: EventWriter
-    ) -> None:
+    async def _stream(self, form: TranslationForm, task: Recognise, out: EventWriter) -> None:
         text = ""
-        with held:
-            async with aclosing(self._recognised(form, task)) as parts:
-                async for part in parts:
-                    if isinstance(part, Segment):
-                        delta = part.part.text if text else part.part.text.lstrip()
-                        text += delta
-                        await out.send(encode_event(msgspec.json.encode(TranscriptDelta(delta))))
+        async with aclosing(self._recognised(form, task)) as parts:
+            async for part in parts:
+                if isinstance(part, Segment):
+                    delta = part.part.text if text else part.part.text.lstrip()
+                    text += delta
+                    await out.send(encode_event(msgspec.json.encode(TranscriptDelta(delta))))
         await out.send(encode_event(msgspec.json.encode(TranscriptDone(text.rstrip()))))
 
     async def _recognised(
@@ -213,13 +242,24 @@ class AudioApi(ServicesApi):
         return min(known, key=lambda model: model.size)
 
 
-def _typed(form: MultipartForm[_AudioFile], kind: type[F]) -> F:
+def _named(fields: Mapping[str, str], kind: type[TranslationForm]) -> dict[str, str]:
+    """Return the fields by the names of the form's type: a list's may end in `[]` or not."""
+    known = decided_fields(kind)
+
+    def known_name(name: str) -> str:
+        bare = name.removesuffix("[]")
+        return next((each for each in (name, bare, f"{bare}[]") if each in known), name)
+
+    return {known_name(name): value for name, value in fields.items()}
+
+
+def _typed(fields: Mapping[str, str], kind: type[F]) -> F:
     """Return the fields of a form; raises `InvalidBody`."""
-    fields: dict[str, object] = {**form.fields}
-    if _GRANULARITIES in form.fields:
-        fields[_GRANULARITIES] = form.fields[_GRANULARITIES].split(",")
+    values: dict[str, object] = {**fields}
+    if _GRANULARITIES in fields:
+        values[_GRANULARITIES] = fields[_GRANULARITIES].split(",")
     try:
-        return msgspec.convert(fields, prepared(kind), strict=False)
+        return msgspec.convert(values, prepared(kind), strict=False)
     except msgspec.ValidationError as error:
         what, _, where = str(error).partition(" - at `$.")
         field = where.rstrip("`").partition("[")[0]

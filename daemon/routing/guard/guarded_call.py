@@ -123,8 +123,8 @@ class GuardedCall:
             await self.close(outcome)
 
     async def close(self, outcome: Outcome) -> None:
-        """Close the connection, and record the outcome of a call that is not closed yet."""
-        if self._closed:
+        """Close the connection, and record the outcome of a call that began and is still open."""
+        if self._closed or not self._began:
             return
         self._closed = True
         await self._stack.aclose()

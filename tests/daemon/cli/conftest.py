@@ -177,6 +177,8 @@ class Handler(BaseHTTPRequestHandler):
         match route.split("/v1/")[-1] if "/ingle/v1/" in route else route:
             case "GET /health":
                 self._json(200, {"status": "ok"})
+            case "POST /v1/audio/speech":
+                self._json(200, body["input"])
             case "status":
                 self._json(200, daemon.status())
             case "models" if self.command == "POST":

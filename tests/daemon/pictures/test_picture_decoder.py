@@ -107,6 +107,13 @@ async def test_hostile_files_get_typed_errors(decoder: PictureDecoder) -> None:
     assert first_pixel(picture) == RED
 
 
+async def test_photo_of_a_phone_names_what_converts_it(decoder: PictureDecoder) -> None:
+    head = b"\0\0\0\x18ftypheic\0\0\0\0mif1heic"
+    with pytest.raises(RequestRejected, match=r"HEIC file.*`heif-convert") as caught:
+        await decode(decoder, head + bytes(999))
+    assert caught.value.code == "invalid_picture"
+
+
 async def test_bytes_of_other_files_never_end_the_daemon(decoder: PictureDecoder) -> None:
     random = np.random.default_rng(5)
     for kind in ("PNG", "JPEG", "WEBP", "GIF"):

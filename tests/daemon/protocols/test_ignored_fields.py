@@ -15,6 +15,11 @@ from anthropic.types import (
 from anthropic.types.beta import message_create_params as beta_message_create_params
 from anthropic.types.messages import batch_create_params
 from openai.types import completion_create_params, embedding_create_params
+from openai.types.audio import (
+    speech_create_params,
+    transcription_create_params,
+    translation_create_params,
+)
 from openai.types.chat import completion_create_params as chat_create_params
 from openai.types.chat import completion_update_params
 from openai.types.conversations import (
@@ -29,12 +34,14 @@ from ingle.daemon.http.field_policy import decided_fields, field_policy_of, igno
 from ingle.daemon.protocols.anthropic.message_batches_api import MessageBatchRequest
 from ingle.daemon.protocols.anthropic.types import MessagesRequest, PromptRequest
 from ingle.daemon.protocols.ollama.types import EmbedBody
+from ingle.daemon.protocols.openai.audio_api import TranscriptionForm, TranslationForm
 from ingle.daemon.protocols.openai.completions.request_types import (
     ChatCompletionRequest,
     PlainCompletionRequest,
 )
 from ingle.daemon.protocols.openai.embeddings_api import EmbeddingsRequest
 from ingle.daemon.protocols.openai.list_pages import MetadataUpdate
+from ingle.daemon.protocols.openai.speech_api import SpeechRequest
 from ingle.daemon.protocols.responses.conversations_api import ConversationRequest, NewItems
 from ingle.daemon.protocols.responses.types import LOGPROBS, ResponsesRequest
 
@@ -64,6 +71,12 @@ CALLS: dict[str, dict[str, Any]] = {
         (chat_create_params.CompletionCreateParamsStreaming, ChatCompletionRequest),
         (completion_create_params.CompletionCreateParamsStreaming, PlainCompletionRequest),
         (embedding_create_params.EmbeddingCreateParams, EmbeddingsRequest),
+        (
+            transcription_create_params.TranscriptionCreateParamsStreaming,
+            TranscriptionForm,
+        ),
+        (translation_create_params.TranslationCreateParams, TranslationForm),
+        (speech_create_params.SpeechCreateParams, SpeechRequest),
         (response_create_params.ResponseCreateParamsStreaming, ResponsesRequest),
         (message_create_params.MessageCreateParamsStreaming, MessagesRequest),
         (message_count_tokens_params.MessageCountTokensParams, PromptRequest),
@@ -79,7 +92,7 @@ def test_every_field_of_the_official_clients_is_decided_about(params: Any, body:
     """A field that a new client has is served, or joins a list in `field_policies`."""
     fields = params.__required_keys__ | params.__optional_keys__
     elsewhere = {"betas"} if body is not NewItems else {"include"}  # a header, and in the query
-    assert fields - elsewhere <= decided_fields(body)
+    assert fields - elsewhere <= {name.removesuffix("[]") for name in decided_fields(body)}
 
 
 @pytest.mark.parametrize(

@@ -121,6 +121,38 @@ async def test_process_counts_as_a_loaded_model(run_daemon: DaemonFactory, tmp_p
         assert services.manager.available().host == 2**28
 
 
+async def test_fields_without_effect_are_named(daemon: RunningDaemon) -> None:
+    for fields, path, header in (
+        ({"include[]": "logprobs", "langage": "de"}, "", "include, langage;nearest=language"),
+        ({"stream": "true", "response_format": "srt"}, "", "response_format"),
+        ({"stream": "true", "response_format": "text"}, "", None),
+        ({"chunking_strategy": "auto", "keywords": "Ada"}, "", "keywords"),
+        ({"language": "de", "prompt": "Ada"}, TRANSLATIONS, "language"),
+    ):
+        form: dict[str, Any] = fields
+        answer = await send(daemon, path=path or TRANSCRIPTIONS, **form)
+        assert answer.status_code == 200, answer.text
+        assert answer.headers.get("ingle-ignored") == header
+    counted = (await daemon.tcp.get("/metrics")).text
+    assert 'ingle_ignored_fields_total{field="keywords"} 1' in counted
+
+
+async def test_times_are_refused_where_the_answer_has_none(daemon: RunningDaemon) -> None:
+    for name in ("timestamp_granularities[]", "timestamp_granularities"):
+        for fields in (
+            {},
+            {"response_format": "text"},
+            {"response_format": "verbose_json", "stream": "true"},
+        ):
+            form: dict[str, Any] = {name: "word", **fields}
+            found = problem(await send(daemon, **form))
+            assert found == (400, "invalid_request", "timestamp_granularities"), form
+    form = {"timestamp_granularities": "word", "response_format": "verbose_json"}
+    answer = await send(daemon, **form)
+    assert "words" in answer.json()
+    assert "ingle-ignored" not in answer.headers
+
+
 async def test_refused_requests_have_their_codes(daemon: RunningDaemon) -> None:
     for field, value in (
         *(("language", "xx"), ("temperature", "3"), ("temperature", "nan")),

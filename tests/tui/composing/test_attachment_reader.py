@@ -69,6 +69,12 @@ def test_file_name_with_glob_characters_is_read(tmp_path: Path) -> None:
     assert names('@"[id].tsx"', tmp_path) == ["[id].tsx"]
 
 
+def test_photo_of_a_phone_names_what_converts_it(tmp_path: Path) -> None:
+    write(tmp_path, {"a.HEIC": "x"})
+    with pytest.raises(UnreadableFile, match="heif-convert"):
+        read_file(tmp_path / "a.HEIC", "a.HEIC")
+
+
 def test_folder_is_attached_as_a_listing(tmp_path: Path) -> None:
     write(tmp_path, {"src/a.py": "12345", "src/sub/b.py": ""})
     (attachment,) = read_mentions("@src", tmp_path).attachments

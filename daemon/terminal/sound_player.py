@@ -1,0 +1,50 @@
+"""Plays sound by a program that is here."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterable
+
+_RATE = 24000
+_SHAPE = (f"--rate={_RATE}", "--channels=1")
+_SOX = ("-q", "-t", "raw", "-e", "signed", "-b", "16", "-r", str(_RATE), "-c", "1", "-")
+_PROGRAMS: dict[str, tuple[str, ...]] = {
+    "pacat": ("--playback", "--raw", "--format=s16le", *_SHAPE),
+    "pw-play": ("--raw", "--format=s16", *_SHAPE, "-"),
+    "aplay": ("-q", "-t", "raw", "-f", "S16_LE", "-r", str(_RATE), "-c", "1"),
+    "play": _SOX,
+    "ffplay": (
+        *("-loglevel", "error", "-nodisp", "-autoexit"),
+        *("-f", "s16le", "-ar", str(_RATE), "-ch_layout", "mono", "-i", "-"),
+    ),
+}
+
+
+def player(which: Callable[[str], str | None] = shutil.which) -> tuple[str, ...]:
+    """Return the command that plays 16-bit samples at 24 kHz; empty without a program."""
+    return next(((name, *_PROGRAMS[name]) for name in _PROGRAMS if which(name)), ())
+
+
+def how_to_get_one() -> str:
+    """Return a sentence for a machine without a program."""
+    if sys.platform == "darwin":
+        return "Install one with `brew install sox`."
+    return "Install one with `sudo apt install pulseaudio-utils` (or alsa-utils, or sox)."
+
+
+def play(command: tuple[str, ...], parts: Iterable[bytes]) -> bool:
+    """Play samples as they come; return whether all were heard. Raises OSError."""
+    with subprocess.Popen(command, stdin=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        try:
+            for part in parts:
+                process.stdin.write(part)
+            process.stdin.close()
+        except BrokenPipeError:
+            return False
+        except BaseException:
+            process.kill()
+            raise
+    return process.returncode == 0
