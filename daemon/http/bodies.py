@@ -27,8 +27,9 @@ from ..errors import (
     OllamaError,
     OpenAIError,
     Problem,
+    UnsupportedMediaType,
 )
-from .body_check import check_body
+from .body_check import check_body, without_lone_surrogates
 from .field_policy import IgnoredField, ignored_fields, is_served, strict_kind
 from .off_loop import off_loop
 
@@ -87,8 +88,14 @@ async def read_json(request: Request, kind: type[T], *, if_empty: bytes = b"") -
     """The typed body, `if_empty` for an empty one.
 
     Its fields without effect are noted in the scope, for the response's header. Raises what
-    `read_chunks` and `parse_served` raise.
+    `read_chunks` and `parse_served` raise, and `UnsupportedMediaType` for a compressed body.
     """
+    coding = request.headers.get("content-encoding", "identity")
+    if coding.lower() != "identity":
+        raise UnsupportedMediaType(
+            f"The body is compressed ({coding[:40]}), which is not supported.",
+            hint="Send it as it is, without Content-Encoding.",
+        )
     limit: int = request.app.state.max_body_bytes
     chunks = [chunk async for chunk in read_chunks(request, limit)]
     size = request.scope[BODY_BYTES] = sum(map(len, chunks))
@@ -111,6 +118,7 @@ def parse_served(body: bytes, kind: type[T]) -> tuple[T, list[IgnoredField]]:
     field that the type's policy refuses.
     """
     check_body(body)
+    body = without_lone_surrogates(body)
     with suppress(msgspec.MsgspecError, RecursionError):
         # Most bodies have served fields only, which decoding shows at once.
         strict = _decoder(strict_kind(kind)).decode(body)

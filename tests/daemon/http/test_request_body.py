@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gzip
 import json
 import threading
 from collections.abc import Awaitable, Callable
@@ -13,8 +14,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from ingle.daemon.http.bodies import parse_served
 from ingle.daemon.http.body_check import MOST_FIELDS, MOST_ITEMS
 from ingle.daemon.http.off_loop import LARGE, off_loop
+from ingle.daemon.protocols.openai.completions.request_types import ChatCompletionRequest
 
 if TYPE_CHECKING:
     from ..conftest import RunningDaemon
@@ -51,9 +54,6 @@ MALFORMED = {
     "encoded surrogate": HEAD.replace(b"Hi", b"\xed\xa0\x80") + b"}",
     "invalid utf-8 in an unknown field": HEAD + b', "x": "\xff"}',
     "invalid utf-8 in an unknown key": HEAD + b', "\xff": 1}',
-    "lone surrogate": HEAD.replace(b"Hi", rb"\ud800") + b"}",
-    "lone low surrogate": HEAD.replace(b"Hi", rb"\udc00") + b"}",
-    "surrogate and letter": HEAD.replace(b"Hi", rb"\ud800abcdefgh") + b"}",
     "bad escape": HEAD.replace(b"Hi", rb"\x41") + b"}",
     "bad unicode escape": HEAD.replace(b"Hi", rb"\u00zz") + b"}",
     "nan": HEAD + b', "temperature": NaN}',
@@ -99,6 +99,33 @@ UNUSUAL = {
     "nested a little": HEAD + b', "x": ' + b"[" * 60 + b"]" * 60 + b"}",
     "spaces around": b" \r\n\t" + HEAD + b"}" + b"\n" * 10,
 }
+
+
+@pytest.mark.parametrize(
+    ("escapes", "means"),
+    [
+        (rb"\ud83d cut", "\ufffd cut"),
+        (rb"\uDE00\uD83D", "\ufffd\ufffd"),
+        (rb"\ud83d\ud83d\ude00", "\ufffd\U0001f600"),
+        (rb"\\ud83d \\\ud83d \ud83d\\\ude00", r"\ud83d " + "\\\ufffd \ufffd\\\ufffd"),
+    ],
+)
+def test_half_of_a_surrogate_pair_becomes_a_replacement_character(
+    escapes: bytes, means: str
+) -> None:
+    body = HEAD.replace(b"Hi", escapes) + b', "metadata": {"' + escapes + b'": ""}}'
+    read, ignored = parse_served(body, ChatCompletionRequest)
+    assert read.messages[0].content == means
+    assert read.metadata == {means: ""}
+    assert not ignored
+
+
+async def test_compressed_body_is_415(daemon: RunningDaemon) -> None:
+    headers = {"content-encoding": "gzip"}
+    body = gzip.compress(json.dumps(GOOD).encode())
+    answer = await daemon.tcp.post("/api/chat", content=body, headers=headers)
+    assert answer.status_code == 415
+    assert answer.json()["error"].startswith("The body is compressed (gzip), which is not")
 
 
 @pytest.mark.slow
