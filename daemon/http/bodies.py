@@ -46,6 +46,9 @@ BODY_BYTES = "ingle.body_bytes"
 T = TypeVar("T")
 
 _PLACE = re.compile(r"^(?P<what>.*) - at (?:`key` in )?`(?:key in )?(?P<where>\$.*)`$", re.DOTALL)
+_NOT_LISTED = re.compile(r"Invalid enum value (.+)", re.DOTALL)
+_SHOWN = 80
+"""Characters that an error shows of a value."""
 _MISSING = re.compile(r"missing required field `(?P<field>[^`]+)`")
 
 
@@ -143,12 +146,12 @@ def parse(body: bytes, kind: type[T], place: str = "") -> T:
     except RecursionError as error:
         raise InvalidBody("The body's JSON is nested too deeply.") from error
     except msgspec.ValidationError as error:
-        raise _wrong_type(str(error), place) from error
+        raise _wrong_type(str(error), place, kind) from error
     except msgspec.DecodeError as error:
         raise InvalidBody(f"The body is not JSON: {error}.", hint="Send a JSON object.") from error
 
 
-def _wrong_type(complaint: str, within: str) -> InvalidBody:
+def _wrong_type(complaint: str, within: str, kind: type) -> InvalidBody:
     """Turn an error message of msgspec into an error that names the field."""
     place = _PLACE.match(complaint)
     what, where = (place["what"], place["where"]) if place else (complaint, "")
@@ -159,6 +162,15 @@ def _wrong_type(complaint: str, within: str) -> InvalidBody:
         field = f"{within}.{field}" if field and not field.startswith("[") else f"{within}{field}"
     if missing:
         return InvalidBody(f"'{field}' is missing.", param=field)
+    if value := _NOT_LISTED.fullmatch(what):
+        from .allowed_values import allowed_values  # only an error needs it
+
+        if allowed := allowed_values(kind, where):
+            hint = (
+                f"It must be {' or '.join(filter(None, (', '.join(allowed[:-1]), allowed[-1])))}."
+            )
+            given = value[1] if len(value[1]) < _SHOWN else f"{value[1][:_SHOWN]}…'"
+            return InvalidBody(f"'{field}' is {given}.", hint=hint, param=field)
     what = what.replace("`", "")
     if not field:
         return InvalidBody(f"The body is wrong: {what[:1].lower()}{what[1:]}.")

@@ -10,14 +10,19 @@ import threading
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Literal
 
+import msgspec
 import pytest
 
+from ingle.daemon.errors import InvalidBody
+from ingle.daemon.http.allowed_values import allowed_values
 from ingle.daemon.http.bodies import parse_served
 from ingle.daemon.http.body_check import MOST_FIELDS, MOST_ITEMS
 from ingle.daemon.http.off_loop import LARGE, off_loop
+from ingle.daemon.protocols.ollama.types import ChatRequest
 from ingle.daemon.protocols.openai.completions.request_types import ChatCompletionRequest
+from ingle.models.model_task import ModelTask
 
 if TYPE_CHECKING:
     from ..conftest import RunningDaemon
@@ -118,6 +123,38 @@ def test_half_of_a_surrogate_pair_becomes_a_replacement_character(
     assert read.messages[0].content == means
     assert read.metadata == {means: ""}
     assert not ignored
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "says"),
+    [
+        (ChatCompletionRequest, {"reasoning_effort": "x"}, "'reasoning_effort' is 'x'."),
+        (ChatCompletionRequest, {"reasoning": {"effort": ""}}, "'reasoning.effort' is ''."),
+        (ChatRequest, {"think": "x" * 5000}, f"'think' is '{'x' * 79}…'."),
+    ],
+)
+def test_error_lists_the_values_that_are_allowed(
+    kind: type, body: dict[str, object], says: str
+) -> None:
+    with pytest.raises(InvalidBody) as caught:
+        parse_served(json.dumps(GOOD | body).encode(), kind)
+    assert caught.value.message == says
+    assert (caught.value.hint or "").startswith("It must be high, low, max")
+
+
+class Inner(msgspec.Struct):
+    kind: Literal["a", "b"] | None = None
+
+
+class Outer(msgspec.Struct):
+    many: list[Annotated[Inner, msgspec.Meta(description="x")]] | None = None
+    named: dict[str, ModelTask] = {}
+
+
+def test_allowed_values_are_found_in_lists_and_objects() -> None:
+    assert allowed_values(Outer, "$.many[...].kind") == ["a", "b"]
+    assert allowed_values(Outer, "$.named[...]") == [str(task.value) for task in ModelTask]
+    assert allowed_values(Outer, "$.many") == allowed_values(Outer, "$.gone.kind") == []
 
 
 async def test_compressed_body_is_415(daemon: RunningDaemon) -> None:
