@@ -279,6 +279,7 @@ async def test_malformed_http_is_400(
     assert answer.startswith(b"HTTP/1.1 400")
     error = json.loads(answer.partition(b"\r\n\r\n")[2])["error"]
     assert error["message"] == "This is not a request of HTTP/1.1."
+    assert error["hint"].endswith("path is not percent-encoded.")
     assert error["type"] == "invalid_request_error"
     assert (await daemon.tcp.get("/health")).status_code == 200
 
