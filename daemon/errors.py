@@ -11,7 +11,7 @@ RequestError
 ├── BodyTimeout           the body did not arrive
 ├── Conflict              impossible in the current state
 ├── BodyTooLarge          more bytes than `max_body_bytes`
-├── UnsupportedMediaType  the body is not labelled as JSON
+├── UnsupportedMediaType  the body is not labelled as JSON, or compressed
 ├── TooManyGenerations    the daemon keeps no more generations
 ├── QueueFull             the model's queue is full
 ├── ShuttingDown          the daemon is shutting down
@@ -133,7 +133,7 @@ class BodyTooLarge(RequestError):
 
 
 class UnsupportedMediaType(RequestError):
-    """The body is not labelled as JSON."""
+    """The body is not labelled as JSON, or compressed."""
 
     status = 415
     code = "unsupported_media_type"

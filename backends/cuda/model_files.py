@@ -35,6 +35,7 @@ from ingle.models.weights.weights import Weights
 
 from ..base.load_spec import LoadSpec, Quantize
 from ..text.tokenization.tokenizer import Tokenizer
+from .model_tokenizer import open_tokenizer
 
 
 @dataclass(frozen=True)
@@ -151,17 +152,3 @@ def open_source(path: Path) -> ModelSource:
     """Open a GGUF file or a folder of safetensors; raises `ModelError` if it cannot be used."""
     files = open_model(path)
     return ModelSource(files, open_tokenizer(path, files.config.vocab_size))
-
-
-def open_tokenizer(path: Path, vocab_size: int) -> Tokenizer:
-    """The tokenizer in a folder, or in a GGUF file, for a model with so many rows of logits.
-
-    Raises `LoadFailed`, `InvalidModel` and `UnsupportedModel`.
-    """
-    if path.is_dir():
-        from ..text.tokenization.hf_tokenizer import HFTokenizer
-
-        return HFTokenizer(path, vocab_size)
-    from ..llama_cpp.llama_tokenizer import LlamaVocabulary
-
-    return LlamaVocabulary(path)

@@ -68,8 +68,8 @@ def _sentence(message: str) -> str:
         names = rest.split(", ")
         words = f"{' and '.join(names)} {'is' if len(names) == 1 else 'are'} missing"
     elif subject == "unrecognized arguments":
-        kind = "option" if rest.startswith("-") else "argument"
-        words = f"Unknown {kind}: {rest}"
+        options = [word for word in rest.split() if word.startswith("-")]
+        words = f"Unknown option: {' '.join(options)}" if options else f"Unknown argument: {rest}"
     else:
         words = message[:1].upper() + message[1:].rstrip(".")
     return f"{words}."

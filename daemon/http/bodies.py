@@ -27,8 +27,9 @@ from ..errors import (
     OllamaError,
     OpenAIError,
     Problem,
+    UnsupportedMediaType,
 )
-from .body_check import check_body
+from .body_check import check_body, without_lone_surrogates
 from .field_policy import IgnoredField, ignored_fields, is_served, strict_kind
 from .off_loop import off_loop
 
@@ -45,6 +46,9 @@ BODY_BYTES = "ingle.body_bytes"
 T = TypeVar("T")
 
 _PLACE = re.compile(r"^(?P<what>.*) - at (?:`key` in )?`(?:key in )?(?P<where>\$.*)`$", re.DOTALL)
+_NOT_LISTED = re.compile(r"Invalid enum value (.+)", re.DOTALL)
+_SHOWN = 80
+"""Characters that an error shows of a value."""
 _MISSING = re.compile(r"missing required field `(?P<field>[^`]+)`")
 
 
@@ -87,8 +91,14 @@ async def read_json(request: Request, kind: type[T], *, if_empty: bytes = b"") -
     """The typed body, `if_empty` for an empty one.
 
     Its fields without effect are noted in the scope, for the response's header. Raises what
-    `read_chunks` and `parse_served` raise.
+    `read_chunks` and `parse_served` raise, and `UnsupportedMediaType` for a compressed body.
     """
+    coding = request.headers.get("content-encoding", "identity")
+    if coding.lower() != "identity":
+        raise UnsupportedMediaType(
+            f"The body is compressed ({coding[:40]}), which is not supported.",
+            hint="Send it as it is, without Content-Encoding.",
+        )
     limit: int = request.app.state.max_body_bytes
     chunks = [chunk async for chunk in read_chunks(request, limit)]
     size = request.scope[BODY_BYTES] = sum(map(len, chunks))
@@ -116,6 +126,7 @@ def parse_served(body: bytes, kind: type[T]) -> tuple[T, list[IgnoredField]]:
     field that the type's policy refuses.
     """
     check_body(body)
+    body = without_lone_surrogates(body)
     with suppress(msgspec.MsgspecError, RecursionError):
         # Most bodies have served fields only, which decoding shows at once.
         strict = _decoder(strict_kind(kind)).decode(body)
@@ -140,12 +151,12 @@ def parse(body: bytes, kind: type[T], place: str = "") -> T:
     except RecursionError as error:
         raise InvalidBody("The body's JSON is nested too deeply.") from error
     except msgspec.ValidationError as error:
-        raise _wrong_type(str(error), place) from error
+        raise _wrong_type(str(error), place, kind) from error
     except msgspec.DecodeError as error:
         raise InvalidBody(f"The body is not JSON: {error}.", hint="Send a JSON object.") from error
 
 
-def _wrong_type(complaint: str, within: str) -> InvalidBody:
+def _wrong_type(complaint: str, within: str, kind: type) -> InvalidBody:
     """Turn an error message of msgspec into an error that names the field."""
     place = _PLACE.match(complaint)
     what, where = (place["what"], place["where"]) if place else (complaint, "")
@@ -156,6 +167,15 @@ def _wrong_type(complaint: str, within: str) -> InvalidBody:
         field = f"{within}.{field}" if field and not field.startswith("[") else f"{within}{field}"
     if missing:
         return InvalidBody(f"'{field}' is missing.", param=field)
+    if value := _NOT_LISTED.fullmatch(what):
+        from .allowed_values import allowed_values  # only an error needs it
+
+        if allowed := allowed_values(kind, where):
+            hint = (
+                f"It must be {' or '.join(filter(None, (', '.join(allowed[:-1]), allowed[-1])))}."
+            )
+            given = value[1] if len(value[1]) < _SHOWN else f"{value[1][:_SHOWN]}…'"
+            return InvalidBody(f"'{field}' is {given}.", hint=hint, param=field)
     what = what.replace("`", "")
     if not field:
         return InvalidBody(f"The body is wrong: {what[:1].lower()}{what[1:]}.")

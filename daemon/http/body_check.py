@@ -17,6 +17,13 @@ _SLICE = 2**18
 
 _NO_ESCAPE = re.compile(rb"[^\\]")
 
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
+_ESCAPE = re.compile(
+    rb"\\\\"  # so that the letters behind an escaped backslash are no escape
+    rb"|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+    rb"|(?P<lone>\\u[dD][89a-fA-F][0-9a-fA-F]{2})"
+)
+
 
 def check_body(body: bytes) -> None:
     """Raise `InvalidBody` for a body that would take too long to decode, or that is not UTF-8.
@@ -27,6 +34,16 @@ def check_body(body: bytes) -> None:
         _check_text(body)
     if len(body) > MOST_FIELDS:
         _check_structure(body)
+
+
+def without_lone_surrogates(body: bytes) -> bytes:
+    """The body with U+FFFD for each half of a surrogate pair.
+
+    JavaScript sends such halves when a text was cut in the middle of an emoji; the rest counts.
+    """
+    if _SURROGATE.search(body) is None:
+        return body
+    return _ESCAPE.sub(lambda found: rb"\ufffd" if found["lone"] else found[0], body)
 
 
 def _check_text(body: bytes) -> None:

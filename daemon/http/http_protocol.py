@@ -209,7 +209,8 @@ class GuardedProtocol(HttpToolsProtocol):
                 HTTPStatus.BAD_REQUEST,
                 code="invalid_request",
                 message="This is not a request of HTTP/1.1.",
-                hint="Perhaps the client speaks HTTPS or HTTP/2, or two of its headers disagree.",
+                hint="Perhaps the client speaks HTTPS or HTTP/2, two of its headers disagree, or a "
+                "letter or space of its path is not percent-encoded.",
             )
 
     def _should_upgrade_to_ws(self) -> bool:

@@ -62,8 +62,9 @@ class ChatEraser:
             self._store.delete_chat(chat.id)
         if not self._store.flush() or self._troubles:
             raise HistoryError(
-                self._troubles[-1] if self._troubles else "The chats cannot be written now.",
-                "Try again in a moment.",
+                "The chats were not erased: they cannot be written now.",
+                "Free some space on their disk (`ingle forget --all --place kv` erases stored KV "
+                "caches), or get the right to write them; then try again.",
             )
         copies = [path for path in self.copies(selection) if chats or not selection.ids]
         things = list(things_in(copies))

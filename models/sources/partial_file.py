@@ -143,7 +143,7 @@ def disk_failure(error: OSError, folder: Path) -> DiskFull | DiskUnusable:
     if error.errno in _NO_ROOM:
         return DiskFull(
             f"The disk is full: {folder} has no room for the rest of the file.",
-            hint="Free some space and pull again, or set INGLE_HOME to a larger disk.",
+            hint="Free some space and try again, or set INGLE_HOME to a larger disk.",
         )
     checked = "the folder's permissions" if error.errno in _NOT_ALLOWED else "the disk"
     return DiskUnusable(

@@ -144,6 +144,13 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
         assert capsys.readouterr().out == f"ingle {metadata.version('ingle')}\n"
 
 
+def test_unknown_option_is_named_without_the_words_behind_it(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["run", "smollm2", "--nope", "two words", "-x"]) == 2
+    assert "Unknown option: --nope -x.\n" in capsys.readouterr().err
+
+
 def test_unknown_command_gets_a_suggestion(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["pul"]) == 2
     assert capsys.readouterr().err == (

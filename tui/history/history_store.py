@@ -363,7 +363,9 @@ class HistoryStore(ChatRecorder):
         return self._writer.flush(REPAIR_PATIENCE)
 
     def _reading_failed(self, error: Exception) -> HistoryError:
-        return HistoryError(f"The chats cannot be read: {storage_trouble(error)}.")
+        trouble = storage_trouble(error)
+        hint = "Free some space on it, then try again." if "disk is full" in trouble else None
+        return HistoryError(f"The chats cannot be read: {trouble}.", hint)
 
     def _ask_writer(self, question: Callable[[Connection], R]) -> R:
         """Run a query that reads and writes in the writer thread, and return its result."""

@@ -19,7 +19,7 @@ from ingle.models.safetensors.model_folder import read_folder
 
 from ...base.conversation import ChatMessage
 from ...base.errors import BackendError, LoadFailed, OutOfMemory
-from ...cuda.model_files import open_tokenizer
+from ...cuda.model_tokenizer import open_tokenizer
 from ...engine.speculation.draft_pairing import vocabulary_difference
 from ...text.templates.chat_template import ChatTemplate, default_template
 from ...text.tokenization.tokenizer import Tokenizer, encode_prompt

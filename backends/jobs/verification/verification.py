@@ -16,7 +16,7 @@ from ingle.models.gguf.gguf_support import check_supported
 from ingle.models.safetensors.model_folder import NF4, read_folder
 
 from ...base.errors import BackendError, LoadFailed
-from ...cuda.model_files import open_tokenizer
+from ...cuda.model_tokenizer import open_tokenizer
 from ...text.tokenization.tokenizer import Tokenizer
 from .logit_comparison import Comparison, NotNumbers, Statistics
 from .messages import VerificationProgress, VerificationReport, VerificationSpec

@@ -28,6 +28,11 @@ def main(arguments: Sequence[str]) -> int:
 
     if options.list:
         return list_places(config, as_json=options.json)
+    if options.what not in (None, "chat"):
+        raise UsageError(
+            f"Before {options.what!r} the word `chat` is missing.",
+            f"`ingle forget chat {options.what}`; `ingle chats` lists them.",
+        )
     if bool(options.ids) != (options.what == "chat"):
         raise UsageError("Which chat?", "`ingle forget chat ID`; `ingle chats` lists them.")
     return forget(config, options)
@@ -40,9 +45,7 @@ def _parser() -> CommandParser:
         "models and measurements contain no text of people, and are kept.",
         examples=EXAMPLES,
     )
-    parser.add_argument(
-        "what", nargs="?", choices=["chat"], metavar="chat", help="what the IDs name"
-    )
+    parser.add_argument("what", nargs="?", metavar="chat", help="what the IDs name")
     parser.add_argument(
         "ids",
         nargs="*",

@@ -14,10 +14,14 @@ from ...terminal.terminal_output import print_json, print_status, text_columns
 from ...terminal.unsafe_characters import with_colours_only
 from ..command_errors import CommandError, UsageError
 from ..command_parser import CommandParser
+from ..engine_installation import required_import_path
 from ..models.pull import find_model_path
 from ..progress_report import ProgressReport
 
 if TYPE_CHECKING:
+    from ingle.backends.base.load_spec import LoadSpec
+    from ingle.backends.worker.supervisor.worker_process import WorkerProcess
+
     from ...benchmark.bench_report import BenchReport
     from ...benchmark.bench_variant import BenchVariant
 
@@ -128,7 +132,6 @@ def _measure(
     import asyncio
 
     from ingle.backends.jobs.verification.scored_text import default_text
-    from ingle.backends.worker.supervisor.worker_process import WorkerProcess
     from ingle.models.catalog import Catalog
     from ingle.models.store.model_store import ModelStore
 
@@ -147,7 +150,7 @@ def _measure(
             answer_tokens=options.tokens,
             runs=options.runs,
             resolve=lambda reference: store.resolve(find_model_path(reference)[1]),
-            create_backend=WorkerProcess,
+            create_backend=lambda spec: _worker(config, spec),
             on_step=progress.show_step,
             draft=options.draft,
         )
@@ -163,6 +166,20 @@ def _measure(
         machine=machine,
         measurements=measurements,
     )
+
+
+def _worker(config: Config, spec: LoadSpec) -> WorkerProcess:
+    """A worker that imports its engine from where it is installed, as the daemon's do."""
+    from msgspec.structs import replace
+
+    from ingle.backends.packages.engine_store import EngineStore
+    from ingle.backends.registry.engines import get_engine
+    from ingle.backends.worker.supervisor.worker_process import WorkerProcess
+
+    engines = get_engine(spec.engine).imports
+    required_import_path(*engines)
+    store = EngineStore(config.paths.engines)
+    return WorkerProcess(replace(spec, import_path=store.import_path(engines)))
 
 
 def _machine(config: Config) -> dict[str, str]:

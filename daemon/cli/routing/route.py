@@ -236,18 +236,22 @@ def _new(arguments: Sequence[str]) -> int:
     parser.add_flag("--yes", help="ask nothing")
     options = parser.parse_args(arguments)
     from ...routing.policy.policy_file import policy_template
+    from ...stores.atomic_file import write_atomically
 
     path = _policy_path(load_config(os.environ))
-    asks = not options.yes and not path.exists() and sys.stdin.isatty() and sys.stderr.isatty()
+    if os.path.lexists(path):
+        raise CommandError(f"{path} already exists.", "Edit it; it is not overwritten.")
+    asks = not options.yes and sys.stdin.isatty() and sys.stderr.isatty()
     words = _asked_words() if asks else []
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-            file.write(policy_template(words))
-    except FileExistsError:
-        raise CommandError(f"{path} already exists.", "Edit it; it is not overwritten.") from None
+        # Not piecemeal: what a full disk left of a policy would be in force.
+        write_atomically(path, policy_template(words).encode())
     except OSError as error:
-        raise CommandError(f"{path} cannot be written: {error.strerror}.") from error
+        raise CommandError(
+            f"{path} cannot be written: {error.strerror}.",
+            "Free some space there, or get the right to write.",
+        ) from error
     print(path)
     print_status("It takes effect when it is saved; `ingle route check` validates it.")
     return 0

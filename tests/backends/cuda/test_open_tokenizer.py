@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from ingle.backends.base.errors import LoadFailed
-from ingle.backends.cuda.model_files import open_tokenizer
+from ingle.backends.cuda.model_tokenizer import open_tokenizer
 from ingle.backends.text.tokenization.hf_tokenizer import HFTokenizer
 from ingle.models.errors import InvalidModel
 

@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gzip
 import json
 import threading
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Literal
 
+import msgspec
 import pytest
 
+from ingle.daemon.errors import InvalidBody
+from ingle.daemon.http.allowed_values import allowed_values
+from ingle.daemon.http.bodies import parse_served
 from ingle.daemon.http.body_check import MOST_FIELDS, MOST_ITEMS
 from ingle.daemon.http.off_loop import LARGE, off_loop
+from ingle.daemon.protocols.ollama.types import ChatRequest
+from ingle.daemon.protocols.openai.completions.request_types import ChatCompletionRequest
+from ingle.models.model_task import ModelTask
 
 if TYPE_CHECKING:
     from ..conftest import RunningDaemon
@@ -51,9 +59,6 @@ MALFORMED = {
     "encoded surrogate": HEAD.replace(b"Hi", b"\xed\xa0\x80") + b"}",
     "invalid utf-8 in an unknown field": HEAD + b', "x": "\xff"}',
     "invalid utf-8 in an unknown key": HEAD + b', "\xff": 1}',
-    "lone surrogate": HEAD.replace(b"Hi", rb"\ud800") + b"}",
-    "lone low surrogate": HEAD.replace(b"Hi", rb"\udc00") + b"}",
-    "surrogate and letter": HEAD.replace(b"Hi", rb"\ud800abcdefgh") + b"}",
     "bad escape": HEAD.replace(b"Hi", rb"\x41") + b"}",
     "bad unicode escape": HEAD.replace(b"Hi", rb"\u00zz") + b"}",
     "nan": HEAD + b', "temperature": NaN}',
@@ -99,6 +104,65 @@ UNUSUAL = {
     "nested a little": HEAD + b', "x": ' + b"[" * 60 + b"]" * 60 + b"}",
     "spaces around": b" \r\n\t" + HEAD + b"}" + b"\n" * 10,
 }
+
+
+@pytest.mark.parametrize(
+    ("escapes", "means"),
+    [
+        (rb"\ud83d cut", "\ufffd cut"),
+        (rb"\uDE00\uD83D", "\ufffd\ufffd"),
+        (rb"\ud83d\ud83d\ude00", "\ufffd\U0001f600"),
+        (rb"\\ud83d \\\ud83d \ud83d\\\ude00", r"\ud83d " + "\\\ufffd \ufffd\\\ufffd"),
+    ],
+)
+def test_half_of_a_surrogate_pair_becomes_a_replacement_character(
+    escapes: bytes, means: str
+) -> None:
+    body = HEAD.replace(b"Hi", escapes) + b', "metadata": {"' + escapes + b'": ""}}'
+    read, ignored = parse_served(body, ChatCompletionRequest)
+    assert read.messages[0].content == means
+    assert read.metadata == {means: ""}
+    assert not ignored
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "says"),
+    [
+        (ChatCompletionRequest, {"reasoning_effort": "x"}, "'reasoning_effort' is 'x'."),
+        (ChatCompletionRequest, {"reasoning": {"effort": ""}}, "'reasoning.effort' is ''."),
+        (ChatRequest, {"think": "x" * 5000}, f"'think' is '{'x' * 79}…'."),
+    ],
+)
+def test_error_lists_the_values_that_are_allowed(
+    kind: type, body: dict[str, object], says: str
+) -> None:
+    with pytest.raises(InvalidBody) as caught:
+        parse_served(json.dumps(GOOD | body).encode(), kind)
+    assert caught.value.message == says
+    assert (caught.value.hint or "").startswith("It must be high, low, max")
+
+
+class Inner(msgspec.Struct):
+    kind: Literal["a", "b"] | None = None
+
+
+class Outer(msgspec.Struct):
+    many: list[Annotated[Inner, msgspec.Meta(description="x")]] | None = None
+    named: dict[str, ModelTask] = {}
+
+
+def test_allowed_values_are_found_in_lists_and_objects() -> None:
+    assert allowed_values(Outer, "$.many[...].kind") == ["a", "b"]
+    assert allowed_values(Outer, "$.named[...]") == [str(task.value) for task in ModelTask]
+    assert allowed_values(Outer, "$.many") == allowed_values(Outer, "$.gone.kind") == []
+
+
+async def test_compressed_body_is_415(daemon: RunningDaemon) -> None:
+    headers = {"content-encoding": "gzip"}
+    body = gzip.compress(json.dumps(GOOD).encode())
+    answer = await daemon.tcp.post("/api/chat", content=body, headers=headers)
+    assert answer.status_code == 415
+    assert answer.json()["error"].startswith("The body is compressed (gzip), which is not")
 
 
 @pytest.mark.slow
@@ -215,6 +279,7 @@ async def test_malformed_http_is_400(
     assert answer.startswith(b"HTTP/1.1 400")
     error = json.loads(answer.partition(b"\r\n\r\n")[2])["error"]
     assert error["message"] == "This is not a request of HTTP/1.1."
+    assert error["hint"].endswith("path is not percent-encoded.")
     assert error["type"] == "invalid_request_error"
     assert (await daemon.tcp.get("/health")).status_code == 200
 

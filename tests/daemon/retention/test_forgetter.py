@@ -276,6 +276,7 @@ def test_forget_without_a_daemon(
     ("arguments", "status", "error_text"),
     [
         (["chat"], 2, "Which chat?"),
+        (["01a1fb1e", "02b2"], 2, "`ingle forget chat 01a1fb1e`"),
         (["chat", "nobody"], 1, "Nothing is stored for nobody."),
         (["--all", "--since", "1h"], 2, "only one of these"),
         ([], 2, "Say what to forget"),

@@ -351,6 +351,8 @@ def _is_busy(error: BaseException) -> bool:
 def storage_trouble(error: BaseException) -> str:
     """Return why storage failed, as the end of a user-facing sentence."""
     text = str(error)
+    if "disk I/O error" in text:  # SQLite reports a full disk so where it shares memory
+        return "the disk is full, or fails"
     if "full" in text or getattr(error, "errno", None) == 28:
         return "the disk is full"
     if "readonly" in text or "unable to open" in text or isinstance(error, OSError):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -42,6 +44,15 @@ def quantized(full: Path, target: QuantizationTarget) -> Path:
     spec = QuantizeSpec(source=str(full), output=str(output), target=target)
     quantize(spec, lambda _: None)
     return output
+
+
+def test_comparison_of_files_needs_no_pytorch() -> None:
+    code = (
+        "import sys; from ingle.backends.jobs.evaluation import evaluation; "
+        "from ingle.backends.jobs.verification import llama_scorer, verification; "
+        "sys.exit('torch' in sys.modules)"
+    )
+    subprocess.run([sys.executable, "-P", "-c", code], check=True)
 
 
 def test_model_compared_with_itself_is_practically_the_same(full: Path, tmp_path: Path) -> None:

@@ -14,6 +14,8 @@ from ingle.backends.base.errors import WorkerDied
 from ingle.backends.base.events import EventSink
 from ingle.backends.base.load_spec import LoadSpec
 from ingle.backends.base.requests import GenerateRequest
+from ingle.backends.packages.engine_packages import all_engine_packages
+from ingle.backends.packages.engine_store import EngineStore
 from ingle.backends.worker.supervisor import worker_process
 from ingle.backends.worker.supervisor.worker_process import WorkerProcess
 from ingle.daemon.main import main
@@ -133,6 +135,25 @@ def test_results_are_printed_when_the_report_cannot_be_saved(
     found = capsys.readouterr()
     assert "baseline" in found.out
     assert "cannot be written" in found.err
+
+
+def test_worker_imports_its_engine_from_where_it_is_installed(
+    model: str, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    store = EngineStore(find_paths(os.environ).engines)
+    folder = store.target(all_engine_packages()["llama.cpp"])
+    folder.mkdir(parents=True)
+    (folder / "installed.json").write_text("{}")
+    specs = list[LoadSpec]()
+
+    def create(spec: LoadSpec) -> WorkerProcess:
+        specs.append(spec)
+        raise WorkerDied("The worker is gone.")
+
+    monkeypatch.setattr(worker_process, "WorkerProcess", create)
+    main(["bench", model, *QUICK, "--only", "engine=llama.cpp"])
+    assert "The worker is gone." in capsys.readouterr().out
+    assert [spec.import_path for spec in specs] == [[str(folder)]]
 
 
 class _SingleRequestBackend:

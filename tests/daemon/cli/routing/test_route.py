@@ -7,6 +7,7 @@ import io
 import json
 import os
 import stat
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -51,6 +52,23 @@ def test_new_policy_template_is_valid_and_equals_the_defaults(
     out = capsys.readouterr().out
     assert "work" in out
     assert "person is 'never', and would be 'ask' by default" in out
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such limit")
+def test_new_policy_that_cannot_be_written_in_full_is_not_left_behind(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, hard))
+    try:
+        assert main(["route", "new"]) == 1
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert "policy.toml cannot be written: File too large." in capsys.readouterr().err
+    assert list((home / "config").iterdir()) == []
+    assert main(["route", "new"]) == 0
 
 
 def test_new_policy_asks_for_own_words_in_a_terminal_only(

@@ -50,6 +50,10 @@ ERRORS: list[tuple[Exception, bool, bool, str]] = [
         *(False, False, "the folder of the chats cannot be written to"),
     ),
     (
+        sqlite3.OperationalError("disk I/O error"),
+        *(False, False, "the disk is full, or fails"),
+    ),
+    (
         sqlite3.OperationalError("database is locked"),
         *(False, False, "another program holds the chats"),
     ),
