@@ -211,9 +211,10 @@ def run(options: argparse.Namespace, diet: str) -> Json:
 
         try:
             server.start(options.model.absolute())
-            attempts = [do(TASKS[0])]  # its tools are then known for the others
+            first, *others = TASKS[:: options.every]
+            attempts = [do(first)]  # its tools are then known for the others
             with ThreadPoolExecutor(options.together) as pool:
-                attempts += pool.map(do, TASKS[1 : options.tasks])
+                attempts += pool.map(do, others)
         finally:
             server.stop()
     return {
@@ -234,7 +235,7 @@ def main() -> None:
     parser.add_argument("captured", type=Path)
     parser.add_argument("--agent", default="agent", help="its name, for the result")
     parser.add_argument("--context", type=int, default=32_768)
-    parser.add_argument("--tasks", type=int, default=len(TASKS))
+    parser.add_argument("--every", type=int, default=1, help="try only each N-th task")
     parser.add_argument("--together", type=int, default=4, help="tasks at the same time")
     parser.add_argument("--diets", nargs="+", choices=DIETS, default=list(DIETS))
     options = parser.parse_args()
