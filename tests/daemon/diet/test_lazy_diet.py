@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -84,9 +84,10 @@ _COUNTED = ("usage", "prompt_eval_count", "eval_count", "ingle")
 def compared(value: Any) -> Any:
     """A part of an answer without ids, times and counts of tokens."""
     if isinstance(value, list):
-        return [compared(each) for each in value]
+        return [compared(each) for each in cast("list[Any]", value)]
     if isinstance(value, dict):
-        kept = {k: v for k, v in value.items() if not _CHANGING.match(k) and k not in _COUNTED}
+        fields = cast("dict[str, Any]", value)
+        kept = {k: v for k, v in fields.items() if not _CHANGING.match(k) and k not in _COUNTED}
         return {key: compared(each) for key, each in kept.items() if key != "sequence_number"}
     return value
 
