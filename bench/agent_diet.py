@@ -2,9 +2,7 @@
 
 `bench/agent_diet.py MODEL CAPTURED` has a model do small tasks (`agent_tasks.py`). CAPTURED is the
 JSON body of a request of Claude Code or Codex that you recorded: what it says belongs to its
-author, so none is kept here. `slim` is the daemon's `agent_diet`. `lazy` is tried
-here only: of each tool the model sees its name and its first sentence, and asks for the rest with a
-tool `describe_tool`; a call whose arguments do not fit a tool's schema is answered with it, too.
+author, so none is kept here. The diets are the daemon's (`agent_diet`).
 """
 
 from __future__ import annotations
@@ -19,7 +17,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from agent_prefix import AgentServer
 from agent_tasks import TASKS, Task
@@ -33,7 +31,6 @@ RESULT_CHARACTERS = 4000
 INSTRUCTIONS = (
     "You are a coding agent. Do what is asked with the tools. When it is done, answer briefly."
 )
-_DESCRIBE = "describe_tool"
 
 Json = dict[str, Any]
 
@@ -116,56 +113,6 @@ class Tools:
         return f"{path} was edited."
 
 
-class Disclosure:
-    """Tools by name and first sentence only, until the model asks for one."""
-
-    def __init__(self, tools: list[Json]) -> None:
-        self._full = {tool["function"]["name"]: tool["function"] for tool in tools}
-        self._disclosed: set[str] = set()
-
-    @property
-    def tools(self) -> list[Json]:
-        """What the model sees of the tools in every turn."""
-        empty: Json = {"type": "object", "properties": {}}
-        index: list[Json] = [
-            {"name": name, "description": tool["description"].split("\n")[0].split(". ")[0]}
-            for name, tool in self._full.items()
-        ]
-        names: Json = {"type": "string", "enum": list(self._full)}
-        describe: Json = {
-            "name": _DESCRIBE,
-            "description": "Returns what a tool does and its arguments. Call it before you call "
-            "a tool for the first time: here only the names of the others are listed.",
-            "parameters": {"type": "object", "properties": {"name": names}, "required": ["name"]},
-        }
-        listed = [describe, *({**tool, "parameters": empty} for tool in index)]
-        return [{"type": "function", "function": tool} for tool in listed]
-
-    def expansion(self, name: str, arguments: str) -> str | None:
-        """What a call is answered with if the daemon answers it; None if the client does."""
-        if name == _DESCRIBE:
-            wanted = _json(arguments).get("name", "")
-            return self._describe(wanted) if wanted in self._full else f"No tool {wanted!r}."
-        if name in self._disclosed or name not in self._full:
-            return None
-        schema = self._full[name]["parameters"]
-        given = set(_json(arguments))
-        fits = given <= set(schema.get("properties", {})) and given >= set(schema["required"])
-        return None if fits else self._describe(name) + "\nCall it again with these arguments."
-
-    def _describe(self, name: str) -> str:
-        self._disclosed.add(name)
-        return json.dumps(self._full[name])
-
-
-def _json(text: str) -> Json:
-    try:
-        value: Any = json.loads(text)
-    except ValueError:
-        return {}
-    return cast("Json", value) if isinstance(value, dict) else {}
-
-
 @dataclass
 class Attempt:
     """One task; tokens and seconds of all its turns."""
@@ -173,7 +120,6 @@ class Attempt:
     said: str
     done: bool = False
     turns: int = 0
-    expansions: int = 0
     calls: list[str] = field(default_factory=list[str])
     prompt_tokens: int = 0
     cached_tokens: int = 0
@@ -182,7 +128,7 @@ class Attempt:
     answer: str = ""
 
 
-def attempt(server: AgentServer, tools: list[Json], task: Task, *, lazy: bool) -> Attempt:
+def attempt(server: AgentServer, tools: list[Json], task: Task) -> Attempt:
     """Let the model try once, in a folder of its own."""
     with tempfile.TemporaryDirectory(prefix="ingle-agent-") as name:
         folder = Path(name).resolve()
@@ -190,28 +136,26 @@ def attempt(server: AgentServer, tools: list[Json], task: Task, *, lazy: bool) -
             (folder / file).write_text(content)
         result = Attempt(task.said)
         began = time.perf_counter()
-        _converse(
-            server, tools, f"Working directory: {folder}\n\n{task.said}", result, folder, lazy
-        )
+        _converse(server, tools, f"Working directory: {folder}\n\n{task.said}", result, folder)
         result.seconds = round(time.perf_counter() - began, 2)
         result.done = _checked(task, folder, result.answer)
     return result
 
 
 def _converse(
-    server: AgentServer, tools: list[Json], said: str, result: Attempt, folder: Path, lazy: bool
+    server: AgentServer, tools: list[Json], said: str, result: Attempt, folder: Path
 ) -> None:
     """Let the model call tools until it answers without, for at most `MOST_TURNS` turns."""
-    disclosure, call_tool = Disclosure(tools), Tools(folder)
+    call_tool = Tools(folder)
     messages: list[Json] = [
         {"role": "system", "content": INSTRUCTIONS},
         {"role": "user", "content": said},
     ]
-    while result.turns < MOST_TURNS + result.expansions and result.turns < 2 * MOST_TURNS:
+    while result.turns < MOST_TURNS:
         body: Json = {
             "model": server.model_name(),
             "messages": messages,
-            "tools": disclosure.tools if lazy else tools,
+            "tools": tools,
             "max_tokens": ANSWER_TOKENS,
             "temperature": 0,
         }
@@ -227,10 +171,8 @@ def _converse(
             break
         for call in message["tool_calls"]:
             name, given = call["function"]["name"], call["function"]["arguments"]
-            told = disclosure.expansion(name, given) if lazy else None
-            result.expansions += told is not None
             result.calls.append(f"{name} {given}"[:200])
-            told = call_tool(name, given) if told is None else told
+            told = call_tool(name, given)
             messages.append({"role": "tool", "tool_call_id": call["id"], "content": told})
 
 
@@ -257,10 +199,10 @@ def run(options: argparse.Namespace, diet: str) -> Json:
     settings = Settings(threads=0, slots=options.together, context=options.context)
     with tempfile.TemporaryDirectory(prefix="ingle-diet-") as folder:
         server = DietServer(settings, Path(folder))
-        server.diet = "slim" if diet == "slim" else "off"
+        server.diet = diet
 
         def do(task: Task) -> Attempt:
-            one = attempt(server, tools, task, lazy=diet == "lazy")
+            one = attempt(server, tools, task)
             line = (
                 f"{diet}: {'done' if one.done else 'not done'} in {one.seconds:.1f} s: {task.said}"
             )
@@ -269,9 +211,10 @@ def run(options: argparse.Namespace, diet: str) -> Json:
 
         try:
             server.start(options.model.absolute())
-            attempts = [do(TASKS[0])]  # its tools are then known for the others
+            first, *others = TASKS[:: options.every]
+            attempts = [do(first)]  # its tools are then known for the others
             with ThreadPoolExecutor(options.together) as pool:
-                attempts += pool.map(do, TASKS[1 : options.tasks])
+                attempts += pool.map(do, others)
         finally:
             server.stop()
     return {
@@ -281,7 +224,6 @@ def run(options: argparse.Namespace, diet: str) -> Json:
         "median_seconds": median([one.seconds for one in attempts[1:]]),
         "median_last_prompt": median([one.prompt_tokens for one in attempts]),
         "median_turns": median([one.turns for one in attempts]),
-        "expansions": sum(one.expansions for one in attempts),
         "attempts": [asdict(one) for one in attempts],
     }
 
@@ -293,7 +235,7 @@ def main() -> None:
     parser.add_argument("captured", type=Path)
     parser.add_argument("--agent", default="agent", help="its name, for the result")
     parser.add_argument("--context", type=int, default=32_768)
-    parser.add_argument("--tasks", type=int, default=len(TASKS))
+    parser.add_argument("--every", type=int, default=1, help="try only each N-th task")
     parser.add_argument("--together", type=int, default=4, help="tasks at the same time")
     parser.add_argument("--diets", nargs="+", choices=DIETS, default=list(DIETS))
     options = parser.parse_args()

@@ -48,6 +48,7 @@ class GenerateRequest(
     `logprobs` requests log-probabilities of the tokens, and of that many alternatives of each;
     `prompt_logprobs` those of the prompt's tokens, for which nothing of it is taken from the cache,
     and `n` must be 1.
+    A template shows `shown_tools`, if there are any, instead of `tools`, whose calls are parsed.
     The `grammar` applies to the text, not to reasoning or calls. `adapter` is the folder of a LoRA
     adapter of the model that computes the answer.
     """
@@ -58,6 +59,7 @@ class GenerateRequest(
     pictures: list[Picture] = []
     infill: Infill | None = None
     tools: list[Tool] = []
+    shown_tools: list[Tool] = []
     tool_choice: ToolChoice = ToolChoice()
     parallel_tool_calls: bool = True
     reasoning: Reasoning = Reasoning()

@@ -36,7 +36,7 @@ class WatchedRequest(Answer, frozen=True, kw_only=True):
     `outcome` is the reason of the answer's end, or `failed` with an `error`. Of the prompt's tokens
     the cached ones were not computed. Seconds are those of the whole request, in the queue, until
     the first token was sampled, and from there to the last. `prefix` is None if the prompt begins
-    with an earlier one, or there is none. `slimmed` characters of the tools were left out of it.
+    with an earlier one, or there is none. `slimmed` characters were left out of it.
     """
 
     id: str
@@ -93,7 +93,7 @@ class WatchedRequest(Answer, frozen=True, kw_only=True):
         ]
         if self.slimmed:
             characters = counted(self.slimmed, "character")
-            facts.append(f"{characters} of the tools left out (agent_diet)")
+            facts.append(f"{characters} left out (agent_diet)")
         if self.calls:
             facts.append(f"calls {', '.join(self.calls)}")
         return facts

@@ -10,6 +10,7 @@ from typing import Any, cast
 from msgspec.structs import replace
 
 from ingle.backends.base.conversation import Tool
+from ingle.backends.base.requests import GenerateRequest
 
 TOOL_CHARACTERS = 400
 FIELD_CHARACTERS = 160
@@ -46,6 +47,12 @@ def slim_tool(tool: Tool) -> Tool:
 def tool_characters(tools: list[Tool]) -> int:
     """Return the length of all that tools say."""
     return sum(len(tool.name) + len(tool.description) + len(tool.parameters) for tool in tools)
+
+
+def prompt_characters(request: GenerateRequest) -> int:
+    """Return the length of the messages and of the tools that a model is shown."""
+    said = sum(len(message.content) for message in request.messages or ())
+    return said + tool_characters(request.shown_tools or request.tools)
 
 
 def shortened(text: str, most: int) -> str:

@@ -86,7 +86,7 @@ class RequestWatch:
     async def run(
         self, lease: Lease, request: GenerateRequest, sink: EventSink, *, slimmed: int = 0
     ) -> None:
-        """See `RequestBackend.run`; `slimmed` characters of the request's tools were left out."""
+        """See `RequestBackend.run`; `slimmed` characters of the request were left out."""
         if not self._hub.listeners or request.private:
             await lease.backend.run(request, sink)
             return

@@ -19,11 +19,13 @@ from ingle.backends.base.backend import LoadProgress
 from ingle.backends.base.conversation import ChatMessage
 from ingle.backends.base.errors import RequestRejected
 from ingle.backends.base.events import Event
-from ingle.backends.base.requests import TokenizeRequest
+from ingle.backends.base.requests import GenerateRequest, TokenizeRequest
 
 from ..access.permission import current_permission
 from ..diet.diet_rules import diet_of
-from ..diet.slim_tools import slim_tool, tool_characters
+from ..diet.disclosure import Disclosure, disclose, may_disclose
+from ..diet.own_rounds import run_rounds
+from ..diet.slim_tools import prompt_characters, slim_tool
 from ..http.bodies import JSONResponse, run_until_disconnect
 from ..http.off_loop import off_loop
 from ..http.sse_writer import EventStream, EventWriter, StreamStyle
@@ -95,7 +97,8 @@ class JobRunner:
     async def count_tokens(self, job: Job) -> int:
         """The tokens of a chat's prompt for the local model; raises `RequestRejected`."""
         async with self.lease(job, routed=False) as (lease, _):
-            asked = TokenizeRequest(id=job.id, generate=(await self._slimmed(job, lease)).request)
+            job, _ = await self._on_diet(job, lease)
+            asked = TokenizeRequest(id=job.id, generate=job.request)
             try:
                 return len((await lease.backend.tokenize(asked)).token_ids)
             except RequestRejected as error:
@@ -164,9 +167,9 @@ class JobRunner:
         job = _with_system(job, lease)
         if self._services.config.stable_prompts and lease.info.engine != REMOTE:
             job = replace(job, request=stable(job.request))
-        before = tool_characters(job.request.tools)
-        job = await self._slimmed(job, lease)
-        slimmed = before - tool_characters(job.request.tools)
+        before = prompt_characters(job.request)
+        job, own = await self._on_diet(job, lease)
+        slimmed = max(0, before - prompt_characters(job.request))
         if job.fit is not None and lease.info.engine != REMOTE:
             job = await job.fit(job, lease)
         requests = job.requests(lease.model.sampling)
@@ -181,20 +184,29 @@ class JobRunner:
             async with asyncio.TaskGroup() as group:
                 for prompt, request in enumerate(requests):
                     sink = partial(take, prompt)
-                    group.create_task(watch.run(lease, request, sink, slimmed=slimmed))
+                    run = partial(watch.run, lease, slimmed=slimmed)
+                    group.create_task(run_rounds(run, request, sink, own))
         except ExceptionGroup as failures:
             error = failures.exceptions[0]
             raise _renamed(error, job) from None
 
-    async def _slimmed(self, job: Job, lease: Lease) -> Job:
-        """The job with slim tools, if the settings have a diet for its model or key."""
+    async def _on_diet(self, job: Job, lease: Lease) -> tuple[Job, Disclosure | None]:
+        """The job as the diet of its model or key has it, and what is disclosed on demand."""
         names = (job.model, lease.model.name)
         diet = diet_of(self._services.config, names, current_permission().key)
         tools = job.request.tools
         if not tools or diet == "off" or lease.info.engine == REMOTE:
-            return job
-        slim = await off_loop(tool_characters(tools), lambda: [slim_tool(tool) for tool in tools])
-        return replace(job, request=structs.replace(job.request, tools=slim))
+            return job, None
+
+        def prepare() -> tuple[GenerateRequest, Disclosure | None]:
+            request = structs.replace(job.request, tools=[slim_tool(tool) for tool in tools])
+            if diet != "lazy" or not may_disclose(request):
+                return request, None
+            context = min(lease.context, request.max_context or lease.context)
+            return disclose(request, context)
+
+        request, own = await off_loop(prompt_characters(job.request), prepare)
+        return replace(job, request=request), own
 
     async def _produce(
         self,

@@ -78,7 +78,7 @@ class Config:
     kv_disk: int = 4 * 2**30
     kv_memory: int = 512 * 2**20
     stable_prompts: bool = False
-    agent_diet: Literal["off", "slim"] = "off"
+    agent_diet: Literal["off", "slim", "lazy"] = "off"
     agent_diets: tuple[tuple[str, str], ...] = ()
     electricity_price: float = 0.0
     watts: float = 0.0

@@ -23,7 +23,7 @@ FOREVER = -1.0
 QUANTIZE = ("none", "nf4")
 SPECULATION = ("auto", "off", "ngram", "draft")
 FLASH_ATTENTION = ("auto", "on", "off")
-AGENT_DIETS = ("off", "slim")
+AGENT_DIETS = ("off", "slim", "lazy")
 LOG_FORMATS = ("text", "json")
 LOG_LEVELS = ("debug", "info", "warning", "error", "critical")
 

@@ -34,6 +34,7 @@ class KnownPrefix(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     agent: str
     system: list[ChatMessage]
     tools: list[Tool] = []
+    shown_tools: list[Tool] = []
     tool_choice: ToolChoice = ToolChoice()
     reasoning: Reasoning = Reasoning()
     template_variables: TemplateVariables = {}
@@ -48,6 +49,7 @@ class KnownPrefix(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
             agent=agent_name(user_agent),
             system=system,
             tools=request.tools,
+            shown_tools=request.shown_tools,
             tool_choice=request.tool_choice,
             reasoning=request.reasoning,
             template_variables=request.template_variables,
@@ -79,6 +81,7 @@ class KnownPrefix(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
             id=identifier,
             messages=[*self.system, ChatMessage("user", said)],
             tools=self.tools,
+            shown_tools=self.shown_tools,
             tool_choice=self.tool_choice,
             reasoning=self.reasoning,
             template_variables=self.template_variables,

@@ -163,7 +163,8 @@ class PromptBuilder:
         reject_reserved(request.template_variables)
         variables = self._switches.variables(request.reasoning) if self._switches else {}
         # Tools that must not be called are not shown.
-        tools = request.tools if request.tool_choice.mode != "none" else []
+        shown = request.shown_tools or request.tools
+        tools = shown if request.tool_choice.mode != "none" else []
         return {**variables, **request.template_variables, "tools": tools}
 
     def _continued(

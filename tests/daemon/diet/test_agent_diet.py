@@ -122,7 +122,7 @@ async def test_every_protocol_slims_and_watch_shows_it(run_daemon: DaemonFactory
     (left_out,) = {request.slimmed for request in seen}
     assert left_out > 900
     assert all("maximum" not in prompt and "Runs a command." in prompt for prompt in prompts)
-    assert f"{left_out:,} characters of the tools left out" in "\n".join(lines(seen[0]))
+    assert f"{left_out:,} characters left out" in "\n".join(lines(seen[0]))
     (messages,) = [request for request in seen if request.path == "/v1/messages"]
     assert counted.json()["input_tokens"] == messages.prompt_tokens
 

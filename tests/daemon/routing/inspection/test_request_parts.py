@@ -26,8 +26,8 @@ from ingle.daemon.routing.inspection.request_parts import (
     with_texts,
 )
 
-NOT_SENT = ("id", "client", "conversation")
-"""Fields that identify a request locally, and are not sent to a provider."""
+NOT_SENT = ("id", "client", "conversation", "shown_tools")
+"""Fields that only this machine reads, and are not sent to a provider."""
 
 
 def canary() -> str:
