@@ -74,6 +74,19 @@ async def test_compaction_replaces_the_first_turns_by_a_summary(
         assert request_messages(made) == before
 
 
+async def test_prefill_of_a_summary_shows_its_share(
+    fake_daemon: FakeDaemon, open_chat: OpenChat
+) -> None:
+    async with open_chat(size=(100, 30)) as chat:
+        made = await open_long_chat(chat)
+        fake_daemon.prompt_tokens = 3008
+        fake_daemon.script(NOTES, prefilled=1208, gate_before=0)
+        await chat.pilot.press("f6")
+        await chat.until_shown("Compacting: prefill of 3 000 tokens, 40 %")
+        fake_daemon.gate.set()
+        await chat.until(lambda: made.compactions)
+
+
 @pytest.mark.slow
 async def test_escape_cancels_compaction_without_changes(
     fake_daemon: FakeDaemon, open_chat: OpenChat
