@@ -12,7 +12,6 @@ from textual.geometry import Offset
 from textual.selection import Selection
 
 from ingle.tui.settings.themes import EMBER, THEMES
-from ingle.tui.widgets.composer.composer import Composer
 
 if TYPE_CHECKING:
     from ..conftest import FakeDaemon, OpenChat
@@ -561,10 +560,24 @@ async def test_text_typed_right_after_a_command_is_kept(open_chat: OpenChat) -> 
         await chat.until_shown("smollm2:135m on disk")
         composer = chat.screen.composer
         composer.replace_text("/system Be brief.")
-        composer.post_message(Composer.Submitted(composer.text))
-        composer.insert("And now?")
+        for key in ("enter", *"And"):
+            composer.post_message(Key(key, key if len(key) == 1 else "\r"))
         await chat.until(lambda: chat.screen.chat.settings.system == "Be brief.")
-        assert chat.draft == "And now?"
+        await chat.until(lambda: chat.draft == "And")
+
+
+async def test_prompts_typed_in_one_burst_are_sent_apart(
+    fake_daemon: FakeDaemon, open_chat: OpenChat
+) -> None:
+    async with open_chat() as chat:
+        await chat.until_shown("smollm2:135m on disk")
+        for key in "one\rtwo\rthree":
+            name = "enter" if key == "\r" else key
+            chat.screen.composer.post_message(Key(name, key))
+        await chat.until(lambda: chat.draft == "three")
+        await chat.until(lambda: len(fake_daemon.prompts) == 2 and chat.screen.turn is None)
+        path = chat.screen.chat.path
+        assert [m.content for m in path if m.role == "user"] == ["one", "two"]
 
 
 async def test_letters_are_handled_after_earlier_editing_keys(open_chat: OpenChat) -> None:

@@ -22,9 +22,7 @@ async def test_prefill_shows_how_much_of_it_is_done(
     fake_daemon.script("Yes.", prefilled=508)
     seen: list[str] = []
     message = Message(role="assistant")
-    turn = Turn(
-        client, NullRecorder(), message, AnswerEntry("m"), lambda: seen.append(turn.note())
-    )
+    turn = Turn(client, NullRecorder(), message, AnswerEntry("m"), lambda: seen.append(turn.note()))
     await turn.run(TurnRequest([{"role": "user", "content": "Hi"}]))
     assert seen[0] == "prefill of 2 000 tokens"
     assert seen[1] == "prefill of 2 000 tokens, 25 %"
