@@ -162,11 +162,18 @@ async def test_newline_keys_insert_a_newline(open_chat: OpenChat) -> None:
         assert chat.draft == "a\nb\nc"
 
 
-async def test_context_length_error_is_explained(
-    open_chat: OpenChat, fake_daemon: FakeDaemon
+@pytest.mark.parametrize(
+    ("code", "next_step"),
+    [
+        ("context_length_exceeded", "ctrl+n starts a new chat"),
+        ("no_vision", "/edit, to ask without the picture"),
+    ],
+)
+async def test_refused_prompt_has_a_next_step(
+    open_chat: OpenChat, fake_daemon: FakeDaemon, code: str, next_step: str
 ) -> None:
     error = {
-        "code": "context_length_exceeded",
+        "code": code,
         "message": "The prompt is 9000 tokens long, 809 too many.",
         "hint": "Shorten the prompt.",
     }
@@ -175,7 +182,7 @@ async def test_context_length_error_is_explained(
         await chat.send("long")
         await chat.until_shown("✗ The prompt is 9000 tokens long, 809 too many.")
         assert "Shorten the prompt." in chat.screen_text
-        assert "ctrl+n starts a new chat" in chat.screen_text
+        assert next_step in chat.screen_text
         await chat.pilot.press("up")
         assert chat.draft == "long"
 
