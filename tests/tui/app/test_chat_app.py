@@ -187,6 +187,20 @@ async def test_refused_prompt_has_a_next_step(
         assert chat.draft == "long"
 
 
+async def test_answer_that_is_stopped_before_its_first_word_can_be_asked_for_again(
+    open_chat: OpenChat, fake_daemon: FakeDaemon
+) -> None:
+    fake_daemon.script("Never shown.", gate_before=0)
+    async with open_chat() as chat:
+        await chat.send("go")
+        await chat.until(lambda: chat.screen.turn is not None and chat.screen.turn.prompt_tokens)
+        await chat.pilot.press("escape")
+        await chat.until_notified("Stopped before the answer began. F5 asks again.")
+        fake_daemon.gate.set()
+        await chat.pilot.press("f5")
+        await chat.until_shown("Hello there.")
+
+
 async def test_error_during_an_answer_keeps_partial_text(
     open_chat: OpenChat, fake_daemon: FakeDaemon
 ) -> None:
