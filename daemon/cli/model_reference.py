@@ -39,6 +39,23 @@ def sendable_reference(text: str) -> str:
     return text
 
 
+def wanted_reference(client: DaemonClient, named: str | None, default: str) -> str:
+    """Return the model that the user named, else the default.
+
+    If that is not on this machine and others that chat are, the one that the chat would take, too.
+    """
+    from ..client.model_types import ModelEntries
+
+    if named:
+        return sendable_reference(named)
+    entries = client.get("/ingle/v1/models", ModelEntries).models
+    here = [entry for entry in entries if entry.installed and entry.chat and entry.writes]
+    is_missing = any(entry.default and not entry.installed for entry in entries)
+    if is_missing and here:
+        return min(here, key=lambda entry: entry.state != "ready").name
+    return sendable_reference(default)
+
+
 def find_entry(client: DaemonClient, reference: str) -> ModelEntry:
     """Return what the daemon finds by a name or path: an installed model, or the catalog's.
 

@@ -51,6 +51,13 @@ class StartedEvent(Answer, frozen=True):
     context: int = 0
 
 
+class PrefillEvent(Answer, frozen=True):
+    """So many tokens of the prompt are in the KV cache, those included that were cached."""
+
+    prompt_tokens: int
+    computed_tokens: int
+
+
 class DeltaEvent(Answer, frozen=True):
     """New text, and the number of tokens it took."""
 
@@ -108,6 +115,7 @@ GenerationEvent = (
     LoadingEvent
     | RouteTaken
     | StartedEvent
+    | PrefillEvent
     | ReasoningEvent
     | DeltaEvent
     | ToolCallEvent

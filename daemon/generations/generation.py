@@ -31,6 +31,7 @@ from ..client.generation_types import (
     ErrorEvent,
     FinishedEvent,
     LoadingEvent,
+    PrefillEvent,
     StartedEvent,
     ToolCallEvent,
 )
@@ -99,6 +100,7 @@ class GenerationRun:
         self.log = GenerationLog()
         self._encoder = msgspec.json.Encoder()
         self._loaded = -1.0
+        self._prefilled = 0
         self._started: StartedEvent | None = None
         self._tokens = 0
         self._started_at: float | None = None
@@ -204,11 +206,11 @@ class GenerationRun:
                 return  # it was cancelled: its log is packed and complete
             match event:
                 case PromptAdvanced():
-                    pass  # the log begins with the answer
+                    self._prefill(event)
                 case Started():
                     self._log_route()
                     context = lease.context
-                    self._started_at = time.monotonic()
+                    self._started_at, self._prefilled = time.monotonic(), 0
                     self._started = StartedEvent(event.prompt_tokens, event.cached_tokens, context)
                     self._append("started", self._started)
                 case Delta() | ReasoningDelta() | ToolCallStarted() | ToolCallDelta():
@@ -250,6 +252,13 @@ class GenerationRun:
         if fraction - self._loaded >= 0.01 or (fraction == 1.0 and self._loaded < 1.0):
             self._loaded = fraction
             self._append("loading", LoadingEvent(self.model, fraction))
+
+    def _prefill(self, event: PromptAdvanced) -> None:
+        """Append the progress of a prompt that takes several steps, in hundredths."""
+        total, computed = event.prompt_tokens, event.computed_tokens
+        if computed < total and computed - self._prefilled >= total / 100:
+            self._prefilled = computed
+            self._append("prefill", PrefillEvent(total, computed))
 
     def _finished_event(self, event: Finished) -> FinishedEvent:
         started = self._started or StartedEvent(0, 0, 0)

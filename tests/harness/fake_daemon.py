@@ -67,6 +67,8 @@ class Answer:
 
     texts: list[str] = field(default_factory=lambda: ["Hello ", "there."])
     thoughts: list[str] = field(default_factory=list[str])
+    prefilled: int = 0
+    """Tokens of the prompt after which its prefill is reported."""
     gate_before: int | None = None
     drop_after: int | None = None
     error: Json | None = None
@@ -463,6 +465,9 @@ class FakeDaemon:
                 "context": self.context,
             },
         )
+        if answer.prefilled:
+            prefill = {"prompt_tokens": self.prompt_tokens, "computed_tokens": answer.prefilled}
+            generation.push("prefill", prefill)
         for thought in answer.thoughts:
             generation.push("reasoning", {"text": thought, "tokens": 2})
         for index, text in enumerate(answer.texts):

@@ -68,6 +68,7 @@ class ChatScreen(ChatHost):
         """Focus the composer; load everything else afterwards."""
         self.transcript.can_focus = False
         self.composer.recall_queued = self._recall_queued
+        self.composer.take_draft = self.submit
         self.set_focus(self.composer)
         self.show_state()
         if self.on_live is not None:
@@ -153,32 +154,30 @@ class ChatScreen(ChatHost):
 
     # The composer
 
-    @on(Composer.Submitted)
-    def submit(self, event: Composer.Submitted) -> None:
+    def submit(self, draft: Composer.Submitted) -> None:
         """Run a slash command, send the prompt, or handle an empty enter."""
-        text = event.text.strip()
-        if not text and not event.attachments:
+        text = draft.text.strip()
+        if not text and not draft.attachments:
             self._empty_enter()
             return
-        slash = parse_slash(text) if not event.attachments else None
+        slash = parse_slash(text) if not draft.attachments else None
         if slash is not None:
-            self._run_slash(event.text, *slash)
+            self._run_slash(*slash)
             return
-        if len(text) > 1 and text.startswith("!") and not event.attachments:
-            self.composer.remember(event.text)
-            self.composer.clear_sent(event.text)
-            self.run_command("shell", text[1:].strip())
-            return
-        self.composer.remember(event.text)
-        self.composer.clear_sent(event.text)
-        self.send(text, event.attachments)
+        self.composer.remember(draft.text)
+        self.composer.clear_sent()
+        # In the order of entry, after a command that is still to run.
+        if len(text) > 1 and text.startswith("!") and not draft.attachments:
+            self.call_later(self.run_command, "shell", text[1:].strip())
+        else:
+            self.call_later(self.send, text, draft.attachments)
 
-    def _run_slash(self, typed: str, name: str, argument: str) -> None:
+    def _run_slash(self, name: str, argument: str) -> None:
         command = find_slash(name)
         if command is None or (self.is_complete and not self.can_run(command.name)):
             self.tell(f"There is no command /{name}. F1 lists them.", "warning")
             return
-        self.composer.clear_sent(typed)
+        self.composer.clear_sent()
         self.call_later(self.run_command, command.name, argument)
 
     def _empty_enter(self) -> None:

@@ -69,7 +69,8 @@ def _entries_before(entries: Sequence[ViewEntry], edited: Message | None) -> lis
 async def ways_out(session: ChatSession, room: PromptRoom) -> list[Choice]:
     """Return what can be done about a prompt that does not fit.
 
-    What makes enough room by itself comes first, and what only helps after giving the prompt back.
+    What makes enough room by itself comes first, and what only helps after giving the prompt back,
+    unless the prompt alone is too long for the context: then no summary is of use.
     """
     counter, _ = await session.front.count_context()
     saved = savings(session.chat, counter.parts, counter.estimate, room.context)
@@ -82,6 +83,8 @@ async def ways_out(session: ChatSession, room: PromptRoom) -> list[Choice]:
     }
     enough: list[Choice] = [way for way, gain in gains.items() if gain >= room.lacking]
     helping: list[Choice] = [way for way, gain in gains.items() if 0 < gain < room.lacking]
+    if PromptRoom(0, room.prompt, room.context).lacking > 0:
+        helping = []
     return [*enough, "edit", *helping, "send"]
 
 

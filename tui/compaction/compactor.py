@@ -19,6 +19,7 @@ from ingle.daemon.client.generation_types import (
     DeltaEvent,
     FinishedEvent,
     LoadingEvent,
+    PrefillEvent,
     ReasoningEvent,
     RouteTaken,
     StartedEvent,
@@ -29,6 +30,7 @@ from ..chats.chat import Chat
 from ..chats.context_view import RequestMessage, ViewEntry, view_entries
 from ..chats.message import CompactionRecord
 from ..chats.turn_request import TurnRequest
+from ..text import number_format
 from .compaction_planner import INSTRUCTION
 from .compaction_range import Selection, select
 from .extraction.corrections import corrections, valid_quotes
@@ -56,12 +58,16 @@ _SPARE = 16
 
 @dataclass(slots=True)
 class CompactionProgress:
-    """Progress of a compaction; tokens and seconds. `part` is the window that is summarised."""
+    """Progress of a compaction; tokens and seconds. `part` is the window that is summarised.
+
+    `computed` of the `new` tokens of its prompt are in the KV cache, beside those that were there.
+    """
 
     words: str = "prefill"
     part: int = 1
     parts: int = 1
     written: int = 0
+    new: int = 0
     computed: int = 0
     reused: int = 0
     started: float = field(default_factory=time.monotonic)
@@ -70,6 +76,16 @@ class CompactionProgress:
     def seconds(self) -> float:
         """Return the seconds since the start."""
         return time.monotonic() - self.started
+
+    @property
+    def step(self) -> str:
+        """What follows "Compacting": ` part 1 of 3: prefill of 3 120 tokens, 40 %`."""
+        words = self.words
+        if self.written:
+            words = f"{number_format.counted(self.written, 'token')} written"
+        elif self.new:
+            words = number_format.prefill(self.new, self.computed)
+        return f" part {self.part} of {self.parts}: {words}" if self.parts > 1 else f": {words}"
 
 
 class Compactor:
@@ -167,7 +183,7 @@ class Compactor:
         notes, problem = SummaryNotes(), None
         self.progress.parts = len(requests)
         for self.progress.part, messages in enumerate(requests, 1):
-            self.progress.written = self.progress.computed = 0
+            self.progress.written = self.progress.new = self.progress.computed = 0
             self._tell("prefill")
             text, reason = await self._ask(messages, selection.notes // len(requests))
             try:
@@ -252,7 +268,10 @@ class Compactor:
                         self._tell("starting the model")
                     case StartedEvent():
                         self.progress.reused = event.cached_tokens
-                        self.progress.computed = event.prompt_tokens - event.cached_tokens
+                        self.progress.new = event.prompt_tokens - event.cached_tokens
+                        self._tell("prefill")
+                    case PrefillEvent():
+                        self.progress.computed = event.computed_tokens - self.progress.reused
                         self._tell("prefill")
                     case ReasoningEvent():
                         self._tell("thinking")

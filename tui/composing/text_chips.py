@@ -41,7 +41,7 @@ class TextChips:
 
     def add_paste(self, text: str) -> str:
         """Add pasted text; return its label."""
-        lines = text.count("\n") + 1
+        lines = text.removesuffix("\n").count("\n") + 1
         amount, unit = (lines, "lines") if lines > 1 else (len(text), "characters")
         return self.add(f"pasted {number_format.tokens(amount)} {unit}", text)
 

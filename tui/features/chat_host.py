@@ -348,6 +348,8 @@ class ChatHost(ChatLayout):
             message = turn.message
             if not turn.text and not (message.facts.calls and message.reasoning):
                 self.transcript.drop(entry)
+                if turn.ending == "stopped":
+                    self.tell("Stopped before the answer began. F5 asks again.")
         if turn.error is not None:
             self.transcript.add(answer_failed(turn.error, is_begun=bool(turn.text)))
             unreachable = isinstance(turn.error, DaemonUnreachable)

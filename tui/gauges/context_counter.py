@@ -11,12 +11,20 @@ from ingle.daemon.client.generation_types import PromptTokenCounts
 from ..chats.chat import Chat
 from ..chats.context_view import RequestMessage, view_entries
 from ..composing.token_estimate import PICTURE
-from .context_usage import REPLY_RESERVE, ContextPart, ContextUse, context_parts, context_use
+from .context_usage import (
+    REPLY_RESERVE,
+    ContextPart,
+    ContextUse,
+    Role,
+    context_parts,
+    context_use,
+)
 
 BYTES_PER_TOKEN = 4.0
 """Of UTF-8, as most tokenizers average; replaced by measured values."""
 OVERHEAD = 5
 """Approximate tokens that a template puts around a message."""
+TEMPLATE_TEXT = "what the model's template adds to the messages"
 MEASURED_FROM = 400
 """Bytes that must have been counted before their ratio is trusted."""
 
@@ -29,11 +37,13 @@ class TokenCountCache:
     def __init__(self) -> None:
         self._known: dict[_Key, int] = {}
         self._measured: dict[str, tuple[int, int]] = {}
+        self._rest: dict[str, int] = {}
 
     def note(
         self, model: str, messages: Sequence[RequestMessage], counts: PromptTokenCounts
     ) -> None:
         """Store the daemon's counts for these messages; raises `ValueError` for a mismatch."""
+        self._rest[model] = counts.rest
         for message, tokens in zip(messages, counts.messages, strict=True):
             key = _key(model, message)
             if key not in self._known and not message.get("images"):
@@ -55,6 +65,10 @@ class TokenCountCache:
         text = key[2].partition("\0")[0]
         pictures = PICTURE * len(message.get("images", ()))
         return self.estimate(model, text) + OVERHEAD + pictures, False
+
+    def rest(self, model: str) -> int:
+        """Return the tokens of the template outside any message, 0 before they are counted."""
+        return self._rest.get(model, 0)
 
     def estimate(self, model: str, text: str) -> int:
         """Estimate the tokens of a text, by this model's measured ratio."""
@@ -95,6 +109,8 @@ class ContextCounter:
         entries = view_entries(chat)
         request = [entry.request_message for entry in entries]
         parts = context_parts(entries, lambda message: self._ledger.count(model, message))
+        if parts and (rest := self._ledger.rest(model)):
+            parts.append(ContextPart(Role.SYSTEM, rest, True, TEMPLATE_TEXT, is_message=False))
         self.model, self.request, self.parts = model, request, parts
 
     def set_total(self, tokens: int) -> None:

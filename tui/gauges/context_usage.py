@@ -83,7 +83,8 @@ class Role(IntEnum):
 class ContextPart(msgspec.Struct, frozen=True):
     """A message as it is sent: its tokens, of which `files` are attachments, `pins` pinned words.
 
-    `message` is None for parts that are not messages of the chat: system prompt, summary.
+    `message` is None for parts that are not messages of the chat: system prompt, summary, and what
+    the template adds, which is not a message at all.
     """
 
     role: Role
@@ -93,6 +94,7 @@ class ContextPart(msgspec.Struct, frozen=True):
     message: Message | None = None
     files: int = 0
     pins: int = 0
+    is_message: bool = True
 
 
 class ContextUse(msgspec.Struct, frozen=True):

@@ -287,11 +287,7 @@ class LineFront:
         return await summarise(self._session, request, self._summary_progress)
 
     def _summary_progress(self, progress: CompactionProgress) -> None:
-        words = progress.words
-        if progress.written:
-            words = f"{number_format.counted(progress.written, 'token')} written"
-        part = f" part {progress.part} of {progress.parts}" if progress.parts > 1 else ""
-        self._output.news(f"Summing up{part}: {words}.")
+        self._output.news(f"Summarising{progress.step}.")
 
     # State and actions of the session
 

@@ -70,7 +70,7 @@ class PlainCompaction:
                 return True  # the daemon decides
             ways = await ways_out(session, room)
             choice = session.reader.choose(
-                "The context is full:", ways, lambda way: ": ".join(CHOICES[way])
+                "The prompt does not fit:", ways, lambda way: ": ".join(CHOICES[way])
             )
             if choice is None or choice == "edit":
                 session.output.line("It is not sent.")

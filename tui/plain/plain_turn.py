@@ -46,5 +46,4 @@ def show_progress(output: PlainOutput, turn: Turn) -> None:
     elif turn.tokens:
         output.news(f"Model is thinking, {number_format.counted(turn.tokens, 'token')}.")
     elif turn.prompt_tokens - turn.cached_tokens > LONG_PROMPT:
-        new = number_format.counted(turn.prompt_tokens - turn.cached_tokens, "token")
-        output.news(f"Prefill of {new}.")
+        output.news(f"{turn.prefill.capitalize()}.")

@@ -87,7 +87,7 @@ class CompactChoice(ChoiceDialog[Choice | None]):
     def __init__(self, room: PromptRoom, ways: Sequence[Choice]) -> None:
         width = max(len(CHOICES[way][0]) for way in ways) + 2
         super().__init__(
-            "The context is full",
+            "The prompt does not fit",
             [
                 (way, Content.assemble(f"{CHOICES[way][0]:<{width}}", (CHOICES[way][1], "$muted")))
                 for way in ways

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import ClassVar
 
-from textual import events, getters, on
+from textual import events, getters
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Container, Vertical
@@ -207,6 +207,7 @@ class CompareScreen(Screen[Message | None]):
         composer.enter_sends = self._preferences.enter_sends
         composer.set_vim(self._preferences.vim_keys)
         composer.placeholder = "Ask both"
+        composer.take_draft = self.submit
         composer.focus()
         self.run_worker(import_markdown, thread=True, group="import")
 
@@ -232,24 +233,21 @@ class CompareScreen(Screen[Message | None]):
     def _busy(self) -> bool:
         return any(side.answers for side in self._sides)
 
-    @on(Composer.Submitted)
-    def submit(self, event: Composer.Submitted) -> None:
+    def submit(self, draft: Composer.Submitted) -> None:
         """Ask both the same."""
-        event.stop()
-        text = event.text.strip()
-        if not text and not event.attachments:
+        if not draft.text.strip() and not draft.attachments:
             return
         if self._busy:
             self.notify("They are still answering; esc stops them.", severity="warning")
             return
-        self.query_one(Composer).text = ""
+        self.query_one(Composer).clear_sent()
         requests = [
-            side.ask(prompt) for side, prompt in zip(self._sides, self._prompts(event), strict=True)
+            side.ask(prompt) for side, prompt in zip(self._sides, self._prompts(draft), strict=True)
         ]
         self._asked = True
         self.run_worker(self._answer(requests), group="compare")
 
-    def _prompts(self, event: Composer.Submitted) -> list[Message]:
+    def _prompts(self, draft: Composer.Submitted) -> list[Message]:
         """The prompt of each branch; a single message while the branches are the same."""
         prompts: dict[str, Message] = {}
         for side in self._sides:
@@ -258,7 +256,7 @@ class CompareScreen(Screen[Message | None]):
                 if side.leaf is not None:
                     self._chat.end_path_at(side.leaf)
                 prompts[leaf] = add_prompt(
-                    self._chat, self._history, event.text.strip(), event.attachments
+                    self._chat, self._history, draft.text.strip(), draft.attachments
                 )
         return [prompts["" if side.leaf is None else side.leaf.id] for side in self._sides]
 

@@ -19,6 +19,7 @@ NEXT_KEYS = {
     "daemon_unreachable": "F5 starts it and asks again; your prompt is kept",
     "context_length_exceeded": "F6 compacts · ctrl+n starts a new chat · ctrl+o other models",
     "model_not_found": "ctrl+o chooses another model",
+    "no_vision": "ctrl+o chooses a model, F5 asks it · /edit, to ask without the picture",
     "wrong_task": "ctrl+o chooses another model",
     "load_failed": "F5 tries again · ctrl+o chooses another model",
     "out_of_memory": "F5 tries again · ctrl+o chooses another model",

@@ -166,11 +166,11 @@ class ChatState:
         )
 
     def context(self, turn: Turn | None) -> int:
-        """The context of the loaded model, else the one it would be loaded with, as forecast."""
+        """The longest context that a request may have; before the model is loaded, a forecast."""
         if turn is not None and turn.context:
             return turn.context
         if self.loaded is not None and self.loaded.context:
-            return self.loaded.context
+            return max(self.loaded.context, self.loaded.longest_context)
         if self.model is None:
             return 0
         forecast = self.model.fit.context if self.model.fit is not None else 0

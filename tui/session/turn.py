@@ -18,6 +18,7 @@ from ingle.daemon.client.generation_types import (
     FinishedEvent,
     GenerationEvent,
     LoadingEvent,
+    PrefillEvent,
     ReasoningEvent,
     RouteTaken,
     StartedEvent,
@@ -87,6 +88,7 @@ class Turn:
         self.tokens = 0
         self.prompt_tokens = 0
         self.cached_tokens = 0
+        self.computed_tokens = 0
         self.context = 0
         self.loading: float | None = None
         self.routed: RouteTaken | None = None
@@ -210,6 +212,12 @@ class Turn:
         waiting = self._waiting() if self.ending is None and self._first_at is None else ""
         return " · ".join(part for part in (away, waiting) if part)
 
+    @property
+    def prefill(self) -> str:
+        """`prefill of 3 120 tokens, 40 %`: the new tokens of the prompt, and how many are done."""
+        new = self.prompt_tokens - self.cached_tokens
+        return number_format.prefill(new, self.computed_tokens - self.cached_tokens)
+
     def _waiting(self) -> str:
         if self.loading is not None and self.loading < 1:
             return f"starting the model, {number_format.percent(self.loading)}"
@@ -217,8 +225,7 @@ class Turn:
             return f"calls {', '.join(self.called)}"
         if self.tokens:
             return f"thinking, {number_format.counted(self.tokens, 'token')}"
-        new = self.prompt_tokens - self.cached_tokens
-        return f"prefill of {number_format.counted(new, 'token')}" if new > 0 else ""
+        return self.prefill if self.prompt_tokens > self.cached_tokens else ""
 
     def _take(self, event: GenerationEvent) -> None:
         match event:
@@ -233,6 +240,8 @@ class Turn:
                 self.prompt_tokens = event.prompt_tokens
                 self.cached_tokens = event.cached_tokens
                 self.context = event.context
+            case PrefillEvent():
+                self.computed_tokens = event.computed_tokens
             case ReasoningEvent():
                 self._take_thought(event)
             case DeltaEvent():

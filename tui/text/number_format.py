@@ -57,6 +57,12 @@ def percent(fraction: float) -> str:
     return f"{fraction * 100:.0f} %"
 
 
+def prefill(new: int, computed: int = 0) -> str:
+    """Format a prefill of `new` tokens, and the share of them that is done once some are."""
+    done = f", {percent(computed / new)}" if computed > 0 else ""
+    return f"prefill of {counted(new, 'token')}{done}"
+
+
 def bar(fraction: float, width: int) -> tuple[str, str]:
     """Return the full and the empty part of a bar of `width` cells; above 0 at least one is
     full.

@@ -64,14 +64,7 @@ def notice_text(share: float, seconds: int) -> BarText:
 
 def progress_text(progress: CompactionProgress) -> BarText:
     """The progress of a compaction."""
-    words, part = progress.words, ""
-    if progress.parts > 1:
-        part = f" part {progress.part} of {progress.parts}"
-    if progress.written:
-        words = f"{number_format.counted(progress.written, 'token')} written"
-    elif progress.computed:
-        words = f"prefill of {number_format.counted(progress.computed, 'token')}"
-    if progress.seconds >= 1:
-        words += f" · {progress.seconds:.0f} s"
+    passed = f" · {progress.seconds:.0f} s" if progress.seconds >= 1 else ""
     keys, brief = "esc cancels", "esc stops"
-    return BarText(f"Compacting{part}: {words}", keys, brief, mark="◆", style="$primary")
+    words = f"Compacting{progress.step}{passed}"
+    return BarText(words, keys, brief, mark="◆", style="$primary")

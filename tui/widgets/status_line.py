@@ -22,6 +22,8 @@ from .gauges.context_ribbon import fixed_ribbon
 from .gauges.glyph_text import StyledText, signs
 
 BAR_WIDTH = 12
+NAME_WIDTH = 12
+"""Cells that a model's name keeps beside a long state."""
 STYLES = ("$primary", "$success", "$edge")
 """Of cache that is used, kept, and free."""
 
@@ -56,7 +58,7 @@ class StatusLine(Widget):
     def _first(self, width: int) -> Content:
         right = fixed_ribbon(self._use(), width)
         room = width - right.cell_length - 2
-        left = self._state()
+        left = self._state(room)
         for part in (self._speed(), self._first_token()):
             longer = Content.assemble(left, ("  ·  ", "$edge"), part) if part else left
             left = longer if longer.cell_length <= room else left
@@ -76,12 +78,15 @@ class StatusLine(Widget):
         roles[Role.ASSISTANT] = self.status.context_used
         return ContextUse(tuple(roles), self.status.context_used, self.status.context)
 
-    def _state(self) -> Content:
+    def _state(self, room: int) -> Content:
+        """The model and its state; a long name is cut, since it is known, and the state is not."""
         status = self.status
         style = "$success" if status.good else "$error" if status.bad else "$warning"
         pieces: list[StyledText] = [" ", ("●" if status.good else "○", style), " "]
         if status.model:
-            pieces += [status.model, " "]
+            name = Content(status.model)
+            most = max(NAME_WIDTH, room - 4 - len(status.state))
+            pieces += [name.truncate(most, ellipsis=True).plain, " "]
         pieces.append((status.state, "$muted"))
         return signs(pieces)
 

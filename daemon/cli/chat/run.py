@@ -29,7 +29,7 @@ from ..command_errors import CommandError, UsageError
 from ..command_parser import CommandParser, given
 from ..daemon_launcher import ensure_daemon
 from ..engine_installation import follow_engines, offer_engine
-from ..model_reference import find_entry, sendable_reference
+from ..model_reference import find_entry, sendable_reference, wanted_reference
 from ..models.load import LOAD_OPTIONS, add_load_options, load_model, print_warnings
 from ..models.pull import pull
 from ..progress_report import ProgressReport
@@ -75,7 +75,7 @@ def ask(model: str | None, words: str, tools: str | None = None, images: Sequenc
         _end_on_signals()
         client = ensure_daemon(config)
         offer_engine(client)
-        wanted = sendable_reference(model or config.default_model)
+        wanted = wanted_reference(client, model, config.default_model)
         answer_with_tools(client, config, wanted, prompt, tools, approve=_ask_to_pull)
         return 0
     options = _parser().parse_args([f"--image={image}" for image in images])
@@ -93,7 +93,7 @@ def _answer(
     _end_on_signals()
     client = ensure_daemon(config)
     offer_engine(client)
-    request = _request(options, sendable_reference(model or config.default_model), prompt)
+    request = _request(options, wanted_reference(client, model, config.default_model), prompt)
     load = given(options, *LOAD_OPTIONS)
     writer = OutputWriter(silent=options.json)
     try:

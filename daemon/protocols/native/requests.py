@@ -34,6 +34,7 @@ def generation_request(body: GenerationRequest, origin: RequestOrigin) -> Genera
         max_tokens=body.max_tokens,
         stop=stop_strings(body.stop),
         grammar=format_grammar(body.format),
+        reports_progress=True,
         **fields,
     )
 

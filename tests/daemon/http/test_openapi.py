@@ -109,6 +109,7 @@ async def test_streams_document_their_events(daemon: RunningDaemon) -> None:
         "loading",
         "route",
         "started",
+        "prefill",
         "reasoning",
         "tool_call",
         "arguments",

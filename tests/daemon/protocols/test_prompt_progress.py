@@ -49,6 +49,18 @@ def check(reports: list[Json]) -> None:
     assert all(report["time_ms"] >= 0 for report in reports)
 
 
+async def test_generations_of_the_native_api(daemon: RunningDaemon) -> None:
+    body = {"model": "echo:1", "messages": MESSAGES, "max_tokens": 4}
+    path = "/ingle/v1/generations"
+    id_ = (await daemon.unix.post(path, json=body)).json()["id"]
+    events = await daemon.events("GET", f"{path}/{id_}/events")
+    reports = [data for name, data in events if name == "prefill"]
+    computed = [report["computed_tokens"] for report in reports]
+    assert len(reports) > 2
+    assert computed == sorted(set(computed))
+    assert 0 <= computed[0] < computed[-1] < reports[0]["prompt_tokens"]
+
+
 @pytest.mark.parametrize(
     ("path", "prompt"),
     [

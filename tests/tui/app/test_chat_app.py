@@ -12,7 +12,6 @@ from textual.geometry import Offset
 from textual.selection import Selection
 
 from ingle.tui.settings.themes import EMBER, THEMES
-from ingle.tui.widgets.composer.composer import Composer
 
 if TYPE_CHECKING:
     from ..conftest import FakeDaemon, OpenChat
@@ -163,11 +162,18 @@ async def test_newline_keys_insert_a_newline(open_chat: OpenChat) -> None:
         assert chat.draft == "a\nb\nc"
 
 
-async def test_context_length_error_is_explained(
-    open_chat: OpenChat, fake_daemon: FakeDaemon
+@pytest.mark.parametrize(
+    ("code", "next_step"),
+    [
+        ("context_length_exceeded", "ctrl+n starts a new chat"),
+        ("no_vision", "/edit, to ask without the picture"),
+    ],
+)
+async def test_refused_prompt_has_a_next_step(
+    open_chat: OpenChat, fake_daemon: FakeDaemon, code: str, next_step: str
 ) -> None:
     error = {
-        "code": "context_length_exceeded",
+        "code": code,
         "message": "The prompt is 9000 tokens long, 809 too many.",
         "hint": "Shorten the prompt.",
     }
@@ -176,9 +182,23 @@ async def test_context_length_error_is_explained(
         await chat.send("long")
         await chat.until_shown("✗ The prompt is 9000 tokens long, 809 too many.")
         assert "Shorten the prompt." in chat.screen_text
-        assert "ctrl+n starts a new chat" in chat.screen_text
+        assert next_step in chat.screen_text
         await chat.pilot.press("up")
         assert chat.draft == "long"
+
+
+async def test_answer_that_is_stopped_before_its_first_word_can_be_asked_for_again(
+    open_chat: OpenChat, fake_daemon: FakeDaemon
+) -> None:
+    fake_daemon.script("Never shown.", gate_before=0)
+    async with open_chat() as chat:
+        await chat.send("go")
+        await chat.until(lambda: chat.screen.turn is not None and chat.screen.turn.prompt_tokens)
+        await chat.pilot.press("escape")
+        await chat.until_notified("Stopped before the answer began. F5 asks again.")
+        fake_daemon.gate.set()
+        await chat.pilot.press("f5")
+        await chat.until_shown("Hello there.")
 
 
 async def test_error_during_an_answer_keeps_partial_text(
@@ -561,10 +581,24 @@ async def test_text_typed_right_after_a_command_is_kept(open_chat: OpenChat) -> 
         await chat.until_shown("smollm2:135m on disk")
         composer = chat.screen.composer
         composer.replace_text("/system Be brief.")
-        composer.post_message(Composer.Submitted(composer.text))
-        composer.insert("And now?")
+        for key in ("enter", *"And"):
+            composer.post_message(Key(key, key if len(key) == 1 else "\r"))
         await chat.until(lambda: chat.screen.chat.settings.system == "Be brief.")
-        assert chat.draft == "And now?"
+        await chat.until(lambda: chat.draft == "And")
+
+
+async def test_prompts_typed_in_one_burst_are_sent_apart(
+    fake_daemon: FakeDaemon, open_chat: OpenChat
+) -> None:
+    async with open_chat() as chat:
+        await chat.until_shown("smollm2:135m on disk")
+        for key in "one\rtwo\rthree":
+            name = "enter" if key == "\r" else key
+            chat.screen.composer.post_message(Key(name, key))
+        await chat.until(lambda: chat.draft == "three")
+        await chat.until(lambda: len(fake_daemon.prompts) == 2 and chat.screen.turn is None)
+        path = chat.screen.chat.path
+        assert [m.content for m in path if m.role == "user"] == ["one", "two"]
 
 
 async def test_letters_are_handled_after_earlier_editing_keys(open_chat: OpenChat) -> None:

@@ -15,9 +15,13 @@ def test_paste_becomes_a_chip_with_a_label() -> None:
     assert chips.attachments(text) == (Attachment("pasted 3 lines", "a\nb\nc"),)
 
 
+def test_last_line_break_begins_no_line() -> None:
+    assert TextChips().add_paste("one\ntwo\n") == "[pasted 2 lines]"
+
+
 def test_label_has_separated_thousands() -> None:
     assert TextChips().add_paste("x" * 12_345) == "[pasted 12 345 characters]"
-    assert TextChips().add_paste("x\n" * 10_000) == "[pasted 10 001 lines]"
+    assert TextChips().add_paste("x\n" * 10_000) == "[pasted 10 000 lines]"
 
 
 def test_chips_of_the_same_size_have_different_labels() -> None:

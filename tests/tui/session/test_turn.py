@@ -15,6 +15,19 @@ if TYPE_CHECKING:
     from ..conftest import FakeDaemon
 
 
+async def test_prefill_shows_how_much_of_it_is_done(
+    client: AsyncDaemonClient, fake_daemon: FakeDaemon
+) -> None:
+    fake_daemon.prompt_tokens = 2008
+    fake_daemon.script("Yes.", prefilled=508)
+    seen: list[str] = []
+    message = Message(role="assistant")
+    turn = Turn(client, NullRecorder(), message, AnswerEntry("m"), lambda: seen.append(turn.note()))
+    await turn.run(TurnRequest([{"role": "user", "content": "Hi"}]))
+    assert seen[0] == "prefill of 2 000 tokens"
+    assert seen[1] == "prefill of 2 000 tokens, 25 %"
+
+
 async def test_reasoning_is_counted_and_separate_from_the_text(
     client: AsyncDaemonClient, fake_daemon: FakeDaemon
 ) -> None:

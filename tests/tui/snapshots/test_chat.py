@@ -183,9 +183,8 @@ def save_conversation(chat: Chat, tree: ChatTree) -> None:
 
 async def find(chat: Chat, daemon: FakeDaemon, tree: ChatTree) -> None:
     await conversation(chat, daemon, tree)
-    await chat.pilot.press("ctrl+f")
-    await chat.pilot.press(*"gion")
-    await chat.until_shown("of 3")
+    chat.screen.run_command("find", "gion")  # at once: each letter would move the view
+    await chat.until_shown("3 of 3")
 
 
 async def block_menu(chat: Chat, daemon: FakeDaemon, tree: ChatTree) -> None:
@@ -210,7 +209,7 @@ async def no_pins(chat: Chat, daemon: FakeDaemon, tree: ChatTree) -> None:
 async def compact_choice(chat: Chat, daemon: FakeDaemon, tree: ChatTree) -> None:
     await conversation(chat, daemon, tree)
     chat.screen.send("word " * 8000)
-    await chat.until_shown("The context is full")
+    await chat.until_shown("The prompt does not fit")
 
 
 async def compact_suggested(chat: Chat, daemon: FakeDaemon, tree: ChatTree) -> None:

@@ -8,7 +8,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
 import pytest
-from textual import events, on
+from textual import events
 from textual.app import App, ComposeResult
 from textual.containers import Vertical
 from textual.pilot import Pilot
@@ -56,15 +56,15 @@ class ComposerApp(App[None]):
     def on_mount(self) -> None:
         composer = self.query_one(Composer)
         composer.folder = self.folder
+        composer.take_draft = self.record
         composer.completing.completer = Completer(self.folder, lambda _: True)
         composer.focus()
 
-    @on(Composer.Submitted)
-    def record(self, event: Composer.Submitted) -> None:
-        self.submitted.append(event)
+    def record(self, draft: Composer.Submitted) -> None:
+        self.submitted.append(draft)
         composer = self.query_one(Composer)
-        composer.remember(event.text)
-        composer.clear_sent(event.text)
+        composer.remember(draft.text)
+        composer.clear_sent()
 
 
 class ComposerHarness:

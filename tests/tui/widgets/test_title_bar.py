@@ -11,6 +11,7 @@ from ingle.tui.chats.chat import Chat as ChatTree
 from ingle.tui.chats.message import Message
 from ingle.tui.session.chat_entries import branch_of
 from ingle.tui.session.chat_events import HistoryStatusChanged
+from ingle.tui.session.chat_state import ChatStatus
 from ingle.tui.settings.chat_folders import ChatFolders
 from ingle.tui.widgets.route_line import RouteLine
 from ingle.tui.widgets.status_line import StatusLine
@@ -49,6 +50,16 @@ async def test_narrow_title_bar_keeps_the_most_important_parts(
         assert "Kyoto with p" in top
         assert "⎇ 2/2" in top
         assert len(top) <= width
+
+
+async def test_long_name_of_a_model_leaves_its_state(open_chat: OpenChat) -> None:
+    async with open_chat(size=(80, 24)) as chat:
+        await chat.until_shown("smollm2:135m on disk")
+        line = chat.app.query_one(StatusLine)
+        name = "qwen2.5-coder-0.5b-instruct:q4_k_m"
+        line.status = ChatStatus(model=name, state="starting 40 %", context=8192)
+        await chat.until_shown(" qwen2.5-coder-0.5b-")
+        assert "… starting 40 % " in chat.screen_text
 
 
 async def test_temporary_chat_is_marked(open_chat: OpenChat) -> None:

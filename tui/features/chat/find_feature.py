@@ -13,6 +13,7 @@ from textual.containers import Horizontal
 from textual.content import Content
 from textual.widgets import Input, Static
 
+from ...transcript.entries.entry import Entry
 from ...transcript.view.transcript import Transcript
 from ...transcript.view.transcript_search import TextSearch
 from ..feature import Feature, Handler
@@ -43,6 +44,7 @@ class FindBar(Horizontal):
         self._text = text
         self._search: TextSearch | None = None
         self._number: int | None = None
+        self._start = self._place()
 
     def compose(self) -> ComposeResult:
         yield Static("find", classes="find-label")
@@ -59,6 +61,11 @@ class FindBar(Horizontal):
         if text:
             field.value = text
         field.focus()
+        self._start = self._place()
+
+    def _place(self) -> Entry | None:
+        """The first entry in view; None at the newest text, where the last hit is the nearest."""
+        return None if self._transcript.following else self._transcript.first_in_view
 
     @on(Input.Changed)
     def changed(self, event: Input.Changed) -> None:
@@ -88,6 +95,7 @@ class FindBar(Horizontal):
         if self._search is not None and self._number is not None:
             self._number = (self._number + step) % self._search.total
             self._show(self._search)
+            self._start = self._place()
 
     async def _look(self, text: str) -> None:
         transcript, search = self._transcript, self._search
@@ -100,10 +108,10 @@ class FindBar(Horizontal):
                 until = time.monotonic() + WORK
         if not search.total:
             self._number = None
-        elif transcript.following:
+        elif self._start is None:  # as before the first letter, whose hit has moved the view
             self._number = search.total - 1
         else:
-            self._number = search.first_from(transcript.first_in_view)
+            self._number = search.first_from(self._start)
         self._show(search)
 
     def _show(self, search: TextSearch) -> None:

@@ -40,7 +40,7 @@ class ContextTable(Dialog[str | None]):
     """
 
     def __init__(self, report: ContextReport) -> None:
-        count = len(report.parts)
+        count = sum(part.is_message for part in report.parts)
         what = "message" if count == 1 else "messages"
         facts = f"  {count} {what} are sent with the next prompt"
         super().__init__(Content.assemble(("Context", "bold $primary"), (facts, "$muted")), "")

@@ -27,6 +27,7 @@ TALL = 40
 HINT = "esc: back to the chat · F4: gauges off · page up, page down: more"
 SHORT_HINT = "esc: back · F4: gauges off · page up, page down: more"
 MAP_HINT = "arrows or mouse: what is in a cell · enter: whose it is"
+MAP_KEYS = "arrows: a cell · enter: whose it is · esc: back to the chat"
 
 
 class _MapScreen(Screen[Closed]):
@@ -88,7 +89,7 @@ class PageMapScreen(_MapScreen):
             yield PageMapView()
             yield PageLegend()
             yield Static(Content.styled(MAP_HINT, "$muted"), id="cell")
-        yield Static("esc: back to the chat", id="foot", markup=False)
+        yield Static(MAP_KEYS, id="foot", markup=False)
 
 
 class GaugesScreen(_MapScreen):

@@ -154,15 +154,26 @@ class ChipEditor(TextArea):
         yield
         self._is_cutting = False
 
-    def action_delete_to_start_of_line(self) -> None:
-        """Cut to the start of the line."""
-        with self._cutting():
-            super().action_delete_to_start_of_line()
+    # Lines end where the user broke them, as in a shell; those of a text area, at the edge.
 
-    def action_delete_to_end_of_line(self) -> None:
-        """Cut to the end of the line."""
+    def action_delete_to_start_of_line(self) -> None:
+        """Cut to the start of the line; there, join it with the one before."""
+        row, column = self.selection.end
         with self._cutting():
-            super().action_delete_to_end_of_line()
+            if column:
+                self.delete((row, 0), (row, column), maintain_selection_offset=False)
+            else:
+                super().action_delete_left()
+
+    async def action_delete_to_end_of_line_or_delete_line(self) -> None:
+        """Cut to the end of the line; there, join it with the next one."""
+        row, column = self.selection.end
+        end = len(self.document.get_line(row))
+        with self._cutting():
+            if column < end:
+                self.delete((row, column), (row, end), maintain_selection_offset=False)
+            else:
+                super().action_delete_right()
 
     def action_delete_word_left(self) -> None:
         """Cut the word before the cursor."""

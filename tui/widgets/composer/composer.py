@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from textual import events, on
 from textual.content import Content
 from textual.geometry import Size
-from textual.message import Message
 from textual.reactive import reactive
 from textual.widget import Widget
 from textual.widgets import TextArea
@@ -68,8 +67,8 @@ class Composer(ChipEditor):
     hints: reactive[str] = reactive("", repaint=False)
     """Key hints in the lower edge."""
 
-    @dataclass
-    class Submitted(Message):
+    @dataclass(frozen=True)
+    class Submitted:
         """The user pressed enter; the text, which may be empty, is still in the composer."""
 
         text: str
@@ -82,6 +81,8 @@ class Composer(ChipEditor):
         self.enter_sends = True
         self.vim: VimKeys | None = None
         self.recall_queued: Callable[[], bool] = lambda: False
+        # Called and not told by a message, so that what is typed next is not added to the text.
+        self.take_draft: Callable[[Composer.Submitted], object] = lambda _: None
         self.completing = CompletionController(self)
         self.attaching = DraftAttachments(self)
         self._sent: list[str] = []
@@ -137,12 +138,9 @@ class Composer(ChipEditor):
                 missing.append(self.chips.put(attachment))
         self.replace_text(" ".join([text, *missing]) if missing else text)
 
-    def clear_sent(self, text: str) -> None:
-        """Remove the sent text; text typed since then stays."""
-        now = self.text
-        if now.startswith(text):
-            self.load_text(now[len(text) :])
-            self.move_cursor(self.document.end)
+    def clear_sent(self) -> None:
+        """Remove the sent text."""
+        self.load_text("")
         self.attaching.forget()
         self._walk = None
         if self.vim is not None:
@@ -282,7 +280,7 @@ class Composer(ChipEditor):
             sentence = " ".join([*problems, "Enter again sends without."])
             self.notify(sentence, severity="warning", markup=False)
             return
-        self.post_message(self.Submitted(text, attachments))
+        self.take_draft(self.Submitted(text, attachments))
 
     # Earlier prompts
 

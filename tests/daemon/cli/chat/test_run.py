@@ -303,6 +303,23 @@ def test_catalog_model_is_pulled_before_generating(
     ]
 
 
+def test_prompt_option_takes_a_model_that_is_here(
+    daemon: Any, ingle: Run, model_entry: Callable[..., Any]
+) -> None:
+    default = model_entry(installed=False, state="available", path=None, default=True)
+    others = [
+        model_entry(name=f"own:{n}", default=False, state=s)
+        for n, s in ((1, "stopped"), (2, "ready"))
+    ]
+    daemon.models = [*others, default]
+    assert ingle("-p", "Hi").returncode == 0
+    daemon.models = [others[0], model_entry(default=True)]
+    assert ingle("-p", "Hi").returncode == 0
+    assert ingle("run", "own:1", "Hi").returncode == 0
+    names = [body["model"] for body in daemon.requests_to("POST", GENERATIONS)]
+    assert names == ["own:2", "smollm2", "own:1"]
+
+
 def test_prompt_option_downloads_nothing_without_a_question(
     daemon: Any, ingle: Run, command: list[str], model_entry: Callable[..., Any]
 ) -> None:

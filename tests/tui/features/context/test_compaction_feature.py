@@ -74,6 +74,19 @@ async def test_compaction_replaces_the_first_turns_by_a_summary(
         assert request_messages(made) == before
 
 
+async def test_prefill_of_a_summary_shows_its_share(
+    fake_daemon: FakeDaemon, open_chat: OpenChat
+) -> None:
+    async with open_chat(size=(100, 30)) as chat:
+        made = await open_long_chat(chat)
+        fake_daemon.prompt_tokens = 3008
+        fake_daemon.script(NOTES, prefilled=1208, gate_before=0)
+        await chat.pilot.press("f6")
+        await chat.until_shown("Compacting: prefill of 3 000 tokens, 40 %")
+        fake_daemon.gate.set()
+        await chat.until(lambda: made.compactions)
+
+
 @pytest.mark.slow
 async def test_escape_cancels_compaction_without_changes(
     fake_daemon: FakeDaemon, open_chat: OpenChat
@@ -284,9 +297,10 @@ async def test_chat_that_this_model_has_not_answered_is_counted(
         await chat.send("long " * 1800)
         await chat.until(lambda: isinstance(chat.app.screen, CompactChoice))
         assert "2 148 tokens; 500 is the limit" in chat.screen_text
-        titles = ("More context", "Shorten the prompt", "Compact, then send", "Send anyway")
+        titles = ("More context", "Shorten the prompt", "Send anyway")
         places = [chat.screen_text.index(title) for title in titles]
-        assert places == sorted(places)  # a summary alone would not be enough
+        assert places == sorted(places)
+        assert "Compact" not in chat.screen_text  # the prompt alone is too long
         await chat.pilot.press("enter")  # what works is another prompt, or more context
         await chat.until(lambda: len(chat.app.screen_stack) == 2)
         assert len(made.path) == 6

@@ -125,3 +125,17 @@ async def test_find_command_takes_a_query(open_chat: OpenChat, fake_daemon: Fake
         await chat.until_shown("A needle.")
         await chat.send("/find needle")
         await chat.until_shown("1 of 1")
+
+
+async def test_slow_typing_finds_the_same_hit(open_chat: OpenChat, fake_daemon: FakeDaemon) -> None:
+    """The hit of the first letter moves the view, which the whole word is not looked for from."""
+    fake_daemon.script("A needle.\n\n" + "hay\n\n" * 40 + "A needle.\n\n" + "ha\n\n" * 40)
+    async with open_chat() as chat:
+        await chat.send("Where is the needle? A number comes first.")
+        await chat.until(lambda: chat.screen.turn is None and chat.screen.chat.path[1:])
+        await chat.pilot.press("ctrl+f")
+        await chat.pilot.press("n")
+        await chat.until_shown("4 of 4")
+        await chat.until(lambda: not chat.transcript.following)
+        await chat.pilot.press("e")
+        await chat.until_shown("3 of 3")

@@ -45,6 +45,18 @@ async def test_enter_sends_and_other_keys_insert_newlines(
         assert harness.app.submitted[1].text == "a\nb"
 
 
+async def test_wrapped_line_is_cut_as_one(open_composer: OpenComposer) -> None:
+    text = "a word " * 20
+    async with open_composer() as harness:
+        harness.composer.replace_text(f"above\n{text}")
+        await harness.press("ctrl+u")
+        assert harness.text == "above\n"
+        await harness.press("alt+y", *["alt+b"] * 39, "ctrl+k")
+        assert harness.text == "above\na "
+        await harness.press("ctrl+a", "ctrl+u", "ctrl+a", "ctrl+k")
+        assert harness.text == ""
+
+
 @pytest.mark.slow
 async def test_readline_keys_edit(open_composer: OpenComposer) -> None:
     async with open_composer() as harness:
