@@ -45,7 +45,7 @@ def sensitive_texts(folder: Path, most: int) -> list[str]:
 
 
 def documents(folder: Path) -> dict[int, list[str]]:
-    """English documentation and code by its length, also between paragraphs cut."""
+    """English documentation and code, by length in characters."""
     found: dict[int, list[str]] = {}
     for prompts in public_sets(folder):
         name, _, length = prompts.name.rpartition(", ")

@@ -76,7 +76,7 @@ class PassageDetector:
             return
         passages = self._read(text)
         best = max(passages, key=lambda passage: passage.private)
-        if _log_odds(best.private) < find_threshold(passages):
+        if log_odds(best.private) < find_threshold(passages):
             return  # names in a public text are public, too
         yield _topic(best)
         for passage in passages:
@@ -89,14 +89,14 @@ class PassageDetector:
             return False
         passages = self._read(text)
         best = max(passages, key=lambda passage: passage.private)
-        return len(passages) > 1 and _log_odds(best.private) < find_threshold(passages)
+        return len(passages) > 1 and log_odds(best.private) < find_threshold(passages)
 
 
 def find_threshold(passages: Sequence[Passage]) -> float:
     """The log-odds from which the most private passage of a text makes it private."""
     if len(passages) == 1:
         return 0.0
-    odds = sorted((_log_odds(passage.private) for passage in passages), reverse=True)
+    odds = sorted((log_odds(passage.private) for passage in passages), reverse=True)
     level = odds[1 + len(odds) // 10]
     return max(0.0, _STRICTER * math.log(len(odds)) - _LOWER * max(0.0, _CALM - level))
 
@@ -120,7 +120,7 @@ def _value(text: str, span: TaggedSpan) -> SensitiveFinding | None:
     return SensitiveFinding(_VALUES[tag], span.start, span.end, value.casefold(), certainty)
 
 
-def _log_odds(probability: float) -> float:
+def log_odds(probability: float) -> float:
     probability = min(max(probability, 1e-6), 1 - 1e-6)
     return math.log(probability / (1 - probability))
 
