@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
 from ..finding import FindingKind, SensitiveFinding
@@ -42,6 +42,12 @@ _STRICTER = 0.8
 """By how much (log-odds) the threshold rises where a text has e times as many passages: the highest
 of many scores is high by chance."""
 
+_CALM, _LOWER = -1.0, 0.4
+"""High scores are rarer by chance where nine of ten other passages are below the first figure
+(log-odds): the threshold falls by the second times the distance. It never rises above that for the
+number of passages, so that passages which look private hide no other one.
+"""
+
 _KEPT = 4
 """Texts whose reading is kept: the same one is asked about twice."""
 
@@ -70,7 +76,7 @@ class PassageDetector:
             return
         passages = self._read(text)
         best = max(passages, key=lambda passage: passage.private)
-        if not _is_private(best, len(passages)):
+        if log_odds(best.private) < find_threshold(passages):
             return  # names in a public text are public, too
         yield _topic(best)
         for passage in passages:
@@ -83,11 +89,16 @@ class PassageDetector:
             return False
         passages = self._read(text)
         best = max(passages, key=lambda passage: passage.private)
-        return len(passages) > 1 and not _is_private(best, len(passages))
+        return len(passages) > 1 and log_odds(best.private) < find_threshold(passages)
 
 
-def _is_private(passage: Passage, count: int) -> bool:
-    return _log_odds(passage.private) >= _STRICTER * math.log(count)
+def find_threshold(passages: Sequence[Passage]) -> float:
+    """The log-odds from which the most private passage of a text makes it private."""
+    if len(passages) == 1:
+        return 0.0
+    odds = sorted((log_odds(passage.private) for passage in passages), reverse=True)
+    level = odds[1 + len(odds) // 10]
+    return max(0.0, _STRICTER * math.log(len(odds)) - _LOWER * max(0.0, _CALM - level))
 
 
 def _topic(passage: Passage) -> SensitiveFinding:
@@ -109,7 +120,7 @@ def _value(text: str, span: TaggedSpan) -> SensitiveFinding | None:
     return SensitiveFinding(_VALUES[tag], span.start, span.end, value.casefold(), certainty)
 
 
-def _log_odds(probability: float) -> float:
+def log_odds(probability: float) -> float:
     probability = min(max(probability, 1e-6), 1 - 1e-6)
     return math.log(probability / (1 - probability))
 

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Iterator
+from math import exp, log
 from typing import Any
 
 import pytest
 
 from ingle.daemon.routing.detectors.finding import FindingKind, SensitiveFinding, TextPart
 from ingle.daemon.routing.detectors.natural_language import passage_network
-from ingle.daemon.routing.detectors.natural_language.passage_detector import PassageDetector
-from ingle.daemon.routing.detectors.natural_language.passage_network import PassageNetwork
+from ingle.daemon.routing.detectors.natural_language.passage_detector import (
+    PassageDetector,
+    find_threshold,
+)
+from ingle.daemon.routing.detectors.natural_language.passage_network import Passage, PassageNetwork
 from ingle.daemon.routing.inspection.text_scanner import OwnWords, make_scanner
 
 PRIVATE = [
@@ -68,6 +72,30 @@ def test_private_sentence_is_found_in_a_long_text(detector: PassageDetector) -> 
     at = text.index(PRIVATE[0])
     assert found.start < at + len(PRIVATE[0])
     assert found.end > at
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "I have not told my parents that I dropped out of university last spring.",
+        "I was let go last week and my visa depends on the job.",
+    ],
+)
+def test_one_private_sentence_is_found_between_fifty_passages_that_are_surely_public(
+    detector: PassageDetector, text: str
+) -> None:
+    assert topics(detector.find(f"{MANUAL * 60}\n{text}\n\n{MANUAL * 60}"))
+    assert not topics(detector.find(MANUAL * 120))
+
+
+@pytest.mark.parametrize("count", [1, 2, 9, 10, 80])
+def test_passages_that_look_private_hide_no_other_one(count: int) -> None:
+    odds = [-9.0, -3.0, -1.0, 0.0, 2.0]
+    others = [Passage(0, 1, 1 / (1 + exp(-one)), "work", 0.5, ()) for one in odds]
+    thresholds = [find_threshold([one] * count) for one in others]
+    assert thresholds == sorted(thresholds)
+    assert thresholds[0] >= 0
+    assert thresholds[-1] == pytest.approx(0.8 * log(count))  # type: ignore[reportUnknownMemberType]
 
 
 def test_names_and_numbers_are_covered_exactly(detector: PassageDetector) -> None:
