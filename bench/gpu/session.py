@@ -57,6 +57,7 @@ class Session:
         self.overlap = GPULibrary.may_overlap = overlap  # models open their own libraries
         self._deadline = time.monotonic() + seconds
         self.folder = folder or Path(tempfile.gettempdir()) / f"ingle-kernels-{os.getuid()}"
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._is_compiled = False
         self._fake_driver: Path | None = None
         self.device = torch.device("cpu" if on_cpu else "cuda")
