@@ -48,6 +48,11 @@ _LONGEST = (
 )
 _IN_CI = bool(os.environ.get("CI"))
 
+# The processes of a run have the cores in common: threads of small products would wait for one
+# another for longer than they compute. Workers of pytest read these when they start.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 Unavailable = Callable[[str], None]
 MakeBert = Callable[..., Path]
 MakeFolder = Callable[..., Path]

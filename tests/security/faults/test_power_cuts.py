@@ -115,7 +115,7 @@ def _is_sound(path: Path) -> bool:
         return False
 
 
-@pytest.mark.parametrize("cuts", [2, pytest.param(200, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("cuts", [1, pytest.param(200, marks=pytest.mark.slow)])
 def test_power_cuts_lose_nothing_acknowledged(
     make_daemon: MakeDaemon,
     models: ModelServer,
