@@ -206,7 +206,9 @@ class ModelManager(ModelRuns):
         """
         info = run.info
         assert info is not None
-        trained = info.trained_context or prompt + space
+        # The file may say less than the engine, and is not loaded with more.
+        known = [tokens for tokens in (info.trained_context, run.model.context) if tokens]
+        trained = min(known, default=prompt + space)
         most = self._config.bounded_context(trained) or trained
         if prompt >= trained:
             return ""

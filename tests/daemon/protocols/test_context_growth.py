@@ -140,3 +140,13 @@ async def test_all_lists_say_the_same_context(run_daemon: DaemonFactory) -> None
         assert len(await contexts()) == 1
         await load(daemon, 1024)
         assert await contexts() == {1024}
+
+
+async def test_a_file_that_says_less_than_its_engine_bounds_the_context(
+    run_daemon: DaemonFactory,
+) -> None:
+    async with run_daemon(script={"trained_context": 1_000_000}) as daemon:
+        body = {"model": "echo:1", "prompt": "x" * 100_000}
+        answer = await asyncio.wait_for(daemon.tcp.post("/v1/completions", json=body), 20)
+    assert answer.status_code == 400
+    assert answer.json()["error"]["code"] == "context_length_exceeded"
