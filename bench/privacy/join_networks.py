@@ -5,7 +5,8 @@
 
 FIRST and SECOND are files that `train_passages.py` wrote. The vectors that they read are replaced
 by fewer columns, from which what each of them makes of a token is had again with the least error
-over the texts that were collected in FOLDER. B is added to the average of their log-odds.
+over the texts that were collected in FOLDER, in 4 bits; weights are kept in 16. B is
+added to the average of their log-odds.
 """
 
 # What torch returns is not known to its types.
@@ -19,8 +20,14 @@ import json
 from pathlib import Path
 
 import torch
-from passage_architecture import WIDTH, PassageArchitecture, SecondOpinion, ShippedPassages
-from token_vectors import trained_weights
+from passage_architecture import (
+    WIDTH,
+    PackedVectors,
+    PassageArchitecture,
+    SecondOpinion,
+    ShippedPassages,
+)
+from token_vectors import halve, trained_weights
 from tokenizers import Tokenizer
 from torch import Tensor, nn
 from train_passages import DATA, export
@@ -42,7 +49,7 @@ RARE = 0.02
 def loaded(path: Path) -> tuple[PassageArchitecture, Tensor]:
     """A network, and what its first layer makes of tokens, without the bias: [tokens, WIDTH]."""
     weights = trained_weights(path)
-    vectors = weights.pop("table").float() * weights.pop("scale")
+    vectors = weights.pop("vectors.table").float() * weights.pop("vectors.scale")
     network = PassageArchitecture(len(KINDS), len(TAGS))
     network.load_state_dict({k.removeprefix("network."): w for k, w in weights.items()})
     return network.eval(), vectors @ network.inp.weight.T.detach()
@@ -97,9 +104,11 @@ def main() -> None:
         layer.bias.data = network.inp.bias.data
         network.inp = layer
     (first, _), (second, _) = read
-    export(ShippedPassages(first, made @ kept).eval(), options.into / NETWORK)
+    export(ShippedPassages(first, PackedVectors(made @ kept)).eval(), options.into / NETWORK)
     # The average halves it.
     export_second(second, 2 * options.bias, options.into / SECOND)
+    for name in (NETWORK, SECOND):
+        halve(options.into / name)
 
 
 if __name__ == "__main__":

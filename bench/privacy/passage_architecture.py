@@ -75,23 +75,64 @@ class PassageArchitecture(nn.Module):
         return self.head(torch.cat([mean, most], -1)), self.tag(x)
 
 
-class ShippedPassages(nn.Module):
-    """The network with its token vectors in 8 bits, from token ids to probabilities."""
+class PackedVectors(nn.Module):
+    """Token vectors in 4 bits, two columns in a byte, with a scale for each row and column."""
 
-    def __init__(self, network: PassageArchitecture, vectors: Tensor) -> None:
-        """`vectors`: [tokens of the vocabulary, the width that the network reads]."""
+    def __init__(self, vectors: Tensor) -> None:
+        """`vectors`: [tokens, an even width]."""
         super().__init__()
-        self.network = network
+        columns = (vectors.abs().amax(0) / 127).clamp(min=1e-9)
+        scaled = vectors / columns
+        most = scaled.abs().amax(1, keepdim=True).clamp(min=1e-3)
+        # Rows whose largest number is cut off may have smaller errors.
+        scales = torch.stack([most * part / 7 for part in (0.5, 0.6, 0.7, 0.8, 0.9, 1.0)])
+        errors = torch.stack(
+            [((scaled / one).round().clamp(-8, 7) * one - scaled).square().sum(1) for one in scales]
+        )
+        rows = scales[errors.argmin(0), torch.arange(len(vectors))].half()
+        numbers = ((scaled / rows.float()).round().clamp(-8, 7) + 8).to(torch.uint8)
+        low, high = numbers.chunk(2, 1)
+        self.table = nn.Parameter(low + 16 * high, requires_grad=False)
+        self.rows = nn.Parameter(rows, requires_grad=False)
+        self.columns = nn.Parameter(columns, requires_grad=False)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        """Return [..., width] for [...]."""
+        packed = self.table[ids].float()
+        high = torch.floor(packed / 16)
+        numbers = torch.cat([packed - 16 * high, high], -1) - 8
+        return numbers * self.rows[ids].float() * self.columns
+
+
+class ByteVectors(nn.Module):
+    """Token vectors in 8 bits, with a scale for each column."""
+
+    def __init__(self, vectors: Tensor) -> None:
+        """`vectors`: [tokens, width]."""
+        super().__init__()
         scale = vectors.abs().amax(0) / 127
         self.scale = nn.Parameter(scale, requires_grad=False)
         table = (vectors / scale).round().clamp(-127, 127).to(torch.int8)
         self.table = nn.Parameter(table, requires_grad=False)
 
+    def forward(self, ids: Tensor) -> Tensor:
+        """Return [..., width] for [...]."""
+        return self.table[ids].float() * self.scale
+
+
+class ShippedPassages(nn.Module):
+    """The network with its token vectors, from token ids to probabilities."""
+
+    def __init__(self, network: PassageArchitecture, vectors: nn.Module) -> None:
+        """`vectors` returns those of token ids, of the width that the network reads."""
+        super().__init__()
+        self.network, self.vectors = network, vectors
+
     def forward(self, ids: Tensor, mask: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Return [passages] private, [passages, kinds], [passages, tokens, tags], and the vectors
         [passages, tokens, width].
         """
-        vectors = self.table[ids].float() * self.scale
+        vectors = self.vectors(ids)
         logits, tags = self.network(vectors, mask)
         return logits[:, 0].sigmoid(), logits[:, 1:].softmax(-1), tags.softmax(-1), vectors
 

@@ -8,11 +8,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import onnx
 import torch
-from onnx import numpy_helper
+from onnx import helper, numpy_helper
 from passage_architecture import LAYERS, VECTOR
 from torch import Tensor, nn
+
+_LARGE = 4096
+"""Bytes."""
 
 
 class Projection(nn.Module):
@@ -46,6 +50,20 @@ class FixedVectors(nn.Module):
     def all(self) -> Tensor:
         """Return the vectors of all tokens."""
         return self._table.float() * self._scale
+
+
+def halve(path: Path) -> None:
+    """Keep the larger weights of a network in 16 bits; they are made 32 again as it is loaded."""
+    network = onnx.load(path)
+    graph = network.graph
+    for one in graph.initializer:
+        if one.data_type == onnx.TensorProto.FLOAT and len(one.raw_data) > _LARGE:
+            weights, name = numpy_helper.to_array(one), one.name
+            one.CopyFrom(numpy_helper.from_array(weights.astype(np.float16), f"{name}.half"))
+            graph.node.insert(
+                0, helper.make_node("Cast", [one.name], [name], to=onnx.TensorProto.FLOAT)
+            )
+    onnx.save(network, path)
 
 
 def trained_weights(path: Path) -> dict[str, Tensor]:

@@ -37,7 +37,7 @@ import public_texts
 import torch
 from fillers import for_training
 from grammar import Grammar
-from passage_architecture import PassageArchitecture, ShippedPassages
+from passage_architecture import ByteVectors, PassageArchitecture, ShippedPassages
 from prompt_corpus import Prompt, all_prompts
 from prompt_fillers import Fillers
 from token_vectors import FixedVectors, Projection, trained_weights
@@ -279,7 +279,7 @@ class Trainer:
     @torch.no_grad()
     def shipped(self) -> ShippedPassages:
         """Return the network with the vectors of all tokens."""
-        return ShippedPassages(self.network, self._vectors.all()).eval()
+        return ShippedPassages(self.network, ByteVectors(self._vectors.all())).eval()
 
 
 def _entropy(logits: Tensor, labels: Tensor, weights: Tensor | None = None) -> Tensor:
@@ -332,7 +332,7 @@ def _trainer(options: argparse.Namespace, steps: int) -> Trainer:
     if not options.further:
         return Trainer(Projection(embeddings_of(options.model)), steps, RATE)
     weights = trained_weights(options.further)
-    vectors = FixedVectors(weights.pop("table"), weights.pop("scale"))
+    vectors = FixedVectors(weights.pop("vectors.table"), weights.pop("vectors.scale"))
     trainer = Trainer(vectors, steps, FURTHER_RATE)
     own = {name.removeprefix("network."): weight for name, weight in weights.items()}
     trainer.network.load_state_dict(own)
