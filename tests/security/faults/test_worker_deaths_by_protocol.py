@@ -66,7 +66,6 @@ def cases(*not_slow: tuple[str, bool]) -> list[Any]:
     ]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("protocol", "stream"), cases(("openai", True)))
 def test_worker_death_before_the_first_token_is_retried(
     make_daemon: MakeDaemon, tmp_path: Path, protocol: str, stream: bool
@@ -83,7 +82,6 @@ def test_worker_death_before_the_first_token_is_retried(
     assert "Retrying a request" in daemon.log.read_text()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("protocol", "stream"), cases(("anthropic", True)))
 def test_worker_death_during_decode_ends_a_stream_with_an_error(
     make_daemon: MakeDaemon, tmp_path: Path, protocol: str, stream: bool
@@ -99,7 +97,6 @@ def test_worker_death_during_decode_ends_a_stream_with_an_error(
     assert REPLY in ask(daemon, protocol, stream=False)[1]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("protocol", "stream"), cases(("ollama", False)))
 def test_second_worker_death_is_an_error_in_the_protocols_shape(
     make_daemon: MakeDaemon, protocol: str, stream: bool
