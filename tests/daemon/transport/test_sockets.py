@@ -13,7 +13,7 @@ import pytest
 
 from ingle.daemon.server.instance_lock import AlreadyRunning, InstanceLock, LockHolder, read_holder
 from ingle.daemon.settings.paths import FolderUnusable, Paths, UnsafeFolder, find_paths
-from ingle.daemon.transport.peer import identify
+from ingle.daemon.transport.peer import endpoint, identify
 from ingle.daemon.transport.peer_procfs import tcp_uid
 from ingle.daemon.transport.peer_sock_diag import diag_uid
 from ingle.daemon.transport.sockets import PortInUse, SocketError, bind_tcp, bind_unix
@@ -265,3 +265,16 @@ def test_tcp_uid_matches_only_the_established_row(tmp_path: Path) -> None:
     table.write_text("\n".join([*rows, row(remote, local, "01", 1000)]))
     assert tcp_uid(remote, local, (table, empty)) == 1000
     assert tcp_uid(remote, local, (tmp_path / "none", tmp_path / "none6")) is None
+
+
+@pytest.mark.parametrize(
+    ("host", "expected"),
+    [
+        ("::ffff:127.0.0.1", "127.0.0.1"),
+        ("127.0.0.1", "127.0.0.1"),
+        ("::1", "::1"),
+        ("::ffff:7f00:1", "::ffff:7f00:1"),
+    ],
+)
+def test_only_dotted_mapped_addresses_become_ipv4(host: str, expected: str) -> None:
+    assert endpoint((host, 80, 0, 0)) == (expected, 80)
