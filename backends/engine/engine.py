@@ -188,7 +188,7 @@ class Engine:
         while True:
             batch = self.scheduler.schedule()
             batch.began = began
-            if not self._stopped and self.scheduler.is_long(batch):
+            if batch.prompt_tokens and not self._stopped and self.scheduler.is_long(batch):
                 batch.stops = functools.partial(self.stops, batch)
             self._stopped = False
             try:

@@ -158,11 +158,11 @@ class Scheduler:
         """Whether the next step is prefill alone, since prefill is not cut short for decoding."""
         if self._prefill_steps >= _PREFILL_STEPS:
             return False
-        decoding = self._sequences.decoding
         prompts = [sequence for sequence in self.running if not sequence.is_decoding]
-        if not decoding or not prompts or needs_short_steps(decoding, prompts):
+        if not prompts or not self._chunks.is_long(self._chunks.limit(short=False)):
             return False
-        return self._chunks.is_long(self._chunks.limit(short=False))
+        decoding = self._sequences.decoding
+        return bool(decoding) and not needs_short_steps(decoding, prompts)
 
     def _add_decoding(self, batch: Batch, room: int, *, drafts: bool) -> int:
         """Add the next token of each decoding sequence, and drafts; returns the tokens left."""

@@ -65,7 +65,7 @@ async def test_text_becomes_sound(daemon: RunningDaemon) -> None:
 
 async def test_refused_requests_have_their_codes(daemon: RunningDaemon) -> None:
     for field, value in (
-        *(("voice", "nobody"), ("voice", {"id": "voice_1"}), ("input", ""), ("input", "a" * 4097)),
+        *(("voice", "unknown"), ("voice", {"id": "voice_1"}), ("input", ""), ("input", "a" * 4097)),
         *(("response_format", "midi"), ("speed", 4), ("stream_format", "midi")),
     ):
         fields: dict[str, Any] = {"text": value} if field == "input" else {field: value}
