@@ -148,8 +148,12 @@ def open_chat(client: AsyncDaemonClient) -> OpenChat:
         app = ChatApp(ChatScreen(client, **options))
         async with app.run_test(size=size, notifications=True) as pilot:
             chat = Chat(app, pilot)
-            await chat.until(lambda: chat.screen.is_complete)
-            yield chat
+            try:
+                await chat.until(lambda: chat.screen.is_complete)
+                yield chat
+            finally:
+                # As on a real exit; `run_test` removes the widgets while workers still use them.
+                app.workers.cancel_all()
 
     return opened
 
