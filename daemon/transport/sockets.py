@@ -104,7 +104,8 @@ def bind_exposed(host: str, port: int) -> socket.socket:
     `::` stands for all addresses, IPv4 included. Raises `PortInUse` and `SocketError`.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
+    # With its protocol named: asyncio turns Nagle's algorithm off only for such connections.
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         if family is socket.AF_INET6:
             listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, int(host != "::"))

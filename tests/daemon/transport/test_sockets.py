@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
 import stat
@@ -140,6 +141,23 @@ def test_busy_port_is_reported_with_a_hint() -> None:
         with pytest.raises(PortInUse, match=f"Port {port} on 127.0.0.1 is in use") as caught:
             bind_tcp("127.0.0.1", port)
     assert "--port" in (caught.value.hint or "")
+
+
+async def test_answers_do_not_wait_for_acknowledgements() -> None:
+    """Nagle's algorithm would hold back the second part of an answer for up to 40 ms."""
+    options: asyncio.Queue[int] = asyncio.Queue()
+
+    def accepted(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connection = writer.get_extra_info("socket")
+        options.put_nowait(connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+        writer.close()
+
+    listener = bind_tcp("127.0.0.1", 0)
+    async with await asyncio.start_server(accepted, sock=listener):
+        _, client = await asyncio.open_connection(*listener.getsockname())
+        no_delay = await options.get()
+        client.close()
+    assert no_delay
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.1", "example.org"])
