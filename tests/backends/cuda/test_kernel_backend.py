@@ -139,6 +139,7 @@ def test_logits_equal_those_of_plain_torch(
     assert divergence.max() < 0.01, divergence
 
 
+@pytest.mark.slow
 def test_layers_read_int8_alone_beside_tables_of_floats(
     backend: ComputeBackend, load: Callable[..., CudaModelRunner]
 ) -> None:

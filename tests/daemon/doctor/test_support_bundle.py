@@ -126,6 +126,7 @@ def test_with_models_includes_model_names(home: Path, capsys: pytest.CaptureFixt
     assert f"{CANARY}:1" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_existing_file_is_not_overwritten(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     Path("mine").write_text("mine")
     assert main(["doctor", "--bundle", "mine"]) == 1

@@ -88,6 +88,7 @@ def no_failures(*_: object) -> list[str]:
     return []
 
 
+@pytest.mark.slow
 def test_operations_with_a_wrong_sampler_are_refused(
     build_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -198,6 +198,7 @@ def test_sequences_that_need_the_host_come_and_go(
     assert meter.followed > 20
 
 
+@pytest.mark.slow
 def test_preempted_sequences_end_with_the_same_text(
     load_model: LoadModel, tiny_path: Path, library: CPUKernelLibrary, meter: Meter
 ) -> None:
