@@ -7,6 +7,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 from contextlib import closing, suppress
+from contextvars import Context
 from pathlib import Path
 
 from ..error_status import describe
@@ -196,7 +197,8 @@ class BatchManager:
 
     def _wake(self) -> None:
         if self._task is None and self._waiting and not self._closing:
-            self._task = asyncio.create_task(self._work())
+            # Without the permission of the request that starts it: batches run as the owner's.
+            self._task = asyncio.create_task(self._work(), context=Context())
 
     async def _work(self) -> None:
         while self._waiting:

@@ -174,7 +174,7 @@ class Transcriber:
         if not folders and find_module(all_engine_packages()[SPEECH].module) is None:
             raise NotFound(
                 "The engine that recognises speech is not installed.",
-                hint=f"`ingle engine install {SPEECH}` fetches it (80 MB).",
+                hint=f"`ingle engine install {SPEECH}` fetches it (90 MB).",
                 code="engine_missing",
             )
         return folders

@@ -88,12 +88,15 @@ class WatchScreen(Screen[None]):
 
     def _add(self, request: WatchedRequest) -> None:
         options = self.query_one(OptionList)
-        follows = options.highlighted in (None, len(self._requests) - 1)
+        highlighted = options.highlighted
+        follows = highlighted in (None, len(self._requests) - 1)
         self._requests.append(request)
         options.add_option(self._row(request))
         if len(self._requests) > KEPT:
             del self._requests[0]
             options.remove_option_at_index(0)
+            if highlighted:
+                options.highlighted = highlighted - 1
         if self.has_class("-empty"):
             self.remove_class("-empty")
             options.focus()

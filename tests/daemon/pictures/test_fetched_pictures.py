@@ -145,9 +145,10 @@ async def test_hostile_servers_cost_one_request(
     entries = await ledger(daemon)
     assert unsent in entries
     assert len(entries) == len(Site.asked) + 1
-    monkeypatch.setattr(picture_fetcher, "SECONDS", 0.2)
-    with pytest.raises(BackendError, match="took longer"):
-        await decoded(daemon, f"{site}/silent")
+    with monkeypatch.context() as patch:
+        patch.setattr(picture_fetcher, "SECONDS", 0.2)
+        with pytest.raises(BackendError, match="took longer"):
+            await decoded(daemon, f"{site}/silent")
     assert (await decoded(daemon, f"{site}/png/1")).width == 56
 
 

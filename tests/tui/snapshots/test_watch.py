@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from textual.widgets import OptionList, TextArea
 
+from ingle.tui.screens import watch_screen
 from ingle.tui.screens.watch_screen import SHOWN, WatchScreen, split_at
 
 if TYPE_CHECKING:
@@ -100,6 +101,21 @@ async def test_requests_are_listed_and_their_prompts_shown(
         await chat.until_shown("Where you are")
         await chat.pilot.press("escape", "escape")
         await chat.until(lambda: chat.app.screen is chat.screen)
+
+
+async def test_chosen_request_stays_chosen_when_the_oldest_goes(
+    open_chat: OpenChat, fake_daemon: FakeDaemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watch_screen, "KEPT", 3)
+    fake_daemon.watched_prompts["r-1"] = "List the files."
+    async with open_chat(size=(80, 24)) as chat:
+        await watch(chat, fake_daemon)
+        await chat.pilot.press("up")
+        await chat.until_shown("error: The prompt has 20 000 tokens")
+        fake_daemon.watch(request(3, client="later"))
+        await chat.until_shown("later")
+        await chat.pilot.press("enter")
+        await chat.until_shown("List the files.")
 
 
 async def test_daemon_that_is_gone_is_said(open_chat: OpenChat, fake_daemon: FakeDaemon) -> None:

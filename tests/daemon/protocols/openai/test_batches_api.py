@@ -135,6 +135,15 @@ async def test_invalid_line_fails_the_whole_batch(
         assert batch.output_file_id is None
 
 
+async def test_pictures_of_a_batch_are_not_fetched(run_daemon: DaemonFactory) -> None:
+    address = {"type": "image_url", "image_url": {"url": "http://fabrikam.org/a.png"}}
+    asking = line("a", messages=[{"role": "user", "content": [address]}])
+    async with run_daemon(picture_urls=True) as daemon, client_of(daemon) as client:
+        batch = await ended(client, await submit(client, [asking]))
+        (result,) = await results(client, batch.error_file_id)
+    assert "not fetched" in result["response"]["body"]["error"]["message"]
+
+
 async def test_empty_input_file_fails_the_batch(daemon: RunningDaemon) -> None:
     async with client_of(daemon) as client:
         batch = await ended(client, await submit(client, [b"", b"  "]))
