@@ -22,7 +22,7 @@ from ingle.models.heads.head_tensors import mtp_tensors, tensors_behind, with_mt
 from ingle.models.heads.medusa_settings import read_medusa_settings
 from ingle.models.heads.mtp_file import read_mtp_file
 from ingle.models.model_task import ModelTask, Pooling
-from ingle.models.parallel.model_shard import PLAIN_BLOCKS, ColumnBlocks
+from ingle.models.parallel.model_shard import PLAIN_BLOCKS, ColumnBlocks, column_blocks
 from ingle.models.safetensors.model_folder import ModelFolder
 from ingle.models.safetensors.safetensors_index import find_tensors
 
@@ -141,14 +141,10 @@ class ModelCosts:
 
 
 def _blocks_of(header: GGUFHeader) -> ColumnBlocks:
-    """The largest blocks of the matrices whose columns are divided; see `blocks_of`."""
-    heads, units = [1], [1]
-    for tensor in header.tensors:
-        form = GGML_FORMATS.get(tensor.type)
-        if form is not None and tensor.name.endswith("attn_output.weight"):
-            heads.append(form.block_elements)
-        elif form is not None and tensor.name.endswith(
-            ("ffn_down.weight", "ffn_down_shexp.weight")
-        ):
-            units.append(form.block_elements)
-    return ColumnBlocks(max(heads), max(units))
+    types = {tensor.name: tensor.type for tensor in header.tensors}
+
+    def block(name: str) -> int:
+        form = GGML_FORMATS.get(types[name])
+        return 1 if form is None else form.block_elements
+
+    return column_blocks(types, block)

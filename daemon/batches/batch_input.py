@@ -11,6 +11,7 @@ import msgspec
 
 from ingle.models.struct_preparation import prepared
 
+from ..http.body_check import without_lone_surrogates
 from .batch_record import BatchProblem
 
 MAX_LINES = 50_000
@@ -80,7 +81,8 @@ class BatchInput:
         """Return the body of one request, as it was sent."""
         with self._path.open("rb") as file:
             file.seek(line.offset)
-            return bytes(self._line.decode(file.read(line.length)).body)
+            text = without_lone_surrogates(file.read(line.length))
+        return bytes(self._line.decode(text).body)
 
     def _texts(self) -> Iterator[tuple[int, int, bytes]]:
         """Yield the non-blank lines with their number and offset."""
@@ -99,7 +101,7 @@ class BatchInput:
             return problem("line_too_long", f"The line is longer than {MAX_LINE} bytes.")
         try:
             text.decode()
-            line = self._line.decode(text)
+            line = self._line.decode(without_lone_surrogates(text))
             body = self._body.decode(line.body)
         except UnicodeDecodeError:
             return problem("invalid_json_line", "The line is not UTF-8.")

@@ -169,7 +169,7 @@ class _Answer:
             (prompt + each.prompt_tokens, cached + each.cached_tokens)
             for (prompt, cached), each in zip(self._prompts, ends, strict=False)
         ]
-        whole = max(self._told[0], prompts[-1][0] - own_words)
+        whole = max(self._told[0], prompts[-1][0] - own_words) if prompts else self._told[0]
         computed = sum(prompt - cached for prompt, cached in prompts)
         self._sink(
             [

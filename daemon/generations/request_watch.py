@@ -74,7 +74,7 @@ class RequestWatch:
         if found is None:
             raise NotFound(
                 "No prompt of this id is kept.",
-                hint=f"Only those of the last {MOST_PROMPTS} requests are that a model on this "
+                hint=f"Prompts are kept of the last {MOST_PROMPTS} requests that a model on this "
                 "machine began to answer.",
             )
         return found.text

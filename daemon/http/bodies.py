@@ -108,9 +108,9 @@ async def read_json(request: Request, kind: type[T], *, if_empty: bytes = b"") -
 
 
 def note_ignored(request: Request, fields: list[IgnoredField]) -> None:
-    """Note fields without effect in the scope, for the response's header, and count them."""
+    """Add fields without effect to the scope, for the response's header, and count them."""
     if fields:
-        request.scope[IGNORED] = fields
+        request.scope[IGNORED] = [*request.scope.get(IGNORED, ()), *fields]
         request.app.state.ignored_fields.update(field.label for field in fields)
 
 

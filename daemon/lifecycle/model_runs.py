@@ -120,6 +120,7 @@ class ModelRuns:
             limit=MemoryNeeds(config.memory_limit, config.vram_limit),
             times=allocation_times or AllocationTimes(),
             speech=self.speech.memory,
+            end_idle_speech=self.speech.end_if_idle,
         )
         self._starter = ModelStarter(
             self.allocator, create_backend, config, prepare_engine, engine_failures

@@ -79,12 +79,14 @@ class MemoryAllocator:
         limit: MemoryNeeds,
         times: AllocationTimes,
         speech: Callable[[], SpeechMemory] = SpeechMemory,
+        end_idle_speech: Callable[[], object] = lambda: None,
     ) -> None:
         """`limit` bounds all models together, `speech` included; 0 is no limit."""
         self._runs = runs
         self._prepare = prepare
         self.ledger = MemoryLedger(runs, memory, limit, speech)
         self._times = times
+        self._end_idle_speech = end_idle_speech
         self._ended_at = -math.inf
         self._allocating = asyncio.Lock()
         self._pending: list[PendingAllocation] = []
@@ -251,6 +253,8 @@ class MemoryAllocator:
             for backend in holders:
                 backend.trim()
             await wait_for_release(needed, self.ledger.free, patience=TRIM_PATIENCE)
+        if self.ledger.free().host < needed.host:
+            self._end_idle_speech()
 
     def _residents(self, wanted: ModelRun | None) -> list[ResidentModel]:
         return [self.ledger.resident(run) for run in self.ledger.holders(wanted)]

@@ -60,11 +60,11 @@ def read_picture(uri: object, place: str, *, may_fetch: bool = True) -> Picture:
     fetches = may_fetch and current_permission().fetches
     if fetches and isinstance(uri, str) and uri.startswith(_WEB):
         return Picture(address=uri)
-    return Picture(data=data_uri_bytes(uri, place))
+    return Picture(data=data_uri_bytes(uri, place, may_fetch=may_fetch))
 
 
-def data_uri_bytes(uri: object, place: str) -> bytes:
-    """The picture in a data URI.
+def data_uri_bytes(uri: object, place: str, *, may_fetch: bool = False) -> bytes:
+    """The picture in a data URI; `may_fetch` says that the owner can allow addresses here.
 
     Raises `InvalidBody`, and `UnsupportedField` for other addresses.
     """
@@ -73,8 +73,8 @@ def data_uri_bytes(uri: object, place: str) -> bytes:
         raise UnsupportedField(
             f"'{place}' is an address, and files are not fetched: that would tell its server "
             "of this request.",
-            hint="Send the file itself, as a data URI (`data:image/png;base64,…`); or set "
-            "`picture_urls = true` in config.toml.",
+            hint="Send the file itself, as a data URI (`data:image/png;base64,…`)."
+            + (" For chats, `picture_urls = true` in config.toml allows it." if may_fetch else ""),
             param=place,
         )
     head, comma, body = text.partition(",")

@@ -61,10 +61,12 @@ class ChatEraser:
         for chat in chats:
             self._store.delete_chat(chat.id)
         if not self._store.flush() or self._troubles:
+            cause = self._troubles[-1].split("\n")[0] if self._troubles else ""
             raise HistoryError(
-                "The chats were not erased: they cannot be written now.",
-                "Free some space on their disk (`ingle forget --all --place kv` erases stored KV "
-                "caches), or get the right to write them; then try again.",
+                f"The chats were not erased. {cause}".rstrip(),
+                "If the disk is full, free some space (`ingle forget --all --place kv` erases "
+                "stored KV caches); if they cannot be written, get the right to; if another "
+                "program holds them, end it. Then try again.",
             )
         copies = [path for path in self.copies(selection) if chats or not selection.ids]
         things = list(things_in(copies))

@@ -158,6 +158,11 @@ class Transcriber:
         """End the process, which the next file starts again."""
         self._process.close()
 
+    def end_if_idle(self) -> None:
+        """End the process unless a file is being recognised."""
+        if not self.is_busy:
+            self.end()
+
     def close(self) -> None:
         """End for good."""
         if self._idle is not None:

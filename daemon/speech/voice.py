@@ -51,6 +51,8 @@ class Voice:
             return VoiceFailed("it takes too much memory")
         except OSError as error:
             return VoiceFailed(f"a file cannot be read ({type(error).__name__})")
+        except _EncoderMissing as error:
+            return VoiceFailed(f"FFmpeg has no encoder for this format ({error})")
         except Exception as error:  # the library has not foreseen it: a number of 99 digits
             return VoiceFailed(type(error).__name__, "text")
 
@@ -102,7 +104,10 @@ def _compressed(
     """Write sentences to a file, and yield the seconds of each."""
     av: Any = import_module("av")
     with av.open(file, "w", format=muxer, options=options) as container:
-        stream = container.add_stream(encoder, rate=RATE, layout="mono")
+        try:
+            stream = container.add_stream(encoder, rate=RATE, layout="mono")
+        except ValueError as error:  # UnknownCodecError
+            raise _EncoderMissing(encoder) from error
         position = 0
         for part in sentences:
             frame = av.AudioFrame.from_ndarray(part[None], format="s16", layout="mono")
@@ -111,6 +116,10 @@ def _compressed(
             container.mux(stream.encode(frame))
             yield part.size / RATE
         container.mux(stream.encode(None))
+
+
+class _EncoderMissing(Exception):
+    """FFmpeg was built without an encoder."""
 
 
 class _Sink:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from math import gcd, lcm
 from typing import NamedTuple, Protocol
@@ -41,6 +42,17 @@ class ColumnBlocks(NamedTuple):
     def joined(self, other: ColumnBlocks) -> ColumnBlocks:
         """The larger of both."""
         return ColumnBlocks(max(self.heads, other.heads), max(self.units, other.units))
+
+
+def column_blocks(names: Iterable[str], block: Callable[[str], int]) -> ColumnBlocks:
+    """The largest blocks of the matrices whose columns ranks divide."""
+    heads, units = [1], [1]
+    for name in names:
+        if name.endswith("attn_output.weight"):
+            heads.append(block(name))
+        elif name.endswith(("ffn_down.weight", "ffn_down_shexp.weight")):
+            units.append(block(name))
+    return ColumnBlocks(max(heads), max(units))
 
 
 class TensorCut(NamedTuple):

@@ -12,7 +12,7 @@ from ingle.kernels.formats.weight_format import WEIGHT_FORMATS
 from ..errors import UnsupportedModel
 from ..weights.tensor_part import rows_of, without_fp8
 from ..weights.weights import Weights
-from .model_shard import ColumnBlocks, ModelShard
+from .model_shard import ColumnBlocks, ModelShard, column_blocks
 
 
 class ShardedWeights:
@@ -42,13 +42,7 @@ class ShardedWeights:
 
 def blocks_of(weights: Weights) -> ColumnBlocks:
     """The largest blocks of the matrices whose columns ranks divide."""
-    heads, units = [1], [1]
-    for name in weights.names:
-        if name.endswith("attn_output.weight"):
-            heads.append(_block(weights.get(name)))
-        elif name.endswith(("ffn_down.weight", "ffn_down_shexp.weight")):
-            units.append(_block(weights.get(name)))
-    return ColumnBlocks(max(heads), max(units))
+    return column_blocks(weights.names, lambda name: _block(weights.get(name)))
 
 
 def _block(weight: Weight) -> int:

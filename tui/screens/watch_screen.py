@@ -97,6 +97,8 @@ class WatchScreen(Screen[None]):
             options.remove_option_at_index(0)
             if highlighted:
                 options.highlighted = highlighted - 1
+            elif highlighted == 0:
+                self._show_details(self._requests[0])
         if self.has_class("-empty"):
             self.remove_class("-empty")
             options.focus()

@@ -150,7 +150,7 @@ def _measure(
             answer_tokens=options.tokens,
             runs=options.runs,
             resolve=lambda reference: store.resolve(find_model_path(reference)[1]),
-            create_backend=lambda spec: _worker(config, spec),
+            create_backend=_worker,
             on_step=progress.show_step,
             draft=options.draft,
         )
@@ -168,18 +168,15 @@ def _measure(
     )
 
 
-def _worker(config: Config, spec: LoadSpec) -> WorkerProcess:
+def _worker(spec: LoadSpec) -> WorkerProcess:
     """A worker that imports its engine from where it is installed, as the daemon's do."""
     from msgspec.structs import replace
 
-    from ingle.backends.packages.engine_store import EngineStore
     from ingle.backends.registry.engines import get_engine
     from ingle.backends.worker.supervisor.worker_process import WorkerProcess
 
-    engines = get_engine(spec.engine).imports
-    required_import_path(*engines)
-    store = EngineStore(config.paths.engines)
-    return WorkerProcess(replace(spec, import_path=store.import_path(engines)))
+    import_path = required_import_path(*get_engine(spec.engine).imports)
+    return WorkerProcess(replace(spec, import_path=import_path))
 
 
 def _machine(config: Config) -> dict[str, str]:

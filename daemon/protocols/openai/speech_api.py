@@ -16,7 +16,7 @@ from ingle.models.errors import ModelNotFound
 
 from ...access.permission import current_permission
 from ...errors import InvalidBody
-from ...http.bodies import IGNORED, OPENAI, encode_event, note_ignored, run_until_disconnect
+from ...http.bodies import OPENAI, encode_event, note_ignored, run_until_disconnect
 from ...http.field_policy import FieldPolicy, IgnoredField
 from ...http.route_access import INFERENCE
 from ...http.route_spec import GENERATION_ERRORS, StreamSpec, route
@@ -108,8 +108,7 @@ class SpeechApi(ServicesApi):
             )
         voice = body.voice if isinstance(body.voice, str) else body.voice.id
         if voice in _THEIR_VOICES:
-            ignored: list[IgnoredField] = request.scope.get(IGNORED, [])
-            note_ignored(request, [*ignored, IgnoredField("voice", "voice")])
+            note_ignored(request, [IgnoredField("voice", "voice")])
         elif voice != VOICE:
             raise InvalidBody(
                 f"There is no voice '{voice[:80]}'.",

@@ -20,6 +20,7 @@ from ingle.backends.base.requests import GenerateRequest
 from ingle.backends.base.sampling_params import Grammar, GrammarKind
 from ingle.backends.engine.batch import Batch
 from ingle.backends.engine.engine import Engine
+from ingle.backends.engine.model_runner import StepStopped
 from ingle.backends.engine.sequence import Sequence
 from ingle.backends.engine.speculation.ngram_drafter import NgramDrafter
 from ingle.backends.testing.byte_tokenizer import ByteTokenizer
@@ -517,9 +518,24 @@ def test_adapter_is_dropped_once_nothing_is_computed(scripted_spec: MakeSpec) ->
         assert runner.dropped.get(timeout=10) == (Path("/adapters/two"), False)
 
 
+class StoppedRunner(ScriptedModelRunner):
+    """Its first step ends only once it is to stop."""
+
+    is_first = True
+
+    def launch(self, batch: Batch) -> None:
+        if self.is_first:
+            self.is_first = False
+            assert batch.stops is not None
+            while not batch.stops():
+                time.sleep(0.001)
+            raise StepStopped
+        super().launch(batch)
+
+
 def long_steps(spec: LoadSpec) -> Engine:
     """Return an engine that expects every step of 32 tokens and more to be long."""
-    engine = Engine(ScriptedModelRunner(spec))
+    engine = Engine(StoppedRunner(spec))
     measured = Batch(num_tokens=64)
     engine.scheduler.mark_launched(measured)
     engine.scheduler.update(measured, [], 64.0)
@@ -536,7 +552,7 @@ def wait_for_start(sent: queue.Queue[FromWorker], request_id: str) -> None:
 
 
 def test_cancel_stops_the_long_step_of_its_request(scripted_spec: MakeSpec) -> None:
-    spec = scripted_spec(step_seconds=5.0)
+    spec = scripted_spec()
     engine = long_steps(spec)
     with running(spec, ScriptedPrompts(), engine) as (inbox, sent):
         inbox.put(GenerateRequest(id="a", prompt="x" * 100))
@@ -546,13 +562,11 @@ def test_cancel_stops_the_long_step_of_its_request(scripted_spec: MakeSpec) -> N
 
 
 def test_new_request_stops_the_first_half_of_a_long_step(scripted_spec: MakeSpec) -> None:
-    spec = scripted_spec(step_seconds=5.0)
+    spec = scripted_spec()
     engine = long_steps(spec)
     with running(spec, ScriptedPrompts(), engine) as (inbox, sent):
         inbox.put(GenerateRequest(id="a", prompt="x" * 40, max_tokens=1))
         wait_for_start(sent, "a")
         inbox.put(GenerateRequest(id="b", prompt="y" * 33, max_tokens=1))
-        wait_for_start(sent, "b")
-        assert engine.gauges().steps_total == 0
-        inbox.put(Cancel("a"))
-        inbox.put(Cancel("b"))
+        assert isinstance(wait_for_end(sent, "b"), Finished)
+        assert isinstance(wait_for_end(sent, "a"), Finished)

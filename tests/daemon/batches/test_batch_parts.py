@@ -57,6 +57,15 @@ def test_line_that_cannot_run_is_named(
     assert [(p.code, p.param, p.line) for p in problems] == [(code, param, 4)]
 
 
+def test_half_an_emoji_is_read_as_the_replacement_character(tmp_path: Path) -> None:
+    path = tmp_path / "in.jsonl"
+    path.write_bytes(GOOD.replace(b'"m"', rb'"m", "prompt": "\ud83d!"'))
+    batch = BatchInput(path, URL)
+    (line,), problems = batch.check()
+    assert problems == []
+    assert json.loads(batch.read(line))["prompt"] == "\ufffd!"
+
+
 def test_lines_are_grouped_by_model_and_read_where_they_are(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

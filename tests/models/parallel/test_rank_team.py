@@ -49,4 +49,4 @@ def test_ranks_end_if_a_later_one_cannot_be_started(monkeypatch: pytest.MonkeyPa
     spec = LoadSpec(engine="cuda", path="/none", context=64, slots=1)
     with pytest.raises(LoadFailed, match=r"on 4 GPUs cannot be started: .*temporarily unavailable"):
         rank_team.RankTeam(spec, 4)
-    assert set(psutil.Process().children()) == before
+    assert set(psutil.Process().children()) <= before

@@ -118,7 +118,10 @@ async def test_chosen_request_stays_chosen_when_the_oldest_goes(
         await chat.until_shown("List the files.")
 
 
-async def test_daemon_that_is_gone_is_said(open_chat: OpenChat, fake_daemon: FakeDaemon) -> None:
+async def test_daemon_that_is_gone_is_said(
+    open_chat: OpenChat, fake_daemon: FakeDaemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watch_screen, "RETRY_SECONDS", 600.0)
     async with open_chat(size=(80, 24)) as chat:
         await watch(chat, fake_daemon)
         await fake_daemon.stop()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -22,9 +23,9 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the programs ar
 def test_program_that_does_not_end_is_ended(
     script: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(microphone, "PATIENCE", 0.1)
+    monkeypatch.setattr(microphone, "PATIENCE", 0.5)
     ready = tmp_path / "ready"
     recording = microphone.MicrophoneRecording(("sh", "-c", script, str(ready)))
     while not ready.exists():
-        pass
+        time.sleep(0.01)
     assert recording.stop().endswith(b"abcd")
