@@ -44,6 +44,8 @@ def layers_without_kernels(config: ModelConfig) -> str | None:
     recurrent = [layer.recurrent for layer in config.layers if layer.recurrent is not None]
     if not all(layer.has_kernels for layer in recurrent):
         return "recurrent layers"
+    if config.latent is not None:
+        return "latent attention"
     return None if config.streams is None else "several residual streams"
 
 

@@ -18,6 +18,7 @@ class AttentionInput:
     head_size) fp32 is still to be added to keys, before everything else: beside a bias of 150, a
     16-bit float would keep little of the rest of a key. `sinks` (heads,) fp32 are scores that take
     their share of each softmax, and have no value. The output is dense if it `is_gated` afterwards.
+    A `value` (tokens, 0, size) stands for the last `size` elements of keys, after all this.
     """
 
     query: torch.Tensor
