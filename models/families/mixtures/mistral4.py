@@ -32,6 +32,7 @@ FAMILY = Family(
         HFModelType(
             name="mistral4",
             read=_read_hf,
+            multimodal_types=("mistral3",),
             context=1048576,
             vocab_size=131072,
             rotated_share=0.5,
