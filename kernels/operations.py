@@ -61,6 +61,10 @@ class Operations:
         """The matrices of a layer's experts in the form that `experts` needs; once, at load."""
         return weight.unnested() if isinstance(weight, NF4Tensor) else weight
 
+    def prepare_each(self, weight: Weight) -> Weight:
+        """The matrices of all heads in the form that `linear_each` needs; once, at load."""
+        return weight
+
     def stack(self, *layers: LinearLayer) -> tuple[LinearLayer, ...]:
         """The same layers, which have one input, so that `linear` computes them together."""
         return layers
@@ -103,7 +107,7 @@ class Operations:
     def linear_each(self, rows: torch.Tensor, weight: Weight) -> torch.Tensor:
         """Rows (tokens, heads, inputs) by a matrix for each head: (tokens, heads, outputs).
 
-        `weight` is (heads * outputs, inputs), as it is stored.
+        `weight` is (heads * outputs, inputs), from `prepare_each`.
         """
         plain = weight if isinstance(weight, torch.Tensor) else dequantize(weight, rows.dtype)
         matrices = plain.view(rows.shape[1], -1, rows.shape[2])

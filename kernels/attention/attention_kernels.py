@@ -53,7 +53,7 @@ def attend_split(
     window, limit, parts, has_sinks, forms, scale, soft_cap,
     HEAD: tl.constexpr, PADDED: tl.constexpr, BITS: tl.constexpr, BLOCK: tl.constexpr,
     PAIRS: tl.constexpr, ROWS: tl.constexpr, TILE: tl.constexpr, OVERLAP: tl.constexpr,
-    COMBINES: tl.constexpr,
+    COMBINES: tl.constexpr, LEAD: tl.constexpr,
 ):  # fmt: skip
     """Sequences of at most `limit` queries: blocks of queries, with parts of the keys they see.
 
@@ -92,7 +92,8 @@ def attend_split(
         query, rows, bias_query, out, owned, sinks, owned & (has_sinks > 0) & (split == 0),
         keys, key_scales, values, value_scales, cosine, sine,
         block_tables + sequence.to(tl.int64) * table_width, begin, end, origin, last, position,
-        window, kv_heads, group, scale, soft_cap, HEAD, PADDED, BITS, BLOCK, PAIRS, ROWS, TILE,
+        window, kv_heads, group, scale, soft_cap,
+        HEAD, PADDED, BITS, BLOCK, PAIRS, ROWS, TILE, LEAD,
     )  # fmt: skip
     if OVERLAP:
         gdc_launch_dependents()
@@ -115,18 +116,20 @@ def _attend_part(
     table, begin, end, origin, last, position,
     window, kv_heads, group, scale, soft_cap,
     HEAD: tl.constexpr, PADDED: tl.constexpr, BITS: tl.constexpr, BLOCK: tl.constexpr,
-    PAIRS: tl.constexpr, ROWS: tl.constexpr, TILE: tl.constexpr,
+    PAIRS: tl.constexpr, ROWS: tl.constexpr, TILE: tl.constexpr, LEAD: tl.constexpr,
 ):  # fmt: skip
     """Outputs, sums and maxima of rows over the tiles from `begin` to `end`."""
     low, high, total, most = _start(sinks + out % (kv_heads * group), sunk, ROWS, PADDED, BITS)
     factor = _score_factor(scale, soft_cap)
-    q_low, q_high = _load_query(query, rows, owned, HEAD, PADDED, BITS, keys.dtype.element_ty)
+    q_low, q_high = _load_query(
+        query, rows, owned, HEAD, PADDED, BITS, LEAD, keys.dtype.element_ty
+    )  # fmt: skip
     for tile in range(begin, end):
         low, high, total, most = _attend_tile(
             low, high, total, most, q_low, q_high, bias_query, out, owned,
             keys, key_scales, values, value_scales, cosine, sine, table,
             origin + tile * TILE, last, position, window, kv_heads, factor, soft_cap,
-            HEAD, PADDED, BITS, BLOCK, PAIRS, TILE, True,
+            HEAD, PADDED, BITS, BLOCK, PAIRS, TILE, LEAD, True,
         )  # fmt: skip
     return low, high, total, most
 
@@ -138,6 +141,7 @@ def attend_chunk(
     query_heads, table_width, tokens, sequences, group, kv_heads, window, limit, has_sinks, scale,
     soft_cap, HEAD: tl.constexpr, PADDED: tl.constexpr, BITS: tl.constexpr, BLOCK: tl.constexpr,
     PAIRS: tl.constexpr, ROWS: tl.constexpr, TILE: tl.constexpr, OVERLAP: tl.constexpr,
+    LEAD: tl.constexpr,
 ):  # fmt: skip
     """Sequences of more than `limit` queries, to all their keys; rows go to `dense`.
 
@@ -163,21 +167,24 @@ def attend_chunk(
     # All rows see all keys of the tiles between `inner` and `outer`, and need no mask.
     outer = tl.maximum(earliest + 1 - origin, 0) // TILE
     inner = tl.minimum(tl.cdiv(tl.maximum(last - window - origin, 0), TILE), outer)
-    if PAIRS > 0:  # there are no registers for two loops
+    HAS_BOTH: tl.constexpr = PAIRS == 0 and (LEAD == 0 or BITS == 16)
+    if not HAS_BOTH:  # there are no registers for two loops
         outer = inner
 
     place, sunk = sinks + out % (kv_heads * group), owned & (has_sinks > 0)
     low, high, total, most = _start(place, sunk, ROWS, PADDED, BITS)
     factor = _score_factor(scale, soft_cap)
-    q_low, q_high = _load_query(query, rows, owned, HEAD, PADDED, BITS, keys.dtype.element_ty)
+    q_low, q_high = _load_query(
+        query, rows, owned, HEAD, PADDED, BITS, LEAD, keys.dtype.element_ty
+    )  # fmt: skip
     table = block_tables + sequence.to(tl.int64) * table_width
-    if PAIRS == 0:
+    if HAS_BOTH:
         for tile in range(inner, outer):
             low, high, total, most = _attend_tile(
                 low, high, total, most, q_low, q_high, bias_query, out, owned,
                 keys, key_scales, values, value_scales, cosine, sine, table,
                 origin + tile * TILE, last, position, window, kv_heads, factor, soft_cap,
-                HEAD, PADDED, BITS, BLOCK, PAIRS, TILE, False,
+                HEAD, PADDED, BITS, BLOCK, PAIRS, TILE, LEAD, False,
             )  # fmt: skip
     for step in range(0, inner + tiles - outer):
         tile = tl.where(step < inner, step, step - inner + outer)
@@ -185,7 +192,7 @@ def attend_chunk(
             low, high, total, most, q_low, q_high, bias_query, out, owned,
             keys, key_scales, values, value_scales, cosine, sine, table,
             origin + tile * TILE, last, position, window, kv_heads, factor, soft_cap,
-            HEAD, PADDED, BITS, BLOCK, PAIRS, TILE, True,
+            HEAD, PADDED, BITS, BLOCK, PAIRS, TILE, LEAD, True,
         )  # fmt: skip
     if OVERLAP:
         gdc_launch_dependents()
@@ -249,17 +256,26 @@ def _start(sinks, sunk, ROWS: tl.constexpr, PADDED: tl.constexpr, BITS: tl.const
 
 @triton.jit
 def _load_query(
-    query, heads, owned, HEAD: tl.constexpr, PADDED: tl.constexpr, BITS: tl.constexpr, stored
-):
-    """Rows in the type of the products, and for codes of 4 bits the second halves of heads, too."""
+    query, heads, owned, HEAD: tl.constexpr, PADDED: tl.constexpr, BITS: tl.constexpr,
+    LEAD: tl.constexpr, stored,
+):  # fmt: skip
+    """Rows in the type of the products; beside them the second halves of heads for codes of 4 bits.
+
+    With LEAD it is the elements before them.
+    """
     WIDTH: tl.constexpr = HEAD // 2 if BITS == 4 else HEAD
     column = tl.arange(0, PADDED // 2 if BITS == 4 else PADDED)
     mask = owned[:, None] & (column < WIDTH)[None, :]
-    where = heads[:, None] * HEAD + column[None, :]
+    where = heads[:, None] * (LEAD + HEAD) + LEAD + column[None, :]
     low = tl.load(query + where, mask=mask, other=0.0).to(stored if BITS == 16 else tl.float16)
-    if BITS == 4:
-        return low, tl.load(query + where + WIDTH, mask=mask, other=0.0).to(tl.float16)
-    return low, low
+    if LEAD > 0:
+        where = heads[:, None] * (LEAD + HEAD) + tl.arange(0, LEAD)[None, :]
+        other = tl.load(query + where, mask=owned[:, None], other=0.0).to(low.dtype)
+    elif BITS == 4:
+        other = tl.load(query + where + WIDTH, mask=mask, other=0.0).to(tl.float16)
+    else:
+        other = low
+    return low, other
 
 
 @triton.jit
@@ -268,22 +284,39 @@ def _attend_tile(
     keys, key_scales, values, value_scales, cosine, sine, table,
     begin, last, position, window, kv_heads, factor, soft_cap,
     HEAD: tl.constexpr, PADDED: tl.constexpr, BITS: tl.constexpr, BLOCK: tl.constexpr,
-    PAIRS: tl.constexpr, TILE: tl.constexpr, MASKED: tl.constexpr,
+    PAIRS: tl.constexpr, TILE: tl.constexpr, LEAD: tl.constexpr, MASKED: tl.constexpr,
 ):  # fmt: skip
-    """One step of softmax over the keys from `begin`, in powers of two."""
+    """One step of softmax over the keys from `begin`, in powers of two.
+
+    With LEAD there is one key for all heads, whose elements behind these are its value.
+    """
     key = begin + tl.arange(0, TILE)
     stored = key < last
     page = tl.load(table + (key >> PAGE_BITS), mask=stored, other=0)
     # Heads of all tokens in the pool can be counted in 32 bits; their elements cannot.
-    slot = ((page << PAGE_BITS) + (key & (PAGE - 1))) * kv_heads + tl.program_id(1)
+    slot = (page << PAGE_BITS) + (key & (PAGE - 1))
+    if LEAD == 0:
+        slot = slot * kv_heads + tl.program_id(1)
     slot = slot.to(tl.int64)
-    key_rows = _load_heads(keys, key_scales, slot, stored, HEAD, PADDED, BITS, BLOCK, MASKED)
+    key_rows = _load_heads(
+        keys, key_scales, slot, stored, LEAD, HEAD, LEAD + HEAD, PADDED, BITS, BLOCK, MASKED
+    )
     # Values are on their way while there is something to do with keys.
-    value_rows = _load_heads(values, value_scales, slot, stored, HEAD, PADDED, BITS, BLOCK, MASKED)
+    if LEAD > 0:
+        other_rows = _load_heads(
+            keys, key_scales, slot, stored, 0, LEAD, LEAD + HEAD, LEAD, BITS, BLOCK, MASKED
+        )
+    else:
+        other_rows = _load_heads(
+            values, value_scales, slot, stored, 0, HEAD, HEAD, PADDED, BITS, BLOCK, MASKED
+        )
     k_low, k_high = _numbers(key_rows, BITS)
     scores = tl.dot(q_low, tl.trans(k_low))
     if BITS == 4:
         scores = tl.dot(q_high, tl.trans(k_high), scores)
+    elif LEAD > 0:
+        lead, _ = _numbers(other_rows, BITS)
+        scores = tl.dot(q_high, tl.trans(lead), scores)
     scores *= factor
     if PAIRS > 0:
         scores += bias_scores(
@@ -300,7 +333,10 @@ def _attend_tile(
     weights = tl.exp2(scores - base[:, None])
     kept = tl.exp2(most - base)
     total = total * kept + tl.sum(weights, 1)
-    v_low, v_high = _numbers(value_rows, BITS)
+    if LEAD > 0:
+        v_low, v_high = k_low, k_high
+    else:
+        v_low, v_high = _numbers(other_rows, BITS)
     weights = weights.to(v_low.dtype)
     low = tl.dot(weights, v_low, low * kept[:, None])
     if BITS == 4:
@@ -310,13 +346,16 @@ def _attend_tile(
 
 @triton.jit
 def _load_heads(
-    codes, scales, slot, stored, HEAD: tl.constexpr, PADDED: tl.constexpr, BITS: tl.constexpr,
-    BLOCK: tl.constexpr, MASKED: tl.constexpr,
+    codes, scales, slot, stored, FIRST: tl.constexpr, HEAD: tl.constexpr, STRIDE: tl.constexpr,
+    PADDED: tl.constexpr, BITS: tl.constexpr, BLOCK: tl.constexpr, MASKED: tl.constexpr,
 ):  # fmt: skip
-    """Keys or values at `slot` (TILE, PADDED), and scales where they have some; see `_numbers`."""
+    """Keys or values at `slot` (TILE, PADDED), and scales where they have some; see `_numbers`.
+
+    Of STRIDE elements these are the HEAD from FIRST.
+    """
     if BITS == 16:
         column = tl.arange(0, PADDED)
-        where = slot[:, None] * HEAD + column[None, :]
+        where = slot[:, None] * STRIDE + FIRST + column[None, :]
         if MASKED:
             mask = stored[:, None] & (column < HEAD)[None, :]
             rows = tl.load(codes + where, mask=mask, other=0.0)
@@ -326,13 +365,13 @@ def _load_heads(
             rows = tl.load(codes + where, mask=(column < HEAD)[None, :], other=0.0)
         return rows, rows, rows
     elif BITS == 8:
-        scale = _load_scales(scales, slot, stored, 0, HEAD, HEAD, PADDED, BLOCK)
-        return _load_codes(codes, slot, HEAD, PADDED), scale, scale
+        scale = _load_scales(scales, slot, stored, FIRST, HEAD, STRIDE, PADDED, BLOCK)
+        return _load_codes(codes, slot, FIRST, HEAD, STRIDE, PADDED), scale, scale
     else:
         HALF: tl.constexpr = HEAD // 2
         low = _load_scales(scales, slot, stored, 0, HALF, HEAD, PADDED // 2, BLOCK)
         high = _load_scales(scales, slot, stored, HALF, HALF, HEAD, PADDED // 2, BLOCK)
-        return _load_codes(codes, slot, HALF, PADDED // 2), low, high
+        return _load_codes(codes, slot, 0, HALF, HALF, PADDED // 2), low, high
 
 
 @triton.jit
@@ -349,10 +388,13 @@ def _numbers(rows, BITS: tl.constexpr):
 
 
 @triton.jit
-def _load_codes(codes, slot, WIDTH: tl.constexpr, PADDED: tl.constexpr):
+def _load_codes(
+    codes, slot, FIRST: tl.constexpr, WIDTH: tl.constexpr, STRIDE: tl.constexpr,
+    PADDED: tl.constexpr,
+):  # fmt: skip
     """Bytes (TILE, PADDED), also of places that hold nothing: whole numbers, whatever they are."""
     column = tl.arange(0, PADDED)
-    where = slot[:, None] * WIDTH + column[None, :]
+    where = slot[:, None] * STRIDE + FIRST + column[None, :]
     if WIDTH == PADDED:
         return tl.load(codes + where)
     return tl.load(codes + where, mask=(column < WIDTH)[None, :], other=0)

@@ -183,5 +183,5 @@ class Family:
 
     @property
     def has_kernels(self) -> bool:
-        """Whether there are kernels for all of its layers, if recurrent ones have usual sizes."""
-        return not (self.has_streams or self.has_latents)
+        """Whether there are kernels for all layers, if states and latents have usual sizes."""
+        return not self.has_streams

@@ -89,13 +89,21 @@ def estimate_own_on_gpu(
     logits = config.vocab_size * _FLOAT * (4 * load.slots + 3 * _RECORDED)
     process = load.own_process
     gpu = MemoryEstimate(
-        weights=weights,
+        weights=weights + _latent_bytes(config),
         kv=_kv_bytes(config, load, whole or config),
         compute=2 * tokens * config.step_elements + unpacked + logits + RECORDING_BYTES,
         runtime=GPU_PROCESS + _GPU_RESERVE if process else 0,
     )
     host = MemoryEstimate(runtime=vocabulary + (TORCH_GPU_PROCESS if process else 0))
     return SplitEstimate(host, gpu)
+
+
+def _latent_bytes(config: ModelConfig) -> int:
+    """What matrices of latent attention take in 16 bits beyond those of files, in Q8_0."""
+    if (latent := config.latent) is None:
+        return 0
+    each = config.num_heads * latent.rank * (latent.key_size + latent.value_size)
+    return config.num_layers * each * 15 // 16
 
 
 def _expert_bytes(config: ModelConfig, layer: LayerConfig, tokens: int) -> int:

@@ -68,8 +68,7 @@ class LatentAttention:
         rest, turning = key.split((latent.rank, latent.rope_size), -1)
         key = torch.cat((turning, self._norm.as_tensor(rest)), -1)[:, None]
         nothing = key.new_empty(len(key), 0, latent.rank)
-        found = context.attend(
-            self._layer, AttentionInput(query, key, nothing, cosine=cosine, sine=sine)
-        )
+        heads = AttentionInput(query, key, nothing, cosine=cosine, sine=sine, wants_dense=True)
+        found = context.attend(self._layer, heads)
         mixed = dense(found).view(len(rows), self._heads, latent.rank)
         return operations.activations(operations.linear_each(mixed, self._of_values).flatten(1))

@@ -182,7 +182,8 @@ class Parameters:
 
     def per_head(self, name: str, heads: int, outputs: int, inputs: int) -> Weight:
         """The matrices `name` of all heads, one below the other; see `Operations.linear_each`."""
-        return self._on_device(f"{name}.weight", heads * outputs, inputs)
+        weight = self._on_device(f"{name}.weight", heads * outputs, inputs)
+        return self.operations.prepare_each(weight)
 
     def has(self, name: str) -> bool:
         """Whether the file has the tensor `name`, and no layer has loaded it."""

@@ -37,6 +37,20 @@ def test_head_sizes_and_page_types(head_size: int, pages: str) -> None:
     make([(35, 70)], head_size=head_size, pages=pages, kv_heads=1).check()
 
 
+@pytest.mark.parametrize(
+    "pages", [*(pytest.param(kind, marks=pytest.mark.slow) for kind in ("f16", "bf16")), "q8_0"]
+)
+@pytest.mark.parametrize("heads", [4, pytest.param(20, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("size", [256, pytest.param(512, marks=pytest.mark.slow)])
+def test_values_that_are_the_ends_of_keys(size: int, heads: int, pages: str) -> None:
+    """More heads than rows are divided among programs, which read the same key."""
+    latents = {"head_size": size, "lead": 64, "kv_heads": 1, "group": heads, "pages": pages}
+    library = make([(2, 70), (1, 33)], **latents).check()
+    assert library.launches[0][1][1] == (2 if heads == 20 else 1)
+    make([(35, 70)], **latents).check()
+    make([(1, 300)], **latents).check(num_sms=200)
+
+
 @pytest.mark.parametrize("pages", ["f16", "bf16", "q8_0", "q4_0"])
 def test_bfloat16_queries(pages: str) -> None:
     make([(2, 70), (1, 33)], query="bf16", pages=pages).check()

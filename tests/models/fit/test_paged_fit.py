@@ -77,6 +77,9 @@ def test_latents_count_once() -> None:
     )
     assert estimate(config).kv == (8192 + 9 * 32) * 32 * 576 * 2
     assert estimate(config, kv_type=KVType.Q8_0).kv == (8192 + 9 * 32) * 32 * (576 + 18 * 2)
+    load = LoadParameters(context=512, slots=1, batch=64, kv_type=KVType.F16)
+    on_gpu = estimate_own_on_gpu(config, load, weights=GIB, vocabulary=0).gpu
+    assert on_gpu.weights == GIB + 32 * 20 * 512 * (192 + 256) * 15 // 16, "16 bits, not Q8_0"
     check_paged_kv_type("GLM", config, KVType.Q8_0)
     with pytest.raises(UnsupportedModel, match="latent attention, whose values a q4_0") as caught:
         check_paged_kv_type("GLM", config, KVType.Q4_0)
