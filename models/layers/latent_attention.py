@@ -63,10 +63,10 @@ class LatentAttention:
         if query_scale is not None:
             rows = (rows * query_scale).to(rows.dtype)
         queries = rows.view(len(rows), self._heads, -1)
-        plain, turning = queries.split((latent.key_size, latent.rope_size), -1)
+        plain, turning = queries[..., : latent.key_size], queries[..., latent.key_size :]
         query = torch.cat((turning, operations.linear_each(plain, self._of_keys)), -1)
-        rest, turning = key.split((latent.rank, latent.rope_size), -1)
-        key = torch.cat((turning, self._norm.as_tensor(rest)), -1)[:, None]
+        plain, turning = key[:, : latent.rank], key[:, latent.rank :]
+        key = torch.cat((turning, self._norm.as_tensor(plain)), -1)[:, None]
         nothing = key.new_empty(len(key), 0, latent.rank)
         heads = AttentionInput(query, key, nothing, cosine=cosine, sine=sine, wants_dense=True)
         found = context.attend(self._layer, heads)
