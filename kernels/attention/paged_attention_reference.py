@@ -134,9 +134,12 @@ def _attend(
     mask = _mask(tokens, length, window, query.device, last_seen)
     if soft_cap is None and sinks is None:
         tiled = None if mask is None else mask.repeat(group, 1)
+        width = values.shape[-1]
+        if width < head_size:  # of other sizes than keys, torch would hold all scores at a time
+            values = functional.pad(values, (0, head_size - width))
         mixed = functional.scaled_dot_product_attention(
             rows[None], keys[None], values[None], tiled, scale=scale
-        )[0]
+        )[0, ..., :width]
     else:
         scores = rows @ keys.transpose(1, 2) * scale
         if soft_cap is not None:
@@ -144,7 +147,7 @@ def _attend(
         if mask is not None:
             scores = scores.masked_fill(~mask.repeat(group, 1), -torch.inf)
         mixed = _softmax(scores, sinks, tokens) @ values
-    mixed = mixed.view(kv_heads, group, tokens, -1).permute(2, 0, 1, 3)
+    mixed = mixed.reshape(kv_heads, group, tokens, -1).permute(2, 0, 1, 3)
     return mixed.reshape(tokens, heads, -1)
 
 

@@ -126,6 +126,8 @@ def test_latents_of_deepseek_v2_lite() -> None:
         )
     with pytest.raises(UnsupportedModel, match="rotates the halves"):
         config_from_hf({**DEEPSEEK_V2_LITE, "rope_interleave": False})
+    narrow = {"hidden_size": 400, "num_attention_heads": 16}  # which are 25 elements a head
+    assert config_from_hf({**DEEPSEEK_V2_LITE, **narrow}).head_size == 576
     with pytest.raises(InvalidModel, match="63 elements of a head"):
         config_from_hf({**DEEPSEEK_V2_LITE, "qk_rope_head_dim": 63})
 
