@@ -20,6 +20,7 @@ from .elementwise.gated_activation import (
 from .elementwise.rms_norm import Norm, NormQuantize
 from .elementwise.rope import launch_rotary_tables
 from .errors import KernelError
+from .formats.dequantize import dequantize
 from .formats.repack import can_repack, repack
 from .formats.weight import (
     FP8Tensor,
@@ -129,6 +130,10 @@ class KernelOperations(Operations):
             return prepared
         self._needs_dense = self.has_slow_experts = True
         return super().prepare_experts(weight)
+
+    def prepare_each(self, weight: Weight) -> Weight:
+        """See `Operations`; torch multiplies them, which are few."""
+        return weight if isinstance(weight, torch.Tensor) else dequantize(weight, self.dtype)
 
     def check(
         self,
@@ -330,9 +335,9 @@ class KernelOperations(Operations):
             found = super().attend(
                 x, key_pages, value_pages, step, scale=scale, window=window, soft_cap=soft_cap
             )
-            return found if x.is_gated else self.activations(dense(found))
-        # A gate reads numbers, and quantises what it makes of them.
-        wanted = ActivationForms(self.dtype) if x.is_gated else self._wanted(len(x.query))
+            return found if x.wants_dense else self.activations(dense(found))
+        # What else reads numbers quantises what it makes of them.
+        wanted = ActivationForms(self.dtype) if x.wants_dense else self._wanted(len(x.query))
         bias_query = launch_rope_append(self._library, x, key_pages, value_pages, step.slot_mapping)
         partials = self._attention.attend(
             x.query,

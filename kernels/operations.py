@@ -10,6 +10,7 @@ from .elementwise.activations import Activations
 from .elementwise.gated_activation import GateActivation, gated_activation_reference
 from .elementwise.rms_norm import Norm, rms_norm_reference
 from .elementwise.rope import rotary_tables
+from .formats.dequantize import dequantize
 from .formats.weight import FP8Tensor, NF4Tensor, PreparedWeight, Weight, plain_weight
 from .kv_cache.kv_append import kv_append_reference
 from .kv_cache.kv_pages import KVPages
@@ -60,6 +61,10 @@ class Operations:
         """The matrices of a layer's experts in the form that `experts` needs; once, at load."""
         return weight.unnested() if isinstance(weight, NF4Tensor) else weight
 
+    def prepare_each(self, weight: Weight) -> Weight:
+        """The matrices of all heads in the form that `linear_each` needs; once, at load."""
+        return weight
+
     def stack(self, *layers: LinearLayer) -> tuple[LinearLayer, ...]:
         """The same layers, which have one input, so that `linear` computes them together."""
         return layers
@@ -98,6 +103,15 @@ class Operations:
             if layer.adapters is not None:
                 layer.adapters.add_to(out, rows)
         return tuple(each.to(dtype or self.dtype) for each in found)
+
+    def linear_each(self, rows: torch.Tensor, weight: Weight) -> torch.Tensor:
+        """Rows (tokens, heads, inputs) by a matrix for each head: (tokens, heads, outputs).
+
+        `weight` is (heads * outputs, inputs), from `prepare_each`.
+        """
+        plain = weight if isinstance(weight, torch.Tensor) else dequantize(weight, rows.dtype)
+        matrices = plain.view(rows.shape[1], -1, rows.shape[2])
+        return torch.einsum("thi,hoi->tho", rows, matrices.to(rows.dtype))
 
     def linear_add(
         self, residual: torch.Tensor, x: Activations, layer: LinearLayer, scale: float = 1.0
@@ -157,7 +171,8 @@ class Operations:
         """Normalise, apply RoPE, append keys and values, and attend: (tokens, heads * head_size).
 
         See `rope_append` and `paged_attention`. Heads of `x` may be changed in place. Without key
-        heads nothing is appended: the pages are those of an earlier layer.
+        heads nothing is appended: the pages are those of an earlier layer. Without value heads
+        values are parts of the keys, and `value_pages` of the `key_pages`.
         """
         query, key, value = norm_rope_reference(x)
         if key.shape[1]:

@@ -22,7 +22,7 @@ from .formats.weight import (
     Weight,
     format_name,
 )
-from .kv_cache.kv_pages import KVPages, QuantizedKVPages
+from .kv_cache.kv_pages import KVPages, QuantizedKVPages, last_elements
 from .matmul.linear import LinearLayer, linear_reference
 from .operations import Operations
 
@@ -42,11 +42,15 @@ CHECKED_PAGES = 4
 
 @dataclass(frozen=True)
 class HeadShape:
-    """The heads of a layer's attention, see `AttentionInput`."""
+    """The heads of a layer's attention, see `AttentionInput`.
+
+    With `inner_values` so many elements at the end of keys are the values.
+    """
 
     heads: int
     kv_heads: int
     head_size: int
+    inner_values: int = 0
 
 
 class CheckedLayer(NamedTuple):
@@ -177,6 +181,8 @@ class SelfCheck:
         self, heads: HeadShape, keys: KVPages, values: KVPages
     ) -> Iterator[tuple[str, float]]:
         twins = _empty_twin(keys), _empty_twin(values)
+        if heads.inner_values:
+            twins = twins[0], last_elements(twins[0], heads.inner_values)
         kinds = {
             "a prompt": ((0, 40), (0, 3)),
             "decoding": ((40, 1), (3, 1)),
@@ -203,6 +209,8 @@ class SelfCheck:
         if bias is not None:
             query = query / bias.bias.abs().amax().clamp_min(1)  # or one key gets all the weight
         x = AttentionInput(query.to(kind), key.to(kind), value.to(kind))
+        if inner := heads.inner_values:
+            x = replace(x, value=x.value[:, :0, :inner], wants_dense=True)
         if bias is None:
             return x
         tables = bias.cosine[positions], bias.sine[positions]

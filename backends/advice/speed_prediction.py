@@ -173,12 +173,14 @@ def _layers_of(costs: ModelCosts) -> list[tuple[int, int, int, int]]:
     rest = costs.stored - _table_bytes(costs) * (1 if config.tied_embeddings else 2)
     rest = max(0, rest - costs.stored * tables // max(1, costs.parameters))
     elements = [
-        heads.count * heads.size if layer.has_attention else 0
+        (heads.count * heads.size, 0 if heads.inner_values else heads.count * heads.size)
+        if layer.has_attention
+        else (0, 0)
         for layer, heads in zip(
             config.layers, map(config.kv_heads_of, range(config.num_layers)), strict=True
         )
     ]
-    return [(rest // config.num_layers, 0, count, count) for count in elements]
+    return [(rest // config.num_layers, 0, keys, values) for keys, values in elements]
 
 
 def _output_bytes(costs: ModelCosts) -> int:

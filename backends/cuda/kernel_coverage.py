@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ingle.kernels.attention.attention_variant import (
+    LATENT_SIZES,
     AttentionVariant,
     PageType,
     QueryType,
@@ -44,6 +45,10 @@ def layers_without_kernels(config: ModelConfig) -> str | None:
     recurrent = [layer.recurrent for layer in config.layers if layer.recurrent is not None]
     if not all(layer.has_kernels for layer in recurrent):
         return "recurrent layers"
+    if (latent := config.latent) is not None:
+        sizes = latent.rank, latent.rope_size
+        if sizes not in LATENT_SIZES:
+            return "latents of {} and {} elements".format(*sizes)
     return None if config.streams is None else "several residual streams"
 
 
@@ -55,10 +60,19 @@ def attention_kernels(
         return ()
     pairs = {layer.rope.size // 2 for layer in config.layers if layer.rope is not None}
     found: list[AttentionVariant] = []
-    for size in dict.fromkeys(heads.size for heads in config.key_heads):
-        own = variants_of(head_size=size, query=query, pages=_PAGES[kv_type], pairs=pairs)
+    for heads in dict.fromkeys(config.key_heads):
+        size = heads.inner_values or heads.size
+        own = variants_of(
+            head_size=size,
+            query=query,
+            pages=_PAGES[kv_type],
+            pairs=pairs,
+            lead=heads.size - size,
+        )
         if not own:
             return ()
         found += own
+    if config.latent is not None:  # whose heads are divided among programs
+        return found
     fewest = min((heads.count for heads in config.key_heads), default=config.num_kv_heads)
     return found if config.num_heads <= _MOST_HEADS_A_KEY * fewest else ()

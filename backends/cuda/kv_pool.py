@@ -11,7 +11,7 @@ import torch
 
 from ingle.kernels.attention.attention_input import AttentionInput, AttentionMetadata
 from ingle.kernels.elementwise.activations import Activations
-from ingle.kernels.kv_cache.kv_pages import KeyBias, KVPages, QuantizedKVPages
+from ingle.kernels.kv_cache.kv_pages import KeyBias, KVPages, QuantizedKVPages, last_elements
 from ingle.kernels.operations import Operations
 from ingle.models.config.model_config import KVHeads, ModelConfig
 from ingle.models.fit.paged_fit import PAGE_SIZE
@@ -28,7 +28,8 @@ class KVPool:
     """Keys and values of layers in pages of `PAGE_SIZE` tokens, which a `PagedCache` allocates.
 
     One tensor (layers, 2, pages, page, kv_heads, head_size) holds all of it, or two of that kind
-    hold codes and scales; layers whose heads differ have tensors of their own. There is one page
+    hold codes and scales; layers whose heads differ have tensors of their own. The 2 is a 1 where
+    values are parts of the keys. There is one page
     more than `num_blocks`: padding tokens are written there, and never read.
     """
 
@@ -52,7 +53,7 @@ class KVPool:
         biases = dict(zip(heads, key_biases or [None] * len(heads), strict=True))
         for shape in dict.fromkeys(heads.values()):
             alike = [layer for layer in heads if heads[layer] == shape]
-            size = (len(alike), 2, num_blocks + 1, PAGE_SIZE, shape.count)
+            size = (len(alike), shape.planes, num_blocks + 1, PAGE_SIZE, shape.count)
             planes = [
                 torch.empty((*size, width), dtype=dtype, device=device)
                 for dtype, width in _planes(kv_type, shape.size)
@@ -60,7 +61,10 @@ class KVPool:
             self._planes += planes
             for place, layer in enumerate(alike):
                 keys = _pages([plane[place, 0] for plane in planes], biases[layer])
-                self._layers[layer] = keys, _pages([plane[place, 1] for plane in planes])
+                values = _pages([plane[place, -1] for plane in planes])
+                if inner := shape.inner_values:
+                    values = last_elements(keys, inner)
+                self._layers[layer] = keys, values
 
     @property
     def padding_slot(self) -> int:
@@ -78,7 +82,7 @@ class KVPool:
         return sum(_token_bytes(plane) for plane in self._planes)
 
     def layer(self, index: int) -> tuple[KVPages, KVPages]:
-        """Pages of keys and of values, each (pages, page, kv_heads, head_size)."""
+        """Pages of keys and of values, each (pages, page, kv_heads, head_size) or narrower."""
         return self._layers[index]
 
     def copy_page(self, source: int, target: int, count: int) -> None:
@@ -105,10 +109,10 @@ class KVPool:
         raw = torch.frombuffer(bytearray(data[: count * size]), dtype=torch.uint8)
         rows, end = raw.view(count, size), 0
         for plane in self._planes:
-            layers, _, _, page, kv_heads, width = plane.shape
+            layers, both, _, page, kv_heads, width = plane.shape
             first, end = end, end + _token_bytes(plane)
             part = rows[:, first:end].contiguous().view(plane.dtype)
-            tokens = part.view(count, layers, 2, kv_heads, width).to(self._device)
+            tokens = part.view(count, layers, both, kv_heads, width).to(self._device)
             for start in range(0, count, page):
                 some = tokens[start : start + page].permute(1, 2, 0, 3, 4)
                 plane[:, :, pages[start // page], : some.shape[2]] = some
@@ -129,8 +133,8 @@ def _planes(kv_type: KVType, head_size: int) -> list[tuple[torch.dtype, int]]:
 
 
 def _token_bytes(plane: torch.Tensor) -> int:
-    layers, _, _, _, kv_heads, width = plane.shape
-    return layers * 2 * kv_heads * width * plane.element_size()
+    layers, both, _, _, kv_heads, width = plane.shape
+    return layers * both * kv_heads * width * plane.element_size()
 
 
 class AttentionStep(Protocol):

@@ -330,7 +330,8 @@ class CudaModelRunner:
             each = dict(zip(config.key_heads, config.key_layers, strict=True))
             layers = [
                 CheckedLayer(
-                    HeadShape(config.num_heads, heads.count, heads.size), *self._pool.layer(layer)
+                    HeadShape(config.num_heads, heads.count, heads.size, heads.inner_values),
+                    *self._pool.layer(layer),
                 )
                 for heads, layer in each.items()
             ]

@@ -29,7 +29,7 @@ from ingle.kernels.launch.cuda_driver import Argument, Grid
 _SOURCE = Path(attention.__file__).with_name("attention_kernels.py")
 _HELPERS = tuple(
     f"ingle.kernels.attention.{name}"
-    for name in ("combine_parts", "key_bias_scores", "key_division")
+    for name in ("combine_parts", "key_bias_scores", "key_division", "page_heads")
 )
 _BUILDER = interpreter.InterpreterBuilder
 _TYPES = {

@@ -17,7 +17,9 @@ class AttentionInput:
     (tokens, pairs) fp32 are None for a layer without RoPE; see `rope`. `key_bias` (kv_heads,
     head_size) fp32 is still to be added to keys, before everything else: beside a bias of 150, a
     16-bit float would keep little of the rest of a key. `sinks` (heads,) fp32 are scores that take
-    their share of each softmax, and have no value. The output is dense if it `is_gated` afterwards.
+    their share of each softmax, and have no value. The output is dense if something else than a
+    linear layer reads it: `wants_dense`.
+    A `value` (tokens, 0, size) stands for the last `size` elements of keys, after all this.
     """
 
     query: torch.Tensor
@@ -30,7 +32,7 @@ class AttentionInput:
     sine: torch.Tensor | None = None
     key_bias: torch.Tensor | None = None
     sinks: torch.Tensor | None = None
-    is_gated: bool = False
+    wants_dense: bool = False
 
 
 @dataclass(frozen=True, eq=False)

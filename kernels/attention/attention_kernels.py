@@ -4,7 +4,7 @@ Only what compiles or interprets kernels imports this; `triton_attention` launch
 """
 
 # The language has types, constants and rules of its own, which checkers of Python do not know.
-# ruff: noqa: N803, N806, PIE808, RET505
+# ruff: noqa: N803, N806, PIE808
 # pyright: basic, reportArgumentType=false, reportOperatorIssue=false, reportIndexIssue=false
 # pyright: reportAttributeAccessIssue=false, reportCallIssue=false, reportGeneralTypeIssues=false
 # pyright: reportAssignmentType=false
@@ -16,33 +16,11 @@ from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 from .combine_parts import combine_parts, store_rows
 from .key_bias_scores import bias_scores
 from .key_division import PAGE, find_part, visible_keys
+from .page_heads import load_heads, numbers
 
 PAGE_BITS = tl.constexpr(5)
 LOG2E = tl.constexpr(1.4426950408889634)
 LN2 = tl.constexpr(0.6931471805599453)
-
-
-def _unpacking(name: str, codes: str, zero: int) -> tl.constexpr:
-    """Instructions that turn four bytes into numbers, and these into multiples of scales.
-
-    A byte behind 0x64 is a float16: 1024 and the byte. The interpreter goes by the name.
-    """
-    return tl.constexpr(f"""{{ // {name}
-        .reg .b32 u, zero;
-        mov.b32 zero, 0x{0x64006400 + zero * 0x10001:x};
-        {codes}
-        prmt.b32 $0, u, 0x64646464, 0x4140;
-        prmt.b32 $1, u, 0x64646464, 0x4342;
-        sub.f16x2 $0, $0, zero;
-        sub.f16x2 $1, $1, zero;
-        mul.f16x2 $0, $0, $3;
-        mul.f16x2 $1, $1, $4;
-    }}""")
-
-
-SIGNED_BYTES = _unpacking("signed bytes", "xor.b32 u, $2, 0x80808080;", 128)
-LOW_NIBBLES = _unpacking("low nibbles", "and.b32 u, $2, 0x0f0f0f0f;", 8)
-HIGH_NIBBLES = _unpacking("high nibbles", "shr.u32 u, $2, 4; and.b32 u, u, 0x0f0f0f0f;", 8)
 
 
 @triton.jit
@@ -53,7 +31,7 @@ def attend_split(
     window, limit, parts, has_sinks, forms, scale, soft_cap,
     HEAD: tl.constexpr, PADDED: tl.constexpr, BITS: tl.constexpr, BLOCK: tl.constexpr,
     PAIRS: tl.constexpr, ROWS: tl.constexpr, TILE: tl.constexpr, OVERLAP: tl.constexpr,
-    COMBINES: tl.constexpr,
+    COMBINES: tl.constexpr, LEAD: tl.constexpr,
 ):  # fmt: skip
     """Sequences of at most `limit` queries: blocks of queries, with parts of the keys they see.
 
@@ -90,9 +68,9 @@ def attend_split(
         return
     low, high, total, most = _attend_part(
         query, rows, bias_query, out, owned, sinks, owned & (has_sinks > 0) & (split == 0),
-        keys, key_scales, values, value_scales, cosine, sine,
+        keys, key_scales, values, value_scales, cosine, sine, window,
         block_tables + sequence.to(tl.int64) * table_width, begin, end, origin, last, position,
-        window, kv_heads, group, scale, soft_cap, HEAD, PADDED, BITS, BLOCK, PAIRS, ROWS, TILE,
+        kv_heads, group, scale, soft_cap, HEAD, PADDED, BITS, BLOCK, PAIRS, ROWS, TILE, LEAD,
     )  # fmt: skip
     if OVERLAP:
         gdc_launch_dependents()
@@ -111,22 +89,22 @@ def attend_split(
 @triton.jit
 def _attend_part(
     query, rows, bias_query, out, owned, sinks, sunk,
-    keys, key_scales, values, value_scales, cosine, sine,
+    keys, key_scales, values, value_scales, cosine, sine, window,
     table, begin, end, origin, last, position,
-    window, kv_heads, group, scale, soft_cap,
+    kv_heads, group, scale, soft_cap,
     HEAD: tl.constexpr, PADDED: tl.constexpr, BITS: tl.constexpr, BLOCK: tl.constexpr,
-    PAIRS: tl.constexpr, ROWS: tl.constexpr, TILE: tl.constexpr,
+    PAIRS: tl.constexpr, ROWS: tl.constexpr, TILE: tl.constexpr, LEAD: tl.constexpr,
 ):  # fmt: skip
     """Outputs, sums and maxima of rows over the tiles from `begin` to `end`."""
     low, high, total, most = _start(sinks + out % (kv_heads * group), sunk, ROWS, PADDED, BITS)
     factor = _score_factor(scale, soft_cap)
-    q_low, q_high = _load_query(query, rows, owned, HEAD, PADDED, BITS, keys.dtype.element_ty)
+    q_low, q_high = _load_query(query, rows, owned, keys, HEAD, PADDED, BITS, LEAD)
     for tile in range(begin, end):
         low, high, total, most = _attend_tile(
             low, high, total, most, q_low, q_high, bias_query, out, owned,
             keys, key_scales, values, value_scales, cosine, sine, table,
             origin + tile * TILE, last, position, window, kv_heads, factor, soft_cap,
-            HEAD, PADDED, BITS, BLOCK, PAIRS, TILE, True,
+            HEAD, PADDED, BITS, BLOCK, PAIRS, TILE, LEAD, True,
         )  # fmt: skip
     return low, high, total, most
 
@@ -138,6 +116,7 @@ def attend_chunk(
     query_heads, table_width, tokens, sequences, group, kv_heads, window, limit, has_sinks, scale,
     soft_cap, HEAD: tl.constexpr, PADDED: tl.constexpr, BITS: tl.constexpr, BLOCK: tl.constexpr,
     PAIRS: tl.constexpr, ROWS: tl.constexpr, TILE: tl.constexpr, OVERLAP: tl.constexpr,
+    LEAD: tl.constexpr,
 ):  # fmt: skip
     """Sequences of more than `limit` queries, to all their keys; rows go to `dense`.
 
@@ -163,21 +142,20 @@ def attend_chunk(
     # All rows see all keys of the tiles between `inner` and `outer`, and need no mask.
     outer = tl.maximum(earliest + 1 - origin, 0) // TILE
     inner = tl.minimum(tl.cdiv(tl.maximum(last - window - origin, 0), TILE), outer)
-    if PAIRS > 0:  # there are no registers for two loops
-        outer = inner
-
+    HAS_BOTH: tl.constexpr = PAIRS == 0 and (LEAD == 0 or BITS == 16)
+    outer = outer if HAS_BOTH else inner  # there are not always registers for two loops
     place, sunk = sinks + out % (kv_heads * group), owned & (has_sinks > 0)
     low, high, total, most = _start(place, sunk, ROWS, PADDED, BITS)
     factor = _score_factor(scale, soft_cap)
-    q_low, q_high = _load_query(query, rows, owned, HEAD, PADDED, BITS, keys.dtype.element_ty)
+    q_low, q_high = _load_query(query, rows, owned, keys, HEAD, PADDED, BITS, LEAD)
     table = block_tables + sequence.to(tl.int64) * table_width
-    if PAIRS == 0:
+    if HAS_BOTH:
         for tile in range(inner, outer):
             low, high, total, most = _attend_tile(
                 low, high, total, most, q_low, q_high, bias_query, out, owned,
                 keys, key_scales, values, value_scales, cosine, sine, table,
                 origin + tile * TILE, last, position, window, kv_heads, factor, soft_cap,
-                HEAD, PADDED, BITS, BLOCK, PAIRS, TILE, False,
+                HEAD, PADDED, BITS, BLOCK, PAIRS, TILE, LEAD, False,
             )  # fmt: skip
     for step in range(0, inner + tiles - outer):
         tile = tl.where(step < inner, step, step - inner + outer)
@@ -185,7 +163,7 @@ def attend_chunk(
             low, high, total, most, q_low, q_high, bias_query, out, owned,
             keys, key_scales, values, value_scales, cosine, sine, table,
             origin + tile * TILE, last, position, window, kv_heads, factor, soft_cap,
-            HEAD, PADDED, BITS, BLOCK, PAIRS, TILE, True,
+            HEAD, PADDED, BITS, BLOCK, PAIRS, TILE, LEAD, True,
         )  # fmt: skip
     if OVERLAP:
         gdc_launch_dependents()
@@ -249,17 +227,38 @@ def _start(sinks, sunk, ROWS: tl.constexpr, PADDED: tl.constexpr, BITS: tl.const
 
 @triton.jit
 def _load_query(
-    query, heads, owned, HEAD: tl.constexpr, PADDED: tl.constexpr, BITS: tl.constexpr, stored
-):
-    """Rows in the type of the products, and for codes of 4 bits the second halves of heads, too."""
+    query, heads, owned, keys, HEAD: tl.constexpr, PADDED: tl.constexpr, BITS: tl.constexpr,
+    LEAD: tl.constexpr,
+):  # fmt: skip
+    """Rows in the type of products with `keys`, and beside them other elements of their heads.
+
+    These are the second halves, for codes of 4 bits, or with LEAD the elements before all.
+    """
     WIDTH: tl.constexpr = HEAD // 2 if BITS == 4 else HEAD
     column = tl.arange(0, PADDED // 2 if BITS == 4 else PADDED)
     mask = owned[:, None] & (column < WIDTH)[None, :]
-    where = heads[:, None] * HEAD + column[None, :]
-    low = tl.load(query + where, mask=mask, other=0.0).to(stored if BITS == 16 else tl.float16)
-    if BITS == 4:
-        return low, tl.load(query + where + WIDTH, mask=mask, other=0.0).to(tl.float16)
-    return low, low
+    where = heads[:, None] * (LEAD + HEAD) + LEAD + column[None, :]
+    low = tl.load(query + where, mask=mask, other=0.0)
+    low = low.to(keys.dtype.element_ty if BITS == 16 else tl.float16)
+    if LEAD > 0:
+        where = heads[:, None] * (LEAD + HEAD) + tl.arange(0, LEAD)[None, :]
+        other = tl.load(query + where, mask=owned[:, None], other=0.0).to(low.dtype)
+    elif BITS == 4:
+        other = tl.load(query + where + WIDTH, mask=mask, other=0.0).to(tl.float16)
+    else:
+        other = low
+    return low, other
+
+
+@triton.jit
+def _places(table, key, stored, kv_heads, LEAD: tl.constexpr):
+    """The places of keys among those of all heads and pages."""
+    page = tl.load(table + (key >> PAGE_BITS), mask=stored, other=0)
+    # Heads of all tokens in the pool can be counted in 32 bits; their elements cannot.
+    slot = (page << PAGE_BITS) + (key & (PAGE - 1))
+    if LEAD == 0:
+        slot = slot * kv_heads + tl.program_id(1)
+    return slot.to(tl.int64)
 
 
 @triton.jit
@@ -268,22 +267,34 @@ def _attend_tile(
     keys, key_scales, values, value_scales, cosine, sine, table,
     begin, last, position, window, kv_heads, factor, soft_cap,
     HEAD: tl.constexpr, PADDED: tl.constexpr, BITS: tl.constexpr, BLOCK: tl.constexpr,
-    PAIRS: tl.constexpr, TILE: tl.constexpr, MASKED: tl.constexpr,
+    PAIRS: tl.constexpr, TILE: tl.constexpr, LEAD: tl.constexpr, MASKED: tl.constexpr,
 ):  # fmt: skip
-    """One step of softmax over the keys from `begin`, in powers of two."""
+    """One step of softmax over the keys from `begin`, in powers of two.
+
+    With LEAD there is one key for all heads, whose elements behind these are its value.
+    """
     key = begin + tl.arange(0, TILE)
     stored = key < last
-    page = tl.load(table + (key >> PAGE_BITS), mask=stored, other=0)
-    # Heads of all tokens in the pool can be counted in 32 bits; their elements cannot.
-    slot = ((page << PAGE_BITS) + (key & (PAGE - 1))) * kv_heads + tl.program_id(1)
-    slot = slot.to(tl.int64)
-    key_rows = _load_heads(keys, key_scales, slot, stored, HEAD, PADDED, BITS, BLOCK, MASKED)
+    slot = _places(table, key, stored, kv_heads, LEAD)
+    key_rows = load_heads(
+        keys, key_scales, slot, stored, LEAD, HEAD, LEAD + HEAD, PADDED, BITS, BLOCK, MASKED
+    )
     # Values are on their way while there is something to do with keys.
-    value_rows = _load_heads(values, value_scales, slot, stored, HEAD, PADDED, BITS, BLOCK, MASKED)
-    k_low, k_high = _numbers(key_rows, BITS)
+    if LEAD > 0:
+        other_rows = load_heads(
+            keys, key_scales, slot, stored, 0, LEAD, LEAD + HEAD, LEAD, BITS, BLOCK, MASKED
+        )
+    else:
+        other_rows = load_heads(
+            values, value_scales, slot, stored, 0, HEAD, HEAD, PADDED, BITS, BLOCK, MASKED
+        )
+    k_low, k_high = numbers(key_rows, BITS)
     scores = tl.dot(q_low, tl.trans(k_low))
     if BITS == 4:
         scores = tl.dot(q_high, tl.trans(k_high), scores)
+    elif LEAD > 0:
+        lead, _ = numbers(other_rows, BITS)
+        scores = tl.dot(q_high, tl.trans(lead), scores)
     scores *= factor
     if PAIRS > 0:
         scores += bias_scores(
@@ -300,86 +311,12 @@ def _attend_tile(
     weights = tl.exp2(scores - base[:, None])
     kept = tl.exp2(most - base)
     total = total * kept + tl.sum(weights, 1)
-    v_low, v_high = _numbers(value_rows, BITS)
+    if LEAD > 0:
+        v_low, v_high = k_low, k_high
+    else:
+        v_low, v_high = numbers(other_rows, BITS)
     weights = weights.to(v_low.dtype)
     low = tl.dot(weights, v_low, low * kept[:, None])
     if BITS == 4:
         high = tl.dot(weights, v_high, high * kept[:, None])
     return low, high, total, highest
-
-
-@triton.jit
-def _load_heads(
-    codes, scales, slot, stored, HEAD: tl.constexpr, PADDED: tl.constexpr, BITS: tl.constexpr,
-    BLOCK: tl.constexpr, MASKED: tl.constexpr,
-):  # fmt: skip
-    """Keys or values at `slot` (TILE, PADDED), and scales where they have some; see `_numbers`."""
-    if BITS == 16:
-        column = tl.arange(0, PADDED)
-        where = slot[:, None] * HEAD + column[None, :]
-        if MASKED:
-            mask = stored[:, None] & (column < HEAD)[None, :]
-            rows = tl.load(codes + where, mask=mask, other=0.0)
-        elif HEAD == PADDED:
-            rows = tl.load(codes + where)
-        else:
-            rows = tl.load(codes + where, mask=(column < HEAD)[None, :], other=0.0)
-        return rows, rows, rows
-    elif BITS == 8:
-        scale = _load_scales(scales, slot, stored, 0, HEAD, HEAD, PADDED, BLOCK)
-        return _load_codes(codes, slot, HEAD, PADDED), scale, scale
-    else:
-        HALF: tl.constexpr = HEAD // 2
-        low = _load_scales(scales, slot, stored, 0, HALF, HEAD, PADDED // 2, BLOCK)
-        high = _load_scales(scales, slot, stored, HALF, HALF, HEAD, PADDED // 2, BLOCK)
-        return _load_codes(codes, slot, HALF, PADDED // 2), low, high
-
-
-@triton.jit
-def _numbers(rows, BITS: tl.constexpr):
-    """What was loaded in the type of the products, and of codes of 4 bits both halves."""
-    codes, low, high = rows
-    if BITS == 16:
-        return codes, codes
-    elif BITS == 8:
-        codes = _scaled(SIGNED_BYTES, codes, low)
-        return codes, codes
-    else:
-        return _scaled(LOW_NIBBLES, codes, low), _scaled(HIGH_NIBBLES, codes, high)
-
-
-@triton.jit
-def _load_codes(codes, slot, WIDTH: tl.constexpr, PADDED: tl.constexpr):
-    """Bytes (TILE, PADDED), also of places that hold nothing: whole numbers, whatever they are."""
-    column = tl.arange(0, PADDED)
-    where = slot[:, None] * WIDTH + column[None, :]
-    if WIDTH == PADDED:
-        return tl.load(codes + where)
-    return tl.load(codes + where, mask=(column < WIDTH)[None, :], other=0)
-
-
-@triton.jit
-def _load_scales(
-    scales, slot, stored, FIRST: tl.constexpr, WIDTH: tl.constexpr, HEAD: tl.constexpr,
-    PADDED: tl.constexpr, BLOCK: tl.constexpr,
-):  # fmt: skip
-    """Of elements FIRST to FIRST + WIDTH of heads, (TILE, PADDED); 0 where there are none."""
-    # As many as share a scale for sure: a half of a head may end within a block.
-    GRAIN: tl.constexpr = BLOCK if WIDTH % BLOCK == 0 else WIDTH & -WIDTH
-    GRAINS: tl.constexpr = PADDED // GRAIN
-    grain = tl.arange(0, GRAINS)
-    where = slot[:, None] * (HEAD // BLOCK) + ((FIRST + grain * GRAIN) // BLOCK)[None, :]
-    mask = stored[:, None] & (grain * GRAIN < WIDTH)[None, :]
-    scale = tl.load(scales + where, mask=mask, other=0.0)
-    return tl.broadcast_to(scale[:, :, None], [scale.shape[0], GRAINS, GRAIN])
-
-
-@triton.jit
-def _scaled(FORM: tl.constexpr, codes, scale):
-    """Codes by scales, exactly as products of float16 are; FORM says where the codes are."""
-    codes3 = tl.reshape(codes, scale.shape)
-    # Results are written before all operands have been read: no register may be for both.
-    out = tl.inline_asm_elementwise(
-        FORM, "=&r,=&r,r,r,r", [codes3, scale], dtype=tl.float16, is_pure=True, pack=4
-    )
-    return tl.reshape(out, codes.shape)

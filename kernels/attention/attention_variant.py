@@ -14,6 +14,8 @@ QueryType = Literal["f16", "bf16"]
 PageType = Literal["f16", "bf16", "q8_0", "q4_0"]
 
 HEAD_SIZES = (64, 80, 96, 128, 256, 512)
+LATENT_SIZES = ((512, 64), (256, 64))
+"""Elements of a latent, which is a value and the end of a key, and those of keys before it."""
 _SPLIT_ROWS = (16, 32, 64)
 _FEW_SPLIT_ROWS = (16,)
 _BIASED_HEAD_SIZES = (64, 128)
@@ -49,7 +51,9 @@ class AttentionVariant:
     """A kernel of `attention_kernels` for heads of one size, and queries and pages of one type.
 
     Its programs have `rows` rows of queries times heads. `pairs`, unless 0, is the number of pairs
-    of a head that rotate with the bias that quantised keys are stored without.
+    of a head that rotate with the bias that quantised keys are stored without. With `lead` there
+    are no values beside the keys: they are the last `head_size` elements of a key, behind `lead`
+    others, which all heads share.
     """
 
     kernel: AttentionKernel
@@ -58,11 +62,13 @@ class AttentionVariant:
     pages: PageType
     rows: int
     pairs: int = 0
+    lead: int = 0
 
     @property
     def name(self) -> str:
         """A unique name, usable in a file name."""
         biased = f"-b{self.pairs}" if self.pairs else ""
+        biased += f"-l{self.lead}" if self.lead else ""
         size = f"{self.head_size}{biased}-r{self.rows}"
         return f"{self.kernel}-{self.query}-{self.pages}-{size}"
 
@@ -83,9 +89,13 @@ class AttentionVariant:
         Tiles are as large as registers allow without spilling. Only sm_90 has shared memory for two
         tiles of the largest heads.
         """
-        if self.padded_size > 256:
-            return LaunchShape(16, 8, _ONE_TILE, _ALL)
         is_roomy = architecture == "sm_90"
+        # Of codes all of a key is unpacked, and kept for when it is the value.
+        unpacks = self.lead > 0 and self.pages in _CODES and self.rows > 16
+        if self.padded_size > 256:
+            return LaunchShape(16, 16 if unpacks else 8, _ONE_TILE, _ALL)
+        if unpacks and self.rows > 32 and not is_roomy:
+            return LaunchShape(16, 8, _ONE_TILE, _ALL)
         warps = 8 if self.rows > 32 or (self.rows > 16 and self.padded_size > 128) else 4
         is_plain = self.pages in _FLOATS and self.padded_size <= 128
         registers = _FOR_THREE if warps == 4 and is_plain else _ALL
@@ -106,8 +116,9 @@ class AttentionVariant:
             "HEAD": self.head_size,
             "PADDED": self.padded_size,
             "BITS": _BITS[self.pages],
-            "BLOCK": block_size(self.head_size),
+            "BLOCK": block_size(self.lead + self.head_size),
             "PAIRS": self.pairs,
+            "LEAD": self.lead,
             "ROWS": self.rows,
             "TILE": self.shape(architecture).tile,
             **({"COMBINES": int(self.combines)} if self.kernel == "attend_split" else {}),
@@ -177,6 +188,11 @@ def attention_variants() -> Iterator[AttentionVariant]:
                 yield AttentionVariant("attend_split", head_size, query, stored, rows, pairs)
             rows = chunk_rows(head_size, pairs)
             yield AttentionVariant("attend_chunk", head_size, query, stored, rows, pairs)
+    for (size, lead), query, stored in product(LATENT_SIZES, queries, pages[:-1]):
+        for rows in split_rows(size, 0):
+            yield AttentionVariant("attend_split", size, query, stored, rows, lead=lead)
+        rows = chunk_rows(size, 0)
+        yield AttentionVariant("attend_chunk", size, query, stored, rows, lead=lead)
 
 
 def prebuilt_variants() -> Iterator[AttentionVariant]:
@@ -185,15 +201,22 @@ def prebuilt_variants() -> Iterator[AttentionVariant]:
 
 
 def variants_of(
-    *, head_size: int, query: QueryType, pages: PageType, pairs: Collection[int]
+    *,
+    head_size: int,
+    query: QueryType,
+    pages: PageType,
+    pairs: Collection[int],
+    lead: int = 0,
 ) -> list[AttentionVariant]:
     """The variants that a model may launch, with a key bias that rotates in `pairs` or without.
 
+    With `lead` it is those whose values are the ends of keys.
     Empty if there are no kernels for such heads.
     """
     return [
         variant
         for variant in attention_variants()
         if (variant.head_size, variant.query, variant.pages) == (head_size, query, pages)
+        and variant.lead == lead
         and variant.pairs in {0, *pairs}
     ]

@@ -47,15 +47,15 @@ def paged_attention_reference(
     sinks: torch.Tensor | None = None,
     last_seen: torch.Tensor | None = None,
 ) -> torch.Tensor:
-    """Causal attention output (tokens, heads, head_size) for consecutive sequences of any lengths.
+    """Causal attention output (tokens, heads, value_size) for consecutive sequences of any lengths.
 
     Sequence s owns the queries from `query_starts[s]` to `query_starts[s + 1]` (int32): the last
     ones of its `context_lengths[s]` (int32) tokens, whose keys and values are in order in the pages
     `block_tables[s]` (int32, padded). Pages are (num_pages, page_size, kv_heads, head_size), of a
-    type of their own; a KV head serves heads / kv_heads consecutive query heads. A query sees the
-    `window` last tokens, itself included; scores are bounded by `soft_cap`. Softmax is in float32;
-    `sinks` (heads,) take their share of it. A query sees keys behind it up to the position
-    `last_seen` (tokens,), if given.
+    type of their own, and values may be narrower than keys; a KV head serves heads / kv_heads
+    consecutive query heads. A query sees the `window` last tokens, itself included; scores are
+    bounded by `soft_cap`. Softmax is in float32; `sinks` (heads,) take their share of it. A query
+    sees keys behind it up to the position `last_seen` (tokens,), if given.
     Slots after a sequence's end are never read, not even a NaN; queries that belong to no sequence
     get zeros.
 
@@ -65,7 +65,7 @@ def paged_attention_reference(
     Computes one sequence after the other, so that a result does not depend on the rest of the
     batch.
     """
-    output = torch.zeros_like(query, dtype=torch.float32)
+    output = query.new_zeros(*query.shape[:2], value_pages.shape[3], dtype=torch.float32)
     rotated = hadamard_reference(query) if isinstance(key_pages, QuantizedKVPages) else query
     starts = cast("list[int]", query_starts.tolist())  # pyright: ignore[reportUnknownMemberType]
     lengths = cast("list[int]", context_lengths.tolist())  # pyright: ignore[reportUnknownMemberType]
@@ -134,9 +134,12 @@ def _attend(
     mask = _mask(tokens, length, window, query.device, last_seen)
     if soft_cap is None and sinks is None:
         tiled = None if mask is None else mask.repeat(group, 1)
+        width = values.shape[-1]
+        if width < head_size:  # of other sizes than keys, torch would hold all scores at a time
+            values = functional.pad(values, (0, head_size - width))
         mixed = functional.scaled_dot_product_attention(
             rows[None], keys[None], values[None], tiled, scale=scale
-        )[0]
+        )[0, ..., :width]
     else:
         scores = rows @ keys.transpose(1, 2) * scale
         if soft_cap is not None:
@@ -144,8 +147,8 @@ def _attend(
         if mask is not None:
             scores = scores.masked_fill(~mask.repeat(group, 1), -torch.inf)
         mixed = _softmax(scores, sinks, tokens) @ values
-    mixed = mixed.view(kv_heads, group, tokens, head_size).permute(2, 0, 1, 3)
-    return mixed.reshape(tokens, heads, head_size)
+    mixed = mixed.reshape(kv_heads, group, tokens, -1).permute(2, 0, 1, 3)
+    return mixed.reshape(tokens, heads, -1)
 
 
 def _softmax(scores: torch.Tensor, sinks: torch.Tensor | None, tokens: int) -> torch.Tensor:

@@ -17,7 +17,7 @@ from ..launch.kernel_library import KernelLibrary
 from .attention_input import AttentionInput
 
 _WARPS = 4
-_LARGEST_HEAD = 512
+_LARGEST_HEAD, _LARGEST_NORMALISED = 640, 512
 # The numbers of quantised pages in csrc/head.cuh.
 _CODES = {torch.int8: 3, torch.uint8: 4}
 
@@ -37,7 +37,7 @@ def rope_append_reference(
     float32: its product with `[cosine | sine]` of a key's position is what the bias adds to the
     key's score before scaling, up to a constant of the query (of elements without RoPE), which a
     softmax without a soft cap ignores. Otherwise the result is None. Without key heads nothing is
-    appended.
+    appended, without value heads only keys are.
     """
     query = _normalised(x.query, x.query_norm, x.epsilon)
     bias = stored_without(key_pages, x)
@@ -79,7 +79,7 @@ def _normalised(heads: torch.Tensor, norm: torch.Tensor | None, epsilon: float) 
     if norm is None:
         return exact
     size = heads.shape[-1]
-    sums = torch.nn.functional.pad(exact.square(), (0, _LARGEST_HEAD - size))
+    sums = torch.nn.functional.pad(exact.square(), (0, _LARGEST_NORMALISED - size))
     while sums.shape[-1] > 1:
         sums = sums[..., 0::2] + sums[..., 1::2]
     # `sqrt` is not always correctly rounded; this quotient is.
@@ -109,10 +109,11 @@ def launch_rope_append(
     """`rope_append_reference` in one launch, bit for bit; see csrc/rope_append.cuh.
 
     Of padding tokens only the slot is read, and nothing is written for them elsewhere. Heads have a
-    multiple of 8 elements, at most 512. Raises `ValueError` if shapes do not fit.
+    multiple of 8 elements, at most 640, or 512 with norms. Raises `ValueError` if shapes do not
+    fit.
     """
     tokens, heads, size = x.query.shape
-    kv_heads = x.key.shape[1]
+    kv_heads, value_heads = x.key.shape[1], x.value.shape[1]
     _check(x, key_pages, value_pages, slot_mapping)
     bias_query = None
     if stored_without(key_pages, x) is not None:
@@ -122,6 +123,7 @@ def launch_rope_append(
         *_inputs(x),
         c_int(heads),
         c_int(kv_heads),
+        c_int(value_heads),
         c_int(size),
         pointer(slot_mapping),
         *map(pointer, (*page_planes(key_pages), *page_planes(value_pages))),
@@ -132,8 +134,8 @@ def launch_rope_append(
     ]
     if tokens == 0:
         return bias_query
-    grid = (tokens, -(-(heads + 2 * kv_heads) // _WARPS), 1)
-    kernel = f"rope_append_{max(128, 1 << (size - 1).bit_length())}"
+    grid = (tokens, -(-(heads + kv_heads + value_heads) // _WARPS), 1)
+    kernel = f"rope_append_{min(_LARGEST_HEAD, max(128, 1 << (size - 1).bit_length()))}"
     library.launch("rope_append.cuh", kernel, grid, (32 * _WARPS, 1, 1), arguments)
     return bias_query
 
@@ -163,10 +165,13 @@ def _check(
     x: AttentionInput, key_pages: KVPages, value_pages: KVPages, slot_mapping: torch.Tensor
 ) -> None:
     tokens, heads, size = x.query.shape
-    kv_heads = x.key.shape[1]
-    if size % 8 or size > _LARGEST_HEAD or (kv_heads and heads % kv_heads):
+    kv_heads, value_heads = x.key.shape[1], x.value.shape[1]
+    normed = x.query_norm is not None or x.key_norm is not None
+    most = _LARGEST_NORMALISED if normed else _LARGEST_HEAD
+    if size % 8 or size > most or (kv_heads and heads % kv_heads):
         raise ValueError(f"{heads} heads of {size} elements do not fit {kv_heads} of keys.")
-    for part in (x.query, x.key, x.value) if kv_heads else (x.query,):
+    parts = (x.query, x.key, x.value)[: 3 if value_heads else 2 if kv_heads else 1]
+    for part in parts:
         count = heads if part is x.query else kv_heads
         apart = part.stride(2) != 1 or (count > 1 and part.stride(1) != size)
         if part.shape != (tokens, count, size) or apart:
@@ -174,7 +179,7 @@ def _check(
         odd = part.data_ptr() % (4 * part.element_size())
         if odd or (tokens > 1 and part.stride(0) % 4):
             raise ValueError("Four elements of a head have to lie at a multiple of their size.")
-    for pages in (key_pages, value_pages):
+    for pages in (key_pages, value_pages) if value_heads or not kv_heads else (key_pages,):
         plane, _ = page_planes(pages)
         wanted = (kv_heads or pages.shape[2], size)
         if pages.shape[2:] != wanted or not plane.is_contiguous():

@@ -80,7 +80,9 @@ class TritonAttention:
         out: torch.Tensor | None = None,
         wanted: ActivationForms | None = None,
     ) -> AttentionPartials:
-        """Outputs of `query` (tokens, heads, head_size) fp16 or bf16, split or whole.
+        """Outputs (tokens, heads, value_size) of `query` (tokens, heads, head_size) fp16 or bf16.
+
+        They are split or whole. Where values are narrower than keys, they are the ends of keys.
 
         The heads of a token are contiguous; tokens are a multiple of heads apart, aligned to 16
         bytes. For quantised pages queries and outputs are rotated (see `hadamard`). `bias_query`
@@ -96,14 +98,13 @@ class TritonAttention:
         assert query.stride()[1:] == (head_size, 1)
         assert query.stride(0) % head_size == 0
         assert query.data_ptr() % 16 == 0
-        dense = torch.empty_like(query, memory_format=torch.contiguous_format)
-        dense = dense if out is None else out
+        size = (tokens, heads, value_pages.shape[3])
+        dense = query.new_empty(size) if out is None else out
         assert dense.is_contiguous()
-        assert dense.shape == query.shape
-        group = heads // key_pages.shape[2]
-        assert group <= MOST_SPLIT_QUERIES
+        assert dense.shape == size
         assert sinks is None or (sinks.shape == (heads,) and sinks.dtype == torch.float32)
         arguments = _Arguments(query, bias_query, key_pages, value_pages, step, dense)
+        assert arguments.group <= MOST_SPLIT_QUERIES
         arguments.scalars = [c_float(scale), c_float(soft_cap or 0.0)]
         arguments.window = window or _NO_WINDOW
         arguments.sinks = sinks
@@ -159,7 +160,7 @@ class TritonAttention:
 
     def _most_splits(self, arguments: _Arguments, programs: int, tiles: int) -> int:
         """As many splits as fill the GPU, have keys to read, and fit into the workspace."""
-        tokens, heads, head_size = arguments.query.shape
+        tokens, heads, head_size = arguments.dense.shape
         fitting = self._workspace.numel() // (tokens * heads * (head_size + 1))
         wanted = -(-self._library.num_sms * _PROGRAMS_A_PROCESSOR // programs)
         return max(1, min(wanted, tiles, fitting, MOST_SPLITS))
@@ -167,7 +168,7 @@ class TritonAttention:
     def _partials(
         self, arguments: _Arguments, splits: int, combined: Activations | None
     ) -> AttentionPartials:
-        tokens, heads, head_size = arguments.query.shape
+        tokens, heads, head_size = arguments.dense.shape
         rows = splits * tokens * heads
         if splits == 1 and combined is None:
             # The kernel writes whole rows; only the marks of chunks need valid memory.
@@ -192,8 +193,10 @@ class _Arguments:
         dense: torch.Tensor,
     ) -> None:
         self.query, self.step, self.dense = query, step, dense
-        self.kv_heads = key_pages.shape[2]
-        self.group = query.shape[1] // self.kv_heads
+        heads, self.size = dense.shape[1:]
+        self.lead = key_pages.shape[3] - self.size
+        self.group = _most_together(heads) if self.lead else heads // key_pages.shape[2]
+        self.kv_heads = heads // self.group
         self.sequences = step.context_lengths.shape[0]
         self.window = _NO_WINDOW
         self.sinks: torch.Tensor | None = None
@@ -202,13 +205,14 @@ class _Arguments:
         self._bias_query = bias_query
         self._key_pages, self._value_pages = key_pages, value_pages
         self._pairs = 0 if bias_query is None else bias_query.shape[2] // 2
-        assert key_pages.shape == value_pages.shape
+        assert key_pages.shape[:3] == value_pages.shape[:3]
+        assert self.lead == 0 or (self.lead > 0 and key_pages.shape[2] == 1)
 
     def combined(self, variant: AttentionVariant) -> Activations | None:
         """What the kernel is to write of combined parts; None if it does not combine them."""
         if self.wanted is None or not variant.combines:
             return None
-        tokens, heads, size = self.query.shape
+        tokens, heads, size = self.dense.shape
         assert self.kv_heads <= _MOST_KV_HEADS
         tiles = None
         if self.wanted.tiles:
@@ -218,17 +222,17 @@ class _Arguments:
 
     def split_variant(self, queries: int) -> AttentionVariant:
         """The smallest kernel for so many queries of a sequence, or the largest there is."""
-        rows = split_rows(self.query.shape[2], self._pairs)
+        rows = split_rows(self.size, self._pairs)
         fitting = [each for each in rows if each >= queries * self.group]
         return self._variant("attend_split", fitting[0] if fitting else rows[-1])
 
     def chunk_variant(self) -> AttentionVariant:
         """The kernel for chunks of prompts."""
-        return self._variant("attend_chunk", chunk_rows(self.query.shape[2], self._pairs))
+        return self._variant("attend_chunk", chunk_rows(self.size, self._pairs))
 
     def _variant(self, kernel: AttentionKernel, rows: int) -> AttentionVariant:
         query, pages = DTYPE_NAMES[self.query.dtype], _page_type(self._key_pages)
-        return AttentionVariant(kernel, self.query.shape[2], query, pages, rows, self._pairs)
+        return AttentionVariant(kernel, self.size, query, pages, rows, self._pairs, self.lead)
 
     def pack(
         self, partials: AttentionPartials, *limits: int, counts: torch.Tensor | None = None
@@ -275,6 +279,11 @@ class _Arguments:
             *(() if counts is None else (forms,)),
         )
         return [*map(pointer, tensors), *map(c_int, numbers), *self.scalars]
+
+
+def _most_together(heads: int) -> int:
+    """Query heads that one program takes, of all that share a key: an equal part of them."""
+    return max(n for n in range(1, MOST_SPLIT_QUERIES + 1) if heads % n == 0)
 
 
 def _page_type(pages: KVPages) -> PageType:

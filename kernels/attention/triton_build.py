@@ -32,6 +32,7 @@ _TEXTS = (
     "combine_parts.py",
     "key_bias_scores.py",
     "key_division.py",
+    "page_heads.py",
     "triton_build.py",
 )
 

@@ -98,18 +98,19 @@ DEVICE void store_bias_query(float* to, const float (&x)[4], const float (&befor
   void *query, const void *key, const void *value, int query_stride, int key_stride, int value_stride, \
       int query_type, int key_type, int value_type, const float *__restrict__ query_norm,           \
       const float *__restrict__ key_norm, float epsilon, const float *cosine, const float *sine,    \
-      int pairs, int heads, int kv_heads, int size, const long long *slots, void *key_pages,        \
+      int pairs, int heads, int kv_heads, int value_heads, int size, const long long *slots,        \
+      void *key_pages,                                                                               \
       u16 *key_scales, void *value_pages, u16 *value_scales, int page_type,                         \
       const float *__restrict__ key_bias, int leaves_bias, float *bias_query
 
 // A warp has a head of a token: those of queries come first, then those of keys, then of values, of
-// which there are none where an earlier layer has written them.
+// which there are none where an earlier layer has written them, or where they are parts of keys.
 // Grid: tokens, heads of all three / 4 rounded up.
 template <int QUADS>
 DEVICE void rope_append(ROPE_APPEND_PARAMETERS) {
   SHARED_ARRAY(float, rows, WARPS_OF_BLOCK * 128 * QUADS);
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, of_all = blockIdx.y * WARPS_OF_BLOCK + warp;
-  if (of_all >= heads + 2 * kv_heads) return;
+  if (of_all >= heads + kv_heads + value_heads) return;
   const bool is_query = of_all < heads, is_key = !is_query && of_all < heads + kv_heads;
   const bool is_value = !is_query && !is_key;
   const int head = is_query ? of_all : is_key ? of_all - heads : of_all - heads - kv_heads;
@@ -166,8 +167,8 @@ DEVICE void rope_append(ROPE_APPEND_PARAMETERS) {
 
 #define ROPE_APPEND_ARGUMENTS                                                                          \
   query, key, value, query_stride, key_stride, value_stride, query_type, key_type, value_type,         \
-      query_norm, key_norm, epsilon, cosine, sine, pairs, heads, kv_heads, size, slots, key_pages,     \
-      key_scales, value_pages, value_scales, page_type, key_bias, leaves_bias, bias_query
+      query_norm, key_norm, epsilon, cosine, sine, pairs, heads, kv_heads, value_heads, size, slots,   \
+      key_pages, key_scales, value_pages, value_scales, page_type, key_bias, leaves_bias, bias_query
 
 // Heads of at most 128 elements.
 extern "C" __global__ void __launch_bounds__(128) rope_append_128(ROPE_APPEND_PARAMETERS) {
@@ -186,3 +187,9 @@ extern "C" __global__ void __launch_bounds__(128) rope_append_512(ROPE_APPEND_PA
   rope_append<4>(ROPE_APPEND_ARGUMENTS);
 }
 EXPORT_KERNEL(rope_append_512)
+
+// Heads of at most 640 elements, without norms: those of latent attention.
+extern "C" __global__ void __launch_bounds__(128) rope_append_640(ROPE_APPEND_PARAMETERS) {
+  rope_append<5>(ROPE_APPEND_ARGUMENTS);
+}
+EXPORT_KERNEL(rope_append_640)

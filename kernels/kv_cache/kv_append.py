@@ -92,10 +92,12 @@ def kv_append_reference(
 
     Pages are (num_pages, page_size, kv_heads, head_size); slot s of `slot_mapping` (tokens,) int64
     is place s % page_size of page s // page_size. Padding is mapped to a page that is never read.
+    Values without heads are parts of the keys, and not stored.
     Heads are rotated before they are quantised. If quantised keys have a bias, `positions`
     (tokens,) int64 are those it is rotated for.
     """
-    for new, pages in ((key, key_pages), (value, value_pages)):
+    both = ((key, key_pages), (value, value_pages))
+    for new, pages in both if value.shape[1] else both[:1]:
         if isinstance(pages, QuantizedKVPages):
             if pages.bias is not None:
                 assert positions is not None

@@ -31,6 +31,10 @@ class KVPageFormat:
         """
         return block_size(self.head_size)
 
+    def ends_with(self, count: int) -> bool:
+        """Whether the last `count` elements are a head of their own, in the same blocks."""
+        return self.bits == 8 and block_size(count) == self.block_size and count % 8 == 0
+
     @property
     def blocks(self) -> int:
         """Blocks of a head, each with a scale."""

@@ -72,3 +72,17 @@ KVPages = torch.Tensor | QuantizedKVPages
 def page_planes(pages: KVPages) -> tuple[torch.Tensor, torch.Tensor | None]:
     """The tensor of elements or codes, and that of scales."""
     return (pages.codes, pages.scales) if isinstance(pages, QuantizedKVPages) else (pages, None)
+
+
+def last_elements(pages: KVPages, count: int) -> KVPages:
+    """The pages of the last `count` elements of each head: a view, of whole blocks of 8-bit codes.
+
+    Raises `ValueError` if codes of these elements share a byte or a scale with others.
+    """
+    if not isinstance(pages, QuantizedKVPages):
+        return pages[..., -count:]
+    form = pages.format
+    if not form.ends_with(count):
+        raise ValueError(f"no {form.bits}-bit pages end with {count} elements of their own")
+    blocks = count // form.block_size
+    return QuantizedKVPages(pages.codes[..., -count:], pages.scales[..., -blocks:])

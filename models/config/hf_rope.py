@@ -25,13 +25,22 @@ GLOBAL, LOCAL = "full_attention", "sliding_attention"
 
 
 def rope_from_hf(
-    fields: ConfigFields, head_size: int, *, context: int, theta: float, share: float = 1.0
+    fields: ConfigFields,
+    head_size: int,
+    *,
+    context: int,
+    theta: float,
+    share: float = 1.0,
+    rotates_all: bool = False,
 ) -> RopeConfig:
-    """The RoPE of layers without a window; `theta` and the rotated `share` are the defaults."""
+    """The RoPE of layers without a window; `theta` and the rotated `share` are the defaults.
+
+    With `rotates_all` a share in the file is of no other elements than `head_size`.
+    """
     settings = _settings(fields)
     settings = settings.group(GLOBAL) or settings
     where = settings if "partial_rotary_factor" in settings else fields
-    share = where.number("partial_rotary_factor", share, high=1.0)
+    share = 1.0 if rotates_all else where.number("partial_rotary_factor", share, high=1.0)
     size = int(head_size * share)
     if size < 2 or size % 2:
         fields.fail(f"rotates {size} elements of a head, which are not pairs")
@@ -55,6 +64,14 @@ def local_rope_from_hf(
     if _kind(settings) != "default":
         fields.refuse(f"stretches the context of {LOCAL!r} layers", "Use a GGUF file of the model.")
     return RopeConfig(theta=settings.number("rope_theta", theta, low=1.0), size=rope.size)
+
+
+def yarn_sharpness_from_hf(fields: ConfigFields) -> float:
+    """What scores of latent attention are scaled by, twice, in a context stretched by YaRN."""
+    settings, key = _settings(fields), "mscale_all_dim"
+    if _kind(settings) != "yarn" or not settings.says_something(key):
+        return 1.0
+    return yarn_attention_factor(_factor(settings), settings.number(key))
 
 
 def _settings(fields: ConfigFields) -> ConfigFields:

@@ -74,10 +74,37 @@ class ExpertConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class KVHeads:
-    """The key heads of a layer, as many as value heads; `size` is that of its queries, too."""
+    """The key heads of a layer, as many as value heads; `size` is that of its queries, too.
+
+    With `inner_values` there are no values beside the keys: so many elements at the end of a key
+    are its value.
+    """
 
     count: int
     size: int
+    inner_values: int = 0
+
+    @property
+    def planes(self) -> int:
+        """Heads that are stored for each of `count`: a key and a value, or both in one."""
+        return 1 if self.inner_values else 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class LatentConfig:
+    """Latent attention (MLA): keys and values are products of `rank` elements of a token.
+
+    Each head makes `key_size` elements of a key and `value_size` of a value of them; `rope_size`
+    rotated elements of keys are the same for all heads. Queries are made of `query_rank` elements
+    (0: of the token itself). Norms of these elements have the `norm_epsilon`.
+    """
+
+    rank: int
+    query_rank: int
+    key_size: int
+    value_size: int
+    rope_size: int
+    norm_epsilon: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,9 +165,10 @@ class ModelConfig:
 
     `context` is the number of positions that the model is used for: as many as it was trained for,
     unless fewer are requested. With `gated_attention` the projection of queries has a gate for each
-    of them, behind the elements of its head. Each layer has an input of `layer_input_width`
-    elements for every token (0: none). Scales multiply what their name says; soft caps bound values
-    by `cap * tanh(x / cap)`.
+    of them, behind the elements of its head. With `latent`, all query heads share one key: the
+    elements that rotate, then those that keys and values are made of. Each layer has an input of
+    `layer_input_width` elements for every token (0: none). Scales multiply what their name says;
+    soft caps bound values by `cap * tanh(x / cap)`.
     """
 
     architecture: str
@@ -158,6 +186,7 @@ class ModelConfig:
     attention_soft_cap: float | None = None
     attention_sinks: bool = False
     gated_attention: bool = False
+    latent: LatentConfig | None = None
     final_soft_cap: float | None = None
     embedding_scale: float = 1.0
     residual_scale: float = 1.0
@@ -184,7 +213,8 @@ class ModelConfig:
     def kv_heads_of(self, layer: int) -> KVHeads:
         """The key heads that the queries of a layer attend to."""
         own = self.layers[layer].kv_heads
-        return own or KVHeads(count=self.num_kv_heads, size=self.head_size)
+        inner = 0 if self.latent is None else self.latent.rank
+        return own or KVHeads(count=self.num_kv_heads, size=self.head_size, inner_values=inner)
 
     @property
     def key_heads(self) -> tuple[KVHeads, ...]:
@@ -206,7 +236,8 @@ class ModelConfig:
         """The most values that a step holds of a token at a time, attention aside."""
         streams = 0 if self.streams is None else 3 * self.streams.count
         inputs = 3 * self.num_layers * self.layer_input_width
-        return (6 + streams) * self.hidden_size + self._widest_mlp + inputs
+        queries = 0 if self.latent is None else 5 * self.num_heads * self.head_size
+        return (6 + streams) * self.hidden_size + self._widest_mlp + inputs + queries
 
     @property
     def _widest_mlp(self) -> int:

@@ -24,6 +24,14 @@ HF_LAYER_NAMES: Mapping[str, str] = {
     "mlp.down_proj": "ffn_down",
 }
 """GGUF's name of each part of a layer, by its name in transformers."""
+HF_LATENT_NAMES: Mapping[str, str] = {
+    "self_attn.q_a_proj": "attn_q_a",
+    "self_attn.q_a_layernorm": "attn_q_a_norm",
+    "self_attn.q_b_proj": "attn_q_b",
+    "self_attn.kv_a_proj_with_mqa": "attn_kv_a_mqa",
+    "self_attn.kv_a_layernorm": "attn_kv_a_norm",
+}
+"""The same for what latent attention has besides."""
 HF_EXPERT_NAMES: Mapping[str, str] = {
     **HF_LAYER_NAMES,
     **dict.fromkeys(
@@ -149,6 +157,8 @@ class Family:
     """Layers may be mixtures of experts: a header with a number of experts is none of another."""
     has_layer_shapes: bool = False
     """Layers may differ in their key heads and in the width of their MLPs."""
+    has_latents: bool = False
+    """Attention is latent: headers state keys and values of sizes of their own."""
     has_streams: bool = False
     """Layers have several residual streams."""
     has_draft_layers: bool = False
@@ -173,5 +183,5 @@ class Family:
 
     @property
     def has_kernels(self) -> bool:
-        """Whether there are kernels for all of its layers, if recurrent ones have usual sizes."""
+        """Whether there are kernels for all layers, if states and latents have usual sizes."""
         return not self.has_streams

@@ -25,10 +25,11 @@ from . import (
 )
 from .family import Family, HFModelType
 from .hybrids import granitehybrid, lfm2, lfm2moe, nemotron_h, qwen3next, qwen35, qwen35moe
-from .mixtures import glm4moe, gpt_oss, granitemoe, olmoe, qwen2moe, qwen3moe
+from .mixtures import deepseek2, glm4moe, gpt_oss, granitemoe, mistral4, olmoe, qwen2moe, qwen3moe
 
 _FAMILIES = (
     *(
+        deepseek2.FAMILY,
         ernie4_5.FAMILY,
         gemma2.FAMILY,
         gemma3.FAMILY,
@@ -44,6 +45,7 @@ _FAMILIES = (
         hunyuan.FAMILY,
         llama.FAMILY,
         mistral3.FAMILY,
+        mistral4.FAMILY,
     ),
     *(olmo2.FAMILY, olmoe.FAMILY, phi3.FAMILY, qwen2.FAMILY, qwen2moe.FAMILY),
     *(

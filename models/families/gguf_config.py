@@ -62,7 +62,7 @@ def _common(header: GGUFHeader, fields: ConfigFields, layers: int, family: Famil
     if "attention.head_count_kv" in fields:
         kv_heads = _uniform(fields, "attention.head_count_kv", 1024, family)
     size = header.key_length
-    if header.value_length != size:
+    if header.value_length != size and not family.has_latents:
         fields.refuse(f"has keys of {size} and values of {header.value_length}", _OTHER_ENGINE)
     mlp = "feed_forward_length"
     if mlp not in fields and f"expert_{mlp}" in fields:

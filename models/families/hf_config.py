@@ -10,7 +10,7 @@ from typing import cast
 
 from ..config.config_fields import MAX_CONTEXT, ConfigFields
 from ..config.hf_rope import rope_from_hf
-from ..config.model_config import Activation, LayerConfig, ModelConfig
+from ..config.model_config import Activation, LayerConfig, ModelConfig, RopeConfig
 from .family import Family, HFModelType
 from .family_registry import HF_MODEL_TYPES
 
@@ -52,7 +52,7 @@ def _text_fields(config: Mapping[str, object]) -> ConfigFields:
 
 
 def _common(fields: ConfigFields, family: Family, kind: HFModelType) -> ModelConfig:
-    """The settings that all families have, with RoPE in every layer."""
+    """The settings that all families have, with RoPE in every layer but for latent attention."""
     hidden = fields.integer("hidden_size", 1, 1 << 17)
     heads = fields.integer("num_attention_heads", 1, 1024, kind.heads)
     kv_heads = fields.integer("num_key_value_heads", 1, 1024, kind.kv_heads or heads)
@@ -60,7 +60,10 @@ def _common(fields: ConfigFields, family: Family, kind: HFModelType) -> ModelCon
     context = fields.integer("max_position_embeddings", 1, MAX_CONTEXT, kind.context)
     if heads % kv_heads:
         fields.fail(f"shares {kv_heads} key and value heads among {heads} heads")
-    rope = rope_from_hf(fields, size, context=context, theta=kind.theta, share=kind.rotated_share)
+    rope: RopeConfig | None = None
+    if not family.has_latents:
+        share = kind.rotated_share
+        rope = rope_from_hf(fields, size, context=context, theta=kind.theta, share=share)
     return ModelConfig(
         architecture=family.name,
         vocab_size=fields.integer("vocab_size", 1, 1 << 22, kind.vocab_size),

@@ -89,13 +89,21 @@ def estimate_own_on_gpu(
     logits = config.vocab_size * _FLOAT * (4 * load.slots + 3 * _RECORDED)
     process = load.own_process
     gpu = MemoryEstimate(
-        weights=weights,
+        weights=weights + _latent_bytes(config),
         kv=_kv_bytes(config, load, whole or config),
         compute=2 * tokens * config.step_elements + unpacked + logits + RECORDING_BYTES,
         runtime=GPU_PROCESS + _GPU_RESERVE if process else 0,
     )
     host = MemoryEstimate(runtime=vocabulary + (TORCH_GPU_PROCESS if process else 0))
     return SplitEstimate(host, gpu)
+
+
+def _latent_bytes(config: ModelConfig) -> int:
+    """What matrices of latent attention take in 16 bits beyond those of files, in Q8_0."""
+    if (latent := config.latent) is None:
+        return 0
+    each = config.num_heads * latent.rank * (latent.key_size + latent.value_size)
+    return config.num_layers * each * 15 // 16
 
 
 def _expert_bytes(config: ModelConfig, layer: LayerConfig, tokens: int) -> int:
@@ -142,7 +150,9 @@ def state_drafts(config: ModelConfig) -> int:
 
 def token_kv_bytes(config: ModelConfig, kv_type: KVType) -> int:
     """Bytes of the keys and values of one token."""
-    return 2 * sum(heads.count * kv_type.paged_bytes(heads.size) for heads in config.key_heads)
+    return sum(
+        heads.planes * heads.count * kv_type.paged_bytes(heads.size) for heads in config.key_heads
+    )
 
 
 def head_features(width: int, load: LoadParameters, *, on_gpu: bool) -> int:
@@ -177,8 +187,14 @@ def check_paged_kv_type(name: str, config: ModelConfig, kv_type: KVType) -> None
     """Raise `UnsupportedModel` where no page can hold the model's heads in this type."""
     sizes = {heads.size for heads in config.key_heads}
     try:
-        for size in sizes:
-            kv_type.page_format(size)
+        for heads in set(config.key_heads):
+            form = kv_type.page_format(heads.size)
+            if form is not None and heads.inner_values and not form.ends_with(heads.inner_values):
+                raise UnsupportedModel(
+                    f"{name} has latent attention, whose values a {kv_type} KV cache cannot keep "
+                    "in the keys.",
+                    hint=f"Load it with the kv_type {KVType.Q8_0} or {KVType.F16}.",
+                )
     except ValueError:
         raise UnsupportedModel(
             f"{name} has heads of {max(sizes)} elements, for which a {kv_type} KV cache has "

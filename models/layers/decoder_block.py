@@ -14,6 +14,7 @@ from .attention import Attention, AttentionContext
 from .expert_mlp import ExpertMLP
 from .gated_delta_net import GatedDeltaNet
 from .gated_mlp import GatedMLP
+from .latent_attention import LatentAttention
 from .laurel import Laurel
 from .layer_input import LayerInputGate
 from .parallel_experts import ParallelExperts
@@ -23,7 +24,7 @@ from .rotary_embedding import RotaryTables
 from .short_convolution import ShortConvolution
 from .state_space import StateSpace
 
-Mixer = Attention | ShortConvolution | GatedDeltaNet | StateSpace
+Mixer = Attention | LatentAttention | ShortConvolution | GatedDeltaNet | StateSpace
 """What mixes a token with those before it; it has an input, and the layer `output`."""
 MLP = GatedMLP | PlainMLP | ExpertMLP | ParallelExperts
 
@@ -161,6 +162,8 @@ def _mixer(layer: int, config: ModelConfig, family: Family, parameters: Paramete
         return GatedDeltaNet(layer, config, recurrent, parameters)
     if isinstance(recurrent, StateSpaceShape):
         return StateSpace(layer, config, recurrent, parameters)
+    if config.latent is not None:
+        return LatentAttention(layer, config, config.latent, parameters)
     return Attention(layer, config, parameters, family.query_key_norm)
 
 

@@ -180,6 +180,11 @@ class Parameters:
             bias = self.floats(f"{name}.bias", (count, outputs))
         return ExpertLayer(self.operations.prepare_experts(weight), count, bias)
 
+    def per_head(self, name: str, heads: int, outputs: int, inputs: int) -> Weight:
+        """The matrices `name` of all heads, one below the other; see `Operations.linear_each`."""
+        weight = self._on_device(f"{name}.weight", heads * outputs, inputs)
+        return self.operations.prepare_each(weight)
+
     def has(self, name: str) -> bool:
         """Whether the file has the tensor `name`, and no layer has loaded it."""
         return name in self._left

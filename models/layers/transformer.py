@@ -18,6 +18,7 @@ from ..families.family_registry import find_family
 from ..weights.weights import Weights
 from .attention import Attention, AttentionContext
 from .decoder_block import DecoderBlock
+from .latent_attention import LatentAttention
 from .layer_input import LayerInputs
 from .parameters import Parameters, RankPart, TokenEmbedding
 from .picture_input import PictureInput
@@ -174,6 +175,8 @@ class Transformer:
         biases: list[KeyBias | None] = []
         for block, kind in zip(self._blocks, self._rotary_of, strict=True):
             mixer = block.mixer
+            if isinstance(mixer, LatentAttention):
+                biases.append(None)
             if not isinstance(mixer, Attention) or not mixer.has_keys:
                 continue
             bias = mixer.key_bias

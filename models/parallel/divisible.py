@@ -65,6 +65,12 @@ def _of_attention(config: ModelConfig, index: int) -> int:
     layer, heads = config.layers[index], config.kv_heads_of(index)
     if not layer.has_attention:
         return 0
+    if (latent := config.latent) is not None:
+        each, hidden = config.num_heads * (latent.key_size + latent.rope_size), config.hidden_size
+        queries = latent.query_rank * (hidden + each) or hidden * each
+        kept = config.num_heads * latent.value_size
+        heads_of_all = config.num_heads * (latent.key_size + latent.value_size)
+        return queries + hidden * (config.head_size + kept) + latent.rank * heads_of_all
     inputs, queries = layer.inputs or config.hidden_size, config.num_heads * heads.size
     keys = 2 * heads.count * heads.size if layer.has_keys else 0
     gates = queries if config.gated_attention else 0
@@ -87,6 +93,8 @@ def check_divisible(config: ModelConfig, count: int) -> None:
     """Raise `UnsupportedModel` for a model with parts that no rank can compute by itself."""
     if find_family(config.architecture).query_key_norm is QueryKeyNorm.ALL_HEADS:
         raise _undivided("normalises all heads of a token together")
+    if config.latent is not None:
+        raise _undivided("keeps one latent for all heads of a token")
     if config.streams is not None or any(layer.sparsity is not None for layer in config.layers):
         raise _undivided("opens gates by the mean of all of them")
     fewest = min((each.experts.count for each in config.layers if each.experts), default=count)

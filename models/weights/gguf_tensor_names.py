@@ -15,13 +15,14 @@ from ..config.head_rows import interleaved_rows
 from ..config.model_config import ModelConfig
 from ..config.state_space_fields import state_space_of
 from ..families.family_registry import find_family
-from .tensor_part import SplitWeights, TensorPart, split_tensor
+from .tensor_part import SplitWeights, TensorPart, split_latent, split_tensor
 from .weights import Weight
 
 _OF_A_LAYER = re.compile(r"(blk\.(\d{1,9})\.)([\w.]+)(\.(?:weight|bias))")
 _FUSED_ATTENTION = re.compile(r"(blk\.(\d{1,9})\.attn_)qkv(\.(?:weight|bias))")
 _FUSED_EXPERTS = re.compile(r"(blk\.(\d{1,9})\.ffn_)gate_up_exps(\.weight)")
 _STREAMS = re.compile(r"(altup_(?:proj|unembd_proj))\.weight")
+_OF_LATENTS = re.compile(r"(blk\.\d+)\.attn_kv_b\.weight")
 _FUSED_GATE = re.compile(r"(blk\.\d+\.ffn_)up(\.weight)")
 _OUTPUT_NORM = "output_norm.weight"
 _NORM = ".ssm_norm.weight"
@@ -59,6 +60,9 @@ class GGUFTensorNames(SplitWeights):
         if match and self._family.has_draft_layers and int(match[2]) >= self._config.num_layers:
             return {}
         if parts := self._fused_experts(name):
+            return parts
+        old = _OF_LATENTS.fullmatch(name)
+        if old and (parts := split_latent(name, old[1], self._config)):
             return parts
         if self._family.gguf_fuses_gate and (match := _FUSED_GATE.fullmatch(name)):
             halves = [f"{match[1]}{half}{match[2]}" for half in ("gate", "up")]

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Mapping
 import torch
 
 from ..config.model_config import ExpertConfig, ModelConfig
-from .tensor_part import JoinedParts, SplitWeights, TensorPart, split_tensor
+from .tensor_part import JoinedParts, SplitWeights, TensorPart, split_latent, split_tensor
 from .weights import Weight, Weights
 
 _WHOLE_MODEL: Mapping[str, str] = {
@@ -29,6 +29,7 @@ _WHOLE_MODEL: Mapping[str, str] = {
     "altup_unembed_projections": "altup_unembd_proj",
 }
 _FUSED_ATTENTION, _FUSED_GATE = "self_attn.qkv_proj", "mlp.gate_up_proj"
+_OF_LATENTS = "self_attn.kv_b_proj"
 _PREFIX = (
     r"(?:model\.(?:language|text)_model\.|language_model\.model\.|language_model\.|model\."
     r"|backbone\.)?"
@@ -128,6 +129,8 @@ class HFTensorNames(SplitWeights):
             part, dot, number = part.partition(".")
             return {f"{_WHOLE_MODEL.get(part, part)}{dot}{number}.{kind}": TensorPart(name)}
         start = f"blk.{int(layer)}"
+        if part == _OF_LATENTS and (found := split_latent(name, start, self._config)):
+            return found
         if sizes := self._fused(part):
             return split_tensor(
                 name, {f"{start}.{short}.{kind}": size for short, size in sizes.items()}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 
 import torch
@@ -25,6 +25,7 @@ class TensorPart:
 
     Of a tensor with the rows of `experts`, one after the other, these are the rows of each. The
     matrices of a `transposed` tensor have their rows as columns; `columns` are those of a bias.
+    With `turned`, the matrices that the rows make for each of the `experts` are transposed.
     """
 
     source: str
@@ -33,6 +34,7 @@ class TensorPart:
     experts: int = 1
     transposed: bool = False
     columns: slice | Sequence[int] | None = None
+    turned: bool = False
 
     def read(self, weights: Weights) -> Weight:
         """The rows; all of them if their number is not `total`, so that the shape check fails.
@@ -49,7 +51,12 @@ class TensorPart:
         if self.experts == 1:
             return rows_of(weight, _index(self.rows))
         every = torch.arange(self.total * self.experts).view(self.experts, self.total)
-        return rows_of(weight, every[:, _index(self.rows)].flatten())
+        found = rows_of(weight, every[:, _index(self.rows)].flatten())
+        if not self.turned:
+            return found
+        plain = found if isinstance(found, torch.Tensor) else dequantize(found)
+        matrices = plain.view(self.experts, -1, plain.shape[-1])
+        return matrices.transpose(1, 2).flatten(0, 1)
 
     def _columns_of(self, weight: Weight, columns: slice | Sequence[int]) -> Weight:
         weight = without_fp8(weight)
@@ -140,6 +147,19 @@ def split_tensor(
         name: TensorPart(source, slice(end - size, end), ends[-1], experts)
         for (name, size), end in zip(sizes.items(), ends, strict=True)
     }
+
+
+def split_latent(source: str, layer: str, config: ModelConfig) -> dict[str, TensorPart]:
+    """What makes keys and values of latents, of a tensor that has both of each head.
+
+    The matrices of keys are transposed, as they are multiplied with queries.
+    """
+    if (latent := config.latent) is None:
+        return {}
+    key, value = f"{layer}.attn_k_b.weight", f"{layer}.attn_v_b.weight"
+    sizes = {key: latent.key_size, value: latent.value_size}
+    parts = split_tensor(source, sizes, experts=config.num_heads)
+    return {**parts, key: replace(parts[key], turned=True)}
 
 
 def _joined(weights: Sequence[Weight]) -> Weight:

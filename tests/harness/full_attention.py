@@ -25,6 +25,8 @@ class FullAttention:
         """Compute causal attention (tokens, heads * head_size) in fp32."""
         config = self._config
         query, *own = norm_rope_reference(x)
+        if not own[1].shape[1]:  # values are parts of the keys
+            own[1] = own[0][..., -own[1].shape[2] :]
         source = config.layers[layer].kv_layer
         key, value = self._kept[layer] = (own[0], own[1]) if source is None else self._kept[source]
         output = full_attention(
@@ -79,4 +81,4 @@ def full_attention(
             scores = torch.cat((scores, each), -1)
         weights = scores.softmax(-1)[..., :tokens]
         parts.append(torch.einsum("kgqt,tkd->qkgd", weights, values))
-    return torch.cat(parts).reshape(tokens, heads, size).to(query.dtype)
+    return torch.cat(parts).reshape(tokens, heads, -1).to(query.dtype)

@@ -128,6 +128,8 @@ class FolderSource(TensorSource):
             experts = self._config.layers[int(name.split(".")[1])].experts
             assert experts is not None
             return experts.count
+        if name.endswith((".attn_k_b.weight", ".attn_v_b.weight")):
+            return self._config.num_heads
         return len(self._names[name]) if name.startswith("altup_") else 1
 
     def _stacked(self, name: str) -> torch.Tensor:

@@ -201,6 +201,9 @@ def _check_header(source: TensorSource, file: ResumableFile) -> None:
         return  # the keys of a GGUF file are copied unchanged
     written = config_from_gguf(read_header(file.part))
     wanted = replace(wanted, tied_embeddings=written.tied_embeddings)
+    if wanted.latent is not None:  # llama.cpp knows one epsilon for all norms
+        latent = replace(wanted.latent, norm_epsilon=wanted.norm_epsilon)
+        wanted = replace(wanted, latent=latent)
     if not _same(astuple(written), astuple(wanted)):
         raise QuantizeFailed(
             f"A GGUF file cannot say all that {source.path}/config.json says of the model.",

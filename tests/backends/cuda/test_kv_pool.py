@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from ingle.backends.cuda.kv_pool import KVPool
-from ingle.kernels.kv_cache.kv_pages import QuantizedKVPages
+from ingle.kernels.kv_cache.kv_pages import QuantizedKVPages, page_planes
 from ingle.models.config.model_config import KVHeads
 from ingle.models.fit.paged_fit import PAGE_SIZE
 from ingle.models.kv_type import KVType
@@ -89,6 +89,35 @@ def test_layers_whose_heads_differ_are_read_and_written(kv_type: KVType) -> None
             assert mine.shape == (PAGES + 1, PAGE_SIZE, heads.count, heads.size)
             if isinstance(mine, torch.Tensor) and isinstance(theirs, torch.Tensor):
                 assert torch.equal(mine[1].view(torch.int16), theirs[5].view(torch.int16))
+
+
+@pytest.mark.parametrize("kv_type", [KVType.F16, KVType.Q8_0])
+def test_values_within_keys_are_read_written_and_copied(kv_type: KVType) -> None:
+    latent = KVHeads(count=1, size=576, inner_values=512)
+    pool, other = (
+        KVPool(
+            heads=dict.fromkeys(range(LAYERS), latent),
+            num_blocks=PAGES,
+            kv_type=kv_type,
+            device=torch.device("cpu"),
+        )
+        for _ in range(2)
+    )
+    assert pool.token_bytes == LAYERS * kv_type.paged_bytes(576)
+    data = random.Random(4).randbytes(70 * pool.token_bytes)
+    assert pool.write([4, 1, 6], 70, data)
+    pool.copy_page(4, 2, PAGE_SIZE)
+    assert pool.read([2, 1, 6], 70) == data
+    assert other.write([0, 5, 3], 70, data)
+    assert other.read([0, 5, 3], 70) == data
+    keys, values = pool.layer(1)
+    assert values.shape == (PAGES + 1, PAGE_SIZE, 1, 512)
+    for whole, end in zip(page_planes(keys), page_planes(values), strict=True):
+        if whole is not None and end is not None:
+            assert torch.equal(
+                whole[..., -end.shape[-1] :].clone().view(torch.uint8),
+                end.clone().view(torch.uint8),
+            )
 
 
 @pytest.mark.parametrize("kv_type", KVType)

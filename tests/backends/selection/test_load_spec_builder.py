@@ -207,6 +207,21 @@ def test_recurrent_layers_use_the_own_engine_where_it_has_kernels_for_their_shap
     assert choose_for_types(family, ["F32"], "auto", GPU, mixture=False) == "cuda"
 
 
+@pytest.mark.parametrize(("rank", "chosen"), [(512, "cuda"), (128, "llama.cpp")])
+def test_latents_use_the_own_engine_where_it_has_kernels_for_their_size(
+    header: GGUFHeader, rank: int, chosen: str
+) -> None:
+    sizes = {"kv_lora_rank": rank, "key_length_mla": 192, "value_length_mla": 128}
+    keys = {f"attention.{key}": size for key, size in sizes.items()}
+    keys |= {"attention.key_length": rank + 64, "attention.value_length": rank}
+    latent = of_family(header, "deepseek2", {**keys, "rope.dimension_count": 64})
+    assert select_engine(latent, own=GPU) == chosen
+    reason = why_not_preferred(LoadQuery(latent), GPU)
+    assert ("no kernels for latents of 128 and 64 elements" in reason) is (chosen != "cuda")
+    assert select_engine(latent, own=GPU, wanted="cuda") == "cuda"
+    assert select_engine(latent, own=GPU, kv_type=KVType.Q4_0) == "llama.cpp"
+
+
 @pytest.mark.model
 def test_quantized_weights_use_the_own_engine_on_supported_gpus(smollm2_path: Path) -> None:
     header = read_header(smollm2_path)

@@ -18,7 +18,7 @@ from ingle.kernels.attention.triton_attention import TritonAttention
 from ingle.kernels.elementwise.rope import rotary_tables
 from ingle.kernels.kv_cache.kv_append import hadamard_reference, kv_append_reference
 from ingle.kernels.kv_cache.kv_page_format import KVPageFormat
-from ingle.kernels.kv_cache.kv_pages import KeyBias, KVPages, QuantizedKVPages
+from ingle.kernels.kv_cache.kv_pages import KeyBias, KVPages, QuantizedKVPages, last_elements
 from ingle.kernels.launch.cuda_driver import Argument, Grid
 
 PAGE = 32
@@ -84,7 +84,8 @@ class Problem:
             fill=math.nan,
             balance=balance,
         )
-        dense = torch.full_like(self.query, torch.nan, memory_format=torch.contiguous_format)
+        size = (*self.query.shape[:2], self.value_pages.shape[3])
+        dense = self.query.new_full(size, torch.nan)
         partials = attention.attend(
             self.query,
             self.bias_query,
@@ -167,9 +168,14 @@ def make(
     query: str = "f16",
     pages: str = "f16",
     is_biased: bool = False,
+    lead: int = 0,
     seed: int = 0,
 ) -> Problem:
-    """Make a problem; `chunks` are pairs of new tokens and all tokens."""
+    """Make a problem; `chunks` are pairs of new tokens and all tokens.
+
+    With `lead`, values are the ends of keys, behind so many elements.
+    """
+    head_size += lead
     random = torch.Generator().manual_seed(seed)
     needed = [-(-length // PAGE) for _, length in chunks]
     order = torch.randperm(sum(needed) + 2, generator=random)
@@ -185,9 +191,12 @@ def make(
         places = torch.arange(length)
         slots = tables[index, places // PAGE].long() * PAGE + places % PAGE
         key, value = torch.randn(2, length, kv_heads, head_size, generator=random)
+        value = value[:, :0] if lead else value
         if bias is not None:
             key = key + bias.at(places)
         kv_append_reference(key, value, key_pages, value_pages, slots, places)
+    if lead:
+        value_pages = last_elements(key_pages, head_size - lead)
     starts = torch.tensor([0, *(tokens for tokens, _ in chunks)]).cumsum(0).int()
     heads = group * kv_heads
     # A slice of wider rows, as in the output of a fused QKV projection.

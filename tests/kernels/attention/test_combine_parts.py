@@ -103,6 +103,7 @@ def test_two_tokens_of_one_sequence_and_of_two() -> None:
 def test_large_and_biased_heads() -> None:
     check(make([(1, 200)], head_size=256, pages="q4_0"))
     check(make([(2, 70)], head_size=512))
+    check(make([(1, 70)], head_size=512, lead=64, kv_heads=1, group=20, pages="q8_0"))
     check(make([(1, 300)], pages="q8_0", is_biased=True))
 
 

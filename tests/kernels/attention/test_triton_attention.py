@@ -6,6 +6,7 @@ Tolerances are those of FlashInfer's tests: 1e-3 for float16, 1e-2 for bfloat16.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import torch
@@ -35,6 +36,20 @@ def test_grouped_query_attention(group: int) -> None:
 def test_head_sizes_and_page_types(head_size: int, pages: str) -> None:
     make([(2, 70), (1, 33)], head_size=head_size, pages=pages).check()
     make([(35, 70)], head_size=head_size, pages=pages, kv_heads=1).check()
+
+
+@pytest.mark.parametrize(
+    "pages", [*(pytest.param(kind, marks=pytest.mark.slow) for kind in ("f16", "bf16")), "q8_0"]
+)
+@pytest.mark.parametrize("heads", [4, pytest.param(20, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("size", [256, pytest.param(512, marks=pytest.mark.slow)])
+def test_values_that_are_the_ends_of_keys(size: int, heads: int, pages: str) -> None:
+    """More heads than rows are divided among programs, which read the same key."""
+    latents = partial(make, head_size=size, lead=64, kv_heads=1, group=heads, pages=pages)
+    library = latents([(2, 70), (1, 33)]).check()
+    assert library.launches[0][1][1] == (2 if heads == 20 else 1)
+    latents([(35, 70)]).check()
+    latents([(1, 300)]).check(num_sms=200)
 
 
 @pytest.mark.parametrize("pages", ["f16", "bf16", "q8_0", "q4_0"])

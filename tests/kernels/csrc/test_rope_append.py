@@ -174,6 +174,26 @@ def test_pages_of_an_earlier_layer_are_left_alone(rope_append: RopeAppend, kind:
     assert not torch.equal(problem.planes()[0], before.planes()[0])
 
 
+@pytest.mark.parametrize("kind", ["f32", "bf16", "q8_0"])
+@pytest.mark.parametrize("size", [320, 576, 640])
+def test_keys_without_values_are_bit_exact(rope_append: RopeAppend, kind: str, size: int) -> None:
+    """Latent attention: one key of all heads, whose end is its value."""
+    problem = make(kind, size, heads=5, kv_heads=1, pairs=32, dtype=torch.bfloat16)
+    before = problem.copy()
+    problem.x = replace(problem.x, value=problem.x.value[:, :0])
+    expected = problem.copy()
+    expected.x = replace(expected.x, value=problem.x.value)
+    rope_append_reference(*expected.arguments())
+    rope_append(*problem.arguments())
+    for ours, theirs in zip(problem.planes(), expected.planes(), strict=True):
+        assert torch.equal(ours, theirs)
+    values = len(problem.planes()) // 2 + 1
+    for ours, old in zip(problem.planes()[values:], before.planes()[values:], strict=True):
+        assert torch.equal(ours, old)
+    with pytest.raises(ValueError, match="heads of 584"):
+        rope_append(*make(kind, 584, norm=True).arguments())
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("size", [8, 64, 72, 80, 96, 128, 136, 240, 256, 264, 512])
 def test_head_sizes_are_bit_exact(rope_append: RopeAppend, kind: str, size: int) -> None:

@@ -19,6 +19,7 @@ from ingle.models.layers.transformer import Transformer
 from ingle.models.weights.hf_tensor_names import HFTensorNames
 from ingle.models.weights.weights import Weight, Weights
 from tests.harness.full_attention import FullAttention
+from tests.harness.text_models import causal_model
 
 CPU = torch.device("cpu")
 EXACT = Operations(torch.float32)
@@ -89,7 +90,7 @@ def make_random_model() -> MakeModel:
         random = torch.Generator().manual_seed(7)
         config = transformers.AutoConfig.for_model(kind, **{**_SHAPE, **settings})
         config._attn_implementation = "eager"  # the implementation that supports soft caps
-        module = transformers.AutoModelForCausalLM.from_config(config).float().eval()
+        module = causal_model(config).float().eval()
         with torch.no_grad():
             for name, parameter in module.named_parameters():
                 parameter.normal_(1.0 if "norm" in name else 0.0, 0.2, generator=random)

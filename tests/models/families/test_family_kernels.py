@@ -108,6 +108,20 @@ NEMOTRON: dict[str, Any] = {
     "moe_intermediate_size": 128,
     "moe_shared_expert_intermediate_size": 64,
 }
+LATENT: dict[str, Any] = {
+    **SMALL,
+    "num_hidden_layers": 2,
+    "hidden_size": 128,
+    "num_key_value_heads": 4,
+    "q_lora_rank": 32,
+    "kv_lora_rank": 256,
+    "qk_nope_head_dim": 32,
+    "qk_rope_head_dim": 64,
+    "v_head_dim": 32,
+    "n_routed_experts": 4,
+    "num_experts_per_tok": 4,
+    "moe_intermediate_size": 32,
+}
 PLAIN = ("ffn_gate_inp", "conv1d", "conv.conv")
 
 
@@ -153,7 +167,10 @@ def backend_of(pytestconfig: pytest.Config) -> ComputeBackend:
 
 
 def open_runner(
-    model: Any, backend: ComputeBackend | None, plain: Iterable[str] = PLAIN
+    model: Any,
+    backend: ComputeBackend | None,
+    plain: Iterable[str] = PLAIN,
+    kv_type: KVType = KVType.BF16,
 ) -> CudaModelRunner:
     spec = LoadSpec(
         engine="cuda",
@@ -163,7 +180,7 @@ def open_runner(
         batch=16,
         device="cpu",
         threads=1,
-        kv_type=KVType.BF16 if backend else KVType.F32,
+        kv_type=kv_type if backend else KVType.F32,
     )
     files = ModelFiles(model.config, EightBits(model.canonical(), plain), 1 << 20, 1 << 22)
     source = ModelSource(files, ByteTokenizer())
@@ -228,13 +245,14 @@ def test_steps_recorded_meanwhile_advance_states_once(
         ("gemma4_text", {**GEMMA4, **EXPERTS}, False),
         ("qwen3_5_text", DELTA, False),
         ("qwen3_next", {**DELTA, **SHARED_EXPERT, "num_hidden_layers": 2}, False),
+        ("glm4_moe_lite", LATENT, False),
         ("lfm2", LFM2, False),
         ("granitemoehybrid", GRANITE, False),
         ("nemotron_h", NEMOTRON, False),
         ("nemotron_h", NEMOTRON, True),
     ],
     ids=[
-        *("shared keys", "experts", "DeltaNets", "DeltaNets with experts"),
+        *("shared keys", "experts", "DeltaNets", "DeltaNets with experts", "latents"),
         *("short convolutions", "state spaces", "experts without gates", "some without kernels"),
     ],
 )
@@ -251,6 +269,19 @@ def test_kernels_compute_what_plain_torch_does(
     plain = (*PLAIN, "ffn_down_exps") if some_plain else PLAIN
     for backend in (backend_of(pytestconfig), None):
         runner = open_runner(model, backend, plain)
+        found.append(logits(runner, [(0, 10), (10, 1), (11, 5)]))
+        runner.close()
+    divergence = (found[1].exp() * (found[1] - found[0])).sum(-1)
+    assert divergence.max() < 0.02, divergence
+
+
+def test_kernels_read_latents_of_eight_bits(
+    make_random_model: Any, pytestconfig: pytest.Config
+) -> None:
+    model = make_random_model("glm4_moe_lite", **LATENT)
+    found: list[torch.Tensor] = []
+    for backend in (backend_of(pytestconfig), None):
+        runner = open_runner(model, backend, PLAIN, KVType.Q8_0)
         found.append(logits(runner, [(0, 10), (10, 1), (11, 5)]))
         runner.close()
     divergence = (found[1].exp() * (found[1] - found[0])).sum(-1)

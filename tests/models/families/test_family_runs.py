@@ -41,6 +41,16 @@ _MINISTRAL = {
     "mscale_all_dim": 1.0,
     "llama_4_scaling_beta": 0.1,
 }
+_LATENT = {
+    "num_key_value_heads": 4,
+    "n_routed_experts": 8,
+    "moe_intermediate_size": 24,
+    "q_lora_rank": 24,
+    "kv_lora_rank": 32,
+    "qk_nope_head_dim": 16,
+    "qk_rope_head_dim": 8,
+    "v_head_dim": 16,
+}
 FAMILIES: dict[str, dict[str, Any]] = {
     "glm4": {"attention_bias": True},
     "ministral3": {"rope_parameters": _MINISTRAL},
@@ -68,6 +78,20 @@ FAMILIES: dict[str, dict[str, Any]] = {
     "lfm2": {"layer_types": ["conv", "full_attention", "conv"]},
     "qwen3_5_text": _DELTA,
     "qwen3_next": {**_DELTA, **_EXPERTS, "shared_expert_intermediate_size": 40},
+    "deepseek_v2": {
+        **_LATENT,
+        "q_lora_rank": None,
+        "num_experts_per_tok": 3,
+        "rope_parameters": {
+            "rope_type": "yarn",
+            "rope_theta": 1e4,
+            "factor": 16.0,
+            "original_max_position_embeddings": 32,
+            "mscale": 0.707,
+            "mscale_all_dim": 0.707,
+        },
+    },
+    "glm4_moe_lite": _LATENT,
     "granitemoehybrid": {
         "layer_types": ["mamba", "attention", "mamba"],
         "mamba_n_heads": 8,
@@ -105,7 +129,7 @@ FAMILIES: dict[str, dict[str, Any]] = {
         "topk_group": 2,
     },
 }
-_EACH_KIND_OF_LAYER = {"gemma4_text", "lfm2", "qwen3_next", "granitemoehybrid"}
+_EACH_KIND_OF_LAYER = {"gemma4_text", "lfm2", "qwen3_next", "granitemoehybrid", "glm4_moe_lite"}
 
 
 class GuessingSpeculator:

@@ -58,6 +58,9 @@ def test_every_architecture_can_be_read(tiny: GGUFBuilder, tmp_path: Path) -> No
         "ssm.group_count": (UINT32, 2),
         "ssm.time_step_rank": (UINT32, 4),
         "ssm.inner_size": (UINT32, 64),
+        "attention.kv_lora_rank": (UINT32, 32),
+        "attention.key_length_mla": (UINT32, 24),
+        "attention.value_length_mla": (UINT32, 16),
     }
     names: set[str] = set()
     before = "llama"
@@ -74,6 +77,25 @@ def test_every_architecture_can_be_read(tiny: GGUFBuilder, tmp_path: Path) -> No
         tiny.metadata.pop(f"{name}.attention.sliding_window_pattern")
         before = name
     assert names == FAMILIES.keys()
+
+
+def test_latents_of_a_header_that_contradicts_itself(tiny: GGUFBuilder, tmp_path: Path) -> None:
+    keys = {
+        "attention__kv_lora_rank": (UINT32, 32),
+        "attention__key_length_mla": (UINT32, 16),
+        "attention__value_length_mla": (UINT32, 16),
+    }
+    with_architecture(tiny, "deepseek2", **keys)
+    with pytest.raises(InvalidModel, match="rotates 16 elements of keys of 16"):
+        read(tiny, tmp_path)
+    tiny.set("deepseek2.attention.key_length_mla", UINT32, 24)
+    config = read(tiny, tmp_path)
+    assert (config.num_kv_heads, config.head_size) == (1, 48)
+    assert config.latent is not None
+    assert config.latent.key_size == 8
+    tiny.metadata.pop("deepseek2.attention.kv_lora_rank")
+    with pytest.raises(InvalidModel, match="kv_lora_rank"):
+        read(tiny, tmp_path)
 
 
 def test_unknown_architecture_hints_at_llama_cpp(tiny: GGUFBuilder, tmp_path: Path) -> None:

@@ -30,6 +30,44 @@ LLAMA3 = {
 }
 
 
+DEEPSEEK_V2_LITE: dict[str, Any] = {
+    "model_type": "deepseek_v2",
+    "first_k_dense_replace": 1,
+    "hidden_size": 2048,
+    "intermediate_size": 10944,
+    "kv_lora_rank": 512,
+    "max_position_embeddings": 163840,
+    "moe_intermediate_size": 1408,
+    "n_group": 1,
+    "n_routed_experts": 64,
+    "n_shared_experts": 2,
+    "norm_topk_prob": False,
+    "num_attention_heads": 16,
+    "num_experts_per_tok": 6,
+    "num_hidden_layers": 27,
+    "num_key_value_heads": 16,
+    "q_lora_rank": None,
+    "qk_nope_head_dim": 128,
+    "qk_rope_head_dim": 64,
+    "rope_scaling": {
+        "beta_fast": 32,
+        "beta_slow": 1,
+        "factor": 40,
+        "mscale": 0.707,
+        "mscale_all_dim": 0.707,
+        "original_max_position_embeddings": 4096,
+        "type": "yarn",
+    },
+    "rope_theta": 10000,
+    "routed_scaling_factor": 1.0,
+    "scoring_func": "softmax",
+    "topk_group": 1,
+    "topk_method": "greedy",
+    "v_head_dim": 128,
+    "vocab_size": 102400,
+}
+
+
 def windows(config: ModelConfig) -> list[int | None]:
     return [layer.window for layer in config.layers]
 
@@ -63,6 +101,35 @@ def test_qwen_sliding_windows_require_use_sliding_window() -> None:
     qwen = {**LLAMA, "model_type": "qwen2", "sliding_window": 9, "max_window_layers": 3}
     assert windows(config_from_hf(qwen)) == [None] * 4
     assert windows(config_from_hf({**qwen, "use_sliding_window": True})) == [None] * 3 + [9]
+
+
+def test_latents_of_deepseek_v2_lite() -> None:
+    config = config_from_hf(DEEPSEEK_V2_LITE)
+    assert (config.num_kv_heads, config.head_size) == (1, 576)
+    assert config.attention_scale == pytest.approx(192**-0.5 * 1.2608**2, rel=1e-4)
+    rope = config.layers[0].rope
+    assert rope is not None
+    assert (rope.size, rope.attention_factor) == (64, 1.0)
+    assert config.layers[0].experts is None
+    experts = config.layers[1].experts
+    assert experts is not None
+    assert (experts.count, experts.used, experts.shared_width) == (64, 6, 2816)
+    assert not experts.normalized
+    with pytest.raises(UnsupportedModel, match="group_limited_greedy"):
+        config_from_hf(
+            {
+                **DEEPSEEK_V2_LITE,
+                "topk_method": "group_limited_greedy",
+                "n_group": 8,
+                "topk_group": 3,
+            }
+        )
+    with pytest.raises(UnsupportedModel, match="rotates the halves"):
+        config_from_hf({**DEEPSEEK_V2_LITE, "rope_interleave": False})
+    narrow = {"hidden_size": 400, "num_attention_heads": 16}  # which are 25 elements a head
+    assert config_from_hf({**DEEPSEEK_V2_LITE, **narrow}).head_size == 576
+    with pytest.raises(InvalidModel, match="63 elements of a head"):
+        config_from_hf({**DEEPSEEK_V2_LITE, "qk_rope_head_dim": 63})
 
 
 def test_text_config_of_multimodal_gemma3() -> None:

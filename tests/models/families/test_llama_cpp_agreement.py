@@ -126,6 +126,35 @@ _GEMMA4_KEYS = {
     "rope.dimension_count_swa": 8,
     "final_logit_softcapping": 30.0,
 }
+_LATENT = {
+    "num_key_value_heads": 6,
+    "q_lora_rank": 20,
+    "kv_lora_rank": 24,
+    "qk_nope_head_dim": 10,
+    "qk_rope_head_dim": 8,
+    "v_head_dim": 12,
+    "n_routed_experts": 8,
+    "num_experts_per_tok": 3,
+    "moe_intermediate_size": 20,
+}
+_LATENT_KEYS = {
+    "attention.value_length": 24,
+    "attention.key_length_mla": 18,
+    "attention.value_length_mla": 12,
+    "attention.kv_lora_rank": 24,
+    "attention.q_lora_rank": 20,
+    "rope.dimension_count": 8,
+    "expert_count": 8,
+    "expert_used_count": 3,
+    "expert_feed_forward_length": 20,
+    "expert_shared_count": 1,
+}
+_LATENT_SIGMOID = {
+    "expert_gating_func": 2,
+    "expert_weights_norm": True,
+    "expert_weights_scale": 1.5,
+    "leading_dense_block_count": 1,
+}
 # A model type of transformers, its settings, and the matching metadata of the file's header.
 _CASES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "llama": ("llama", {}, {}),
@@ -403,6 +432,90 @@ _CASES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
             "rope.dimension_count": 8,
         },
     ),
+    "deepseek2": (
+        "deepseek_v2",
+        {
+            **_LATENT,
+            "n_shared_experts": 1,
+            "rope_parameters": {**_YARN, "factor": 40.0, "mscale": 0.707, "mscale_all_dim": 0.707},
+        },
+        {
+            **_LATENT_KEYS,
+            "rope.scaling.type": "yarn",
+            "rope.scaling.factor": 40.0,
+            "rope.scaling.original_context_length": 64,
+            "rope.scaling.yarn_log_multiplier": 0.0707,
+        },
+    ),
+    "deepseek2, queries at once, as it was once written": (
+        "deepseek_v2",
+        {
+            **_LATENT,
+            "q_lora_rank": None,
+            "n_shared_experts": 1,
+            "first_k_dense_replace": 1,
+            "num_hidden_layers": 26,
+        },
+        {
+            **_LATENT_KEYS,
+            "attention.head_count_kv": 6,
+            "attention.key_length": 18,
+            "attention.value_length": 12,
+            "attention.key_length_mla": None,
+            "attention.value_length_mla": None,
+            "attention.q_lora_rank": None,
+            "leading_dense_block_count": 1,
+        },
+    ),
+    "deepseek2, sigmoid": (
+        "deepseek_v3",
+        {
+            **_LATENT,
+            "first_k_dense_replace": 1,
+            "n_group": 4,
+            "topk_group": 2,
+            "routed_scaling_factor": 1.5,
+        },
+        {
+            **_LATENT_KEYS,
+            **_LATENT_SIGMOID,
+            "expert_group_count": 4,
+            "expert_group_used_count": 2,
+        },
+    ),
+    "deepseek2 of GLM": (
+        "glm4_moe_lite",
+        {**_LATENT, "routed_scaling_factor": 1.5},
+        {**_LATENT_KEYS, **_LATENT_SIGMOID},
+    ),
+    "deepseek2 without experts": (
+        "youtu",
+        {**_LATENT, "tie_word_embeddings": True},
+        {
+            **_LATENT_KEYS,
+            "expert_count": 0,
+            "expert_used_count": 0,
+            "expert_shared_count": 0,
+            "leading_dense_block_count": 3,
+        },
+    ),
+    "mistral4": (
+        "mistral4",
+        {
+            **_LATENT,
+            "rope_parameters": {**_MINISTRAL, "partial_rotary_factor": 8 / 18},
+        },
+        {
+            **_LATENT_KEYS,
+            "expert_weights_norm": True,
+            "attention.temperature_scale": 0.1,
+            "attention.temperature_length": 16,
+            "rope.scaling.type": "yarn",
+            "rope.scaling.factor": 16.0,
+            "rope.scaling.original_context_length": 16,
+            "rope.scaling.yarn_log_multiplier": 0.1,
+        },
+    ),
     "gpt-oss": (
         "gpt_oss",
         {
@@ -440,9 +553,14 @@ def _write(path: Path, model: Any, header: dict[str, Any]) -> None:
     config, weights = model.config, model.canonical()
     writer: Any = gguf.GGUFWriter(path, config.architecture)
     for key, value in {**_header(config), **header}.items():
-        _add(writer, f"{config.architecture}.{key}", value)
+        if value is not None:
+            _add(writer, f"{config.architecture}.{key}", value)
     writer.add_tokenizer_model("no_vocab")
     tensors: dict[str, torch.Tensor] = {name: weights.get(name) for name in weights.names}
+    if config.latent is not None:
+        for name, tensor in tensors.items():
+            tensors[name] = permute_for_gguf(name, tensor, config)
+        _stack_latents(tensors, config, joined=header["attention.key_length_mla"] is None)
     if config.architecture in _INTERLEAVED:
         for name, tensor in tensors.items():
             if ".attn_q." in name or ".attn_k." in name:
@@ -539,6 +657,21 @@ def _fuse(tensors: dict[str, torch.Tensor], whole: str, *parts: str) -> None:
     for name in [name for name in tensors if f".{parts[0]}.weight" in name]:
         each = [tensors.pop(name.replace(parts[0], part)) for part in parts]
         tensors[name.replace(parts[0], whole)] = torch.cat(each)
+
+
+def _stack_latents(tensors: dict[str, torch.Tensor], config: Any, *, joined: bool) -> None:
+    """Give each head a matrix, as converters do; once they joined those of keys and of values."""
+    heads = config.num_heads
+    for name in [name for name in tensors if ".attn_k_b." in name]:
+        other = name.replace("attn_k_b", "attn_v_b")
+        keys = tensors[name].view(heads, -1, config.latent.key_size)
+        values = tensors[other].view(heads, config.latent.value_size, -1)
+        if joined:
+            del tensors[name], tensors[other]
+            both = torch.cat((keys.transpose(1, 2), values), 1).flatten(0, 1)
+            tensors[name.replace("attn_k_b", "attn_kv_b")] = both
+        else:
+            tensors[name], tensors[other] = keys, values
 
 
 @pytest.fixture(scope="module")

@@ -41,6 +41,8 @@ _TEMPLATES = {
     "`nemotron_h`": ("NVIDIA-Nemotron-Nano-v2", "NVIDIA-Nemotron-3-Nano-30B-A3B-BF16"),
     "`qwen3_moe`": ("Qwen-Qwen3-0.6B", "Qwen3-Coder"),
     "`glm4_moe`": ("GLM-4.6",),
+    "`glm4_moe_lite`": ("GLM-4.7-Flash",),
+    "`deepseek_v2`": ("deepseek-ai-DeepSeek-V3.1",),
     "`granitemoe`": ("ibm-granite-granite-3.3-2B-Instruct",),
     "`gpt_oss`": ("openai-gpt-oss-120b",),
 }

@@ -81,6 +81,15 @@ _GEMMA4 = {
     "layer_types": ["sliding_attention", "sliding_attention", "full_attention"] * 2,
     "final_logit_softcapping": 30.0,
 }
+_LATENT = {
+    "num_key_value_heads": 6,
+    "q_lora_rank": 20,
+    "kv_lora_rank": 24,
+    "qk_nope_head_dim": 10,
+    "qk_rope_head_dim": 8,
+    "v_head_dim": 12,
+}
+_LATENT_YARN = {**_YARN, "factor": 40.0, "mscale": 0.707, "mscale_all_dim": 0.707}
 _LAYER_INPUTS = {"vocab_size_per_layer_input": 99, "hidden_size_per_layer_input": 12}
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "llama2": ("llama", {"num_key_value_heads": 6}),
@@ -231,6 +240,41 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
             "head_dim": 16,
         },
     ),
+    "deepseek_v2": (
+        "deepseek_v2",
+        {**_LATENT, **_SIGMOID, "q_lora_rank": None, "rope_parameters": _LATENT_YARN},
+    ),
+    "deepseek_v3": (
+        "deepseek_v3",
+        {
+            **_LATENT,
+            **_SIGMOID,
+            "n_group": 4,
+            "topk_group": 2,
+            "attention_bias": True,
+            "rope_parameters": {**_LATENT_YARN, "mscale": 1.0},
+        },
+    ),
+    "deepseek_v3, not normalized": (
+        "deepseek_v3",
+        {**_LATENT, **_SIGMOID, "n_group": 1, "topk_group": 1, "norm_topk_prob": False},
+    ),
+    "glm4_moe_lite": ("glm4_moe_lite", {**_LATENT, **_SIGMOID, "n_shared_experts": 2}),
+    "glm4_moe_lite, listed layers": (
+        "glm4_moe_lite",
+        {**_LATENT, **_SIGMOID, "mlp_layer_types": ["sparse", "dense", "sparse"]},
+    ),
+    "mistral4": (
+        "mistral4",
+        {
+            **_LATENT,
+            **_SIGMOID,
+            "n_group": 4,
+            "topk_group": 2,
+            "rope_parameters": {**_MINISTRAL, "partial_rotary_factor": 8 / 18},
+        },
+    ),
+    "youtu": ("youtu", _LATENT),
     "granitemoe": (
         "granitemoe",
         {

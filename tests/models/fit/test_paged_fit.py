@@ -7,7 +7,13 @@ from dataclasses import replace
 import pytest
 
 from ingle.kernels.recurrent.recurrent_shapes import ShortConvShape
-from ingle.models.config.model_config import ExpertConfig, KVHeads, LayerConfig, ModelConfig
+from ingle.models.config.model_config import (
+    ExpertConfig,
+    KVHeads,
+    LatentConfig,
+    LayerConfig,
+    ModelConfig,
+)
 from ingle.models.errors import UnsupportedModel
 from ingle.models.fit.llama_cpp_fit import LoadParameters, MemoryEstimate
 from ingle.models.fit.paged_fit import (
@@ -59,6 +65,25 @@ def test_heads_of_each_layer_count_once() -> None:
     layers = (local, LayerConfig(), replace(local, kv_layer=0), LayerConfig(kv_layer=1))
     found = estimate(replace(CONFIG, layers=layers))
     assert found.kv == (8192 + 9 * 32) * 2 * (4 * 256 + 8 * 128) * 2
+
+
+def test_latents_count_once() -> None:
+    """GLM-4.7-Flash: 512 elements of which keys and values are made, and 64 that rotate."""
+    latent = LatentConfig(
+        rank=512, query_rank=768, key_size=192, value_size=256, rope_size=64, norm_epsilon=1e-5
+    )
+    config = replace(
+        CONFIG, num_heads=20, num_kv_heads=1, head_size=576, hidden_size=2048, latent=latent
+    )
+    assert estimate(config).kv == (8192 + 9 * 32) * 32 * 576 * 2
+    assert estimate(config, kv_type=KVType.Q8_0).kv == (8192 + 9 * 32) * 32 * (576 + 18 * 2)
+    load = LoadParameters(context=512, slots=1, batch=64, kv_type=KVType.F16)
+    on_gpu = estimate_own_on_gpu(config, load, weights=GIB, vocabulary=0).gpu
+    assert on_gpu.weights == GIB + 32 * 20 * 512 * (192 + 256) * 15 // 16, "16 bits, not Q8_0"
+    check_paged_kv_type("GLM", config, KVType.Q8_0)
+    with pytest.raises(UnsupportedModel, match="latent attention, whose values a q4_0") as caught:
+        check_paged_kv_type("GLM", config, KVType.Q4_0)
+    assert "q8_0" in (caught.value.hint or "")
 
 
 def test_states_of_recurrent_layers_count() -> None:

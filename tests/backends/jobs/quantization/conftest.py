@@ -13,6 +13,7 @@ import torch
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
 from ingle.models.gguf.gguf_header import read_header
+from tests.harness.text_models import causal_model
 
 MakeTokenizer = Callable[..., Tokenizer]
 MakeFolder = Callable[..., Path]
@@ -89,7 +90,7 @@ def make_folder(make_tokenizer: MakeTokenizer, tmp_path: Path) -> MakeFolder:
         tokenizer = make_tokenizer(pattern)
         values: Mapping[str, Any] = {**_SHAPE, "vocab_size": tokenizer.get_vocab_size() + 3}
         config = transformers.AutoConfig.for_model(kind, **{**values, **settings})
-        module = transformers.AutoModelForCausalLM.from_config(config).bfloat16()
+        module = causal_model(config).bfloat16()
         random = torch.Generator().manual_seed(7)
         with torch.no_grad():
             for name, parameter in module.named_parameters():

@@ -57,6 +57,14 @@ DELTA = {
     "linear_num_key_heads": 2,
     "linear_num_value_heads": 4,
 }
+LATENT = {
+    "num_key_value_heads": 4,
+    "q_lora_rank": 32,
+    "kv_lora_rank": 64,
+    "qk_nope_head_dim": 32,
+    "qk_rope_head_dim": 16,
+    "v_head_dim": 32,
+}
 FAMILIES: list[tuple[str, dict[str, Any]]] = [
     ("llama", {}),
     ("llama", {"tie_word_embeddings": True, "rope_parameters": LLAMA3}),
@@ -184,6 +192,28 @@ FAMILIES: list[tuple[str, dict[str, Any]]] = [
             "num_experts_per_tok": 3,
             "head_dim": 32,
             "rope_parameters": {"rope_theta": 150000.0},
+        },
+    ),
+    (
+        "glm4_moe_lite",
+        {
+            **LATENT,
+            "n_routed_experts": 8,
+            "num_experts_per_tok": 3,
+            "moe_intermediate_size": 32,
+            "n_group": 4,
+            "topk_group": 2,
+        },
+    ),
+    ("youtu", LATENT),
+    (
+        "mistral4",
+        {
+            **LATENT,
+            "n_routed_experts": 8,
+            "num_experts_per_tok": 3,
+            "moe_intermediate_size": 32,
+            "rope_parameters": {"rope_type": "default", "rope_theta": 1e4},
         },
     ),
     ("granitemoe", {"num_local_experts": 6, "num_experts_per_tok": 3, "logits_scaling": 8.0}),
