@@ -60,7 +60,11 @@ def test_home_that_becomes_read_only_keeps_the_places_of_its_daemon(
     paths.make_private()
     lock = InstanceLock(paths.lock)
     lock.acquire()
-    monkeypatch.setattr(os, "access", lambda path, mode: False)  # root may write everywhere else
+
+    def refused(_path: Path, _mode: int) -> bool:
+        return False
+
+    monkeypatch.setattr(os, "access", refused)  # root may write in spite of permissions
     try:
         assert find_paths(environ) == paths
     finally:
