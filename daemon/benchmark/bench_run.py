@@ -27,6 +27,7 @@ from ..machine.answer_energy import energy_cost
 from ..machine.device_meters import DeviceMeters
 from ..machine.memory_reader import MemoryMeter, process_tree
 from ..settings.config import Config
+from ..terminal.terminal_output import format_seconds
 from .bench_report import Measurement, Samples
 from .bench_variant import BenchVariant
 
@@ -85,10 +86,14 @@ class BenchRunner:
     def __post_init__(self) -> None:
         self._memory = MemoryMeter()
         self._meters = DeviceMeters(watts=self.config.watts)
+        self._variants: Sequence[BenchVariant] = ()
+        self._pace = 0.0
+        """Seconds a client of the last run; 0 before the first one."""
 
     async def measure(self, combinations: Sequence[BenchVariant]) -> list[Measurement]:
         """Return the measurements in order; a variant that cannot be measured has its reason."""
         done: list[Measurement] = []
+        self._variants = combinations
         for _, group in groupby(combinations, key=lambda combination: combination.load):
             done += await self._measure_group(list(group))
         return done
@@ -167,9 +172,11 @@ class BenchRunner:
         runs: list[_Run] = []
         for number in range(self.runs + 1):  # the first one warms up
             which = f"run {number} of {self.runs}" if number else "warming up"
-            self.on_step(f"{combination.name}: {which}")
+            self.on_step(f"{combination.name}: {which}{self._time_left(combination, number)}")
             batch = prompts[number * clients : (number + 1) * clients]
+            began = time.monotonic()
             runs.append(await self._run(backend, batch))
+            self._pace = (time.monotonic() - began) / clients
         runs = runs[1:]
         drafted = sum(run.drafted for run in runs)
         drawn = [run.joules_a_token for run in runs]
@@ -192,6 +199,15 @@ class BenchRunner:
             memory_bytes=resident,
             gpu_bytes=gpu,
         )
+
+    def _time_left(self, combination: BenchVariant, number: int) -> str:
+        """Words for the time from this run on; clients of one run are somewhat faster."""
+        if not self._pace:
+            return ""
+        later = self._variants[self._variants.index(combination) + 1 :]
+        runs = self.runs + 1
+        clients = combination.clients * (runs - number) + runs * sum(c.clients for c in later)
+        return f", at most about {format_seconds(self._pace * clients)} left"
 
     async def _run(self, backend: Backend, prompts: Sequence[list[int]]) -> _Run:
         run = _Run()

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from ..client.client_errors import DaemonUnreachable
 from ..service.launch_command import SERVE, absolute_home
 from ..settings.config import Config
+from ..settings.paths import is_locked
 from ..stores.log_files import open_log
 from ..terminal.terminal_output import print_status
 from .command_errors import CommandError
@@ -54,7 +55,7 @@ def ensure_daemon(
             deadline = time.monotonic() + timeout
         # If the lock is held without a socket, a daemon is being started manually, or is ending.
         while not client.answers():
-            if not _is_locked(config.paths.lock):
+            if not is_locked(config.paths.lock):
                 pid = _start(config, client, command, deadline)
                 if pid is not None:
                     say(f"Started the ingle daemon (pid {pid}).")
@@ -174,7 +175,7 @@ def _start(
         if client.answers(timeout=max(1.0, deadline - time.monotonic())):
             # Ours may not have noticed yet that another one was faster.
             return process.pid if client.status().pid == process.pid else None
-        if process.poll() is not None and not _is_locked(config.paths.lock):
+        if process.poll() is not None and not is_locked(config.paths.lock):
             if client.answers():  # the faster one appeared between the two checks
                 return None
             raise CommandError(
@@ -186,20 +187,6 @@ def _start(
         f"The daemon (pid {process.pid}) started, but does not answer on {config.socket}.",
         f"Its log is in {log}.",
     )
-
-
-def _is_locked(path: Path) -> bool:
-    """Whether a daemon holds its lock, even if it does not listen yet."""
-    import fcntl
-
-    try:
-        with path.open("rb") as file:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except FileNotFoundError:
-        return False
-    except BlockingIOError:
-        return True
-    return False
 
 
 def _last_words(log: Path, start: int) -> str:

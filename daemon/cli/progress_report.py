@@ -65,10 +65,16 @@ class ProgressReport:
             share = "" if fraction is None else f" {fraction:.0%}"
             self._rewrite(f"Loading {strip_control_characters(model)}{share}")
 
-    def show_step(self, text: str) -> None:
-        """Show a step of long work; only in a terminal, where the line is erased afterwards."""
+    def show_step(self, text: str, *, in_lines: bool = False) -> None:
+        """Show a step of long work in a terminal, where the line is erased afterwards.
+
+        With `in_lines` others get plain lines, one in `LINE_INTERVAL`.
+        """
+        text = strip_control_characters(text)
         if self._is_terminal:
-            self._rewrite(strip_control_characters(text)[: shutil.get_terminal_size().columns - 1])
+            self._rewrite(text[: shutil.get_terminal_size().columns - 1])
+        elif in_lines and self._is_due("step"):
+            print(text, file=self._stream, flush=True)
 
     def erase(self) -> None:
         """Erase the line in a terminal."""

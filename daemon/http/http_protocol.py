@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 from email.utils import formatdate
 from http import HTTPStatus
 from typing import Any
 
 import msgspec
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
-from ..transport.peer import PeerConnection, identify, own_uid
+from ..transport.peer import PeerConnection, identify, own_uid, still_reads
 
 CONNECTION = "connection"
 """The key of the `PeerConnection` in the ASGI scope's state."""
@@ -25,6 +27,8 @@ BODY_WRITER = "body_writer"
 HEADER_SECONDS = 10.0
 STALL_SECONDS = 30.0
 """Seconds that a client may read nothing although data is waiting."""
+HALF_CLOSED_SECONDS = 0.1
+"""Seconds between two looks at whether a client that sends no more still waits for its answer."""
 LINGER_SECONDS = 30.0
 """Seconds that the rest of a refused body may take."""
 HEADER_BYTES = 64 * 1024
@@ -108,13 +112,34 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """End the running request, too: uvicorn ends only the newest one that was read."""
-        for name in ("headers", "body", "stall"):
+        for name in ("headers", "body", "stall", "end"):
             self._stop_timer(name)
         active = self._active
         super().connection_lost(exc)
         if active is not None and not active.response_complete:
             active.disconnected = True
             active.message_event.set()
+
+    def eof_received(self) -> bool:  # type: ignore[override]
+        """Keep the connection of a client that has sent its requests and waits for answers."""
+        super().eof_received()
+        active = self._active
+        if self._message_open or active is None or active.response_complete:
+            return False
+        if self.scheme == "https":  # its transport closes with the first half
+            return False
+        if not still_reads(self.transport.get_extra_info("socket")):
+            return False
+        self.cycle.keep_alive = False
+        self._start_timer("end", HALF_CLOSED_SECONDS, self._leave_if_closed)
+        return True
+
+    def _leave_if_closed(self) -> None:
+        """Abort a half-closed connection whose other half was closed since."""
+        if still_reads(self.transport.get_extra_info("socket")):
+            self._start_timer("end", HALF_CLOSED_SECONDS, self._leave_if_closed)
+        else:
+            self.transport.abort()
 
     def pause_writing(self) -> None:
         """Note that the write buffer is full, and since when."""
@@ -241,6 +266,8 @@ class GuardedProtocol(HttpToolsProtocol):
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         self._active = cycle
         cycle.scope.setdefault("state", {})[BODY_WRITER] = BodyWriter(cycle, self)
+        if cycle.scope["http_version"] == "1.0":
+            app = _without_chunks(cycle, app)
         super()._start_asgi_task(cycle, app)
 
     def _count(self, received: int) -> None:
@@ -249,15 +276,39 @@ class GuardedProtocol(HttpToolsProtocol):
             # Only an exception stops the parser, which would still begin the request.
             raise HeadersTooLarge
 
-    def _start_timer(self, name: str, seconds: float) -> None:
-        """Abort the connection unless this timer is stopped in time."""
+    def _start_timer(
+        self, name: str, seconds: float, then: Callable[[], None] | None = None
+    ) -> None:
+        """Abort the connection, or do `then`, unless this timer is stopped in time."""
         self._stop_timer(name)
         if not self.transport.is_closing():
-            self._timers[name] = self.loop.call_later(seconds, self.transport.abort)
+            self._timers[name] = self.loop.call_later(seconds, then or self.transport.abort)
 
     def _stop_timer(self, name: str) -> None:
         if (timer := self._timers.pop(name, None)) is not None:
             timer.cancel()
+
+
+def _without_chunks(cycle: RequestResponseCycle, app: ASGIApp) -> ASGIApp:
+    """The application with answers for HTTP/1.0, whose bodies of unknown length end by a close."""
+
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        unframed = False
+
+        async def send_unframed(message: Message) -> None:
+            nonlocal unframed
+            if message["type"] == "http.response.start":
+                names = {name.lower() for name, _ in message["headers"]}
+                unframed = b"content-length" not in names
+                if unframed:
+                    cycle.chunked_encoding = False
+            elif unframed:
+                cycle.expected_content_length = len(message.get("body", b""))
+            await send(message)
+
+        await app(scope, receive, send_unframed)
+
+    return answer
 
 
 class BodyWriter:

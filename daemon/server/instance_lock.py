@@ -12,7 +12,7 @@ import msgspec
 from ingle.models.file_lock import lock_open_file
 
 from ..client.client_errors import UserError
-from ..settings.paths import FolderUnusable
+from ..settings.paths import FolderUnusable, is_locked
 
 _PATIENCE = 5.0
 """Seconds to wait for the lock of a daemon that has died."""
@@ -56,6 +56,8 @@ class InstanceLock:
         try:
             fd = os.open(self._path, flags, 0o600)
         except OSError as error:
+            if is_locked(self._path):  # the folder became read-only while its daemon runs
+                raise AlreadyRunning(read_holder(self._path)) from error
             raise FolderUnusable(self._path, error) from error
         deadline = time.monotonic() + _PATIENCE
         while not _try_lock(fd):

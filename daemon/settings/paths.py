@@ -17,6 +17,8 @@ from pathlib import Path
 LONGEST_SOCKET_PATH = 100
 """Bytes; the kernel takes 107 on Linux and 103 on macOS, the terminating zero not counted."""
 
+LOCK_NAME = "ingle.lock"
+
 TEMPORARY = Path("/tmp")  # noqa: S108 - TMPDIR differs between shells, and all must meet at one socket
 
 
@@ -53,7 +55,7 @@ class Paths:
         self.config_file = config / "config.toml"
         self.socket = socket_path(runtime)
         """In a short folder of its own if `runtime` is too long for a socket."""
-        self.lock = runtime / "ingle.lock"
+        self.lock = runtime / LOCK_NAME
         """Held by the running daemon."""
         self.compute_lease = runtime / "compute.lock"
         """Held by a model while it computes on the CPU."""
@@ -144,7 +146,9 @@ def find_paths(environ: Mapping[str, str]) -> Paths:
     if home := environ.get("INGLE_HOME"):
         root = Path(home).expanduser().absolute()
         runtime = root / "runtime"
-        if not _is_writable(runtime):  # its existing content can be served all the same
+        # What a folder that cannot be written contains can be served all the same. It may have
+        # become so while its daemon runs, which stays where it is.
+        if not _is_writable(runtime) and not is_locked(runtime / LOCK_NAME):
             runtime = _elsewhere(runtime, TEMPORARY)
         return Paths(root / "config", root / "models", root / "state", runtime)
     if sys.platform == "linux":
@@ -157,6 +161,25 @@ def find_paths(environ: Mapping[str, str]) -> Paths:
         state=platformdirs.user_state_path("ingle", appauthor=False),
         runtime=platformdirs.user_runtime_path("ingle", appauthor=False),
     )
+
+
+def is_locked(path: Path) -> bool:
+    """Whether a daemon holds its lock file, even if it does not listen yet.
+
+    False for a file that is missing or cannot be read.
+    """
+    if sys.platform == "win32":
+        return False
+    import fcntl
+
+    try:
+        with path.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
 
 
 def socket_path(runtime: Path, temporary: Path = TEMPORARY) -> Path:

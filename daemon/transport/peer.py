@@ -44,14 +44,27 @@ def identify(peer: socket.socket | TransportSocket, abort: Callable[[], None]) -
     if sys.platform != "win32" and peer.family == socket.AF_UNIX:
         uid, pid = _unix_credentials(peer)
         return PeerConnection("unix", uid, None, abort, pid)
-    try:
-        client, server = peer.getpeername(), peer.getsockname()
-    except OSError:  # the client has disconnected already
+    if (ends := _tcp_ends(peer)) is None:
         return PeerConnection("tcp", None, None, abort)
-    theirs, ours = endpoint(client), endpoint(server)
-    if theirs is None or ours is None:
-        return PeerConnection("tcp", None, None, abort)
-    return PeerConnection("tcp", tcp_owner(theirs, ours), ours[1], abort, address=theirs[0])
+    client, server = ends
+    return PeerConnection("tcp", tcp_owner(client, server), server[1], abort, address=client[0])
+
+
+def still_reads(peer: socket.socket | TransportSocket) -> bool:
+    """Whether a peer that sends no more still has its end open, and so waits for an answer.
+
+    False if that is unknown, as for a peer on another machine.
+    """
+    if sys.platform != "linux":
+        return False
+    if peer.family == socket.AF_UNIX:
+        import select
+
+        poll = select.poll()
+        poll.register(peer.fileno(), 0)  # a closed other end is reported all the same
+        return not poll.poll(0)
+    found = _tcp_ends(peer)
+    return found is not None and tcp_owner(*found) is not None
 
 
 def endpoint(address: object) -> Endpoint | None:
@@ -91,6 +104,15 @@ def tcp_owner(client: Endpoint, server: Endpoint) -> int | None:
         except OSError:
             return tcp_uid(client, server)  # a kernel or a sandbox without sock_diag
     return None
+
+
+def _tcp_ends(peer: socket.socket | TransportSocket) -> tuple[Endpoint, Endpoint] | None:
+    """Return the client's end of a connection, and ours; None if it is closed already."""
+    try:
+        client, server = endpoint(peer.getpeername()), endpoint(peer.getsockname())
+    except OSError:
+        return None
+    return None if client is None or server is None else (client, server)
 
 
 def _unix_credentials(peer: socket.socket | TransportSocket) -> tuple[int | None, int | None]:

@@ -7,7 +7,8 @@ import struct
 from pathlib import Path
 
 TCP_TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
-ESTABLISHED = "01"
+OPEN_STATES = frozenset({"01", "04", "05"})
+"""Established, and the two in which an end has only finished sending."""
 
 Endpoint = tuple[str, int]
 """An address without brackets, and a port."""
@@ -18,7 +19,7 @@ def tcp_uid(
 ) -> int | None:
     """Return the uid that owns the client's end of a loopback connection; None if unknown.
 
-    Only a row in state ESTABLISHED counts: a closing one reports uid 0 for any owner.
+    Only a row with an inode counts: a closing one reports uid 0 for any owner.
     """
     for table, wide in zip(tables, (False, True), strict=True):
         if ":" in client[0] and not wide:
@@ -29,9 +30,10 @@ def tcp_uid(
         except OSError:
             continue
         for row in rows:
-            columns = row.split(maxsplit=8)
-            if len(columns) > 7 and (columns[1], columns[2]) == wanted:
-                return int(columns[7]) if columns[3] == ESTABLISHED else None
+            columns = row.split(maxsplit=10)
+            if len(columns) > 9 and (columns[1], columns[2]) == wanted:
+                is_open = columns[3] in OPEN_STATES and columns[9] != "0"
+                return int(columns[7]) if is_open else None
     return None
 
 

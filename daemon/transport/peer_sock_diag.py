@@ -18,8 +18,10 @@ NETLINK_SOCK_DIAG = 4
 SOCK_DIAG_BY_FAMILY = 20
 NLM_F_REQUEST = 1
 NLMSG_ERROR = 2
-ESTABLISHED = 1
+OPEN_STATES = frozenset({1, 4, 5})
+"""Established, and the two in which an end has only finished sending."""
 
+_STATES = sum(1 << state for state in OPEN_STATES)
 _HEADER = struct.Struct("=IHHII")
 """Length, type, flags, sequence and port of a netlink message."""
 _REQUEST = struct.Struct("=BBBxI")
@@ -29,21 +31,22 @@ _SOCKET = struct.Struct("!HH16s16s")
 _ANY = b"\0" * 4 + b"\xff" * 8
 """Any interface, and no cookie."""
 _ANSWER = struct.Struct("=BB2x")
-"""Family and state, before the socket; two timers, two queues and the uid follow it."""
-_UID = struct.Struct("=I")
-_UID_OFFSET = _HEADER.size + _ANSWER.size + _SOCKET.size + len(_ANY) + 12
+"""Family and state, before the socket; three numbers follow it, then the owner."""
+_OWNER = struct.Struct("=II")
+"""The uid, and the inode: 0 if no process has the socket open."""
+_OWNER_OFFSET = _HEADER.size + _ANSWER.size + _SOCKET.size + len(_ANY) + 12
 _TIMEOUT = struct.pack("ll", 1, 0)
 _ANSWER_BYTES = 8192
 
 
 def diag_uid(client: Endpoint, server: Endpoint) -> int | None:
-    """Return the uid of the client's end if it is established; None if there is no such socket.
+    """Return the uid of the client's end if it is open; None if there is no such socket.
 
     Raises `OSError` if the system does not support the query.
     """
     family = socket.AF_INET6 if ":" in client[0] else socket.AF_INET
     asked = _SOCKET.pack(client[1], server[1], _packed(client[0]), _packed(server[0]))
-    body = _REQUEST.pack(family, socket.IPPROTO_TCP, 0, 1 << ESTABLISHED) + asked + _ANY
+    body = _REQUEST.pack(family, socket.IPPROTO_TCP, 0, _STATES) + asked + _ANY
     header = _HEADER.pack(_HEADER.size + len(body), SOCK_DIAG_BY_FAMILY, NLM_F_REQUEST, 1, 0)
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, NETLINK_SOCK_DIAG) as kernel:
         kernel.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, _TIMEOUT)
@@ -67,9 +70,10 @@ def _owner(answer: bytes, client: Endpoint, server: Endpoint) -> int | None:
     ports_and_hosts = _SOCKET.unpack_from(answer, _HEADER.size + _ANSWER.size)
     own_port, other_port, own, other = ports_and_hosts
     found = ((_host(own, family), own_port), (_host(other, family), other_port))
-    if state != ESTABLISHED or found != (_plain(client), _plain(server)):
+    uid, inode = _OWNER.unpack_from(answer, _OWNER_OFFSET)
+    if state not in OPEN_STATES or not inode or found != (_plain(client), _plain(server)):
         return None
-    return _UID.unpack_from(answer, _UID_OFFSET)[0]
+    return uid
 
 
 def _packed(host: str) -> bytes:

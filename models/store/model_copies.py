@@ -111,12 +111,15 @@ class ModelCopier:
         base = name or plain_name(model.path.name)
         sha256 = model.sha256 or ""
         entry = self._store.catalog.find(base)
+        if entry is None and name is None:  # the file's name may end with its quantization
+            entry = self._store.catalog.find(base.partition(":")[0])
         if entry is not None and _is_file_of(entry, model):
             full_name, sha256 = entry.full_name, entry.sha256
         else:
-            full_name = self.free_name(base)
+            tagged = base if ":" in base else f"{base.lower()}:{model.quantization.lower()}"
+            full_name = self.free_name(base if name else tagged)
             if ":" not in base:
-                full_name = f"{base.lower()}:{model.quantization.lower()}"
+                full_name = tagged
         taken = next((m for m in self._store.own() if m.name == full_name), None)
         if taken is not None and taken.path != model.path:
             raise UnusableName(

@@ -6,11 +6,12 @@ import os
 from argparse import Namespace
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...settings.config import Config, load_config
-from ...terminal.terminal_output import print_json, print_status, text_columns
+from ...terminal.terminal_output import counted, print_json, print_status, text_columns
 from ...terminal.unsafe_characters import with_colours_only
 from ..command_errors import CommandError, UsageError
 from ..command_parser import CommandParser
@@ -79,8 +80,8 @@ def _parser() -> CommandParser:
     )
     parser.add_argument("--draft", metavar="MODEL", help="the draft model for speculation")
     parser.add_number("--prompt", 8, 1 << 20, default=512, help="tokens of each prompt (512)")
-    parser.add_number("--tokens", 2, 1 << 16, default=128, help="tokens of each answer (128)")
-    parser.add_number("--runs", 1, 100, default=5, help="runs of each (5)")
+    parser.add_number("--tokens", 2, 1 << 16, default=64, help="tokens of each answer (64)")
+    parser.add_number("--runs", 1, 100, default=3, help="runs of each (3)")
     parser.add_argument("--save", metavar="FILE", help="save the measurements as JSON")
     parser.add_argument(
         "--against", metavar="FILE", help="compare with that file, else with the last run"
@@ -141,6 +142,8 @@ def _measure(
     name, path = find_model_path(options.model)
     store = ModelStore(config.paths.models, Catalog.load())
     model = store.resolve(path)
+    work = "alone" if len(combinations) == 1 else f"in {len(combinations)} combinations"
+    print_status(f"Measuring {name} {work}, {counted(options.runs, 'run')} each.")
     with ProgressReport() as progress:
         runner = BenchRunner(
             model=model,
@@ -151,7 +154,7 @@ def _measure(
             runs=options.runs,
             resolve=lambda reference: store.resolve(find_model_path(reference)[1]),
             create_backend=_worker,
-            on_step=progress.show_step,
+            on_step=partial(progress.show_step, in_lines=True),
             draft=options.draft,
         )
         measurements = asyncio.run(runner.measure(combinations))

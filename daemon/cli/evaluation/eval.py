@@ -128,9 +128,9 @@ def _ask_for_chats(limit: int) -> None:
 
 def _show(report: ProgressReport, step: EvaluationProgress) -> None:
     if step.loading is not None:
-        report.show_step(f"loading {step.loading}")
+        report.show_step(f"loading {step.loading}", in_lines=True)
     else:
-        report.show_step(f"{step.done} of {step.total} prompts answered by both")
+        report.show_step(f"{step.done} of {step.total} prompts answered by both", in_lines=True)
 
 
 def prompts_of_file(name: str) -> list[Conversation]:

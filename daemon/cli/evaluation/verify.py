@@ -83,9 +83,9 @@ def _parser() -> CommandParser:
 
 def _show(report: ProgressReport, name: str, step: VerificationProgress) -> None:
     if step.loading is not None:
-        report.show_step(f"{name}: loading into {step.loading}")
+        report.show_step(f"{name}: loading into {step.loading}", in_lines=True)
     else:
-        report.show_step(f"{name}: {step.compared} of {step.total} tokens compared")
+        report.show_step(f"{name}: {step.compared} of {step.total} tokens compared", in_lines=True)
 
 
 def _as_json(name: str, path: str, report: VerificationReport) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from ...client.guard_types import GuardRequest, GuardStarted, GuardSummary
 from ...error_status import describe
 from ...errors import Conflict, InvalidBody, NotFound, RequestError, WebSocketRefused
 from ...http.bodies import ANTHROPIC, OPENAI, error_response, read_chunks, run_until_disconnect
-from ...http.body_check import check_body
+from ...http.body_check import check_body, without_lone_surrogates
 from ...http.off_loop import off_loop
 from ...http.request_stack import request_stack
 from ...http.route_access import ADMIN
@@ -122,7 +122,7 @@ class GuardApi(ServicesApi):
                 outbound = None
         if outbound is None:
             return self._kept_here(request, run, upstream, plan, guarded)
-        if body == guarded.body and headers == guarded.headers:
+        if raw is not None and body == guarded.body and headers == guarded.headers:
             content = raw
         else:
             content = body.encode()
@@ -139,8 +139,11 @@ class GuardApi(ServicesApi):
             run.masked.update(redaction.kinds)
         return PassedAnswer(call, status, returned)
 
-    async def _read(self, request: Request, run: GuardRun) -> tuple[bytes, GuardedRequest]:
-        """Return the body as it was sent, and the request; raises `RequestError`."""
+    async def _read(self, request: Request, run: GuardRun) -> tuple[bytes | None, GuardedRequest]:
+        """Return the body as it was sent, and the request; raises `RequestError`.
+
+        The body is None if it may not leave as it is, since it holds half a surrogate pair.
+        """
         limit = self._services.config.max_body_bytes
         raw = b"".join([chunk async for chunk in read_chunks(request, limit)])
         body = decoded(raw, request.headers.get("content-encoding", ""), limit)
@@ -152,12 +155,14 @@ class GuardApi(ServicesApi):
         if query := request.scope["query_string"].decode("latin-1"):
             target += f"?{query}"
 
-        def read() -> GuardedRequest:
+        def read() -> tuple[bytes | None, GuardedRequest]:
             check_body(body)
-            return GuardedRequest.read(run.name, target, headers, body.decode(), run.received)
+            whole = without_lone_surrogates(body)
+            guarded = GuardedRequest.read(run.name, target, headers, whole.decode(), run.received)
+            return raw if whole == body else None, guarded
 
         try:
-            return raw, await off_loop(len(body), read)
+            return await off_loop(len(body), read)
         except NotJson as error:
             raise InvalidBody(
                 f"The body is not JSON, so it cannot be judged and was not sent: {error}."

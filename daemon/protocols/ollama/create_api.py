@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
@@ -12,7 +13,10 @@ from msgspec import structs
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
+from ingle.backends.base.conversation import ChatMessage
 from ingle.backends.base.sampling_params import SAMPLING_OPTIONS
+from ingle.backends.text.templates.chat_template import ChatTemplate
+from ingle.backends.text.templates.template_errors import TemplateError, TemplateRefused
 from ingle.models.errors import HashMismatch
 from ingle.models.metadata.stored_model import FirstMessage, StoredModel
 from ingle.models.store.blob_folder import BlobWriter
@@ -31,7 +35,8 @@ from .requests import model_options
 from .types import CreateRequest, Progress
 
 _PIECE = 4 * 2**20
-
+_GO = re.compile(r"\{\{-?\s*(?:[.$]|(?:if|range|with|end|else|template|define|block)\b)")
+"""An action of Go's templates that Jinja does not have."""
 
 _route = partial(route, access=MODELS_UNRESTRICTED, error_format=OLLAMA)
 
@@ -116,7 +121,10 @@ class OllamaCreateApi(ServicesApi):
                 raise NotFound(f"blob {digest[:80]!r} not found", hint="Upload it first.")
         else:
             raise InvalidBody("neither 'from' or 'files' was specified", param="from")
-        changes = _changes(body, _own_template(template, ""))
+        template = _own_template(template, "")
+        if template is not None:
+            await asyncio.to_thread(_check_template, template)
+        changes = _changes(body, template)
 
         async def make(out: EventWriter | None) -> None:
             await _tell(out, "parsing GGUF" if source is None else "using existing layer")
@@ -172,13 +180,30 @@ def _own_template(wanted: str | None, present: str) -> str | None:
     template = wanted.removeprefix(INSERT_NOTE)
     if template in ("", present):
         return None
-    if "{{ ." in template or "{{." in template or "{{- ." in template or "{{ if ." in template:
+    if _GO.search(template):
         raise UnsupportedField(
             "'template' is written in Go's language, and templates here are Jinja.",
             hint="Leave it out: the model's own is used.",
             param="template",
         )
     return template
+
+
+def _check_template(source: str) -> None:
+    """Raise `InvalidBody` for a template that cannot write a plain message."""
+    template = ChatTemplate(source, bos_token="", eos_token="")
+    try:
+        template.render([ChatMessage("user", "Hi")])
+    except TemplateError as error:
+        raise InvalidBody(
+            f"'template' does not work. {error.message.rstrip('.')}.",
+            hint="Correct it, or leave it out: the model's own is used.",
+            param="template",
+        ) from error
+    except TemplateRefused:
+        return  # it wants other messages
+    finally:
+        template.close()
 
 
 def _changes(body: CreateRequest, template: str | None) -> ModelOverrides:

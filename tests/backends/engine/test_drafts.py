@@ -195,6 +195,19 @@ def test_accepted_drafts_save_steps() -> None:
     assert drafting.gauges().steps_total < plain.gauges().steps_total * 0.7
 
 
+def test_runner_that_verifies_one_draft_gets_one() -> None:
+    class Narrow(ScriptedModelRunner):
+        max_drafts = 1
+
+    drafter = ModelDrafter(DraftRunner(spec_of(), 1, 0.0))
+    # Longer than what a draft model reads as part of its first step.
+    engine = run_load(Narrow(spec_of()), AlwaysDrafting(1, drafter), [(0, 60, 60, 0, None)])
+    gauges = engine.gauges()
+    assert 0 < gauges.drafted_tokens_total < gauges.steps_total
+    # All are right but one behind the reply's last token.
+    assert gauges.accepted_tokens_total >= gauges.drafted_tokens_total - 1
+
+
 def test_draft_model_reuses_its_cache_for_the_next_turn() -> None:
     """Both models cache the first turn: of a second turn only new tokens are prefilled."""
     runner = DraftRunner(spec_of(), 0, 0.0)

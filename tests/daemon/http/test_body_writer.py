@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING
@@ -86,6 +87,46 @@ async def test_disconnect_releases_the_lease(run_daemon: DaemonFactory) -> None:
         chat = {"model": "echo:1", "messages": [{"role": "user", "content": "Hi"}], "stream": True}
         async for _ in daemon.stream("POST", "/v1/chat/completions", json=chat):
             break
+        await daemon.until(lambda: daemon.leases == 0)
+
+
+def http_1_0(**options: int) -> bytes:
+    messages = [{"role": "user", "content": "Hi"}]
+    body = {"model": "echo:1", "messages": messages, "stream": True, **options}
+    content = json.dumps(body).encode()
+    return (REQUEST % (len(content), content)).replace(b"HTTP/1.1", b"HTTP/1.0")
+
+
+async def connect(
+    daemon: RunningDaemon, kind: str
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    if kind == "unix":
+        return await asyncio.open_unix_connection(str(daemon.socket))
+    return await asyncio.open_connection("127.0.0.1", daemon.port)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="others do not tell a closed end apart")
+@pytest.mark.parametrize("kind", ["unix", "tcp"])
+async def test_client_that_sends_no_more_is_answered_until_it_closes(
+    run_daemon: DaemonFactory, kind: str
+) -> None:
+    async with run_daemon(script={**LONG_REPLY, "step_seconds": 0.05}) as daemon:
+        reader, writer = await connect(daemon, kind)
+        writer.write(http_1_0(max_tokens=1))
+        writer.write_eof()
+        head, _, body = (await reader.read()).partition(b"\r\n\r\n")
+        writer.close()
+        assert b" 200 " in head
+        # A body of unknown length ends with the connection: HTTP/1.0 knows no chunks.
+        assert b"transfer-encoding" not in head
+        assert body.startswith((b"data: ", b": loading"))
+        assert body.endswith(b"data: [DONE]\n\n")
+
+        reader, writer = await connect(daemon, kind)
+        writer.write(http_1_0())
+        writer.write_eof()
+        await reader.readuntil(b"data: {")
+        writer.close()
         await daemon.until(lambda: daemon.leases == 0)
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import platformdirs
 import pytest
 
+from ingle.daemon.server.instance_lock import InstanceLock
 from ingle.daemon.settings.paths import (
     LONGEST_SOCKET_PATH,
     FolderUnusable,
@@ -49,6 +50,26 @@ def test_folder_that_cannot_be_created_is_reported(tmp_path: Path) -> None:
         find_paths({"INGLE_HOME": str(tmp_path / "home")}).make_private()
     assert caught.value.message == f"{tmp_path}/home/runtime cannot be written: Not a directory."
     assert "INGLE_HOME" in caught.value.hint
+
+
+def test_home_that_becomes_read_only_keeps_the_places_of_its_daemon(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    environ = {"INGLE_HOME": str(tmp_path)}
+    paths = find_paths(environ)
+    paths.make_private()
+    lock = InstanceLock(paths.lock)
+    lock.acquire()
+
+    def refused(_path: Path, _mode: int) -> bool:
+        return False
+
+    monkeypatch.setattr(os, "access", refused)  # root may write in spite of permissions
+    try:
+        assert find_paths(environ) == paths
+    finally:
+        lock.release()
+    assert find_paths(environ).runtime.parent == private_temporary_folder()
 
 
 def test_find_paths_creates_nothing(tmp_path: Path) -> None:

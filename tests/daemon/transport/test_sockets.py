@@ -14,7 +14,7 @@ import pytest
 
 from ingle.daemon.server.instance_lock import AlreadyRunning, InstanceLock, LockHolder, read_holder
 from ingle.daemon.settings.paths import FolderUnusable, Paths, UnsafeFolder, find_paths
-from ingle.daemon.transport.peer import endpoint, identify
+from ingle.daemon.transport.peer import endpoint, identify, still_reads
 from ingle.daemon.transport.peer_procfs import tcp_uid
 from ingle.daemon.transport.peer_sock_diag import diag_uid
 from ingle.daemon.transport.sockets import PortInUse, SocketError, bind_tcp, bind_unix
@@ -231,6 +231,21 @@ def test_closed_connection_has_no_peer_uid() -> None:
 
 
 @linux
+def test_a_peer_that_has_finished_sending_is_known_while_it_is_open() -> None:
+    listener, client, served = connected(socket.AF_INET, "127.0.0.1")
+    with listener, served:
+        ends = client.getsockname(), served.getsockname()
+        client.shutdown(socket.SHUT_WR)
+        assert tcp_uid(*ends) == diag_uid(*ends) == os.geteuid()
+        assert still_reads(served)
+        client.close()
+        # What is left of it shows uid 0.
+        assert tcp_uid(*ends) is None
+        assert diag_uid(*ends) is None
+        assert not still_reads(served)
+
+
+@linux
 def test_sock_diag_and_proc_net_tcp_agree() -> None:
     listener, client, served = connected(socket.AF_INET, "127.0.0.1")
     with listener, client, served:
@@ -258,14 +273,17 @@ def test_peer_uid_of_an_ipv6_connection() -> None:
             assert tcp_uid((host, port), served.getsockname()[:2]) == os.geteuid()
 
 
-def row(local: tuple[str, int], remote: tuple[str, int], state: str, uid: int) -> str:
+def row(
+    local: tuple[str, int], remote: tuple[str, int], state: str, uid: int, inode: int = 7
+) -> str:
     def address(host: str, port: int) -> str:
         return f"{struct.unpack('=I', socket.inet_aton(host))[0]:08X}:{port:04X}"
 
-    return f"   0: {address(*local)} {address(*remote)} {state} 00000000:00000000 00:0 0 {uid} 0 1"
+    ends = f"{address(*local)} {address(*remote)}"
+    return f"   0: {ends} {state} 00000000:00000000 00:0 0 {uid} 0 {inode} 1"
 
 
-def test_tcp_uid_matches_only_the_established_row(tmp_path: Path) -> None:
+def test_tcp_uid_matches_only_the_row_of_an_open_end(tmp_path: Path) -> None:
     local, remote = ("127.0.0.1", 4645), ("127.0.0.1", 40000)
     table, empty = tmp_path / "tcp", tmp_path / "tcp6"
     empty.write_text("  sl  local_address\n")
@@ -279,6 +297,8 @@ def test_tcp_uid_matches_only_the_established_row(tmp_path: Path) -> None:
     table.write_text("\n".join(rows))
     assert tcp_uid(remote, local, (table, empty)) is None
     table.write_text("\n".join([*rows, row(remote, local, "06", 0)]))
+    assert tcp_uid(remote, local, (table, empty)) is None
+    table.write_text("\n".join([*rows, row(remote, local, "05", 0, inode=0)]))
     assert tcp_uid(remote, local, (table, empty)) is None
     table.write_text("\n".join([*rows, row(remote, local, "01", 1000)]))
     assert tcp_uid(remote, local, (table, empty)) == 1000

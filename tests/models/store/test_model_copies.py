@@ -235,6 +235,21 @@ def test_name_of_the_catalog_is_for_its_own_file(tmp_path: Path, tiny: GGUFBuild
     assert store.resolve(entry.name).path == path
 
 
+def test_unnamed_file_of_the_catalog_gets_its_name(tmp_path: Path, tiny: GGUFBuilder) -> None:
+    catalog = Catalog.load()
+    entry = catalog.entries[0]
+    alias = next(alias for alias in entry.aliases if ":" not in alias)
+    path, other = tmp_path / f"{alias}.Q4_0.gguf", tmp_path / f"{alias}.gguf"
+    path.write_bytes(tiny.build())
+    other.write_bytes(tiny.build(seed=1))
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    entry = msgspec.structs.replace(entry, size=path.stat().st_size, sha256=digest)
+    maker = ModelCopier(ModelStore(tmp_path / "store", Catalog([entry], entry.full_name)))
+    # Else this alias would mean another model once the catalog's is pulled.
+    assert maker.add(path).name == entry.full_name
+    assert maker.add(other).name == f"{alias}:q4_1"
+
+
 def test_added_folder_gets_a_name(
     maker: ModelCopier, store: ModelStore, make_folder: Callable[..., Path]
 ) -> None:

@@ -55,4 +55,7 @@ async def test_model_is_created_of_a_modelfile(
         file.write_text('FROM echo\nTEMPLATE """{{ .Prompt }}"""\n')
         assert await run("create", "other", "-f", str(file)) == 1
         assert "is written in Go's language" in capsys.readouterr().err
+        file.write_text('FROM echo\nTEMPLATE """{% for m in messages %}{{ m.content }}"""\n')
+        assert await run("create", "other", "-f", str(file)) == 1
+        assert "'template' does not work" in capsys.readouterr().err
         assert await run("create", "other", "-f", str(tmp_path / "none")) == 2

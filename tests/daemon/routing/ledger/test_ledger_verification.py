@@ -51,6 +51,10 @@ CHANGES: dict[str, tuple[Callable[[Lines], Lines], list[str]]] = {
             "{file} line 5 does not follow: the line before it was changed, removed or moved.",
         ],
     ),
+    "last unreadable": (  # which is damage, and no line is missing
+        lambda lines: [*lines[:-1], b"x\n"],
+        ["{file} line 6 cannot be read: JSON is malformed: invalid character (byte 0)."],
+    ),
     "end missing": (lambda lines: lines[:-2], ["The last 2 lines are missing."]),
     "beginning missing": (
         lambda lines: lines[2:],
