@@ -14,6 +14,7 @@ from ingle.models.fit.memory_needs import MemoryNeeds
 from ingle.models.metadata.stored_model import StoredModel
 
 from ..client.model_types import ModelFit
+from .context_choice import longest_context
 from .load_options import LoadOptions
 from .load_planner import ModelLoadPlanner
 
@@ -55,7 +56,17 @@ class FitForecaster:
             OSError,
         ):  # the listing goes on; loading the model will report the error
             return rough_fit(model.size, model.parameters, model.context, available)
-        return fit_of(selection, available)
+        fit = fit_of(selection, available)
+        most = self._prepare.most_context(model.context)
+        longest = fit.context
+        if 0 < longest < most:
+
+            def place(context: int) -> Placement:
+                given = structs.replace(options, context=context)
+                return self._prepare.select(description, given, available=room)
+
+            longest = max(longest, longest_context(most, place, room))
+        return structs.replace(fit, longest_context=longest)
 
     def of_entry(self, entry: CatalogEntry, available: MemoryNeeds) -> ModelFit:
         """Return the forecast for a catalog model, by the shape recorded there.
@@ -91,7 +102,13 @@ class FitForecaster:
         return structs.replace(fit, tokens_per_second=_rough_speed(fit, entry, planner.rates))
 
     def measure(
-        self, info: ModelInfo, taken: MemoryNeeds, available: MemoryNeeds, *, reason: str
+        self,
+        info: ModelInfo,
+        taken: MemoryNeeds,
+        available: MemoryNeeds,
+        *,
+        reason: str,
+        longest_context: int = 0,
     ) -> ModelFit:
         """Return the fit of a loaded model whose process holds the memory `taken`."""
         needs = info.weights_bytes + info.kv_bytes + info.compute_bytes
@@ -106,6 +123,7 @@ class FitForecaster:
             needs_bytes=needs,
             free_bytes=max(free, needs),
             context=info.context,
+            longest_context=max(info.context, longest_context),
             reason=reason,
         )
 
