@@ -66,7 +66,8 @@ class FitForecaster:
                 return self._prepare.select(description, given, available=room)
 
             longest = max(longest, longest_context(most, place, room))
-        return structs.replace(fit, longest_context=longest)
+        speed = _rough_speed(fit, model.size, 1.0, self._prepare.rates)
+        return structs.replace(fit, longest_context=longest, tokens_per_second=speed)
 
     def of_entry(self, entry: CatalogEntry, available: MemoryNeeds) -> ModelFit:
         """Return the forecast for a catalog model, by the shape recorded there.
@@ -99,7 +100,8 @@ class FitForecaster:
         own = facts.uses_gpu and fit.state == "fits" and not entry.active_parameters
         if not (fit.device == "cpu" or own or facts.llama_offloads):
             fit = rough_fit(*sizes, MemoryNeeds(available.host))
-        return structs.replace(fit, tokens_per_second=_rough_speed(fit, entry, planner.rates))
+        speed = _rough_speed(fit, entry.size, _faster_by_experts(entry), planner.rates)
+        return structs.replace(fit, tokens_per_second=speed)
 
     def measure(
         self,
@@ -128,21 +130,27 @@ class FitForecaster:
         )
 
 
+def _faster_by_experts(entry: CatalogEntry) -> float:
+    if not entry.active_parameters:
+        return 1.0
+    from ingle.backends.advice.speed_prediction import EXPERT_SHARE
+
+    return EXPERT_SHARE * entry.parameters / entry.active_parameters
+
+
 def _rough_speed(
     fit: ModelFit,
-    entry: CatalogEntry,
+    size: int,
+    faster: float,
     of_devices: tuple[DeviceRates | None, DeviceRates | None],
 ) -> float | None:
-    """Return the tokens per second at which the weights of a token are read."""
+    """Return the tokens per second at which weights of `size` bytes are read, by this factor
+    `faster` where a token needs only some of them.
+    """
     rates = of_devices[fit.device == "cuda"]
-    if rates is None or fit.state != "fits":
+    if rates is None or fit.state != "fits" or not size:
         return None
-    speed = rates.factor * rates.weight_rate / entry.size
-    if entry.active_parameters:
-        from ingle.backends.advice.speed_prediction import EXPERT_SHARE
-
-        speed *= EXPERT_SHARE * entry.parameters / entry.active_parameters
-    return speed
+    return rates.factor * rates.weight_rate / size * faster
 
 
 def fit_of(selection: Placement, available: MemoryNeeds) -> ModelFit:

@@ -78,7 +78,7 @@ class ChatLayout(PromptScreen[None]):
         self._handlers = dict(self.handlers())
         self._early: list[tuple[str, str]] = []
         self._is_drawing = False
-        self._told = ""
+        self._told: str = ""
         self._told_lasts = False
         self.state = state
         self.state.changed = self.state_changed
