@@ -8,7 +8,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
-import httpx2
 import mcp_types
 import msgspec
 from anyio import ClosedResourceError
@@ -20,7 +19,7 @@ from ...terminal.unsafe_characters import without_unsafe
 from ..departures import Departures
 from ..tool import ToolFailed, counted, one_line
 from .mcp_config import InvalidMcpConfig, ServerEntry
-from .mcp_transport import Inflow, ServerProgram, connect_by_http
+from .mcp_transport import Inflow, ServerProgram, Unreachable, connect_by_http
 
 MOST_TOOLS = 64
 _MOST_PAGES = 10
@@ -228,7 +227,7 @@ class McpServer:
             return "It did not answer in time."
         if isinstance(error, FileNotFoundError):
             return f"{self.entry.command} was not found. Install it, or correct the command."
-        if isinstance(error, httpx2.ConnectError):
+        if isinstance(error, Unreachable):
             return f"{self.entry.url} cannot be reached: {_sentence(str(error))}"
         if isinstance(error, MCPError) and self._inflow.refusal:
             return _answered(self.entry.url, self._inflow.refusal)

@@ -26,6 +26,10 @@ _MOST_MESSAGES = 5_000
 _TAIL = 2_000
 
 
+Unreachable = httpx2.ConnectError
+"""The error of a connection to an address where none is made."""
+
+
 class Inflow:
     """Counts what a server sends since it was last asked something."""
 
