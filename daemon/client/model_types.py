@@ -142,8 +142,9 @@ class ModelFit(Answer, frozen=True, kw_only=True):
     `spills`: part of it would not be on the GPU. `free_bytes` is the memory of that device that is
     free once idle models are evicted. `reason` explains the fit in one sentence; it is empty if the
     shape of the model is not known and the fit is an estimate from its size, within a fifth.
-    `context` is 0 if no context fits. `needs_engine` is the engine that has to be installed for
-    this, empty if none. `tokens_per_second` is the predicted speed of an answer, None if unknown.
+    `context` is 0 if no context fits; for a longer prompt an installed model is loaded with up to
+    `longest_context`, 0 for others. `needs_engine` is the engine that has to be installed for this,
+    empty if none. `tokens_per_second` is the predicted speed of an answer, None if unknown.
     """
 
     device: Literal["cuda", "cpu"]
@@ -152,6 +153,7 @@ class ModelFit(Answer, frozen=True, kw_only=True):
     needs_bytes: int = 0
     free_bytes: int = 0
     context: int = 0
+    longest_context: int = 0
     reason: str = ""
     tokens_per_second: float | None = None
 

@@ -26,6 +26,7 @@ from .tool_types import (
     FromHost,
     HostError,
     ReadEditor,
+    RemoveServer,
     ServerStatus,
     StartHost,
     ToHost,
@@ -164,6 +165,10 @@ class ToolHost:
             for server in self.servers:
                 if server.name == name and server.state != "starting":
                     return server
+
+    def remove_server(self, name: str) -> None:
+        """End an MCP server, if the host runs."""
+        self._send(RemoveServer(name))
 
     async def settle(self) -> None:
         """Wait until each server of the settings has started or failed.

@@ -101,6 +101,12 @@ class AddServer(msgspec.Struct, frozen=True, tag="add_server"):
     entry: dict[str, Any]
 
 
+class RemoveServer(msgspec.Struct, frozen=True, tag="remove_server"):
+    """End an MCP server, and forget it."""
+
+    name: str
+
+
 class EditorAnswer(msgspec.Struct, frozen=True, tag="editor_answer"):
     """The answer to `ReadEditor` or `WriteEditor`; a `problem` says why it could not be done."""
 
@@ -109,7 +115,16 @@ class EditorAnswer(msgspec.Struct, frozen=True, tag="editor_answer"):
     problem: str = ""
 
 
-ToHost = StartHost | CallTool | DecideCall | CancelCall | UndoEdit | AddServer | EditorAnswer
+ToHost = (
+    StartHost
+    | CallTool
+    | DecideCall
+    | CancelCall
+    | UndoEdit
+    | AddServer
+    | RemoveServer
+    | EditorAnswer
+)
 
 
 # From the host

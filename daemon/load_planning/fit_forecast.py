@@ -14,6 +14,7 @@ from ingle.models.fit.memory_needs import MemoryNeeds
 from ingle.models.metadata.stored_model import StoredModel
 
 from ..client.model_types import ModelFit
+from .context_choice import longest_context
 from .load_options import LoadOptions
 from .load_planner import ModelLoadPlanner
 
@@ -55,7 +56,18 @@ class FitForecaster:
             OSError,
         ):  # the listing goes on; loading the model will report the error
             return rough_fit(model.size, model.parameters, model.context, available)
-        return fit_of(selection, available)
+        fit = fit_of(selection, available)
+        most = self._prepare.most_context(model.context)
+        longest = fit.context
+        if 0 < longest < most:
+
+            def place(context: int) -> Placement:
+                given = structs.replace(options, context=context)
+                return self._prepare.select(description, given, available=room)
+
+            longest = max(longest, longest_context(most, place, room))
+        speed = _rough_speed(fit, model.size, 1.0, self._prepare.rates)
+        return structs.replace(fit, longest_context=longest, tokens_per_second=speed)
 
     def of_entry(self, entry: CatalogEntry, available: MemoryNeeds) -> ModelFit:
         """Return the forecast for a catalog model, by the shape recorded there.
@@ -88,10 +100,17 @@ class FitForecaster:
         own = facts.uses_gpu and fit.state == "fits" and not entry.active_parameters
         if not (fit.device == "cpu" or own or facts.llama_offloads):
             fit = rough_fit(*sizes, MemoryNeeds(available.host))
-        return structs.replace(fit, tokens_per_second=_rough_speed(fit, entry, planner.rates))
+        speed = _rough_speed(fit, entry.size, _faster_by_experts(entry), planner.rates)
+        return structs.replace(fit, tokens_per_second=speed)
 
     def measure(
-        self, info: ModelInfo, taken: MemoryNeeds, available: MemoryNeeds, *, reason: str
+        self,
+        info: ModelInfo,
+        taken: MemoryNeeds,
+        available: MemoryNeeds,
+        *,
+        reason: str,
+        longest_context: int = 0,
     ) -> ModelFit:
         """Return the fit of a loaded model whose process holds the memory `taken`."""
         needs = info.weights_bytes + info.kv_bytes + info.compute_bytes
@@ -106,25 +125,32 @@ class FitForecaster:
             needs_bytes=needs,
             free_bytes=max(free, needs),
             context=info.context,
+            longest_context=max(info.context, longest_context),
             reason=reason,
         )
 
 
+def _faster_by_experts(entry: CatalogEntry) -> float:
+    if not entry.active_parameters:
+        return 1.0
+    from ingle.backends.advice.speed_prediction import EXPERT_SHARE
+
+    return EXPERT_SHARE * entry.parameters / entry.active_parameters
+
+
 def _rough_speed(
     fit: ModelFit,
-    entry: CatalogEntry,
+    size: int,
+    faster: float,
     of_devices: tuple[DeviceRates | None, DeviceRates | None],
 ) -> float | None:
-    """Return the tokens per second at which the weights of a token are read."""
+    """Return the tokens per second at which weights of `size` bytes are read, by this factor
+    `faster` where a token needs only some of them.
+    """
     rates = of_devices[fit.device == "cuda"]
-    if rates is None or fit.state != "fits":
+    if rates is None or fit.state != "fits" or not size:
         return None
-    speed = rates.factor * rates.weight_rate / entry.size
-    if entry.active_parameters:
-        from ingle.backends.advice.speed_prediction import EXPERT_SHARE
-
-        speed *= EXPERT_SHARE * entry.parameters / entry.active_parameters
-    return speed
+    return rates.factor * rates.weight_rate / size * faster
 
 
 def fit_of(selection: Placement, available: MemoryNeeds) -> ModelFit:

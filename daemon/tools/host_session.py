@@ -20,6 +20,7 @@ from ..client.tool_types import (
     DecideCall,
     EditorAnswer,
     FromHost,
+    RemoveServer,
     StartHost,
     ToHost,
     ToolList,
@@ -88,6 +89,8 @@ class HostSession:
                     task.cancel()
             case AddServer(name=name, entry=entry):
                 self._servers.add(name, entry)
+            case RemoveServer(name=name):
+                self._servers.remove(name)
             case EditorAnswer():
                 self._editor.take(message)
             case StartHost():

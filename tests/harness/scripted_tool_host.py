@@ -25,6 +25,7 @@ from ingle.daemon.client.tool_types import (
     DecideCall,
     EditorAnswer,
     HostError,
+    RemoveServer,
     ServerStatus,
     StartHost,
     ToHost,
@@ -87,6 +88,9 @@ class ScriptedHost:
                 self._end(message.id, "notes.txt is as it was.")
             case EditorAnswer():
                 raise AssertionError("it has asked the editor nothing")
+            case RemoveServer():
+                self._servers = [each for each in self._servers if each.name != message.name]
+                self._list()
             case AddServer():
                 self._servers.append(ServerStatus(message.name, "ready", 1))
                 self._list()

@@ -6,10 +6,11 @@ import asyncio
 from collections.abc import Awaitable, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from textual.app import SuspendNotSupported
 from textual.screen import Screen
+from textual.worker import Worker
 
 from ..commands.chat_commands import begin
 from ..commands.chat_session import (
@@ -36,6 +37,7 @@ from ..privacy.chat_route import LOCAL
 from ..session.model_choice import find_model
 from ..session.model_descriptions import ASK_FROM, download_sentence
 from ..transcript.entries.entry import MessageEntry
+from ..transcript.entries.program_entries import OutputEntry
 
 if TYPE_CHECKING:
     from ingle.daemon.client.model_types import ModelEntries, ModelEntry
@@ -54,6 +56,8 @@ if TYPE_CHECKING:
     from ..screens.questions import ProgressScreen
 
 R = TypeVar("R")
+CANCELLABLE = ("command-shell", "command-mcp")
+"""Groups of workers that escape ends."""
 CHIP_WORDS = 40
 """Characters of a command in the name of its chip."""
 
@@ -76,6 +80,19 @@ class ScreenFront(Feature):
             except PROBLEMS as problem:
                 host.refuse(problem)
             host.show_path()
+
+    def on_first_escape(self) -> bool:
+        """See `Feature`: end a command that runs a program."""
+        running = self._cancellable()
+        for worker in running:
+            worker.cancel()
+        if running:
+            self.host.tell("Cancelled.")
+        return bool(running)
+
+    def _cancellable(self) -> list[Worker[Any]]:
+        workers = self.host.workers
+        return [each for each in workers if each.group in CANCELLABLE and each.is_running]
 
     def handlers(self) -> Mapping[str, Handler]:
         """See `Feature`."""
@@ -183,7 +200,9 @@ class ScreenFront(Feature):
         return await self._ask(ConsentScreen(asked))
 
     def insert_output(self, command: str, output: str) -> None:
-        """Put a chip into the draft."""
+        """Show it, and put a chip into the draft."""
+        self.host.transcript.add(OutputEntry(command, output))
+        self.host.state_changed()  # hides the welcome
         composer = self.host.composer
         composer.type_text(composer.chips.add(f"$ {command[:CHIP_WORDS]}", output) + " ")
         composer.focus()
@@ -254,8 +273,9 @@ class ScreenFront(Feature):
     # Progress
 
     def progress(self, text: str) -> None:
-        """Show a sentence for a moment."""
-        self.host.tell(text)
+        """Show a sentence until the next one."""
+        cancels = " · esc cancels" if self._cancellable() else ""
+        self.host.tell(f"{text}{cancels}", lasts=True)
 
     @contextmanager
     def long_task(self, title: str) -> Generator[ProgressScreen]:

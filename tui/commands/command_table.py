@@ -157,10 +157,10 @@ COMMANDS: tuple[Command, ...] = (
     Command(
         "mcp",
         "MCP servers",
-        "List tool servers; add one by command or URL",
+        "List, add (by command or URL), remove tool servers",
         "Tools",
         None,
-        "add NAME COMMAND",
+        "add NAME COMMAND|remove NAME",
     ),
     Command(
         "shell",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from asyncio import CancelledError
 from pathlib import Path
 
 import msgspec
@@ -11,7 +12,7 @@ from ingle.daemon.client.tool_types import ServerStatus
 from ..chats.message import Message
 from ..text import number_format
 from ..text.terminal_safe_text import clean_line
-from ..tools.mcp_file import add_entry, entry_of
+from ..tools.mcp_file import FILE, add_entry, entry_of, remove_entry, server_names
 from ..tools.tool_rounds import UNDONE
 from .chat_session import ChatSession, keep_settings, refuse_while_answering
 from .command_results import CommandRefused, Done, Facts
@@ -60,27 +61,64 @@ def _listed(session: ChatSession) -> Done | Facts:
 
 
 async def mcp(session: ChatSession, argument: str) -> Done | Facts:
-    """List the MCP servers, or add one: `add NAME COMMAND|URL`."""
+    """List the MCP servers, add or remove one: `add NAME COMMAND|URL`, `remove NAME`."""
     verb, _, rest = argument.partition(" ")
-    if not verb or verb == "list":
-        await session.tools.prepare()
-        rows = [(clean_line(s.name), _state(s)) for s in session.tools.servers]
-        if rows:
-            return Facts({"MCP servers": rows})
-        return Done("No MCP server runs. /mcp add NAME COMMAND adds one; /tools on starts them.")
     name, _, words = rest.strip().partition(" ")
-    if verb != "add" or not words.strip():
-        raise CommandRefused("/mcp takes nothing, or: add NAME COMMAND, or: add NAME URL.")
-    entry = entry_of(words.strip())
-    status = await session.tools.add_server(name, entry)
-    if status.state != "ready":
+    if verb in ("", "list") and not name:
+        return await _listed_servers(session)
+    if verb == "add" and words.strip():
+        return await _add_server(session, name, words.strip())
+    if verb == "remove" and name and not words:
+        return _remove_server(session, name)
+    raise CommandRefused("/mcp takes nothing, add NAME COMMAND, add NAME URL, or remove NAME.")
+
+
+async def _listed_servers(session: ChatSession) -> Done | Facts:
+    await session.tools.prepare()
+    running = {server.name: _state(server) for server in session.tools.servers}
+    kept = dict.fromkeys(_kept_servers(session), "not started: /tools on starts it")
+    if rows := [(clean_line(name), words) for name, words in (kept | running).items()]:
+        return Facts({"MCP servers": rows})
+    return Done("There is no MCP server. /mcp add NAME COMMAND adds one.")
+
+
+async def _add_server(session: ChatSession, name: str, words: str) -> Done:
+    known = {server.name for server in session.tools.servers if server.state == "ready"}
+    if name in known.union(_kept_servers(session)):
         raise CommandRefused(
-            f"{name} did not start: {clean_line(status.message)}", "It is not added."
+            f"There is a server {name} already.", f"/mcp remove {name} removes it."
         )
+    entry = entry_of(words)
+    session.front.progress(f"Starting {clean_line(name)}")
+    try:
+        status = await session.tools.add_server(name, entry)
+    except CancelledError:
+        session.tools.remove_server(name)
+        raise
+    if status.state != "ready":
+        raise CommandRefused(f"{name} was not added. {clean_line(status.message)}")
     if session.folders is not None:
-        add_entry(session.folders.config / "mcp.json", name, entry)
+        add_entry(session.folders.config / FILE, name, entry)
     tail = "" if session.chat.settings.tools else " /tools on lets the model use them."
     return Done(f"{name} is added: {_count(status)}.{tail}", "state")
+
+
+def _remove_server(session: ChatSession, name: str) -> Done:
+    if session.folders is not None and name in _kept_servers(session):
+        remove_entry(session.folders.config / FILE, name)
+    elif name in {server.name for server in session.tools.servers}:
+        raise CommandRefused(
+            f"{name} is not in your own {FILE}.", f"Remove it from the {FILE} of the folder."
+        )
+    else:
+        raise CommandRefused(f"There is no server {name}.", "/mcp lists them.")
+    session.tools.remove_server(name)
+    return Done(f"{name} is removed.", "state")
+
+
+def _kept_servers(session: ChatSession) -> list[str]:
+    """Return the names of the servers that the user has added."""
+    return [] if session.folders is None else server_names(session.folders.config / FILE)
 
 
 def _state(server: ServerStatus) -> str:
@@ -99,10 +137,10 @@ async def shell(session: ChatSession, command: str) -> Done:
         raise CommandRefused("Say which command: !COMMAND.")
     if not session.front.is_person:
         raise CommandRefused("Commands are run for a user at a terminal only.")
-    session.front.progress(f"Running {command}")
+    session.front.progress(f"Running {clean_line(command)}")
     result = await session.tools.run_command(command, lambda text: None)
     session.front.insert_output(command, result.text)
-    return Done(f"{command}: {clean_line(result.summary)}", is_warning=result.failed)
+    return Done(clean_line(result.summary), is_warning=result.failed)
 
 
 async def undo_edit(session: ChatSession, message: Message) -> Done:

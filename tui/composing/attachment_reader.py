@@ -206,7 +206,7 @@ def decode(content: bytes, name: str) -> str:
     try:
         text = content.decode(encoding)
     except UnicodeDecodeError:
-        raise UnreadableFile(f"{name} is not UTF-8 text.") from None
+        raise UnreadableFile(f"{name} is not UTF-8 text; iconv can convert it.") from None
     return text.replace("\r\n", "\n")
 
 

@@ -104,6 +104,11 @@ class TextChips:
 _NO_MARKS = {ord(mark): None for mark in (_START, _MIDDLE, _END)}
 
 
+def with_labels(kept: str) -> str:
+    """Return the draft of a `pack` as it looked, its chips as their labels."""
+    return _KEPT.sub(r"[\1]", kept)
+
+
 def span_at(spans: list[ChipSpan], place: int, *, inside: bool = False) -> ChipSpan | None:
     """Return the chip that touches a position, or strictly contains it with `inside`."""
     at = bisect_left([span.end for span in spans], place)

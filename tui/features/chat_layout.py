@@ -37,6 +37,12 @@ if TYPE_CHECKING:
     from ..commands.chat_session import FrontEnd
 
 F = TypeVar("F", bound=Feature)
+LASTING = 900.0
+"""Seconds that a sentence is shown while what it says is going on."""
+SHORTEST = 5.0
+"""Seconds that a sentence is shown at least."""
+READ_SPEED = 12.0
+"""Characters that are read in a second."""
 
 
 class ChatLayout(PromptScreen[None]):
@@ -72,6 +78,8 @@ class ChatLayout(PromptScreen[None]):
         self._handlers = dict(self.handlers())
         self._early: list[tuple[str, str]] = []
         self._is_drawing = False
+        self._told: str = ""
+        self._told_lasts = False
         self.state = state
         self.state.changed = self.state_changed
         self.chat = Chat()
@@ -155,10 +163,19 @@ class ChatLayout(PromptScreen[None]):
         pill.set_class(event.count > 0, "-shown")
 
     def tell(
-        self, text: str, severity: Literal["information", "warning", "error"] = "information"
+        self,
+        text: str,
+        severity: Literal["information", "warning", "error"] = "information",
+        *,
+        lasts: bool = False,
     ) -> None:
-        """Show a sentence for a moment; it is never read as markup."""
-        self.notify(clean(text), severity=severity, markup=False)
+        """Show a sentence while it is read, or until the next one; it is never read as markup."""
+        if self._told_lasts or text == self._told:
+            self.chat_app.clear_notifications()
+            self.query("ToastHolder").remove()  # Textual leaves them, empty
+        self._told, self._told_lasts = text, lasts
+        seconds = LASTING if lasts else max(SHORTEST, len(text) / READ_SPEED)
+        self.notify(clean(text), severity=severity, timeout=seconds, markup=False)
 
     # Commands and features
 

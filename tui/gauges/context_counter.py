@@ -95,7 +95,7 @@ class ContextCounter:
 
     def __init__(self) -> None:
         self._ledger = TokenCountCache()
-        self._engine_count = (0, 0)  # of which request, tokens
+        self._engine_count = ("", 0, 0)  # of which answer and request, tokens
         self._asking = False
         self.model = ""
         self.request: list[RequestMessage] = []
@@ -113,9 +113,13 @@ class ContextCounter:
             parts.append(ContextPart(Role.SYSTEM, rest, True, TEMPLATE_TEXT, is_message=False))
         self.model, self.request, self.parts = model, request, parts
 
-    def set_total(self, tokens: int) -> None:
-        """Set the engine's own count for the state of the last `look`."""
-        self._engine_count = (_fingerprint(self.model, self.request), tokens)
+    def set_total(self, answer: str, tokens: int) -> None:
+        """Set the engine's own count after an answer, for the state of the last `look`.
+
+        Only the first time: later, the system prompt before the answer may be another one.
+        """
+        if self._engine_count[0] != answer:
+            self._engine_count = (answer, _fingerprint(self.model, self.request), tokens)
 
     def count(self, message: RequestMessage) -> tuple[int, bool]:
         """Return a message's tokens, and whether they are exact."""
@@ -134,8 +138,8 @@ class ContextCounter:
         answer = 0
         if running is not None:
             answer = max(0, running - sum(part.tokens for part in self.parts))
-        elif self._engine_count[0] == _fingerprint(self.model, self.request):
-            total = self._engine_count[1]
+        elif self._engine_count[1] == _fingerprint(self.model, self.request):
+            total = self._engine_count[2]
         return context_use(self.parts, context, reserve=reserve, answer=answer, total=total)
 
     async def ask(self, client: AsyncDaemonClient) -> bool:

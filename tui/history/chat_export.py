@@ -98,6 +98,12 @@ def iso_time(stamp: float) -> str:
     return "" if time is None else time.isoformat(timespec="seconds")
 
 
+def _minute(stamp: float) -> str:
+    """Return a time to the minute, with its zone, to be read by people."""
+    time = local_time(stamp)
+    return "" if time is None else time.isoformat(sep=" ", timespec="minutes")
+
+
 def models_of(chat: Chat) -> list[str]:
     """Return the models that answered on the chosen branch, in order."""
     return list(dict.fromkeys(message.model for message in chat.path if message.model))
@@ -114,7 +120,7 @@ def message_heading(chat: Chat, message: Message) -> tuple[str, str]:
     place = f"{siblings.index(message) + 1} of {len(siblings)}; the JSON export has all"
     ending = "cut off at its length limit" if message.ending == "length" else message.ending
     facts = [
-        iso_time(message.created),
+        _minute(message.created),
         place if len(siblings) > 1 else "",
         "" if ending == "answered" else ending,
         "" if step is None else one_line(step.summary),
@@ -217,7 +223,7 @@ def export_html(chat: Chat) -> str:
     renderer = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
     renderer.disable("image")
     title = escape(one_line(chat.title) or "Untitled")
-    facts = " · ".join([iso_time(chat.created), *models_of(chat)])
+    facts = " · ".join([_minute(chat.created), *models_of(chat)])
     parts = [
         "<!doctype html>",
         '<html lang="">',

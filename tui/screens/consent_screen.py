@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -18,6 +19,8 @@ from .dialog import Dialog
 
 MAX_LINES = 2000
 """Most lines of a preview that are shown."""
+_DIGEST = re.compile(r" \([0-9a-f]{12}\)$")
+"""What tells a scope from another of the same words; nothing to be read."""
 UNSEEN = "… the rest is not shown: {}"
 
 
@@ -87,5 +90,5 @@ def facts(asked: ConsentRequest) -> list[Content]:
     if not asked.confined:
         loose = "! Not confined: it can do whatever you can do."
         found.append(Content(loose).stylize("$warning"))
-    scope = f"a and n hold for: {clean_line(asked.scope)}"
+    scope = f"a and n hold for: {_DIGEST.sub('', clean_line(asked.scope))}"
     return [*found, Content(scope).stylize("$muted")]

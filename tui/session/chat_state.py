@@ -171,9 +171,10 @@ class ChatState:
             return turn.context
         if self.loaded is not None and self.loaded.context:
             return max(self.loaded.context, self.loaded.longest_context)
-        if self.model is None:
+        if self.model is None or not self.model.installed:
             return 0
-        forecast = self.model.fit.context if self.model.fit is not None else 0
+        fit = self.model.fit
+        forecast = max(fit.context, fit.longest_context) if fit is not None else 0
         return forecast or self.model.context
 
     def _words(self, turn: Turn | None) -> tuple[str, bool, bool]:

@@ -24,6 +24,8 @@ class ModelOffer(NamedTuple):
 def choose_model(models: Sequence[ModelEntry], wanted: str | None) -> ModelEntry | None:
     """The wanted model, else in this order: loaded, on disk, downloading, the best that would fit.
 
+    Of those on disk the default one, else the strongest at a useful speed, else the smallest.
+
     A file, a folder or a repository of the hub may be wanted that is on no list.
     """
     if wanted is not None:
@@ -31,7 +33,7 @@ def choose_model(models: Sequence[ModelEntry], wanted: str | None) -> ModelEntry
     candidates = [model for model in models if model.chat and model.writes]
     here = [model for model in candidates if model.installed or model.state == "downloading"]
     if here:
-        return min(here, key=_distance)
+        return min(here, key=lambda model: (*_distance(model), *_rank(model)))
     offers = offered_models(candidates)
     return offers[0].model if offers else min(candidates, key=_distance, default=None)
 
@@ -102,6 +104,12 @@ def custom_model(text: str) -> ModelEntry | None:
 def _distance(model: ModelEntry) -> tuple[bool, bool, bool]:
     """The sort key of readiness; the model that can answer soonest comes first."""
     return not model.installed, model.state != "ready", not model.default
+
+
+def _rank(model: ModelEntry) -> tuple[bool, float]:
+    """The sort key among models on disk; the best at a useful speed comes first."""
+    usable = model.fit is None or (model.fit.state != "no" and _is_usable(model.fit))
+    return not usable, -_strength(model) if usable else _strength(model)
 
 
 def _is_usable(fit: ModelFit) -> bool:

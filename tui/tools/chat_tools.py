@@ -137,11 +137,18 @@ class ChatTools:
         return await host.undo(name)
 
     async def add_server(self, name: str, entry: dict[str, object]) -> ServerStatus:
-        """Start an MCP server; raises `ToolHostFailed`."""
+        """Start an MCP server, and forget it again if it fails; raises `ToolHostFailed`."""
         host = await self._running(self._session.chat.settings.tools or str(Path.cwd()))
         status = await host.add_server(name, entry)
+        if status.state != "ready":
+            host.remove_server(name)
         await self.prepare()
         return status
+
+    def remove_server(self, name: str) -> None:
+        """End an MCP server, if the host runs."""
+        if self._host is not None:
+            self._host.remove_server(name)
 
     async def close(self) -> None:
         """End the host."""

@@ -116,7 +116,13 @@ def _entry(
     run = services.manager.find(model)
     measured = None
     if run is not None and run.info is not None:
-        measured = services.fits.measure(run.info, run.needs, available, reason=run.reason)
+        measured = services.fits.measure(
+            run.info,
+            run.needs,
+            available,
+            reason=run.reason,
+            longest_context=run.longest_context,
+        )
     return ModelEntry(
         name=model.name,
         installed=True,

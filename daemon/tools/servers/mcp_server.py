@@ -19,7 +19,7 @@ from ...terminal.unsafe_characters import without_unsafe
 from ..departures import Departures
 from ..tool import ToolFailed, counted, one_line
 from .mcp_config import InvalidMcpConfig, ServerEntry
-from .mcp_transport import Inflow, ServerProgram, connect_by_http
+from .mcp_transport import Inflow, ServerProgram, Unreachable, connect_by_http
 
 MOST_TOOLS = 64
 _MOST_PAGES = 10
@@ -46,7 +46,10 @@ class ServerAnswer(msgspec.Struct, frozen=True):
 
 
 class McpServer:
-    """Connects once and stays connected; `changed` is called when state or tools are others."""
+    """Connects, stays connected, and connects again for a call after the connection has ended.
+
+    `changed` is called when state or tools are others.
+    """
 
     def __init__(
         self,
@@ -67,8 +70,12 @@ class McpServer:
         self._message = ""
         self._left_out = 0
         self._wake = asyncio.Event()
+        self._wanted = asyncio.Event()
+        self._settled = asyncio.Event()
+        self._was_ready = False
         self._ended = False
         self._flooded = False
+        self._inflow = Inflow(self._on_flood)
         self._program: ServerProgram | None = None
 
     @property
@@ -81,19 +88,31 @@ class McpServer:
         return ServerStatus(self.name, self._state, len(self.tools), message)
 
     async def run(self) -> None:
-        """Connect, and stay until the connection ends or the task is cancelled."""
-        try:
-            if self.entry.remote_host and self._departures.obstacle:
-                raise ToolFailed(self._departures.obstacle)
-            await self._serve()
-        except asyncio.CancelledError:
-            self._set("stopped", "")
-            raise
-        except Exception as error:  # whatever a server does is its own failure
-            self._set("failed", self._reason(error))
+        """Connect, and stay until the task is cancelled, the first connection fails, or a flood."""
+        while True:
+            self._ended = False
+            self._wake.clear()
+            try:
+                if self.entry.remote_host and self._departures.obstacle:
+                    raise ToolFailed(self._departures.obstacle)
+                await self._serve()
+            except asyncio.CancelledError:
+                self._set("stopped", "")
+                raise
+            except Exception as error:  # whatever a server does is its own failure
+                self._set("failed", self._reason(error))
+            if not self._was_ready:
+                return
+            await self._wanted.wait()
+            self._set("starting", "")
 
     async def refresh(self) -> list[ServerTool]:
         """Return its tools as it describes them now; raises `ToolFailed`."""
+        if self._state == "failed" and self._was_ready:
+            self._settled.clear()
+            self._wanted.set()
+        if self._was_ready:
+            await self._settled.wait()
         client = self._client
         if client is None:
             raise ToolFailed(f"The server {self.name} is not running. {self._message}".strip())
@@ -124,7 +143,7 @@ class McpServer:
         return ServerAnswer(_text(result), result.is_error)
 
     async def _serve(self) -> None:
-        inflow = Inflow(self._on_flood)
+        inflow = self._inflow = Inflow(self._on_flood)
         if self.entry.url:
             transport = connect_by_http(self.name, self.entry, self._departures, inflow)
         else:
@@ -181,6 +200,7 @@ class McpServer:
 
     def _on_flood(self) -> None:
         self._flooded = True
+        self._was_ready = False  # it is not started again
         self._on_end()
 
     def _on_end(self) -> None:
@@ -189,8 +209,13 @@ class McpServer:
 
     def _set(self, state: ServerState, message: str) -> None:
         self._state, self._message = state, message
-        if state != "ready":
+        self._was_ready = self._was_ready or state == "ready"
+        if not self._was_ready or state == "stopped":
             self.tools, self._left_out = [], 0
+        if state == "starting":
+            self._wanted.clear()
+        else:
+            self._settled.set()
         self._changed()
 
     def _reason(self, error: BaseException) -> str:
@@ -201,7 +226,11 @@ class McpServer:
         if isinstance(error, TimeoutError):
             return "It did not answer in time."
         if isinstance(error, FileNotFoundError):
-            return f"{self.entry.command} was not found. Install it, or correct mcp.json."
+            return f"{self.entry.command} was not found. Install it, or correct the command."
+        if isinstance(error, Unreachable):
+            return f"{self.entry.url} cannot be reached: {_sentence(str(error))}"
+        if isinstance(error, MCPError) and self._inflow.refusal:
+            return _answered(self.entry.url, self._inflow.refusal)
         if isinstance(error, (ValidationError, RuntimeError)):
             return "Its answer does not follow the protocol."
         if isinstance(error, ToolFailed | InvalidMcpConfig):
@@ -213,7 +242,19 @@ class McpServer:
         else:
             text = one_line(f"{type(error).__name__}: {error}")
         complaint = self._program.complaint if self._program is not None else ""
-        return f"{text} Its last words: {complaint}" if complaint and self._ended else text
+        if complaint and self._ended:
+            return f"It has ended. Its last line was: {_sentence(complaint)}"
+        return _sentence(text)
+
+
+def _sentence(text: str) -> str:
+    return text if text.endswith((".", "!", "?")) else f"{text}."
+
+
+def _answered(url: str, status: int) -> str:
+    if status in (401, 403):
+        return f"{url} refused access (HTTP {status}). Add its key to mcp.json under headers."
+    return f"{url} answered HTTP {status}, as no MCP server does. Check the address."
 
 
 def _plain(value: Any) -> Any:

@@ -61,10 +61,16 @@ class McpServers:
         except InvalidMcpConfig as error:
             self._note(name, str(error))
             return
-        old = self._tasks.pop(name, None)
-        if old is not None:
-            old.cancel()
+        self.remove(name)
         self._start(name, entry, ask=False, source="")
+
+    def remove(self, name: str) -> None:
+        """End a server and forget it, if there is one of this name."""
+        if (task := self._tasks.pop(name, None)) is not None:
+            task.cancel()
+        self._servers.pop(name, None)
+        self._notes.pop(name, None)
+        self._changed()
 
     @property
     def statuses(self) -> list[ServerStatus]:
@@ -190,7 +196,7 @@ def _definition(entry: ServerEntry, tool: ServerTool) -> str:
 def _leaves(entry: ServerEntry) -> str:
     if entry.remote_host:
         return f"The arguments, to {entry.remote_host}."
-    return "The server can send on what it gets; it is not confined."
+    return "The arguments, if the server sends them on."
 
 
 def _safe_name(server: str, tool: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -25,11 +26,17 @@ _MOST_MESSAGES = 5_000
 _TAIL = 2_000
 
 
+Unreachable = httpx2.ConnectError
+"""The error of a connection to an address where none is made."""
+
+
 class Inflow:
     """Counts what a server sends since it was last asked something."""
 
     def __init__(self, on_flood: Callable[[], None]) -> None:
         self._on_flood = on_flood
+        self.refusal = 0
+        """The status of the last answer by HTTP that was an error."""
         self.reset()
 
     def reset(self) -> None:
@@ -57,7 +64,7 @@ class ServerProgram:
 
     @asynccontextmanager
     async def connect(self, inflow: Inflow, on_end: Callable[[], None]) -> AsyncGenerator[Any]:
-        """Start it, and yield the streams of a session; raises OSError.
+        """Start it, and yield the streams of a session; raises OSError if it cannot be started.
 
         Its environment has the variables of its entry and those that each program needs.
         """
@@ -66,6 +73,8 @@ class ServerProgram:
             name: self._environ[name] for name in ("HOME", "USERPROFILE") if name in self._environ
         }
         environment = plain_environment(self._environ) | home | expanded(entry.env)
+        if shutil.which(entry.command, path=environment.get("PATH")) is None:
+            raise FileNotFoundError(entry.command)
         process = await start_guarded(
             [entry.command, *entry.args],
             environment,
@@ -175,6 +184,8 @@ class _BoundedTransport(httpx2.AsyncBaseTransport):
             if departure is not None:
                 await asyncio.shield(departure.settle("failed"))
             raise
+        if answer.is_error and request.method == "POST":
+            self._inflow.refusal = answer.status_code
         if answer.headers.get("content-encoding", "identity") != "identity":
             await answer.aclose()
             raise httpx2.DecodingError("The server compresses, though that was not asked for.")

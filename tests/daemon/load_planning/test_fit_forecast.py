@@ -214,6 +214,17 @@ def test_speeds_follow_the_bytes_of_a_token(forecaster: MakeForecaster) -> None:
     assert forecaster(WITHOUT_GPU).of_entry(entries[0], MemoryNeeds(GB)).tokens_per_second is None
 
 
+def test_installed_model_is_rated_with_the_longest_context_too(
+    tmp_path: Path, forecaster: MakeForecaster
+) -> None:
+    path = tmp_path / "model.gguf"
+    _write(path, 64, context=65536)
+    fit = forecaster(WITHOUT_GPU).of_model(
+        describe_file(path, read_header(path)), MemoryNeeds(8 * GB)
+    )
+    assert (fit.context, fit.longest_context) == (16384, 65536)
+
+
 def test_unreadable_file_gets_an_estimate(tmp_path: Path, forecaster: MakeForecaster) -> None:
     path = tmp_path / "model.gguf"
     _write(path, 64)
@@ -245,10 +256,10 @@ def test_rough_fit_estimates_from_the_size(
     assert (fit.needs_bytes <= fit.free_bytes) == (state == "fits")
 
 
-def _write(path: Path, width: int) -> None:
+def _write(path: Path, width: int, context: int = 4096) -> None:
     writer = gguf.GGUFWriter(path, "llama")
     writer.add_block_count(1)
-    writer.add_context_length(4096)
+    writer.add_context_length(context)
     writer.add_embedding_length(width)
     writer.add_feed_forward_length(width)
     writer.add_head_count(2)

@@ -22,6 +22,13 @@ def environment() -> str:
     return "\n".join(f"{name}={value}" for name, value in sorted(os.environ.items()))
 
 
+@server.tool()
+def end() -> None:
+    """End this process."""
+    print("no more room", file=sys.stderr, flush=True)
+    os._exit(1)
+
+
 if len(sys.argv) > 1:
     server.run("streamable-http", host="127.0.0.1", port=int(sys.argv[1]))
 else:

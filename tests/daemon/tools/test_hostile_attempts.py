@@ -395,7 +395,7 @@ async def test_servers_that_cannot_be_used_say_why(tmp_path: Path) -> None:
     """Names in the table: `die at the start`, `a schema of 400 kB`."""
     async with make_lab(tmp_path, "dies-at-once", "huge-schema") as lab:
         status = await lab.client.server("dies-at-once", "failed")
-        assert status.message == "It has ended. Its last words: no such database: test"
+        assert status.message == "It has ended. Its last line was: no such database: test."
         status = await lab.client.server("huge-schema", "ready")
         assert (status.tools, status.message[:17]) == (0, "Left out: 1 tool,")
 

@@ -18,6 +18,7 @@ from ...harness.tool_client import tool_client
 
 HONEST = Path(__file__).with_name("honest_server.py")
 HOSTILE = Path(__file__).with_name("hostile_server.py")
+BRIEF = {"command": sys.executable, "args": [str(HONEST)]}
 ENTRY = {"command": sys.executable, "args": [str(HONEST)], "env": {"NAMED": "${GIVEN}!"}}
 
 
@@ -53,7 +54,7 @@ async def http_server() -> AsyncGenerator[str]:
 async def test_server_of_the_user_gets_only_the_variables_named_for_it(folder: Path) -> None:
     environ = {"GIVEN": "given", "OPENAI_API_KEY": "sk-secret", "INGLE_KEY": "secret"}
     async with tool_client(folder, servers={"honest": ENTRY}, environ=environ) as client:
-        assert (await client.server("honest", "ready")).tools == 2
+        assert (await client.server("honest", "ready")).tools == 3
         added = await client.call("honest__add", a=20, b=22)
         assert added.text.endswith("\n42")
         question = client.asked[0]
@@ -74,11 +75,22 @@ async def test_servers_without_their_variable_or_program_say_so(folder: Path) ->
         status = await client.server("honest", "failed")
         assert status.message.startswith("The variable GIVEN is not set.")
         status = await client.server("absent", "failed")
-        assert "No such file" in status.message
+        assert status.message.startswith("/no/such/program was not found.")
+
+
+async def test_server_that_ended_is_started_again_by_the_next_call(folder: Path) -> None:
+    async with tool_client(folder, servers={"brief": BRIEF}) as client:
+        await client.server("brief", "ready")
+        ended = await client.call("brief__end")
+        assert "It has ended. Its last line was: no more room." in ended.text
+        await client.server("brief", "failed")
+        assert (await client.call("brief__add", a=1, b=2)).text.endswith("\n3")
 
 
 async def test_server_on_this_machine_by_http(folder: Path, http_server: str) -> None:
-    async with tool_client(folder, servers={"web": {"url": http_server}}, private=True) as client:
+    servers = {"web": {"url": http_server}, "not": {"url": f"{http_server}/no"}}
+    async with tool_client(folder, servers=servers, private=True) as client:
+        assert "answered HTTP 404" in (await client.server("not", "failed")).message
         await client.server("web", "ready")
         assert (await client.call("web__add", a=1, b=2)).text.endswith("\n3")
 

@@ -86,7 +86,7 @@ def test_folder_is_attached_as_a_listing(tmp_path: Path) -> None:
     ("content", "problem"),
     [
         (b"\x7fELF\0\0", "it is binary; only text files can be attached."),
-        (b"\xff\xfa", "it is not UTF-8 text."),
+        (b"\xff\xfa", "it is not UTF-8 text; iconv can convert it."),
         (b"x" * (MAX_FILE + 1), "it has 1.0 MB; the limit is 1.0 MB."),
     ],
 )

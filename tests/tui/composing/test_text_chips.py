@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ingle.tui.chats.message import Attachment
-from ingle.tui.composing.text_chips import TextChips, span_at
+from ingle.tui.composing.text_chips import TextChips, span_at, with_labels
 
 
 def test_paste_becomes_a_chip_with_a_label() -> None:
@@ -55,3 +55,9 @@ def test_span_at_position() -> None:
     assert span_at(spans, 5, inside=True) == spans[0]
     assert span_at(spans, 1 + len(label)) == spans[0]
     assert span_at(spans, 2 + len(label)) is None
+
+
+def test_kept_draft_is_listed_with_the_labels_of_its_chips() -> None:
+    chips = TextChips()
+    draft = f"look: {chips.add('$ ls', 'calc.py')} please"
+    assert with_labels(chips.pack(draft)) == draft

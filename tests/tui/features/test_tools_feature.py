@@ -304,6 +304,7 @@ async def test_the_output_of_a_typed_command_goes_into_the_prompt(
     async with open_tools(on=False) as chat:
         await chat.send("!make test")
         await chat.until(lambda: "[$ make test]" in chat.draft)
+        await chat.until_shown("▏ two")
         await chat.send(f"{chat.draft}What is wrong?")
         await until_answered(chat, "Hello there.")
     (prompt,) = fake_daemon.prompts[-1]
@@ -316,8 +317,17 @@ async def test_an_added_server_is_kept(open_tools: OpenTools, tmp_path: Path) ->
         await chat.until_notified("files is added")
         await chat.send("/mcp")
         await chat.until_shown("files")
-    kept = json.loads((tmp_path / "config" / "mcp.json").read_text())
-    assert kept == {"mcpServers": {"files": {"command": "npx", "args": ["-y", "server", "a b"]}}}
+        file = tmp_path / "config" / "mcp.json"
+        entry = {"command": "npx", "args": ["-y", "server", "a b"]}
+        assert json.loads(file.read_text()) == {"mcpServers": {"files": entry}}
+        await chat.pilot.press("escape")
+        await chat.send("/mcp add files another")
+        await chat.until_notified("There is a server files already.")
+        await chat.send("/mcp remove files")
+        await chat.until_notified("files is removed.")
+        await chat.send("/mcp")
+        await chat.until_notified("There is no MCP server.")
+        assert json.loads(file.read_text()) == {"mcpServers": {}}
 
 
 @pytest.mark.slow

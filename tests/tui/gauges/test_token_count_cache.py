@@ -46,6 +46,19 @@ async def test_text_of_the_template_counts_as_system_prompt(
     assert [part.is_message for part in counter.parts] == [True, False]
 
 
+def test_count_of_an_answer_is_not_that_of_another_system_prompt() -> None:
+    chat = Chat()
+    chat.add(Message(role="user", content="Hello there"))
+    counter = ContextCounter()
+    counter.look(chat, "m")
+    counter.set_total("answer", 48)
+    assert counter.use(8192, {}).used == 48
+    chat.settings.system = "Be brief."
+    counter.look(chat, "m")
+    counter.set_total("answer", 48)
+    assert counter.use(8192, {}).exact is False
+
+
 def test_estimates_are_calibrated_by_counts() -> None:
     cache = TokenCountCache()
     before = cache.estimate("m", "x" * 800)

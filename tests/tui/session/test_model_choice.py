@@ -121,3 +121,15 @@ def test_models_that_would_answer_slowly_are_not_offered() -> None:
     assert [offer.model.name for offer in offered_models(short)] == ["middle", "small"]
     slow = [at(LARGE, 0.4), at(MIDDLE, 2), at(SMALL, 6)]
     assert [offer.model.name for offer in offered_models(slow)] == ["small"]
+
+
+def test_best_model_at_a_useful_speed_is_chosen_of_those_on_disk() -> None:
+    def at(model: ModelEntry, speed: float) -> ModelEntry:
+        fit = ModelFit(device="cpu", state="fits", tokens_per_second=speed)
+        return msgspec.structs.replace(model, installed=True, state="stopped", fit=fit)
+
+    small, middle, large = at(SMALL, 121), at(MIDDLE, 12), at(LARGE, 4)
+    assert choose_model([small, large, middle], None) == middle
+    assert choose_model([large, at(MIDDLE, 8)], None) == at(MIDDLE, 8)
+    default = msgspec.structs.replace(small, default=True)
+    assert choose_model([default, large, middle], None) == default

@@ -233,7 +233,8 @@ class GaugesFeature(Feature):
             and leaf.facts.prompt_tokens
             and (compacted is None or compacted.created < leaf.created)
         ):
-            self.counter.set_total(leaf.facts.prompt_tokens + leaf.facts.completion_tokens)
+            total = leaf.facts.prompt_tokens + leaf.facts.completion_tokens
+            self.counter.set_total(leaf.id, total)
         answers = [m for m in chat.path if m.role == "assistant" and not m.is_open]
         self.state.last = answers[-1].facts if answers else None
         self.state.cloud = sum(1 for answer in answers if answer.facts.route != "local")

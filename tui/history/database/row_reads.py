@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ...chats.message import MessageFacts
+from ...composing.text_chips import with_labels
 from .chat_reads import decode_settings
 from .damaged_values import decode_value
 
@@ -74,7 +75,7 @@ def recent_chats(
                 model=settings.model or "",
                 folder=settings.folder,
                 pinned=settings.pinned,
-                draft=draft or "",
+                draft=with_labels(draft or ""),
             )
             found.append(summary)
     found.sort(key=lambda chat: (chat.pinned, chat.changed), reverse=True)

@@ -1,4 +1,4 @@
-"""Transcript entries that are not messages: notices, the system prompt, compactions."""
+"""Transcript entries that are no messages: notices, system prompt, compactions, outputs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from ...text import number_format
-from ...text.terminal_safe_text import clean
+from ...text.terminal_safe_text import clean, clean_line
 from ..lines import BLANK, EntryBlock, RenderedLine, single_line, wrap, wrap_plain
 from .entry import INDENT, Entry, RenderOptions
 
@@ -121,3 +121,34 @@ def compaction_facts(made: CompactionRecord, kept: str = "") -> list[str]:
     if made.kv_pages:
         facts.append(f"{number_format.counted(made.kv_pages, 'cache page')} freed")
     return facts
+
+
+OUTPUT_KEY = "output"
+SHOWN_LINES = 12
+"""Lines of a command's output that are shown while it is folded."""
+
+
+class OutputEntry(Entry):
+    """The end of what a typed command wrote; unfolded, all of it, as far as the prompt gets it."""
+
+    def __init__(self, command: str, output: str) -> None:
+        super().__init__()
+        self._command = clean_line(command)
+        self._text = clean(output).rstrip("\n")
+
+    @property
+    def text(self) -> str:
+        return self._text
+
+    def _render(self, options: RenderOptions) -> list[RenderedLine]:
+        rows = wrap_plain(self._text, options.width - 4)
+        folded = self.is_folded(OUTPUT_KEY, True)
+        block = EntryBlock("tool", OUTPUT_KEY, self._text, folded)
+        hidden = max(0, len(rows) - SHOWN_LINES) if folded else 0
+        head = Text.assemble(("$ ", options.styles.muted), (self._command, options.styles.strong))
+        if hidden:
+            above = number_format.counted(hidden, "line")
+            head.append(f"  ▸ {above} above", options.styles.muted)
+        shown = [line.prefixed("▏ ", options.styles.quote) for line in rows[hidden:]]
+        lines = [single_line(head, options.width - 2), *shown]
+        return [*(line.prefixed(INDENT).within(block, handle="fold") for line in lines), BLANK]

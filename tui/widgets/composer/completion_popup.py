@@ -85,7 +85,7 @@ class CompletionPopup(Widget):
         marked = item is self.chosen
         label = clean(item.label)
         if item.detail:
-            label = label.ljust(room) + " "
+            label = Content(label).truncate(room, ellipsis=True).plain.ljust(room) + " "
         style = "bold $primary" if marked else "$foreground"
         line = Content.assemble(
             ("▌ " if marked else "  ", "$primary"), (label, style), (clean(item.detail), "$muted")
