@@ -133,9 +133,9 @@ class Scanner:
                 here.extend(self._chunk(chunk, deadline, prose))  # keeps what came in time
             except TimeoutError:
                 in_time = False
-            if prose and in_time and any(finding.kind in _PUBLISHED for finding in here):
+            if prose and in_time and any(map(_may_be_published, here)):
                 public = self._is_public_document(chunk)
-                here = [one for one in here if not public or one.kind not in _PUBLISHED]
+                here = [one for one in here if not (public and _may_be_published(one))]
             for finding in here:
                 if finding.start < _CHUNK or finding.kind is FindingKind.UNINSPECTABLE:
                     start, end = finding.start + offset, finding.end + offset
@@ -239,6 +239,12 @@ def _resolved(found: Iterable[SensitiveFinding]) -> list[SensitiveFinding]:
 def _spaces(match: re.Match[str]) -> str:
     """Return as many characters, with the white space that JSON escapes as spaces."""
     return match[0] if match[0] == "\\\\" else " " * len(match[0])
+
+
+def _may_be_published(finding: SensitiveFinding) -> bool:
+    """Whether it may stand in a public document: not the birth date of a form."""
+    told = finding.kind is FindingKind.DATE_OF_BIRTH and finding.certainty < 1
+    return told or finding.kind in _PUBLISHED
 
 
 def _place(finding: SensitiveFinding) -> tuple[int, int, int]:
