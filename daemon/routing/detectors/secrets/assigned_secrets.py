@@ -77,7 +77,7 @@ _NO_FLAG = re.compile(rf"[a-z]{{1,12}}=[^=]|{_PATH.pattern}")  # `--secret id=ke
 _FLAG = re.compile(r"[^\S\n]{1,2}(?![A-Z_]+\b)['\"]?([^\s'\"-][^\s'\"]{3,200})")
 _CODE = re.compile(
     r"[A-Za-z_][\w.:]*[(\[]|\${1,2}[A-Za-z_{(]|%\w*%|%[sdvq]\Z|&[A-Za-z_]+(?:\.\w+)?\Z"
-    r"|\((?:new\b|[^)]*\Z)|https?://[^@?]*\Z|uid:|:{2}|\d{1,5}:\d{1,5}(?:\W|\Z)|0x[0-9A-Fa-f]{1,8}\Z|\{|<|[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+$|@[\w.]+$|\*+$|\.{3}|…"
+    r"|\((?:new\b|[^)]*\Z)|https?://[^@?]*\Z|uid:|:{2}|\d{1,5}:\d{1,5}(?:\W|\Z)|0x[0-9A-Fa-f]{1,8}\Z|\[:|@?\w+\)\.|\d+\.[a-z]+(?:\.[a-z]+)?\Z|\{|<|[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+$|@[\w.]+$|\*+$|\.{3}|…"
     r"|(?:os|process|env|self|this|config|settings|request|args|options|ctx|user)[.\[_]"
 )
 _AUTHORIZATION = re.compile(

@@ -91,7 +91,7 @@ _IDENTIFIER = re.compile(
 # Paths, files, addresses, flags, measures, calls, web tokens, fields of objects and encodings.
 _NAME = re.compile(
     r"/(?!\d+$)|\.[A-Za-z]\w{0,4}$|@\w[\w-]*\.\w|^@|^--|^[\d.,:-]+[A-Za-z%°]{0,4}$"
-    r"|^\d+(?:-[a-z-]+|x\d+)$|\)$|^&?\w+=|^eyJ|^(?:\w+\.){2,}[A-Za-z_]\w*$|(?i:utf)-?\d"
+    r"|^\d+(?:-[a-z-]+|x\d+)$|\)$|^&?\w+=|^#[a-z-]+$|^0x|^eyJ|^(?:\w+\.){2,}[A-Za-z_]\w*$|(?i:utf)-?\d"
 )
 _AROUND, _OPENING, _CALLS = "*_.,:!?)", frozenset("{<[%"), frozenset("([{")
 
