@@ -72,7 +72,8 @@ class Scanner:
     """Runs detectors over texts; whatever cannot be inspected becomes a finding.
 
     `limit` is the maximum of characters of all parts together, `timeout` the maximum of seconds of
-    one scan, checked between detectors and between chunks of a long text. Findings are cached by
+    processor time of one scan, checked between detectors and between chunks of a long text: a busy
+    machine is no reason to keep a text. Findings are cached by
     the digest of a text, so that a history is not scanned again with each turn.
     """
 
@@ -93,7 +94,7 @@ class Scanner:
 
     def scan(self, parts: Sequence[TextPart]) -> list[SensitiveFinding]:
         """Return the findings by part and position; of nested findings, the strictest."""
-        deadline = time.monotonic() + self._timeout
+        deadline = time.process_time() + self._timeout
         room = self._limit
         found: list[SensitiveFinding] = []
         for number, part in enumerate(parts):
@@ -154,7 +155,7 @@ class Scanner:
             return
         for number, view in enumerate(readings):
             for detector in self._detectors if prose and view.is_prose else self._structured:
-                if time.monotonic() > deadline:
+                if time.process_time() > deadline:
                     raise TimeoutError
                 try:
                     for finding in detector.find(view.text):
