@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -31,7 +31,7 @@ _SECONDS = 15.0
 
 
 @contextmanager
-def processor_limit(seconds: float) -> Iterator[None]:
+def processor_limit(seconds: float) -> Generator[None]:
     """End this process if what is done takes more processor time; nowhere on Windows."""
     if sys.platform == "win32":
         yield
