@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-NEEDED = ("pyproject.toml", "MANIFEST.in", "README.md", "LICENSE")
+NEEDED = ("pyproject.toml", "MANIFEST.in", "README.md", "LICENSE", "NOTICE")
 FOLDERS = ("backends", "daemon", "kernels", "models", "tui")
 
 
@@ -37,4 +37,5 @@ def test_wheel_contains_kernels_and_detector_data(tmp_path: Path) -> None:
     assert sources | {f"ingle/kernels/cubins/{path.name}" for path in cubins.iterdir()} <= names
     data = (ROOT / "daemon/routing/detectors/data").iterdir()
     assert {f"ingle/daemon/routing/detectors/data/{path.name}" for path in data} <= names
+    assert any(name.endswith(".dist-info/licenses/NOTICE") for name in names)
     assert not {n for n in names if n.startswith(("tests/", "bench/", "ingle/backends/testing/"))}

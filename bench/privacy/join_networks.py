@@ -6,7 +6,8 @@
 FIRST and SECOND are files that `train_passages.py` wrote. The vectors that they read are replaced
 by fewer columns, from which what each of them makes of a token is had again with the least error
 over the texts that were collected in FOLDER, in 4 bits; weights are kept in 16. B is
-added to the average of their log-odds.
+added to the average of their log-odds. If FIRST has 8-bit vectors that SECOND reads already, as
+pairs had before (in the history of the shipped files), they are only made smaller.
 """
 
 # What torch returns is not known to its types.
@@ -17,6 +18,7 @@ from __future__ import annotations
 import argparse
 import gzip
 import json
+import shutil
 from pathlib import Path
 
 import torch
@@ -48,11 +50,46 @@ RARE = 0.02
 
 def loaded(path: Path) -> tuple[PassageArchitecture, Tensor]:
     """A network, and what its first layer makes of tokens, without the bias: [tokens, WIDTH]."""
-    weights = trained_weights(path)
-    vectors = weights.pop("vectors.table").float() * weights.pop("vectors.scale")
-    network = PassageArchitecture(len(KINDS), len(TAGS))
-    network.load_state_dict({k.removeprefix("network."): w for k, w in weights.items()})
+    network, vectors = read_network(path)
     return network.eval(), vectors @ network.inp.weight.T.detach()
+
+
+def read_network(path: Path) -> tuple[PassageArchitecture, Tensor]:
+    """A network, and the vectors that it reads: [tokens, VECTOR or, of a pair, COLUMNS]."""
+    weights = {
+        name.removeprefix("network.").removeprefix("vectors."): tensor
+        for name, tensor in trained_weights(path).items()
+    }
+    vectors = weights.pop("table").float() * weights.pop("scale")
+    network = PassageArchitecture(len(KINDS), len(TAGS))
+    network.inp = nn.Linear(vectors.shape[1], WIDTH)
+    network.load_state_dict(weights)
+    return network, vectors
+
+
+def pack(first: Path, second: Path, into: Path) -> None:
+    """Write a pair that shares its vectors already with 4 bits for each of their numbers."""
+    network, vectors = read_network(first)
+    export(ShippedPassages(network, PackedVectors(vectors)).eval(), into / NETWORK)
+    shutil.copyfile(second, into / SECOND)
+
+
+def join(
+    read: list[tuple[PassageArchitecture, Tensor]], folder: Path, bias: float, into: Path
+) -> None:
+    """Write a pair of networks, each with what its first layer makes of tokens."""
+    made = torch.cat([vectors for _, vectors in read], 1)
+    tokens = Tokenizer.from_buffer(gzip.decompress((DATA / TOKENS).read_bytes()))
+    kept = columns(made, frequencies(folder, tokens, len(made)))
+    for number, (network, _) in enumerate(read):
+        layer = nn.Linear(COLUMNS, WIDTH)
+        layer.weight.data = kept[number * WIDTH : (number + 1) * WIDTH].contiguous()
+        layer.bias.data = network.inp.bias.data
+        network.inp = layer
+    (first, _), (second, _) = read
+    export(ShippedPassages(first, PackedVectors(made @ kept)).eval(), into / NETWORK)
+    # The average halves it.
+    export_second(second, 2 * bias, into / SECOND)
 
 
 def frequencies(folder: Path, tokens: Tokenizer, size: int) -> Tensor:
@@ -94,19 +131,11 @@ def main() -> None:
     parser.add_argument("--bias", type=float, default=0.0)
     parser.add_argument("--into", type=Path, default=DATA)
     options = parser.parse_args()
-    read = [loaded(path) for path in options.networks]
-    made = torch.cat([vectors for _, vectors in read], 1)
-    tokens = Tokenizer.from_buffer(gzip.decompress((DATA / TOKENS).read_bytes()))
-    kept = columns(made, frequencies(options.folder, tokens, len(made)))
-    for number, (network, _) in enumerate(read):
-        layer = nn.Linear(COLUMNS, WIDTH)
-        layer.weight.data = kept[number * WIDTH : (number + 1) * WIDTH].contiguous()
-        layer.bias.data = network.inp.bias.data
-        network.inp = layer
-    (first, _), (second, _) = read
-    export(ShippedPassages(first, PackedVectors(made @ kept)).eval(), options.into / NETWORK)
-    # The average halves it.
-    export_second(second, 2 * options.bias, options.into / SECOND)
+    first, second = options.networks
+    if read_network(first)[1].shape[1] == COLUMNS:
+        pack(first, second, options.into)
+    else:
+        join([loaded(first), loaded(second)], options.folder, options.bias, options.into)
     for name in (NETWORK, SECOND):
         halve(options.into / name)
 

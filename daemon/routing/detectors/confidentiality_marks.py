@@ -18,6 +18,10 @@ _LONGEST, _NEAR = 240, 64
 _SHORT = 4
 """Words up to which a sentence such as "strictly local" needs no verb."""
 _WORD = re.compile(r"[^\W_]+")
+_ENGLISH = re.compile(r"\b(?:the|and|you|you'll|an|with|of|for|any|your|than)\b")
+_PORTUGUESE = re.compile(r"\b(?:não|é|são|uma|do|ao)\b")
+_NO = re.compile(r"(?<= )no(?= (?!part|one|data|word|copy|text|content|information))")
+_CODE = re.compile(r"(?:[ ]{4}|\t|[ ]?(?:#|//|\*|--|;))")
 _CLAUSE_END = r"(?= *(?:$|[,)]|[-–—] |(?:please|only|for|por|as)\b))"
 
 
@@ -93,15 +97,20 @@ def _asks_to_stay(sentence: str) -> bool:
         return False
     if _PHRASES.search(sentence):
         return True
+    # The Polish word for "this" is none in English, nor is the Spanish one
+    # for "not" one there, or in Portuguese.
+    this = sentence.replace(" to ", " of ") if _ENGLISH.search(sentence) else sentence
     here = _HERE.search(sentence) is not None
     if here and len(sentence.split()) <= _SHORT and _are_near(sentence, _ONLY, _HERE):
         return True
     if here and _are_near(sentence, _KEEP, _HERE):
-        return _THIS.search(sentence) is not None or _ONLY.search(sentence) is not None
+        return _THIS.search(this) is not None or _ONLY.search(sentence) is not None
+    if _ENGLISH.search(sentence) or _PORTUGUESE.search(sentence):
+        sentence = _NO.sub("  ", sentence)
     away = _AWAY.search(sentence)
     if away is None or not _are_near(sentence, _NOT, _AWAY):
         return False
-    return _are_near(sentence, _THIS, _AWAY) or _are_near(sentence, _SEND, _AWAY)
+    return _are_near(this, _THIS, _AWAY) or _are_near(sentence, _SEND, _AWAY)
 
 
 def _are_near(sentence: str, one: re.Pattern[str], other: re.Pattern[str]) -> bool:
@@ -119,6 +128,8 @@ def _is_said_of_this_text(lower: str, match: re.Match[str]) -> bool:
     line = lower.rfind("\n", 0, match.start()) + 1
     stop = lower.find("\n", match.end())
     before, after = lower[line : match.start()], lower[match.end() : stop if stop >= 0 else None]
+    if "internal" in match[0] and _CODE.match(before):
+        return False  # of a function
     if "?" in after or _QUESTION.match(before.strip()):
         return False
     if len(_WORD.findall(before)) <= 1 and not re.match(r"[- ]?\w", after):

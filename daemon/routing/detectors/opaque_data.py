@@ -18,8 +18,13 @@ _HEX = re.compile(
     r"(?<![0-9a-fA-F])[0-9a-fA-F](?:[0-9a-fA-F]|\r?\n[ \t]{0,8}(?=[0-9a-fA-F]{32})){511,}+"
 )
 _DATA = re.compile(r"data:[a-z]{1,20}/[a-z0-9.+-]{1,60};base64,", re.IGNORECASE)
-# Blocks that say what they are: certificates are public, and private keys a finding of their own.
-_NAMED = re.compile(r"-----BEGIN [A-Z0-9 ]{0,20}(?:CERTIFICATE|PUBLIC KEY|PRIVATE KEY)-----")
+# Blocks that say what they are: certificates and signatures are public, and private keys a finding
+# of their own.
+_NAMED = re.compile(
+    r"-----BEGIN [A-Z0-9 ]{0,20}"
+    r"(?:CERTIFICATE|SIGNATURE|(?:PUBLIC|PRIVATE) KEY|PARAMETERS)(?: BLOCK| REQUEST)?-----"
+)
+_HEAD = 128  # characters, as of the lines before a key of PGP
 _LEAST_KINDS = 3
 # Minimum length of all lines of a code except the first, and of all but the first together.
 _LEAST_LINE, _LEAST_LONG = 32, 200
@@ -31,7 +36,7 @@ def find_opaque_data(text: str) -> Iterator[SensitiveFinding]:
     lines = [end - start for start, end in long_words(text) if end - start >= _LEAST_LINE]
     for pattern in (_CODE, _HEX) if sum(lines) >= _LEAST_LONG else ():
         for match in pattern.finditer(text):
-            named = _NAMED.search(text, max(0, match.start() - 48), match.start() + 48)
+            named = _NAMED.search(text, max(0, match.start() - _HEAD), match.start() + 48)
             if named is None and _is_code(match[0]) and reads_as(match[0]) is None:
                 yield SensitiveFinding(FindingKind.UNINSPECTABLE, *match.span(), "")
     if "base64," in text:

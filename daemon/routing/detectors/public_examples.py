@@ -18,6 +18,10 @@ _NO_VALUE = re.compile(
     r"(?:your|example|varchar|\$[a-z_{(]|[{<]|%\w*%|x{3})|(?:-+|_+|=+|#+|\*+|0{6,}|\.{3,}|…+)\Z",
     re.IGNORECASE,
 )
+# `my-secret-pw`, `theadministratorpassword`.
+_SAYS_SO = re.compile(
+    r"[a-z]+(?:password|passwd|secret)|(?:[a-z]+[-_])+(?:pass(?:word|wd)?|pwd?|secret)"
+)
 # Names that cannot be registered (RFC 2606, RFC 6761).
 _DOMAIN = re.compile(
     r"[@.](?:example\.(?:com|net|org|edu)|example|test|invalid|localhost)\Z|\Aexample\.",
@@ -61,7 +65,11 @@ def is_attribution(text: str, finding: SensitiveFinding) -> bool:
 def is_placeholder(value: str) -> bool:
     """Whether a word in the place of a password is none."""
     word = value.lower().rstrip(".!?):")
-    return word in _PLACEHOLDERS or _NO_VALUE.match(word) is not None
+    return (
+        word in _PLACEHOLDERS
+        or _NO_VALUE.match(word) is not None
+        or _SAYS_SO.fullmatch(word) is not None
+    )
 
 
 def is_example_login(login: str) -> bool:

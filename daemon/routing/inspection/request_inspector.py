@@ -18,7 +18,8 @@ from .scanner_process import ScannerProcess
 
 log = logging.getLogger("ingle.daemon")
 
-SCAN_SECONDS = 10.0
+SCAN_SECONDS = 60.0
+"""Of real time; a scan ends itself after ten seconds of processor time."""
 
 
 class InspectedRequest(msgspec.Struct, frozen=True):

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,6 +25,22 @@ if TYPE_CHECKING:
 
 _ROUTING = Path(__file__).parents[1]
 """The folder of the detectors and their tables."""
+
+_SECONDS = 15.0
+"""Of processor time, more than a scan allows itself: one detector may be stuck."""
+
+
+@contextmanager
+def processor_limit(seconds: float) -> Generator[None]:
+    """End this process if what is done takes more processor time; nowhere on Windows."""
+    if sys.platform == "win32":
+        yield
+        return
+    signal.setitimer(signal.ITIMER_PROF, seconds)  # whose signal ends it
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0.0)
 
 
 def main() -> None:
@@ -45,7 +64,8 @@ def main() -> None:
                 from .text_scanner import make_scanner
 
                 scanner, words = make_scanner(request.words), request.words
-            answer = FindingList(scanner.scan(request.parts))
+            with processor_limit(_SECONDS):
+                answer = FindingList(scanner.scan(request.parts))
         except Exception as error:
             answer = FindingList(error=type(error).__name__)
         sink.write(frame(msgspec.msgpack.encode(answer)))

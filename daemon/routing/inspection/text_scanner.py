@@ -72,7 +72,8 @@ class Scanner:
     """Runs detectors over texts; whatever cannot be inspected becomes a finding.
 
     `limit` is the maximum of characters of all parts together, `timeout` the maximum of seconds of
-    one scan, checked between detectors and between chunks of a long text. Findings are cached by
+    processor time of one scan, checked between detectors and between chunks of a long text: a busy
+    machine is no reason to keep a text. Findings are cached by
     the digest of a text, so that a history is not scanned again with each turn.
     """
 
@@ -93,7 +94,7 @@ class Scanner:
 
     def scan(self, parts: Sequence[TextPart]) -> list[SensitiveFinding]:
         """Return the findings by part and position; of nested findings, the strictest."""
-        deadline = time.monotonic() + self._timeout
+        deadline = time.process_time() + self._timeout
         room = self._limit
         found: list[SensitiveFinding] = []
         for number, part in enumerate(parts):
@@ -133,9 +134,9 @@ class Scanner:
                 here.extend(self._chunk(chunk, deadline, prose))  # keeps what came in time
             except TimeoutError:
                 in_time = False
-            if prose and in_time and any(finding.kind in _PUBLISHED for finding in here):
+            if prose and in_time and any(map(_may_be_published, here)):
                 public = self._is_public_document(chunk)
-                here = [one for one in here if not public or one.kind not in _PUBLISHED]
+                here = [one for one in here if not (public and _may_be_published(one))]
             for finding in here:
                 if finding.start < _CHUNK or finding.kind is FindingKind.UNINSPECTABLE:
                     start, end = finding.start + offset, finding.end + offset
@@ -154,7 +155,7 @@ class Scanner:
             return
         for number, view in enumerate(readings):
             for detector in self._detectors if prose and view.is_prose else self._structured:
-                if time.monotonic() > deadline:
+                if time.process_time() > deadline:
                     raise TimeoutError
                 try:
                     for finding in detector.find(view.text):
@@ -239,6 +240,12 @@ def _resolved(found: Iterable[SensitiveFinding]) -> list[SensitiveFinding]:
 def _spaces(match: re.Match[str]) -> str:
     """Return as many characters, with the white space that JSON escapes as spaces."""
     return match[0] if match[0] == "\\\\" else " " * len(match[0])
+
+
+def _may_be_published(finding: SensitiveFinding) -> bool:
+    """Whether it may stand in a public document: not the birth date of a form."""
+    told = finding.kind is FindingKind.DATE_OF_BIRTH and finding.certainty < 1
+    return told or finding.kind in _PUBLISHED
 
 
 def _place(finding: SensitiveFinding) -> tuple[int, int, int]:

@@ -232,6 +232,11 @@ def test_identifier_is_found(kind: FindingKind, span: str, text: str) -> None:
         "tracking 1Z1100C1189702956",
         "PR 185 touches 797 lines (+185 -9)",
         "00000000-0000-0000-0000-000000000000",
+        "1170 1350 1170 1890 2790 1890 2790 2070 3240 1620 2790 1170 2790 1350 1170 1350",
+        ".highlight .cpf { color: #408090; font-style: italic }",
+        '"avatar": "https://files.acme.com/avatars/000/272/619/original/573669a3.jpe"',
+        '"in_reply_to_account_id": "112658193342215767"',
+        "part-01091. blk_-4468645577339843974 terminating",
     ],
 )
 def test_similar_text_is_not_found(text: str) -> None:

@@ -95,6 +95,8 @@ def _base58(text: str) -> Iterator[SensitiveFinding]:
             continue
         if text[max(0, match.start() - 1) : match.start()].isalnum():
             continue
+        if text[match.end() : match.end() + 1].isalnum():
+            continue
         if _WALLET_WORDS.near(text, match.start(), match.end()) or (bitcoin and _base58_sum(run)):
             yield SensitiveFinding(FindingKind.WALLET, match.start(), match.end(), run)
 

@@ -5,10 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from ...text_analysis.data_files import word_lists
+from ...text_analysis.text_index import lowered
 from ..context_words import Phrases
 from ..finding import FindingKind, SensitiveFinding
 
 _WORDS = Phrases("births", whole=True)
+_TOLD, _OF_A_TELLER = tuple(word_lists()["births told"]), re.compile(r"\b(?:i|me|we)\b")
+_LESS_CERTAIN, _BEFORE_A_TELLING = 0.9, 16
 _MONTH = r"[^\W\d_]{3,12}\.?"
 _DATE = (
     r"\d{4}[./-]\d{1,2}[./-]\d{1,2}|\d{4}\. \d{1,2}\. \d{1,2}\.?"
@@ -34,7 +38,11 @@ _FIRST_YEAR = 1905  # earlier birthdays belong to historical persons
 
 
 def find_birth_dates(text: str) -> Iterator[SensitiveFinding]:
-    """Yield dates in many notations after or before words of birth."""
+    """Yield dates in many notations after or before words of birth.
+
+    Those that a sentence tells of another person, as encyclopaedias do, are less certain.
+    """
+    lower = lowered(text)
     for end in _WORDS.ends(text):
         begin, match = 0, _BEHIND.match(text, end)
         if match is None:
@@ -45,6 +53,13 @@ def find_birth_dates(text: str) -> Iterator[SensitiveFinding]:
         year = _YEAR.search(match["date"])
         if year is None or int(year[0]) >= _FIRST_YEAR:
             start, stop = match.span("date")
+            told = lower.endswith(_TOLD, 0, end) and not _OF_A_TELLER.search(
+                lower, max(0, end - _BEFORE_A_TELLING), end
+            )
             yield SensitiveFinding(
-                FindingKind.DATE_OF_BIRTH, begin + start, begin + stop, match["date"]
+                FindingKind.DATE_OF_BIRTH,
+                begin + start,
+                begin + stop,
+                match["date"],
+                _LESS_CERTAIN if told else 1.0,
             )

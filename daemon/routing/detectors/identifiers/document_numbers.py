@@ -51,6 +51,7 @@ _PLATE = re.compile(
     r"[^\w\n]{0,4}(?:[^\W\d_][\w.’']{1,12}[^\w\n]{1,4}){0,3}?"
     r"(?P<value>(?=[A-ZÄÖÜ0-9 ·-]{0,9}\d)[A-ZÄÖÜ0-9]{1,7}(?:[ ·-]{1,3}[A-Z0-9]{1,7}){0,3})(?!\w)"
 )
+_COLOUR = re.compile(r"\{\s*[a-z-]+:\s*#[0-9A-Fa-f]{3,8}\Z")  # `.cpf { color: #408090 }`
 _SORT_CODE = re.compile(r"\d\d-\d\d-\d\d")
 # Words in capitals that follow a number: `1234567 OK`.
 _WORDS_BEHIND = re.compile(r"(?: [A-Z]{4,}\b.*| [A-Z]{2,})+\Z")
@@ -172,8 +173,8 @@ def _beside(text: str, kind: FindingKind, end: int) -> Iterator[SensitiveFinding
     value = value if plate else _WORDS_BEHIND.sub("", value)
     if match is not None and _is_number(value, kind):
         start = match.start("value")
-        if text[start - 1] == "+":
-            return  # a telephone
+        if text[start - 1] == "+" or _COLOUR.search(text, end, match.end("value")):
+            return  # a telephone, or a style
         # IBANs have a detector of their own, which knows their lengths.
         if next(find_ibans(text[start : match.end("value")]), None) is None:
             found = plain_finding(kind, match)

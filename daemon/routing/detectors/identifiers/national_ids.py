@@ -19,14 +19,17 @@ _GAPS = frozenset({" ", "-", ".", "/", "–", "(", " - ", "\u00a0"})
 _SHAPE = str.maketrans(
     "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz", "9" * 10 + "A" * 52
 )
-_MOST_PIECES = 8
+_MOST_PIECES, _MANY_PIECES = 8, 12
+"""Pieces of a number at most; in a row of more than the second, one is a number by chance."""
 _LEAST, _MOST, _VIN = 8, 18, 17
 _WORDS = ContextWords("ids", before=60, after=24)
 _IN_CAPITALS = re.compile(rf"\b(?:{'|'.join(word_lists()['ids in capitals'])})\b(?!\()")
 _OF_GOODS = re.compile(r"\b(?:isbn|issn|ean|gtin|upc)\b|cve-\Z", re.IGNORECASE)
-# Fractions, versions with a date, and addresses of machines and networks.
+# Fractions, versions with a date, times with a number, and addresses of machines and networks.
 _NO_ID = re.compile(
-    r"\d{1,3}\.\d{6,}\Z|(?:19|20)\d{6}-\d\Z|(?:(?:25[0-5]|2[0-4]\d|1?\d?\d)(?:\.|(?=/|\Z))){4}(?:/\d\d?)?\Z"
+    r"\d{1,3}\.\d{6,}\Z|(?:19|20)\d{6}-\d\Z|(?:19|20)\d{12} \d\Z"
+    r"|(?:(?:25[0-5]|2[0-4]\d|1?\d?\d)(?:\.|(?=[/ ]|\Z))){4}(?:/\d\d?| \d{2,5})?\Z"
+    r"|(?:10|172|192)(?:-(?:25[0-5]|2[0-4]\d|1?\d?\d)){3}\Z"
 )
 # These are so specific that they count from a distance.
 _CLEAR_WORDS = ContextWords("specific ids", before=120, after=0)
@@ -64,6 +67,8 @@ def _in_row(text: str, row: list[Span]) -> Iterator[SensitiveFinding]:
     # Search for words once per row, since a table has many numbers and no words.
     left, right = row[0][0], row[-1][1]
     said = functools.cache(lambda: _is_near_a_word(text, left, right))
+    if len(row) > _MANY_PIECES and not said():
+        return
     first = 0
     while first < len(row):
         begin, taken = places[first], 1
@@ -134,6 +139,8 @@ def _stands_alone(text: str, start: int, end: int) -> bool:
     """Whether it is not part of a longer number or name."""
     before, behind = text[max(0, start - 2) : start], text[end : end + 2]
     if before[-1:] in ("_", "+", "$", "€", "£") or behind[:1] in ("_", "%"):
+        return False
+    if before[-1:] == "/" and behind[:1] == "/":
         return False
     joined = (".", ",", "-", "/", ":")
     if len(before) == 2 and before[1] in joined and before[0].isdigit():

@@ -31,11 +31,11 @@ _CODE_WORDS = Phrases("card codes")
 _SOFT_CODE_WORDS = Phrases("card codes after a card", whole=True)
 _NEAR_A_CARD = 120
 _NO_SPACES = 0x0E00  # Thai, Chinese, Japanese, Korean and similar scripts
-_LEAST_DIGITS, _FEW = 12, 6
+_LEAST_DIGITS, _FEW, _MANY = 12, 6, 8
 _FRACTION = re.compile(r"\d\.\d+|.{2}\d+\*{1,2}\w")
 _CODE = re.compile(
     r"2?(?: (?:code|is|number|ist|est|es|è|é|number is|code "
-    r"is))?[\s:=#\"'()-]{1,6}([0-9]{3,4})(?![0-9])"
+    r"is))?[\s:=#\"'()-]{1,6}([0-9]{3,4})(?![0-9A-Za-z])"
 )
 
 
@@ -72,6 +72,8 @@ def _in_run(text: str, at: int, run: str) -> Iterator[SensitiveFinding]:
             first += 1
             continue
         start, end = groups[first].start(), groups[last].end()
+        if not said and len(groups) > _MANY and first < last:
+            return  # among so many numbers four may be a card by chance
         if first == last and _FRACTION.match(text, at + start - 2, at + end + 2):
             left -= len(groups[first][0])
             first += 1
@@ -125,7 +127,7 @@ def _card_from(
 def _stands_alone(text: str, start: int, end: int) -> bool:
     """Whether it is not part of a word, of a hexadecimal number or of a fraction."""
     before, behind = text[max(0, start - 2) : start], text[end : end + 2]
-    if before and (_is_of_a_word(before[-1]) or before[-1] in "_+"):
+    if before and (_is_of_a_word(before[-1]) or before[-1] in "_+" or before == "_-"):
         return False
     if behind and (_is_of_a_word(behind[0]) or behind[0] == "_"):
         return False

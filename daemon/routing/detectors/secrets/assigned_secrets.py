@@ -4,6 +4,7 @@ cookie.
 
 from __future__ import annotations
 
+import base64
 import re
 from collections.abc import Iterator
 from math import log2
@@ -22,12 +23,25 @@ _COMMANDS = KeywordPatterns(
     "command_passwords.txt", r"['\"]?([^\s'\"$<>{}][^\s'\"<>{}]{2,127})", re.IGNORECASE
 )
 _ASSIGNED = re.compile(
-    r"[\w.-]{0,24}[\"'`\]*]{0,3}[^\S\n]{0,4}"
+    r"(?P<rest>[\w.-]{0,24})[\"'`\]*]{0,3}[^\S\n]{0,4}"
     r"(?P<sign>>(?=[^\s<]{3,200}</[\w.:-]{0,40}(?i:pass|pwd|secret|token|key))"
     r"|:=|=>|==?|：|:|-{1,2}>)"
     r"[^\S\n]{0,4}(?:\n[^\S\n]{0,8})?"
     r"(?:[brfu]?(?P<quote>[\"'`“„«])(?P<quoted>[^\"'`“”„«»\n]{3,200})[\"'`“”»]"
     r"|\\\"(?P<escaped>[^\"\\\n]{3,200})\\\"|[*_]{0,2}(?P<bare>[^\s\"'`,;<>{}|\\，。；]{3,200}))"
+)
+# `password_maps`, `passwd-file`, `secretName`: what the name ends in says that the value is none.
+_OF_ANOTHER_THING = re.compile(
+    r"(?:^|[_.-]|(?<=[a-z])(?=[A-Z]))(?i:files?|file_?names?|paths?|dir|maps?|schemes?|types?|names?"
+    r"|policy|policies|length|len|formats?|alg(?:o|orithm)?s?|env|encryption|expir(?:y|es|ation)"
+    r"|age|prompt|fields?|columns?|attr(?:ibute)?s?|filter|query|urls?|uri|commands?|cmd|program"
+    r"|helper|backend|plugin|driver|method|mechanisms?|verify|required|enabled|source|store"
+    r"|hashers?|validators?|modes?|checks?|lookup|endpoint)\Z"
+)
+# `hash:/etc/postfix/sasl`, `/run/secrets/db`, `~/.pgpass`, `./keys/a.pem`.
+_PATH = re.compile(
+    r"(?:[a-z]{2,12}:)?(?:(?:~|\.{1,2}|\$\{?\w+\}?)?(?:/[a-z._][a-z0-9._-]*){2,}"
+    r"|(?:~|\.{1,2})/[a-z._][a-z0-9._-]*)/?[%*]?\Z"
 )
 _OF_A_KEY = re.compile(
     r"[\w’'-]{0,16},?(?:[^\S\n]{1,2}[^\W\d_][\w’'-]{0,11}){1,2}[^\S\n]{1,3}(?P<value>[^\s\"'`<>{}|\\，。；]{16,400})"
@@ -37,9 +51,10 @@ _SHORT = re.compile(
 )
 # `readPassword`, `token_ids_0`, `SecretsOpt`, and prompts such as `npm password: `
 _VARIABLE = re.compile(
-    r"(?=\w*(?:[a-z][A-Z]|_))[A-Za-z_]*(?i:pass(?:word|wd)|secret|token)[A-Za-z_]*(?:_\d)?"
+    r"(?=\w*(?:[a-z][A-Z]|_))[A-Za-z_]*(?i:pass(?:word|wd)|pwd|secret|token)[A-Za-z_]*(?:_\d)?"
     r"|[^\d\n]*(?i:password|passphrase)\W{2,}"
 )
+_CLASS = re.compile(r"(?:[A-Z][a-z]{2,}){2,}(?:[A-Z]{2,}|[A-Z][a-z]{2,})*\d{0,4}\Z")
 # A date such as 13.05.87 is a password.
 _VERSION = re.compile(
     r"(?!(?:0?[1-9]|[12]\d|3[01])\.(?:0?[1-9]|1[0-2])\.\d\d\Z)[~^=v]{0,2}\d{1,3}(?:\.\d{1,3}){1,3}"
@@ -55,9 +70,14 @@ _QUERY = re.compile(
     re.IGNORECASE,
 )
 _ENDS = re.compile(r"[.!]?[^\S\n]*(?:$|\n|,|;)")
+_SENTENCE = re.compile(r"\D+\s\D+[a-z][.!]\Z")
+_CUT = re.compile(r"\w\.{3}|\w…")
+_ASSIGNMENT = re.compile(r"[^\S\n]?=[^=]")
+_NO_FLAG = re.compile(rf"[a-z]{{1,12}}=[^=]|{_PATH.pattern}")  # `--secret id=key,src=FILE`
 _FLAG = re.compile(r"[^\S\n]{1,2}(?![A-Z_]+\b)['\"]?([^\s'\"-][^\s'\"]{3,200})")
 _CODE = re.compile(
-    r"[A-Za-z_][\w.]*[(\[]|\$[A-Za-z_{(]|%\w*%|\{|<|[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+$|@[\w.]+$|\*+$|\.{3}|…"
+    r"[A-Za-z_][\w.:]*[(\[]|\${1,2}[A-Za-z_{(]|%\w*%|%[sdvq]\Z|&[A-Za-z_]+(?:\.\w+)?\Z"
+    r"|\((?:new\b|[^)]*\Z)|https?://[^@?]*\Z|uid:|:{2}|\d{1,5}:\d{1,5}(?:\W|\Z)|0x[0-9A-Fa-f]{1,8}\Z|\[:|@?\w+\)\.|\d+\.[a-z]+(?:\.[a-z]+)?\Z|\{|<|[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+$|@[\w.]+$|\*+$|\.{3}|…"
     r"|(?:os|process|env|self|this|config|settings|request|args|options|ctx|user)[.\[_]"
 )
 _AUTHORIZATION = re.compile(
@@ -108,7 +128,9 @@ def find_assigned_secrets(text: str) -> Iterator[SensitiveFinding]:
     yield from _headers(text, lower)
     pairs = "value" in lower
     for words, kind in ((_PASSWORDS, FindingKind.PASSWORD), (_KEYS, FindingKind.API_KEY)):
-        for end in words.ends(text):
+        for start, end in words.spans(text):
+            if text.startswith("$PWD", start - 1):
+                continue  # the current folder
             yield from _assigned(text, end, kind)
             if kind is FindingKind.API_KEY:
                 yield from _made_up(text, _OF_A_KEY.match(text, end), kind)
@@ -125,7 +147,7 @@ def _assigned(text: str, end: int, kind: FindingKind) -> Iterator[SensitiveFindi
     if match is None:
         word = max(text.rfind(" ", 0, end), text.rfind("\n", 0, end)) + 1
         flag = _FLAG.match(text, end) if text.startswith("--", word) else None
-        if flag is not None and not _CODE.match(flag[1]):
+        if flag is not None and _is_of_a_flag(flag[1], kind):
             yield SensitiveFinding(kind, *flag.span(1), flag[1])
         return
     group = next(name for name in ("quoted", "escaped", "bare") if match[name] is not None)
@@ -136,9 +158,29 @@ def _assigned(text: str, end: int, kind: FindingKind) -> Iterator[SensitiveFindi
         return  # `self.password = password` is code
     if match["quote"] == "`" and " " in value:
         return
+    if group == "bare" and _ASSIGNMENT.match(text, start + len(value)):
+        return  # a statement of the next line
+    if _is_label(text, end, match) and not any(map(str.isdigit, value)):
+        return
+    if _OF_ANOTHER_THING.search(match["rest"]):
+        return
     ends = group != "bare" or match["sign"] in "==>" or _ENDS.match(text, start + len(value))
     if _is_secret(value, kind, not ends, group != "bare"):
         yield SensitiveFinding(kind, start, start + len(value), value)
+
+
+def _is_label(text: str, end: int, match: re.Match[str]) -> bool:
+    """Whether the name is in a text in quotes, as translations have: `"New password": "…"`."""
+    quote = text[match.end("rest") : match.end("rest") + 1]
+    begin = text.rfind(quote, max(0, end - 60), end) if quote in ("'", '"') else -1
+    return begin >= 0 and " " in text[begin:end]
+
+
+def _is_of_a_flag(value: str, kind: FindingKind) -> bool:
+    """Whether the word behind a flag such as `--password` can be its value."""
+    if _CODE.match(value) or _NO_FLAG.match(value) or is_placeholder(value):
+        return False
+    return kind is FindingKind.PASSWORD or any(map(str.isdigit, value)) or looks_generated(value)
 
 
 def _made_up(
@@ -150,7 +192,7 @@ def _made_up(
     value = _trimmed(match["value"])
     if is_placeholder(value) or _CODE.match(value) or not looks_generated(value):
         return
-    if kind is FindingKind.API_KEY and not _is_random(value):
+    if kind is FindingKind.API_KEY and (not _is_random(value) or set(value) & set("()[]")):
         return
     start = match.start("value")
     yield SensitiveFinding(kind, start, start + len(value), value)
@@ -161,14 +203,26 @@ def _headers(text: str, lower: str) -> Iterator[SensitiveFinding]:
         if not any(word in lower for word in words):
             continue
         for match in pattern.finditer(text):
-            if not _CODE.match(match[1]) and any(c.isdigit() for c in match[1]):
+            login = _decoded_login(match[1])
+            if is_placeholder(login.rpartition(":")[2]) or _CODE.match(match[1]):
+                continue
+            if any(c.isdigit() for c in match[1]):
                 yield SensitiveFinding(kind, *match.span(1), match[1])
+
+
+def _decoded_login(code: str) -> str:
+    """Return the `USER:PASSWORD` of basic authentication; "" for another code."""
+    try:
+        login = base64.b64decode(code, validate=True).decode()
+    except ValueError:
+        return ""
+    return login if ":" in login else ""
 
 
 def _is_login(login: str, password: str) -> bool:
     """Whether `USER:PASSWORD` is one, and no example, variable or placeholder."""
     example = is_example_login(login) or is_placeholder(password)
-    return not example and not _CODE.match(password)
+    return len(password) > 2 and not example and not _CODE.match(password)
 
 
 def _logins(text: str, lower: str) -> Iterator[SensitiveFinding]:
@@ -182,7 +236,7 @@ def _logins(text: str, lower: str) -> Iterator[SensitiveFinding]:
         place = text.find("://", place + 3)
     if "://" in text and ("password=" in lower or "passwd=" in lower or "pwd=" in lower):
         for match in _QUERY.finditer(text):
-            if not _CODE.match(match[2]):
+            if not (_CODE.match(match[2]) or is_placeholder(match[2])):
                 yield SensitiveFinding(_kind_of_login(match[1]), *match.span(), match[0])
     for match in _COMMANDS.finditer(text):
         if not _CODE.match(match[1]) and not is_placeholder(match[1]):
@@ -215,7 +269,9 @@ def _is_result(text: str, end: int, match: re.Match[str]) -> bool:
 
 def _is_secret(value: str, kind: FindingKind, goes_on: bool, quoted: bool) -> bool:
     """Whether a value given as a secret can be one, and is not a word about it."""
-    if len(value) < 4 or is_placeholder(value) or _CODE.match(value):
+    if len(value) < 4 or is_placeholder(value) or _CODE.match(value) or _PATH.match(value):
+        return False
+    if _SENTENCE.match(value) or _CUT.search(value):
         return False
     digits = any(map(str.isdigit, value))
     if _VARIABLE.fullmatch(value) or _VERSION.fullmatch(value):
@@ -223,9 +279,8 @@ def _is_secret(value: str, kind: FindingKind, goes_on: bool, quoted: bool) -> bo
     if kind is FindingKind.API_KEY:
         # Tokens are counted and secrets are talked about, so plain numbers and words do not count.
         letters = any(map(str.isalpha, value)) and value[0] != "/" and not set(value) & set("()[]")
-        return (
-            len(value) >= 8 and " " not in value and letters and (digits or looks_generated(value))
-        )
+        letters = letters and " " not in value and not _CLASS.match(value)
+        return len(value) >= 8 and letters and (digits or looks_generated(value))
     # `password: the one you chose` is about one, while `password: chosen` may be one.
     return digits or not (goes_on or " " in value) or quoted or _mixed(value)
 

@@ -24,7 +24,7 @@ _NEAR, _BEFORE, _MOST_WORDS, _FEW_WORDS = 80, 60, 7, 4
 # Scripts that are written without spaces: a value in Latin letters ends where they go on.
 _NO_SPACES = "\u0e00-\u0e7f\u3000-\u30ff\u3400-\u9fff\uac00-\ud7a3，。；：！？（）"
 _TOKEN = re.compile(
-    r"[\"'`“„«](?P<quoted>[^\s\"'`“”„«»][^\"'`“”„«»\n]{2,63})[\"'`“”»]|[\"'`“„«]?"
+    r"[\"'`“„«](?P<quoted>[^\s\"'`“”„«»][^\"'`“”„«»\n]{2,63})[\"'`“”»]|[\"'`“„«]?(?:\*\*)?"
     rf"(?P<value>[^\s\"`“”„«»<>{{}}|\\,;()\[\]…{_NO_SPACES}]{{1,128}})"
 )
 _DIGIT = re.compile(r"[0-9]")
@@ -61,6 +61,7 @@ _PAIR = re.compile(
     r"|[^\S\n](?:with|mit|avec|con|com|met|med)[^\S\n](?=[^\s.]+\.?(?:\s|\Z)))"  # no version
     r"(?P<value>[^\s\"'`<>{}|\\,;()\[\]/]{6,64})(?![\w/(]))"
 )
+_NO_SECOND = re.compile(r"-login\Z|[a-z]V\d\Z")  # `imap-login, pop3-login`, `client: ClientV2`
 _INITIALS = re.compile(
     r"(?i:\bu(?:ser)?[:=]\s?\S{1,60}\s{1,3}p(?:w|ass)?[:=]\s?)(?P<value>\S{4,64})"
 )
@@ -79,6 +80,10 @@ _CLASS_NAME = re.compile(
     r"(?:[A-Z][a-z]+){2,}(?:[A-Z]+\d?)?\Z|\w*[A-Za-z]\w*_[A-Za-z]{3,}\Z"
     r"|(?:[A-Z][a-z]+){0,2}[A-Z]{1,6}[a-z]*\d{1,3}j?_?[A-Z][A-Za-z_]+\Z|[a-z]+\d*(?:_[a-z]+\d*)+\Z"
 )
+# Far from a name these are no passwords: `MONGODB-X509`, `sasl2-bin`.
+_TERM = re.compile(
+    r"(?=.*[A-Z]{5})[A-Z0-9]+(?:[_-][A-Z0-9]+)+\Z|[a-z]+\d-[a-z]{3,}\Z|\W{2,}\w+=|.*\s"
+)
 _CONSTANT = re.compile(r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+\Z|(?:\w+_){2,}\w+\Z")
 _IDENTIFIER = re.compile(
     r"(?:[A-Za-z]+[_-])*[A-Z]?[a-z]{2,}(?:[A-Z][a-z]{2,})*\Z|[A-Z]+(?:_[A-Z]+)+\Z|.*&\w+\Z"
@@ -86,7 +91,7 @@ _IDENTIFIER = re.compile(
 # Paths, files, addresses, flags, measures, calls, web tokens, fields of objects and encodings.
 _NAME = re.compile(
     r"/(?!\d+$)|\.[A-Za-z]\w{0,4}$|@\w[\w-]*\.\w|^@|^--|^[\d.,:-]+[A-Za-z%°]{0,4}$"
-    r"|^\d+(?:-[a-z-]+|x\d+)$|\)$|^\w+=|^eyJ|^(?:\w+\.){2,}[A-Za-z_]\w*$|(?i:utf)-?\d"
+    r"|^\d+(?:-[a-z-]+|x\d+)$|\)$|^&?\w+=|^#[a-z-]+$|^0x|^eyJ|^(?:\w+\.){2,}[A-Za-z_]\w*$|(?i:utf)-?\d"
 )
 _AROUND, _OPENING, _CALLS = "*_.,:!?)", frozenset("{<[%"), frozenset("([{")
 
@@ -124,10 +129,13 @@ def find_spoken_secrets(text: str) -> Iterator[SensitiveFinding]:
             yield from (f for f in _behind(text, end, True) if looks_generated(f.value))
     if digit_runs(text):
         yield from _codes(text)
-    for end in _LOGINS.ends(text):
+    for start, end in _LOGINS.spans(text):
+        if _is_code(text, start, end):
+            continue
         for match in _PAIR.finditer(text, end, _sentence(text, end)):
             value = match["value"].rstrip(_AROUND)
-            if any(map(str.isdigit, value)) and _is_password(value, _Link.SAID, short=True):
+            secret = any(map(str.isdigit, value)) and not _NO_SECOND.search(value)
+            if secret and _is_password(value, _Link.SAID, short=True):
                 yield _found(match.start("value"), value)
     for match in _LOGIN_NAME.finditer(text):
         if _is_mixed(match["value"]):
@@ -166,8 +174,12 @@ def _behind(text: str, end: int, short: bool) -> Iterator[SensitiveFinding]:
             link = _Link.NONE
             continue
         value = quoted or match["value"].rstrip(_AROUND)
-        if quoted is None and match["value"][len(value) : len(value) + 1] in ("!", "?", "*"):
+        behind = "" if quoted is not None else match["value"][len(value) :]
+        if behind.startswith(("!", "?", "*")) and not behind.startswith("**"):
             value = match["value"][: len(value) + 1]
+        if match[0][0] == "`" and text[match.start() - 1] == ":":
+            link = _Link.NONE  # a role of reStructuredText
+            continue
         if text[match.start() - 1] in _OPENING or text[match.end() : match.end() + 1] in _CALLS:
             link = _Link.NONE  # code, or a placeholder such as `<password>`
             continue
@@ -228,7 +240,7 @@ def _is_talk(value: str) -> bool:
 
 def _is_password(value: str, link: _Link, short: bool) -> bool:
     if link is _Link.NONE:
-        return _is_mixed(value) and value[0].isalpha()
+        return _is_mixed(value) and value[0].isalpha() and not _TERM.match(value)
     if _DIGITS.match(value):
         least = 4 if link is _Link.SAID else 6
         return not short and least <= len(value) <= 20 and not _YEAR.match(value)
@@ -258,7 +270,7 @@ def _is_mixed(value: str) -> bool:
 
 def _is_name(value: str) -> bool:
     """Whether it names a standard, a file, a measure or an address."""
-    return is_a_standard(value) or _NAME.search(value) is not None
+    return any(map(is_a_standard, value.split())) or _NAME.search(value) is not None
 
 
 def _found(start: int, value: str) -> SensitiveFinding:

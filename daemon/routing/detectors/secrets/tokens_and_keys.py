@@ -20,15 +20,18 @@ _BLOCK_ENDS = re.compile(
     r"|---- END SSH2 (?:ENCRYPTED )?PRIVATE KEY ----|Private-MAC: [0-9a-f]{32,64}"
     r"|-----END AGE ENCRYPTED FILE-----"
 )
-# As documentation shows a key: `XXXX` or dots in place of its letters.
-_EMPTY_BLOCK = re.compile(r"-----BEGIN [A-Z ]+-----(?:\\[nr]|[\s.…xX*])*-----END [A-Z ]+-----\Z")
+# As documentation shows a key: `XXXX`, dots or `[your key]` in place of its letters.
+_EMPTY_BLOCK = re.compile(
+    r"-----BEGIN [A-Z ]+-----(?:(?:\\[nr]|[\s.…xX*]|\[[^\]\n]*\])*-----END [A-Z ]+-----\Z"
+    r"|(?:\\n)?\s?(?:\.{3}|…)[^\w\s])"
+)
 _JWK = re.compile(r"\"(?:d|p|q|dp|dq|qi|k)\"\s{0,4}:\s{0,4}\"([\w-]{32,1400})\"")
 _KUBECONFIG = re.compile(r"client-key-data:\s{0,4}\"?([A-Za-z0-9+/]{40,}={0,2})")
 _WIREGUARD = re.compile(r"(?:PrivateKey|PresharedKey)\s{0,4}=\s{0,4}([A-Za-z0-9+/]{43}=)")
 _RAW_OPENSSH = "b3BlbnNzaC1rZXktdjE"
 _AWS_SECRET = re.compile(r"[A-Za-z0-9+/]{40}(?![A-Za-z0-9+/=])(?<![A-Za-z0-9+/]{41})")
 _LEAST = 14  # no token is shorter
-_DUMMY = re.compile(r"(?:[xX*.•…]{6,}|0{12,}|YOUR|your[_-]|example_?key|<)")
+_DUMMY = re.compile(r"(?:[xX*.•…]{6,}|0{12,}|=%[ds]|YOUR|your[_-]|example_?key|<)")
 
 
 def _formats() -> Iterator[tuple[str, re.Pattern[str], FindingKind]]:

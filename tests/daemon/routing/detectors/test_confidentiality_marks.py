@@ -158,6 +158,10 @@ LATER_REQUESTS = [
     "Zpracuj to pouze na mém počítači.",
 ]
 HARMLESS = [
+    "Typically you'll use the server while developing locally, and build to publish.",
+    "Accompany it with a written offer to give any third party, for no charge, a copy.",
+    "Uma lista das distribuições de terceiros é mantida no wiki.",
+    "def merge(self):\n    For internal use only.\n    self.parts = []",
     (
         "Recipient shall hold the Confidential Information in strict confidence and "
         "shall not disclose it to any third party. What does this clause of a standard NDA tem"

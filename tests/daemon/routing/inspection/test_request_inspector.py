@@ -96,6 +96,18 @@ async def test_text_that_cannot_be_encoded_is_uninspectable(inspector: RequestIn
     assert await kinds(inspector, f"Pay {CARD}") == {FindingKind.CARD}
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no timer of processor time")
+def test_processor_limit_ends_the_process_that_exceeds_it() -> None:
+    code = (
+        "from ingle.daemon.routing.inspection.scan_process import processor_limit\n"
+        "with processor_limit(30.0): pass\n"
+        "with processor_limit(0.05):\n"
+        "    while True: pass"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], check=False)
+    assert ran.returncode == -signal.SIGPROF
+
+
 def test_daemon_side_loads_no_detector() -> None:
     code = (
         "import sys; from ingle.daemon.routing.inspection.request_inspector import *;"

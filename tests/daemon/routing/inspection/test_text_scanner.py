@@ -218,3 +218,19 @@ def test_values_behind_escaped_white_space_are_found(
     text = f'{{"content": "{space}{value}"}}'
     found = make_scanner(OwnWords()).scan([TextPart("messages[1].tool_calls[0].arguments", text)])
     assert [(one.kind, text[one.start : one.end]) for one in found] == [(kind, value)]
+
+
+@pytest.mark.parametrize(
+    ("sentence", "kept"),
+    [
+        ("Ben Amos (born 10 April 1990) is an English professional footballer.", False),
+        ("Date of birth: 10 April 1990.", True),
+        ("I was born on 10 April 1990.", True),
+    ],
+)
+def test_birth_date_told_of_another_person_is_public_in_a_public_document(
+    sentence: str, kept: bool
+) -> None:
+    scanner = Scanner(structured_detectors(OwnWords()), is_public_document=lambda text: True)
+    kinds = {one.kind for one in scanner.scan([TextPart("messages[0].content", sentence)])}
+    assert kinds == ({FindingKind.DATE_OF_BIRTH} if kept else set())
