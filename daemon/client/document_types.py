@@ -82,6 +82,7 @@ class Thumbnail(Answer, frozen=True, kw_only=True):
 
 TRANSCRIPTIONS = "/v1/audio/transcriptions"
 TRANSLATIONS = "/v1/audio/translations"
+SPEECH = "/v1/audio/speech"
 PATIENCE = 3700.0
 """Seconds: the daemon stops after an hour."""
 
