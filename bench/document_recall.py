@@ -1,8 +1,8 @@
 """Measures the search in documents on questions about ingle's own pages, or a folder's.
 
 `python bench/document_recall.py [--model FILE --name NAME] [--questions FILE] [FOLDER]` prints
-recall@1, @5, @8 and @10 of each set of questions, by words alone or with an embedding model, and
-the questions that miss.
+recall@1, @5, @8, @10 and in a prompt of each set of questions, by words alone or with an embedding
+model, and the questions that miss.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from ingle.daemon.client.document_types import FoundPassage
+from ingle.daemon.client.document_types import PROMPT_PASSAGES, FoundPassage, FoundPassages
 from ingle.daemon.documents.document_index import DocumentIndex
 from ingle.daemon.documents.folder_reader import FolderReader
 
 BENCH = Path(__file__).parent
 QUESTIONS = BENCH / "document_questions.txt"
 FIRST = 5
-IN_A_PROMPT = 8
+EIGHT = 8
 LAST = 10
 _SECTION = "§ "
 
@@ -51,15 +51,25 @@ class DocumentQuestion:
 
 @dataclass(frozen=True)
 class Recall:
-    """Of each question that has an answer, the place of the first passage that is one, or none."""
+    """Of each question that has an answer, the place of the first passage that is one, or none.
+
+    `in_prompt` says of each whether a prompt has it.
+    """
 
     places: Sequence[tuple[DocumentQuestion, int | None]]
+    in_prompt: Sequence[bool]
     outdated: Sequence[DocumentQuestion]
 
     def share(self, most: int = FIRST, number: int = 0) -> float:
         """Return the share with an answer among the first `most`, of all or of one set."""
         places = [place for asked, place in self.places if number in (0, asked.set)]
         return sum(place is not None and place < most for place in places) / max(1, len(places))
+
+    def share_in_prompt(self, number: int = 0) -> float:
+        """Return the share with an answer in the prompt, of all or of one set."""
+        pairs = zip(self.places, self.in_prompt, strict=True)
+        found = [is_in for (asked, _), is_in in pairs if number in (0, asked.set)]
+        return sum(found) / max(1, len(found))
 
     @property
     def missed(self) -> list[DocumentQuestion]:
@@ -82,8 +92,9 @@ def read_questions(questions: Path = QUESTIONS) -> list[DocumentQuestion]:
 def measure_recall(
     folder: Path, questions: Path, search: Callable[[str], Sequence[FoundPassage]]
 ) -> Recall:
-    """Ask the questions; `search` returns the first ten passages."""
+    """Ask the questions; `search` returns the first `PROMPT_PASSAGES`."""
     places: list[tuple[DocumentQuestion, int | None]] = []
+    in_prompt: list[bool] = []
     outdated: list[DocumentQuestion] = []
     for asked in read_questions(questions):
         if asked.is_outdated(folder):
@@ -91,8 +102,11 @@ def measure_recall(
             continue
         passages = search(asked.question)
         hits = (place for place, passage in enumerate(passages) if asked.is_in(passage))
-        places.append((asked, next(hits, None)))
-    return Recall(places, outdated)
+        place = next(hits, None)
+        places.append((asked, place))
+        sent = FoundPassages(passages=list(passages), files=0).for_prompt().passages
+        in_prompt.append(place is not None and place < len(sent))
+    return Recall(places, in_prompt, outdated)
 
 
 def recall_by_words(folder: Path, questions: Path = QUESTIONS) -> Recall:
@@ -104,7 +118,9 @@ def recall_by_words(folder: Path, questions: Path = QUESTIONS) -> Recall:
             reader.scan(path.relative_to(folder).as_posix() for path in folder.rglob("*.md"))
             while reader.state().waiting:
                 reader.read(1.0)
-            return measure_recall(folder, questions, lambda asked: index.find(asked, LAST)[0])
+            return measure_recall(
+                folder, questions, lambda asked: index.find(asked, PROMPT_PASSAGES)[0]
+            )
 
 
 def recall_with_model(folder: Path, questions: Path, model: Path, name: str) -> Recall:
@@ -122,7 +138,9 @@ def recall_with_model(folder: Path, questions: Path, model: Path, name: str) -> 
                 found = server.search(folder)
             server.wait_for_vectors()
             return measure_recall(
-                folder, questions, lambda asked: server.search(folder, asked, LAST).passages
+                folder,
+                questions,
+                lambda asked: server.search(folder, asked, PROMPT_PASSAGES).passages,
             )
         finally:
             server.stop()
@@ -147,10 +165,11 @@ def main() -> None:
     for asked in recall.outdated:
         print("no longer in the documents:", asked.words)
     for number in sorted({asked.set for asked, _ in recall.places}):
-        places = (1, FIRST, IN_A_PROMPT, LAST)
+        places = (1, FIRST, EIGHT, LAST)
         shares = (f"@{most}: {recall.share(most, number):.2f}" for most in places)
-        print(f"set {number}: recall{', '.join(shares)}")
-    print(f"all {len(recall.places)}: {recall.share():.3f}, {recall.share(IN_A_PROMPT):.3f}")
+        in_prompt = f"in a prompt: {recall.share_in_prompt(number):.2f}"
+        print(f"set {number}: recall{', '.join(shares)}, {in_prompt}")
+    print(f"all {len(recall.places)}: {recall.share():.3f}, {recall.share_in_prompt():.3f}")
 
 
 if __name__ == "__main__":

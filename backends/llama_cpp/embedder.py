@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any, cast
 
 import llama_cpp
@@ -16,6 +17,7 @@ from ..base.load_spec import LoadSpec
 from ..base.model_info import ModelInfo
 from ..text.tokenization.encoder_inputs import EmbeddingInputs, TextPairs
 from .llama_context import LlamaContext
+from .segment_embeddings import SegmentEmbeddings, segment_embeddings
 from .token_batch import TextBatch, TextSpan
 
 _POOLING = {
@@ -43,6 +45,7 @@ class LlamaEmbedder(LlamaContext):
         self._splits = self._memory is not None and self._pools_last_token()
         self._batch = TextBatch(max(spec.context, spec.batch))
         ranks = self._pooling is Pooling.RANK
+        self._segments = self._segment_embeddings(Path(spec.path)) if ranks else None
         width = llama_cpp.llama_model_n_cls_out if ranks else llama_cpp.llama_model_n_embd_out
         self.width = width(self.model.handle)
 
@@ -103,8 +106,16 @@ class LlamaEmbedder(LlamaContext):
             self._run(pieces, outputs=False)
         llama_cpp.llama_set_embeddings(self._ctx, True)
 
+    def _segment_embeddings(self, path: Path) -> SegmentEmbeddings | None:
+        between = self.tokenizer.pair_marks.between
+        if self.model.architecture not in ENCODERS or len(between) != 1:
+            return None
+        return segment_embeddings(path, between[0])
+
     def _run(self, pieces: Sequence[TextSpan], *, outputs: bool) -> None:
         self._batch.fill_spans(pieces, outputs=outputs)
+        if self._segments is not None:
+            self._batch.embed(self._segments.rows([piece.tokens for piece in pieces]))
         run = llama_cpp.llama_encode if self._memory is None else llama_cpp.llama_decode
         status = run(self._ctx, self._batch.native)
         if status:

@@ -136,3 +136,10 @@ class TextBatch(TokenBatch):
             self._seq_id[start:end] = piece.sequence
         self._logits[:end] = outputs
         self.native.n_tokens = end
+
+    def embed(self, rows: np.ndarray[Any, np.dtype[np.float32]]) -> None:
+        """Have these rows, one a token, take the place of the tokens from now on."""
+        self._rows = np.ascontiguousarray(rows)
+        native: Any = self.native
+        native.token = None
+        native.embd = _pointer(self._rows, ctypes.c_float)

@@ -164,6 +164,13 @@ class AsyncDaemonClient:
         heard = await self.request(HeardText, "POST", TRANSCRIPTIONS, form, patience=PATIENCE)
         return heard.text
 
+    async def speak(self, text: str) -> bytes:
+        """Return the sound of a text as 16-bit samples at 24 kHz."""
+        from .document_types import PATIENCE, SPEECH
+
+        body = {"input": text, "response_format": "pcm"}
+        return await self._exchange("POST", SPEECH, body, PATIENCE)
+
     async def watched_prompt(self, request: str) -> str:
         """Return the prompt of a watched request, not cleaned, so that byte offsets hold."""
         answer = await self.request_json("GET", f"/ingle/v1/watch/{request}")

@@ -5,8 +5,14 @@ from __future__ import annotations
 import os
 from typing import Literal, NamedTuple
 
+import msgspec
+
 from .answer import Answer
 
+PROMPT_CHARACTERS = 9600
+"""Of the passages in a prompt: some 2,500 tokens."""
+PROMPT_PASSAGES = 40
+"""Passages that are asked for to fill a prompt."""
 Unit = Literal["line", "page", "paragraph"]
 CITE = "Name file and lines after each statement. Say so if these passages do not answer it."
 """Follows a question that passages were found for."""
@@ -46,6 +52,16 @@ class FoundPassages(Answer, frozen=True, kw_only=True):
     unreadable: int = 0
     model: str = ""
 
+    def for_prompt(self) -> FoundPassages:
+        """Return the best passages, one at least, that together fit into a prompt."""
+        count = room = 0
+        for passage in self.passages:
+            room += len(passage.text)
+            if room > PROMPT_CHARACTERS and count:
+                break
+            count += 1
+        return msgspec.structs.replace(self, passages=self.passages[:count])
+
     @property
     def summary(self) -> str:
         """Return what was searched and how, in a sentence."""
@@ -66,6 +82,7 @@ class Thumbnail(Answer, frozen=True, kw_only=True):
 
 TRANSCRIPTIONS = "/v1/audio/transcriptions"
 TRANSLATIONS = "/v1/audio/translations"
+SPEECH = "/v1/audio/speech"
 PATIENCE = 3700.0
 """Seconds: the daemon stops after an hour."""
 

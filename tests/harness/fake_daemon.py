@@ -275,6 +275,7 @@ class FakeDaemon:
             (r"POST /ingle/v1/documents/search", self._documents),
             (r"POST /ingle/v1/thumbnail", self._thumbnail),
             (r"POST /v1/audio/transcriptions", self._transcribe),
+            (r"POST /v1/audio/speech", self._speak),
             (r"POST /ingle/v1/tokens", self._tokens),
             (r"GET /ingle/v1/watch", self._watch),
             (r"GET /ingle/v1/watch/(.+)", self._watched_prompt),
@@ -345,6 +346,9 @@ class FakeDaemon:
         """A red pixel above a blue one, and a green column."""
         rgb = base64.b64encode(b"\xff\0\0\0\xff\0" + b"\0\0\xff\0\xff\0").decode()
         await request.answer({"width": 2, "height": 2, "rgb": rgb})
+
+    async def _speak(self, request: Request) -> None:
+        await request.answer(request.body["input"])
 
     async def _transcribe(self, request: Request) -> None:
         await request.answer({"text": self.spoken})

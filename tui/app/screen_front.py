@@ -278,11 +278,11 @@ class ScreenFront(Feature):
         self.host.tell(f"{text}{cancels}", lasts=True)
 
     @contextmanager
-    def long_task(self, title: str) -> Generator[ProgressScreen]:
+    def long_task(self, title: str, legend: str) -> Generator[ProgressScreen]:
         """A screen with the reported progress."""
         from ..screens.questions import ProgressScreen
 
-        screen = ProgressScreen(title)
+        screen = ProgressScreen(title, legend)
         self.host.chat_app.push_screen(screen)
         try:
             yield screen

@@ -156,8 +156,8 @@ class FrontEnd(Protocol):
         """Report how far a command is; a later text replaces it."""
         ...
 
-    def long_task(self, title: str) -> AbstractContextManager[LongTask]:
-        """Show the progress of a task that the user can stop."""
+    def long_task(self, title: str, legend: str) -> AbstractContextManager[LongTask]:
+        """Show the progress of a task that the user can stop; `legend` says what esc does."""
         ...
 
     def present(self, result: Result) -> None:

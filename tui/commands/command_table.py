@@ -145,6 +145,7 @@ COMMANDS: tuple[Command, ...] = (
     ),
     Command("describe", "Describe", "Have the model describe a picture", "Files", None, "FILE"),
     Command("speak", "Speak", "Dictate into the draft", "Files"),
+    Command("say", "Say", "Read the last answer aloud", "Files"),
     Command("paste", "Paste", "Insert the clipboard's text or picture", "Files"),
     Command(
         "tools",

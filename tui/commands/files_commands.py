@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncGenerator
 from pathlib import Path
 
 from ingle.daemon.client.document_types import CITE
@@ -13,6 +14,8 @@ from .command_results import CommandRefused, Done
 
 FOLDER_SECONDS = 20.0
 """Time limit for reading new files before a question; the others are read in the background."""
+SPOKEN_AT_ONCE = 400
+"""Characters of an answer: the first are heard soon, and the others come while they are."""
 DESCRIBE = "Describe this picture in detail, with the text in it word for word."
 
 
@@ -112,3 +115,38 @@ async def speak(session: ChatSession, argument: str) -> Done:
         raise CommandRefused("No speech was recognised.", "Speak louder, or for longer.")
     front.insert_spoken(text)
     return Done(is_visible=True)
+
+
+async def say(session: ChatSession, argument: str) -> Done:
+    """Read the last answer aloud; code is left out."""
+    from ..terminal.sound_player import how_to_get_one, play_as_it_comes, player
+    from ..text.spoken_text import spoken_text
+
+    refuse_while_answering(session)
+    answers = (m for m in reversed(session.chat.path) if m.role == "assistant" and m.content)
+    answer, command = next(answers, None), player()
+    if answer is None:
+        raise CommandRefused("There is no answer to read yet.")
+    if not command:
+        raise CommandRefused("No program here plays sound.", how_to_get_one())
+    with session.front.long_task("Reading aloud", "esc stops it") as running:
+        sounds = _sounds(session, spoken_text(answer.content))
+        playing = asyncio.create_task(play_as_it_comes(command, sounds))
+        try:
+            while not playing.done() and not running.is_cancelled:
+                await asyncio.wait({playing}, timeout=0.1)
+        finally:
+            playing.cancel()
+            await asyncio.gather(playing, return_exceptions=True)
+    if playing.cancelled():
+        return Done("The reading is stopped.")
+    if not playing.result():
+        raise CommandRefused(f"{command[0]} did not play the sound.")
+    return Done(is_visible=True)
+
+
+async def _sounds(session: ChatSession, text: str) -> AsyncGenerator[bytes]:
+    from ..terminal.sound_player import parts_of
+
+    for part in parts_of(text, SPOKEN_AT_ONCE):
+        yield await session.client.speak(part)

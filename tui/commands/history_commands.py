@@ -224,7 +224,9 @@ async def import_(session: ChatSession, argument: str) -> Done:
         running.report(f"Chats read: {read}; {new}")
         return not is_cancelled and not running.is_cancelled
 
-    with session.front.long_task(f"Importing {path.name}") as running:
+    with session.front.long_task(
+        f"Importing {path.name}", "esc stops; what is imported stays"
+    ) as running:
         try:
             report = await asyncio.to_thread(store.import_file, path, report_progress)
         except asyncio.CancelledError:

@@ -7,15 +7,13 @@ from pathlib import Path
 
 from ingle.daemon.client.async_client import AsyncDaemonClient
 from ingle.daemon.client.client_errors import ClientError
-from ingle.daemon.client.document_types import FoundPassages
+from ingle.daemon.client.document_types import PROMPT_PASSAGES, FoundPassages
 
 from ..chats.command_refused import CommandRefused
 from ..chats.message import Attachment
 from ..privacy.chat_route import route_to
 from .file_mentions import find_mentions, resolve, shown_path
 
-PASSAGES = 8
-"""Passages of one folder: some 2,500 tokens at most."""
 _LEAST_WORDS = 3
 """A prompt with fewer is about the folder rather than its files."""
 
@@ -23,16 +21,18 @@ _LEAST_WORDS = 3
 async def search_folder(
     client: AsyncDaemonClient, folder: Path, question: str, wait: float
 ) -> FoundPassages:
-    """Return the best passages; files that changed are read first, for `wait` seconds at most.
+    """Return the best passages that fit into a prompt.
 
-    Raises `CommandRefused` if the daemon is on another machine, and `ClientError`.
+    Files that changed are read first, for `wait` seconds at most. Raises `CommandRefused` if the
+    daemon is on another machine, and `ClientError`.
     """
     if route_to(client.endpoint).kind != "local":
         raise CommandRefused(
             "The daemon is on another machine, and cannot read the folders of this one.",
             "Attach the files themselves: @name.",
         )
-    return await client.search_documents(str(folder), question, PASSAGES, wait)
+    found = await client.search_documents(str(folder), question, PROMPT_PASSAGES, wait)
+    return found.for_prompt()
 
 
 def as_attachments(found: FoundPassages, folder: Path, cwd: Path) -> list[Attachment]:

@@ -272,7 +272,7 @@ class LineFront:
         self._output.line(text)
 
     @contextmanager
-    def long_task(self, title: str) -> Generator[_LineTask]:
+    def long_task(self, title: str, legend: str) -> Generator[_LineTask]:
         """Write the last report every few seconds."""
         self._output.line(f"{title}. Ctrl+C stops it.")
         yield _LineTask(self._output.news)

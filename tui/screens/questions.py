@@ -102,8 +102,8 @@ class ProgressScreen(Dialog[None]):
         Binding("escape", "cancel", "Stop", show=False, priority=True)
     ]
 
-    def __init__(self, title: str) -> None:
-        super().__init__(title, "esc stops; what is imported stays")
+    def __init__(self, title: str, legend: str) -> None:
+        super().__init__(title, legend)
         self._line = ""
         self._finished = False
         self.is_cancelled = False

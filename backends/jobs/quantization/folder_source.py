@@ -17,9 +17,9 @@ from ingle.models.weights.gguf_tensor_names import name_in_gguf, permute_for_ggu
 from ingle.models.weights.hf_tensor_names import HFTensorNames
 from ingle.models.weights.safetensors_weights import SafetensorsWeights
 
+from ...llama_cpp.ggml_library import GGMLLibrary
 from ...text.tokenization.hf_tokenizer import HFTokenizer
 from .arrays import Floats
-from .ggml_library import GGMLLibrary
 from .hf_metadata import model_pairs, rope_tensors
 from .hf_vocabulary import find_pre_tokenizer, vocabulary_pairs
 from .tensor_source import TensorSource

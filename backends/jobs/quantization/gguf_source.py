@@ -11,8 +11,8 @@ from ingle.models.errors import InvalidModel, UnsupportedModel
 from ingle.models.gguf.gguf_header import TensorInfo, read_header
 from ingle.models.gguf.gguf_writer import PlannedTensor, read_pairs
 
+from ...llama_cpp.ggml_library import GGMLLibrary
 from .arrays import Floats, Raw
-from .ggml_library import GGMLLibrary
 from .tensor_source import TensorSource
 from .type_mixture import QuantizedShape
 

@@ -14,8 +14,8 @@ from ingle.models.adapters.gguf_conversion import as_float32, write_gguf_adapter
 from ingle.models.errors import InvalidModel
 from ingle.models.gguf.gguf_writer import PlannedTensor
 
+from ...llama_cpp.ggml_library import GGMLLibrary
 from .arrays import Floats, Raw
-from .ggml_library import GGMLLibrary
 from .tensor_source import TensorSource
 
 

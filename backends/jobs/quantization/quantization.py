@@ -22,8 +22,8 @@ from ingle.models.model_task import ModelTask, task_of
 
 from ...hardware.cpu_inventory import read_inventory
 from ...hardware.thread_plan import plan_threads
+from ...llama_cpp.ggml_library import GGMLLibrary
 from .arrays import Raw
-from .ggml_library import GGMLLibrary
 from .gguf_source import FLOATS, GGUFSource
 from .importance import find_importance
 from .merged_source import MergedSource

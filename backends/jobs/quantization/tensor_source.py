@@ -15,7 +15,7 @@ from .messages import QuantizeProgress
 from .type_mixture import QuantizedShape
 
 if TYPE_CHECKING:
-    from .ggml_library import GGMLLibrary
+    from ...llama_cpp.ggml_library import GGMLLibrary
 
 
 Send = Callable[[QuantizeProgress], None]

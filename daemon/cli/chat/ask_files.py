@@ -35,7 +35,9 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("folder", metavar="FOLDER", help="the folder, with those below it")
     parser.add_argument("question", nargs="+", metavar="QUESTION", help="what to ask")
     parser.add_argument("--model", metavar="NAME", help="the model (default: the configured one)")
-    parser.add_number("--most", 1, 50, default=8, help="how many passages to use (8)")
+    parser.add_number(
+        "--most", 1, 50, help="how many passages to use (as many as have 9,600 characters)"
+    )
     parser.add_flag("--passages", help="print the passages only; implied by --json")
     options = parser.parse_args(arguments)
     question = " ".join(options.question)
@@ -66,15 +68,16 @@ def passages_text(found: FoundPassages, paint: TerminalColors) -> str:
     return "\n".join(parts)
 
 
-def _search(folder: str, question: str, most: int) -> FoundPassages:
-    from ...client.document_types import FoundPassages
+def _search(folder: str, question: str, most: int | None) -> FoundPassages:
+    from ...client.document_types import PROMPT_PASSAGES, FoundPassages
 
     client = ensure_daemon(load_config(os.environ))
     body = {
         "folder": str(Path(folder).expanduser().absolute()),
         "question": question,
-        "most": most,
+        "most": most or PROMPT_PASSAGES,
         "wait": _SECONDS,
     }
     path = "/ingle/v1/documents/search"
-    return client.post(path, body, FoundPassages, timeout=2 * _SECONDS)
+    found = client.post(path, body, FoundPassages, timeout=2 * _SECONDS)
+    return found if most else found.for_prompt()

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from ingle.tui.terminal.sound_player import LONGEST, how_to_get_one, parts_of, play, player
+
 from ...settings.config import load_config
-from ...terminal.sound_player import how_to_get_one, play, player
 from ..command_errors import CommandError, UsageError
 from ..command_parser import CommandParser
 from ..daemon_launcher import ensure_daemon
@@ -20,11 +20,8 @@ EXAMPLES = """\
   ingle run smollm2 "Tell me a story" | ingle say -
   ingle say --output story.mp3 - < story.txt"""
 _SPEECH = "/v1/audio/speech"
-_LONGEST = 4096
-"""Characters of a request."""
 _PATIENCE = 700.0
 _FORMATS = ("mp3", "opus", "aac", "flac", "wav")
-_BREAK = re.compile(r"(?<=[.!?])\s+|\n\s*\n")
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -58,8 +55,8 @@ def _write(file: Path, text: str, speed: float) -> None:
     form = file.suffix.lower().removeprefix(".")
     if form not in _FORMATS:
         raise UsageError(f"{file} does not end in .{', .'.join(_FORMATS)}.")
-    if len(text) > _LONGEST:
-        raise UsageError(f"The text has more than {_LONGEST:,} characters.", "Write several files.")
+    if len(text) > LONGEST:
+        raise UsageError(f"The text has more than {LONGEST:,} characters.", "Write several files.")
     client = ensure_daemon(load_config(os.environ))
     body = {"input": text, "response_format": form, "speed": speed}
     with ProgressReport() as progress:
@@ -88,19 +85,3 @@ def _play(text: str, speed: float) -> None:
         raise CommandError(
             f"{command[0]} did not play the sound.", "Name a file instead: --output."
         )
-
-
-def parts_of(text: str) -> Iterator[str]:
-    """Yield parts that a request can have, cut behind sentences where they have any."""
-    part = ""
-    for sentence in _BREAK.split(text):
-        while len(sentence) >= _LONGEST:
-            at = sentence.rfind(" ", 1, _LONGEST) + 1 or _LONGEST
-            yield from (each for each in (part, sentence[:at]) if each.strip())
-            part, sentence = "", sentence[at:]
-        if part.strip() and len(part) + len(sentence) >= _LONGEST:
-            yield part
-            part = ""
-        part += f"{sentence}\n"
-    if part.strip():
-        yield part

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, cast
 
+import gguf
 import llama_cpp
 import numpy as np
 import pytest
@@ -184,6 +186,48 @@ def test_reranking_with_random_weights(make_bert: MakeBert) -> None:
     assert np.abs(together - alone).max() < 1e-5
     assert ((together > 0) & (together < 1)).all()
     assert len(set(together.tolist())) == 4
+
+
+def test_tokens_of_the_document_have_the_second_type(make_bert: MakeBert) -> None:
+    """Against the same network in numpy: llama.cpp alone gives both texts the first type."""
+    path = make_bert(ranks=True)
+    tensors = {each.name: each.data for each in gguf.GGUFReader(path).tensors}
+    embedder = make_embedder(path, context=64, task=ModelTask.RERANK)
+    try:
+        pairs = embedder.text_pairs()
+        texts = [pairs.build("kitten cat", text, "It", truncate=False) for text in ("dog", "sea a")]
+        found = embedder.compute(texts)[:, 0]
+    finally:
+        embedder.close()
+    for text, score in zip(texts, found, strict=True):
+        second = np.arange(len(text)) > text.index(3)
+        assert score == pytest.approx(bert_logit(tensors, text, second), abs=2e-3)
+        assert score != pytest.approx(bert_logit(tensors, text, 0 * second), abs=2e-2)
+
+
+def bert_logit(tensors: dict[str, Vectors], tokens: list[int], types: NDArray[Any]) -> float:
+    """The classifier's output of a BERT of one layer with two heads."""
+
+    def linear(name: str, x: Vectors) -> Vectors:
+        return x @ tensors[f"{name}.weight"].T + tensors[f"{name}.bias"]
+
+    def normed(name: str, x: Vectors) -> Vectors:
+        x = (x - x.mean(1, keepdims=True)) / np.sqrt(x.var(1, keepdims=True) + 1e-5)
+        return x * tensors[f"{name}.weight"] + tensors[f"{name}.bias"]
+
+    x = tensors["token_embd.weight"][tokens] + tensors["position_embd.weight"][: len(tokens)]
+    x = normed("token_embd_norm", x + tensors["token_types.weight"][types.astype(int)])
+    q, k, v = (
+        linear(f"blk.0.attn_{name}", x).reshape(len(x), 2, -1).transpose(1, 0, 2) for name in "qkv"
+    )
+    weights = np.exp(q @ k.transpose(0, 2, 1) / np.sqrt(q.shape[2]))
+    heads = weights / weights.sum(2, keepdims=True) @ v
+    mixed = linear("blk.0.attn_output", heads.transpose(1, 0, 2).reshape(len(x), -1))
+    x = normed("blk.0.attn_output_norm", x + mixed)
+    up = linear("blk.0.ffn_up", x)
+    gelu = up / 2 * (1 + np.vectorize(math.erf)(up / math.sqrt(2)))
+    x = normed("blk.0.layer_output_norm", x + linear("blk.0.ffn_down", gelu))
+    return float(linear("cls.output", np.tanh(linear("cls", x[:1])))[0, 0])
 
 
 def test_too_long_pair_is_rejected(make_bert: MakeBert) -> None:

@@ -27,3 +27,12 @@ def test_answer_is_given_with_passages(daemon: Any, ingle: Run, tmp_path: Path) 
     assert shown.stdout == "a.md:3-5\nMasts[2J are of wood.\n\n"
     found = json.loads(ingle("ask-files", str(tmp_path), "masts", "--json").stdout)
     assert found["passages"][0]["text"] == PASSAGE["text"]
+
+
+def test_prompt_is_filled_with_passages(daemon: Any, ingle: Run, tmp_path: Path) -> None:
+    daemon.passages = {"passages": [PASSAGE | {"text": "x" * 4000}] * 3, "files": 1}
+    for options, count in ((), 2), (("--most", "3"), 3):
+        found = ingle("ask-files", str(tmp_path), "masts", "--json", *options)
+        assert len(json.loads(found.stdout)["passages"]) == count
+    daemon.passages = {"passages": [PASSAGE | {"text": "x" * 10_000}], "files": 1}
+    assert "1 passage of 1 file" in ingle("ask-files", str(tmp_path), "a", "--passages").stderr

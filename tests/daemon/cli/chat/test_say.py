@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ingle.daemon.cli.chat.say import parts_of
+from ingle.tui.terminal.sound_player import parts_of
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 SPEECH = "/v1/audio/speech"

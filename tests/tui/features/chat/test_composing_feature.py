@@ -10,6 +10,7 @@ import pytest
 from textual import events
 
 from ingle.tui.settings.chat_folders import ChatFolders
+from ingle.tui.text.spoken_text import CODE, spoken_text
 from ingle.tui.widgets.composer.composer import Composer
 from ingle.tui.widgets.welcome import Welcome
 
@@ -177,6 +178,48 @@ async def test_spoken_text_comes_into_the_draft(
         program.unlink()
         await chat.send("/speak")
         await chat.until_shown("No program here records from the microphone.")
+
+
+async def test_last_answer_is_read_aloud(
+    open_chat: OpenChat, fake_daemon: FakeDaemon, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program, played = tmp_path / "pacat", tmp_path / "played"
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    async with open_chat() as chat:
+        await chat.until_shown("on disk")
+        await chat.send("/say")
+        await chat.until_shown("There is no answer to read yet.")
+        await chat.send("hello")
+        await chat.until_shown("Hello there.")
+        await chat.until(lambda: not chat.screen.is_answering)
+        await chat.send("/say")
+        await chat.until_shown("No program here plays sound.")
+        program.write_text(f'#!/bin/sh\nexec cat > "{played}"\n')
+        program.chmod(0o755)
+        await chat.send("/say")
+        await chat.until(lambda: played.exists() and "Hello there." in played.read_text())
+        program.write_text("#!/bin/sh\nexec sleep 600\n")
+        await chat.send("/say")
+        await chat.until_shown("Reading aloud")
+        await chat.pilot.press("escape")
+        await chat.until_shown("The reading is stopped.")
+        program.write_text("#!/bin/sh\nexit 1\n")
+        await chat.send("/say")
+        await chat.until_shown("pacat did not play the sound.")
+
+
+@pytest.mark.quick
+def test_markdown_is_read_without_marks_and_code() -> None:
+    text = (
+        "# Boats\n\nA **mast** of [spruce](https://fabrikam.org/x),\nnot `iron`:\n\n"
+        "```c\nx = 1;\n```\n- one\n"
+    )
+    assert spoken_text(text).split("\n\n") == [
+        "Boats.",
+        "A mast of spruce, not iron:",
+        CODE,
+        "one.",
+    ]
 
 
 async def test_escape_twice_clears_the_draft(open_chat: OpenChat) -> None:

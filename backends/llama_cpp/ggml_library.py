@@ -8,11 +8,14 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ingle.models.gguf.gguf_writer import ggml_type_number, tensor_type
 
-from ...llama_cpp.llama_model import load_ggml_base
-from .arrays import Floats, Raw
+from .llama_model import load_ggml_base
+
+Floats = NDArray[np.float32]
+Raw = NDArray[np.uint8]
 
 _PIECE = 1 << 18
 """Elements that a thread takes at a time: enough to amortise the hand-over."""
