@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from ingle.backends.base.conversation import ChatMessage
 
 _LONGEST = 400
+_LONGEST_ABOUT_MEMORY = 1_000
 _MONTH = r"(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.?"
 _DATE = re.compile(
     rf"\b(?:\d{{4}}[-/.]\d\d?[-/.]\d\d?|\d\d?[-/.]\d\d?[-/.]\d{{4}}"
@@ -22,6 +23,10 @@ _FOLDER = re.compile(
     r"(?:folder|root|path)|project root|root folder)\b.{0,40}?[:=\s`'\"](?:/|~|[A-Z]:\\)",
     re.IGNORECASE,
 )
+_TAG = re.compile(r"\s*<(cwd|working_directory|current_date|date)>(?:(.+)</\1>)?\s*", re.IGNORECASE)
+"""An element, on one line, or with its text on the next one."""
+_MEMORY = re.compile(r"\bmemor(?:y|ies)\b.{0,80}?[\s`'\"](?:/|~/|[A-Z]:\\)", re.IGNORECASE)
+"""Where an agent keeps notes: the folder is named after the one it works in."""
 _GIT = re.compile(r"\s*gitstatus:", re.IGNORECASE)
 """Claude Code's last part of the instructions: the state of the repository, to the end."""
 
@@ -32,11 +37,29 @@ def volatile_kind(line: str) -> str | None:
     """Return what of a line changes from session to session; None if nothing known does."""
     if _GIT.match(line):
         return GIT
+    if len(line) <= _LONGEST_ABOUT_MEMORY and _MEMORY.search(line):
+        return FOLDER
     if len(line) > _LONGEST:
         return None
+    if (tag := _TAG.fullmatch(line)) is not None and tag[2]:
+        return _kind_of(tag)
     if _DATE.search(line) and _NOW.search(line):
         return DATE
     return FOLDER if _FOLDER.search(line) else None
+
+
+def _kind_of(tag: re.Match[str]) -> str:
+    return DATE if "date" in tag[1].casefold() else FOLDER
+
+
+def volatile_kinds(lines: Sequence[str]) -> list[str | None]:
+    """Return `volatile_kind` of each line, also where an element is on three lines."""
+    kinds = [volatile_kind(line) for line in lines]
+    for at, line in enumerate(lines[:-2]):
+        tag = _TAG.fullmatch(line)
+        if tag is not None and not tag[2] and lines[at + 2].strip() == f"</{tag[1]}>":
+            kinds[at : at + 3] = [_kind_of(tag)] * 3
+    return kinds
 
 
 def moved_behind(messages: Sequence[ChatMessage]) -> list[ChatMessage]:
@@ -63,7 +86,7 @@ def moved_behind(messages: Sequence[ChatMessage]) -> list[ChatMessage]:
 def _split(text: str) -> tuple[str, list[str]]:
     """Return a text without its volatile lines, and these."""
     lines = text.split("\n")
-    kinds = [volatile_kind(line) for line in lines]
+    kinds = volatile_kinds(lines)
     end = kinds.index(GIT) if GIT in kinds else len(lines)
     kept = [line for line, kind in zip(lines[:end], kinds[:end], strict=True) if kind is None]
     gone = [line.strip() for line, kind in zip(lines[:end], kinds[:end], strict=True) if kind]
@@ -76,8 +99,9 @@ def first_change(before: str, after: str) -> tuple[int, str | None] | None:
     None if one begins with the other.
     """
     at = 0
-    for one, other in zip(before.split("\n"), after.split("\n"), strict=False):
+    ones, others = before.split("\n"), after.split("\n")
+    for number, (one, other) in enumerate(zip(ones, others, strict=False)):
         if one != other:
-            return at, volatile_kind(other) or volatile_kind(one)
+            return at, volatile_kinds(others)[number] or volatile_kinds(ones)[number]
         at += len(one) + 1
     return None

@@ -27,8 +27,13 @@ from ingle.daemon.warming.volatile_lines import (
         ("  Primary working directory: `/home/mia/project`", FOLDER),
         ("Current Working Directory: C:\\work\\project", FOLDER),
         ("cwd: ~/project", FOLDER),
+        ("  <cwd>/home/mia/project</cwd>", FOLDER),
+        ("<current_date>2026-11-28</current_date>", DATE),
+        ("Keep notes in your memory at `/home/mia/.notes/-home-mia-project/memory/`.", FOLDER),
         ("gitStatus: This is the git status at the start of the conversation.", GIT),
         ("Do not change the working directory.", None),
+        ("The text of <cwd> is a path.", None),
+        ("Do not use much memory, and/or measure it.", None),
         ("The API was published on 2024-05-01.", None),
         ("Use the date of the last commit.", None),
         ("Prefer absolute paths such as /etc/hosts.", None),
@@ -44,6 +49,9 @@ Working directory: /home/mia/project
 Is directory a git repo: Yes
 Today's date: 2026-11-28
 </env>
+<cwd>
+/home/mia/project
+</cwd>
 Be brief.
 gitStatus: This is the git status at the start of the conversation.
 Current branch: main
@@ -65,6 +73,7 @@ def test_lines_move_to_the_first_user_message() -> None:
     )
     assert moved[1].content == (
         "<environment>\nWorking directory: /home/mia/project\nToday's date: 2026-11-28\n"
+        "<cwd>\n/home/mia/project\n</cwd>\n"
         "gitStatus: This is the git status at the start of the conversation.\n"
         "Current branch: main\n\nStatus:\nM README.md\n</environment>\n\nFix it."
     )
