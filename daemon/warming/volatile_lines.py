@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import takewhile
 
 from msgspec.structs import replace
 
@@ -25,8 +26,12 @@ _FOLDER = re.compile(
 )
 _TAG = re.compile(r"\s*<(cwd|working_directory|current_date|date)>(?:(.+)</\1>)?\s*", re.IGNORECASE)
 """An element, on one line, or with its text on the next one."""
-_MEMORY = re.compile(r"\bmemor(?:y|ies)\b.{0,80}?[\s`'\"](?:/|~/|[A-Z]:\\)", re.IGNORECASE)
+_MEMORY = re.compile(
+    r"\bmemor(?:y|ies)\b.{0,80}?[\s`'\"](?:/|~/|[A-Z]:\\)|(?:^|[\s`'\"])(?:/|~/|[A-Z]:\\)\S*[/\\]memory\b",
+    re.IGNORECASE,
+)
 """Where an agent keeps notes: the folder is named after the one it works in."""
+_SENTENCE_END = re.compile(r"(?<=[^\d\s][.!?])\s+(?=[A-Z])")
 _GIT = re.compile(r"\s*gitstatus:", re.IGNORECASE)
 """Claude Code's last part of the instructions: the state of the repository, to the end."""
 
@@ -65,22 +70,29 @@ def volatile_kinds(lines: Sequence[str]) -> list[str | None]:
 def moved_behind(messages: Sequence[ChatMessage]) -> list[ChatMessage]:
     """Move such lines of the leading system messages to the first user message.
 
-    There they follow the instructions and the tools, which so stay the same in all sessions.
+    There they follow the instructions and the tools, which so stay the same in all sessions. System
+    messages right behind that user message are instructions, too, and move before it.
     """
-    moved: list[str] = []
     said = list(messages)
-    for number, message in enumerate(said):
-        if message.role == "user" and moved:
-            lines = "\n".join(moved)
-            content = f"<environment>\n{lines}\n</environment>\n\n{message.content}"
-            said[number] = replace(message, content=content)
-            return said
-        if message.role != "system":
-            break
-        kept, gone = _split(message.content)
+    first = next((at for at, message in enumerate(said) if message.role != "system"), 0)
+    if not first or said[first].role != "user":
+        return said
+    behind = list(takewhile(lambda message: message.role == "system", said[first + 1 :]))
+    kept: list[ChatMessage] = []
+    moved: list[str] = []
+    for message in said[:first] + behind:
+        text, gone = _split(message.content)
+        kept.append(replace(message, content=text))
         moved += gone
-        said[number] = replace(message, content=kept)
-    return list(messages)
+    if behind:  # many templates know one system message only
+        joined = "\n\n".join(message.content for message in kept[first - 1 :])
+        kept[first - 1 :] = [replace(kept[first - 1], content=joined)]
+    user = said[first]
+    if moved:
+        lines = "\n".join(moved)
+        text = f"<environment>\n{lines}\n</environment>\n\n{user.content}"
+        user = replace(user, content=text)
+    return [*kept, user, *said[first + 1 + len(behind) :]]
 
 
 def _split(text: str) -> tuple[str, list[str]]:
@@ -88,9 +100,22 @@ def _split(text: str) -> tuple[str, list[str]]:
     lines = text.split("\n")
     kinds = volatile_kinds(lines)
     end = kinds.index(GIT) if GIT in kinds else len(lines)
-    kept = [line for line, kind in zip(lines[:end], kinds[:end], strict=True) if kind is None]
-    gone = [line.strip() for line, kind in zip(lines[:end], kinds[:end], strict=True) if kind]
+    kept: list[str] = []
+    gone: list[str] = []
+    for line, kind in zip(lines[:end], kinds[:end], strict=True):
+        stays, moves = (line, "") if kind is None else _parted(line)
+        kept += [stays] if stays or kind is None else []
+        gone += [moves.strip()] if moves else []
     return "\n".join(kept), gone + lines[end:]
+
+
+def _parted(line: str) -> tuple[str, str]:
+    """Return the sentences of a volatile line that stay, and those that change."""
+    sentences = _SENTENCE_END.split(line)
+    changing = [each for each in sentences if volatile_kind(each)]
+    if not changing:
+        return "", line
+    return " ".join(each for each in sentences if each not in changing), " ".join(changing)
 
 
 def first_change(before: str, after: str) -> tuple[int, str | None] | None:
