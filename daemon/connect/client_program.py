@@ -23,6 +23,7 @@ class ClientProgram:
     arguments that do it for one start. `exports` are the equivalent environment variables for one
     shell. `probes` are the test requests that it would
     make, names in `connection_probe.PROBES`. With `takes_key` its settings have a place for a key.
+    With `names_folder` its instructions say where it works, or another detail of the session.
     `command` starts it in a terminal, "" if it is none that does. `agent` is what it calls itself
     in requests, "" if that begins with its name.
     """
@@ -41,6 +42,7 @@ class ClientProgram:
     exports: Callable[[ConnectTarget], list[tuple[str, str]]] = lambda target: []
     probes: Sequence[str]
     tokens: int = 0
+    names_folder: bool = False
     codes: bool = True
     takes_key: bool = True
 

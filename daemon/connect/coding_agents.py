@@ -48,6 +48,7 @@ OPENCODE = ClientProgram(
     selects=lambda target: ["-m", f"ingle/{target.model}"],
     probes=("models", "chat", "chat_tools"),
     tokens=8_000,
+    names_folder=True,
 )
 
 
@@ -138,6 +139,7 @@ CLAUDE_CODE = ClientProgram(
     ],
     probes=("models", "messages", "messages_tools", "count_tokens"),
     tokens=20_000,
+    names_folder=True,
 )
 
 

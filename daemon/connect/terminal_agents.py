@@ -34,6 +34,7 @@ COPILOT = ClientProgram(
     ],
     probes=("models", "chat", "chat_tools"),
     tokens=11_000,
+    names_folder=True,
 )
 
 
@@ -76,6 +77,7 @@ QWEN_CODE = ClientProgram(
     notes=lambda target: ["`/model` in Qwen Code switches between this model and others."],
     probes=("models", "chat", "chat_tools"),
     tokens=15_000,
+    names_folder=True,
 )
 
 
@@ -122,6 +124,7 @@ PI = ClientProgram(
     selects=lambda target: ["--provider", "ingle", "--model", target.model],
     probes=("models", "chat", "chat_tools"),
     tokens=1_400,
+    names_folder=True,
 )
 
 
@@ -158,6 +161,7 @@ VIBE = ClientProgram(
     stays="Your own `active_model` stays; `/model` selects 'ingle'.",
     probes=("models", "chat", "chat_tools"),
     tokens=8_000,
+    names_folder=True,
 )
 
 

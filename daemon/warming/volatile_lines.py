@@ -20,8 +20,9 @@ _DATE = re.compile(
 )
 _NOW = re.compile(r"\b(?:today|date|time|now|datetime|currently)\b", re.IGNORECASE)
 _FOLDER = re.compile(
-    r"\b(?:(?:working|current|workspace) director(?:y|ies)|cwd|pwd|(?:working|workspace) "
-    r"(?:folder|root|path)|project root|root folder)\b.{0,40}?[:=\s`'\"](?:/|~|[A-Z]:\\)",
+    r"\b(?:(?:working|current|workspace|session) director(?:y|ies)|cwd|pwd"
+    r"|(?:working|workspace|session) (?:folder|root|path)|project root|root folder"
+    r"|working in the (?:directory|folder))\b.{0,40}?[:=\s`'\"](?:/|~|[A-Z]:\\)",
     re.IGNORECASE,
 )
 _TAG = re.compile(r"\s*<(cwd|working_directory|current_date|date)>(?:(.+)</\1>)?\s*", re.IGNORECASE)

@@ -161,7 +161,7 @@ def _connect(client: ClientProgram, places: ProgramFolders, options: Namespace) 
     for warning in warnings:
         print_status(f"Warning: {warning}" if warning.startswith(client.title) else warning)
     if options.launch and client.exports(target) and not options.write:
-        prepare_prompts(daemon, client, target.model)
+        prepare_prompts(daemon, client, target.model, stable=config.stable_prompts)
         return launch_program(client, with_key(), options.arguments)
     if options.print:
         return _print(client, with_key(), places, as_json=options.json)
@@ -186,7 +186,7 @@ def _connect(client: ClientProgram, places: ProgramFolders, options: Namespace) 
         notes = [*notes, client.what_stays(target)]
     if not options.launch:
         _print_remaining_steps(client, target, notes)
-    prepare_prompts(daemon, client, target.model)
+    prepare_prompts(daemon, client, target.model, stable=config.stable_prompts)
     if options.check:
         return _check(client, target, plan(client.files(target, places)), as_json=options.json)
     if options.launch:

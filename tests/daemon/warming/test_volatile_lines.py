@@ -28,6 +28,7 @@ from ingle.daemon.warming.volatile_lines import (
         ("Current Working Directory: C:\\work\\project", FOLDER),
         ("cwd: ~/project", FOLDER),
         ("## /home/mia/.notes/-project/memory/MEMORY.md", FOLDER),
+        ("Session folder: /home/mia/.agent/sessions/32fd217e", FOLDER),
         ("  <cwd>/home/mia/project</cwd>", FOLDER),
         ("<current_date>2026-11-28</current_date>", DATE),
         ("Keep notes in your memory at `/home/mia/.notes/-home-mia-project/memory/`.", FOLDER),
