@@ -161,7 +161,6 @@ VIBE = ClientProgram(
     stays="Your own `active_model` stays; `/model` selects 'ingle'.",
     probes=("models", "chat", "chat_tools"),
     tokens=8_000,
-    names_folder=True,
 )
 
 
