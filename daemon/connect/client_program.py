@@ -25,7 +25,7 @@ class ClientProgram:
     make, names in `connection_probe.PROBES`. With `takes_key` its settings have a place for a key.
     With `names_folder` its instructions say where it works, or another detail of the session.
     `command` starts it in a terminal, "" if it is none that does. `agent` is what it calls itself
-    in requests, "" if that begins with its name.
+    in requests or the model in instructions, "" if that begins with its name.
     """
 
     name: str

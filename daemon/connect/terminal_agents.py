@@ -18,6 +18,7 @@ COPILOT = ClientProgram(
     title="GitHub Copilot CLI",
     speaks="OpenAI",
     command="copilot",
+    agent="GitHub Copilot CLI",
     installed=lambda places: places.has_program("copilot"),
     exports=lambda target: [
         ("COPILOT_PROVIDER_TYPE", "openai"),
