@@ -47,7 +47,7 @@ class ClientProgram:
     takes_key: bool = True
 
     def what_stays(self, target: ConnectTarget) -> str:
-        """Return what the user is told if another default is kept."""
+        """Return the note that another default is kept."""
         how = f"`{self.command} {shlex.join(self.selects(target))}` selects ingle's model."
         return self.stays.format(how=how)
 

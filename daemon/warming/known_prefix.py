@@ -34,8 +34,8 @@ _HEAD = 64
 class KnownPrefix(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a request of an agent says before its conversation.
 
-    `agent` is what the client calls itself, without a version, or what the model is told that it
-    is where only a library is named.
+    `agent` is what the client calls itself, without a version, or the name in its instructions if
+    the client names only a library.
     """
 
     agent: str
