@@ -24,6 +24,7 @@ from peers import LlamaServer
 from server import Server, Settings
 
 READY_WITHIN = 600.0
+_FIRST_WORDS = ("My", "One", "Next", "Another", "First", "Quick", "Short")
 SAVED_AFTER = 6.0
 """Seconds after which a model has written what it computed."""
 
@@ -72,7 +73,10 @@ class Sessions:
 
     def ask(self, tokens: int = 8) -> Turn:
         """Begin a session."""
-        said = f"Question {next(self._numbers)}: what does this project do? Answer in a sentence."
+        number = next(self._numbers)
+        # The first token differs from the session's before, so that all compute as many.
+        said = f"{_FIRST_WORDS[number % len(_FIRST_WORDS)]} question {number}: what does this "
+        said += "project do? Answer in a sentence."
         body = body_of(self._protocol, self._prompt, self._server.model_name(), said, tokens)
         body |= {"id_slot": 0} if isinstance(self._server, SavingLlamaServer) else {}
         turn = send(self._server.port, self._protocol, body)

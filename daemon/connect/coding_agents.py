@@ -44,12 +44,11 @@ OPENCODE = ClientProgram(
     command="opencode",
     installed=lambda places: places.has_program("opencode") or places.config("opencode").is_dir(),
     files=_opencode_files,
-    notes=lambda target: [
-        "A `model` of your own stays the default; `opencode -m "
-        f"ingle/{target.model}` selects this one."
-    ],
+    stays="Your own `model` stays the default; {how}",
+    selects=lambda target: ["-m", f"ingle/{target.model}"],
     probes=("models", "chat", "chat_tools"),
     tokens=8_000,
+    names_folder=True,
 )
 
 
@@ -85,8 +84,12 @@ CODEX = ClientProgram(
     ),
     files=_codex_files,
     notes=lambda target: [
-        "A `model_provider` of your own stays the default; `codex -c model_provider=ingle -m "
-        f"{target.model}` selects this one."
+        "Codex warns that it has no metadata for this model: its context is set all the same."
+    ],
+    stays="Your own `model_provider` stays the default; {how}",
+    selects=lambda target: [
+        *("-c", "model_provider=ingle", "-c", f"model={target.model}"),
+        *("-c", f"model_context_window={target.context}"),
     ],
     probes=("models", "responses", "responses_tools"),
     tokens=10_000,
@@ -136,6 +139,7 @@ CLAUDE_CODE = ClientProgram(
     ],
     probes=("models", "messages", "messages_tools", "count_tokens"),
     tokens=20_000,
+    names_folder=True,
 )
 
 

@@ -182,6 +182,7 @@ CLINE = ClientProgram(
     ],
     probes=("ollama_models", "ollama_chat", "ollama_tools"),
     tokens=12_000,
+    names_folder=True,
 )
 
 JETBRAINS = ClientProgram(

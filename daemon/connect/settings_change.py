@@ -32,6 +32,11 @@ class SettingsChange:
         """Whether anything changes."""
         return self.before != self.after
 
+    @property
+    def keeps_other(self) -> bool:
+        """Whether a value that the user has chosen stays in place of ingle's."""
+        return self.settings.keeps_other(self.after or "")
+
     def diff(self) -> list[str]:
         """Return the lines of a unified diff."""
         before = (self.before or "").splitlines()

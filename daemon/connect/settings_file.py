@@ -74,6 +74,14 @@ class SettingsFile:
             self._verify(text, changed(before, setting.path, setting.value))
         return text
 
+    def keeps_other(self, text: str) -> bool:
+        """Return whether a setting is not written since the user has chosen another value."""
+        data = parse(text, self.form).data
+        return any(
+            setting.unless(data) and find(data, setting.path) not in (ABSENT, setting.value)
+            for setting in self.settings
+        )
+
     def restored(self, text: str, previous: Sequence[tuple[DataPath, object]]) -> str:
         """Return the text with the previous values restored; `ABSENT` removes them.
 

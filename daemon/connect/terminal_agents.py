@@ -18,6 +18,7 @@ COPILOT = ClientProgram(
     title="GitHub Copilot CLI",
     speaks="OpenAI",
     command="copilot",
+    agent="GitHub Copilot CLI",
     installed=lambda places: places.has_program("copilot"),
     exports=lambda target: [
         ("COPILOT_PROVIDER_TYPE", "openai"),
@@ -34,6 +35,7 @@ COPILOT = ClientProgram(
     ],
     probes=("models", "chat", "chat_tools"),
     tokens=11_000,
+    names_folder=True,
 )
 
 
@@ -76,6 +78,7 @@ QWEN_CODE = ClientProgram(
     notes=lambda target: ["`/model` in Qwen Code switches between this model and others."],
     probes=("models", "chat", "chat_tools"),
     tokens=15_000,
+    names_folder=True,
 )
 
 
@@ -118,12 +121,11 @@ PI = ClientProgram(
         places.has_program("pi") or places.named("PI_CODING_AGENT_DIR", ".pi/agent").is_dir()
     ),
     files=_pi_files,
-    notes=lambda target: [
-        "A `defaultProvider` of your own stays; `pi --provider ingle --model "
-        f"{target.model}` selects this one."
-    ],
+    stays="Your own `defaultProvider` stays; {how}",
+    selects=lambda target: ["--provider", "ingle", "--model", target.model],
     probes=("models", "chat", "chat_tools"),
     tokens=1_400,
+    names_folder=True,
 )
 
 
@@ -157,7 +159,7 @@ VIBE = ClientProgram(
         places.has_program("vibe") or places.named("VIBE_HOME", ".vibe").is_dir()
     ),
     files=_vibe_files,
-    notes=lambda target: ["An `active_model` of your own stays; `/model` selects 'ingle'."],
+    stays="Your own `active_model` stays; `/model` selects 'ingle'.",
     probes=("models", "chat", "chat_tools"),
     tokens=8_000,
 )
@@ -193,9 +195,8 @@ GPTME = ClientProgram(
         places.has_program("gptme") or (places.home / ".config/gptme").is_dir()
     ),
     files=_gptme_files,
-    notes=lambda target: [
-        f"A default model of your own stays; `gptme -m ingle/{target.model}` selects this one."
-    ],
+    stays="Your own default model stays; {how}",
+    selects=lambda target: ["-m", f"ingle/{target.model}"],
     probes=("models", "chat"),
     tokens=6_000,
 )
@@ -236,10 +237,8 @@ GOOSE = ClientProgram(
     installed=lambda places: places.has_program("goose") or places.config("goose").is_dir(),
     files=_goose_files,
     exports=lambda target: [("GOOSE_PROVIDER", "custom_ingle"), ("GOOSE_MODEL", target.model)],
-    notes=lambda target: [
-        "A `GOOSE_PROVIDER` of your own stays the default; the variables that `--print` shows "
-        "select this one."
-    ],
+    stays="Your own `GOOSE_PROVIDER` stays the default; the variables that `--print` shows select "
+    "ingle's model.",
     probes=("models", "chat", "chat_tools"),
 )
 
@@ -289,6 +288,6 @@ CRUSH = ClientProgram(
     command="crush",
     installed=lambda places: places.has_program("crush") or places.config("crush").is_dir(),
     files=_crush_files,
-    notes=lambda target: ["Models that you have chosen stay; Ctrl+L selects this one."],
+    stays="Models that you have chosen stay; Ctrl+L selects ingle's.",
     probes=("models", "chat", "chat_tools"),
 )

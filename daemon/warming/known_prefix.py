@@ -21,6 +21,12 @@ from .volatile_lines import moved_behind
 
 LEAST_CHARACTERS = 2048
 """Shorter instructions are computed within a moment."""
+_LIBRARIES = (
+    *("openai", "asyncopenai", "anthropic", "asyncanthropic", "ai", "ai-sdk", "litellm", "node"),
+    *("undici", "axios", "python-httpx", "python-requests", "go-http-client", "unknown"),
+)
+"""What libraries call themselves in requests of programs that do not say who they are."""
+_INTRODUCED = re.compile(r"\s*You are (?:the )?([A-Z][\w -]{1,30}), an? ")
 _HEAD = 64
 """First characters of the instructions that distinguish the kinds of an agent's requests."""
 
@@ -28,7 +34,8 @@ _HEAD = 64
 class KnownPrefix(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a request of an agent says before its conversation.
 
-    `agent` is what the client calls itself, without a version.
+    `agent` is what the client calls itself, without a version, or the name in its instructions if
+    the client names only a library.
     """
 
     agent: str
@@ -46,7 +53,7 @@ class KnownPrefix(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
             return None
         system = list(takewhile(lambda said: said.role == "system", request.messages or ()))
         prefix = cls(
-            agent=agent_name(user_agent),
+            agent=agent_name(user_agent, system[0].content if system else ""),
             system=system,
             tools=request.tools,
             shown_tools=request.shown_tools,
@@ -102,6 +109,12 @@ def stable(request: GenerateRequest) -> GenerateRequest:
     )
 
 
-def agent_name(user_agent: str) -> str:
-    """Return the first product of a User-Agent header without its version; "unknown" if empty."""
-    return re.split(r"[/\s]", user_agent.strip(), maxsplit=1)[0] or "unknown"
+def agent_name(user_agent: str, instructions: str) -> str:
+    """Return the first product of a User-Agent header without its version; "unknown" if empty.
+
+    Of a library, what the instructions call the agent, if they begin with that.
+    """
+    name = re.split(r"[/\s]", user_agent.strip(), maxsplit=1)[0] or "unknown"
+    if name.casefold() in _LIBRARIES and (found := _INTRODUCED.match(instructions)) is not None:
+        return found[1]
+    return name

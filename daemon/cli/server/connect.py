@@ -161,7 +161,7 @@ def _connect(client: ClientProgram, places: ProgramFolders, options: Namespace) 
     for warning in warnings:
         print_status(f"Warning: {warning}" if warning.startswith(client.title) else warning)
     if options.launch and client.exports(target) and not options.write:
-        prepare_prompts(daemon, client, target.model)
+        prepare_prompts(daemon, client, target.model, stable=config.stable_prompts)
         return launch_program(client, with_key(), options.arguments)
     if options.print:
         return _print(client, with_key(), places, as_json=options.json)
@@ -181,14 +181,19 @@ def _connect(client: ClientProgram, places: ProgramFolders, options: Namespace) 
         _print_written(changes, write(changes, record, client.name, target))
     elif changes:
         print_status(f"Nothing to change: {client.title} is set up for {target.model} already.")
-    _print_remaining_steps(client, target)
-    prepare_prompts(daemon, client, target.model)
+    notes, kept = client.notes(target), any(change.keeps_other for change in changes)
+    if kept:
+        notes = [*notes, client.what_stays(target)]
+    if not options.launch:
+        _print_remaining_steps(client, target, notes)
+    prepare_prompts(daemon, client, target.model, stable=config.stable_prompts)
     if options.check:
         return _check(client, target, plan(client.files(target, places)), as_json=options.json)
     if options.launch:
-        return launch_program(client, target, options.arguments)
+        chosen = client.selects(target) if kept else []
+        return launch_program(client, target, [*chosen, *options.arguments])
     if options.json:
-        print_json(_facts(client, target, changes))
+        print_json(_facts(client, target, changes, notes))
     return 0
 
 
@@ -253,7 +258,7 @@ def _print(
     files = client.files(target, places)
     if as_json:
         texts = {str(file.path): file.edited("") for file in files}
-        print_json({**_facts(client, target, []), "files": texts})
+        print_json({**_facts(client, target, [], client.notes(target)), "files": texts})
         return 0
     for file in files:
         print_status(f"{file.path}:")
@@ -307,10 +312,12 @@ def _print_written(changes: Sequence[SettingsChange], backups: Sequence[Path]) -
         print_status(f"Backup: {backup}")
 
 
-def _print_remaining_steps(client: ClientProgram, target: ConnectTarget) -> None:
+def _print_remaining_steps(
+    client: ClientProgram, target: ConnectTarget, notes: Sequence[str]
+) -> None:
     if not client.writes:
         print(_exports(client, target), end="")
-    for note in client.notes(target):
+    for note in notes:
         print_status(note)
     print_status(
         "The daemon must run when the program connects: any ingle command starts it, and "
@@ -377,7 +384,10 @@ def _remove(client: ClientProgram, places: ProgramFolders, options: Namespace) -
 
 
 def _facts(
-    client: ClientProgram, target: ConnectTarget, changes: Sequence[SettingsChange]
+    client: ClientProgram,
+    target: ConnectTarget,
+    changes: Sequence[SettingsChange],
+    notes: Sequence[str],
 ) -> dict[str, object]:
     return {
         "client": client.name,
@@ -386,5 +396,5 @@ def _facts(
         "url": target.url,
         "written": [str(change.path) for change in changes if change.is_one],
         "variables": dict(client.exports(target)),
-        "notes": client.notes(target),
+        "notes": notes,
     }

@@ -211,7 +211,8 @@ def test_settings_are_created_idempotently_and_removed(
         assert target.url in "".join(other.path.read_text() for other in files)
         if sys.platform != "win32":
             assert stat.S_IMODE(file.path.stat().st_mode) == 0o600
-    assert not any(change.is_one for change in plan(client.files(target, places)))
+    changes = plan(client.files(target, places))
+    assert not any(change.is_one or change.keeps_other for change in changes)
     take_back(plan_removal(record, client.name, files), record, client.name)
     assert all_files(places.home) == {}
     assert record.files(client.name) == {}
@@ -344,6 +345,8 @@ def test_default_model_of_another_provider_is_kept(
     path.parent.mkdir()
     path.write_text('model = "x"\nmodel_provider = "azure"\n')
     connect(CLIENTS["codex"], target, places, record)
+    (change,) = plan(CLIENTS["codex"].files(target, places))
+    assert change.keeps_other
     codex = read(path, "toml")
     assert (codex["model"], codex["model_provider"]) == ("x", "azure")
     assert "ingle" in codex["model_providers"]

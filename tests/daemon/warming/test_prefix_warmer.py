@@ -242,8 +242,15 @@ def test_ps_names_the_agents_whose_prompts_are_known() -> None:
 
 
 @pytest.mark.parametrize(
-    ("header", "name"),
-    [("claude-cli/2.1.329 (external, cli)", "claude-cli"), ("aider", "aider"), ("", "unknown")],
+    ("header", "instructions", "name"),
+    [
+        ("claude-cli/2.1.329 (external, cli)", "You are Cline, an agent.", "claude-cli"),
+        ("ai-sdk/6.0", "You are Cline, an agent.", "Cline"),
+        ("OpenAI/JS 7.5", "You are the GitHub Copilot CLI, a terminal.", "GitHub Copilot CLI"),
+        ("OpenAI/JS 7.5", "You are an agent, a good one.", "OpenAI"),
+        ("aider", "", "aider"),
+        ("", "", "unknown"),
+    ],
 )
-def test_agents_are_named_without_their_version(header: str, name: str) -> None:
-    assert agent_name(header) == name
+def test_agents_are_named_without_their_version(header: str, instructions: str, name: str) -> None:
+    assert agent_name(header, instructions) == name

@@ -311,7 +311,16 @@ async def test_launch_runs_the_program_with_its_variables(
     assert (home.parent / "claude").read_text() == f"-p hi {served.base_url}\n"
     assert contents(home) == []  # its variables say it all
     status, _, _ = await run("codex", "--launch", "--write")
-    assert (status, (home / ".codex/config.toml").exists()) == (3, True)
+    settings = home / ".codex/config.toml"
+    assert (status, settings.exists()) == (3, True)
+    assert (home.parent / "codex").read_text() == "\n"
+    settings.write_text('model_provider = "azure"\n')
+    status, out, err = await run("codex", "--write")
+    assert "Your own `model_provider` stays the default" in out + err
+    await run("codex", "--launch", "--write", "--", "exec", "hi")
+    assert (home.parent / "codex").read_text() == (
+        "-c model_provider=ingle -c model=echo:1 -c model_context_window=512 exec hi \n"
+    )
     status, _, err = await run("zed", "--launch", "--write")
     assert (status, "cannot be started from here" in err) == (1, True)
 
