@@ -15,7 +15,6 @@ from starlette.responses import PlainTextResponse, Response
 
 from ingle.backends.base.conversation import ChatMessage
 from ingle.backends.base.sampling_params import SAMPLING_OPTIONS
-from ingle.backends.text.templates.chat_template import ChatTemplate
 from ingle.backends.text.templates.template_errors import TemplateError, TemplateRefused
 from ingle.models.errors import HashMismatch
 from ingle.models.metadata.stored_model import FirstMessage, StoredModel
@@ -191,6 +190,8 @@ def _own_template(wanted: str | None, present: str) -> str | None:
 
 def _check_template(source: str) -> None:
     """Raise `InvalidBody` for a template that cannot write a plain message."""
+    from ingle.backends.text.templates.chat_template import ChatTemplate
+
     template = ChatTemplate(source, bos_token="", eos_token="")
     try:
         template.render([ChatMessage("user", "Hi")])

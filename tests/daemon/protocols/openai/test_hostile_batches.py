@@ -63,7 +63,6 @@ REFUSED: dict[str, bytes] = {
     "another route": line().replace(CHAT.encode(), b"/v1/../ingle/v1/shutdown"),
     "another method": line().replace(b"POST", b"DELETE"),
     "a stream": line(stream=True),
-    "a lone surrogate": line("\ud800"),
 }
 # These are requests, of which each gets a result.
 ANSWERED: dict[str, list[bytes]] = {
