@@ -156,7 +156,7 @@ def wrong_attention(session: Session) -> Iterator[str]:
     variants = [
         each
         for each in attention_variants()
-        if each.head_size in sizes and (each.query, each.pages) in types
+        if each.head_size in sizes and (each.query, each.pages) in types and not each.lead
     ]
     library = session.compiled(variants)
     attention = TritonAttention(library, session.device, fill=math.nan)
@@ -286,6 +286,7 @@ def _attention(session: Session, pages: str, *, balance: bool = True) -> TritonA
         each
         for each in attention_variants()
         if (each.head_size, each.query, each.pages, each.pairs) == (SIZE, "bf16", pages, 0)
+        and not each.lead
     ]
     return TritonAttention(session.compiled(variants), session.device, balance=balance)
 
