@@ -7,8 +7,6 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from ingle.tui.terminal.sound_player import LONGEST, how_to_get_one, parts_of, play, player
-
 from ...settings.config import load_config
 from ..command_errors import CommandError, UsageError
 from ..command_parser import CommandParser
@@ -20,6 +18,8 @@ EXAMPLES = """\
   ingle run smollm2 "Tell me a story" | ingle say -
   ingle say --output story.mp3 - < story.txt"""
 _SPEECH = "/v1/audio/speech"
+_LONGEST = 4096
+"""Characters of a file's text, as of a request."""
 _PATIENCE = 700.0
 _FORMATS = ("mp3", "opus", "aac", "flac", "wav")
 
@@ -55,8 +55,8 @@ def _write(file: Path, text: str, speed: float) -> None:
     form = file.suffix.lower().removeprefix(".")
     if form not in _FORMATS:
         raise UsageError(f"{file} does not end in .{', .'.join(_FORMATS)}.")
-    if len(text) > LONGEST:
-        raise UsageError(f"The text has more than {LONGEST:,} characters.", "Write several files.")
+    if len(text) > _LONGEST:
+        raise UsageError(f"The text has more than {_LONGEST:,} characters.", "Write several files.")
     client = ensure_daemon(load_config(os.environ))
     body = {"input": text, "response_format": form, "speed": speed}
     with ProgressReport() as progress:
@@ -69,6 +69,8 @@ def _write(file: Path, text: str, speed: float) -> None:
 
 
 def _play(text: str, speed: float) -> None:
+    from ingle.tui.terminal.sound_player import how_to_get_one, parts_of, play, player
+
     command = player()
     if not command:
         raise CommandError(
