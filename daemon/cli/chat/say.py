@@ -18,6 +18,8 @@ EXAMPLES = """\
   ingle run smollm2 "Tell me a story" | ingle say -
   ingle say --output story.mp3 - < story.txt"""
 _SPEECH = "/v1/audio/speech"
+_LONGEST = 4096
+"""Characters of a file's text, as of a request."""
 _PATIENCE = 700.0
 _FORMATS = ("mp3", "opus", "aac", "flac", "wav")
 
@@ -53,10 +55,8 @@ def _write(file: Path, text: str, speed: float) -> None:
     form = file.suffix.lower().removeprefix(".")
     if form not in _FORMATS:
         raise UsageError(f"{file} does not end in .{', .'.join(_FORMATS)}.")
-    from ingle.tui.terminal.sound_player import LONGEST
-
-    if len(text) > LONGEST:
-        raise UsageError(f"The text has more than {LONGEST:,} characters.", "Write several files.")
+    if len(text) > _LONGEST:
+        raise UsageError(f"The text has more than {_LONGEST:,} characters.", "Write several files.")
     client = ensure_daemon(load_config(os.environ))
     body = {"input": text, "response_format": form, "speed": speed}
     with ProgressReport() as progress:
