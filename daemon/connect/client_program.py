@@ -21,8 +21,8 @@ class ClientProgram:
     `notes` are for the user: remaining steps, or all of them if ingle writes no file. `stays` says
     how to select ingle where the user has chosen another default, which is kept, and `selects` are
     arguments that do it for one start. `exports` are the equivalent environment variables for one
-    shell. `probes` are the test requests that it would
-    make, names in `connection_probe.PROBES`. With `takes_key` its settings have a place for a key.
+    shell. `probes` are the test requests that it would make, names in `connection_probe.PROBES`.
+    With `takes_key` its settings have a place for a key.
     With `names_folder` its instructions say where it works, or another detail of the session.
     `command` starts it in a terminal, "" if it is none that does. `agent` is what it calls itself
     in requests or the model in instructions, "" if that begins with its name.
@@ -46,10 +46,10 @@ class ClientProgram:
     codes: bool = True
     takes_key: bool = True
 
-    def what_stays(self, target: ConnectTarget) -> str:
-        """Return the note that another default is kept."""
+    def what_stays(self, target: ConnectTarget) -> list[str]:
+        """Return the note that another default is kept; none if that needs none."""
         how = f"`{self.command} {shlex.join(self.selects(target))}` selects ingle's model."
-        return self.stays.format(how=how)
+        return [self.stays.format(how=how)] if self.stays else []
 
     @property
     def writes(self) -> bool:

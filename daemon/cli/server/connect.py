@@ -183,7 +183,7 @@ def _connect(client: ClientProgram, places: ProgramFolders, options: Namespace) 
         print_status(f"Nothing to change: {client.title} is set up for {target.model} already.")
     notes, kept = client.notes(target), any(change.keeps_other for change in changes)
     if kept:
-        notes = [*notes, client.what_stays(target)]
+        notes = [*notes, *client.what_stays(target)]
     if not options.launch:
         _print_remaining_steps(client, target, notes)
     prepare_prompts(daemon, client, target.model, stable=config.stable_prompts)
