@@ -27,3 +27,9 @@ def test_answer_is_given_with_passages(daemon: Any, ingle: Run, tmp_path: Path) 
     assert shown.stdout == "a.md:3-5\nMasts[2J are of wood.\n\n"
     found = json.loads(ingle("ask-files", str(tmp_path), "masts", "--json").stdout)
     assert found["passages"][0]["text"] == PASSAGE["text"]
+
+
+def test_empty_question_is_refused(ingle: Run, tmp_path: Path) -> None:
+    done = ingle("ask-files", str(tmp_path), " ")
+    assert done.returncode == 2
+    assert "The question is empty." in done.stderr
