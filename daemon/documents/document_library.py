@@ -174,6 +174,10 @@ def _existing(folder: str) -> Path:
         path = path.resolve(strict=True)
         if path.is_dir():
             return path
+        if path.is_file():
+            raise NotFound(
+                f"{folder} is a file, not a folder.", hint="Name its folder.", param="folder"
+            )
     raise NotFound(f"There is no folder {folder}.", param="folder")
 
 

@@ -11,6 +11,7 @@ from ...settings.config import load_config
 from ...terminal.terminal_colors import TerminalColors
 from ...terminal.terminal_output import print_json, print_status
 from ...terminal.unsafe_characters import without_unsafe
+from ..command_errors import UsageError
 from ..command_parser import CommandParser
 from ..daemon_launcher import ensure_daemon
 
@@ -41,6 +42,8 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_flag("--passages", help="print the passages only; implied by --json")
     options = parser.parse_args(arguments)
     question = " ".join(options.question)
+    if not question.strip():
+        raise UsageError("The question is empty.", "Write it after the folder.")
     found = _search(options.folder, question, options.most)
     if options.json:
         print_json(found)

@@ -22,6 +22,7 @@ from ingle.backends.base.events import (
 )
 
 from ...error_status import describe
+from ...errors import InvalidBody
 from ...http.bodies import OPENAI, JSONResponse, encode_event, run_until_disconnect
 from ...http.route_access import INFERENCE
 from ...http.route_spec import GENERATION_ERRORS, StreamSpec, route
@@ -257,8 +258,10 @@ class ChatAnswer:
 
 
 def _items(body: StatefulChatRequest) -> list[msgspec.Raw]:
-    """The system prompt and the message as items of a response's input."""
+    """The system prompt and the message as items of a response's input; raises `InvalidBody`."""
     given = [ChatInput("text", body.input)] if isinstance(body.input, str) else body.input
+    if not given:
+        raise InvalidBody("'input' holds nothing that a model can answer.", param="input")
     texts = [part.content for part in given if part.type != "image"]
     parts = [{"type": "input_text", "text": "\n".join(texts)}]
     parts += [

@@ -36,3 +36,9 @@ def test_prompt_is_filled_with_passages(daemon: Any, ingle: Run, tmp_path: Path)
         assert len(json.loads(found.stdout)["passages"]) == count
     daemon.passages = {"passages": [PASSAGE | {"text": "x" * 10_000}], "files": 1}
     assert "1 passage of 1 file" in ingle("ask-files", str(tmp_path), "a", "--passages").stderr
+
+
+def test_empty_question_is_refused(ingle: Run, tmp_path: Path) -> None:
+    done = ingle("ask-files", str(tmp_path), " ")
+    assert done.returncode == 2
+    assert "The question is empty." in done.stderr

@@ -163,6 +163,7 @@ async def test_failures_are_events_or_statuses(run_daemon: DaemonFactory) -> Non
         ({"integrations": ["mcp/playwright"]}, "integrations"),
         ({"input": [{"type": "image", "data_url": "data:"}]}, "input[0].content[1].image_url"),
         ({"input": None}, "input"),
+        ({"input": []}, "input"),
         ({"temperature": 9}, "temperature"),
         ({"reasoning": "much"}, "reasoning"),
         ({"max_output_tokens": 0}, "max_output_tokens"),
