@@ -171,11 +171,15 @@ class ChatLayout(PromptScreen[None]):
     ) -> None:
         """Show a sentence while it is read, or until the next one; it is never read as markup."""
         if self._told_lasts or text == self._told:
-            self.chat_app.clear_notifications()
-            self.query("ToastHolder").remove()  # Textual leaves them, empty
+            self._untell()
         self._told, self._told_lasts = text, lasts
         seconds = LASTING if lasts else max(SHORTEST, len(text) / READ_SPEED)
         self.notify(clean(text), severity=severity, timeout=seconds, markup=False)
+
+    def _untell(self) -> None:
+        self.chat_app.clear_notifications()
+        self.query("ToastHolder").remove()  # Textual leaves them, empty
+        self._told_lasts = False
 
     # Commands and features
 
@@ -221,6 +225,9 @@ class ChatLayout(PromptScreen[None]):
             self.refuse(problem)
         else:
             self.front.present(result)
+        finally:
+            if self._told_lasts and self.is_attached:
+                self._untell()
 
     def refuse(self, problem: Problem) -> None:
         """Show why a command was refused."""

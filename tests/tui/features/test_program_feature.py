@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ingle.tui.app.chat_screen import ChatScreen
+from ingle.tui.commands.command_results import Done
 from ingle.tui.commands.command_table import COMMANDS
 from ingle.tui.features import program_feature
 from ingle.tui.features.program_feature import ProgramFeature
@@ -317,3 +319,19 @@ async def test_command_list_runs_the_chosen_command(open_chat: OpenChat) -> None
         await chat.until_shown("Show and change the settings")
         await chat.pilot.press("enter")
         await chat.until_shown("Compact at")
+
+
+async def test_progress_is_shown_until_the_command_ends(open_chat: OpenChat) -> None:
+    async with open_chat() as chat:
+        ended = asyncio.Event()
+
+        async def command() -> Done:
+            chat.screen.front.progress("Reading notes")
+            await ended.wait()
+            return Done("")
+
+        chat.screen.run_worker(chat.screen.present(command()))
+        await chat.until_notified("Reading notes")
+        ended.set()
+        await chat.until(lambda: not chat.notification_text)
+        await chat.until(lambda: not chat.screen.query("ToastHolder"))

@@ -58,6 +58,10 @@ class _MapScreen(Screen[Closed]):
         for lines in self.query(LinesWidget):
             lines.show(state)
 
+    def on_page_map_view_arranged(self) -> None:
+        """Say how many pages a cell stands for now."""
+        self.query_one(PageTitle).redraw()
+
     def on_page_map_view_pointed(self, event: PageMapView.Pointed) -> None:
         """Explain the cell under the cursor."""
         self._tell(event.text or MAP_HINT, "$foreground" if event.text else "$muted")

@@ -131,6 +131,10 @@ class GaugePanel(VerticalScroll, can_focus=False):
         for lines in self.query(LinesWidget):
             lines.show(state)
 
+    def on_page_map_view_arranged(self) -> None:
+        """Say how many pages a cell stands for now."""
+        self.query_one(PageTitle).redraw()
+
     def on_page_map_view_pointed(self, event: PageMapView.Pointed) -> None:
         """Explain the cell under the pointer beside it."""
         event.stop()

@@ -54,6 +54,10 @@ class LinesWidget(Widget):
 
     def on_resize(self) -> None:
         """Draw the lines for the new width."""
+        self.redraw()
+
+    def redraw(self) -> None:
+        """Draw the same state anew."""
         self._lines = self._draw(self.size.width)
         self.refresh()
 

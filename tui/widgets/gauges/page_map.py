@@ -64,6 +64,9 @@ class PageMapView(Widget, can_focus=False):
 
         text: str
 
+    class Arranged(Message):
+        """A cell may stand for another number of pages than before."""
+
     @dataclass
     class OwnerAsked(Message):
         """Enter was pressed on a cell; `text` names its owner."""
@@ -126,9 +129,12 @@ class PageMapView(Widget, can_focus=False):
         return max(1, -(-cells // width))
 
     def on_resize(self) -> None:
-        """Arrange the cells for the new size."""
+        """Arrange the cells for the new size, and correct what is said of them."""
         self._arrange()
         self.refresh()
+        self.post_message(self.Arranged())
+        if self._cursor is not None:
+            self._tell()
 
     def render(self) -> RenderResult:
         width = self.size.width

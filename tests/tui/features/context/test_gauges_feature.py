@@ -4,20 +4,28 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
+from textual.app import App
 from textual.widgets import OptionList
 
+from ingle.daemon.client.daemon_types import PagesEvent
 from ingle.tui.app.chat_screen import ChatScreen
 from ingle.tui.chats.message import Message, MessageFacts
 from ingle.tui.features.context.gauges_feature import GaugesFeature
+from ingle.tui.gauges.gauge_state import GaugeState
 from ingle.tui.screens.context.context_table import ContextTable
 from ingle.tui.screens.context.gauges_screen import GaugesScreen, PageMapScreen
 from ingle.tui.screens.context.statistics_screen import StatisticsScreen
 from ingle.tui.settings.preferences import Preferences
+from ingle.tui.settings.themes import EMBER
 from ingle.tui.widgets.gauges.gauge_panel import GaugePanel
 from ingle.tui.widgets.gauges.lines_widget import LinesWidget
+from ingle.tui.widgets.gauges.page_legend import PageTitle
 from ingle.tui.widgets.gauges.page_map import PageMapView
 from ingle.tui.widgets.status_line import StatusLine
+
+from ....harness.fake_daemon import page_map
 
 if TYPE_CHECKING:
     from ...conftest import Chat, FakeDaemon, OpenChat
@@ -201,6 +209,23 @@ async def test_frequent_events_are_coalesced_into_one_draw(
             feature.on_report(feature.state.gauges)
         await chat.until(lambda: drawn)
         assert drawn == 1
+
+
+async def test_title_of_the_map_fits_the_size_that_the_map_gets() -> None:
+    """The map is laid out after it is drawn for the first time, which may stay the only time."""
+    event = msgspec.convert(page_map(pages=2048), PagesEvent)
+    app: App[None] = App()
+    app.register_theme(EMBER)
+    app.theme = EMBER.name
+    async with app.run_test(size=(120, 40)) as pilot:
+        screen = PageMapScreen()
+        await app.push_screen(screen)
+        screen.show(GaugeState(pages=event))
+        await pilot.pause()
+        room = screen.query_one(PageMapView).room
+        assert room >= 2048
+        (title, *_) = str(screen.query_one(PageTitle).render()).splitlines()
+        assert title.endswith("1 cell = 1 page of 32 tokens")
 
 
 @pytest.mark.slow
