@@ -167,8 +167,10 @@ class ToolHost:
                     return server
 
     def remove_server(self, name: str) -> None:
-        """End an MCP server, if the host runs."""
+        """End an MCP server, if the host runs; `servers` has it no longer."""
         self._send(RemoveServer(name))
+        left = [server for server in self.servers if server.name != name]
+        self._list = msgspec.structs.replace(self._list, servers=left)
 
     async def settle(self) -> None:
         """Wait until each server of the settings has started or failed.
