@@ -24,6 +24,7 @@ def test_interval_contains_the_median_and_narrows_with_more_pairs() -> None:
     assert many.pairs == 200
 
 
+@pytest.mark.slow
 def test_interval_covers_the_true_ratio_in_95_percent_of_trials() -> None:
     noise = random.Random(11)
     covered = 0

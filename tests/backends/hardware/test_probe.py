@@ -92,6 +92,7 @@ def test_broken_llama_cpp_build_is_reported_and_not_cached(
     assert not cache_file.exists()
 
 
+@pytest.mark.slow
 def test_invalid_cache_file_is_ignored(tmp_path: Path) -> None:
     cache_file = tmp_path / "probe.json"
     cache_file.write_text('{"stamp": 1}')

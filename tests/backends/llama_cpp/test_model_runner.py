@@ -108,6 +108,7 @@ def test_greedy_completion_of_a_known_fact(runner: LlamaModelRunner) -> None:
     assert answer == b"The capital of France is Paris."
 
 
+@pytest.mark.slow
 def test_choices_of_one_prompt_equal_separate_requests(runner: LlamaModelRunner) -> None:
     """With a peaked distribution and fixed seeds, sharing the prompt changes nothing."""
     sampling = SamplingParams(temperature=0.3, seed=7)
@@ -387,7 +388,7 @@ def test_accepted_draft_tokens_have_logprobs(runner: LlamaModelRunner) -> None:
 
 
 def test_stopped_step_is_computed_again_to_the_same_answer(runner: LlamaModelRunner) -> None:
-    text = PROMPTS[3] + " and the boats came home" * 12
+    text = PROMPTS[3] + " and the boats came home" * 6
     whole = sequence_of(runner, text)
     run(runner, whole)
     engine, asked = Engine(runner), [0]

@@ -119,6 +119,7 @@ def test_two_processes_install_once(
 @pytest.mark.parametrize(
     ("fill", "step"), [(BYTES, "resolving\n"), (FILES, "")], ids=["bytes", "files"]
 )
+@pytest.mark.slow
 def test_full_disk_is_named_and_leaves_what_worked(
     fill: str, step: str, make_toy: MakePackages, store: EngineStore, wheels: Path
 ) -> None:

@@ -47,6 +47,7 @@ def test_read_system_state_of_this_machine(ingle_home: Path) -> None:
     assert "settings" in diagnose(situation).fine
 
 
+@pytest.mark.slow
 def test_recorded_engine_failures_are_read_with_the_present_setting(ingle_home: Path) -> None:
     config = load_config({"INGLE_HOME": str(ingle_home)})
     EngineFailures(config.paths.engine_failures).add("cuda", "/m.gguf", "It hangs.", "m:1")

@@ -135,6 +135,7 @@ def test_existing_file_is_not_overwritten(home: Path, capsys: pytest.CaptureFixt
     assert len(list(Path().glob("ingle-report-*.tar.gz"))) == 1
 
 
+@pytest.mark.slow
 def test_bundle_with_invalid_settings(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (home / "config/config.toml").write_text(f'keep_alive = "{CANARY}"')
     assert main(["doctor", "--bundle", "-"]) == 0

@@ -113,6 +113,7 @@ async def test_pictures_in_a_plain_prompt(daemon: RunningDaemon) -> None:
     assert "one by one" in (await ask("u <__media__>what ", 1, times=2)).text
 
 
+@pytest.mark.slow
 async def test_texts_and_pictures_at_once(daemon: RunningDaemon) -> None:
     text = {"type": "text", "text": "what is there"}
     prompts = [[image_url(1), text], [text], [image_url(2), text], [image_url(1), text]]
@@ -208,6 +209,7 @@ async def test_lm_studio_and_native_routes(daemon: RunningDaemon) -> None:
     assert not sees["blind:latest"]
 
 
+@pytest.mark.slow
 async def test_documents_are_read_as_text(daemon: RunningDaemon) -> None:
     counts = await asyncio.to_thread(_send_documents, daemon.base_url)
     assert min(counts) > 200, counts

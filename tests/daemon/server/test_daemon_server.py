@@ -116,6 +116,7 @@ def test_concurrent_starts_leave_one_daemon(serve: Serve, ingle_home: Path) -> N
     assert [p.returncode for p in processes if p is not alive[0]] == [3] * 3
 
 
+@pytest.mark.slow
 def test_busy_port_exits_with_error_and_leaves_no_socket(
     serve: Serve, ingle_home: Path, tmp_path: Path
 ) -> None:

@@ -391,6 +391,7 @@ async def test_attempts_of_servers(name: str, tmp_path: Path) -> None:
         assert (await client.call("read_file", path="notes.txt")).text == "one\ntwo"
 
 
+@pytest.mark.slow
 async def test_servers_that_cannot_be_used_say_why(tmp_path: Path) -> None:
     """Names in the table: `die at the start`, `a schema of 400 kB`."""
     async with make_lab(tmp_path, "dies-at-once", "huge-schema") as lab:
@@ -400,6 +401,7 @@ async def test_servers_that_cannot_be_used_say_why(tmp_path: Path) -> None:
         assert (status.tools, status.message[:17]) == (0, "Left out: 1 tool,")
 
 
+@pytest.mark.slow
 async def test_call_that_never_ends_can_be_cancelled(tmp_path: Path) -> None:
     """Name in the table: `never answer`."""
     from ingle.daemon.client.tool_types import CancelCall

@@ -51,6 +51,7 @@ async def http_server() -> AsyncGenerator[str]:
         await process.wait()
 
 
+@pytest.mark.slow
 async def test_server_of_the_user_gets_only_the_variables_named_for_it(folder: Path) -> None:
     environ = {"GIVEN": "given", "OPENAI_API_KEY": "sk-secret", "INGLE_KEY": "secret"}
     async with tool_client(folder, servers={"honest": ENTRY}, environ=environ) as client:
@@ -69,6 +70,7 @@ async def test_server_of_the_user_gets_only_the_variables_named_for_it(folder: P
         assert (await client.call("honest__add", a=1, b=1)).declined
 
 
+@pytest.mark.slow
 async def test_servers_without_their_variable_or_program_say_so(folder: Path) -> None:
     servers = {"honest": ENTRY, "absent": {"command": "/no/such/program"}}
     async with tool_client(folder, servers=servers) as client:
@@ -133,6 +135,7 @@ async def test_server_that_the_user_adds_replaces_one_of_its_name(folder: Path) 
         assert "either" in (await client.server("bad", "failed")).message
 
 
+@pytest.mark.slow
 async def test_tools_of_all_servers_have_names_of_their_own(folder: Path) -> None:
     servers = {
         name: {"command": sys.executable, "args": [str(HOSTILE), "colliding-names"]}

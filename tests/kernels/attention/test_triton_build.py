@@ -116,6 +116,7 @@ def test_kernel_waits_for_the_previous_kernel(compiled: CompiledKernel) -> None:
     assert not any(name.startswith(("LDG", "STG", "REDG", "ATOM")) for name in report.early)
 
 
+@pytest.mark.slow
 def test_no_overlap_before_hopper() -> None:
     compiled = compile_attention(VARIANTS["attend_split-bf16-f16-64-r16"], "sm_89")
     assert not compiled.overlap

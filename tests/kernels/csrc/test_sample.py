@@ -151,6 +151,7 @@ def test_tokens_equal_those_of_exact_sums(sample: SamplingKernel, kind: str, voc
     assert differing <= (2 if kind == "flat" else 0)
 
 
+@pytest.mark.slow
 def test_random_parameters(sample: SamplingKernel) -> None:
     random = np.random.default_rng(4)
     fields = [

@@ -79,6 +79,7 @@ def test_kernel_passes(build_folder: Path, vocab: int) -> None:
         *(pytest.param(each, marks=pytest.mark.slow) for each in FAULTS if each != "greedy"),
     ],
 )
+@pytest.mark.slow
 def test_planted_fault_is_named(build_folder: Path, tmp_path: Path, wrong: str) -> None:
     failures = sampling_failures(faulty_library(build_folder, tmp_path, wrong), CPU, 32_000)
     assert failures == [f"sampling ({wrong}) draws a wrong token"]

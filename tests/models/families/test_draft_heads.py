@@ -233,6 +233,7 @@ class Recorder:
     "right",
     [HeadedModel.become_copy, pytest.param(HeadedModel.become_cycle, marks=pytest.mark.slow)],
 )
+@pytest.mark.slow
 def test_a_head_follows_recorded_steps(
     right: Callable[[HeadedModel], None],
     make_headed: MakeHeaded,

@@ -129,7 +129,7 @@ FAMILIES: dict[str, dict[str, Any]] = {
         "topk_group": 2,
     },
 }
-_EACH_KIND_OF_LAYER = {"gemma4_text", "lfm2", "qwen3_next", "granitemoehybrid", "glm4_moe_lite"}
+_EACH_KIND_OF_LAYER = {"gemma4_text", "glm4_moe_lite", "qwen3_next"}
 
 
 class GuessingSpeculator:

@@ -70,6 +70,7 @@ async def _start(spec: LoadSpec) -> None:
         await worker.stop(grace=0)
 
 
+@pytest.mark.slow
 def test_file_stamps_detect_changes(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"abc")

@@ -87,6 +87,7 @@ def test_hostile_grammars_fail_only_their_own_request(target_daemon: Any, model:
     target_daemon.assert_lives()
 
 
+@pytest.mark.slow
 def test_several_structured_output_fields_are_refused(target_daemon: Any, model: Path) -> None:
     answer = target_daemon.ask(model, structured_outputs={"regex": "a", "grammar": 'root ::= "a"'})
     assert answer.status == 400

@@ -170,6 +170,7 @@ async def test_cancel_stops_the_generation(
     assert client.said == "Some Fine."
 
 
+@pytest.mark.slow
 async def test_cancel_ends_a_question(
     fake_daemon: FakeDaemon, connect: Connect, folder: Path
 ) -> None:
@@ -185,6 +186,7 @@ async def test_cancel_ends_a_question(
     assert (folder / "notes.txt").read_text() == "one\nold\nthree\n"
 
 
+@pytest.mark.slow
 async def test_a_client_that_leaves_ends_the_answer(
     fake_daemon: FakeDaemon, connect: Connect, folder: Path
 ) -> None:
@@ -197,6 +199,7 @@ async def test_a_client_that_leaves_ends_the_answer(
     assert len(fake_daemon.cancelled) == 1
 
 
+@pytest.mark.slow
 async def test_errors_of_the_daemon_are_typed(
     fake_daemon: FakeDaemon, connect: Connect, folder: Path
 ) -> None:
@@ -216,6 +219,7 @@ async def test_errors_of_the_daemon_are_typed(
             await new_session(client, folder / "missing")
 
 
+@pytest.mark.slow
 async def test_files_of_a_prompt(fake_daemon: FakeDaemon, connect: Connect, folder: Path) -> None:
     place = (folder / "notes.txt").as_uri()
     embedded = embedded_text_resource("file:///elsewhere/a.py", "x = 1\n")
@@ -236,6 +240,7 @@ async def test_files_of_a_prompt(fake_daemon: FakeDaemon, connect: Connect, fold
             await client.prompt(session, "What is this? ", picture)
 
 
+@pytest.mark.slow
 async def test_unsaved_changes_are_read_and_edited_in_the_editor(
     fake_daemon: FakeDaemon, connect: Connect, folder: Path
 ) -> None:

@@ -49,6 +49,7 @@ async def test_a_kept_session_is_listed_and_loaded_with_its_messages(
     ]
 
 
+@pytest.mark.slow
 async def test_a_resumed_session_is_not_sent_again(
     fake_daemon: FakeDaemon, connect: Connect, folder: Path
 ) -> None:
@@ -66,6 +67,7 @@ async def test_a_resumed_session_is_not_sent_again(
     assert [m["content"] for m in fake_daemon.prompts[-1][1:]] == ["Hi", "Hello.", "Leave"]
 
 
+@pytest.mark.slow
 async def test_the_model_and_thinking_are_chosen_by_options(
     fake_daemon: FakeDaemon, connect: Connect, folder: Path
 ) -> None:

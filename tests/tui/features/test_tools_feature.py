@@ -214,6 +214,7 @@ async def test_a_host_that_ends_is_a_result_and_starts_again(
     assert "out of cheese" in fake_daemon.prompts[1][-1]["content"]
 
 
+@pytest.mark.slow
 async def test_the_user_is_asked_whether_many_rounds_go_on(
     open_tools: OpenTools, fake_daemon: FakeDaemon
 ) -> None:

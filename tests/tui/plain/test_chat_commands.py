@@ -6,6 +6,8 @@ import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
+
 from ingle.tui.commands.command_table import COMMANDS
 
 from .test_plain_session import needs_terminal
@@ -136,6 +138,7 @@ async def test_edit_prefills_the_input_line(
     assert fake_daemon.prompts[1] == [{"role": "user", "content": "Why is it so now?"}]
 
 
+@pytest.mark.slow
 async def test_persona_is_saved_and_used(
     piped: Piped, fake_daemon: FakeDaemon, tmp_path: Path
 ) -> None:

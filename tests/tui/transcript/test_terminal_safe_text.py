@@ -20,6 +20,7 @@ hostile = st.lists(
 
 
 @given(hostile, st.lists(st.integers(0, 100)))
+@pytest.mark.slow
 def test_streamed_text_is_cleaned_like_the_whole(text: str, cuts: list[int]) -> None:
     borders = sorted({0, *(cut for cut in cuts if cut < len(text)), len(text)})
     cleaner = StreamCleaner()

@@ -202,6 +202,7 @@ def test_overlapped_steps_give_the_same_samples(
     assert text(None, ahead=True) == expected
 
 
+@pytest.mark.slow
 def test_samples_do_not_depend_on_the_rest_of_the_batch(library: CPUKernelLibrary) -> None:
     """Even if some sequences are sampled by torch instead of the kernel."""
 

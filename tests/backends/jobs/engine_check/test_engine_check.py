@@ -39,6 +39,7 @@ def test_missing_library_names_the_command(tmp_path: Path, monkeypatch: pytest.M
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+@pytest.mark.slow
 def test_machine_without_a_driver_fails_at_the_driver(tmp_path: Path) -> None:
     steps = check("cuda", tmp_path)
     assert [(step.name, step.passed) for step in steps] == [("packages", True), ("driver", False)]

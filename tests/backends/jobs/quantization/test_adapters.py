@@ -107,6 +107,7 @@ def logits(runner: LlamaModelRunner, adapter: int) -> np.ndarray[Any, np.dtype[n
     return found
 
 
+@pytest.mark.slow
 def test_an_adapter_computes_what_the_merged_model_does(
     load_model: LoadModel, base: Path, adapted: list[StoredModel], tmp_path: Path
 ) -> None:

@@ -69,6 +69,7 @@ def by_llama_cpp(source: Path, target: Path, kind: int, means: dict[str, Any]) -
         pytest.param(QuantizationTarget.Q6_K, marks=pytest.mark.slow),
     ],
 )
+@pytest.mark.slow
 def test_weighted_files_equal_llama_cpps(
     kind: QuantizationTarget,
     write_small_llama: WriteSmallLlama,

@@ -64,6 +64,7 @@ def test_busy_port_is_a_finding(ingle: Run, monkeypatch: pytest.MonkeyPatch) -> 
         assert codes(run_doctor(ingle, 1))[0] == "port-taken"
 
 
+@pytest.mark.slow
 def test_invalid_config_file_is_a_finding(ingle: Run, paths: Paths) -> None:
     """Invalid settings are a finding and do not stop the doctor."""
     paths.config.mkdir(parents=True)

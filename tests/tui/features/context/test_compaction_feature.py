@@ -306,6 +306,7 @@ async def test_chat_that_this_model_has_not_answered_is_counted(
         assert len(made.path) == 6
 
 
+@pytest.mark.slow
 async def test_import_of_500_messages_is_compacted_in_windows_and_answered(
     fake_daemon: FakeDaemon, open_chat: OpenChat, tmp_path: Path
 ) -> None:

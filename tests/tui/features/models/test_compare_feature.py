@@ -120,6 +120,7 @@ async def test_models_answer_in_turn_without_enough_memory(
         assert [text for _, text in _answers(chat)] == ["Left one.", "Right one."]
 
 
+@pytest.mark.slow
 async def test_leaving_the_comparison_without_prompt_changes_nothing(
     open_chat: OpenChat, fake_daemon: FakeDaemon
 ) -> None:
