@@ -296,9 +296,9 @@ async def test_token_counts_become_exact_when_idle(
         chat.screen.show_path()
         feature = chat.screen.feature(GaugesFeature)
         await chat.until(lambda: feature.state.use.used and feature.state.use.exact)
-        # This daemon counts a token for each word, and four more for each message.
-        assert feature.state.use.used == 7 + 6
-        await chat.until_shown("13 / 8 192")
+        # This daemon counts a token for each word, four more for each message, and three in all.
+        assert feature.state.use.used == 3 + 7 + 6
+        await chat.until_shown("16 / 8 192")
         chat.screen.show_path()
         await chat.until(lambda: feature.state.use.exact)
     asked = [request for request in fake_daemon.requests if request.target == "/ingle/v1/tokens"]
