@@ -66,7 +66,9 @@ class FitForecaster:
                 return self._prepare.select(description, given, available=room)
 
             longest = max(longest, longest_context(most, place, room))
-        speed = _rough_speed(fit, model.size, 1.0, self._prepare.rates)
+        speed = None  # unknown with experts, of which a token needs few
+        if not _has_experts(description):
+            speed = _rough_speed(fit, model.size, 1.0, self._prepare.rates)
         return structs.replace(fit, longest_context=longest, tokens_per_second=speed)
 
     def of_entry(self, entry: CatalogEntry, available: MemoryNeeds) -> ModelFit:
@@ -128,6 +130,14 @@ class FitForecaster:
             longest_context=max(info.context, longest_context),
             reason=reason,
         )
+
+
+def _has_experts(description: GGUFHeader | ModelFolder) -> bool:
+    from ingle.models.safetensors.model_folder import ModelFolder
+
+    if isinstance(description, ModelFolder):
+        return any(layer.experts is not None for layer in description.config.layers)
+    return bool(description.integer("expert_used_count"))
 
 
 def _faster_by_experts(entry: CatalogEntry) -> float:
